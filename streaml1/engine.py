@@ -1,0 +1,297 @@
+"""One model's state: names, rule and online record, and the calls into the kernels.
+
+Nothing numerical happens here, and nothing is validated but the examples themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from streaml1 import online
+from streaml1.batches import Batch
+from streaml1.jit import COMPILED, row_kernel
+from streaml1.names import INTS, MISSING, Names, RowBuffer, Sketch, as_int
+from streaml1.rows import BadExample, Rows, below, largest, plain_items
+
+__all__ = ["Engine"]
+
+LEAST_SIZE = 1024
+
+
+@cache
+def _row_kernels(rule: type) -> tuple[Callable[..., float], Callable[..., int]]:
+    return row_kernel(online.predict_row, rule), row_kernel(online.learn_row, rule)
+
+
+class Engine:
+    """The state of an online learner and what is done with it.
+
+    Parameters
+    ----------
+    rule
+        A rule of `streaml1.rules` with no weight set.
+    loss
+        A code of `streaml1.losses`.
+    intercept
+        Where the intercept starts.
+    intercept_lr
+        Its constant rate.
+    clip_gradient
+        The most that a derivative of the loss counts for.
+    """
+
+    def __init__(
+        self, rule: Any, loss: int, intercept: float, intercept_lr: float, clip_gradient: float
+    ) -> None:
+        self.rule = rule
+        self.online = np.zeros(1, online.ONLINE).view(np.recarray)
+        self.online[0] = (0, intercept, intercept_lr, clip_gradient, loss)
+        self.names = Names()
+        self.forgotten: Sketch | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self.buffer = RowBuffer()
+        self._predict_row, self._learn_row = (
+            _row_kernels(type(self.rule)) if COMPILED else (None, None)
+        )
+        self._address()
+
+    def _address(self) -> None:
+        """Write down where everything is; due whenever an array was replaced."""
+        b = self.buffer
+        arrays = [b.ids, b.values, b.plain_ids, b.plain_values]
+        frame = [_at(a) for a in arrays] + [len(b), _at(self.online), self.rule.size]
+        for a in self.rule:
+            frame += [_at(a), len(a)]
+        self._frame = np.array(frame, np.uint64)
+
+    # One example
+
+    def margin(self, x: Mapping[Hashable, Any], proba: bool) -> float:
+        """Margin of an example, or its sigmoid; nothing changes."""
+        n = len(x)
+        if n > len(self.buffer):
+            self._widen(n)
+        if not self.names.find(x, self.buffer):
+            n = self._plain(x, self.names.find_all)
+        if self._predict_row is None:
+            a = self._interpreted_margin(n, proba)
+        else:
+            a = self._predict_row(self._frame, n, proba)
+        if a != a:
+            raise _refusal(x)
+        return a
+
+    def learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
+        """Learn one example."""
+        n = len(x)
+        if n > len(self.buffer):
+            self._widen(n)
+        names = self.names
+        before = len(names.known)
+        if not names.admit(x, self.buffer):
+            n = self._plain(x, self._admit_all)
+        if len(names.known) > self.rule.size:
+            self._grow(len(names.known))
+        learn_row = self._learn_row or self._interpreted_learn
+        while (status := learn_row(self._frame, n, y, w, eta)) != online.LEARNT:
+            if status == online.BAD_VALUE:
+                if names.table is not None:
+                    names.forget_from(before)
+                raise _refusal(x)
+            if status == online.NO_ROOM:
+                self._make_room(n)
+            elif names.table is None and status > INTS:
+                n = self._plain(x, self._admit_all)
+            else:
+                self._grow(status)
+
+    def _plain(self, x: Mapping[Hashable, Any], slots_of: Callable[[Any], Any]) -> int:
+        plain = plain_items(x)
+        n = len(plain)
+        if n > len(self.buffer):
+            self._widen(n)
+        self.buffer.ids[:n] = slots_of(list(plain))
+        self.buffer.values[:n] = list(plain.values())
+        return n
+
+    def _interpreted_margin(self, n: int, proba: bool) -> float:
+        b, rule = self.buffer, self.rule
+        m, _ = online.compact(b.ids, b.values, n, rule.size, b.plain_ids, b.plain_values)
+        if m < 0:
+            return float("nan")
+        return online.margin(rule, self.online, b.plain_ids, b.plain_values, m, proba)
+
+    def _interpreted_learn(self, frame: Any, n: int, y: float, w: float, eta: float) -> int:
+        b, rule = self.buffer, self.rule
+        m, needed = online.compact(b.ids, b.values, n, rule.size, b.plain_ids, b.plain_values)
+        if m < 0:
+            return online.BAD_VALUE
+        if needed > rule.size:
+            return int(needed)
+        return online.learn_plain(rule, self.online, b.plain_ids, b.plain_values, m, y, w, eta)
+
+    # Many examples
+
+    def rows(self, batch: Batch, learn: bool) -> Rows:
+        """The batch as rows of slots; unknown names are given slots, or left out."""
+        rows, names = batch
+        if names is None and self.names.table is None:
+            if not learn:
+                return below(rows, self.rule.size)
+            needed = largest(rows.ids) + 1 if len(rows.ids) else 0
+            if needed <= INTS:
+                if needed > self.rule.size:
+                    self._grow(needed)
+                return rows
+        if names is None:
+            columns, places = np.unique(rows.ids, return_inverse=True)
+            rows, names = rows._replace(ids=places.astype(np.uint32)), columns.tolist()
+        used = np.zeros(len(names), bool)
+        used[rows.ids] = True
+        chosen = [names[k] for k in np.flatnonzero(used)]
+        slots = np.full(len(names), MISSING, np.uint32)
+        slots[used] = (self._admit_all if learn else self.names.find_all)(chosen)
+        rows = rows._replace(ids=slots[rows.ids])
+        return rows if learn else below(rows, self.rule.size)
+
+    def progressive(self, rows: Rows, y: Any, w: Any, eta: Any) -> Any:
+        """Predict each row, then learn it; returns the predictions."""
+        p = np.empty(len(y))
+        i = 0
+        while True:
+            i = online.learn(
+                self.rule, self.online, rows.ids, rows.values, rows.indptr, y, w, eta, p, i
+            )
+            if i == len(y):
+                return p
+            self._make_room(int(rows.indptr[i + 1] - rows.indptr[i]))
+
+    def margins(self, rows: Rows, proba: bool) -> Any:
+        """Margin of each row, or its sigmoid; nothing changes."""
+        a = np.empty(rows.n)
+        online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, proba)
+        return a
+
+    # Room
+
+    def _admit_all(self, names: list[Hashable]) -> Any:
+        if self.names.table is None and any(as_int(name) is None for name in names):
+            self._name_all()
+        slots = self.names.admit_all(names)
+        needed = len(self.names) or (int(slots.max()) + 1 if len(slots) else 0)
+        if needed > self.rule.size:
+            self._grow(needed)
+        return slots
+
+    def _name_all(self) -> None:
+        """Give up ints as slots: those seen so far become names like any other."""
+        seen = np.flatnonzero(self.rule.touched())
+        new_slots = np.full(self.rule.size, -1)
+        new_slots[seen] = np.arange(len(seen))
+        self.rule = self.rule.renumber(new_slots)
+        self.names.start_table(seen.tolist())
+        self._address()
+
+    def _grow(self, needed: int) -> None:
+        self.rule = self.rule.grow(max(needed, 2 * self.rule.size, LEAST_SIZE))
+        self._address()
+
+    def _make_room(self, nnz: int) -> None:
+        self.rule = self.rule.make_room(nnz)
+        self._address()
+
+    def _widen(self, n: int) -> None:
+        self.buffer = RowBuffer(max(n, 2 * len(self.buffer)))
+        self._address()
+
+    # What is known
+
+    @property
+    def n_features_seen(self) -> int:
+        """How many features examples have had; an estimate once names were given back."""
+        if self.forgotten is None:
+            if self.names.table is None:
+                return int(np.count_nonzero(self.rule.touched()))
+            return len(self.names)
+        sketch = self.forgotten.copy()
+        sketch.add(self._seen())
+        return sketch.estimate()
+
+    def _seen(self) -> list[Hashable]:
+        if self.names.table is None:
+            return list(np.flatnonzero(self.rule.touched()).tolist())
+        return self.names.known
+
+    def weights(self) -> tuple[list[Hashable], Any]:
+        """Names and weights of those that are not zero, in the order of their slots."""
+        w = self.rule.weights()
+        slots = np.flatnonzero(w)
+        return [self.names.name(j) for j in slots.tolist()], w[slots]
+
+    # Copies: as small as what is alive
+
+    def __getstate__(self) -> dict[str, Any]:
+        slots, arrays = self.rule.dump()
+        ints = self.names.table is None
+        names = slots.tolist() if ints else [self.names.known[j] for j in slots]
+        forgotten = self.forgotten
+        alive = set(names)
+        zeros = [name for name in self._seen() if name not in alive]
+        if zeros:
+            forgotten = Sketch() if forgotten is None else forgotten.copy()
+            forgotten.add(zeros)
+        return {
+            "rule": type(self.rule),
+            "arrays": arrays,
+            "online": self.online.copy(),
+            "ints": ints,
+            "names": names,
+            "forgotten": None if forgotten is None else forgotten.registers,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        names = state["names"]
+        self.names = Names()
+        if state["ints"]:
+            slots = np.array(names, np.int64)
+            size = int(slots.max()) + 1 if len(slots) else 0
+        else:
+            slots = np.arange(len(names))
+            size = len(names)
+            self.names.start_table(list(names))
+        self.rule = state["rule"].restore(max(size, LEAST_SIZE), slots, state["arrays"])
+        self.online = state["online"].astype(online.ONLINE).view(np.recarray)
+        self.forgotten = None if state["forgotten"] is None else Sketch(state["forgotten"])
+        self._start()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays and, roughly, of the names."""
+        arrays = [*self.rule, self.online, self._frame]
+        names = sum(150 for _ in self.names.known)
+        return sum(a.nbytes for a in arrays) + len(self.buffer) * 24 + names
+
+    def check(self) -> None:
+        """Raise AssertionError where an invariant is broken."""
+        self.rule.check()
+        self.names.check()
+        assert len(self.names) <= self.rule.size, "more names than slots"
+
+
+def _at(a: Any) -> int:
+    return int(a.__array_interface__["data"][0])
+
+
+def _refusal(x: Mapping[Hashable, Any]) -> BadExample:
+    """Why an example was refused whose values the kernel would not take."""
+    try:
+        plain_items(x)
+    except BadExample as bad:
+        return bad
+    return BadExample("the example changed while it was read; give a dict of its own")

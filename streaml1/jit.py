@@ -1,0 +1,227 @@
+"""Compilation: the one file that knows numba.
+
+A rule is a class of plain Python methods over arrays. Loops call free *verbs* (`gather`,
+`scatter`, ...); compiled, a verb becomes the method of that name of its first argument's class,
+so that every loop is compiled once for each class of rule and is found on disk by the next
+process. With `NUMBA_DISABLE_JIT=1` the same text runs interpreted, all but the raw memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, config, njit
+from numba.core import caching, cgutils
+from numba.core import types as nbtypes
+from numba.extending import intrinsic, overload
+
+__all__ = [
+    "COMPILED",
+    "array_at",
+    "generic",
+    "gil_kernel",
+    "is_cached",
+    "kernel",
+    "prefetch",
+    "row_kernel",
+    "rule_at",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+COMPILED = not config.DISABLE_JIT
+
+_PACKAGE = Path(__file__).parent
+_COMPILED_LAYERS = ("jit.py", "losses.py", "rows.py", "rules/*.py", "online.py")
+
+
+def _digest() -> str:
+    """A name for the text of all that is compiled."""
+    texts = [p.read_bytes() for pat in _COMPILED_LAYERS for p in sorted(_PACKAGE.glob(pat))]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+
+
+# numba keys its cache by the text of a kernel's own file alone: after an upgrade that changed
+# only losses.py it would run the old code. The digest in the files' names prevents that.
+_DIGEST = _digest()
+_MARK = "kernels.digest"
+
+
+def _drop_old_files(folder: Path) -> None:
+    """Remove the machine code of other texts of this package, once for each new text."""
+    mark = folder / _MARK
+    try:
+        if mark.exists() and mark.read_text() == _DIGEST:
+            return
+        for path in [*folder.glob("*.nbi"), *folder.glob("*.nbc")]:
+            if _DIGEST not in path.name:
+                path.unlink(missing_ok=True)
+        mark.write_text(_DIGEST)
+    except OSError:  # another process is at it, or the folder may only be read
+        return
+
+
+def _locators() -> str:
+    """Locators whose file names carry the digest, listed as numba's setting wants them."""
+    names = []
+    for base in ("UserProvided", "InTree", "UserWide", "Zip"):
+        locator = getattr(caching, f"{base}CacheLocator", None)
+        if locator is None:
+            continue
+
+        def get_disambiguator(self: Any, _base: Any = locator) -> str:
+            return f"{_base.get_disambiguator(self)}-{_DIGEST}"
+
+        def ensure_cache_path(self: Any, _base: Any = locator) -> None:
+            _base.ensure_cache_path(self)
+            _drop_old_files(Path(self.get_cache_path()))
+
+        methods = {
+            "get_disambiguator": get_disambiguator,
+            "ensure_cache_path": ensure_cache_path,
+        }
+        name = f"_{base}"
+        globals()[name] = type(name, (locator,), methods)
+        names.append(f"{__name__}.{name}")
+    return ",".join(names)
+
+
+_LOCATORS = _locators()
+
+
+@contextmanager
+def _digest_in_the_name() -> Iterator[None]:
+    if not hasattr(config, "CACHE_LOCATOR_CLASSES"):  # another numba: its own naming
+        yield
+        return
+    saved, config.CACHE_LOCATOR_CLASSES = config.CACHE_LOCATOR_CLASSES, _LOCATORS
+    try:
+        yield
+    finally:
+        config.CACHE_LOCATOR_CLASSES = saved
+
+
+def _compile(fn: Any, **options: Any) -> Any:
+    with _digest_in_the_name():
+        try:
+            return njit(cache=True, error_model="numpy", **options)(fn)
+        except RuntimeError:  # no folder can be written: a read-only image without a home
+            return njit(error_model="numpy", **options)(fn)
+
+
+def kernel(fn: F) -> F:
+    """Compile `fn` at its first call, to run without the interpreter lock, cached on disk."""
+    compiled: F = _compile(fn, nogil=True)
+    return compiled
+
+
+def gil_kernel(fn: F) -> F:
+    """Compile `fn` as `kernel` does, but keep the lock: for calls of a microsecond."""
+    compiled: F = _compile(fn)
+    return compiled
+
+
+def row_kernel(fn: Callable[..., Any], rule: type) -> Any:
+    """`fn` with its global name `Rule` bound to the class `rule`, compiled, keeping the lock.
+
+    A call that hands over a rule costs two microseconds before any work; one array of
+    addresses, with the rule rebuilt inside by `rule_at`, a tenth of that. Addresses do not
+    tell the class, so it is bound before compilation.
+    """
+    bound = types.FunctionType(fn.__code__, {**fn.__globals__, "Rule": rule}, fn.__name__)
+    bound.__qualname__ = f"{fn.__qualname__}[{rule.__name__}]"
+    bound.__module__ = fn.__module__
+    return _compile(bound)
+
+
+def is_cached(compiled: Any) -> bool:
+    """Whether the machine code of a kernel is kept on disk."""
+    return bool(getattr(getattr(compiled, "_cache", None), "_cache_path", ""))
+
+
+def generic(verb: F) -> F:
+    """Make `verb(rule, ...)`, inside a kernel, the method of that name of the rule's class."""
+
+    @overload(verb, strict=False, jit_options={"error_model": "numpy"})
+    def resolve(rule: Any, *args: Any) -> Any:
+        return vars(getattr(rule, "instance_class", object)).get(verb.__name__)
+
+    return verb
+
+
+@intrinsic
+def _pointer(typingctx: Any, address: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(nbtypes.voidptr))
+
+    return nbtypes.voidptr(address), codegen
+
+
+@intrinsic
+def _prefetch(typingctx: Any, array: Any, k: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        place = builder.bitcast(
+            builder.gep(data, [args[1]]), context.get_value_type(nbtypes.voidptr)
+        )
+        i32 = ir.IntType(32)
+        hint = ir.FunctionType(ir.VoidType(), [place.type, i32, i32, i32])
+        call = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0i8")
+        builder.call(call, [place, i32(1), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return nbtypes.void(array, k), codegen
+
+
+def prefetch(array: Any, k: Any) -> None:
+    """Hint that `array[k]`, k of type uint64, is about to be written; no effect interpreted."""
+
+
+@overload(prefetch, inline="always")
+def _prefetch_compiled(array: Any, k: Any) -> Any:
+    def compiled(array: Any, k: Any) -> None:
+        _prefetch(array, k)
+
+    return compiled
+
+
+def array_at(address: int, n: int, dtype: Any) -> Any:
+    """The array of `n` elements that begins at a memory address; compiled code only."""
+    raise NotImplementedError("raw memory is read by compiled code only")
+
+
+@overload(array_at)
+def _array_at(address: Any, n: Any, dtype: Any) -> Any:
+    def compiled(address: Any, n: Any, dtype: Any) -> Any:
+        return carray(_pointer(address), (np.int64(n),), dtype)
+
+    return compiled
+
+
+def rule_at(rule: Any, frame: Any, first: int) -> Any:
+    """The rule whose arrays' addresses and lengths stand in `frame` from `first`; compiled only.
+
+    `rule` is a class with `DTYPES`, the element types of its arrays in the order of its fields.
+    """
+    raise NotImplementedError("raw memory is read by compiled code only")
+
+
+@overload(rule_at)
+def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
+    cls = rule.instance_class
+    names = {"Rule": cls, "array_at": array_at}
+    arrays = []
+    for i, dtype in enumerate(cls.DTYPES):
+        names[f"dtype{i}"] = dtype
+        arrays.append(f"array_at(frame[first + {2 * i}], frame[first + {2 * i + 1}], dtype{i})")
+    # The number of fields differs by rule, and compiled code cannot loop over types.
+    text = f"def compiled(rule, frame, first):\n    return Rule({', '.join(arrays)})"
+    exec(text, names)
+    return names["compiled"]

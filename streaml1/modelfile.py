@@ -1,0 +1,200 @@
+"""Models in one file: versioned, no pickle, nothing in it is run, zeros are left out.
+
+Layout: 8 bytes `streaml1`, the format's version (uint32, little-endian), the length of what
+follows the digest (uint64), its SHA-256, then a numpy archive (.npz) without objects: the arrays,
+and under `header` and `names` JSON in UTF-8.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import struct
+import tempfile
+import zipfile
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FORMAT", "ModelFileError", "read", "write"]
+
+MAGIC = b"streaml1"
+FORMAT = 1
+_HEAD = struct.Struct("<8sIQ32s")
+
+
+class ModelFileError(ValueError):
+    """A file that is refused: missing, foreign, torn, altered or too new."""
+
+
+def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
+    """Write a model's class name, parameters and state; takes the place of `path` at the end."""
+    header = {
+        "model": model,
+        "params": {name: _param(name, value) for name, value in params.items()},
+        "ints": state["ints"],
+    }
+    arrays = {f"rule.{name}": array for name, array in state["arrays"].items()}
+    arrays["online"] = state["online"]
+    arrays["header"] = _text(header)
+    if state["ints"]:
+        arrays["slots"] = np.array(state["names"], np.uint32)
+    else:
+        arrays["names"] = _text([_name(name) for name in state["names"]])
+    if state["forgotten"] is not None:
+        arrays["forgotten"] = state["forgotten"]
+    archive = io.BytesIO()
+    np.savez_compressed(archive, **{k: np.asarray(a) for k, a in arrays.items()})
+    body = archive.getvalue()
+    head = _HEAD.pack(MAGIC, FORMAT, len(body), hashlib.sha256(body).digest())
+    _replace(path, head + body)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put `data` at `path` in one step: a reader sees the old file or the new one, whole."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Class name, parameters and state of the model in a file.
+
+    Raises
+    ------
+    ModelFileError
+        Where there is no file, or it is not a whole model of this version or an earlier one.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
+    if data[:8] != MAGIC[: len(data)] or not data:
+        raise ModelFileError(f"{path} is not a streaml1 model; `save` writes one")
+    if len(data) < _HEAD.size:
+        raise ModelFileError(f"{path} is torn: {len(data)} bytes; take an earlier copy")
+    _, version, length, digest = _HEAD.unpack_from(data)
+    if version > FORMAT:
+        raise ModelFileError(
+            f"{path} has format {version}, newer than {FORMAT}, which this streaml1 reads: upgrade"
+        )
+    body = data[_HEAD.size :]
+    if len(body) < length:
+        raise ModelFileError(
+            f"{path} is torn: {len(body)} of {length} bytes are there; take an earlier copy"
+        )
+    if len(body) > length or hashlib.sha256(body).digest() != digest:
+        raise ModelFileError(f"{path} has been altered since it was saved; take an earlier copy")
+    try:
+        return _decode(body)
+    except (KeyError, TypeError, ValueError, RecursionError, zipfile.BadZipFile, EOFError):
+        raise ModelFileError(f"{path} is no model that streaml1 has written") from None
+
+
+def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    with np.load(io.BytesIO(body), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    header = json.loads(arrays.pop("header").tobytes())
+    if header["ints"]:
+        names: list[Hashable] = arrays.pop("slots").tolist()
+    else:
+        names = [_named(coded) for coded in json.loads(arrays.pop("names").tobytes())]
+    state = {
+        "ints": bool(header["ints"]),
+        "names": names,
+        "online": arrays.pop("online"),
+        "forgotten": arrays.pop("forgotten", None),
+        "arrays": {name.removeprefix("rule."): array for name, array in arrays.items()},
+    }
+    if any(len(a) != len(names) for a in state["arrays"].values() if a.dtype.names is None):
+        raise ValueError("entries and names differ in number")
+    params = {name: _parameter(coded) for name, coded in header["params"].items()}
+    return str(header["model"]), params, state
+
+
+def _text(value: Any) -> Any:
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return np.frombuffer(text.encode("utf-8"), np.uint8)
+
+
+def _name(name: Hashable) -> Any:
+    """A name as JSON: strings and ints are themselves, the rest says its type."""
+    if isinstance(name, bool | np.bool_):
+        return {"bool": bool(name)}
+    if name is None or isinstance(name, str):
+        return name
+    if isinstance(name, int | np.integer):
+        return int(name)
+    if isinstance(name, float | np.floating):
+        return {"float": float(name).hex()}
+    if isinstance(name, bytes):
+        return {"bytes": name.hex()}
+    if type(name) is tuple:
+        return {"tuple": [_name(part) for part in name]}
+    raise ModelFileError(
+        f"the feature name {name!r} is a {type(name).__name__}, which a model file cannot hold; "
+        "name features by strings, numbers, bytes, None or tuples of them, or pickle the model"
+    )
+
+
+def _named(coded: Any) -> Hashable:
+    if coded is None or isinstance(coded, str | int):
+        return coded
+    ((kind, value),) = coded.items()
+    if kind == "bool":
+        return bool(value)
+    if kind == "float":
+        return float.fromhex(value)
+    if kind == "bytes":
+        return bytes.fromhex(value)
+    if kind == "tuple":
+        return tuple(_named(part) for part in value)
+    raise ValueError(f"no kind of name: {kind}")
+
+
+def _param(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return {"float": float(value).hex()}
+    module, kind = type(value).__module__, type(value).__name__
+    if module == "river.optim.schedulers":
+        params = value._get_params()
+        return {"scheduler": kind, "params": {k: _param(k, v) for k, v in params.items()}}
+    raise ModelFileError(
+        f"{name} is a {kind} from {module}, which a model file cannot hold; "
+        "set it to a number or a scheduler of river.optim.schedulers first, or pickle the model"
+    )
+
+
+def _parameter(coded: Any) -> Any:
+    if not isinstance(coded, dict):
+        return coded
+    if "float" in coded:
+        return float.fromhex(coded["float"])
+    from river.optim import base, schedulers
+
+    kind = getattr(schedulers, coded["scheduler"])
+    if not (isinstance(kind, type) and issubclass(kind, base.Scheduler)):
+        raise ValueError("not a scheduler")
+    return kind(**{name: _parameter(value) for name, value in coded["params"].items()})

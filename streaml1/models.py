@@ -1,0 +1,502 @@
+"""The models: river's estimators around an engine. Names, validation and rates; no numerics."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from river import base
+
+from streaml1 import modelfile
+from streaml1.batches import batch_of, is_frame
+from streaml1.engine import Engine
+from streaml1.frozen import Frozen
+from streaml1.labels import (
+    WEIGHT_LIMIT,
+    binaries,
+    binary,
+    refuse_unless_dict,
+    value,
+    values,
+    weight,
+    weights,
+)
+from streaml1.losses import CODES
+from streaml1.parameters import Parameter, choice, number, rate
+from streaml1.rows import LIMIT
+from streaml1.rules.elastic_net import ElasticNet
+from streaml1.schedules import SCHEDULES
+from streaml1.schedules import rate as rate_of_step
+from streaml1.schedules import rates as rates_of_steps
+
+__all__ = ["ElasticNetClassifier", "ElasticNetRegressor", "load"]
+
+CLASSIFIER_LOSSES = ("logistic", "hinge", "smoothed_hinge")
+REGRESSOR_LOSSES = ("squared", "absolute")
+
+
+class _Online(base.Base):
+    """What all online learners share."""
+
+    lr = Parameter(rate)
+    schedule = Parameter(choice(*SCHEDULES))
+    intercept_lr = Parameter(number(0.0, 1e10))
+    intercept_init = Parameter(number(-LIMIT, LIMIT))
+    clip_gradient = Parameter(number(0.0, 1e30, above=True))
+
+    loss: Any
+    _engine: Engine | None = None
+    _y_name: Any = None
+
+    def _begin(self) -> None:
+        """Start with no weight set; call it last in `__init__`."""
+        self._engine = Engine(
+            self._rule(),
+            CODES[self.loss],
+            float(self.intercept_init),
+            float(self.intercept_lr),
+            float(self.clip_gradient),
+        )
+        self._y_name = None
+
+    @property
+    def _state(self) -> Engine:
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return {"lr", "schedule", "intercept_lr", "clip_gradient"}
+
+    def _parameter_changed(self, name: str) -> None:
+        if self._engine is not None:
+            o = self._engine.online[0]
+            o.intercept_lr = float(self.intercept_lr)
+            o.clip_gradient = float(self.clip_gradient)
+            o.loss = CODES[self.loss]
+
+    # One example
+
+    def learn_one(self, x: dict[Hashable, Any], y: Any, w: float = 1.0) -> None:
+        """Learn one example.
+
+        Parameters
+        ----------
+        x
+            The features by name. Values are numbers; a string `v` of the name `n` is the feature
+            `n=v` with value 1; None is absent.
+        y
+            The label: False, True, 0 or 1 for a classifier, a number for a regressor.
+        w
+            Weight of the example: multiplies its gradient, not the penalty.
+
+        Raises
+        ------
+        BadExample
+            Where x, y or w is refused; nothing has been learnt then.
+        """
+        label = self._label(y)
+        if w.__class__ is not float or not 0.0 <= w <= WEIGHT_LIMIT:
+            w = weight(w)
+        engine = self._engine
+        try:
+            eta = rate_of_step(self._lr, self._schedule, engine.online[0].t)  # type: ignore
+            engine.learn(x, label, w, eta)  # type: ignore[union-attr]
+        except (AttributeError, TypeError):
+            refuse_unless_dict(x)
+            raise
+
+    def _margin(self, x: Mapping[Hashable, Any], proba: bool = False) -> float:
+        try:
+            return self._engine.margin(x, proba)  # type: ignore[union-attr]
+        except (AttributeError, TypeError):
+            refuse_unless_dict(x)
+            raise
+
+    # Many examples
+
+    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
+        """Learn the rows of X one after the other, or none of them if one is refused.
+
+        Parameters
+        ----------
+        X
+            A data frame (pandas, polars, pyarrow), a scipy.sparse matrix of shape (n, d) whose
+            column j is the feature j, or a list of dicts.
+        y
+            n labels.
+        w
+            One weight for all, or n.
+        """
+        self.progressive_many(X, y, w)
+        self._y_name = getattr(y, "name", None)
+
+    def progressive_many(self, X: Any, y: Any, w: Any = None) -> Any:
+        """Predict each row just before it is learnt.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (n,): the probability of True for the logistic loss, the margin for the hinges,
+            the value for regressors.
+        """
+        batch = batch_of(X)
+        n = batch.n
+        labels = self._labels(y, n)
+        w = weights(w, n)
+        engine = self._state
+        eta = rates_of_steps(self.lr, self.schedule, int(engine.online[0].t), n)
+        return engine.progressive(engine.rows(batch, learn=True), labels, w, eta)
+
+    def _margins(self, X: Any, proba: bool = False) -> Any:
+        batch = batch_of(X)
+        return self._state.margins(self._state.rows(batch, learn=False), proba)
+
+    # What has been learnt
+
+    @property
+    def weights(self) -> dict[Hashable, float]:
+        """The weights that are not zero, all pending shrinkage included."""
+        names, w = self._state.weights()
+        return dict(zip(names, w.tolist(), strict=True))
+
+    @property
+    def intercept(self) -> float:
+        """The intercept, which no penalty touches."""
+        return float(self._state.online[0].b)
+
+    @property
+    def n_nonzero(self) -> int:
+        """How many weights are not zero, all pending shrinkage included."""
+        return int(np.count_nonzero(self._state.rule.weights()))
+
+    @property
+    def n_features_seen(self) -> int:
+        """How many features examples have had.
+
+        Exact until zero weights have been given back (by saving and loading, say); then an
+        estimate with a standard error of 1.6%.
+        """
+        return self._state.n_features_seen
+
+    @property
+    def n_iterations(self) -> int:
+        """How many examples have been learnt."""
+        return int(self._state.online[0].t)
+
+    def top_weights(self, k: int = 10) -> list[tuple[Hashable, float]]:
+        """The `k` weights farthest from zero, with their names, the farthest first."""
+        names, w = self._state.weights()
+        order = np.argsort(-np.abs(w), kind="stable")[:k]
+        return [(names[j], float(w[j])) for j in order]
+
+    # Copies
+
+    def freeze(self) -> Frozen:
+        """A small immutable predictor of what is known now, safe from any thread."""
+        return Frozen(self.weights, self.intercept, isinstance(self, base.Classifier))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file that `streaml1.load` resumes from, bit for bit.
+
+        The file is written beside `path` first and then takes its place, so that a model that was
+        there before is never lost half-way.
+        """
+        modelfile.write(Path(path), type(self).__name__, self._get_params(), self._file_state())
+
+    def _file_state(self) -> dict[str, Any]:
+        state = self._state.__getstate__()
+        del state["rule"]
+        return state
+
+    @classmethod
+    def _from_file(cls, params: dict[str, Any], state: dict[str, Any]) -> Self:
+        model = cls(**params)
+        rule = type(model._state.rule)
+        model._state.__setstate__({"rule": rule, **state})
+        model._state.check()
+        return model
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{name}={value!r}" for name, value in self._get_params().items())
+        return f"{type(self).__name__}({params})"
+
+    @property
+    def _raw_memory_usage(self) -> int:
+        return self._state.nbytes + 2000
+
+    # To be filled in
+
+    def _rule(self) -> Any:
+        raise NotImplementedError
+
+    def _label(self, y: Any) -> float:
+        raise NotImplementedError
+
+    def _labels(self, y: Any, n: int) -> Any:
+        raise NotImplementedError
+
+
+class _Classifier(_Online, base.MiniBatchClassifier):
+    loss = Parameter(choice(*CLASSIFIER_LOSSES))
+
+    def _label(self, y: Any) -> float:
+        if y is True:
+            return 1.0
+        if y is False:
+            return -1.0
+        return binary(y)
+
+    def _labels(self, y: Any, n: int) -> Any:
+        return binaries(y, n)
+
+    def predict_proba_one(self, x: dict[Hashable, Any]) -> dict[bool, float]:
+        """Probability of False and of True: the sigmoid of the margin, for every loss."""
+        p = self._margin(x, True)
+        return {False: 1.0 - p, True: p}
+
+    def predict_one(self, x: dict[Hashable, Any]) -> bool:
+        """Whether the margin is above zero."""
+        return self._margin(x) > 0.0
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities of False and of True, a frame like X; an (n, 2) array for matrices."""
+        p = self._margins(X, True)
+        if not is_frame(X):
+            return np.stack([1.0 - p, p], axis=1)
+        from river.utils import dataframe
+
+        return dataframe.to_native_frame({False: 1.0 - p, True: p}, like=dataframe.into_frame(X))
+
+    def predict_many(self, X: Any) -> Any:
+        """Whether the margin of each row is above zero, a series like X; an array for matrices."""
+        return _like(X, self._margins(X) > 0.0, self._y_name)
+
+
+class _Regressor(_Online, base.MiniBatchRegressor):
+    loss = Parameter(choice(*REGRESSOR_LOSSES))
+
+    def _label(self, y: Any) -> float:
+        if y.__class__ is float and abs(y) < LIMIT:
+            return float(y)
+        return value(y)
+
+    def _labels(self, y: Any, n: int) -> Any:
+        return values(y, n)
+
+    def predict_one(self, x: dict[Hashable, Any]) -> float:
+        """The margin: the predicted value."""
+        return self._margin(x)
+
+    def predict_many(self, X: Any) -> Any:
+        """The predicted value of each row, a series like X; an array for matrices."""
+        return _like(X, self._margins(X), self._y_name)
+
+
+class _ElasticNet(_Online):
+    l1 = Parameter(number(0.0, 1e30))
+    l2 = Parameter(number(0.0, 1e30))
+    update = Parameter(choice("fobos", "sgd"))
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return super()._mutable_attributes | {"l1", "l2", "update"}
+
+    def _parameter_changed(self, name: str) -> None:
+        super()._parameter_changed(name)
+        if self._engine is not None:
+            clock = self._engine.rule.clock[0]
+            clock.l1, clock.l2 = float(self.l1), float(self.l2)
+            clock.sgd = self.update == "sgd"
+
+    def _rule(self) -> Any:
+        return ElasticNet.start(0, float(self.l1), float(self.l2), sgd=self.update == "sgd")
+
+
+class ElasticNetClassifier(_ElasticNet, _Classifier):
+    """Logistic regression or linear SVM with an elastic net, learnt online.
+
+    After each example the weights, all of them, are those of the dense update; a step costs time
+    in the non-zeros of the example alone, because what the penalty does to the others is folded
+    into two scalars.
+
+    Parameters
+    ----------
+    l1
+        Strength of the l1 penalty, from 0.
+    l2
+        Strength of the squared l2 penalty (half the squared norm), from 0.
+    update
+        `"fobos"` (the proximal step) or `"sgd"` (the clipped gradient step of the penalty).
+    loss
+        `"logistic"`, `"hinge"` or `"smoothed_hinge"` (of width 1).
+    lr
+        The rate: a number, or a scheduler of `river.optim.schedulers`, asked `get(t)` for the
+        t-th example, from 0.
+    schedule
+        Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
+        `"constant"` or `"inverse"` (`lr / (t + 1)`).
+    intercept_lr
+        The intercept's own constant rate; 0 freezes it.
+    intercept_init
+        Where the intercept starts.
+    clip_gradient
+        The most that the derivative of the loss counts for.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> import streaml1
+    >>> model = preprocessing.StandardScaler() | streaml1.ElasticNetClassifier(l1=1e-4)
+    >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
+    LogLoss: 0.0
+
+    References
+    ----------
+    [^1]: Lipton, Z.C. and Elkan, C., 2015. Efficient elastic net regularization for sparse linear
+          models: Algorithm 1, Eq. (2), Eq. (3), Theorem 2.
+    [^2]: Duchi, J. and Singer, Y., 2009. Efficient online and batch learning using forward
+          backward splitting. Journal of Machine Learning Research 10.
+    """
+
+    def __init__(
+        self,
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        update: str = "fobos",
+        loss: str = "logistic",
+        lr: Any = 0.1,
+        schedule: str = "invsqrt",
+        intercept_lr: float = 0.01,
+        intercept_init: float = 0.0,
+        clip_gradient: float = 1e12,
+    ) -> None:
+        self.l1 = l1
+        self.l2 = l2
+        self.update = update
+        self.loss = loss
+        self.lr = lr
+        self.schedule = schedule
+        self.intercept_lr = intercept_lr
+        self.intercept_init = intercept_init
+        self.clip_gradient = clip_gradient
+        self._begin()
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"l1": 1e-3, "l2": 1e-3}
+        yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
+        yield {"l1": 1e-4, "loss": "smoothed_hinge"}
+
+
+class ElasticNetRegressor(_ElasticNet, _Regressor):
+    """Linear regression with an elastic net, learnt online.
+
+    Scale the features first: the squared loss at a rate of 0.1 diverges on values in the
+    thousands.
+
+    Parameters
+    ----------
+    l1
+        Strength of the l1 penalty, from 0.
+    l2
+        Strength of the squared l2 penalty (half the squared norm), from 0.
+    update
+        `"fobos"` (the proximal step) or `"sgd"` (the clipped gradient step of the penalty).
+    loss
+        `"squared"` (half the squared error) or `"absolute"`.
+    lr
+        The rate: a number, or a scheduler of `river.optim.schedulers`, asked `get(t)` for the
+        t-th example, from 0.
+    schedule
+        Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
+        `"constant"` or `"inverse"` (`lr / (t + 1)`).
+    intercept_lr
+        The intercept's own constant rate; 0 freezes it.
+    intercept_init
+        Where the intercept starts.
+    clip_gradient
+        The most that the derivative of the loss counts for.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics, preprocessing
+    >>> import streaml1
+    >>> model = preprocessing.StandardScaler() | streaml1.ElasticNetRegressor(l1=1e-3)
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
+    MAE: 0.0
+
+    References
+    ----------
+    [^1]: Lipton, Z.C. and Elkan, C., 2015. Efficient elastic net regularization for sparse linear
+          models: Algorithm 1, Eq. (2), Eq. (3), Theorem 2.
+    [^2]: Duchi, J. and Singer, Y., 2009. Efficient online and batch learning using forward
+          backward splitting. Journal of Machine Learning Research 10.
+    """
+
+    def __init__(
+        self,
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        update: str = "fobos",
+        loss: str = "squared",
+        lr: Any = 0.1,
+        schedule: str = "invsqrt",
+        intercept_lr: float = 0.01,
+        intercept_init: float = 0.0,
+        clip_gradient: float = 1e12,
+    ) -> None:
+        self.l1 = l1
+        self.l2 = l2
+        self.update = update
+        self.loss = loss
+        self.lr = lr
+        self.schedule = schedule
+        self.intercept_lr = intercept_lr
+        self.intercept_init = intercept_init
+        self.clip_gradient = clip_gradient
+        self._begin()
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {}
+        yield {"l1": 1e-3, "l2": 1e-3}
+        yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
+        yield {"l1": 1e-4, "loss": "absolute"}
+
+
+MODELS: dict[str, type[_Online]] = {
+    "ElasticNetClassifier": ElasticNetClassifier,
+    "ElasticNetRegressor": ElasticNetRegressor,
+}
+
+
+def load(path: str | Path) -> Any:
+    """Read the model that `save` wrote; it goes on exactly as the saved one would have.
+
+    Raises
+    ------
+    ModelFileError
+        In one sentence, where the file is missing, torn, altered, foreign or too new.
+    """
+    name, params, state = modelfile.read(Path(path))
+    if name not in MODELS:
+        raise modelfile.ModelFileError(f"{path} holds a {name}, which this streaml1 does not know")
+    try:
+        return MODELS[name]._from_file(params, state)
+    except (AssertionError, IndexError, KeyError, TypeError, ValueError):
+        raise modelfile.ModelFileError(f"{path} is no model that streaml1 has written") from None
+
+
+def _like(X: Any, predictions: Any, name: Any) -> Any:
+    """Predictions as a series of the kind of the frame X, or as the array they are."""
+    if not is_frame(X):
+        return predictions
+    from river.utils import dataframe
+
+    return dataframe.to_native_series(predictions, name=name, like=dataframe.into_frame(X))

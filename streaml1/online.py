@@ -1,0 +1,151 @@
+"""The pass over rows: predict, then learn. One loop for every rule and every loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1 import losses
+from streaml1.jit import array_at, gil_kernel, kernel, rule_at
+from streaml1.rows import compact
+from streaml1.rules import gather, room, scatter, tick
+
+__all__ = [
+    "BAD_VALUE",
+    "LEARNT",
+    "NO_ROOM",
+    "ONLINE",
+    "learn",
+    "learn_plain",
+    "learn_row",
+    "margin",
+    "margins",
+    "predict_row",
+    "step",
+]
+
+BAD_VALUE, NO_ROOM, LEARNT = -1, -2, 0
+
+# What every online learner has beside its rule.
+ONLINE = np.dtype(
+    [
+        ("t", "i8"),  # examples learnt
+        ("b", "f8"),  # intercept
+        ("intercept_lr", "f8"),
+        ("clip_gradient", "f8"),
+        ("loss", "i8"),
+    ],
+    align=True,
+)
+
+
+@gil_kernel
+def step(
+    rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, y: float, w: float, eta: float
+) -> float:
+    """Learn one row; returns its margin before."""
+    o = online[0]
+    a = gather(rule, ids, values, lo, hi) + o.b
+    g = losses.derivative(o.loss, a, y)
+    g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
+    scatter(rule, ids, values, lo, hi, eta * g)
+    tick(rule, eta)
+    o.b -= o.intercept_lr * g
+    o.t += 1
+    return float(a)
+
+
+@kernel
+def learn(
+    rule: Any,
+    online: Any,
+    ids: Any,
+    values: Any,
+    indptr: Any,
+    y: Any,
+    w: Any,
+    eta: Any,
+    p: Any,
+    start: Any,
+) -> int:
+    """Predict into `p` and learn the rows from `start`; returns the first row without room, or n."""
+    n = np.uint64(len(y))
+    loss = online[0].loss
+    for i in range(np.uint64(start), n):
+        lo = indptr[i]
+        hi = indptr[i + np.uint64(1)]
+        if not room(rule, hi - lo):
+            return int(i)
+        a = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i])
+        p[i] = losses.output(loss, a)
+    return int(n)
+
+
+@gil_kernel
+def margin(rule: Any, online: Any, ids: Any, values: Any, n: Any, proba: bool) -> float:
+    """Margin of the first `n` entries, or its sigmoid."""
+    a = gather(rule, ids, values, np.uint64(0), np.uint64(n)) + online[0].b
+    return losses.sigmoid(a) if proba else a
+
+
+@gil_kernel
+def learn_plain(
+    rule: Any, online: Any, ids: Any, values: Any, n: Any, y: float, w: float, eta: float
+) -> int:
+    """Learn the first `n` entries; returns LEARNT or NO_ROOM."""
+    if not room(rule, np.uint64(n)):
+        return NO_ROOM
+    step(rule, online, ids, values, np.uint64(0), np.uint64(n), y, w, eta)
+    return LEARNT
+
+
+@kernel
+def margins(
+    rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, proba: bool
+) -> None:
+    """Margins of rows into `a`, or their sigmoids."""
+    for i in range(np.uint64(len(a))):
+        after = i + np.uint64(1)
+        margin_i = gather(rule, ids, values, indptr[i], indptr[after]) + online[0].b
+        a[i] = losses.sigmoid(margin_i) if proba else margin_i
+
+
+# One example by addresses. `frame` holds the addresses of raw ids, raw values, plain ids and
+# plain values; their length; the address of the online record; the rule's size; the rule's arrays.
+RAW_IDS, RAW_VALUES, IDS, VALUES, LENGTH, RECORD, SIZE, FRAME_HEAD = range(8)
+
+Rule: Any = None  # bound by row_kernel
+
+
+def predict_row(frame: Any, n: int, proba: bool) -> float:
+    """Margin of the example in the buffer, or its sigmoid; NaN where a value is refused."""
+    length = frame[LENGTH]
+    ids = array_at(frame[IDS], length, np.uint32)
+    values = array_at(frame[VALUES], length, np.float64)
+    raw_ids = array_at(frame[RAW_IDS], length, np.uint32)
+    raw_values = array_at(frame[RAW_VALUES], length, np.float64)
+    m, _ = compact(raw_ids, raw_values, n, frame[SIZE], ids, values)
+    if m < 0:
+        return np.nan
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return margin(rule_at(Rule, frame, FRAME_HEAD), online, ids, values, m, proba)
+
+
+def learn_row(frame: Any, n: int, y: float, w: float, eta: float) -> int:
+    """Learn the example in the buffer.
+
+    Returns LEARNT, BAD_VALUE, NO_ROOM, or how many slots the rule must have first.
+    """
+    length = frame[LENGTH]
+    ids = array_at(frame[IDS], length, np.uint32)
+    values = array_at(frame[VALUES], length, np.float64)
+    raw_ids = array_at(frame[RAW_IDS], length, np.uint32)
+    raw_values = array_at(frame[RAW_VALUES], length, np.float64)
+    m, needed = compact(raw_ids, raw_values, n, frame[SIZE], ids, values)
+    if m < 0:
+        return BAD_VALUE
+    if needed > frame[SIZE]:
+        return np.int64(needed)
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return learn_plain(rule_at(Rule, frame, FRAME_HEAD), online, ids, values, m, y, w, eta)

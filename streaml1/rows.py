@@ -1,0 +1,240 @@
+"""Rows: one example is distinct slots (uint32) and values (finite, none of them zero).
+
+What comes from outside is made into rows here, or refused in one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaml1.jit import gil_kernel, kernel
+
+__all__ = [
+    "LIMIT",
+    "BadExample",
+    "Rows",
+    "below",
+    "compact",
+    "largest",
+    "number",
+    "plain_items",
+    "plain_rows",
+    "refuse_value",
+    "row_of",
+]
+
+# A value, and with the limits on weights, rates and clips (models.py) no weight, margin or
+# folded entry ever leaves the range of a float: 1e50 * 1e15 * 1e30 * 1e10 a step, 1e15 steps.
+LIMIT = 1e50
+_LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))
+_MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+class BadExample(ValueError):
+    """An example that is refused; nothing of it, or of the batch it is in, has been learnt.
+
+    Attributes
+    ----------
+    reason : str
+        One sentence: the value, the rule, the remedy.
+    row : int
+        Which row of the batch, from 0.
+    """
+
+    def __init__(self, reason: str, row: int = 0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.row = row
+
+
+class Rows(NamedTuple):
+    """Rows one after the other: row i is the part `indptr[i]:indptr[i + 1]`."""
+
+    ids: Any  # uint32
+    values: Any  # float64
+    indptr: Any  # uint64
+
+    @property
+    def n(self) -> int:
+        """How many rows."""
+        return len(self.indptr) - 1
+
+
+def number(name: Hashable, value: Any) -> float:
+    """`value` as a float, or BadExample.
+
+    Raises
+    ------
+    BadExample
+        Where it is no number, not finite, or beyond 1e50.
+    """
+    if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
+        raise BadExample(
+            f"the value {value!r} of {name!r} is a {type(value).__name__}; "
+            "values are numbers, strings (a category) or None (absent)"
+        )
+    try:
+        v = float(value)
+    except OverflowError:
+        v = np.inf
+    except (TypeError, ValueError):
+        raise BadExample(f"the value {value!r} of {name!r} cannot be read as a number") from None
+    refuse_value(name, v)
+    return v
+
+
+def refuse_value(name: Hashable, v: float) -> None:
+    """Raise BadExample unless |v| < 1e50."""
+    if v != v:
+        raise BadExample(f"the value of {name!r} is NaN; leave a missing value out, or give None")
+    if not abs(v) < LIMIT:
+        raise BadExample(f"the value {v!r} of {name!r} is too large: scale it to below 1e50")
+
+
+def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
+    """The features of an example by name: what a string, None, zero or repeated name means.
+
+    Examples
+    --------
+    >>> plain_items({"price": 2, "shop": "fr", "age": None, "new": False})
+    {'price': 2.0, 'shop=fr': 1.0}
+    """
+    plain: dict[Hashable, float] = {}
+    for name, value in x.items():
+        if value is None:
+            continue
+        if isinstance(value, str):
+            name, v = f"{name}={value}", 1.0
+        else:
+            v = number(name, value)
+        if name in plain:
+            v += plain[name]
+            refuse_value(name, v)
+        plain[name] = v
+    return {name: v for name, v in plain.items() if v != 0.0}
+
+
+@gil_kernel
+def compact(raw_ids: Any, raw_values: Any, n: int, d: Any, ids: Any, values: Any) -> Any:
+    """Copy the non-zero entries on slots below `d`; returns how many, and 1 + the largest slot.
+
+    The count is -1 where a value is NaN or beyond the limit.
+    """
+    m = np.uint64(0)
+    needed = np.uint64(0)
+    for k in range(np.uint64(n)):
+        v = raw_values[k]
+        if not abs(v) < LIMIT:
+            return -1, needed
+        if v == 0.0:
+            continue
+        after = np.uint64(raw_ids[k]) + np.uint64(1)
+        needed = after if after > needed else needed
+        if after <= d:
+            ids[m] = raw_ids[k]
+            values[m] = v
+            m += np.uint64(1)
+    return np.int64(m), needed
+
+
+@kernel
+def _survey(ids: Any, bits: Any, indptr: Any) -> Any:
+    """(whether a value is zero, NaN or too large; whether a row is not sorted or repeats a name)."""
+    one = np.int64(1)
+    bad = np.int64(0)
+    for k in range(len(bits)):
+        magnitude = bits[k] & _MAGNITUDE
+        bad |= (_LIMIT_BITS - one - magnitude) | (magnitude - one)
+    falls = np.uint32(0)
+    follower = ids[1:]
+    for k in range(len(follower)):
+        falls += np.uint32(follower[k] <= ids[k])
+    # A fall between two rows is no fault.
+    n = np.uint64(len(indptr) - 1)
+    total = np.uint64(len(ids))
+    for i in range(np.uint64(1), n):
+        k = indptr[i]
+        if k > indptr[i - np.uint64(1)] and np.uint64(0) < k and k < total:
+            falls -= np.uint32(ids[k] <= ids[k - np.uint64(1)])
+    return bad < 0, falls != 0
+
+
+def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
+    """Rows without zeros and with each name once in a row; `name_of` tells ids in a sentence.
+
+    Raises
+    ------
+    BadExample
+        At the first value that is NaN, infinite or beyond 1e50.
+    """
+    bad_value, unsorted = _survey(rows.ids, rows.values.view(np.int64), rows.indptr)
+    if bad_value:
+        _refuse_values(rows, name_of)
+    if unsorted:
+        rows = _merged(rows)
+        _refuse_values(rows, name_of)
+    if bad_value or unsorted:
+        rows = _without_zeros(rows)
+    return rows
+
+
+def row_of(rows: Rows, k: int) -> int:
+    """The row that the k-th entry is in."""
+    return int(np.searchsorted(rows.indptr, np.uint64(k), side="right")) - 1
+
+
+def _refuse_values(rows: Rows, name_of: Callable[[int], Hashable]) -> None:
+    wrong = np.flatnonzero(~(np.abs(rows.values) < LIMIT))
+    if len(wrong):
+        k = int(wrong[0])
+        try:
+            refuse_value(name_of(int(rows.ids[k])), float(rows.values[k]))
+        except BadExample as bad:
+            raise BadExample(bad.reason, row_of(rows, k)) from None
+
+
+def _merged(rows: Rows) -> Rows:
+    """Each name once in a row, where it stood first, with the sum of its values."""
+    n = rows.n
+    at = np.repeat(np.arange(n, dtype=np.int64), np.diff(rows.indptr.astype(np.int64)))
+    order = np.lexsort((rows.ids, at))  # stable: a name's first entry leads its group
+    first = np.ones(len(order), bool)
+    first[1:] = (np.diff(at[order]) != 0) | (np.diff(rows.ids[order].astype(np.int64)) != 0)
+    if first.all():
+        return rows
+    leads = order[first]
+    values = rows.values.copy()
+    values[leads] = np.add.reduceat(rows.values[order], np.flatnonzero(first))
+    kept = np.zeros(len(order), bool)
+    kept[leads] = True
+    return _only(rows._replace(values=values), kept)
+
+
+def _without_zeros(rows: Rows) -> Rows:
+    kept = rows.values != 0.0
+    return rows if kept.all() else _only(rows, kept)
+
+
+def _only(rows: Rows, kept: Any) -> Rows:
+    before = np.zeros(len(kept) + 1, np.uint64)
+    np.cumsum(kept, out=before[1:])
+    return Rows(rows.ids[kept], rows.values[kept], before[rows.indptr.astype(np.int64)])
+
+
+def below(rows: Rows, d: int) -> Rows:
+    """The entries on slots below `d`: what a model that knows no others can say of the rows."""
+    if not len(rows.ids) or largest(rows.ids) < d:
+        return rows
+    return _only(rows, rows.ids < d)
+
+
+@kernel
+def largest(ids: Any) -> int:
+    """The largest id; 0 where there is none."""
+    top = np.uint32(0)
+    for k in range(len(ids)):
+        top = max(top, ids[k])
+    return int(top)

@@ -1,0 +1,64 @@
+"""How weights move: one method a file, in its paper's symbols.
+
+A rule is a `NamedTuple` of arrays that is its own state. It answers these verbs; a row is the
+part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of them zero).
+
+| verb | when | meaning |
+|---|---|---|
+| `gather(rule, ids, values, lo, hi)` | compiled, a row | margin of the row, all pending steps included; writes nothing that counts |
+| `scatter(rule, ids, values, lo, hi, step)` | compiled, a row | v = w - step x on the row's slots |
+| `tick(rule, eta)` | compiled, a step | the penalty of this step, on all coordinates |
+| `room(rule, nnz)` | compiled, a row | whether a row of `nnz` non-zeros can be learnt now |
+| `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
+| `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
+| `rule.touched()` | Python | which slots an example has touched since they were made |
+| `rule.size` | Python | how many slots there are |
+| `rule.grow(d)` | Python | the same rule with `d` slots |
+| `rule.renumber(new_slots)` | Python | slot j moves to `new_slots[j]`; where that is negative its zero weight is given back |
+| `rule.dump()` | Python | (slots, arrays): all that later steps depend on, zero weights left out |
+| `Rule.restore(d, slots, arrays)` | Python | the rule that was dumped, its k-th entry at `slots[k]` |
+| `rule.check()` | Python | raises AssertionError where an invariant is broken |
+
+The law of state: growing, renumbering, giving back zeros, dumping and restoring never change a
+float of what is learnt later. Rebasing may; it is triggered by the rule's own floats alone.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaml1.jit import generic
+
+__all__ = ["gather", "rebase", "room", "scatter", "tick"]
+
+
+@generic
+def gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    """Margin of a row, all pending steps included."""
+    a: float = rule.gather(ids, values, lo, hi)
+    return a
+
+
+@generic
+def scatter(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    """Move the weights of a row against its gradient: v = w - step x."""
+    rule.scatter(ids, values, lo, hi, step)
+
+
+@generic
+def tick(rule: Any, eta: float) -> None:
+    """Take the penalty's part of the step, on all coordinates."""
+    rule.tick(eta)
+
+
+@generic
+def room(rule: Any, nnz: Any) -> bool:
+    """Whether a row of `nnz` non-zeros can be learnt without the shell making room first."""
+    free: bool = rule.room(nnz)
+    return free
+
+
+@generic
+def rebase(rule: Any) -> None:
+    """Write all weights down as of now, so that no float of the ledger leaves its range."""
+    rule.rebase()

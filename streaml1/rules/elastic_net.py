@@ -1,0 +1,170 @@
+r"""Lazy elastic net with its time stamps folded into the weights.
+
+Lipton & Elkan (2015), *Efficient elastic net regularization for sparse linear models*; the FoBoS
+step is that of Duchi & Singer (2009). One step at rate $\eta$, on all coordinates:
+
+- FoBoS (Eq. 2): $w = \mathrm{sgn}(v)\,[\,|v| - \eta\lambda_1]_+ \,/\, (1 + \eta\lambda_2)$
+- SGD (Eq. 3, after the gradient step): $w = \mathrm{sgn}(v)\,[(1 - \eta\lambda_2)|v| - \eta\lambda_1]_+$
+
+With $P = \prod 1/(1+\eta\lambda_2)$ and $A = \sum \eta\lambda_1/P_{before}$ (FoBoS, Theorem 2: $\Phi$ and
+$\lambda_1\beta$), or $P = \prod (1-\eta\lambda_2)$ and $A = \sum \eta\lambda_1/P_{after}$ (SGD), a weight that is
+not touched moves as $|w| = P\,[\,|u| - A]_+$ with $u$ constant: any number of steps are two scalars.
+
+Differs from the paper: a) it stamps each weight with the time of its last touch and keeps tables of
+P and B; here $u = \mathrm{sgn}(v)(|v|/P + A)$ is stored instead of $w$, so that there are no stamps, no
+tables and no memory that grows with time. b) Theorem 1 (SGD) as printed lacks $\lambda_1$ and takes
+$P(\tau - 1)$ where Eq. (3) asks for $P(\tau)$; this is Eq. (3). c) Where $\eta\lambda_2 \ge 1$, which the paper
+leaves out, an SGD step makes every weight 0 and the ledger starts anew. d) P underflows and A outgrows
+the weights in the end: then every $u$ is written down anew, with P = 1 (a pass over all slots).
+
+Cost of a step: the non-zeros of the row; 8 bytes a slot.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaml1.jit import prefetch
+from streaml1.rules import rebase
+
+__all__ = ["ElasticNet"]
+
+CLOCK = np.dtype(
+    [
+        ("P", "f8"),
+        ("A", "f8"),
+        ("A_low", "f8"),  # what the rounding of A has lost (Kahan)
+        ("l1", "f8"),
+        ("l2", "f8"),
+        ("sgd", "i8"),
+    ],
+    align=True,
+)
+
+# A starts here instead of at 0, so that a slot that has been touched never holds 0: what an
+# example has touched is told without a mark. No weight above 1e-280 is changed by it.
+A_START = 1e-300
+# |v| stays below 1e150 (see rows.LIMIT), so |v| / P stays finite.
+P_LEAST = 1e-150
+# An entry near A is known to eps * A * P; 64 keeps that at 1e-14.
+SHRINKAGE_MOST = 64.0
+
+# How many non-zeros ahead of the current one memory is asked for.
+AHEAD = np.uint64(64)
+
+
+class ElasticNet(NamedTuple):
+    """State of the lazy elastic net: `u` (d,) and the ledger, one record."""
+
+    u: Any
+    clock: Any
+
+    DTYPES = (np.dtype(np.float64), CLOCK)
+
+    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        c = self.clock[0]
+        A = c.A
+        least = -A
+        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+        a = 0.0
+        for k in range(lo, hi):
+            prefetch(self.u, np.uint64(ids[k + ahead]))
+            u = self.u[ids[k]]
+            # u less its part within [-A, A] is sgn(u) [|u| - A]_+ without a look at the sign.
+            inside = u if u > least else least
+            inside = inside if inside < A else A
+            a += (u - inside) * values[k]
+        return a * c.P
+
+    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        c = self.clock[0]
+        A = c.A
+        least = -A
+        s = step / c.P
+        for k in range(lo, hi):
+            u = self.u[ids[k]]
+            inside = u if u > least else least
+            inside = inside if inside < A else A
+            v = (u - inside) - s * values[k]
+            self.u[ids[k]] = v + math.copysign(A, v)
+
+    def tick(self, eta: float) -> None:
+        c = self.clock[0]
+        if c.sgd:
+            kept = 1.0 - eta * c.l2
+            if kept <= 0.0:
+                c.A = math.inf
+                rebase(self)
+                return
+            c.P *= kept
+            grown = eta * c.l1 / c.P - c.A_low
+        else:
+            grown = eta * c.l1 / c.P - c.A_low
+            c.P /= 1.0 + eta * c.l2
+        A = c.A + grown
+        c.A_low = (A - c.A) - grown
+        c.A = A
+        if c.P < P_LEAST or A * c.P > SHRINKAGE_MOST:
+            rebase(self)
+
+    def rebase(self) -> None:
+        c = self.clock[0]
+        for j in range(np.uint64(len(self.u))):
+            u = self.u[j]
+            if u != 0.0:
+                w = math.copysign(max(abs(u) - c.A, 0.0) * c.P, u)
+                self.u[j] = w + math.copysign(A_START, w)
+        c.P = 1.0
+        c.A = A_START
+        c.A_low = 0.0
+
+    def room(self, nnz: Any) -> bool:
+        return True
+
+    def weights(self) -> Any:
+        c = self.clock[0]
+        return np.copysign(np.maximum(np.abs(self.u) - c.A, 0.0) * c.P, self.u)
+
+    def touched(self) -> Any:
+        return self.u != 0.0
+
+    @property
+    def size(self) -> int:
+        return len(self.u)
+
+    def grow(self, d: int) -> ElasticNet:
+        u = np.zeros(d)
+        u[: len(self.u)] = self.u
+        return self._replace(u=u)
+
+    def renumber(self, new_slots: Any) -> ElasticNet:
+        kept = new_slots >= 0
+        u = np.zeros(len(self.u))
+        u[new_slots[kept]] = self.u[kept]
+        return self._replace(u=u)
+
+    def dump(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.weights())
+        return slots, {"u": self.u[slots], "clock": self.clock.copy()}
+
+    @staticmethod
+    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNet:
+        u = np.zeros(d)
+        u[slots] = arrays["u"]
+        return ElasticNet(u, arrays["clock"].astype(CLOCK).view(np.recarray))
+
+    def check(self) -> None:
+        c = self.clock[0]
+        assert 0.0 < c.P <= 1.0, f"P is {c.P}, outside (0, 1]"
+        assert A_START <= c.A < math.inf, f"A is {c.A}, below its start or infinite"
+        assert np.isfinite(self.u).all(), "an entry of u is not finite"
+
+    @staticmethod
+    def start(d: int, l1: float, l2: float, sgd: bool) -> ElasticNet:
+        """`d` zero weights."""
+        clock = np.zeros(1, CLOCK).view(np.recarray)
+        clock[0] = (1.0, A_START, 0.0, l1, l2, sgd)
+        return ElasticNet(np.zeros(d), clock)

@@ -1,0 +1,43 @@
+"""The rate eta of each step, as numbers for a kernel: no schedule is compiled."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+__all__ = ["SCHEDULES", "rate", "rates"]
+
+SCHEDULES = ("invsqrt", "constant", "inverse")
+MOST = 1e10
+
+
+def rate(lr: Any, schedule: str, t: int) -> float:
+    """eta of step `t` (from 0): `lr` / sqrt(t + 1), `lr`, `lr` / (t + 1), or `lr.get(t)`."""
+    if hasattr(lr, "get"):
+        return _checked(float(lr.get(t)), lr, t)
+    if schedule == "invsqrt":
+        return float(lr) / math.sqrt(t + 1.0)
+    if schedule == "inverse":
+        return float(lr) / (t + 1.0)
+    return float(lr)
+
+
+def rates(lr: Any, schedule: str, t: int, n: int) -> Any:
+    """eta of the steps t, t + 1, ..., t + n - 1; the same floats as `rate` gives."""
+    if hasattr(lr, "get"):
+        return np.array([_checked(float(lr.get(s)), lr, s) for s in range(t, t + n)])
+    if schedule == "constant":
+        return np.full(n, float(lr))
+    after = np.arange(t + 1, t + n + 1, dtype=np.float64)
+    return float(lr) / (np.sqrt(after) if schedule == "invsqrt" else after)
+
+
+def _checked(eta: float, lr: Any, t: int) -> float:
+    if not 0.0 <= eta <= MOST:
+        raise ValueError(
+            f"the rate that {type(lr).__name__} gives for step {t} is {eta}; "
+            "a rate is between 0 and 1e10"
+        )
+    return eta

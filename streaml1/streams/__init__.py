@@ -1,0 +1,106 @@
+"""Where examples come from: files, standard input, river's data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from streaml1.streams.jsonl import parse_json
+from streaml1.streams.river_sets import RiverSet
+from streaml1.streams.source import (
+    SOURCES,
+    Block,
+    Refuse,
+    Source,
+    SourceError,
+    binary_label,
+    number_label,
+)
+from streaml1.streams.svmlight import parse_svmlight
+from streaml1.streams.table import csv_reader
+from streaml1.streams.text import TextSource, each_line, require_readable
+
+__all__ = [
+    "SOURCES",
+    "Block",
+    "Refuse",
+    "Source",
+    "SourceError",
+    "binary_label",
+    "number_label",
+    "open_source",
+]
+
+SOURCES["river"] = lambda spec, seed: RiverSet(spec)
+
+ENDINGS = {".svm": "svmlight", ".svmlight": "svmlight", ".jsonl": "jsonl", ".csv": "csv"}
+
+
+def open_source(
+    spec: str | Path,
+    *,
+    format: str | None = None,
+    target: str | None = None,
+    categorical: Iterable[str] = (),
+    weight: str | None = None,
+    seed: int = 0,
+    require_label: bool = True,
+) -> Source:
+    """Open a source of examples by what the user calls it.
+
+    Parameters
+    ----------
+    spec
+        The path of a file (``.svm``, ``.svmlight``, ``.jsonl``, ``.csv``, each also ``.gz``), ``-``
+        for standard input, or one of `SOURCES`, such as ``river:Phishing``.
+    format
+        svmlight, jsonl or csv (with ``.gz`` if it is packed), where the name does not end in it.
+    target, categorical, weight
+        The columns of a CSV file: the label, those that hold text, the sample weight.
+    seed
+        For sources that draw their order at random.
+    require_label
+        Whether an example without a label is refused, as learning needs; predicting does not, and
+        gets the label None.
+
+    Raises
+    ------
+    SourceError
+        One sentence, if there is no such source.
+
+    """
+    name = str(spec)
+    text = [categorical] if isinstance(categorical, str) else list(categorical)
+    columns = [column for column in (target, weight, *text) if column is not None]
+    opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
+    if opener is not None:
+        if format is not None or columns:
+            raise SourceError(f"{name} is no file: it takes no format and no columns")
+        return opener(name, seed)
+    if name != "-":
+        require_readable(name)
+    kind, gz = _format(name, format)
+    if columns and kind != "csv":
+        raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
+    readers = {
+        "svmlight": each_line(partial(parse_svmlight, require_label=require_label)),
+        "jsonl": each_line(partial(parse_json, require_label=require_label)),
+        "csv": csv_reader(target, text, weight, require_label),
+    }
+    return TextSource(name, readers[kind], gz)
+
+
+def _format(name: str, format: str | None) -> tuple[str, bool]:
+    """Which format a file has, and whether it is packed by gzip."""
+    whole = (name if format is None else f".{format}").lower()
+    plain = whole.removesuffix(".gz")
+    kind = ENDINGS.get(plain[plain.rfind(".") :])
+    if kind is not None:
+        return kind, plain != whole or name.lower().endswith(".gz")
+    remedy = "say --format svmlight, jsonl or csv"
+    if format is not None:
+        raise SourceError(f"format {format!r} is none that can be read: {remedy}")
+    if name == "-":
+        raise SourceError(f"standard input has no name that tells its format: {remedy}")
+    raise SourceError(f"{name}: its name does not tell its format: {remedy}")

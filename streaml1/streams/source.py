@@ -1,0 +1,279 @@
+"""What a source of examples is: blocks of raw examples, each with its place, and the labels."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = [
+    "SOURCES",
+    "Block",
+    "Example",
+    "Refuse",
+    "Source",
+    "SourceError",
+    "binary_label",
+    "blocks_of",
+    "number_label",
+    "read_number",
+    "read_weight",
+    "shown",
+]
+
+Example = tuple[int, dict[Hashable, Any], Any, float]
+"""The line (from 1), the features, the raw label and the sample weight."""
+
+Refuse = Callable[[str, str], None]
+"""``refuse(place, reason)``: raises to stop, or counts and returns to go on after the line."""
+
+
+class SourceError(ValueError):
+    """A source that cannot be read (on); its text is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some consecutive examples of a source.
+
+    Parameters
+    ----------
+    x
+        The features of each example.
+    y
+        The labels as they were read: `binary_label` and `number_label` map them.
+    w
+        The sample weights, or None where all of them are 1.
+    name
+        The source, as the user wrote it.
+    lines
+        The line, or the number of the example, of each; from 1.
+
+    Examples
+    --------
+    >>> from streaml1.streams.source import Block
+    >>> block = Block([{3: 0.5}], [1.0], None, "clicks.svm", [7])
+    >>> block.place(0)
+    'clicks.svm:7'
+
+    """
+
+    x: list[dict[Hashable, Any]]
+    y: list[Any]
+    w: list[float] | None
+    name: str
+    lines: list[int]
+
+    def __len__(self) -> int:
+        """How many examples the block holds."""
+        return len(self.x)
+
+    def place(self, row: int) -> str:
+        """Where an example of the block was read."""
+        return f"{self.name}:{self.lines[row]}"
+
+
+class Source(Protocol):
+    """Where examples come from."""
+
+    @property
+    def name(self) -> str:
+        """The source, as the user wrote it."""
+
+    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+        """Read from the start, at most `size` examples at a time.
+
+        A second call reads again; a source that cannot be read twice raises `SourceError`.
+
+        """
+
+
+SOURCES: dict[str, Callable[[str, int], Source]] = {}
+"""Sources that are not files: the word before the colon, and what opens it: (spec, seed) -> Source.
+
+A module below the readers adds its own with one line, as `streaml1.datasets` does."""
+
+
+def blocks_of(
+    examples: Iterable[Example], name: str, size: int, patience: float = math.inf
+) -> Iterator[Block]:
+    """Gather examples into blocks.
+
+    What was read before an error is delivered before it is raised, so that what has been learnt by
+    then does not depend on `size`.
+
+    Parameters
+    ----------
+    examples
+        The examples, in order.
+    name
+        The name of their source.
+    size
+        The most examples in a block.
+    patience
+        Seconds after which a block is delivered with the next example, full or not.
+
+    """
+    if size < 1:
+        raise ValueError(f"size {size} is not a size of blocks: it must be 1 or more")
+    rows: list[Example] = []
+    start = 0.0
+    try:
+        for row in examples:
+            if not rows:
+                start = time.monotonic()
+            rows.append(row)
+            if len(rows) == size or time.monotonic() - start >= patience:
+                full, rows = rows, []
+                yield _block(full, name)
+    except Exception:
+        if rows:
+            yield _block(rows, name)
+        raise
+    if rows:
+        yield _block(rows, name)
+
+
+def _block(rows: list[Example], name: str) -> Block:
+    lines, x, y, w = map(list, zip(*rows, strict=True))
+    return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines)
+
+
+def shown(value: object) -> str:
+    """Write a value for an error: whole floats without ``.0``, long ones cut short."""
+    text = repr(value)
+    if isinstance(value, float):
+        text = text.removesuffix(".0")
+    return text if len(text) <= 60 else f"{text[:56]}..."
+
+
+def read_number(text: str) -> float:
+    """Read a plain, finite decimal number.
+
+    Raises
+    ------
+    ValueError
+        Whose text goes after the value: ``is not a number``, ``is not finite``.
+
+    Examples
+    --------
+    >>> from streaml1.streams.source import read_number
+    >>> read_number("-2.5e3")
+    -2500.0
+    >>> read_number("1_000")
+    Traceback (most recent call last):
+    ...
+    ValueError: is not a number
+
+    """
+    try:
+        # float() also takes underscores, and the digits of every script.
+        number = float(text) if text.isascii() and "_" not in text else None
+    except ValueError:
+        number = None
+    if number is None:
+        raise ValueError("is not a number")
+    if not math.isfinite(number):
+        raise ValueError("is not finite")
+    return number
+
+
+def read_weight(value: Any) -> float:
+    """Check a sample weight, a number or its text.
+
+    Raises
+    ------
+    ValueError
+        One sentence, if it is not a finite number of 0 or more.
+
+    """
+    try:
+        weight = read_number(value) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        weight = math.nan
+    if isinstance(value, bool) or not 0 <= weight < math.inf:
+        raise ValueError(f"weight {shown(value)} is not a weight: it must be a number >= 0")
+    return weight
+
+
+_BINARY: dict[Any, bool] = {0: False, -1: False, 1: True, "0": False, "-1": False, "1": True}
+
+
+def binary_label(y: Any) -> bool:
+    """Map the label of a file to False or True.
+
+    Parameters
+    ----------
+    y
+        -1, 0 or 1, a bool, the text of one of these, or ``true`` or ``false`` in any case.
+
+    Raises
+    ------
+    ValueError
+        One sentence, for every other label.
+
+    Examples
+    --------
+    >>> from streaml1.streams.source import binary_label
+    >>> binary_label(-1.0), binary_label("+1"), binary_label("True")
+    (False, True, True)
+    >>> binary_label(2.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: label 2 is not a label: files coded 1/2 must be recoded to 0/1 or -1/1
+
+    """
+    try:
+        return _BINARY[y]
+    except (KeyError, TypeError):
+        pass
+    if y is None:
+        raise ValueError("the label is missing")
+    value = y
+    if isinstance(y, str):
+        word = y.strip().lower()
+        if word in ("true", "false"):
+            return word == "true"
+        try:
+            value = read_number(word)
+        except ValueError:
+            value = word
+    if isinstance(value, Hashable) and value in _BINARY:
+        return _BINARY[value]
+    rule = "it must be 0 or 1, -1 or 1, or true or false"
+    if value == 2:
+        rule = "files coded 1/2 must be recoded to 0/1 or -1/1"
+    raise ValueError(f"label {shown(y)} is not a label: {rule}")
+
+
+def number_label(y: Any) -> float:
+    """Map the label of a file to the number a regression learns.
+
+    Parameters
+    ----------
+    y
+        A finite number, or the text of one; True and False are 1 and 0.
+
+    Raises
+    ------
+    ValueError
+        One sentence, for every other label.
+
+    Examples
+    --------
+    >>> from streaml1.streams.source import number_label
+    >>> number_label("43.75")
+    43.75
+
+    """
+    if y is None:
+        raise ValueError("the label is missing")
+    try:
+        value = read_number(y) if isinstance(y, str) else float(y)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"label {shown(y)} is not a label: it must be a finite number")
+    return value

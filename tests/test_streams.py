@@ -1,0 +1,925 @@
+"""The sources of examples: what each format means, and what each mistake is told."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1.streams import (
+    SOURCES,
+    Block,
+    SourceError,
+    binary_label,
+    number_label,
+    open_source,
+    text,
+)
+from streaml1.streams.svmlight import _careful, _fast
+
+Rows = list[tuple[dict[Any, Any], Any, float]]
+
+
+class Stop(Exception):
+    """What a test's `refuse` raises to stop the reading."""
+
+
+def stop(place: str, reason: str) -> None:
+    raise Stop(f"{place}: {reason}")
+
+
+class Refused(list[tuple[str, str]]):
+    """A `refuse` that keeps what was refused, and goes on."""
+
+    def __call__(self, place: str, reason: str) -> None:
+        self.append((place, reason))
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Write a file into the current folder, so that its name is short; packed if it ends in .gz."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name: str, content: str | bytes) -> str:
+        raw = content.encode() if isinstance(content, str) else content
+        Path(name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+        return name
+
+    return write
+
+
+@pytest.fixture
+def pipe_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], None]:
+    """Make some content the standard input."""
+
+    def pipe_in(content: str | bytes) -> None:
+        raw = content.encode() if isinstance(content, str) else content
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+
+    return pipe_in
+
+
+def rows_of(source: Any, size: int = 100, refuse: Any = stop) -> Rows:
+    """Read every example of a source."""
+    found: Rows = []
+    for block in source.blocks(size, refuse):
+        assert 0 < len(block) <= size
+        assert len(block.x) == len(block.y) == len(block.lines)
+        found += zip(block.x, block.y, block.w or [1.0] * len(block), strict=True)
+    return found
+
+
+def lines_of(source: Any, refuse: Any = stop) -> list[int]:
+    return [line for block in source.blocks(2, refuse) for line in block.lines]
+
+
+def refusal(name: str, **options: Any) -> tuple[str, str]:
+    """Return place and reason of the one line that a source refuses."""
+    refused = Refused()
+    rows_of(open_source(name, **options), refuse=refused)
+    assert len(refused) == 1, refused
+    return refused[0]
+
+
+# Every format, in every wrapping, is the same two examples.
+
+SVM = "1 3:0.5 7:-2e3\n-1 0:1\n"
+JSONL = '{"x": {"age": 31, "country": "fr"}, "y": 1, "w": 2.5}\n{"x": {"up": true}, "y": false}\n'
+CSV = "age,country,bought,cost\n31,fr,yes,2.5\n,,no,1\n"
+COLUMNS = {"target": "bought", "categorical": ["country"], "weight": "cost"}
+
+SVM_ROWS: Rows = [({3: 0.5, 7: -2000.0}, 1.0, 1.0), ({0: 1.0}, -1.0, 1.0)]
+JSONL_ROWS: Rows = [({"age": 31, "country": "fr"}, 1.0, 2.5), ({"up": True}, False, 1.0)]
+CSV_ROWS: Rows = [
+    ({"age": 31.0, "country": "fr"}, "yes", 2.5),
+    ({"age": None, "country": None}, "no", 1.0),
+]
+
+FORMATS = [
+    ("svm", SVM, SVM_ROWS, {}),
+    ("svmlight", SVM, SVM_ROWS, {}),
+    ("jsonl", JSONL, JSONL_ROWS, {}),
+    ("csv", CSV, CSV_ROWS, COLUMNS),
+]
+
+
+@pytest.mark.parametrize("gz", ["", ".gz"])
+@pytest.mark.parametrize(("ending", "content", "expected", "options"), FORMATS)
+def test_a_file_is_read_by_its_ending(write, ending, content, expected, options, gz):
+    source = open_source(write(f"day.{ending}{gz}", content), **options)
+    assert source.name == f"day.{ending}{gz}"
+    assert rows_of(source) == expected
+    assert rows_of(source) == expected, "a second call reads again from the start"
+
+
+@pytest.mark.parametrize(("ending", "content", "expected", "options"), FORMATS)
+def test_types_are_kept(write, ending, content, expected, options):
+    for (x, y, w), (x2, y2, w2) in zip(
+        rows_of(open_source(write(f"a.{ending}", content), **options)), expected, strict=True
+    ):
+        assert [type(name) for name in x] == [type(name) for name in x2]
+        assert [type(value) for value in x.values()] == [type(value) for value in x2.values()]
+        assert (type(y), type(w)) == (type(y2), type(w2))
+
+
+@pytest.mark.parametrize(("ending", "content", "expected", "options"), FORMATS)
+def test_format_says_what_the_name_does_not(write, pipe_in, ending, content, expected, options):
+    assert rows_of(open_source(write("day.txt", content), format=ending, **options)) == expected
+    assert rows_of(open_source(write("day.gz", content), format=ending, **options)) == expected
+    pipe_in(content)
+    assert rows_of(open_source("-", format=ending, **options)) == expected
+    pipe_in(gzip.compress(content.encode()))
+    assert rows_of(open_source("-", format=f"{ending}.gz", **options)) == expected
+
+
+@pytest.mark.parametrize(("ending", "content", "expected", "options"), FORMATS)
+def test_windows_line_ends_bom_and_no_last_line_end(write, ending, content, expected, options):
+    crlf = b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode()
+    assert rows_of(open_source(write(f"a.{ending}", crlf), **options)) == expected
+    assert rows_of(open_source(write(f"b.{ending}", content.rstrip("\n")), **options)) == expected
+
+
+@pytest.mark.parametrize(("ending", "content", "expected", "options"), FORMATS)
+def test_blank_lines_are_no_examples_but_count_as_lines(write, ending, content, expected, options):
+    first, *rest = content.splitlines()
+    spread = "\n".join(["", first, "", "  \t", *rest, "", ""])
+    source = open_source(write(f"a.{ending}", spread), **options)
+    assert rows_of(source) == expected
+    assert lines_of(source) == ([5, 6] if ending == "csv" else [2, 5])
+
+
+@pytest.mark.parametrize(("ending", "content", "options"), [(f[0], f[1], f[3]) for f in FORMATS])
+def test_undecodable_lines_are_refused_and_reading_goes_on(write, ending, content, options):
+    *before, last = content.encode().splitlines(keepends=True)
+    source = open_source(write(f"a.{ending}", b"".join([*before, b"1 \xff\n", last])), **options)
+    refused = Refused()
+    bad = len(before) + 1
+    assert (
+        lines_of(source, refused)
+        == [line for line in range(1, bad + 2) if line != bad][ending == "csv" :]
+    )
+    assert refused == [
+        (f"a.{ending}:{bad}", "byte 0xff at column 3 is not UTF-8: convert the file to UTF-8")
+    ]
+
+
+def test_a_path_is_a_spec(write):
+    assert rows_of(open_source(Path(write("a.svm", SVM)))) == SVM_ROWS
+
+
+def test_a_word_of_sources_is_not_a_file_unless_it_is_a_path(write, monkeypatch):
+    opened = []
+    monkeypatch.setitem(SOURCES, "word", lambda spec, seed: opened.append((spec, seed)))
+    open_source("word", seed=7)
+    open_source("word:more")
+    assert opened == [("word", 7), ("word:more", 0)]
+    write("word", SVM)
+    assert rows_of(open_source(Path("word"), format="svm")) == SVM_ROWS
+    assert rows_of(open_source("./word", format="svm")) == SVM_ROWS
+    with pytest.raises(SourceError, match="word:more is no file: it takes no format"):
+        open_source("word:more", format="svm")
+    with pytest.raises(SourceError, match="word is no file: it takes no format and no columns"):
+        open_source("word", target="y")
+
+
+# Blocks
+
+
+def test_blocks_have_places_and_weights_only_where_needed(write):
+    name = write(
+        "a.jsonl",
+        '{"x": {}, "y": 1}\n\n{"x": {}, "y": 0}\n'
+        '{"x": {}, "y": 0, "w": 1}\n{"x": {}, "y": 1, "w": 0}\n',
+    )
+    first, second = open_source(name).blocks(2, stop)
+    assert (first.y, first.w, first.lines) == ([1.0, 0.0], None, [1, 3])
+    assert (second.y, second.w, second.lines) == ([0.0, 1.0], [1.0, 0.0], [4, 5])
+    assert [second.place(0), second.place(1)] == ["a.jsonl:4", "a.jsonl:5"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 7, 8])
+def test_the_size_of_blocks_changes_only_the_blocks(write, size):
+    source = open_source(write("a.svm", "".join(f"1 {i}:1\n" for i in range(7))))
+    sizes = [len(block) for block in source.blocks(size, stop)]
+    assert sizes == [size] * (7 // size) + [7 % size] * (7 % size > 0)
+    assert [list(x) for x, _, _ in rows_of(source, size)] == [[i] for i in range(7)]
+
+
+def test_a_size_below_one_is_refused(write):
+    with pytest.raises(ValueError, match="size 0 is not a size"):
+        list(open_source(write("a.svm", SVM)).blocks(0, stop))
+
+
+def test_an_empty_file_has_no_blocks(write):
+    assert list(open_source(write("a.svm", "")).blocks(5, stop)) == []
+    assert list(open_source(write("a.jsonl.gz", "")).blocks(5, stop)) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_a_refuse_that_raises_stops_after_what_came_before(write, size):
+    source = open_source(write("a.svm", "1 1:1\n1 2:1\n1 3:1\n1 x\n1 5:1\n"))
+    seen: list[int] = []
+    with pytest.raises(Stop, match=r"a\.svm:4: 'x' is not a feature"):
+        for block in source.blocks(size, stop):
+            seen += block.lines
+    assert seen == [1, 2, 3]
+
+
+def test_a_refuse_that_returns_skips_the_line_and_no_other(write):
+    source = open_source(write("a.svm", "1 x\n1 2:1\n\n? 1:1\n1 5:1\n1 6:nan\n"))
+    refused = Refused()
+    assert lines_of(source, refused) == [2, 5]
+    assert [place for place, _ in refused] == ["a.svm:1", "a.svm:4", "a.svm:6"]
+
+
+# Standard input
+
+
+def test_standard_input_needs_a_format(pipe_in):
+    pipe_in(SVM)
+    with pytest.raises(SourceError, match="standard input .* say --format svmlight, jsonl or csv"):
+        open_source("-")
+
+
+def test_standard_input_is_read_once_and_its_places_are_dashes(pipe_in):
+    pipe_in(SVM)
+    source = open_source("-", format="svmlight")
+    (block,) = source.blocks(5, stop)
+    assert (block.name, block.place(1)) == ("-", "-:2")
+    with pytest.raises(SourceError, match="standard input cannot be read twice: write it to a"):
+        source.blocks(5, stop)
+    assert not sys.stdin.buffer.closed
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Make a pipe the standard input, and give the end to write into."""
+    out, into = os.pipe()
+    with os.fdopen(out) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield into
+        os.close(into)
+
+
+def test_a_full_block_does_not_wait_for_the_end(live):
+    os.write(live, b"1 1:1\n1 2:1\n1 3:1\n")
+    blocks = open_source("-", format="svmlight").blocks(2, stop)
+    assert next(blocks).lines == [1, 2]
+
+
+def test_a_slow_input_does_not_wait_for_the_block_to_fill(live, monkeypatch):
+    monkeypatch.setattr(text, "PATIENCE", 0.02)
+    blocks = open_source("-", format="svmlight").blocks(1000, lambda *_: time.sleep(0.03))
+    os.write(live, b"1 1:1\nslow\n1 3:1\n1 4:1\n")
+    assert next(blocks).lines == [1, 3]
+
+
+def test_a_file_waits_for_the_block_to_fill(write, monkeypatch):
+    monkeypatch.setattr(text, "PATIENCE", 0.0)
+    assert [len(block) for block in open_source(write("a.svm", SVM)).blocks(5, stop)] == [2]
+
+
+def test_a_pipe_with_a_name_is_read_once(tmp_path):
+    path = tmp_path / "pipe.svm"
+    os.mkfifo(path)
+    # Opened for both, a pipe needs no second process.
+    end = os.open(path, os.O_RDWR)
+    os.write(end, SVM.encode())
+    source = open_source(path)
+    assert next(source.blocks(2, stop)).lines == [1, 2]
+    with pytest.raises(SourceError, match=r"pipe\.svm cannot be read twice"):
+        source.blocks(2, stop)
+    os.close(end)
+
+
+# svmlight
+
+
+def svm(write: Any, line: str, **options: Any) -> tuple[dict[int, float], Any]:
+    (row,) = rows_of(open_source(write("a.svm", line), **options))
+    return row[0], row[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "x", "y"),
+    [
+        ("1", {}, 1.0),
+        ("+1\t2:1  3:2 ", {2: 1.0, 3: 2.0}, 1.0),
+        ("-1 3:1 1:2", {3: 1.0, 1: 2.0}, -1.0),
+        ("0.25 1:1e-3 2:+.5 3:-0", {1: 0.001, 2: 0.5, 3: 0.0}, 0.25),
+        ("1 qid:17 4:1", {4: 1.0}, 1.0),
+        ("1 qid:17", {}, 1.0),
+        ("1 4:1 # 5:1 naïve_comment", {4: 1.0}, 1.0),
+        ("1 4:1#5:1", {4: 1.0}, 1.0),
+        (f"1 {2**63 - 1}:1 0:1", {2**63 - 1: 1.0, 0: 1.0}, 1.0),
+        ("1 007:1", {7: 1.0}, 1.0),
+        ("1 5:1 6:1 5:0.5", {5: 1.5, 6: 1.0}, 1.0),
+        ("1 5:1 5:-1", {5: 0.0}, 1.0),
+        ("1 1:1e308 2:1e308", {1: 1e308, 2: 1e308}, 1.0),
+    ],
+)
+def test_svmlight_lines(write, line, x, y):
+    assert svm(write, line) == (x, y)
+
+
+def test_svmlight_comment_lines_are_skipped(write):
+    assert lines_of(open_source(write("a.svm", "# head\n1 1:1\n  # more\n1 1:1"))) == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("one 1:1", "label: 'one' is not a number"),
+        ("1_0 1:1", "label: '1_0' is not a number"),
+        ("nan 1:1", "label: 'nan' is not finite"),
+        ("1:1 2:1", "the line has no label: it begins with '1:1'"),
+        ("1 5", "'5' is not a feature: it must be id:value"),
+        ("1 age:5", "id 'age' is not an integer: names that are words need .jsonl or .csv"),
+        ("1 1.5:5", "id '1.5' is not an integer"),
+        ("1 1_0:5", "id '1_0' is not an integer"),
+        ("1 ٣:5", "id '٣' is not an integer"),
+        ("1 :5", "id '' is not an integer"),
+        ("1 4:1 qid:3", "id 'qid' is not an integer"),
+        ("1 -2:5", "id '-2' is out of range: ids go from 0 to 2**63 - 1"),
+        (f"1 {2**63}:5", "id '9223372036854775808' is out of range"),
+        (f"1 {'9' * 5000}:5", "is out of range: ids go from 0"),
+        ("1 3:", "feature 3: '' is not a number"),
+        ("1 3:a", "feature 3: 'a' is not a number"),
+        ("1 3:1:2", "feature 3: '1:2' is not a number"),
+        ("1 3:1_0", "feature 3: '1_0' is not a number"),
+        ("1 3:٣", "feature 3: '٣' is not a number"),
+        ("1 3:0x1p3", "feature 3: '0x1p3' is not a number"),
+        ("1 3:nan", "feature 3: 'nan' is not finite"),
+        ("1 3:-Infinity", "feature 3: '-Infinity' is not finite"),
+        ("1 3:1e999", "feature 3: '1e999' is not finite"),
+        ("1 3:1e308 3:1e308", "the values of feature 3 add up to infinity"),
+    ],
+)
+def test_svmlight_mistakes(write, line, reason):
+    place, found = refusal(write("a.svm", f"1 1:1\n{line}\n1 1:1\n"))
+    assert place == "a.svm:2"
+    assert reason in found
+    assert len(found) < 150
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-1, 2**63), st.floats() | st.sampled_from(["", "a", "1:1"])),
+        max_size=6,
+    )
+)
+def test_the_fast_road_of_svmlight_is_the_careful_one(pairs):
+    cells = [f"{name}:{value}" for name, value in pairs]
+    try:
+        expected = _careful(cells)
+    except ValueError:
+        assert _fast(cells) is None
+    else:
+        assert _fast(cells) in (None, expected)
+        if len(expected) == len(cells) and math.isfinite(sum(expected.values())):
+            assert _fast(cells) == expected
+
+
+# JSON lines
+
+
+def one_json(write: Any, line: str, **options: Any) -> tuple[dict[Any, Any], Any, float]:
+    (row,) = rows_of(open_source(write("a.jsonl", line), **options))
+    return row
+
+
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        ('{"x": {}, "y": 1}', ({}, 1.0, 1.0)),
+        ('{"y": "spam", "x": {"a": null}}', ({"a": None}, "spam", 1.0)),
+        ('{"x": {"a": "b"}, "y": true, "w": 0}', ({"a": "b"}, True, 0.0)),
+        ('{"x": {"a": 1, "a": 2.5, "b": 0}, "y": 1}', ({"a": 3.5, "b": 0}, 1.0, 1.0)),
+        ('{"x": {"a": true, "a": true}, "y": 1}', ({"a": 2}, 1.0, 1.0)),
+        ('{"x": {"a": null, "a": 2}, "y": 1}', ({"a": 2}, 1.0, 1.0)),
+        ('{"x": {"é\\u00e9\\ud83d\\ude00": 1}, "y": 1}', ({"éé😀": 1}, 1.0, 1.0)),
+        ('{"x": {"a": 1}, "y": 1, "id": {"k": [1, {}]}, "when": null}', ({"a": 1}, 1.0, 1.0)),
+        (f'{{"x": {{"a": {10**300}}}, "y": 1}}', ({"a": 10**300}, 1.0, 1.0)),
+        ('{"x": {"a": 1e308, "b": 1e308}, "y": 1}', ({"a": 1e308, "b": 1e308}, 1.0, 1.0)),
+    ],
+)
+def test_json_lines(write, line, row):
+    assert one_json(write, line) == row
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"x": {"a": 1}, "y": 1', "not JSON: Expecting ',' delimiter at column 23"),
+        ('{"x": {}, "y": 1} {}', "not JSON: Extra data at column 19"),
+        ("[1, 2]", "[1, 2] is not an example: write {"),
+        ('{"y": 1}', 'the example has no "x"'),
+        ('{"x": {"a": 1}}', 'the example has no "y"'),
+        ('{"x": {"a": 1}, "y": null}', 'the example has no "y"'),
+        ('{"x": [1, 2], "y": 1}', '"x" is [1, 2]: it must be an object'),
+        ('{"x": {"a": {"b": 1}}, "y": 1}', "feature 'a' is nested"),
+        ('{"x": {"a": {"b": 1, "b": 1}}, "y": 1}', "feature 'a' is nested"),
+        ('{"x": {"s": "t", "a": [1]}, "y": 1}', "feature 'a' is nested"),
+        ('{"x": {"a": NaN}, "y": 1}', "NaN is not JSON: write null for a value that is missing"),
+        ('{"x": {"a": -Infinity}, "y": 1}', "-Infinity is not JSON"),
+        ('{"x": {"a": 1e999}, "y": 1}', "feature 'a': inf is too large for a float"),
+        ('{"x": {"s": "t", "a": 1e999}, "y": 1}', "feature 'a': inf is too large"),
+        (f'{{"x": {{"a": {10**400}}}, "y": 1}}', "feature 'a': 1000"),
+        ('{"x": {"a": 1e308, "a": 1e308}, "y": 1}', "feature 'a': inf is too large"),
+        ('{"x": {"a": "b", "a": "b"}, "y": 1}', "feature 'a' comes twice: only numbers can be"),
+        ('{"x": {"a": 1, "a": "b"}, "y": 1}', "feature 'a' comes twice"),
+        ('{"x": {"a": 1, "a": [1]}, "y": 1}', "feature 'a' is nested"),
+        ('{"x": {}, "y": 1, "y": 0}', "comes twice: each may come once"),
+        ('{"x": {"\\ud83d": 1}, "y": 1}', "'\\ud83d' is half of a character"),
+        ('{"x": {"a": "\\ude00"}, "y": 1}', "'\\ude00' is half of a character"),
+        ('{"x": {}, "y": [1]}', "label [1] is not a number, a string, true or false"),
+        (f'{{"x": {{}}, "y": {10**400}}}', "is not a number, a string, true or false"),
+        ('{"x": {}, "y": 1, "w": -1}', "weight -1 is not a weight: it must be a number >= 0"),
+        ('{"x": {}, "y": 1, "w": 1e999}', "weight inf is not a weight"),
+        ('{"x": {}, "y": 1, "w": true}', "weight True is not a weight"),
+        ('{"x": {}, "y": 1, "w": null}', "weight None is not a weight"),
+        ("[" * 100_000, "not an example: its values are nested too deeply"),
+    ],
+)
+def test_json_mistakes(write, line, reason):
+    good = '{"x": {}, "y": 1}'
+    place, found = refusal(write("a.jsonl", f"{good}\n{line}\n{good}\n"))
+    assert place == "a.jsonl:2"
+    assert reason in found
+    assert len(found) < 150
+
+
+@pytest.mark.parametrize("depth", range(100, 1200, 50))
+def test_json_of_any_depth_is_refused_and_no_more(write, depth):
+    name = write("a.jsonl", f'{{"x": {"[" * depth}{"]" * depth}, "y": 1}}')
+    place, reason = refusal(name)
+    assert place == "a.jsonl:1"
+    assert "must be an object" in reason or "too deeply" in reason
+
+
+# CSV
+
+
+def test_csv_columns_keep_their_order_and_types(write):
+    name = write("a.csv", 'b,y,a,c\n1,-1, 2.5 ,"x, ""y"""\n,1,-3e2,\n')
+    assert rows_of(open_source(name, target="y", categorical="c")) == [
+        ({"b": 1.0, "a": 2.5, "c": 'x, "y"'}, "-1", 1.0),
+        ({"b": None, "a": -300.0, "c": None}, "1", 1.0),
+    ]
+
+
+def test_csv_names_that_come_twice_count_with_the_sum(write):
+    name = write("a.csv", "a,y,a,a\n1,1,2,\n,1,,\n,1,,4\n")
+    xs = [x for x, _, _ in rows_of(open_source(name, target="y"))]
+    assert xs == [{"a": 3.0}, {"a": None}, {"a": 4.0}]
+
+
+def test_csv_cells_with_line_ends_have_the_place_of_their_first_line(write):
+    name = write("a.csv", 'a,t,y\n1,"two\r\nlines\n",1\n2,x,0\n3,"bad\nline",1,1\n4,x,0\n')
+    source = open_source(name, target="y", categorical=["t"])
+    refused = Refused()
+    assert lines_of(source, refused) == [2, 5, 8]
+    assert rows_of(source, refuse=refused)[0][0]["t"] == "two\r\nlines\n"
+    assert refused[0] == ("a.csv:6", "the line has 4 cells, the header has 3")
+
+
+def test_csv_undecodable_line_inside_a_cell_refuses_the_record(write):
+    name = write("a.csv", b'a,t,y\n1,"two\n\xfflines\nthree",1\n2,x,0\n')
+    source = open_source(name, target="y", categorical=["t"])
+    refused = Refused()
+    assert lines_of(source, refused) == [5]
+    assert refused == [("a.csv:2", "byte 0xff at column 1 is not UTF-8: convert the file to UTF-8")]
+
+
+def test_csv_quote_that_is_not_closed(write):
+    name = write("a.csv", 'a,t,y\n1,x,1\n1,"x,1\n1,x,1\n')
+    place, reason = refusal(name, target="y", categorical=["t"])
+    assert place == "a.csv:3"
+    assert "not CSV" in reason
+    assert "the record goes on to line 4: is a quote not closed?" in reason
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1,x,1", "the line has 3 cells, the header has 4"),
+        ("1", "the line has 1 cell, the header has 4"),
+        ("1,x,1,1,1", "the line has 5 cells, the header has 4"),
+        ('1,"x"y,1,1', "not CSV: ',' expected after '\"'"),
+        ("red,x,1,1", "column 'a': 'red' is not a number"),
+        ("red,x,1,1", "say --categorical a"),
+        ("nan,x,1,1", "column 'a': 'nan' is not finite: leave a missing value empty"),
+        ("1_0,x,1,1", "column 'a': '1_0' is not a number"),
+        ("1,x,,1", "the label is missing: column 'y' is empty"),
+        ("1,x,1,", "weight '' is not a weight: it must be a number >= 0"),
+        ("1,x,1,-2", "weight '-2' is not a weight"),
+        ("1,x,1,inf", "weight 'inf' is not a weight"),
+    ],
+)
+def test_csv_mistakes(write, line, reason):
+    name = write("a.csv", f"a,t,y,w\n1,x,1,1\n{line}\n1,x,1,1\n")
+    place, found = refusal(name, target="y", categorical=["t"], weight="w")
+    assert place == "a.csv:3"
+    assert reason in found
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "reason"),
+    [
+        ("", {"target": "y"}, "a.csv is empty: a CSV file begins with the names of its columns"),
+        (
+            "a,y\n1,1",
+            {},
+            "a.csv: which column is the label? Say --target COLUMN; the columns are: a, y",
+        ),
+        ("a,y\n1,1", {"target": "z"}, "a.csv has no column 'z'; the columns are: a, y"),
+        ("a,y\n1,1", {"target": "y", "categorical": ["c"]}, "no column 'c'; the columns are: a, y"),
+        ("a,y\n1,1", {"target": "y", "weight": "w"}, "no column 'w'; the columns are: a, y"),
+        ("a;y\n1;1", {"target": "y"}, "no column 'y'; the columns are: a;y"),
+        (",".join(map(str, range(30))), {"target": "y"}, ", 18, 19 and 10 more"),
+        (",a,y\n0,1,1", {"target": "y"}, "a.csv:1: column 1 has no name: is it a row number"),
+        ("y,a,y\n0,1,1", {"target": "y"}, "a.csv has several columns 'y'"),
+        ("a,y\n1,1", {"target": "y", "weight": "y"}, "column 'y' can be target, weight or"),
+        ("a,y\n1,1", {"target": "y", "categorical": "y"}, "column 'y' can be target, weight or"),
+        ('a,"y\n1,1', {"target": "y"}, "a.csv:1: the header is not CSV"),
+        (b"\xff,y\n1,1", {"target": "y"}, "a.csv:1: the header is byte 0xff at column 1"),
+    ],
+)
+def test_csv_headers(write, content, options, reason):
+    source = open_source(write("a.csv", content), **options)
+    with pytest.raises(SourceError) as error:
+        list(source.blocks(5, stop))
+    assert reason in str(error.value)
+
+
+# Labels are not needed to predict.
+
+
+def test_without_required_labels(write):
+    options = {"require_label": False}
+    assert svm(write, "1:1 2:3", **options) == ({1: 1.0, 2: 3.0}, None)
+    assert svm(write, "-1 1:1", **options) == ({1: 1.0}, -1.0)
+    assert one_json(write, '{"x": {"a": 1}}', **options) == ({"a": 1}, None, 1.0)
+    assert one_json(write, '{"x": {"a": 1}, "y": 0}', **options) == ({"a": 1}, 0.0, 1.0)
+    name = write("a.csv", "a,y\n1,\n2,5\n")
+    assert rows_of(open_source(name, **options)) == [
+        ({"a": 1.0, "y": None}, None, 1.0),
+        ({"a": 2.0, "y": 5.0}, None, 1.0),
+    ]
+    assert rows_of(open_source(name, target="y", **options)) == [
+        ({"a": 1.0}, None, 1.0),
+        ({"a": 2.0}, "5", 1.0),
+    ]
+    with pytest.raises(SourceError, match="has no column 'z'"):
+        rows_of(open_source(name, target="z", **options))
+
+
+# Files that cannot be read
+
+
+def test_files_that_are_not_there(write, tmp_path):
+    write("a.txt", SVM)
+    for name, reason in [
+        (
+            "b.svm",
+            r"b\.svm: there is no such file; a source is a file, standard input \(-\) or .*r",
+        ),
+        ("Phishing", "Phishing: there is no such file; .*river"),
+        (".", r"\. is a directory: name a file in it"),
+        ("a.txt", r"a\.txt: its name does not tell its format: say --format svmlight, jsonl or"),
+        ("a.txt/b.svm", r"a\.txt/b\.svm cannot be read: Not a directory"),
+        ("a\0.svm", "is not the name of a file: embedded null"),
+        ("a" * 300 + ".svm", "cannot be read: File name too long"),
+    ]:
+        with pytest.raises(SourceError, match=reason):
+            open_source(name)
+    with pytest.raises(SourceError, match="format 'xml' is none that can be read: say --format"):
+        open_source("a.txt", format="xml")
+    with pytest.raises(SourceError, match="a.txt is svmlight: only a CSV file has columns such as"):
+        open_source("a.txt", format="svm", target="y")
+
+
+def test_files_that_may_not_be_read(write, monkeypatch):
+    name = write("a.svm", SVM)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(SourceError, match=r"a\.svm cannot be read: permission denied"):
+        open_source(name)
+
+
+def test_files_that_go_away_before_they_are_read(write):
+    source = open_source(write("a.svm", SVM))
+    os.remove("a.svm")
+    with pytest.raises(SourceError, match=r"a\.svm: there is no such file"):
+        list(source.blocks(5, stop))
+
+
+def test_reading_that_breaks(write, monkeypatch):
+    class Broken(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            if self.tell():
+                raise OSError(5, "Input/output error")
+            return super().readline(size)
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Broken(SVM.encode())))
+    blocks = open_source("-", format="svm").blocks(5, stop)
+    assert next(blocks).lines == [1]
+    with pytest.raises(SourceError, match=r"-:2: nothing can be read from here on: .*Input/output"):
+        next(blocks)
+
+
+def broken_gzip(write: Any, damage: Callable[[bytes], bytes]) -> tuple[list[int], str]:
+    """Read a damaged file of 5,000 lines; return the lines that came, and the error."""
+    numbers = np.random.default_rng(0).random(5_000)
+    packed = gzip.compress("".join(f"1 1:{number}\n" for number in numbers).encode())
+    write("a.svm", b"")
+    Path("a.svm.gz").write_bytes(damage(packed))
+    lines: list[int] = []
+    with pytest.raises(SourceError) as error:
+        for block in open_source("a.svm.gz").blocks(1000, stop):
+            lines += block.lines
+    return lines, str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda packed: packed[:-20_000], "Compressed file ended before the end"),
+        (lambda packed: packed[:-4], "Compressed file ended before the end"),
+        (lambda packed: packed + packed[:10] + b"\xff" * 20, "Error -3"),
+        (lambda packed: packed[:-8] + b"\0" * 8, "CRC check failed"),
+        (lambda packed: packed + b"more", "Not a gzipped file"),
+    ],
+)
+def test_gzip_that_breaks_off(write, damage, reason):
+    lines, error = broken_gzip(write, damage)
+    assert lines == list(range(1, len(lines) + 1))
+    assert 1000 < len(lines) <= 5000
+    assert error.startswith(
+        f"a.svm.gz:{len(lines) + 1}: nothing can be read from here on: {reason}"
+    )
+
+
+def test_gzip_that_is_none(write):
+    lines, error = broken_gzip(write, lambda packed: SVM.encode())
+    assert lines == []
+    assert error.startswith("a.svm.gz is not packed by gzip: take .gz from its name")
+    lines, error = broken_gzip(write, lambda packed: b"")
+    assert lines == []
+    assert error.startswith("a.svm.gz is empty")
+
+
+def test_a_line_without_end_is_not_read_into_memory(write, monkeypatch):
+    monkeypatch.setattr(text, "MAX_LINE", 20)
+    blocks = open_source(write("a.svm", "1 1:1\n1 " + "2:1 " * 100)).blocks(5, stop)
+    assert next(blocks).lines == [1]
+    with pytest.raises(SourceError, match=r"a\.svm:2: more than 20 bytes in a line: is it text"):
+        next(blocks)
+    if Path("/dev/zero").exists():
+        with pytest.raises(SourceError, match="/dev/zero:1: more than 20 bytes"):
+            list(open_source("/dev/zero", format="svm").blocks(5, stop))
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("y", "label"),
+    [
+        *[
+            (y, False)
+            for y in (False, 0, -1, 0.0, -1.0, "0", "-1", "-1.0", " 0 ", "false", "FALSE")
+        ],
+        *[(y, True) for y in (True, 1, 1.0, "1", "+1", "1.0", "1e0", "true", "True", "tRuE")],
+        *[(np.bool_(True), True), (np.int64(-1), False), (np.float32(1), True)],
+    ],
+)
+def test_binary_labels(y, label):
+    assert binary_label(y) is label
+
+
+@pytest.mark.parametrize(
+    ("y", "reason"),
+    [
+        (2.0, "^label 2 is not a label: files coded 1/2 must be recoded to 0/1 or -1/1$"),
+        ("2", "^label '2' is not a label: files coded 1/2 must be recoded to 0/1 or -1/1$"),
+        (0.5, "^label 0.5 is not a label: it must be 0 or 1, -1 or 1, or true or false$"),
+        ("path", "^label 'path' is not a label: it must be 0 or 1"),
+        ("yes", "^label 'yes' is not a label"),
+        ("", "^label '' is not a label"),
+        (math.nan, "^label nan is not a label"),
+        (math.inf, "^label inf is not a label"),
+        ([1], r"^label \[1\] is not a label"),
+        (None, "^the label is missing$"),
+        ("x" * 1000, "^label 'x{55}... is not a label"),
+    ],
+)
+def test_labels_that_are_not_binary(y, reason):
+    with pytest.raises(ValueError, match=reason):
+        binary_label(y)
+
+
+def test_number_labels():
+    labels = [3, -2.5, "4", " 1e3 ", True, np.float64(0.5)]
+    found = [number_label(y) for y in labels]
+    assert found == [3.0, -2.5, 4.0, 1000.0, 1.0, 0.5]
+    assert all(type(y) is float for y in found)
+
+
+@pytest.mark.parametrize("y", [math.nan, math.inf, "nan", "path", "1_0", "", [1], 10**400])
+def test_labels_that_are_no_numbers(y):
+    with pytest.raises(ValueError, match="is not a label: it must be a finite number"):
+        number_label(y)
+    with pytest.raises(ValueError, match="the label is missing"):
+        number_label(None)
+
+
+# river
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "label"),
+    [
+        ("Phishing", 1250, binary_label),
+        ("Bananas", 5300, binary_label),
+        ("TrumpApproval", 1001, number_label),
+        ("ChickWeights", 578, number_label),
+        ("SP500Stocks", 1257, number_label),
+    ],
+)
+def test_river_sets_are_rivers_examples(name, count, label):
+    from river import datasets
+
+    source = open_source(f"river:{name}")
+    assert source.name == f"river:{name}"
+    rows = rows_of(source, size=1000)
+    expected = list(getattr(datasets, name)())
+    assert [(x, y) for x, y, _ in rows] == expected
+    assert len(rows) == count
+    assert {type(y) for _, y, _ in rows} == {type(y) for _, y in expected}
+    assert [label(y) for _, y, _ in rows] == [float(y) for _, y in expected]
+    assert lines_of(source) == list(range(1, count + 1))
+
+
+def test_river_sets_with_more_classes_are_left_to_the_label():
+    block = next(open_source("river:ImageSegments").blocks(1, stop))
+    with pytest.raises(ValueError, match="label 'path' is not a label"):
+        binary_label(block.y[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("phishing", "river:phishing is not one of river's data sets"),
+        ("base", "river:base is not one of river's data sets"),
+        ("", "river: is not one of river's data sets"),
+        ("Elec2", r"river:Elec2 has to be downloaded first, with .*Elec2\(\).download\(\)"),
+        ("Yeast", "river:Yeast has several labels an example"),
+        ("SolarFlare", "river:SolarFlare has several labels an example"),
+        ("Music", "river:Music has several labels an example"),
+        ("WaterFlow", "river:WaterFlow has the feature 'Time' of type datetime"),
+    ],
+)
+def test_river_sets_that_cannot_be_read(name, reason, monkeypatch, tmp_path):
+    monkeypatch.setenv("RIVER_DATA", str(tmp_path))
+    with pytest.raises(SourceError, match=reason) as error:
+        open_source(f"river:{name}")
+    assert str(error.value).endswith(
+        ": binary: Bananas, Phishing, Shuttle; "
+        "regression: ChickWeights, SP500Stocks, TrumpApproval; multiclass: ImageSegments"
+    )
+
+
+def test_river_sets_are_not_downloaded_where_no_folder_can_be_made(write, monkeypatch):
+    monkeypatch.setenv("RIVER_DATA", f"{write('file', '')}/folder")
+    with pytest.raises(SourceError, match="river:SMTP has to be downloaded first"):
+        open_source("river:SMTP")
+
+
+def test_river_sets_that_were_downloaded_before_are_read(monkeypatch):
+    from river import datasets
+
+    monkeypatch.setattr(datasets.Elec2, "is_downloaded", True)
+    monkeypatch.setattr(datasets.Elec2, "_iter", lambda self: iter([({"day": 1}, True)]))
+    assert rows_of(open_source("river:Elec2")) == [({"day": 1}, True, 1.0)]
+
+
+# What is written is read back.
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+# No surrogates: they have no UTF-8.
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+def read_back(path: Path, content: str, **options: Any) -> Rows:
+    path.write_bytes(content.encode())
+    packed = path.with_name(f"{path.name}.gz")
+    packed.write_bytes(gzip.compress(content.encode()))
+    rows = rows_of(open_source(path, **options), size=3)
+    assert rows_of(open_source(packed, **options), size=2) == rows
+    return rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("streams")
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.dictionaries(st.integers(0, 2**63 - 1), finite, max_size=6), finite),
+        max_size=8,
+    )
+)
+def test_svmlight_is_read_back(folder, rows):
+    content = "".join(
+        f"{y} " + " ".join(f"{name}:{value}" for name, value in x.items()) + "\n" for x, y in rows
+    )
+    assert read_back(folder / "a.svm", content) == [(x, y, 1.0) for x, y in rows]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.dictionaries(
+                words,
+                finite | st.integers(-(2**70), 2**70) | st.booleans() | st.none() | words,
+                max_size=6,
+            ),
+            finite | st.booleans() | words,
+            st.floats(0, 1e300),
+        ),
+        max_size=8,
+    ),
+    ascii=st.booleans(),
+)
+def test_json_lines_are_read_back(folder, rows, ascii):
+    content = "".join(
+        json.dumps({"x": x, "y": y, "w": w}, ensure_ascii=ascii) + "\n" for x, y, w in rows
+    )
+    assert read_back(folder / "a.jsonl", content) == rows
+
+
+cells = words.filter(lambda cell: cell.strip())
+
+
+@given(
+    names=st.lists(cells, min_size=4, max_size=6, unique=True),
+    rows=st.lists(
+        st.tuples(st.lists(finite | st.none(), min_size=2, max_size=2), cells, cells, finite),
+        max_size=8,
+    ),
+)
+def test_csv_is_read_back(folder, names, rows):
+    label, country, one, two = names[:4]
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow([one, country, label, two])
+    for (first, second), text_cell, y, _ in rows:
+        writer.writerow([first, text_cell, y, second])
+    found = read_back(folder / "a.csv", out.getvalue(), target=label, categorical=[country])
+    assert found == [
+        ({one: first, country: text_cell, two: second}, y.strip(), 1.0)
+        for (first, second), text_cell, y, _ in rows
+    ]
+
+
+@given(
+    st.lists(
+        st.sampled_from([*b'0123456789.-+e:,#{}[]"\\ \t\r\n\n\n', 0xFF, 0xC3, 0xA9, 0])
+        | st.sampled_from(
+            [b"1 1:1\n", b'{"x": {', b'"y": 1}', b"a,y\n", b"true", b"NaN", b"\\ud8"]
+        ),
+        max_size=60,
+    )
+)
+def test_whatever_a_file_holds_it_is_read_or_refused(folder, pieces):
+    content = b"".join(bytes([piece]) if isinstance(piece, int) else piece for piece in pieces)
+    path = folder / "any"
+    path.write_bytes(b"a,y\n" + content)
+    lines = content.count(b"\n") + 2
+    for kind, options in [("svm", {}), ("jsonl", {}), ("csv", {"target": "y"})]:
+        refused = Refused()
+        read = lines_of(open_source(path, format=kind, **options), refused)
+        places = [int(place.rpartition(":")[2]) for place, _ in refused]
+        assert len({*read, *places}) == len(read) + len(places), "no line is both"
+        assert all(1 <= line <= lines for line in [*read, *places])
+
+
+def test_blocks_are_values():
+    block = Block([{}], [1.0], None, "a.svm", [3])
+    assert block == Block([{}], [1.0], None, "a.svm", [3])
+    with pytest.raises(AttributeError):
+        block.name = "b.svm"  # type: ignore[misc]
