@@ -8,16 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.rows import BadExample, Rows, number, plain_items, plain_rows
+from streaml1.rows import BadExample, Rows, largest, number, plain_items, plain_rows
 
-__all__ = ["Batch", "batch_of", "is_frame", "is_matrix"]
+__all__ = ["Batch", "batch_of", "checked", "is_frame", "is_matrix", "stray"]
 
 
 class Batch(NamedTuple):
-    """Plain rows whose ids are places in `names`, or int names themselves where that is None."""
+    """Rows whose ids are places in `names`, or int names themselves where that is None.
+
+    They are plain, but for those of a matrix, which is looked at while it is learnt: there
+    `width` is above zero, and every id must be below it.
+    """
 
     rows: Rows
     names: list[Hashable] | None
+    width: int = 0
 
     @property
     def n(self) -> int:
@@ -36,7 +41,7 @@ def is_frame(X: Any) -> bool:
 
 
 def batch_of(X: Any) -> Batch:
-    """The rows of X, checked whole.
+    """The rows of X.
 
     Raises
     ------
@@ -67,27 +72,40 @@ def _from_matrix(X: Any) -> Batch:
     if X.dtype.kind not in "fiub":
         raise TypeError(f"X has values of type {X.dtype}; they must be real numbers")
     indptr, indices = X.indptr, X.indices
-    n = len(indptr) - 1
     if indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] > min(len(indices), len(X.data)):
         raise TypeError("the index pointers of X are out of order; X.check_format() tells more")
     end = int(indptr[-1])
     indices, data = indices[:end], _own(X.data[:end], np.float64)
-    names: list[Hashable] | None = None
-    if indices.dtype == np.int32:
-        ids = _own(indices, np.int32).view(np.uint32)  # below 0 turns out too large
-        if end and int(ids.max()) >= X.shape[1]:
-            raise TypeError(_stray(X))
-    else:
-        if end and not (0 <= indices.min() and indices.max() < X.shape[1]):
-            raise TypeError(_stray(X))
-        columns, ids = np.unique(indices, return_inverse=True)
-        names, ids = columns.tolist(), ids.astype(np.uint32)
-    rows = Rows(ids, data, _own(indptr[: n + 1], np.uint64))
-    return Batch(plain_rows(rows, int if names is None else names.__getitem__), names)
+    rows_of = _own(indptr, np.uint64)
+    if indices.dtype == np.int32:  # below 0 turns out too large
+        rows = Rows(_own(indices, np.int32).view(np.uint32), data, rows_of)
+        return Batch(rows, None, X.shape[1])
+    if end and not (0 <= indices.min() and indices.max() < X.shape[1]):
+        raise TypeError(stray(X.shape[1]))
+    columns, places = np.unique(indices, return_inverse=True)
+    names = columns.tolist()
+    rows = Rows(places.astype(np.uint32), data, rows_of)
+    return Batch(plain_rows(rows, names.__getitem__), names)
 
 
-def _stray(X: Any) -> str:
-    return f"X has an entry outside its {X.shape[1]} columns; X.check_format() tells more"
+def checked(batch: Batch) -> Batch:
+    """The batch with plain rows.
+
+    Raises
+    ------
+    BadExample
+        At the first value that is refused, with its row.
+    """
+    if not batch.width:
+        return batch
+    if len(batch.rows.ids) and largest(batch.rows.ids) >= batch.width:
+        raise TypeError(stray(batch.width))
+    return Batch(plain_rows(batch.rows), batch.names)
+
+
+def stray(width: int) -> str:
+    """Say that a matrix is broken."""
+    return f"X has an entry outside its {width} columns; X.check_format() tells more"
 
 
 def _own(values: Any, dtype: Any) -> Any:
@@ -125,7 +143,7 @@ def _from_frame(X: Any) -> Batch:
     names: list[Hashable]
     if _is_sparse(X):
         names = list(X.columns)
-        return _renamed(_from_matrix(X.sparse.to_coo()), names)
+        return _renamed(checked(_from_matrix(X.sparse.to_coo())), names)
     import narwhals as nw
 
     frame = nw.from_native(X, eager_only=True)

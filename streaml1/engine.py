@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import online
-from streaml1.batches import Batch
+from streaml1.batches import Batch, checked
 from streaml1.jit import COMPILED, row_kernel
 from streaml1.names import INTS, MISSING, Names, RowBuffer, Sketch, as_int
 from streaml1.rows import BadExample, Rows, below, largest, plain_items
@@ -47,7 +47,7 @@ class Engine:
     def __init__(
         self, rule: Any, loss: int, intercept: float, intercept_lr: float, clip_gradient: float
     ) -> None:
-        self.rule = rule
+        self.rule = rule.grow(LEAST_SIZE)
         self.online = np.zeros(1, online.ONLINE).view(np.recarray)
         self.online[0] = (0, intercept, intercept_lr, clip_gradient, loss)
         self.names = Names()
@@ -140,7 +140,7 @@ class Engine:
 
     def rows(self, batch: Batch, learn: bool) -> Rows:
         """The batch as rows of slots; unknown names are given slots, or left out."""
-        rows, names = batch
+        rows, names = batch.rows, batch.names
         if names is None and self.names.table is None:
             if not learn:
                 return below(rows, self.rule.size)
@@ -160,17 +160,49 @@ class Engine:
         rows = rows._replace(ids=slots[rows.ids])
         return rows if learn else below(rows, self.rule.size)
 
-    def progressive(self, rows: Rows, y: Any, w: Any, eta: Any) -> Any:
-        """Predict each row, then learn it; returns the predictions."""
+    def progressive(self, batch: Batch, y: Any, w: Any, eta: Any) -> Any:
+        """Predict each row, then learn it, or none of them; returns the predictions."""
         p = np.empty(len(y))
+        ints = self.names.table is None and batch.width <= INTS
+        if not (batch.width and ints and len(batch.rows.ids) >= self.rule.size):
+            self._learn_rows(self.rows(checked(batch), learn=True), y, w, eta, p)
+            return p
+        # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
+        before = [a.copy() for a in self.rule], self.online.copy()
         i = 0
+        try:
+            while (i := self._learn_rows(batch.rows, y, w, eta, p, i, self.rule.size)) < 0:
+                i = self._learn_block(batch, -1 - i, y, w, eta, p)
+        except BaseException:
+            self.rule, self.online[0] = type(self.rule)(*before[0]), before[1][0]
+            self._address()
+            raise
+        return p
+
+    def _learn_rows(
+        self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0
+    ) -> int:
+        """Learn the rows from the i-th; returns n, or -1 - i where a block is not plain."""
         while True:
             i = online.learn(
-                self.rule, self.online, rows.ids, rows.values, rows.indptr, y, w, eta, p, i
+                self.rule, self.online, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d
             )
-            if i == len(y):
-                return p
+            if i < 0 or i == len(y):
+                return i
             self._make_room(int(rows.indptr[i + 1] - rows.indptr[i]))
+
+    def _learn_block(self, batch: Batch, i: int, y: Any, w: Any, eta: Any, p: Any) -> int:
+        """Learn the block that begins with row i, which wants a slower look; returns the next."""
+        j = min(i + int(online.BLOCK), len(y))
+        indptr = batch.rows.indptr[i : j + 1]
+        lo, hi = int(indptr[0]), int(indptr[-1])
+        rows = Rows(batch.rows.ids[lo:hi], batch.rows.values[lo:hi], indptr - indptr[0])
+        try:
+            plain = self.rows(checked(batch._replace(rows=rows)), learn=True)
+        except BadExample as bad:
+            raise BadExample(bad.reason, i + bad.row) from None
+        self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i:j])
+        return j
 
     def margins(self, rows: Rows, proba: bool) -> Any:
         """Margin of each row, or its sigmoid; nothing changes."""

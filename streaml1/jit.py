@@ -27,6 +27,7 @@ __all__ = [
     "array_at",
     "generic",
     "gil_kernel",
+    "inlined",
     "is_cached",
     "kernel",
     "prefetch",
@@ -125,6 +126,12 @@ def kernel(fn: F) -> F:
 def gil_kernel(fn: F) -> F:
     """Compile `fn` as `kernel` does, but keep the lock: for calls of a microsecond."""
     compiled: F = _compile(fn)
+    return compiled
+
+
+def inlined(fn: F) -> F:
+    """Compile `fn` into the kernels that call it."""
+    compiled: F = _compile(fn, forceinline=True)
     return compiled
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 
-from streaml1.jit import kernel
+from streaml1.jit import inlined
 
 __all__ = ["CODES", "derivative", "output", "sigmoid", "value"]
 
@@ -32,16 +32,14 @@ CODES = {
 }
 
 
-@kernel
+@inlined
 def sigmoid(a: float) -> float:
     """1 / (1 + exp(-a)); the exponential never overflows."""
     e = math.exp(-abs(a))
-    if a >= 0.0:
-        return 1.0 / (1.0 + e)
-    return e / (1.0 + e)
+    return (1.0 if a >= 0.0 else e) / (1.0 + e)
 
 
-@kernel
+@inlined
 def value(loss: int, a: float, y: float) -> float:
     """Loss of the margin `a` for the label `y`."""
     if loss == LOGISTIC:
@@ -58,11 +56,13 @@ def value(loss: int, a: float, y: float) -> float:
     return abs(a - y)
 
 
-@kernel
+@inlined
 def derivative(loss: int, a: float, y: float) -> float:
     """Derivative of `value` in `a`."""
     if loss == LOGISTIC:
-        return -y * sigmoid(-y * a)
+        # -y sigmoid(-ya), with the exponential that `output` takes: computed once for both.
+        e = math.exp(-abs(a))
+        return -y * (e if y * a >= 0.0 else 1.0) / (1.0 + e)
     if loss == HINGE:
         return -y if y * a < 1.0 else 0.0
     if loss == SMOOTHED_HINGE:
@@ -74,7 +74,7 @@ def derivative(loss: int, a: float, y: float) -> float:
     return -1.0 if a < y else 0.0
 
 
-@kernel
+@inlined
 def output(loss: int, a: float) -> float:
     """What a report is made of: the probability of True if logistic, else the margin."""
     return sigmoid(a) if loss == LOGISTIC else a

@@ -10,7 +10,7 @@ import numpy as np
 from river import base
 
 from streaml1 import modelfile
-from streaml1.batches import batch_of, is_frame
+from streaml1.batches import batch_of, checked, is_frame
 from streaml1.engine import Engine
 from streaml1.frozen import Frozen
 from streaml1.labels import (
@@ -148,10 +148,10 @@ class _Online(base.Base):
         w = weights(w, n)
         engine = self._state
         eta = rates_of_steps(self.lr, self.schedule, int(engine.online[0].t), n)
-        return engine.progressive(engine.rows(batch, learn=True), labels, w, eta)
+        return engine.progressive(batch, labels, w, eta)
 
     def _margins(self, X: Any, proba: bool = False) -> Any:
-        batch = batch_of(X)
+        batch = checked(batch_of(X))
         return self._state.margins(self._state.rows(batch, learn=False), proba)
 
     # What has been learnt

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import array_at, gil_kernel, kernel, rule_at
-from streaml1.rows import compact
+from streaml1.jit import array_at, gil_kernel, inlined, kernel, prefetch, rule_at
+from streaml1.rows import compact, is_plain
 from streaml1.rules import gather, room, scatter, tick
 
 __all__ = [
     "BAD_VALUE",
+    "BLOCK",
     "LEARNT",
     "NO_ROOM",
     "ONLINE",
@@ -27,6 +28,9 @@ __all__ = [
 
 BAD_VALUE, NO_ROOM, LEARNT = -1, -2, 0
 
+BLOCK = np.uint64(64)  # rows looked at together: they fit the cache beside the weights
+FAR = np.uint64(8192)  # entries ahead that memory is asked for: the next blocks
+
 # What every online learner has beside its rule.
 ONLINE = np.dtype(
     [
@@ -40,7 +44,7 @@ ONLINE = np.dtype(
 )
 
 
-@gil_kernel
+@inlined
 def step(
     rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, y: float, w: float, eta: float
 ) -> float:
@@ -68,18 +72,38 @@ def learn(
     eta: Any,
     p: Any,
     start: Any,
+    d: Any,
 ) -> int:
-    """Predict into `p` and learn the rows from `start`; returns the first row without room, or n."""
+    """Predict into `p` and learn the rows from `start`.
+
+    Where `d` is not 0, the rows are looked at by the block first: memory brings them but once.
+
+    Returns
+    -------
+    int
+        n; or i, where row i has no room; or -1 - i, where the block that begins with row i is
+        not plain (see `rows.is_plain`).
+    """
     n = np.uint64(len(y))
+    d = np.uint64(d)
     loss = online[0].loss
+    checked = np.uint64(start) if d else n
     for i in range(np.uint64(start), n):
+        if i == checked:
+            checked = min(i + BLOCK, n)
+            if not is_plain(ids, values, indptr, i, checked, d):
+                return -1 - np.int64(i)
         lo = indptr[i]
         hi = indptr[i + np.uint64(1)]
         if not room(rule, hi - lo):
-            return int(i)
+            return np.int64(i)
+        for k in range(lo + FAR, hi + FAR, np.uint64(8)):  # one of each 64 bytes
+            prefetch(values, k)
+        for k in range(lo + FAR, hi + FAR, np.uint64(16)):
+            prefetch(ids, k)
         a = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i])
         p[i] = losses.output(loss, a)
-    return int(n)
+    return np.int64(n)
 
 
 @gil_kernel

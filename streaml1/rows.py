@@ -18,6 +18,7 @@ __all__ = [
     "Rows",
     "below",
     "compact",
+    "is_plain",
     "largest",
     "number",
     "plain_items",
@@ -31,6 +32,7 @@ __all__ = [
 LIMIT = 1e50
 _LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
+MOST_IDS = 2**32
 
 
 class BadExample(ValueError):
@@ -141,25 +143,35 @@ def compact(raw_ids: Any, raw_values: Any, n: int, d: Any, ids: Any, values: Any
 
 
 @kernel
-def _survey(ids: Any, bits: Any, indptr: Any) -> Any:
-    """(whether a value is zero, NaN or too large; whether a row is not sorted or repeats a name)."""
+def is_plain(ids: Any, values: Any, indptr: Any, first: Any, last: Any, d: Any) -> bool:
+    """Whether the rows from `first` to before `last` can be learnt as they are.
+
+    No value is zero, NaN or too large, ids rise strictly within each row and are below `d`. Rows
+    that are no worse than unsorted are not plain either: a slower look tells.
+    """
+    first, last = np.uint64(first), np.uint64(last)
     one = np.int64(1)
+    lo, hi = indptr[first], indptr[last]
+    bits = values[lo:hi].view(np.int64)
     bad = np.int64(0)
     for k in range(len(bits)):
         magnitude = bits[k] & _MAGNITUDE
         bad |= (_LIMIT_BITS - one - magnitude) | (magnitude - one)
+    if bad < 0:
+        return False
+    here = ids[lo:hi]
+    follower = here[1:]
     falls = np.uint32(0)
-    follower = ids[1:]
     for k in range(len(follower)):
-        falls += np.uint32(follower[k] <= ids[k])
-    # A fall between two rows is no fault.
-    n = np.uint64(len(indptr) - 1)
-    total = np.uint64(len(ids))
-    for i in range(np.uint64(1), n):
-        k = indptr[i]
-        if k > indptr[i - np.uint64(1)] and np.uint64(0) < k and k < total:
-            falls -= np.uint32(ids[k] <= ids[k - np.uint64(1)])
-    return bad < 0, falls != 0
+        falls += np.uint32(follower[k] <= here[k])
+    for i in range(first, last):
+        a, b = indptr[i], indptr[i + np.uint64(1)]
+        if a < b:
+            if ids[b - np.uint64(1)] >= d:
+                return False
+            if a > lo:  # a fall between two rows is no fault
+                falls -= np.uint32(ids[a] <= ids[a - np.uint64(1)])
+    return bool(falls == 0)
 
 
 def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
@@ -170,15 +182,13 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
     BadExample
         At the first value that is NaN, infinite or beyond 1e50.
     """
-    bad_value, unsorted = _survey(rows.ids, rows.values.view(np.int64), rows.indptr)
-    if bad_value:
-        _refuse_values(rows, name_of)
-    if unsorted:
-        rows = _merged(rows)
-        _refuse_values(rows, name_of)
-    if bad_value or unsorted:
-        rows = _without_zeros(rows)
-    return rows
+    if is_plain(rows.ids, rows.values, rows.indptr, 0, rows.n, MOST_IDS):
+        return rows
+    _refuse_values(rows, name_of)
+    merged = _merged(rows)
+    if merged is not rows:
+        _refuse_values(merged, name_of)
+    return _without_zeros(merged)
 
 
 def row_of(rows: Rows, k: int) -> int:

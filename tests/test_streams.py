@@ -328,6 +328,7 @@ def svm(write: Any, line: str, **options: Any) -> tuple[dict[int, float], Any]:
         ("1 007:1", {7: 1.0}, 1.0),
         ("1 5:1 6:1 5:0.5", {5: 1.5, 6: 1.0}, 1.0),
         ("1 5:1 5:-1", {5: 0.0}, 1.0),
+        (f"1 5:1 +5:1 {'0' * 30}5:1", {5: 3.0}, 1.0),
         ("1 1:1e308 2:1e308", {1: 1e308, 2: 1e308}, 1.0),
     ],
 )
@@ -441,6 +442,7 @@ def test_json_lines(write, line, row):
         ('{"x": {"a": 1e308, "a": 1e308}, "y": 1}', "feature 'a': inf is too large"),
         ('{"x": {"a": "b", "a": "b"}, "y": 1}', "feature 'a' comes twice: only numbers can be"),
         ('{"x": {"a": 1, "a": "b"}, "y": 1}', "feature 'a' comes twice"),
+        ('{"x": {"a": "b", "a": 1}, "y": 1}', "feature 'a' comes twice"),
         ('{"x": {"a": 1, "a": [1]}, "y": 1}', "feature 'a' is nested"),
         ('{"x": {}, "y": 1, "y": 0}', "comes twice: each may come once"),
         ('{"x": {"\\ud83d": 1}, "y": 1}', "'\\ud83d' is half of a character"),
@@ -449,6 +451,7 @@ def test_json_lines(write, line, row):
         (f'{{"x": {{}}, "y": {10**400}}}', "is not a number, a string, true or false"),
         ('{"x": {}, "y": 1, "w": -1}', "weight -1 is not a weight: it must be a number >= 0"),
         ('{"x": {}, "y": 1, "w": 1e999}', "weight inf is not a weight"),
+        (f'{{"x": {{}}, "y": 1, "w": {10**400}}}', "weight 1000"),
         ('{"x": {}, "y": 1, "w": true}', "weight True is not a weight"),
         ('{"x": {}, "y": 1, "w": null}', "weight None is not a weight"),
         ("[" * 100_000, "not an example: its values are nested too deeply"),
@@ -474,10 +477,11 @@ def test_json_of_any_depth_is_refused_and_no_more(write, depth):
 
 
 def test_csv_columns_keep_their_order_and_types(write):
-    name = write("a.csv", 'b,y,a,c\n1,-1, 2.5 ,"x, ""y"""\n,1,-3e2,\n')
+    name = write("a.csv", 'b,y,a,c\n1,-1, 2.5 ,"x, ""y"""\n,1,-3e2,\n  , 0,1," "\n')
     assert rows_of(open_source(name, target="y", categorical="c")) == [
         ({"b": 1.0, "a": 2.5, "c": 'x, "y"'}, "-1", 1.0),
         ({"b": None, "a": -300.0, "c": None}, "1", 1.0),
+        ({"b": None, "a": 1.0, "c": None}, "0", 1.0),
     ]
 
 

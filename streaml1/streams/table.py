@@ -39,7 +39,7 @@ def csv_reader(
         Whether a label that is missing, the column or a cell, is an error; else it is None.
 
     """
-    text = [categorical] if isinstance(categorical, str) else list(categorical)
+    text = list(categorical)
 
     def read(lines: Lines, name: str, refuse: Refuse) -> Iterator[Example]:
         records = _Records(lines)
