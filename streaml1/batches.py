@@ -80,7 +80,7 @@ def _from_matrix(X: Any) -> Batch:
     if indices.dtype == np.int32:  # below 0 turns out too large
         rows = Rows(_own(indices, np.int32).view(np.uint32), data, rows_of)
         return Batch(rows, None, X.shape[1])
-    if end and not (0 <= indices.min() and indices.max() < X.shape[1]):
+    if end and not (indices.min() >= 0 and indices.max() < X.shape[1]):
         raise TypeError(stray(X.shape[1]))
     columns, places = np.unique(indices, return_inverse=True)
     names = columns.tolist()
@@ -133,9 +133,7 @@ def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
         values.extend(new)
         ends.append(len(ids))
     names = list(places)
-    rows = Rows(
-        np.array(ids, np.uint32), np.array(values, np.float64), np.array(ends, np.uint64)
-    )
+    rows = Rows(np.array(ids, np.uint32), np.array(values, np.float64), np.array(ends, np.uint64))
     return Batch(plain_rows(rows, names.__getitem__), names)
 
 

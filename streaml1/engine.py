@@ -15,7 +15,7 @@ from streaml1 import online
 from streaml1.batches import Batch, checked
 from streaml1.jit import COMPILED, row_kernel
 from streaml1.names import INTS, MISSING, Names, RowBuffer, Sketch, as_int
-from streaml1.rows import BadExample, Rows, below, largest, plain_items
+from streaml1.rows import BadExample, Rows, below, compact, largest, plain_items
 
 __all__ = ["Engine"]
 
@@ -23,7 +23,7 @@ LEAST_SIZE = 1024
 
 
 @cache
-def _row_kernels(rule: type) -> tuple[Callable[..., float], Callable[..., int]]:
+def _row_kernels(rule: Any) -> tuple[Callable[..., float], Callable[..., int]]:
     return row_kernel(online.predict_row, rule), row_kernel(online.learn_row, rule)
 
 
@@ -56,9 +56,10 @@ class Engine:
 
     def _start(self) -> None:
         self.buffer = RowBuffer()
-        self._predict_row, self._learn_row = (
-            _row_kernels(type(self.rule)) if COMPILED else (None, None)
-        )
+        self._predict_row: Callable[..., float] | None = None
+        self._learn_row: Callable[..., int] | None = None
+        if COMPILED:
+            self._predict_row, self._learn_row = _row_kernels(self.rule.__class__)
         self._address()
 
     def _address(self) -> None:
@@ -122,14 +123,14 @@ class Engine:
 
     def _interpreted_margin(self, n: int, proba: bool) -> float:
         b, rule = self.buffer, self.rule
-        m, _ = online.compact(b.ids, b.values, n, rule.size, b.plain_ids, b.plain_values)
+        m, _ = compact(b.ids, b.values, n, rule.size, b.plain_ids, b.plain_values)
         if m < 0:
             return float("nan")
         return online.margin(rule, self.online, b.plain_ids, b.plain_values, m, proba)
 
     def _interpreted_learn(self, frame: Any, n: int, y: float, w: float, eta: float) -> int:
         b, rule = self.buffer, self.rule
-        m, needed = online.compact(b.ids, b.values, n, rule.size, b.plain_ids, b.plain_values)
+        m, needed = compact(b.ids, b.values, n, rule.size, b.plain_ids, b.plain_values)
         if m < 0:
             return online.BAD_VALUE
         if needed > rule.size:
@@ -296,7 +297,7 @@ class Engine:
         else:
             slots = np.arange(len(names))
             size = len(names)
-            self.names.start_table(list(names))
+            self.names.start_table(names)
         self.rule = state["rule"].restore(max(size, LEAST_SIZE), slots, state["arrays"])
         self.online = state["online"].astype(online.ONLINE).view(np.recarray)
         self.forgotten = None if state["forgotten"] is None else Sketch(state["forgotten"])
@@ -307,7 +308,7 @@ class Engine:
         """Bytes of the arrays and, roughly, of the names."""
         arrays = [*self.rule, self.online, self._frame]
         names = sum(150 for _ in self.names.known)
-        return sum(a.nbytes for a in arrays) + len(self.buffer) * 24 + names
+        return int(sum(a.nbytes for a in arrays)) + len(self.buffer) * 24 + names
 
     def check(self) -> None:
         """Raise AssertionError where an invariant is broken."""

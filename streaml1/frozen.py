@@ -30,9 +30,11 @@ class Frozen:
 
     __slots__ = ("_binary", "_intercept", "_weights")
 
-    def __init__(
-        self, weights: dict[Hashable, float], intercept: float, binary: bool
-    ) -> None:
+    _binary: bool
+    _intercept: float
+    _weights: dict[Hashable, float]
+
+    def __init__(self, weights: dict[Hashable, float], intercept: float, binary: bool) -> None:
         object.__setattr__(self, "_weights", weights)
         object.__setattr__(self, "_intercept", intercept)
         object.__setattr__(self, "_binary", binary)

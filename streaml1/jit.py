@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 from llvmlite import ir
@@ -215,7 +215,7 @@ def _array_at(address: Any, n: Any, dtype: Any) -> Any:
 def rule_at(rule: Any, frame: Any, first: int) -> Any:
     """The rule whose arrays' addresses and lengths stand in `frame` from `first`; compiled only.
 
-    `rule` is a class with `DTYPES`, the element types of its arrays in the order of its fields.
+    `rule` is a class whose fields are annotated with the types of their elements.
     """
     raise NotImplementedError("raw memory is read by compiled code only")
 
@@ -225,8 +225,9 @@ def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
     cls = rule.instance_class
     names = {"Rule": cls, "array_at": array_at}
     arrays = []
-    for i, dtype in enumerate(cls.DTYPES):
-        names[f"dtype{i}"] = dtype
+    fields = get_type_hints(cls, include_extras=True).values()
+    for i, field in enumerate(fields):
+        names[f"dtype{i}"] = field.__metadata__[0]
         arrays.append(f"array_at(frame[first + {2 * i}], frame[first + {2 * i + 1}], dtype{i})")
     # The number of fields differs by rule, and compiled code cannot loop over types.
     text = f"def compiled(rule, frame, first):\n    return Rule({', '.join(arrays)})"

@@ -38,7 +38,7 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
         "params": {name: _param(name, value) for name, value in params.items()},
         "ints": state["ints"],
     }
-    arrays = {f"rule.{name}": array for name, array in state["arrays"].items()}
+    arrays: dict[str, Any] = {f"rule.{name}": array for name, array in state["arrays"].items()}
     arrays["online"] = state["online"]
     arrays["header"] = _text(header)
     if state["ints"]:
@@ -48,7 +48,7 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
     archive = io.BytesIO()
-    np.savez_compressed(archive, **{k: np.asarray(a) for k, a in arrays.items()})
+    np.savez_compressed(archive, **arrays)
     body = archive.getvalue()
     head = _HEAD.pack(MAGIC, FORMAT, len(body), hashlib.sha256(body).digest())
     _replace(path, head + body)

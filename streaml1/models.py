@@ -252,12 +252,14 @@ class _Classifier(_Online, base.MiniBatchClassifier):
     def _labels(self, y: Any, n: int) -> Any:
         return binaries(y, n)
 
-    def predict_proba_one(self, x: dict[Hashable, Any]) -> dict[bool, float]:
+    def predict_proba_one(  # type: ignore[override]
+        self, x: dict[Hashable, Any]
+    ) -> dict[bool, float]:
         """Probability of False and of True: the sigmoid of the margin, for every loss."""
         p = self._margin(x, True)
         return {False: 1.0 - p, True: p}
 
-    def predict_one(self, x: dict[Hashable, Any]) -> bool:
+    def predict_one(self, x: dict[Hashable, Any]) -> bool:  # type: ignore[override]
         """Whether the margin is above zero."""
         return self._margin(x) > 0.0
 

@@ -33,15 +33,17 @@ def _slots(n: int) -> struct.Struct:
 
 def as_int(name: Hashable) -> int | None:
     """The int that a dict would take for the same key as `name`, if it can be a slot."""
-    if not isinstance(name, int):
+    whole: int
+    if isinstance(name, int):
+        whole = int(name)
+    else:
         try:
-            whole = int(name)  # type: ignore[call-overload]
+            whole = int(name)  # type: ignore
         except (TypeError, ValueError, OverflowError):
             return None
         if isinstance(name, str | bytes | bytearray) or whole != name:
             return None
-        name = whole
-    return int(name) if 0 <= name < INTS else None
+    return whole if 0 <= whole < INTS else None
 
 
 class RowBuffer:
@@ -50,6 +52,8 @@ class RowBuffer:
     def __init__(self, size: int = 256) -> None:
         self.ids = np.zeros(size, np.uint32)
         self.values = np.zeros(size, np.float64)
+        self.ids_bytes = memoryview(self.ids)  # type: ignore[arg-type]
+        self.values_bytes = memoryview(self.values)  # type: ignore[arg-type]
         self.plain_ids = np.zeros(size, np.uint32)
         self.plain_values = np.zeros(size, np.float64)
 
@@ -86,16 +90,16 @@ class Names:
         n = len(x)
         names = list(x)
         try:
-            _floats(n).pack_into(buffer.values, 0, *x.values())
+            _floats(n).pack_into(buffer.values_bytes, 0, *x.values())
             if self.table is None:
-                _slots(n).pack_into(buffer.ids, 0, *names)
+                _slots(n).pack_into(buffer.ids_bytes, 0, *names)
                 return True
         except Exception:  # a string, None, a name that is no int: or an object's own error
             return False
         if self._last is None or names != self._last:
-            self._found = list(map(self.table.get, names, repeat(MISSING)))  # type: ignore[arg-type]
+            self._found = list(map(self.table.get, names, repeat(MISSING)))
             self._last = names
-        _slots(n).pack_into(buffer.ids, 0, *self._found)
+        _slots(n).pack_into(buffer.ids_bytes, 0, *self._found)
         return True
 
     def admit(self, x: Mapping[Hashable, Any], buffer: RowBuffer) -> bool:
@@ -113,7 +117,7 @@ class Names:
             for _ in range(found.count(MISSING)):
                 k = found.index(MISSING, k + 1)
                 found[k] = self._give(last[k])
-            _slots(len(found)).pack_into(buffer.ids, 0, *found)
+            _slots(len(found)).pack_into(buffer.ids_bytes, 0, *found)
         return True
 
     def _give(self, name: Hashable) -> int:
@@ -127,7 +131,7 @@ class Names:
         if self.table is None:
             found = [as_int(name) for name in names]
             return np.array([MISSING if j is None else j for j in found], np.uint32)
-        return np.fromiter(map(self.table.get, names, repeat(MISSING)), np.uint32)  # type: ignore[arg-type]
+        return np.fromiter(map(self.table.get, names, repeat(MISSING)), np.uint32)
 
     def admit_all(self, names: list[Hashable]) -> Any:
         """Slots of distinct names, uint32; unknown ones are given one.
@@ -149,10 +153,10 @@ class Names:
         del self.known[size:]
         self._last = None
 
-    def start_table(self, known: list[Hashable]) -> None:
+    def start_table(self, known: Iterable[Hashable]) -> None:
         """Give up ints as slots: the names in `known` have the slots 0, 1, ..."""
-        self.table = {name: slot for slot, name in enumerate(known)}
-        self.known = known
+        self.known = list(known)
+        self.table = {name: slot for slot, name in enumerate(self.known)}
         self._last = None
 
     def name(self, slot: int) -> Hashable:
@@ -188,6 +192,7 @@ class Sketch:
         self.registers = np.zeros(1 << self.BITS, np.uint8) if registers is None else registers
 
     def copy(self) -> Sketch:
+        """Return a sketch that goes on by itself."""
         return Sketch(self.registers.copy())
 
     def add(self, names: Iterable[Hashable]) -> None:
@@ -203,6 +208,7 @@ class Sketch:
         np.maximum.at(self.registers, register, rank.astype(np.uint8))
 
     def estimate(self) -> int:
+        """About how many distinct names have been added."""
         m = len(self.registers)
         raw = 0.7213 / (1.0 + 1.079 / m) * m * m / np.sum(np.exp2(-self.registers.astype(float)))
         empty = np.count_nonzero(self.registers == 0)

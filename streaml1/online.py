@@ -73,7 +73,7 @@ def learn(
     p: Any,
     start: Any,
     d: Any,
-) -> int:
+) -> Any:
     """Predict into `p` and learn the rows from `start`.
 
     Where `d` is not 0, the rows are looked at by the block first: memory brings them but once.
@@ -156,7 +156,7 @@ def predict_row(frame: Any, n: int, proba: bool) -> float:
     return margin(rule_at(Rule, frame, FRAME_HEAD), online, ids, values, m, proba)
 
 
-def learn_row(frame: Any, n: int, y: float, w: float, eta: float) -> int:
+def learn_row(frame: Any, n: int, y: float, w: float, eta: float) -> Any:
     """Learn the example in the buffer.
 
     Returns LEARNT, BAD_VALUE, NO_ROOM, or how many slots the rule must have first.

@@ -14,7 +14,7 @@ MOST = 1e10
 
 
 def rate(lr: Any, schedule: str, t: int) -> float:
-    """eta of step `t` (from 0): `lr` / sqrt(t + 1), `lr`, `lr` / (t + 1), or `lr.get(t)`."""
+    """Rate of step `t` (from 0): `lr` / sqrt(t + 1), `lr`, `lr` / (t + 1), or `lr.get(t)`."""
     if hasattr(lr, "get"):
         return _checked(float(lr.get(t)), lr, t)
     if schedule == "invsqrt":
@@ -25,7 +25,7 @@ def rate(lr: Any, schedule: str, t: int) -> float:
 
 
 def rates(lr: Any, schedule: str, t: int, n: int) -> Any:
-    """eta of the steps t, t + 1, ..., t + n - 1; the same floats as `rate` gives."""
+    """Rates of the steps t, t + 1, ..., t + n - 1; the same floats as `rate` gives."""
     if hasattr(lr, "get"):
         return np.array([_checked(float(lr.get(s)), lr, s) for s in range(t, t + n)])
     if schedule == "constant":

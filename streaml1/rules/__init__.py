@@ -1,6 +1,7 @@
 """How weights move: one method a file, in its paper's symbols.
 
-A rule is a `NamedTuple` of arrays that is its own state. It answers these verbs; a row is the
+A rule is a `NamedTuple` of arrays that is its own state; a field is annotated with the type of its
+elements (`u: Annotated[Any, np.float64]`). It answers these verbs; a row is the
 part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of them zero).
 
 | verb | when | meaning |
@@ -11,6 +12,7 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `room(rule, nnz)` | compiled, a row | whether a row of `nnz` non-zeros can be learnt now |
 | `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
 | `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
+| `rule.make_room(nnz)` | Python | after `room` said no: the same rule with room for the row |
 | `rule.touched()` | Python | which slots an example has touched since they were made |
 | `rule.size` | Python | how many slots there are |
 | `rule.grow(d)` | Python | the same rule with `d` slots |

@@ -23,7 +23,7 @@ Cost of a step: the non-zeros of the row; 8 bytes a slot.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -59,10 +59,8 @@ AHEAD = np.uint64(64)
 class ElasticNet(NamedTuple):
     """State of the lazy elastic net: `u` (d,) and the ledger, one record."""
 
-    u: Any
-    clock: Any
-
-    DTYPES = (np.dtype(np.float64), CLOCK)
+    u: Annotated[Any, np.float64]
+    clock: Annotated[Any, CLOCK]
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
@@ -130,6 +128,9 @@ class ElasticNet(NamedTuple):
 
     def touched(self) -> Any:
         return self.u != 0.0
+
+    def make_room(self, nnz: int) -> ElasticNet:
+        return self
 
     @property
     def size(self) -> int:

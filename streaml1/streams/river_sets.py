@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,7 +80,10 @@ def _unfit(data: Any) -> str | None:
     if not _is_here(data):
         call = f"river.datasets.{type(data).__name__}().download()"
         return f"has to be downloaded first, with {call}; these need no download"
-    features = next(iter(data))[0]
+    with warnings.catch_warnings():
+        # river leaves a file open that is not read to its end.
+        warnings.simplefilter("ignore", ResourceWarning)
+        features = next(iter(data))[0]
     for name, value in features.items():
         if not (value is None or isinstance(value, (int, float, str))):
             return f"has the feature {name!r} of type {type(value).__name__}, not number or text"

@@ -73,7 +73,7 @@ class _Records:
         self._lines = lines
         self._reader = csv.reader(self._decoded(), strict=True)
         self._first = self._last = 0
-        self._undecodable: ValueError | None = None
+        self._undecodable: list[ValueError] = []
 
     def _decoded(self) -> Iterator[str]:
         for number, line in self._lines:
@@ -83,13 +83,13 @@ class _Records:
                 text = decode(line)
             except ValueError as error:
                 # Left out, the line could make one good record of two halves.
-                self._undecodable = self._undecodable or error
+                self._undecodable.append(error)
                 text = line.decode(errors="replace")
             yield text
 
     def __iter__(self) -> Iterator[tuple[int, list[str] | ValueError]]:
         while True:
-            self._first, self._undecodable = 0, None
+            self._first, self._undecodable = 0, []
             try:
                 record = next(self._reader)
             except StopIteration:
@@ -97,8 +97,8 @@ class _Records:
             except csv.Error as error:
                 yield self._first, ValueError(f"not CSV: {error}{self._extent()}")
                 continue
-            if self._undecodable is not None:
-                yield self._first, self._undecodable
+            if self._undecodable:
+                yield self._first, self._undecodable[0]
             elif len(record) > 1 or "".join(record).strip():
                 yield self._first, record
 

@@ -75,7 +75,7 @@ class TextSource:
         if not self._gz:
             return file
         if not self._is_stream() and Path(self.name).stat().st_size == 0:
-            raise SourceError(f"{self.name} is empty: gzip of an empty file has bytes, was it cut?")
+            raise SourceError(f"{self.name} is empty: a gzip file never is, so it was cut short")
         return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
 
     def _is_stream(self) -> bool:
