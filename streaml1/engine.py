@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1 import online
+from streaml1 import online, walk
 from streaml1.batches import Batch, checked
 from streaml1.jit import COMPILED, row_kernel
-from streaml1.names import INTS, MISSING, Names, RowBuffer, Sketch, as_int
+from streaml1.names import INTS, MISSING, Names, NameTable, RowBuffer, Sketch, as_int
 from streaml1.rows import BadExample, Rows, below, compact, largest, plain_items
 
 __all__ = ["Engine"]
@@ -22,9 +22,22 @@ __all__ = ["Engine"]
 LEAST_SIZE = 1024
 
 
+class _RowKernels(NamedTuple):
+    """The calls for one example; those of a dict are None where it cannot be walked."""
+
+    predict_row: Callable[..., float]
+    learn_row: Callable[..., int]
+    predict_dict: Callable[..., float] | None
+    learn_dict: Callable[..., int] | None
+
+
 @cache
-def _row_kernels(rule: Any) -> tuple[Callable[..., float], Callable[..., int]]:
-    return row_kernel(online.predict_row, rule), row_kernel(online.learn_row, rule)
+def _row_kernels(rule: Any) -> _RowKernels:
+    texts: list[Any] = [online.predict_row, online.learn_row]
+    if walk.AVAILABLE:
+        texts += [walk.predict_dict, walk.learn_dict]
+    kernels: list[Any] = [row_kernel(text, rule) for text in texts]
+    return _RowKernels(*(kernels + [None, None])[:4])
 
 
 class Engine:
@@ -56,20 +69,29 @@ class Engine:
 
     def _start(self) -> None:
         self.buffer = RowBuffer()
-        self._predict_row: Callable[..., float] | None = None
-        self._learn_row: Callable[..., int] | None = None
-        if COMPILED:
-            self._predict_row, self._learn_row = _row_kernels(self.rule.__class__)
+        self.kernels = _row_kernels(self.rule.__class__) if COMPILED else self._interpreted()
         self._address()
 
     def _address(self) -> None:
         """Write down where everything is; due whenever an array was replaced."""
-        b = self.buffer
-        arrays = [b.ids, b.values, b.plain_ids, b.plain_values]
+        b, table = self.buffer, self.names.table
+        arrays = [b.ids, b.values, b.plain_ids, b.plain_values, b.keys, b.hashes, b.scratch]
         frame = [_at(a) for a in arrays] + [len(b), _at(self.online), self.rule.size]
+        if table is None:
+            frame += [0, 0, 0]
+        else:
+            frame += [_at(table.entries), len(table.entries), id(table.known)]
+        frame += walk.TYPES_READ
         for a in self.rule:
             frame += [_at(a), len(a)]
         self._frame = np.array(frame, np.uint64)
+        # A field of a record array takes microseconds to reach, a view of it none.
+        self._t = self.online.view(np.ndarray)["t"]
+
+    @property
+    def t(self) -> int:
+        """How many examples have been learnt."""
+        return int(self._t[0])
 
     # One example
 
@@ -78,12 +100,14 @@ class Engine:
         n = len(x)
         if n > len(self.buffer):
             self._widen(n)
-        if not self.names.find(x, self.buffer):
-            n = self._plain(x, self.names.find_all)
-        if self._predict_row is None:
-            a = self._interpreted_margin(n, proba)
-        else:
-            a = self._predict_row(self._frame, n, proba)
+        kernels = self.kernels
+        if x.__class__ is dict and self.names.table is not None and kernels.predict_dict:
+            a = kernels.predict_dict(self._frame, id(x), proba)
+            if a == a:
+                return a
+        if not self.names.write_ints(x, self.buffer):
+            n = self._write_plain(x, self.names.find_all)
+        a = kernels.predict_row(self._frame, n, proba)
         if a != a:
             raise _refusal(x)
         return a
@@ -93,49 +117,71 @@ class Engine:
         n = len(x)
         if n > len(self.buffer):
             self._widen(n)
-        names = self.names
-        before = len(names.known)
-        if not names.admit(x, self.buffer):
-            n = self._plain(x, self._admit_all)
-        if len(names.known) > self.rule.size:
-            self._grow(len(names.known))
-        learn_row = self._learn_row or self._interpreted_learn
-        while (status := learn_row(self._frame, n, y, w, eta)) != online.LEARNT:
+        kernels = self.kernels
+        if x.__class__ is dict and self.names.table is not None and kernels.learn_dict:
+            status = kernels.learn_dict(self._frame, id(x), y, w, eta)
+            if status == online.LEARNT:
+                return
+            if status != walk.OTHER_ROAD:
+                self._make_way(status, n)
+                return self.learn(x, y, w, eta)
+        if not self.names.write_ints(x, self.buffer):
+            n = self._write_plain(x, self._admit_all)
+        while (status := kernels.learn_row(self._frame, n, y, w, eta)) != online.LEARNT:
             if status == online.BAD_VALUE:
-                if names.table is not None:
-                    names.forget_from(before)
                 raise _refusal(x)
-            if status == online.NO_ROOM:
-                self._make_room(n)
-            elif names.table is None and status > INTS:
-                n = self._plain(x, self._admit_all)
+            if status > INTS:
+                n = self._write_plain(x, self._admit_all)
             else:
-                self._grow(status)
+                self._make_way(status, n)
 
-    def _plain(self, x: Mapping[Hashable, Any], slots_of: Callable[[Any], Any]) -> int:
+    def _make_way(self, status: int, n: int) -> None:
+        """Do what a kernel asked for before it can learn an example of `n` features."""
+        if status == online.NO_ROOM:
+            self.rule = self.rule.make_room(n)
+        elif status == walk.TABLE_FULL:
+            assert self.names.table is not None
+            self.names.table.widen(n)
+        else:
+            self.rule = self._grown(status)
+        self._address()
+
+    def _write_plain(self, x: Mapping[Hashable, Any], slots_of: Callable[[Any], Any]) -> int:
         plain = plain_items(x)
         n = len(plain)
         if n > len(self.buffer):
             self._widen(n)
-        self.buffer.ids[:n] = slots_of(list(plain))
+        slots = slots_of(list(plain))
+        self.buffer.ids[:n] = slots
         self.buffer.values[:n] = list(plain.values())
         return n
 
-    def _interpreted_margin(self, n: int, proba: bool) -> float:
-        b, rule = self.buffer, self.rule
-        m, _ = compact(b.ids, b.values, n, rule.size, b.plain_ids, b.plain_values)
-        if m < 0:
-            return float("nan")
-        return online.margin(rule, self.online, b.plain_ids, b.plain_values, m, proba)
+    def _interpreted(self) -> _RowKernels:
+        """The calls without raw memory."""
 
-    def _interpreted_learn(self, frame: Any, n: int, y: float, w: float, eta: float) -> int:
-        b, rule = self.buffer, self.rule
-        m, needed = compact(b.ids, b.values, n, rule.size, b.plain_ids, b.plain_values)
-        if m < 0:
-            return online.BAD_VALUE
-        if needed > rule.size:
-            return int(needed)
-        return online.learn_plain(rule, self.online, b.plain_ids, b.plain_values, m, y, w, eta)
+        def read(n: int) -> tuple[int, int]:
+            b = self.buffer
+            return compact(b.ids, b.values, n, self.rule.size, b.plain_ids, b.plain_values)  # type: ignore[no-any-return]
+
+        def predict_row(frame: Any, n: int, proba: bool) -> float:
+            b = self.buffer
+            m, _ = read(n)
+            if m < 0:
+                return float("nan")
+            return online.margin(self.rule, self.online, b.plain_ids, b.plain_values, m, proba)
+
+        def learn_row(frame: Any, n: int, y: float, w: float, eta: float) -> int:
+            b = self.buffer
+            m, needed = read(n)
+            if m < 0:
+                return online.BAD_VALUE
+            if needed > self.rule.size:
+                return int(needed)
+            return online.learn_plain(
+                self.rule, self.online, b.plain_ids, b.plain_values, m, y, w, eta
+            )
+
+        return _RowKernels(predict_row, learn_row, None, None)
 
     # Many examples
 
@@ -148,7 +194,8 @@ class Engine:
             needed = largest(rows.ids) + 1 if len(rows.ids) else 0
             if needed <= INTS:
                 if needed > self.rule.size:
-                    self._grow(needed)
+                    self.rule = self._grown(needed)
+                    self._address()
                 return rows
         if names is None:
             columns, places = np.unique(rows.ids, return_inverse=True)
@@ -190,7 +237,7 @@ class Engine:
             )
             if i < 0 or i == len(y):
                 return i
-            self._make_room(int(rows.indptr[i + 1] - rows.indptr[i]))
+            self._make_way(online.NO_ROOM, int(rows.indptr[i + 1] - rows.indptr[i]))
 
     def _learn_block(self, batch: Batch, i: int, y: Any, w: Any, eta: Any, p: Any) -> int:
         """Learn the block that begins with row i, which wants a slower look; returns the next."""
@@ -217,9 +264,10 @@ class Engine:
         if self.names.table is None and any(as_int(name) is None for name in names):
             self._name_all()
         slots = self.names.admit_all(names)
-        needed = len(self.names) or (int(slots.max()) + 1 if len(slots) else 0)
+        needed = int(slots.max()) + 1 if len(slots) else 0
         if needed > self.rule.size:
-            self._grow(needed)
+            self.rule = self._grown(needed)
+        self._address()
         return slots
 
     def _name_all(self) -> None:
@@ -228,16 +276,10 @@ class Engine:
         new_slots = np.full(self.rule.size, -1)
         new_slots[seen] = np.arange(len(seen))
         self.rule = self.rule.renumber(new_slots)
-        self.names.start_table(seen.tolist())
-        self._address()
+        self.names.table = NameTable(seen.tolist())
 
-    def _grow(self, needed: int) -> None:
-        self.rule = self.rule.grow(max(needed, 2 * self.rule.size, LEAST_SIZE))
-        self._address()
-
-    def _make_room(self, nnz: int) -> None:
-        self.rule = self.rule.make_room(nnz)
-        self._address()
+    def _grown(self, needed: int) -> Any:
+        return self.rule.grow(max(needed, 2 * self.rule.size))
 
     def _widen(self, n: int) -> None:
         self.buffer = RowBuffer(max(n, 2 * len(self.buffer)))
@@ -251,7 +293,7 @@ class Engine:
         if self.forgotten is None:
             if self.names.table is None:
                 return int(np.count_nonzero(self.rule.touched()))
-            return len(self.names)
+            return len(self.names.table.known)
         sketch = self.forgotten.copy()
         sketch.add(self._seen())
         return sketch.estimate()
@@ -259,7 +301,7 @@ class Engine:
     def _seen(self) -> list[Hashable]:
         if self.names.table is None:
             return list(np.flatnonzero(self.rule.touched()).tolist())
-        return self.names.known
+        return self.names.table.known
 
     def weights(self) -> tuple[list[Hashable], Any]:
         """Names and weights of those that are not zero, in the order of their slots."""
@@ -272,7 +314,7 @@ class Engine:
     def __getstate__(self) -> dict[str, Any]:
         slots, arrays = self.rule.dump()
         ints = self.names.table is None
-        names = slots.tolist() if ints else [self.names.known[j] for j in slots]
+        names = [self.names.name(j) for j in slots.tolist()]
         forgotten = self.forgotten
         alive = set(names)
         zeros = [name for name in self._seen() if name not in alive]
@@ -297,7 +339,7 @@ class Engine:
         else:
             slots = np.arange(len(names))
             size = len(names)
-            self.names.start_table(names)
+            self.names.table = NameTable(names)
         self.rule = state["rule"].restore(max(size, LEAST_SIZE), slots, state["arrays"])
         self.online = state["online"].astype(online.ONLINE).view(np.recarray)
         self.forgotten = None if state["forgotten"] is None else Sketch(state["forgotten"])
@@ -307,14 +349,16 @@ class Engine:
     def nbytes(self) -> int:
         """Bytes of the arrays and, roughly, of the names."""
         arrays = [*self.rule, self.online, self._frame]
-        names = sum(150 for _ in self.names.known)
+        table = self.names.table
+        names = 0 if table is None else 150 * len(table.known) + table.entries.nbytes
         return int(sum(a.nbytes for a in arrays)) + len(self.buffer) * 24 + names
 
     def check(self) -> None:
         """Raise AssertionError where an invariant is broken."""
         self.rule.check()
-        self.names.check()
-        assert len(self.names) <= self.rule.size, "more names than slots"
+        if self.names.table is not None:
+            self.names.table.check()
+            assert len(self.names.table.known) <= self.rule.size, "more names than slots"
 
 
 def _at(a: Any) -> int:

@@ -30,7 +30,10 @@ __all__ = [
     "inlined",
     "is_cached",
     "kernel",
+    "load",
     "prefetch",
+    "prefetch_at",
+    "python_api",
     "row_kernel",
     "rule_at",
 ]
@@ -40,7 +43,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 COMPILED = not config.DISABLE_JIT
 
 _PACKAGE = Path(__file__).parent
-_COMPILED_LAYERS = ("jit.py", "losses.py", "rows.py", "rules/*.py", "online.py")
+_COMPILED_LAYERS = (
+    *("jit.py", "losses.py", "rows.py", "names.py"),
+    *("rules/*.py", "online.py", "walk.py"),
+)
 
 
 def _digest() -> str:
@@ -171,20 +177,33 @@ def _pointer(typingctx: Any, address: Any) -> Any:
     return nbtypes.voidptr(address), codegen
 
 
+def _hint(context: Any, builder: Any, place: Any) -> Any:
+    pointer = builder.bitcast(place, context.get_value_type(nbtypes.voidptr))
+    i32 = ir.IntType(32)
+    hint = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
+    call = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0i8")
+    builder.call(call, [pointer, i32(1), i32(3), i32(1)])
+    return context.get_dummy_value()
+
+
 @intrinsic
 def _prefetch(typingctx: Any, array: Any, k: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        place = builder.bitcast(
-            builder.gep(data, [args[1]]), context.get_value_type(nbtypes.voidptr)
-        )
-        i32 = ir.IntType(32)
-        hint = ir.FunctionType(ir.VoidType(), [place.type, i32, i32, i32])
-        call = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0i8")
-        builder.call(call, [place, i32(1), i32(3), i32(1)])
-        return context.get_dummy_value()
+        return _hint(context, builder, builder.gep(data, [args[1]]))
 
     return nbtypes.void(array, k), codegen
+
+
+@intrinsic
+def prefetch_at(typingctx: Any, address: Any) -> Any:
+    """Hint that memory at an address is about to be read; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.inttoptr(args[0], context.get_value_type(nbtypes.voidptr))
+        return _hint(context, builder, place)
+
+    return nbtypes.void(nbtypes.uint64), codegen
 
 
 def prefetch(array: Any, k: Any) -> None:
@@ -197,6 +216,25 @@ def _prefetch_compiled(array: Any, k: Any) -> Any:
         _prefetch(array, k)
 
     return compiled
+
+
+@intrinsic
+def load(typingctx: Any, address: Any) -> Any:
+    """Read the 8 bytes at a memory address as a uint64; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
+
+    return nbtypes.uint64(nbtypes.uint64), codegen
+
+
+def python_api(name: str, result: str, *arguments: str) -> Any:
+    """A function of Python's C interface, for kernels that hold the interpreter lock.
+
+    Types are numba's names; a pointer is a uint64.
+    """
+    types_of = [getattr(nbtypes, argument) for argument in arguments]
+    return nbtypes.ExternalFunction(name, getattr(nbtypes, result)(*types_of))
 
 
 def array_at(address: int, n: int, dtype: Any) -> Any:

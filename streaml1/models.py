@@ -102,7 +102,7 @@ class _Online(base.Base):
             w = weight(w)
         engine = self._engine
         try:
-            eta = rate_of_step(self._lr, self._schedule, engine.online[0].t)  # type: ignore
+            eta = rate_of_step(self._lr, self._schedule, engine.t)  # type: ignore
             engine.learn(x, label, w, eta)  # type: ignore[union-attr]
         except (AttributeError, TypeError):
             refuse_unless_dict(x)
@@ -147,7 +147,7 @@ class _Online(base.Base):
         labels = self._labels(y, n)
         w = weights(w, n)
         engine = self._state
-        eta = rates_of_steps(self.lr, self.schedule, int(engine.online[0].t), n)
+        eta = rates_of_steps(self.lr, self.schedule, engine.t, n)
         return engine.progressive(batch, labels, w, eta)
 
     def _margins(self, X: Any, proba: bool = False) -> Any:
@@ -184,7 +184,7 @@ class _Online(base.Base):
     @property
     def n_iterations(self) -> int:
         """How many examples have been learnt."""
-        return int(self._state.online[0].t)
+        return self._state.t
 
     def top_weights(self, k: int = 10) -> list[tuple[Hashable, float]]:
         """The `k` weights farthest from zero, with their names, the farthest first."""

@@ -1,21 +1,24 @@
 """The names of features and the slots that a rule keeps their weights in.
 
 Ints are slots themselves, so that rows of numbered columns need no look-up. The first name that
-is no int below 2**26 ends that: from then on every name has the next free slot.
+is no int below 2**26 ends that: from then on every name has the next free slot. A string is then
+known by its 64-bit hash (that of Python, another in each process): two strings of n have the same
+one with a chance of n**2 / 2**65, and would be one feature.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-__all__ = ["MISSING", "Names", "Sketch"]
+from streaml1.jit import gil_kernel, inlined
+
+__all__ = ["INTS", "MISSING", "NameTable", "Names", "RowBuffer", "Sketch", "as_int", "lookup"]
 
 MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 INTS = 2**26  # ints below are slots themselves while no other name is known
@@ -56,9 +59,117 @@ class RowBuffer:
         self.values_bytes = memoryview(self.values)  # type: ignore[arg-type]
         self.plain_ids = np.zeros(size, np.uint32)
         self.plain_values = np.zeros(size, np.float64)
+        self.keys = np.zeros(size, np.uint64)
+        self.hashes = np.zeros(size, np.uint64)
+        self.scratch = np.zeros(3, np.uint64)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+@inlined
+def lookup(entries: Any, h: Any) -> Any:
+    """Where in a table the hash `h` stands, or would.
+
+    `entries` is (hash, slot) for each of a power of two of places; a slot `MISSING` is free.
+    """
+    mask = np.uint64(len(entries) // 2 - 1)
+    place = h & mask
+    while True:
+        at = place + place
+        if entries[at + np.uint64(1)] == MISSING or entries[at] == h:
+            return at
+        place = (place + np.uint64(1)) & mask
+
+
+@gil_kernel
+def _find(entries: Any, hashes: Any, slots: Any) -> None:
+    for k in range(np.uint64(len(hashes))):
+        slots[k] = entries[lookup(entries, hashes[k]) + np.uint64(1)]
+
+
+@gil_kernel
+def _put(entries: Any, hashes: Any, slots: Any) -> None:
+    for k in range(np.uint64(len(hashes))):
+        at = lookup(entries, hashes[k])
+        entries[at] = hashes[k]
+        entries[at + np.uint64(1)] = slots[k]
+
+
+class NameTable:
+    """The slots of names of any kind.
+
+    Attributes
+    ----------
+    known : list
+        The names by slot.
+    entries : ndarray
+        An open-addressing table of the strings: (hash, slot) a place, half of them free at least.
+    others : dict
+        The slots of the names that are no strings.
+    """
+
+    def __init__(self, known: Iterable[Hashable] = ()) -> None:
+        self.known: list[Hashable] = []
+        self.others: dict[Hashable, int] = {}
+        self.entries = _free(1024)
+        self.admit_all(list(known))
+
+    def find_all(self, names: Sequence[Hashable]) -> Any:
+        """Slots of names, uint32; `MISSING` for those unknown."""
+        slots = np.full(len(names), MISSING, np.uint32)
+        are_str = np.fromiter((isinstance(name, str) for name in names), bool, len(names))
+        hashes = _hashes(name for name in names if isinstance(name, str))
+        found = np.empty(len(hashes), np.uint32)
+        _find(self.entries, hashes, found)
+        slots[are_str] = found
+        for k in np.flatnonzero(~are_str).tolist():
+            slots[k] = self.others.get(names[k], MISSING)
+        return slots
+
+    def admit_all(self, names: Sequence[Hashable]) -> Any:
+        """Slots of distinct names, uint32; unknown ones are given the next."""
+        slots = self.find_all(names)
+        new = np.flatnonzero(slots == MISSING)
+        slots[new] = np.arange(len(self.known), len(self.known) + len(new))
+        fresh = [names[k] for k in new.tolist()]
+        self.known.extend(fresh)
+        strings = [k for k, name in enumerate(fresh) if isinstance(name, str)]
+        for k, name in enumerate(fresh):
+            if not isinstance(name, str):
+                self.others[name] = int(slots[new[k]])
+        self.widen(0)
+        _put(self.entries, _hashes(fresh[k] for k in strings), slots[new[strings]])
+        return slots
+
+    def widen(self, n: int) -> None:
+        """Have places free for `n` strings more."""
+        needed = 2 * (len(self.known) + n)
+        if needed <= len(self.entries) // 2:
+            return
+        old = self.entries.reshape(-1, 2)
+        old = old[old[:, 1] != MISSING]
+        self.entries = _free(1 << (2 * needed - 1).bit_length())
+        _put(self.entries, old[:, 0].copy(), old[:, 1].astype(np.uint32))
+
+    def check(self) -> None:
+        """Raise AssertionError where table, dict and list disagree."""
+        slots = self.find_all(self.known)
+        assert (slots == np.arange(len(self.known))).all(), "a name is not found at its slot"
+        places = self.entries.reshape(-1, 2)[:, 1]
+        strings = np.count_nonzero(places != MISSING)
+        assert strings + len(self.others) == len(self.known), "a name stands in one place alone"
+        assert 2 * strings <= len(places), "the table is more than half full"
+
+
+def _free(places: int) -> Any:
+    entries = np.zeros(2 * places, np.uint64)
+    entries[1::2] = MISSING
+    return entries
+
+
+def _hashes(names: Iterable[Hashable]) -> Any:
+    return np.fromiter(map(hash, names), np.int64).view(np.uint64)
 
 
 class Names:
@@ -66,109 +177,42 @@ class Names:
 
     Attributes
     ----------
-    table : dict or None
-        The slots by name; None while ints are slots themselves.
-    known : list
-        The names by slot, beside `table`.
+    table : NameTable or None
+        None while ints are slots themselves.
     """
 
     def __init__(self) -> None:
-        self.table: dict[Hashable, int] | None = None
-        self.known: list[Hashable] = []
-        self._last: list[Hashable] | None = None
-        self._found: list[int] = []
+        self.table: NameTable | None = None
 
-    def __len__(self) -> int:
-        """How many slots names have been given; 0 while ints are slots themselves."""
-        return len(self.known)
-
-    def find(self, x: Mapping[Hashable, Any], buffer: RowBuffer) -> bool:
-        """Write the slots and values of an example; False where it wants `plain_items` first.
-
-        Unknown names get `MISSING`. Nothing is learnt of the names.
-        """
+    def write_ints(self, x: Mapping[Hashable, Any], buffer: RowBuffer) -> bool:
+        """Write an example of numbers named by ints into the buffer; False where it is not one."""
+        if self.table is not None:
+            return False
         n = len(x)
-        names = list(x)
         try:
             _floats(n).pack_into(buffer.values_bytes, 0, *x.values())
-            if self.table is None:
-                _slots(n).pack_into(buffer.ids_bytes, 0, *names)
-                return True
+            _slots(n).pack_into(buffer.ids_bytes, 0, *x)
         except Exception:  # a string, None, a name that is no int: or an object's own error
             return False
-        if self._last is None or names != self._last:
-            self._found = list(map(self.table.get, names, repeat(MISSING)))
-            self._last = names
-        _slots(n).pack_into(buffer.ids_bytes, 0, *self._found)
         return True
 
-    def admit(self, x: Mapping[Hashable, Any], buffer: RowBuffer) -> bool:
-        """As `find`, but a new name is given a slot; also False where a value is zero."""
-        values = x.values()
-        try:
-            if not all(values) or not self.find(x, buffer):
-                return False
-        except Exception:  # truth of an array, say
-            return False
-        if self.table is not None and MISSING in self._found:
-            assert self._last is not None
-            found, last = self._found, self._last
-            k = -1
-            for _ in range(found.count(MISSING)):
-                k = found.index(MISSING, k + 1)
-                found[k] = self._give(last[k])
-            _slots(len(found)).pack_into(buffer.ids_bytes, 0, *found)
-        return True
+    def find_all(self, names: Sequence[Hashable]) -> Any:
+        """Slots of names, uint32; `MISSING` for those unknown."""
+        if self.table is not None:
+            return self.table.find_all(names)
+        found = [as_int(name) for name in names]
+        return np.array([MISSING if j is None else j for j in found], np.uint32)
 
-    def _give(self, name: Hashable) -> int:
-        assert self.table is not None
-        slot = self.table[name] = len(self.known)
-        self.known.append(name)
-        return slot
-
-    def find_all(self, names: Iterable[Hashable]) -> Any:
-        """Slots of distinct names, uint32; `MISSING` for those unknown."""
-        if self.table is None:
-            found = [as_int(name) for name in names]
-            return np.array([MISSING if j is None else j for j in found], np.uint32)
-        return np.fromiter(map(self.table.get, names, repeat(MISSING)), np.uint32)
-
-    def admit_all(self, names: list[Hashable]) -> Any:
+    def admit_all(self, names: Sequence[Hashable]) -> Any:
         """Slots of distinct names, uint32; unknown ones are given one.
 
-        While ints are slots, every name must be such an int (see `are_ints`).
+        While ints are slots, every name must be such an int (see `as_int`).
         """
-        slots = self.find_all(names)
-        if self.table is not None:
-            for k in np.flatnonzero(slots == MISSING):
-                slots[k] = self._give(names[k])
-            self._last = None
-        return slots
-
-    def forget_from(self, size: int) -> None:
-        """Take back the slots from `size` on, given for an example that was then refused."""
-        assert self.table is not None
-        for name in self.known[size:]:
-            del self.table[name]
-        del self.known[size:]
-        self._last = None
-
-    def start_table(self, known: Iterable[Hashable]) -> None:
-        """Give up ints as slots: the names in `known` have the slots 0, 1, ..."""
-        self.known = list(known)
-        self.table = {name: slot for slot, name in enumerate(self.known)}
-        self._last = None
+        return self.find_all(names) if self.table is None else self.table.admit_all(names)
 
     def name(self, slot: int) -> Hashable:
         """The name that has a slot."""
-        return slot if self.table is None else self.known[slot]
-
-    def check(self) -> None:
-        """Raise AssertionError where table and list disagree."""
-        if self.table is not None:
-            assert len(self.table) == len(self.known), "a name stands in table or list alone"
-            for slot, name in enumerate(self.known):
-                assert self.table[name] == slot or name != name, f"{name!r} is not at slot {slot}"
+        return slot if self.table is None else self.table.known[slot]
 
 
 class Sketch:

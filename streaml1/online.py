@@ -135,9 +135,26 @@ def margins(
         a[i] = losses.sigmoid(margin_i) if proba else margin_i
 
 
-# One example by addresses. `frame` holds the addresses of raw ids, raw values, plain ids and
-# plain values; their length; the address of the online record; the rule's size; the rule's arrays.
-RAW_IDS, RAW_VALUES, IDS, VALUES, LENGTH, RECORD, SIZE, FRAME_HEAD = range(8)
+# One example by addresses. A frame holds the addresses of the buffer's arrays, their length, the
+# address of the online record, the rule's size, what walk.py wants, and the rule's arrays.
+(
+    RAW_IDS,
+    RAW_VALUES,
+    IDS,
+    VALUES,
+    KEYS,
+    HASHES,
+    SCRATCH,
+    LENGTH,
+    RECORD,
+    SIZE,
+    ENTRIES,
+    N_ENTRIES,
+    KNOWN,
+    TYPES,
+) = range(14)
+N_TYPES = 7
+FRAME_HEAD = TYPES + N_TYPES
 
 Rule: Any = None  # bound by row_kernel
 

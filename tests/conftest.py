@@ -1,0 +1,49 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A first call compiles for seconds, and the machine is shared: no deadline says anything here.
+settings.register_profile(
+    "streaml1",
+    deadline=None,
+    max_examples=60,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("streaml1")
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Callable[..., str]:
+    """Run `python args...` at the project's root with settings in its environment."""
+
+    def run(*args: str, timeout: float = 300.0, **environment: str) -> str:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+            **environment,
+        }
+        done = subprocess.run(
+            [sys.executable, *args],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        return done.stdout
+
+    return run

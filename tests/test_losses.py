@@ -1,0 +1,201 @@
+"""Losses: values and derivatives against constants of many digits, and what must hold of all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1.losses import (
+    ABSOLUTE,
+    CODES,
+    HINGE,
+    LOGISTIC,
+    SMOOTHED_HINGE,
+    SQUARED,
+    derivative,
+    output,
+    sigmoid,
+    value,
+)
+from tests import reference
+
+# (a, log(1 + exp(-a)), 1 / (1 + exp(a))), from
+#
+#     from decimal import Decimal, getcontext
+#     getcontext().prec = 800
+#     for a in (0, 0.5, -0.5, ...):
+#         e = (-Decimal(a)).exp()
+#         print((a, float((1 + e).ln()), float(e / (1 + e))))
+LOGISTIC_EXACT = [
+    (0.0, 0.6931471805599453, 0.5),
+    (1e-08, 0.6931471755599453, 0.4999999975),
+    (-1e-08, 0.6931471855599454, 0.5000000025),
+    (0.5, 0.4740769841801067, 0.37754066879814546),
+    (-0.5, 0.9740769841801067, 0.6224593312018546),
+    (1.0, 0.3132616875182228, 0.2689414213699951),
+    (-1.0, 1.3132616875182228, 0.7310585786300049),
+    (3.25, 0.038041371687783126, 0.03732688734412946),
+    (-3.25, 3.288041371687783, 0.9626731126558705),
+    (20.0, 2.061153620314381e-09, 2.0611536181902037e-09),
+    (-20.0, 20.000000002061153, 0.9999999979388464),
+    (36.5, 1.4068617124461467e-16, 1.4068617124461467e-16),
+    (-36.5, 36.5, 0.9999999999999999),
+    (40.0, 4.248354255291589e-18, 4.248354255291589e-18),
+    (-40.0, 40.0, 1.0),
+    (700.0, 9.85967654375977e-305, 9.85967654375977e-305),
+    (-700.0, 700.0, 1.0),
+    (10000.0, 0.0, 0.0),
+    (-10000.0, 10000.0, 1.0),
+]
+NAMES = list(CODES)
+BINARY = ("logistic", "hinge", "smoothed_hinge")
+CONVENTIONS = [
+    # loss, a, y, value, derivative
+    ("hinge", 1.0, 1.0, 0.0, 0.0),
+    ("hinge", -1.0, -1.0, 0.0, 0.0),
+    ("hinge", math.nextafter(1.0, 0.0), 1.0, 2.0**-53, -1.0),
+    ("hinge", 0.0, -1.0, 1.0, 1.0),
+    ("smoothed_hinge", 1.0, 1.0, 0.0, 0.0),
+    ("smoothed_hinge", 0.0, 1.0, 0.5, -1.0),
+    ("smoothed_hinge", 0.5, 1.0, 0.125, -0.5),
+    ("smoothed_hinge", -3.0, 1.0, 3.5, -1.0),
+    ("smoothed_hinge", 3.0, -1.0, 3.5, 1.0),
+    ("squared", 3.0, 1.0, 2.0, 2.0),
+    ("squared", 1.0, 1.0, 0.0, 0.0),
+    ("absolute", 2.5, 2.5, 0.0, 0.0),
+    ("absolute", 2.0, 2.5, 0.5, -1.0),
+    ("absolute", 3.0, 2.5, 0.5, 1.0),
+]
+
+names = st.sampled_from(NAMES)
+margins = st.floats(-50.0, 50.0)
+
+
+def python(fn: Any) -> Any:
+    """The text of a compiled function, interpreted."""
+    return getattr(fn, "py_func", fn)
+
+
+def bits(x: float) -> int:
+    return int(np.float64(x).view(np.int64))
+
+
+def label(name: str, y: float) -> float:
+    """A label that the loss can have."""
+    return math.copysign(1.0, y) if name in BINARY else y
+
+
+@pytest.mark.parametrize(("a", "loss", "slope"), LOGISTIC_EXACT)
+def test_logistic_is_exact_to_rounding(a: float, loss: float, slope: float) -> None:
+    for y in (1.0, -1.0):
+        assert value(LOGISTIC, y * a, y) == pytest.approx(loss, rel=4e-16, abs=0.0)
+        assert derivative(LOGISTIC, y * a, y) == pytest.approx(-y * slope, rel=4e-16, abs=0.0)
+    assert sigmoid(-a) == pytest.approx(slope, rel=4e-16, abs=0.0)
+    assert output(LOGISTIC, -a) == sigmoid(-a)
+
+
+@pytest.mark.parametrize(("name", "a", "y", "loss", "slope"), CONVENTIONS)
+def test_values_and_subgradients_by_hand(
+    name: str, a: float, y: float, loss: float, slope: float
+) -> None:
+    assert value(CODES[name], a, y) == loss
+    assert derivative(CODES[name], a, y) == slope
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("a", [1e4, -1e4, 1e200, -1e200, 1.7e308, -1.7e308])
+@pytest.mark.parametrize("of", [lambda fn: fn, python], ids=["compiled", "interpreted"])
+def test_far_margins_neither_overflow_nor_warn(name: str, a: float, of: Any) -> None:
+    if name == "squared" and abs(a) > 1e150:
+        pytest.skip("the square itself is infinite")
+    for y in (1.0, -1.0):
+        with np.errstate(all="raise"):
+            loss, slope = of(value)(CODES[name], a, y), of(derivative)(CODES[name], a, y)
+        truth, truth_slope = reference.LOSSES[name]
+        assert loss == pytest.approx(truth(a, y), rel=1e-15)
+        assert slope == pytest.approx(truth_slope(a, y), rel=1e-15)
+        assert 0.0 <= of(sigmoid)(a) <= 1.0
+
+
+@given(names, margins, st.floats(-50.0, 50.0))
+def test_agrees_with_the_reference(name: str, a: float, y: float) -> None:
+    y = label(name, y)
+    truth, truth_slope = reference.LOSSES[name]
+    assert value(CODES[name], a, y) == pytest.approx(truth(a, y), rel=1e-14, abs=1e-300)
+    assert derivative(CODES[name], a, y) == pytest.approx(truth_slope(a, y), rel=1e-13, abs=1e-300)
+
+
+@given(names, st.floats(-20.0, 20.0), st.floats(-20.0, 20.0))
+def test_derivative_is_that_of_the_value(name: str, a: float, y: float) -> None:
+    """Finite differences of fourth order; at a distance from kinks of the first and second."""
+    y = label(name, y)
+    kinks = {"hinge": [y], "smoothed_hinge": [y, 0.0], "absolute": [y]}.get(name, [])
+    h = 1e-3
+    if any(abs(a - kink) <= 3.0 * h for kink in kinks):
+        return
+    f = [value(CODES[name], a + k * h, y) for k in (-2, -1, 1, 2)]
+    slope = (f[0] - 8.0 * f[1] + 8.0 * f[2] - f[3]) / (12.0 * h)
+    # h^4 / 30 |f'''''| is below 1e-14; the rest is rounding of f, eps |f| / h.
+    assert derivative(CODES[name], a, y) == pytest.approx(slope, abs=1e-12 * (1.0 + max(f)))
+
+
+@given(names, margins, margins, st.floats(0.0, 1.0), st.floats(-50.0, 50.0))
+def test_convex(name: str, a: float, b: float, share: float, y: float) -> None:
+    y, code = label(name, y), CODES[name]
+    mean = value(code, share * a + (1.0 - share) * b, y)
+    chord = share * value(code, a, y) + (1.0 - share) * value(code, b, y)
+    assert mean <= chord + 1e-12 * (1.0 + chord)
+    # A subgradient at a supports the loss everywhere, so at b: at kinks too.
+    support = value(code, a, y) + derivative(code, a, y) * (b - a)
+    assert support <= value(code, b, y) + 1e-12 * (1.0 + abs(support))
+
+
+@given(names, st.lists(margins, min_size=2, max_size=20), st.floats(-50.0, 50.0))
+def test_derivative_never_falls(name: str, points: list[float], y: float) -> None:
+    y = label(name, y)
+    slopes = [derivative(CODES[name], a, y) for a in sorted(points)]
+    assert slopes == sorted(slopes)
+
+
+@given(st.floats(allow_nan=False))
+def test_sigmoid_is_a_probability(a: float) -> None:
+    assert 0.0 <= sigmoid(a) <= 1.0
+    assert sigmoid(a) + sigmoid(-a) == pytest.approx(1.0, abs=2.3e-16)
+    for name in NAMES:
+        assert output(CODES[name], a) == (sigmoid(a) if name == "logistic" else a)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_logistic_shares_its_exponential_with_the_output(a: float) -> None:
+    """The derivative for y = 1 is p - 1 and for y = -1 it is p, p being what is reported."""
+    assert derivative(LOGISTIC, a, -1.0) == output(LOGISTIC, a)
+    assert derivative(LOGISTIC, a, 1.0) == -output(LOGISTIC, -a)
+
+
+def _same_bits(fn: Any, name: str, a: float, y: float) -> bool:
+    return bits(fn(CODES[name], a, y)) == bits(python(fn)(CODES[name], a, y))
+
+
+@given(names, st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_compiled_is_interpreted_bit_for_bit(name: str, a: float, y: float) -> None:
+    assert _same_bits(derivative, name, a, label(name, y))
+    assert _same_bits(value, name, a, label(name, y))
+    assert bits(sigmoid(a)) == bits(python(sigmoid)(a))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_compiled_is_interpreted_at_random(name: str) -> None:
+    random = np.random.default_rng(7)
+    for a, y in random.normal(size=(20_000, 2)).tolist():
+        assert _same_bits(derivative, name, a, label(name, y)), (a, y)
+        assert _same_bits(value, name, a, label(name, y)), (a, y)
+
+
+def test_codes_are_those_of_the_table() -> None:
+    assert [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE] == list(CODES.values())
+    assert list(reference.LOSSES) == list(CODES)
