@@ -217,6 +217,9 @@ class Engine:
             return p
         # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
         before = [a.copy() for a in self.rule], self.online.copy()
+        if self.rule.size < batch.width <= len(batch.rows.ids):
+            self.rule = self.rule.grow(batch.width)
+            self._address()
         i = 0
         try:
             while (i := self._learn_rows(batch.rows, y, w, eta, p, i, self.rule.size)) < 0:

@@ -27,7 +27,10 @@ def binaries(y: Any, n: int) -> Any:
     """The -1.0 or 1.0 of each of `n` labels."""
     labels = _column("labels", y, n)
     if labels.dtype.kind == "b":
-        return np.where(labels, 1.0, -1.0)
+        signs = labels.astype(np.float64)
+        signs += signs
+        signs -= 1.0
+        return signs
     if labels.dtype.kind in "iuf" and np.all((labels == 0) | (labels == 1)):
         return np.where(labels == 1, 1.0, -1.0)
     return _each(binary, labels)

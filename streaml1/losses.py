@@ -19,7 +19,7 @@ import math
 
 from streaml1.jit import inlined
 
-__all__ = ["CODES", "derivative", "output", "sigmoid", "value"]
+__all__ = ["CODES", "derivative", "output", "output_and_derivative", "sigmoid", "value"]
 
 LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE = range(5)
 
@@ -36,7 +36,8 @@ CODES = {
 def sigmoid(a: float) -> float:
     """1 / (1 + exp(-a)); the exponential never overflows."""
     e = math.exp(-abs(a))
-    return (1.0 if a >= 0.0 else e) / (1.0 + e)
+    r = 1.0 / (1.0 + e)
+    return r if a >= 0.0 else e * r
 
 
 @inlined
@@ -60,9 +61,7 @@ def value(loss: int, a: float, y: float) -> float:
 def derivative(loss: int, a: float, y: float) -> float:
     """Derivative of `value` in `a`."""
     if loss == LOGISTIC:
-        # -y sigmoid(-ya), with the exponential that `output` takes: computed once for both.
-        e = math.exp(-abs(a))
-        return -y * (e if y * a >= 0.0 else 1.0) / (1.0 + e)
+        return -y * sigmoid(-y * a)
     if loss == HINGE:
         return -y if y * a < 1.0 else 0.0
     if loss == SMOOTHED_HINGE:
@@ -78,3 +77,14 @@ def derivative(loss: int, a: float, y: float) -> float:
 def output(loss: int, a: float) -> float:
     """What a report is made of: the probability of True if logistic, else the margin."""
     return sigmoid(a) if loss == LOGISTIC else a
+
+
+@inlined
+def output_and_derivative(loss: int, a: float, y: float) -> tuple[float, float]:
+    """`output` and `derivative`, the same floats, for one exponential instead of two."""
+    if loss == LOGISTIC:
+        e = math.exp(-abs(a))
+        r = 1.0 / (1.0 + e)
+        p = r if a >= 0.0 else e * r
+        return p, -y * (e * r if y * a >= 0.0 else r)
+    return a, derivative(loss, a, y)

@@ -48,16 +48,16 @@ ONLINE = np.dtype(
 def step(
     rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, y: float, w: float, eta: float
 ) -> float:
-    """Learn one row; returns its margin before."""
+    """Learn one row; returns what a report is made of, as it was before."""
     o = online[0]
     a = gather(rule, ids, values, lo, hi) + o.b
-    g = losses.derivative(o.loss, a, y)
+    p, g = losses.output_and_derivative(o.loss, a, y)
     g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
     scatter(rule, ids, values, lo, hi, eta * g)
     tick(rule, eta)
     o.b -= o.intercept_lr * g
     o.t += 1
-    return float(a)
+    return float(p)
 
 
 @kernel
@@ -86,7 +86,6 @@ def learn(
     """
     n = np.uint64(len(y))
     d = np.uint64(d)
-    loss = online[0].loss
     checked = np.uint64(start) if d else n
     for i in range(np.uint64(start), n):
         if i == checked:
@@ -101,8 +100,7 @@ def learn(
             prefetch(values, k)
         for k in range(lo + FAR, hi + FAR, np.uint64(16)):
             prefetch(ids, k)
-        a = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i])
-        p[i] = losses.output(loss, a)
+        p[i] = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i])
     return np.int64(n)
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "streaml1",
     deadline=None,
-    max_examples=60,
+    max_examples=int(os.environ.get("STREAML1_EXAMPLES", "60")),
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

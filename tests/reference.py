@@ -43,7 +43,9 @@ def sigmoid(a: float) -> float:
 def rate(lr: Any, schedule: str, t: int) -> float:
     if hasattr(lr, "get"):
         return float(lr.get(t))
-    return float({"constant": lr, "invsqrt": lr / np.sqrt(t + 1), "inverse": lr / (t + 1)}[schedule])
+    return float(
+        {"constant": lr, "invsqrt": lr / np.sqrt(t + 1), "inverse": lr / (t + 1)}[schedule]
+    )
 
 
 # Penalties: what one step at the rate eta does to all the weights.

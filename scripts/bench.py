@@ -1,0 +1,277 @@
+"""Timings of the elastic net, as ratios to a bare unpenalised SGD kernel and to river.
+
+What is compared runs in turn, round after round, in one process; a ratio is formed within each
+round, and its median over the rounds is printed. Times are those of the thread, not of the wall.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import numba
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from river import linear_model, optim
+from scipy.sparse import csr_matrix
+
+import streaml1
+
+CONSOLE = Console(width=110)
+SEED = 2015
+
+
+@numba.njit(error_model="numpy", nogil=True)
+def bare_sgd(w, ids, values, indptr, y, eta, p):  # type: ignore[no-untyped-def]
+    """Logistic SGD with no penalty and no intercept: what the rows themselves cost."""
+    one = np.uint64(1)
+    for i in range(np.uint64(len(y))):
+        a = 0.0
+        for k in range(indptr[i], indptr[i + one]):
+            a += w[ids[k]] * values[k]
+        p[i] = 1.0 / (1.0 + math.exp(-a))
+        step = eta * (p[i] - y[i])
+        for k in range(indptr[i], indptr[i + one]):
+            w[ids[k]] -= step * values[k]
+
+
+def zipf(n: int, d: int, rng: Any, s: float = 1.1) -> Any:
+    """Draw n ranks below d with probability proportional to 1 / rank**s."""
+    cumulative = np.cumsum(np.arange(1, d + 1) ** -s)
+    return np.searchsorted(cumulative / cumulative[-1], rng.random(n))
+
+
+def labels(X: Any, scale: float, shift: float, rng: Any) -> Any:
+    """Labels of a logistic model with 1,000 weights on frequent features."""
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    chosen = rng.choice(np.argsort(-counts)[:5000], 1000, replace=False)
+    true = np.zeros(X.shape[1])
+    true[chosen] = rng.normal(0.0, scale, 1000)
+    return rng.random(X.shape[0]) < 1.0 / (1.0 + np.exp(-(X @ true + shift)))
+
+
+def w1(n: int = 100_000, d: int = 260_941) -> tuple[Any, Any]:
+    """Abstracts: n rows of about 88.5 distinct non-zeros, Zipf over d, l2-normalised."""
+    rng = np.random.default_rng(SEED)
+    drawn = np.clip(rng.gamma(3.0, 44.0, n).astype(int), 5, 600)
+    ids = rng.permutation(d)[zipf(int(drawn.sum()), d, rng)]
+    X = csr_matrix((np.ones(len(ids)), (np.repeat(np.arange(n), drawn), ids)), shape=(n, d))
+    X.sum_duplicates()
+    X.data = 1.0 + np.log(X.data)
+    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    X.data /= np.repeat(norms, np.diff(X.indptr))
+    return X, labels(X, 12.0, 0.0, rng)
+
+
+def w2(n: int = 200_000) -> tuple[Any, Any]:
+    """Clicks: n rows of 39 categories, cardinalities 10 to 10**6, as the ids of those met."""
+    rng = np.random.default_rng(SEED)
+    sizes = np.geomspace(10, 1e6, 39).astype(int)
+    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+    met = np.stack([a + zipf(n, d, rng) for a, d in zip(starts, sizes, strict=True)], axis=1)
+    _, ids = np.unique(met, return_inverse=True)
+    ids = np.sort(ids.reshape(n, 39), axis=1)
+    X = csr_matrix(
+        (np.ones(n * 39), ids.ravel(), np.arange(n + 1) * 39), shape=(n, int(ids.max()) + 1)
+    )
+    return X, labels(X, 0.5, -3.5, rng)
+
+
+def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
+    """Seconds of each run in each round, the first round (compilation, cold caches) left out."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds + 1):
+        for name, run in runs.items():
+            begin = time.thread_time()
+            run()
+            seconds[name].append(time.thread_time() - begin)
+    return {name: np.array(times[1:]) for name, times in seconds.items()}
+
+
+def table(title: str, *columns: str) -> Table:
+    made = Table(title=title, title_justify="left")
+    for k, column in enumerate(columns):
+        made.add_column(column, justify="left" if k == 0 else "right")
+    return made
+
+
+def bare_run(X: Any, y: Any, eta: float) -> Callable[[], Any]:
+    ids, indptr = X.indices.view(np.uint32), X.indptr.astype(np.uint64)
+    p, target = np.empty(X.shape[0]), y.astype(float)
+    return lambda: bare_sgd(np.zeros(X.shape[1]), ids, X.data, indptr, target, eta, p)
+
+
+def model(eta: float, **options: Any) -> streaml1.ElasticNetClassifier:
+    options = {"l1": 1e-6, "l2": 1e-6, "schedule": "constant"} | options
+    return streaml1.ElasticNetClassifier(lr=eta, **options)
+
+
+def dense_step_seconds(X: Any, y: Any, eta: float, n: int = 200) -> float:
+    """Seconds a row of the dense FoBoS update, numpy in place."""
+    w, size = np.zeros(X.shape[1]), np.empty(X.shape[1])
+    begin = time.thread_time()
+    for i in range(n):
+        lo, hi = X.indptr[i], X.indptr[i + 1]
+        ids, values = X.indices[lo:hi], X.data[lo:hi]
+        step = eta * (1.0 / (1.0 + math.exp(-(w[ids] @ values))) - y[i])
+        w[ids] -= step * values
+        np.abs(w, out=size)
+        size -= eta * 1e-6
+        np.maximum(size, 0.0, out=size)
+        size /= 1.0 + eta * 1e-6
+        np.copysign(size, w, out=w)
+    return (time.thread_time() - begin) / n
+
+
+def bench_csr() -> None:
+    """A progressive pass over rows in memory."""
+    made = table(
+        "a progressive pass over CSR rows, l1 = l2 = 1e-6",
+        *("workload", "rows", "non-zeros", "bare SGD ns/nnz", "elastic net ns/nnz", "ratio"),
+        *("dense numpy / elastic net",),
+    )
+    for name, (X, y), eta in (("W1", w1(), 3.0), ("W2", w2(), 0.02)):
+        runs = {
+            "bare": bare_run(X, y, eta),
+            "net": lambda X=X, y=y, eta=eta: model(eta).progressive_many(X, y),  # type: ignore
+        }
+        seconds = in_turn(runs, 15)
+        ratio = np.median(seconds["net"] / seconds["bare"])
+        dense = dense_step_seconds(X, y, eta)
+        row = np.median(seconds["net"]) / X.shape[0]
+        made.add_row(
+            *(name, f"{X.shape[0]:,}", f"{X.nnz / X.shape[0]:.1f}"),
+            f"{np.median(seconds['bare']) / X.nnz * 1e9:.2f}",
+            f"{np.median(seconds['net']) / X.nnz * 1e9:.2f}",
+            *(f"{ratio:.2f}", f"{dense / row:,.0f}"),
+        )
+    CONSOLE.print(made)
+
+
+def bench_flat() -> None:
+    """The cost of a row as the dimension and the time that has passed grow."""
+    made = table("40 non-zeros a row, drawn evenly", "d", "bare ns/row", "net ns/row", "ratio")
+    for d in (10**4, 10**5, 10**6, 10**7):
+        rng = np.random.default_rng(SEED)
+        ids = np.sort(rng.integers(0, d, (20_000, 40)), axis=1)
+        X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(20_001) * 40), (20_000, d))
+        X.sum_duplicates()
+        y = rng.random(20_000) < 0.5
+        kept = model(0.02)
+        kept.progressive_many(X, y)
+        runs = {
+            "bare": bare_run(X, y, 0.02),
+            "net": lambda kept=kept, X=X, y=y: kept.progressive_many(X, y),  # type: ignore
+        }
+        seconds = in_turn(runs, 7)
+        ratio = np.median(seconds["net"] / seconds["bare"])
+        bare, net = (np.median(seconds[k]) / 20_000 * 1e9 for k in ("bare", "net"))
+        made.add_row(f"{d:,}", f"{bare:.0f}", f"{net:.0f}", f"{ratio:.2f}")
+    CONSOLE.print(made)
+
+    made = table("one model, the same 1,000 rows again and again", "t", "ns/row")
+    X, y = w1(1000)
+    kept, t = model(3.0, l1=1e-4, l2=1e-4), 0
+    for reach in (10**3, 10**4, 10**5, 10**6, 10**7):
+        times = []
+        while t < reach:
+            begin = time.thread_time()
+            kept.progressive_many(X, y)
+            times.append((time.thread_time() - begin) / 1000)
+            t += 1000
+        made.add_row(f"{t:,}", f"{np.median(times[-100:]) * 1e9:.0f}")
+    CONSOLE.print(made)
+
+
+def bench_dict() -> None:
+    """predict_proba_one + learn_one on dicts of strings, beside river's own."""
+    X, y = w1(20_000)
+    rng = np.random.default_rng(SEED)
+    letters = rng.integers(97, 123, (X.shape[1], 6), dtype=np.uint8)
+    words = [f"{bytes(row).decode()}{k % 97}" for k, row in enumerate(letters)]
+    xs = []
+    for i in range(X.shape[0]):
+        lo, hi = X.indptr[i], X.indptr[i + 1]
+        names = ["".join(words[j]) for j in X.indices[lo:hi]]
+        xs.append(dict(zip(names, X.data[lo:hi].tolist(), strict=True)))
+    ys = y.tolist()
+    makers: dict[str, Callable[[], Any]] = {
+        "river, no penalty": lambda: linear_model.LogisticRegression(optim.SGD(3.0)),
+        "river, l1 = 1e-6": lambda: linear_model.LogisticRegression(optim.SGD(3.0), l1=1e-6),
+        "streaml1, l1 = l2 = 1e-6": lambda: model(3.0),
+    }
+    first = makers["streaml1, l1 = l2 = 1e-6"]()
+    first.learn_one({"a": 1.0}, True)
+    first.learn_one(xs[0], True)
+    models = {name: maker() for name, maker in makers.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for lo in range(0, len(xs), 500):
+        for name, one in models.items():
+            begin = time.perf_counter()
+            for x, label in zip(xs[lo : lo + 500], ys[lo : lo + 500], strict=True):
+                one.predict_proba_one(x)
+                one.learn_one(x, label)
+            seconds[name].append((time.perf_counter() - begin) / 500)
+    made = table("predict_proba_one + learn_one, dicts of W1", "model", "us/example", "x streaml1")
+    ours = np.array(seconds["streaml1, l1 = l2 = 1e-6"])
+    for name, times in seconds.items():
+        ratio = np.median(np.array(times) / ours)
+        made.add_row(name, f"{np.median(times) * 1e6:.1f}", f"{ratio:.2f}")
+    CONSOLE.print(made)
+
+
+def bench_start() -> None:
+    """Import and first prediction of a new process, with an empty and a filled cache."""
+    importing = "import streaml1"
+    first = "; ".join([importing, "m = streaml1.ElasticNetClassifier()"])
+    predicting = first + "; m.predict_proba_one({'a': 1.0})"
+    learning = predicting + "; m.learn_one({'a': 1.0}, True); m.predict_proba_one({'a': 1.0})"
+    made = table("seconds of a new process, median of 5", "what", "cold cache", "warm cache")
+    for name, text in (
+        ("python -c pass", "pass"),
+        (importing, importing),
+        ("... and a first prediction", predicting),
+        ("... and a first example learnt", learning),
+    ):
+        cold, warm = [], []
+        for _ in range(5):
+            with tempfile.TemporaryDirectory() as folder:
+                environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+                for times in (cold, warm):
+                    begin = time.perf_counter()
+                    subprocess.run([sys.executable, "-c", text], env=environment, check=True)
+                    times.append(time.perf_counter() - begin)
+        made.add_row(name, f"{np.median(cold):.2f}", f"{np.median(warm):.2f}")
+    CONSOLE.print(made)
+
+
+BENCHES = {"csr": bench_csr, "dict": bench_dict, "flat": bench_flat, "start": bench_start}
+
+
+def main() -> None:
+    unknown = set(sys.argv[1:]) - set(BENCHES)
+    if unknown:
+        sys.exit(f"bench: {unknown.pop()!r} is not known; give any of {', '.join(BENCHES)}")
+    versions = ", ".join(f"{p} {version(p)}" for p in ("streaml1", "numba", "numpy", "river"))
+    CONSOLE.print(f"{versions}; Python {platform.python_version()}; {processor()}")
+    for name in sys.argv[1:] or BENCHES:
+        BENCHES[name]()
+
+
+def processor() -> str:
+    with open("/proc/cpuinfo") as lines:
+        names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.machine()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,695 @@
+"""The command line: learn, show, predict, warm.
+
+What is slow to import is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from streaml1.consumer import Prediction
+    from streaml1.report import Line, Report
+    from streaml1.streams import Block, Refuse, Source
+
+__all__ = ["cli", "main"]
+
+MODELS = {
+    "elastic-net": {
+        "classification": "ElasticNetClassifier",
+        "regression": "ElasticNetRegressor",
+    },
+}
+REGRESSION_LOSSES = ("squared", "absolute")
+LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
+
+PROGRAM = "streaml1"
+CLOSED_PIPE = 128 + signal.SIGPIPE
+
+
+def main() -> NoReturn:
+    """Run the command line."""
+    cli.main(prog_name=PROGRAM)
+    raise AssertionError("cli.main exits")
+
+
+class Refusal(click.ClickException):
+    """What ends a command in one sentence, with exit code 2."""
+
+    exit_code = 2
+
+
+class Program(click.Group):
+    """Tells every mistake in one sentence on standard error, and exits with 2."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run a command and exit."""
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):  # a name may hold what the terminal cannot show
+                stream.reconfigure(errors="backslashreplace")
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(*args, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            code = error.exit_code
+        except click.UsageError as error:
+            where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
+            _complain(error.format_message().rstrip(".") + where)
+            code = error.exit_code
+        except click.ClickException as error:
+            _complain(error.format_message())
+            code = error.exit_code
+        except click.Abort:
+            _complain("interrupted")
+            code = 128 + signal.SIGINT
+        sys.exit(code or 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what is wrong with its input ends it."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _abandon_output()
+            ctx.exit(CLOSED_PIPE)
+        except ValueError as error:
+            from streaml1.modelfile import ModelFileError
+            from streaml1.rows import BadExample
+            from streaml1.streams import SourceError
+
+            if isinstance(error, SourceError | BadExample | ModelFileError):
+                raise Refusal(str(error)) from None
+            raise
+
+
+def _complain(sentence: str) -> None:
+    click.echo(f"{PROGRAM}: {sentence}", err=True)
+
+
+def _abandon_output() -> None:
+    """Write nothing more: who read it has gone."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # a stream that is no file
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from streaml1 import __version__
+
+        click.echo(f"{PROGRAM} {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+    help="Show the version and exit.",
+)  # fmt: skip
+def cli() -> None:
+    """Learn sparse linear models from streams of examples.
+
+    Example: streaml1 learn stdlib --l1 5e-4 --lr 0.03 --schedule constant
+    """
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _options(*options: Decorator) -> Decorator:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+READING = ("format", "target", "categorical", "weight", "seed")
+positive = click.IntRange(min=1)
+
+source_options = _options(
+    click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
+                 "where the name does not end in it; needed for standard input."),
+    click.option("--target", metavar="COLUMN", help="CSV: the column of the labels."),
+    click.option("--categorical", metavar="COLUMN", multiple=True,
+                 help="CSV: a column of text; all others hold numbers. May be given again."),
+    click.option("--weight", metavar="COLUMN", help="CSV: the column of the sample weights."),
+    click.option("--limit", type=positive, metavar="N",
+                 help="At most so many examples (of each pass)."),
+    click.option("--bad", type=click.Choice(["fail", "skip"]), default="fail", show_default=True,
+                 help="An example that is refused ends the run, or is counted and left out."),
+    click.option("--seed", type=int, default=0, show_default=True,
+                 help="Order of the examples of stdlib."),
+)  # fmt: skip
+
+# Without a value an option leaves the model's own default, or what a loaded model has.
+model_options = _options(
+    click.option("--model", type=click.Choice(list(MODELS)), help="[default: elastic-net]"),
+    click.option("--task", type=click.Choice(["classification", "regression"]),
+                 help="[default: that of --loss, or of a set of river's; else classification]"),
+    click.option("--l1", type=float, help="Strength of the l1 penalty.  [default: 0]"),
+    click.option("--l2", type=float, help="Strength of the squared l2 penalty.  [default: 0]"),
+    click.option("--update", type=click.Choice(["fobos", "sgd"]),
+                 help="How the penalty is applied.  [default: fobos]"),
+    click.option("--loss", type=click.Choice(LOSSES),
+                 help="[default: logistic; squared for regression]"),
+    click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
+    click.option("--schedule", type=click.Choice(["invsqrt", "constant", "inverse"]),
+                 help="How the rate falls.  [default: invsqrt]"),
+    click.option("--intercept-lr", type=float,
+                 help="The intercept's own rate; 0 freezes it.  [default: 0.01]"),
+    click.option("--intercept-init", type=float,
+                 help="Where the intercept starts.  [default: 0]"),
+    click.option("--clip-gradient", type=float,
+                 help="The most that the derivative of the loss counts for.  [default: 1e12]"),
+)  # fmt: skip
+
+output = click.Path(dir_okay=False, path_type=Path)
+
+
+@cli.command(
+    epilog="Example: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
+)
+@click.argument("source")
+@model_options
+@source_options
+@click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
+              help="How often the source is read.")  # fmt: skip
+@click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
+              help="A line of the table after each so many examples.")  # fmt: skip
+@click.option("--report", type=output, metavar="FILE.jsonl",
+              help="Write the lines of the table as JSON.")  # fmt: skip
+@click.option("--plot", type=output, metavar="FILE.png",
+              help="Draw loss and non-zeros.")  # fmt: skip
+@click.option("--save", type=output, metavar="FILE", help="Write the model.")
+@click.option("--load", type=output, metavar="FILE",
+              help="Go on with this model; its parameters stay, but for those given here.",
+)  # fmt: skip
+@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
+              help="How many features to show for each label.")  # fmt: skip
+def learn(
+    source: str,
+    model: str | None,
+    task: str | None,
+    limit: int | None,
+    bad: str,
+    passes: int,
+    every: int,
+    report: Path | None,
+    plot: Path | None,
+    save: Path | None,
+    load: Path | None,
+    top: int,
+    **options: Any,
+) -> None:
+    """Predict each example of SOURCE, then learn it, and report on the way.
+
+    SOURCE is a file (.svm, .svmlight, .jsonl, .csv, each also .gz), - for standard input,
+    river:NAME for a data set of river, or stdlib.
+
+    Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
+    """
+    from streaml1.consumer import prepare, progressive
+
+    examples: Any = _open(source, options)
+    given = {k: v for k, v in options.items() if k not in READING and v is not None}
+    learner = _learner(source, model, task, given, load)
+    _require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
+    total = _total(examples, limit, passes)
+    prepare(learner)
+
+    signals = Signals()
+    with signals.handled(), _logged(), Screen(signals, total) as screen:
+        done = progressive(
+            learner,
+            Interruptible(examples, signals, screen.advance),
+            every=every,
+            limit=limit,
+            passes=passes,
+            bad=bad,
+            on_line=screen.line,
+            on_start=screen.start,
+            stop=lambda: signals.number,
+        )
+        if done.examples:
+            _write(learner, done, save, report, plot)
+    written = [str(path) for path in (save, report, plot) if path is not None]
+    if signals.number:
+        _end_early(signals.number, done, written)
+    if not done.examples:
+        refused = f" ({done.refused:,} refused)" if done.refused else ""
+        raise Refusal(f"{source} has no example to learn{refused}; nothing was written")
+    if top:
+        click.echo("\n" + _telling(learner, top) + "\n")
+    click.echo(done.summary())
+    _advise(done.lines[-1])
+    for what, path in (("model", save), ("report", report)):
+        if path is not None:
+            click.echo(f"{what}: {path}")
+    if plot is not None:
+        click.echo(str(plot))
+
+
+def _open(source: str, options: dict[str, Any], require_label: bool = True) -> Source:
+    import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
+    from streaml1.streams import open_source
+
+    reading = {name: options[name] for name in READING}
+    return open_source(source, require_label=require_label, **reading)
+
+
+def _total(examples: Any, limit: int | None, passes: int) -> int | None:
+    known = [n for n in (len(examples) if hasattr(examples, "__len__") else None, limit) if n]
+    return min(known) * passes if known else None
+
+
+# The model
+
+
+def _learner(
+    source: str, model: str | None, task: str | None, given: dict[str, Any], load: Path | None
+) -> Any:
+    import streaml1
+
+    if load is not None:
+        learner = streaml1.load(load)
+        _require_kind(learner, model, task, load)
+        _change(learner, given, load)
+        return learner
+    task = task or _task(source, given.get("loss"))
+    try:
+        return getattr(streaml1, MODELS[model or "elastic-net"][task])(**given)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+def _task(source: str, loss: str | None) -> str:
+    if loss is not None:
+        return "regression" if loss in REGRESSION_LOSSES else "classification"
+    if source.startswith("river:"):
+        from river import datasets
+
+        task = getattr(datasets, source.removeprefix("river:"))().task
+        return "regression" if task == "Regression" else "classification"
+    return "classification"
+
+
+def _require_kind(learner: Any, model: str | None, task: str | None, load: Path) -> None:
+    kind = type(learner).__name__
+    for name, kinds in MODELS.items():
+        for one, cls in kinds.items():
+            if cls != kind:
+                continue
+            for option, asked, has in (("--model", model, name), ("--task", task, one)):
+                if asked not in (None, has):
+                    raise Refusal(
+                        f"{option} {asked} does not fit {load}, which holds a model of the kind "
+                        f"{has}: leave {option} out, or start anew without --load"
+                    )
+
+
+def _change(learner: Any, given: dict[str, Any], load: Path) -> None:
+    """Set the parameters that were given to a model that has been loaded."""
+    for name, value in given.items():
+        has = getattr(learner, name)
+        if has == value:
+            continue
+        try:
+            if name not in learner._mutable_attributes:
+                raise Refusal(
+                    f"--{name.replace('_', '-')} {value} cannot be given to {load}, which began "
+                    f"with {has}: leave it out, or start anew without --load"
+                )
+            learner.mutate({name: value})
+        except ValueError as error:
+            raise Refusal(str(error)) from None
+
+
+# What is written
+
+
+def _require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
+    """Refuse what could not be written, before anything is learnt."""
+    taken: dict[Path, str] = {} if source == "-" else {Path(source).resolve(): "SOURCE"}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        place = path.resolve()
+        if place in taken:
+            raise Refusal(f"{option} {path} is also {taken[place]}; give it a name of its own")
+        taken[place] = option
+        if path.exists() and not path.is_file():
+            raise Refusal(f"{option} {path} is no plain file; give the name of one")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise Refusal(f"{option} {path} cannot be written: it is read-only")
+        try:
+            with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{path.name}."):
+                pass
+        except OSError as error:
+            raise Refusal(_unwritable(f"{option} {path}", error)) from None
+    if (plot := outputs["--plot"]) is not None:
+        from streaml1.report import require_plotting
+
+        try:
+            require_plotting(plot)
+        except (RuntimeError, ValueError) as error:
+            raise Refusal(f"--plot {error}") from None
+
+
+def _unwritable(what: str, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return f"{what} cannot be written: there is no such folder; make it first"
+    return f"{what} cannot be written: {(error.strerror or str(error)).lower()}"
+
+
+def _write(
+    learner: Any, done: Report, save: Path | None, report: Path | None, plot: Path | None
+) -> None:
+    for path, write in ((save, learner.save), (report, done.write), (plot, done.plot)):
+        if path is None:
+            continue
+        try:
+            write(path.resolve())
+        except OSError as error:
+            raise Refusal(_unwritable(str(path), error)) from None
+
+
+# Ending early
+
+
+class _Interrupted(Exception):
+    """Raised in the middle of reading; what has been read is still learnt."""
+
+
+class Signals:
+    """What happens at Ctrl-C and SIGTERM: reading ends at once, learning after the block.
+
+    `number` is that of the signal that came, or 0.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._reading = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Listen, in the main thread; a signal that the caller ignores stays ignored."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        heard = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+        before = [signal.signal(n, self._hear) for n in heard]
+        try:
+            yield
+        finally:
+            for n, handler in zip(heard, before, strict=True):
+                signal.signal(n, handler)
+
+    def _hear(self, number: int, frame: object) -> None:
+        self.number = number
+        if self._reading:
+            raise _Interrupted
+
+    def next_of(self, blocks: Iterator[Block]) -> Block | None:
+        """The next block; None at the end, or once a signal has come."""
+        try:
+            self._reading = True
+            # A signal is heard here or raises from here on: it is never slept over.
+            return None if self.number else next(blocks, None)
+        except _Interrupted:
+            return None
+        finally:
+            self._reading = False
+
+
+class Interruptible:
+    """A source that ends when a signal comes."""
+
+    def __init__(self, source: Source, signals: Signals, advance: Callable[[int], None]) -> None:
+        self.name = source.name
+        self._source = source
+        self._signals = signals
+        self._advance = advance
+
+    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+        """Read from the start."""
+        return self._watched(self._source.blocks(size, refuse))
+
+    def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        while (block := self._signals.next_of(blocks)) is not None:
+            yield block
+            self._advance(len(block))
+
+
+def _end_early(number: int, done: Report, written: list[str]) -> NoReturn:
+    if number != signal.SIGPIPE:
+        click.echo(done.summary())
+    files = ", ".join(written) if written and done.examples else "nothing"
+    if number != signal.SIGPIPE or files != "nothing":
+        why = "output closed" if number == signal.SIGPIPE else "interrupted"
+        _complain(f"{why} after {done.examples:,} examples; {files} was written")
+    raise click.exceptions.Exit(128 + number)
+
+
+# What is shown
+
+
+class Screen:
+    """The table as it grows: above a progress display on a terminal, else plain lines."""
+
+    def __init__(self, signals: Signals, total: int | None) -> None:
+        self._signals = signals
+        self._total = total
+        self._report: Report | None = None
+        self._columns: dict[str, bool] = {}
+        self._progress: Any = None
+
+    def __enter__(self) -> Screen:
+        if sys.stdout.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._progress = Progress(
+                TextColumn("{task.completed:,.0f} examples"),
+                BarColumn(),
+                TimeElapsedColumn(),
+                console=Console(file=sys.stdout),
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task("", total=self._total)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def start(self, report: Report) -> None:
+        """Know the report that lines will be of."""
+        self._report = report
+
+    def advance(self, examples: int) -> None:
+        """Count examples that have been learnt."""
+        if self._progress is not None:
+            self._progress.advance(self._task, examples)
+
+    def line(self, line: Line) -> None:
+        """Show a line; the first comes with the heads of the columns."""
+        assert self._report is not None
+        if len(self._report) == 1:
+            self._columns = {"refused": self._report.skips, "skewed": line.skewed}
+            self._print(self._report.header(**self._columns))
+        self._print(self._report.row(line, **self._columns))
+
+    def _print(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            return
+        try:
+            click.echo(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self._signals.number = signal.SIGPIPE
+            _abandon_output()
+
+
+class _ToStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        _complain(record.getMessage())
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Show on standard error what is logged, such as the examples that are skipped."""
+    logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
+    before, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
+
+
+def _advise(line: Line) -> None:
+    if (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
+        _complain("the loss is far above that of the constant predictor: lower --lr, or scale "
+                  "the features to about 1")  # fmt: skip
+
+
+def _telling(model: Any, k: int) -> str:
+    """The weights farthest above and below zero, in two columns."""
+    ranked = model.top_weights(model.n_nonzero)
+    up = [one for one in ranked if one[1] > 0.0][:k]
+    down = [one for one in ranked if one[1] < 0.0][:k]
+    regression = model.loss in REGRESSION_LOSSES
+    heads = ("raise the value", "lower the value") if regression else ("for True", "for False")
+    if not ranked:
+        return "All weights are zero."
+    rows = [
+        (*(up[i] if i < len(up) else ("", None)), *(down[i] if i < len(down) else ("", None)))
+        for i in range(max(len(up), len(down)))
+    ]
+    return _text_table(
+        ("weight", heads[0], "weight", heads[1]),
+        [(_weight(v), _shown(name), _weight(u), _shown(other)) for name, v, other, u in rows],
+    )
+
+
+def _weight(value: float | None) -> str:
+    return "" if value is None else f"{value:+.4f}" if abs(value) < 1e3 else f"{value:+.3g}"
+
+
+def _shown(name: Hashable) -> str:
+    """A name as it is; with its escapes where it would not print, or would print as nothing."""
+    return name if isinstance(name, str) and name.isprintable() else repr(name)
+
+
+def _text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for head in heads:
+        justify, width = ("right", 10) if head == "weight" else ("left", 30)
+        table.add_column(head, justify=justify, no_wrap=True, max_width=width)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=200, color_system=None, markup=False, emoji=False, force_terminal=False)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+@cli.command(epilog="Example: streaml1 show clicks.model --top 30")
+@click.argument("model", type=output)
+@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
+              help="How many features to show.")  # fmt: skip
+def show(model: Path, top: int) -> None:
+    """Show what MODEL, a file that learn --save wrote, knows.
+
+    Its parameters, how much it has learnt, and the weights farthest from zero.
+    """
+    import streaml1
+
+    learner = streaml1.load(model)
+    non_zeros, seen = learner.n_nonzero, learner.n_features_seen
+    # A file leaves zeros out and keeps an estimate of how many there were.
+    about = "" if seen == non_zeros else "about "
+    facts: list[tuple[str, object]] = [
+        *((name, _plain(value)) for name, value in learner._get_params().items()),
+        ("examples learnt", f"{learner.n_iterations:,}"),
+        ("non-zero weights", f"{non_zeros:,}"),
+        ("features seen", f"{about}{seen:,}"),
+        ("sparsity", f"{about}{max(0.0, 1.0 - non_zeros / seen):.1%}" if seen else "-"),
+        ("intercept", f"{learner.intercept:.6g}"),
+    ]
+    click.echo(type(learner).__name__)
+    for name, value in facts:
+        click.echo(f"  {name:<18}{value}")
+    if top:
+        rows = [(_weight(w), _shown(name)) for name, w in learner.top_weights(top)]
+        click.echo("\n" + _text_table(("weight", "feature"), rows) if rows else "\nno weights")
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@cli.command(epilog="Example: zcat new.jsonl.gz | streaml1 predict clicks.model - --format jsonl")
+@click.argument("model", type=output)
+@click.argument("source")
+@source_options
+@click.option("--json", "as_json", is_flag=True,
+              help="Write JSON: the line of the example, and its prediction.")  # fmt: skip
+def predict(
+    model: Path, source: str, limit: int | None, bad: str, as_json: bool, **options: Any
+) -> None:
+    """Predict each example of SOURCE with MODEL, a file that learn --save wrote.
+
+    One number a line: the probability of True, or for regressors the value. SOURCE needs no
+    labels. With --bad skip a refused example has an empty line.
+    """
+    import streaml1
+    from streaml1.consumer import prediction_blocks
+
+    learner = streaml1.load(model)
+    key = "value" if learner.loss in REGRESSION_LOSSES else "p"
+    examples = _open(source, options, require_label=False)
+
+    def text(one: Prediction) -> str:
+        if as_json:
+            return json.dumps({"line": one.line, key: one.p})
+        return "" if one.p is None else repr(one.p)
+
+    with _logged():
+        for block in prediction_blocks(learner, examples, limit=limit, bad=bad):
+            click.echo("\n".join(map(text, block)))
+
+
+@cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
+def warm() -> None:
+    """Compile everything now, so that the first run need not.
+
+    What is compiled is kept on disk, for all programs that use this installation.
+    """
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    import streaml1
+    from streaml1 import jit, online
+
+    start = time.perf_counter()
+    for kinds in MODELS.values():
+        for name in kinds.values():
+            for matrix in (False, True):
+                model = getattr(streaml1, name)(l1=1e-3)
+                if matrix:
+                    X: Any = csr_array(np.eye(40, 2000))
+                    model.progressive_many(X, np.arange(40) % 2)
+                    model.predict_many(X)
+                else:
+                    for x in ({1: 1.0}, {"a": 1.0, "b": "c"}):
+                        model.learn_one(x, 1)
+                        model.predict_one(x)
+                    model.progressive_many([x], [1])
+                    model.predict_many([x])
+    seconds = time.perf_counter() - start
+    kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"
+    click.echo(f"compiled in {seconds:.1f} s{kept}")

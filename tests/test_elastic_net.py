@@ -1,0 +1,367 @@
+"""The lazy elastic net against its dense twin, and what must hold of both."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+from river.optim import losses as river_losses
+from river.optim import schedulers
+from scipy.sparse import csr_matrix
+
+from streaml1 import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.losses import CODES
+from tests import reference
+
+BINARY = ("logistic", "hinge", "smoothed_hinge")
+D = 60
+LATE = 50  # features from here on first appear after 7,000 rows
+
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "invsqrt": {"lr": 0.5},
+    "constant": {"lr": 0.1, "schedule": "constant"},
+    "inverse": {"lr": 2.0, "schedule": "inverse"},
+    "InverseScaling": {"lr": schedulers.InverseScaling(0.3, 0.3)},
+    "Optimal": {"lr": schedulers.Optimal(river_losses.Log(), 0.05)},
+}
+PENALTIES = {
+    "none": {},
+    "l1": {"l1": 0.01},
+    "l2": {"l2": 0.05},
+    "both": {"l1": 0.004, "l2": 0.02},
+}
+
+
+def model_of(loss: str, **params: Any) -> Any:
+    kind = ElasticNetClassifier if loss in BINARY else ElasticNetRegressor
+    return kind(loss=loss, **params)
+
+
+def rows_of(random: Any, n: int, d: int = D, k: int = 6) -> Any:
+    """A dense matrix of sparse rows; a feature's chance falls with its number."""
+    chance = k * (1.0 / np.arange(1, d + 1)) / np.sum(1.0 / np.arange(1, d + 1))
+    X = random.normal(size=(n, d)) * 0.35
+    X[random.random((n, d)) > chance] = 0.0
+    return X
+
+
+def labels_of(random: Any, X: Any, loss: str) -> tuple[Any, Any]:
+    """(labels as a model takes them, labels as they are inside) of a sparse linear truth."""
+    truth = random.normal(size=X.shape[1]) * (np.arange(X.shape[1]) % 3 == 0)
+    noisy = X @ truth + random.normal(size=len(X)) * 0.3
+    if loss in BINARY:
+        return noisy > 0.0, np.where(noisy > 0.0, 1.0, -1.0)
+    return noisy, noisy
+
+
+def dense(model: Any, d: int = D) -> Any:
+    w = np.zeros(d)
+    for j, w_j in model.weights.items():
+        w[j] = w_j
+    return w
+
+
+def assert_equal_twins(model: Any, twin: Any) -> None:
+    """Same weights to 1e-9, same support but for weights that small, same intercept."""
+    w = dense(model, len(twin.w))
+    np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9)
+    large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9
+    np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
+    assert model.intercept == pytest.approx(twin.b, abs=1e-9)
+
+
+def as_dict(x: Any) -> dict[int, float]:
+    return {int(j): float(x[j]) for j in np.flatnonzero(x)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", CODES)
+def test_equals_the_dense_twin(loss: str) -> None:
+    """Ten thousand steps of every schedule, update and penalty, in blocks and one by one."""
+    random = np.random.default_rng(list(CODES).index(loss))
+    n = 10_000
+    X = rows_of(random, n)
+    X[:7_000, LATE:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
+    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    for k, (schedule, update, penalty) in enumerate(
+        itertools.product(SCHEDULES, ("fobos", "sgd"), PENALTIES)
+    ):
+        params = {**SCHEDULES[schedule], **PENALTIES[penalty], "update": update}
+        if k % 3 == 0:
+            params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
+        model, twin = model_of(loss, **params), reference.ElasticNet(D, loss=loss, **params)
+        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
+            if hi - lo < 100 and part % 2:  # one by one
+                got = np.empty(hi - lo)
+                for i in range(lo, hi):
+                    x = as_dict(X[i])
+                    got[i - lo] = (
+                        model.predict_proba_one(x)[True] if loss == "logistic" else model._margin(x)
+                    )
+                    model.learn_one(x, y[i], float(w[i]))
+            else:
+                got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+            np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9, err_msg=str(params))
+            assert_equal_twins(model, twin)
+        model._engine.check()
+
+
+@pytest.mark.parametrize("l2", [1.0, 1.5, 30.0])
+def test_sgd_beyond_its_range_starts_anew(l2: float) -> None:
+    """Where eta l2 >= 1 every weight is 0 after the step, and what follows is as from the start."""
+    random = np.random.default_rng(5)
+    X = rows_of(random, 600)
+    y, signed = labels_of(random, X, "logistic")
+    params: dict[str, Any] = {"lr": 1.0, "l1": 1e-3, "l2": l2, "update": "sgd"}
+    model, twin = ElasticNetClassifier(**params), reference.ElasticNet(D, **params)
+    zero = 0
+    for i in range(600):
+        x = as_dict(X[i])
+        assert model.predict_proba_one(x)[True] == pytest.approx(twin.output(X[i]), abs=1e-9)
+        model.learn_one(x, bool(y[i]))
+        twin.learn(X[i], signed[i])
+        if 1.0 / np.sqrt(i + 1.0) * l2 >= 1.0:
+            zero += 1
+            assert model.weights == {} and model.n_nonzero == 0
+            assert model._engine.rule.clock[0].P == 1.0
+        model._engine.check()
+        assert_equal_twins(model, twin)
+    assert zero == min(600, int(l2**2))
+
+
+@njit(error_model="numpy")
+def _dense_loop(w, ids, x, y, eta, l1, l2, sgd):  # type: ignore[no-untyped-def]
+    """The squared loss on rows of one non-zero, eagerly; returns the predictions."""
+    p = np.empty(len(y))
+    for i in range(len(y)):
+        j = ids[i]
+        p[i] = w[j] * x[i]
+        w[j] -= eta * (p[i] - y[i]) * x[i]
+        for k in range(len(w)):
+            if sgd:
+                left = (1.0 - eta * l2) * abs(w[k]) - eta * l1
+            else:
+                left = (abs(w[k]) - eta * l1) / (1.0 + eta * l2)
+            w[k] = np.sign(w[k]) * max(0.0, left)
+    return p
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+@pytest.mark.parametrize(
+    ("steps", "eta", "l1", "l2"),
+    [
+        (1_000_000, 0.5, 0.0, 0.8),  # P underflows every 1,000 steps
+        (1_000_000, 0.5, 1e-3, 0.8),  # the same, and weights become zero
+        (10_000_000, 0.1, 0.01, 0.0),  # A passes its limit every 64,000 steps
+        (3_000_000, 0.1, 0.003, 0.02),
+    ],
+    ids=["ridge", "both", "l1", "mild"],
+)
+def test_rebasing_many_times(update: str, steps: int, eta: float, l1: float, l2: float) -> None:
+    random = np.random.default_rng(1)
+    d, block = 6, 500_000
+    truth = np.array([2.0, -1.0, 0.5, 0.02, 0.0, -4.0])
+    chance = np.array([0.5, 0.3, 0.15, 0.05, 1e-4, 1e-5])
+    model = ElasticNetRegressor(
+        l1=l1, l2=l2, update=update, lr=eta, schedule="constant", intercept_lr=0.0
+    )
+    w, rebased, P, A = np.zeros(d), 0, 1.0, 0.0
+    for _ in range(steps // block):
+        ids = random.choice(d, size=block, p=chance / chance.sum()).astype(np.int32)
+        x = random.choice([0.5, 1.0, -1.0, 1.25], size=block)
+        y = truth[ids] * x + random.normal(size=block) * 0.1
+        expected = _dense_loop(w, ids, x, y, eta, l1, l2, update == "sgd")
+        got = model.progressive_many(csr_matrix((x, ids, np.arange(block + 1)), (block, d)), y)
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+        twin = reference.ElasticNet(d)
+        twin.w = w
+        assert_equal_twins(model, twin)
+        model._engine.check()
+        clock = model._engine.rule.clock[0]
+        rebased += bool(clock.P > P or clock.A < A)
+        P, A = clock.P, clock.A
+    assert rebased > 0
+
+
+@given(st.permutations(range(12)), st.integers(0, 2**32), st.sampled_from(["fobos", "sgd"]))
+def test_permuting_names_permutes_weights(order: list[int], seed: int, update: str) -> None:
+    random = Random(seed)
+    params: dict[str, Any] = {"l1": 0.01, "l2": 0.01, "update": update}
+    plain, permuted = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
+    named = ElasticNetClassifier(**params)
+    for _ in range(60):
+        x = {j: random.uniform(-1.0, 1.0) for j in range(12) if random.random() < 0.3}
+        y = random.random() < 0.5
+        plain.learn_one(x, y)
+        permuted.learn_one({order[j]: v for j, v in x.items()}, y)
+        named.learn_one({f"name {j}": v for j, v in x.items()}, y)
+    assert permuted.weights == {order[j]: w for j, w in plain.weights.items()}
+    assert named.weights == {f"name {j}": w for j, w in plain.weights.items()}
+    assert plain.intercept == permuted.intercept == named.intercept
+
+
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+def test_a_feature_never_seen_is_zero(update: str) -> None:
+    model = ElasticNetClassifier(l1=1e-3, l2=1e-3, update=update)
+    for i in range(200):
+        model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
+    assert all(j % 2 == 0 for j in model.weights)
+    assert model.n_features_seen == 9
+    assert model.predict_proba_one({1: 5.0, 10**6: 3.0, "x": 1.0}) == model.predict_proba_one({})
+
+
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+@pytest.mark.parametrize("before", [0, 1_000, 20_000])
+def test_late_features_pay_nothing_for_the_past(update: str, before: int) -> None:
+    model = ElasticNetClassifier(
+        l1=0.2, l2=0.1, update=update, lr=0.1, schedule="constant", intercept_lr=0.0
+    )
+    past = csr_matrix((np.ones(before), np.zeros(before, int), np.arange(before + 1)), (before, 1))
+    if before:
+        model.learn_many(past, np.arange(before) % 2)
+    model.learn_one({"new": 1.0}, True)
+    kept = 0.99 * 0.05 - 0.02 if update == "sgd" else (0.05 - 0.02) / 1.01
+    assert model.weights["new"] == pytest.approx(kept, abs=1e-14)
+
+
+def test_without_penalties_it_is_plain_sgd() -> None:
+    random = np.random.default_rng(3)
+    X = rows_of(random, 2_000)
+    y = X @ random.normal(size=D)
+    models = [ElasticNetRegressor(update=update, lr=0.2) for update in ("fobos", "sgd")]
+    w, b = np.zeros(D), 0.0
+    for i in range(len(X)):
+        for model in models:
+            model.learn_one(as_dict(X[i]), float(y[i]))
+        g = w @ X[i] + b - y[i]
+        w -= 0.2 / np.sqrt(i + 1.0) * g * X[i]
+        b -= 0.01 * g
+    for model in models:
+        np.testing.assert_allclose(dense(model), w, rtol=0.0, atol=1e-12)
+    assert models[0].weights == models[1].weights
+
+
+@pytest.mark.parametrize("loss", CODES)
+@pytest.mark.parametrize(
+    "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
+)
+def test_poor_data_behaves(loss: str, case: str) -> None:
+    random = np.random.default_rng(9)
+    n = 500
+    X = rows_of(random, n)
+    w = np.ones(n)
+    if case == "one feature":
+        X[:, 1:] = 0.0
+    if case == "constant feature":
+        X[:, 0] = 1.0
+    if case == "no features":
+        X[:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    if case == "one label":
+        y, signed = np.ones(n), np.ones(n)
+    if case == "weights of zero":
+        w[:] = 0.0
+    params: dict[str, Any] = {"l1": 0.01, "l2": 0.01, "lr": 0.3}
+    model, twin = model_of(loss, **params), reference.ElasticNet(D, loss=loss, **params)
+    got = model.progressive_many(csr_matrix(X), y, w)
+    np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
+    assert_equal_twins(model, twin)
+    assert model.n_iterations == n
+    if case == "weights of zero":
+        assert model.weights == {} and model.intercept == 0.0
+        assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+
+
+def test_no_penalty_touches_the_intercept() -> None:
+    """An intercept far from zero stays where the data hold it, however strong the penalties."""
+    model = ElasticNetRegressor(l1=10.0, l2=10.0, intercept_lr=0.1, intercept_init=7.0)
+    model.learn_one({"x": 1.0}, 7.0)
+    assert model.intercept == 7.0
+    for _ in range(500):
+        model.learn_one({"x": 1.0}, 40.0)
+    assert model.intercept == pytest.approx(40.0) and model.weights == {}
+    frozen = ElasticNetRegressor(intercept_lr=0.0, intercept_init=7.0)
+    frozen.learn_many([{"x": 1.0}] * 50, [3.0] * 50)
+    assert frozen.intercept == 7.0
+
+
+@pytest.mark.parametrize("by", ["attribute", "mutate"])
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None:
+    """What is pending for features not seen since keeps the old strengths."""
+    random = np.random.default_rng(11)
+    X = rows_of(random, 3_000)
+    X[500:2_500, ::2] = 0.0  # pending through several changes
+    y, signed = labels_of(random, X, "logistic")
+    model = ElasticNetClassifier(update=update, lr=0.5)
+    twin = reference.ElasticNet(D, update=update, lr=0.5)
+    changes: list[dict[str, Any]] = [
+        {"l1": 2e-3},
+        {"l2": 0.3},
+        {"l1": 0.0, "lr": 0.9},
+        {"l1": 1e-3, "l2": 0.0, "schedule": "constant", "lr": 0.05},
+        {"update": "sgd" if update == "fobos" else "fobos", "l2": 0.1},
+        {"clip_gradient": 0.1, "intercept_lr": 0.2},
+    ]
+    for k, change in enumerate(changes):
+        before = model.weights
+        if by == "mutate":
+            model.mutate(change)
+        else:
+            for name, given_value in change.items():
+                setattr(model, name, given_value)
+        for name, given_value in change.items():
+            setattr(twin, name, given_value)
+        assert model.weights == before
+        lo, hi = 500 * k, 500 * (k + 1)
+        got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
+        expected = twin.progressive(X[lo:hi], signed[lo:hi], np.ones(500))
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+        assert_equal_twins(model, twin)
+
+
+def test_the_largest_numbers_allowed_stay_finite() -> None:
+    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength beside."""
+    random = np.random.default_rng(0)
+    for update, l1, l2, lr in itertools.product(
+        ("fobos", "sgd"), (0.0, 1.0, 1e30), (0.0, 1e-3, 1.0, 1e30), (1e-5, 1.0, 1e10)
+    ):
+        model = ElasticNetRegressor(
+            l1=l1,
+            l2=l2,
+            update=update,
+            lr=lr,
+            schedule="constant",
+            clip_gradient=1e30,
+            intercept_lr=1e10,
+        )
+        for _ in range(60):
+            places = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
+            assert np.isfinite(model.predict_one(x))
+        model._engine.check()
+        assert np.isfinite(list(model.weights.values())).all()
+
+
+def test_a_custom_scheduler_is_asked_with_plain_ints() -> None:
+    class Inverse:
+        def get(self, t: int) -> float:
+            return 0.1 * (t + 1) ** -1
+
+    one, many = ElasticNetClassifier(lr=Inverse()), ElasticNetClassifier(lr=Inverse())
+    xs = [{i % 4: 1.0} for i in range(20)]
+    many.learn_many(xs, [i % 2 for i in range(20)])
+    for i, x in enumerate(xs):
+        one.learn_one(x, i % 2)
+    assert one.weights == many.weights
