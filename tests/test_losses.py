@@ -199,5 +199,5 @@ def test_compiled_is_interpreted_at_random(request: Any, fn: Any, name: str) -> 
 
 
 def test_codes_are_those_of_the_table() -> None:
-    assert [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE] == list(CODES.values())
+    assert list(CODES.values()) == [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE]
     assert list(reference.LOSSES) == list(CODES)

@@ -595,7 +595,7 @@ def test_with_every_access_checked(python: Any) -> None:
 
 
 def test_equal_names_are_one_name() -> None:
-    """As in a dict: 1, 1.0, True and np.int64(1), before and after ints have given up their slots."""
+    """As in a dict: 1, 1.0, True and np.int64(1); also once ints have given up their slots."""
     ones: list[Hashable] = [1, 1.0, True, np.int64(1), np.uint8(1), np.float32(1), np.bool_(True)]
     for others in ([], ["x"]):
         model = ElasticNetRegressor()
