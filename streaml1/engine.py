@@ -5,6 +5,7 @@ Nothing numerical happens here, and nothing is validated but the examples themse
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,11 +16,12 @@ from streaml1 import online, walk
 from streaml1.batches import Batch, checked
 from streaml1.jit import COMPILED, row_kernel
 from streaml1.names import INTS, MISSING, Names, NameTable, RowBuffer, Sketch, as_int
-from streaml1.rows import BadExample, Rows, below, compact, largest, plain_items
+from streaml1.rows import BadExample, Rows, below, compact, ensure, largest, plain_items
 
 __all__ = ["Engine"]
 
 LEAST_SIZE = 1024
+SLOW_BLOCK = 1024  # rows at a time that are sorted out in Python
 
 
 class _RowKernels(NamedTuple):
@@ -68,12 +70,17 @@ class Engine:
         self._start()
 
     def _start(self) -> None:
+        # Without it a thread could read addresses of arrays that another has just replaced.
+        self.lock = threading.RLock()
         self.buffer = RowBuffer()
         self.kernels = _row_kernels(self.rule.__class__) if COMPILED else self._interpreted()
-        self._address()
+        self._frame: Any = None
 
-    def _address(self) -> None:
-        """Write down where everything is; due whenever an array was replaced."""
+    def _address(self) -> Any:
+        """Write down where everything is.
+
+        Whoever replaces an array sets `_frame` to None first, whatever may interrupt the change.
+        """
         b, table = self.buffer, self.names.table
         arrays = [b.ids, b.values, b.plain_ids, b.plain_values, b.keys, b.hashes, b.scratch]
         frame = [_at(a) for a in arrays] + [len(b), _at(self.online), self.rule.size]
@@ -84,75 +91,86 @@ class Engine:
         frame += walk.TYPES_READ
         for a in self.rule:
             frame += [_at(a), len(a)]
-        self._frame = np.array(frame, np.uint64)
+        self._walks = table is not None and self.kernels.predict_dict is not None
         # A field of a record array takes microseconds to reach, a view of it none.
         self._t = self.online.view(np.ndarray)["t"]
+        self._frame = np.array(frame, np.uint64)
+        return self._frame
 
     @property
     def t(self) -> int:
         """How many examples have been learnt."""
+        if self._frame is None:
+            self._address()
         return int(self._t[0])
 
     # One example
 
     def margin(self, x: Mapping[Hashable, Any], proba: bool) -> float:
         """Margin of an example, or its sigmoid; nothing changes."""
-        n = len(x)
-        if n > len(self.buffer):
-            self._widen(n)
-        kernels = self.kernels
-        if x.__class__ is dict and self.names.table is not None and kernels.predict_dict:
-            a = kernels.predict_dict(self._frame, id(x), proba)
-            if a == a:
-                return a
-        if not self.names.write_ints(x, self.buffer):
-            n = self._write_plain(x, self.names.find_all)
-        a = kernels.predict_row(self._frame, n, proba)
-        if a != a:
-            raise _refusal(x)
-        return a
+        with self.lock:
+            n = len(x)
+            if n > len(self.buffer):
+                self._widen(n)
+            frame = self._frame if self._frame is not None else self._address()
+            kernels = self.kernels
+            if self._walks and type(x) is dict:
+                a: float = kernels.predict_dict(frame, id(x), proba)  # type: ignore[misc]
+                if a == a:
+                    return a
+            if not self.names.write_ints(x, self.buffer):
+                n = self._write_plain(plain_items(x), self.names.find_all)
+                frame = self._frame if self._frame is not None else self._address()
+            a = kernels.predict_row(frame, n, proba)
+            if a != a:
+                raise _refusal(x)
+            return a
 
     def learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         """Learn one example."""
-        n = len(x)
-        if n > len(self.buffer):
-            self._widen(n)
-        kernels = self.kernels
-        if x.__class__ is dict and self.names.table is not None and kernels.learn_dict:
-            status = kernels.learn_dict(self._frame, id(x), y, w, eta)
-            if status == online.LEARNT:
-                return
-            if status != walk.OTHER_ROAD:
-                self._make_way(status, n)
-                return self.learn(x, y, w, eta)
-        if not self.names.write_ints(x, self.buffer):
-            n = self._write_plain(x, self._admit_all)
-        while (status := kernels.learn_row(self._frame, n, y, w, eta)) != online.LEARNT:
-            if status == online.BAD_VALUE:
-                raise _refusal(x)
-            if status > INTS:
-                n = self._write_plain(x, self._admit_all)
-            else:
-                self._make_way(status, n)
+        with self.lock:
+            n = len(x)
+            if n > len(self.buffer):
+                self._widen(n)
+            frame = self._frame if self._frame is not None else self._address()
+            kernels = self.kernels
+            if self._walks and type(x) is dict:
+                status = kernels.learn_dict(frame, id(x), y, w, eta)  # type: ignore[misc]
+                if status == online.LEARNT:
+                    return
+                if status != walk.OTHER_ROAD:
+                    self._make_way(status, n)
+                    return self.learn(x, y, w, eta)
+            if not self.names.write_ints(x, self.buffer):
+                n = self._write_plain(plain_items(x), self._admit_all)
+            while True:
+                frame = self._frame if self._frame is not None else self._address()
+                status = kernels.learn_row(frame, n, y, w, eta)
+                if status == online.LEARNT:
+                    return
+                if status == online.BAD_VALUE:
+                    raise _refusal(x)
+                if status > INTS:
+                    n = self._write_plain(plain_items(x), self._admit_all)
+                else:
+                    self._make_way(status, n)
 
     def _make_way(self, status: int, n: int) -> None:
         """Do what a kernel asked for before it can learn an example of `n` features."""
+        self._frame = None
         if status == online.NO_ROOM:
             self.rule = self.rule.make_room(n)
         elif status == walk.TABLE_FULL:
             assert self.names.table is not None
             self.names.table.widen(n)
         else:
-            self.rule = self._grown(status)
-        self._address()
+            self._have(status)
 
-    def _write_plain(self, x: Mapping[Hashable, Any], slots_of: Callable[[Any], Any]) -> int:
-        plain = plain_items(x)
+    def _write_plain(self, plain: dict[Hashable, float], slots_of: Callable[[Any], Any]) -> int:
         n = len(plain)
         if n > len(self.buffer):
             self._widen(n)
-        slots = slots_of(list(plain))
-        self.buffer.ids[:n] = slots
+        self.buffer.ids[:n] = slots_of(list(plain))
         self.buffer.values[:n] = list(plain.values())
         return n
 
@@ -185,7 +203,7 @@ class Engine:
 
     # Many examples
 
-    def rows(self, batch: Batch, learn: bool) -> Rows:
+    def _rows(self, batch: Batch, learn: bool) -> Rows:
         """The batch as rows of slots; unknown names are given slots, or left out."""
         rows, names = batch.rows, batch.names
         if names is None and self.names.table is None:
@@ -193,9 +211,7 @@ class Engine:
                 return below(rows, self.rule.size)
             needed = largest(rows.ids) + 1 if len(rows.ids) else 0
             if needed <= INTS:
-                if needed > self.rule.size:
-                    self.rule = self._grown(needed)
-                    self._address()
+                self._have(needed)
                 return rows
         if names is None:
             columns, places = np.unique(rows.ids, return_inverse=True)
@@ -210,23 +226,26 @@ class Engine:
 
     def progressive(self, batch: Batch, y: Any, w: Any, eta: Any) -> Any:
         """Predict each row, then learn it, or none of them; returns the predictions."""
+        with self.lock:
+            return self._progressive(batch, y, w, eta)
+
+    def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any) -> Any:
         p = np.empty(len(y))
         ints = self.names.table is None and batch.width <= INTS
         if not (batch.width and ints and len(batch.rows.ids) >= self.rule.size):
-            self._learn_rows(self.rows(checked(batch), learn=True), y, w, eta, p)
+            self._learn_rows(self._rows(checked(batch), learn=True), y, w, eta, p)
             return p
         # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
         before = [a.copy() for a in self.rule], self.online.copy()
         if self.rule.size < batch.width <= len(batch.rows.ids):
-            self.rule = self.rule.grow(batch.width)
-            self._address()
+            self._have(batch.width)
         i = 0
         try:
             while (i := self._learn_rows(batch.rows, y, w, eta, p, i, self.rule.size)) < 0:
                 i = self._learn_block(batch, -1 - i, y, w, eta, p)
         except BaseException:
-            self.rule, self.online[0] = type(self.rule)(*before[0]), before[1][0]
-            self._address()
+            self._frame = None
+            self.rule, self.online = type(self.rule)(*before[0]), before[1]
             raise
         return p
 
@@ -243,50 +262,61 @@ class Engine:
             self._make_way(online.NO_ROOM, int(rows.indptr[i + 1] - rows.indptr[i]))
 
     def _learn_block(self, batch: Batch, i: int, y: Any, w: Any, eta: Any, p: Any) -> int:
-        """Learn the block that begins with row i, which wants a slower look; returns the next."""
-        j = min(i + int(online.BLOCK), len(y))
+        """Learn rows from the i-th, which want a slower look; returns the next."""
+        j = min(i + SLOW_BLOCK, len(y))
         indptr = batch.rows.indptr[i : j + 1]
         lo, hi = int(indptr[0]), int(indptr[-1])
         rows = Rows(batch.rows.ids[lo:hi], batch.rows.values[lo:hi], indptr - indptr[0])
         try:
-            plain = self.rows(checked(batch._replace(rows=rows)), learn=True)
+            plain = self._rows(checked(batch._replace(rows=rows)), learn=True)
         except BadExample as bad:
             raise BadExample(bad.reason, i + bad.row) from None
         self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i:j])
         return j
 
-    def margins(self, rows: Rows, proba: bool) -> Any:
+    def margins(self, batch: Batch, proba: bool) -> Any:
         """Margin of each row, or its sigmoid; nothing changes."""
-        a = np.empty(rows.n)
-        online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, proba)
+        a = np.empty(batch.n)
+        with self.lock:
+            rows = self._rows(checked(batch), learn=False)
+            online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, proba)
         return a
 
-    # Room
+    # Room: slots first, then the names that are given them
 
     def _admit_all(self, names: list[Hashable]) -> Any:
-        if self.names.table is None and any(as_int(name) is None for name in names):
+        if self.names.table is None:
+            slots = [as_int(name) for name in names]
+            if None not in slots:
+                self._have(1 + max(slots, default=-1))  # type: ignore[type-var,operator]
+                return np.array(slots, np.uint32)
             self._name_all()
-        slots = self.names.admit_all(names)
-        needed = int(slots.max()) + 1 if len(slots) else 0
-        if needed > self.rule.size:
-            self.rule = self._grown(needed)
-        self._address()
-        return slots
+        table = self.names.table
+        assert table is not None
+        self._have(len(table.known) + int(np.count_nonzero(table.find_all(names) == MISSING)))
+        self._frame = None
+        return table.admit_all(names)
 
     def _name_all(self) -> None:
         """Give up ints as slots: those seen so far become names like any other."""
         seen = np.flatnonzero(self.rule.touched())
         new_slots = np.full(self.rule.size, -1)
         new_slots[seen] = np.arange(len(seen))
-        self.rule = self.rule.renumber(new_slots)
-        self.names.table = NameTable(seen.tolist())
+        table, rule = NameTable(seen.tolist()), self.rule.renumber(new_slots)
+        self._frame = None
+        self.rule, self.names.table = rule, table
 
-    def _grown(self, needed: int) -> Any:
-        return self.rule.grow(max(needed, 2 * self.rule.size))
+    def _have(self, size: int) -> None:
+        """Have at least `size` slots."""
+        if size > self.rule.size:
+            rule = self.rule.grow(max(size, 2 * self.rule.size))
+            self._frame = None
+            self.rule = rule
 
     def _widen(self, n: int) -> None:
-        self.buffer = RowBuffer(max(n, 2 * len(self.buffer)))
-        self._address()
+        buffer = RowBuffer(max(n, 2 * len(self.buffer)))
+        self._frame = None
+        self.buffer = buffer
 
     # What is known
 
@@ -308,13 +338,18 @@ class Engine:
 
     def weights(self) -> tuple[list[Hashable], Any]:
         """Names and weights of those that are not zero, in the order of their slots."""
-        w = self.rule.weights()
-        slots = np.flatnonzero(w)
-        return [self.names.name(j) for j in slots.tolist()], w[slots]
+        with self.lock:
+            w = self.rule.weights()
+            slots = np.flatnonzero(w)
+            return [self.names.name(j) for j in slots.tolist()], w[slots]
 
     # Copies: as small as what is alive
 
     def __getstate__(self) -> dict[str, Any]:
+        with self.lock:
+            return self._dump()
+
+    def _dump(self) -> dict[str, Any]:
         slots, arrays = self.rule.dump()
         ints = self.names.table is None
         names = [self.names.name(j) for j in slots.tolist()]
@@ -342,16 +377,18 @@ class Engine:
         else:
             slots = np.arange(len(names))
             size = len(names)
+            ensure(len(set(names)) == size, "a name stands twice")
             self.names.table = NameTable(names)
         self.rule = state["rule"].restore(max(size, LEAST_SIZE), slots, state["arrays"])
-        self.online = state["online"].astype(online.ONLINE).view(np.recarray)
+        ensure(state["online"].dtype == online.ONLINE, "no record")
+        self.online = state["online"].copy().view(np.recarray)
         self.forgotten = None if state["forgotten"] is None else Sketch(state["forgotten"])
         self._start()
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays and, roughly, of the names."""
-        arrays = [*self.rule, self.online, self._frame]
+        arrays = [*self.rule, self.online]
         table = self.names.table
         names = 0 if table is None else 150 * len(table.known) + table.entries.nbytes
         return int(sum(a.nbytes for a in arrays)) + len(self.buffer) * 24 + names
@@ -359,9 +396,15 @@ class Engine:
     def check(self) -> None:
         """Raise AssertionError where an invariant is broken."""
         self.rule.check()
+        ensure(self.online.dtype == online.ONLINE and self.online.shape == (1,), "no record")
+        o = self.online[0]
+        ensure(o.t >= 0, f"t is {o.t}, below 0")
+        ensure(abs(o.b) < 1e150, f"the intercept is {o.b}")
         if self.names.table is not None:
             self.names.table.check()
-            assert len(self.names.table.known) <= self.rule.size, "more names than slots"
+            ensure(len(self.names.table.known) <= self.rule.size, "more names than slots")
+        if self.forgotten is not None:
+            self.forgotten.check()
 
 
 def _at(a: Any) -> int:

@@ -42,6 +42,9 @@ class Frozen:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a frozen model cannot change; {name} belongs to the model itself")
 
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Frozen, (self._weights, self._intercept, self._binary)
 

@@ -7,18 +7,21 @@ and under `header` and `names` JSON in UTF-8.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
 import struct
-import tempfile
-import zipfile
+import threading
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from streaml1.names import INTS
+from streaml1.rows import ensure
 
 __all__ = ["FORMAT", "ModelFileError", "read", "write"]
 
@@ -50,29 +53,41 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
     archive = io.BytesIO()
     np.savez_compressed(archive, **arrays)
     body = archive.getvalue()
-    head = _HEAD.pack(MAGIC, FORMAT, len(body), hashlib.sha256(body).digest())
-    _replace(path, head + body)
+    head = _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body))
+    try:
+        _replace(path, head + body)
+    except OSError as error:
+        reason = (error.strerror or "the disk refused").lower()
+        raise ModelFileError(
+            f"{path} cannot be written ({reason}); what was there is as it was"
+        ) from None
+
+
+def _digest(version: int, body: bytes) -> bytes:
+    return hashlib.sha256(struct.pack("<IQ", version, len(body)) + body).digest()
 
 
 def _replace(path: Path, data: bytes) -> None:
     """Put `data` at `path` in one step: a reader sees the old file or the new one, whole."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    path = path.resolve()  # a link goes on pointing where it did
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "wb", opener=lambda name, _: os.open(name, flags, 0o666)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -92,6 +107,8 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     if len(data) < _HEAD.size:
         raise ModelFileError(f"{path} is torn: {len(data)} bytes; take an earlier copy")
     _, version, length, digest = _HEAD.unpack_from(data)
+    if version < 1:
+        raise ModelFileError(f"{path} has been altered since it was saved; take an earlier copy")
     if version > FORMAT:
         raise ModelFileError(
             f"{path} has format {version}, newer than {FORMAT}, which this streaml1 reads: upgrade"
@@ -101,11 +118,11 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
         raise ModelFileError(
             f"{path} is torn: {len(body)} of {length} bytes are there; take an earlier copy"
         )
-    if len(body) > length or hashlib.sha256(body).digest() != digest:
+    if len(body) > length or _digest(version, body) != digest:
         raise ModelFileError(f"{path} has been altered since it was saved; take an earlier copy")
     try:
         return _decode(body)
-    except (KeyError, TypeError, ValueError, RecursionError, zipfile.BadZipFile, EOFError):
+    except Exception:  # whatever a crafted file provokes
         raise ModelFileError(f"{path} is no model that streaml1 has written") from None
 
 
@@ -114,7 +131,10 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
         arrays = {name: archive[name] for name in archive.files}
     header = json.loads(arrays.pop("header").tobytes())
     if header["ints"]:
-        names: list[Hashable] = arrays.pop("slots").tolist()
+        slots = arrays.pop("slots")
+        ensure(slots.dtype == np.uint32 and slots.ndim == 1, "slots are none")
+        ensure(np.all(slots < INTS) and len(np.unique(slots)) == len(slots), "slots are none")
+        names: list[Hashable] = slots.tolist()
     else:
         names = [_named(coded) for coded in json.loads(arrays.pop("names").tobytes())]
     state = {
@@ -124,8 +144,7 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
         "forgotten": arrays.pop("forgotten", None),
         "arrays": {name.removeprefix("rule."): array for name, array in arrays.items()},
     }
-    if any(len(a) != len(names) for a in state["arrays"].values() if a.dtype.names is None):
-        raise ValueError("entries and names differ in number")
+    ensure(state["online"].dtype.names is not None, "no record")
     params = {name: _parameter(coded) for name, coded in header["params"].items()}
     return str(header["model"]), params, state
 
@@ -156,7 +175,7 @@ def _name(name: Hashable) -> Any:
 
 
 def _named(coded: Any) -> Hashable:
-    if coded is None or isinstance(coded, str | int):
+    if coded is None or (isinstance(coded, str | int) and not isinstance(coded, bool)):
         return coded
     ((kind, value),) = coded.items()
     if kind == "bool":

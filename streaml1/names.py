@@ -17,11 +17,22 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import gil_kernel, inlined
+from streaml1.rows import ensure
 
-__all__ = ["INTS", "MISSING", "NameTable", "Names", "RowBuffer", "Sketch", "as_int", "lookup"]
+__all__ = [
+    "INTS",
+    "MISSING",
+    "NameTable",
+    "Names",
+    "RowBuffer",
+    "Sketch",
+    "as_int",
+    "lookup",
+]
 
 MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 INTS = 2**26  # ints below are slots themselves while no other name is known
+INT_TYPES = frozenset({int, bool, np.int64, np.int32, np.uint64, np.uint32})
 
 
 @cache
@@ -131,35 +142,48 @@ class NameTable:
         """Slots of distinct names, uint32; unknown ones are given the next."""
         slots = self.find_all(names)
         new = np.flatnonzero(slots == MISSING)
-        slots[new] = np.arange(len(self.known), len(self.known) + len(new))
+        before = len(self.known)
+        slots[new] = np.arange(before, before + len(new))
         fresh = [names[k] for k in new.tolist()]
-        self.known.extend(fresh)
         strings = [k for k, name in enumerate(fresh) if isinstance(name, str)]
-        for k, name in enumerate(fresh):
-            if not isinstance(name, str):
-                self.others[name] = int(slots[new[k]])
-        self.widen(0)
-        _put(self.entries, _hashes(fresh[k] for k in strings), slots[new[strings]])
+        hashes = _hashes(fresh[k] for k in strings)
+        others = {n: before + k for k, n in enumerate(fresh) if not isinstance(n, str)}
+        self.widen(len(fresh))
+        try:
+            self.others.update(others)
+            _put(self.entries, hashes, slots[new[strings]])
+            self.known.extend(fresh)
+        except BaseException:  # a signal, or a name's own `__eq__`
+            self._forget_from(before)
+            raise
         return slots
+
+    def _forget_from(self, size: int) -> None:
+        del self.known[size:]
+        self.others = {name: slot for name, slot in self.others.items() if slot < size}
+        kept = self.entries.reshape(-1, 2)
+        self._rewrite(kept[kept[:, 1] < size], len(kept))
 
     def widen(self, n: int) -> None:
         """Have places free for `n` strings more."""
         needed = 2 * (len(self.known) + n)
-        if needed <= len(self.entries) // 2:
-            return
-        old = self.entries.reshape(-1, 2)
-        old = old[old[:, 1] != MISSING]
-        self.entries = _free(1 << (2 * needed - 1).bit_length())
-        _put(self.entries, old[:, 0].copy(), old[:, 1].astype(np.uint32))
+        if needed > len(self.entries) // 2:
+            old = self.entries.reshape(-1, 2)
+            self._rewrite(old[old[:, 1] != MISSING], 1 << (2 * needed - 1).bit_length())
+
+    def _rewrite(self, taken: Any, places: int) -> None:
+        entries = _free(places)
+        _put(entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
+        self.entries = entries
 
     def check(self) -> None:
         """Raise AssertionError where table, dict and list disagree."""
         slots = self.find_all(self.known)
-        assert (slots == np.arange(len(self.known))).all(), "a name is not found at its slot"
+        ensure((slots == np.arange(len(self.known))).all(), "a name is not found at its slot")
         places = self.entries.reshape(-1, 2)[:, 1]
         strings = np.count_nonzero(places != MISSING)
-        assert strings + len(self.others) == len(self.known), "a name stands in one place alone"
-        assert 2 * strings <= len(places), "the table is more than half full"
+        ensure(strings + len(self.others) == len(self.known), "a name stands in one place alone")
+        ensure(2 * strings <= len(places), "the table is more than half full")
 
 
 def _free(places: int) -> Any:
@@ -189,10 +213,12 @@ class Names:
         if self.table is not None:
             return False
         n = len(x)
+        if not INT_TYPES.issuperset(map(type, x)):
+            return False
         try:
-            _floats(n).pack_into(buffer.values_bytes, 0, *x.values())
             _slots(n).pack_into(buffer.ids_bytes, 0, *x)
-        except Exception:  # a string, None, a name that is no int: or an object's own error
+            _floats(n).pack_into(buffer.values_bytes, 0, *x.values())
+        except Exception:  # a string, None, a name out of range: or an object's own error
             return False
         return True
 
@@ -234,6 +260,12 @@ class Sketch:
 
     def __init__(self, registers: Any = None) -> None:
         self.registers = np.zeros(1 << self.BITS, np.uint8) if registers is None else registers
+
+    def check(self) -> None:
+        """Raise AssertionError where the registers are none."""
+        r = self.registers
+        ensure(r.dtype == np.uint8 and r.shape == (1 << self.BITS,), "the sketch is no registers")
+        ensure(np.all(r <= 53), "a register of the sketch is out of range")
 
     def copy(self) -> Sketch:
         """Return a sketch that goes on by itself."""

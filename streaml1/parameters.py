@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
 
 __all__ = ["Parameter", "choice", "number", "rate"]
 
@@ -38,9 +41,12 @@ def number(least: float, most: float, *, above: bool = False) -> Check:
     rule = f"above {least:g} and at most {most:g}" if above else f"from {least:g} to {most:g}"
 
     def check(name: str, value: Any) -> Any:
-        if isinstance(value, str | bytes) or not hasattr(type(value), "__float__"):
+        if not isinstance(value, numbers.Real | np.number | np.bool_):
             raise ValueError(f"{name}={value!r} is no number; give one {rule}")
-        v = float(value)
+        try:
+            v = float(value)
+        except OverflowError:
+            v = math.inf
         if math.isnan(v) or not least <= v <= most or (above and v == least):
             raise ValueError(f"{name}={value!r} is out of range; give a number {rule}")
         return value
@@ -62,9 +68,9 @@ def choice(*names: str) -> Check:
 
 def rate(name: str, value: Any) -> Any:
     """Check a learning rate: a number, or an object like river's schedulers."""
-    if callable(getattr(value, "get", None)):
+    if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
         return value
-    if isinstance(value, str) or not hasattr(type(value), "__float__"):
+    if not isinstance(value, numbers.Real | np.number):
         raise ValueError(
             f"{name}={value!r} is neither a number nor a scheduler of river.optim.schedulers"
         )

@@ -18,6 +18,7 @@ __all__ = [
     "Rows",
     "below",
     "compact",
+    "ensure",
     "is_plain",
     "largest",
     "number",
@@ -33,6 +34,12 @@ LIMIT = 1e50
 _LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
 MOST_IDS = 2**32
+
+
+def ensure(condition: Any, otherwise: str) -> None:
+    """Raise AssertionError, even where Python runs with -O."""
+    if not condition:
+        raise AssertionError(otherwise)
 
 
 class BadExample(ValueError):
@@ -105,7 +112,7 @@ def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     {'price': 2.0, 'shop=fr': 1.0}
     """
     plain: dict[Hashable, float] = {}
-    for name, value in x.items():
+    for name, value in list(x.items()):  # a value's own code may change the dict
         if value is None:
             continue
         if isinstance(value, str):
@@ -206,15 +213,26 @@ def _refuse_values(rows: Rows, name_of: Callable[[int], Hashable]) -> None:
             raise BadExample(bad.reason, row_of(rows, k)) from None
 
 
+@kernel
+def _repeats(ids: Any, indptr: Any) -> bool:
+    """Whether a row has a name twice."""
+    for i in range(np.uint64(len(indptr) - 1)):
+        row = np.sort(ids[indptr[i] : indptr[i + np.uint64(1)]])
+        for k in range(1, len(row)):
+            if row[k] == row[k - 1]:
+                return True
+    return False
+
+
 def _merged(rows: Rows) -> Rows:
     """Each name once in a row, where it stood first, with the sum of its values."""
+    if not _repeats(rows.ids, rows.indptr):
+        return rows
     n = rows.n
     at = np.repeat(np.arange(n, dtype=np.int64), np.diff(rows.indptr.astype(np.int64)))
     order = np.lexsort((rows.ids, at))  # stable: a name's first entry leads its group
     first = np.ones(len(order), bool)
     first[1:] = (np.diff(at[order]) != 0) | (np.diff(rows.ids[order].astype(np.int64)) != 0)
-    if first.all():
-        return rows
     leads = order[first]
     values = rows.values.copy()
     values[leads] = np.add.reduceat(rows.values[order], np.flatnonzero(first))

@@ -148,7 +148,7 @@ class Wheel(NamedTuple):
 
     def tick(self, eta: float) -> None:
         c = self.clock[0]
-        if c.S <= c.radius:
+        if c.radius >= c.S:
             return
         while True:
             q = (c.S - c.radius) // c.n
@@ -180,8 +180,9 @@ class Wheel(NamedTuple):
     def make_room(self, nnz: int) -> Wheel:
         _sweep(self)
         rule = self
-        while 2 * (int(self.clock[0].n) + nnz) > CHUNK * (len(rule.after) - BUCKETS - 1):
-            rule = rule._with_chunks(2 * len(rule.after))
+        # As little as will do, so that tests often come here.
+        while int(self.clock[0].n) + nnz > CHUNK * (len(rule.after) - BUCKETS - 1):
+            rule = rule._with_chunks(len(rule.after) + 1)
         return rule
 
     def _with_chunks(self, chunks: int) -> Wheel:
@@ -229,7 +230,7 @@ class Wheel(NamedTuple):
     def check(self) -> None:
         c = self.clock[0]
         left = np.maximum(np.abs(self.v) - c.Theta, 0)
-        assert c.S == left.sum(), "S is not the sum of the weights"
+        assert left.sum() == c.S, "S is not the sum of the weights"
         assert c.n == np.count_nonzero(left), "n is not how many there are"
         assert c.now == c.Theta // WIDTH, "Theta is in another bucket"
         assert np.all(left[self.place == UNSEEN] == 0), "a weight without a timer"
@@ -261,6 +262,6 @@ class Wheel(NamedTuple):
         clock = np.zeros(1, CLOCK).view(np.recarray)
         clock[0].radius = np.int64(radius / UNIT)
         slots, ring = (np.zeros((2, size), np.int64) for size in (d, BUCKETS))
-        return Wheel(*slots, *ring, np.zeros(0, np.int64), np.zeros(0, np.int64), clock)._with_chunks(
-            chunks
-        )
+        return Wheel(
+            *slots, *ring, np.zeros(0, np.int64), np.zeros(0, np.int64), clock
+        )._with_chunks(chunks)

@@ -28,6 +28,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.jit import prefetch
+from streaml1.rows import ensure
 from streaml1.rules import rebase
 
 __all__ = ["ElasticNet"]
@@ -47,7 +48,8 @@ CLOCK = np.dtype(
 # A starts here instead of at 0, so that a slot that has been touched never holds 0: what an
 # example has touched is told without a mark. No weight above 1e-280 is changed by it.
 A_START = 1e-300
-# |v| stays below 1e150 (see rows.LIMIT), so |v| / P stays finite.
+# With |v| < 1e150 (see rows.LIMIT), |v| / P stays finite.
+WEIGHT_MOST = 1e150
 P_LEAST = 1e-150
 # An entry near A is known to eps * A * P; 64 keeps that at 1e-14.
 SHRINKAGE_MOST = 64.0
@@ -153,15 +155,23 @@ class ElasticNet(NamedTuple):
 
     @staticmethod
     def restore(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNet:
+        ensure(arrays["u"].dtype == np.float64 and arrays["u"].shape == slots.shape, "not u")
+        ensure(arrays["clock"].dtype == CLOCK, "not a ledger")
         u = np.zeros(d)
         u[slots] = arrays["u"]
-        return ElasticNet(u, arrays["clock"].astype(CLOCK).view(np.recarray))
+        return ElasticNet(u, arrays["clock"].copy().view(np.recarray))
 
     def check(self) -> None:
+        ensure(self.u.dtype == np.float64 and self.u.ndim == 1, "u is no row of floats")
+        ensure(self.clock.dtype == CLOCK and self.clock.shape == (1,), "the ledger is no record")
         c = self.clock[0]
-        assert 0.0 < c.P <= 1.0, f"P is {c.P}, outside (0, 1]"
-        assert A_START <= c.A < math.inf, f"A is {c.A}, below its start or infinite"
-        assert np.isfinite(self.u).all(), "an entry of u is not finite"
+        ensure(P_LEAST <= c.P <= 1.0, f"P is {c.P}, out of range")
+        ensure(A_START <= c.A and c.A * c.P <= SHRINKAGE_MOST, f"A is {c.A}, out of range")
+        ensure(abs(c.A_low) <= c.A, f"A_low is {c.A_low}, out of range")
+        ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
+        ensure(c.sgd in (0, 1), f"sgd is {c.sgd}")
+        ensure(np.all(np.abs(self.u) < WEIGHT_MOST / P_LEAST), "an entry of u is out of range")
+        ensure(np.all(np.abs(self.weights()) < WEIGHT_MOST), "a weight is out of range")
 
     @staticmethod
     def start(d: int, l1: float, l2: float, sgd: bool) -> ElasticNet:

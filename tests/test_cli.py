@@ -1,0 +1,616 @@
+"""The command line: what it prints, what it writes, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import streaml1
+from streaml1.cli import cli
+from streaml1.consumer import progressive
+
+ROOT = Path(__file__).parent.parent
+PLAIN = ["learn", "--l1", "1e-3"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder, so that names are short."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*args: str, input: str | None = None, code: int = 0) -> Result:
+    result = CliRunner().invoke(cli, list(args), input=input)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def refused(*args: str, input: str | None = None) -> str:
+    """The one sentence on standard error; nothing else is printed, and the code is 2."""
+    result = run(*args, input=input, code=2)
+    assert result.stderr.startswith("streaml1: ") and result.stderr.count("\n") == 1
+    assert "Traceback" not in result.output
+    return result.stderr.removeprefix("streaml1: ").rstrip("\n")
+
+
+ROWS = [f"{'+1' if i % 3 else '-1'} {i % 7}:1 {10 + i % 11}:0.5" for i in range(100)]
+
+
+@pytest.fixture
+def svm(here: Path) -> str:
+    (here / "a.svm").write_text("\n".join(ROWS) + "\n")
+    return "a.svm"
+
+
+@pytest.fixture
+def saved(svm: str) -> str:
+    run(*PLAIN, svm, "--save", "old.model")
+    return "old.model"
+
+
+def files() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path().iterdir()}
+
+
+# learn
+
+
+def test_learn(svm: str) -> None:
+    result = run(*PLAIN, svm, "--every", "40", "--plot", "a.png", "--report", "a.jsonl")
+    assert result.stderr == ""
+    lines = result.stdout.split("\n")
+    assert lines[0].split() == [
+        "log-loss", "log-loss", "constant", "non-", "features", "per",
+    ]  # fmt: skip
+    assert lines[1].split() == [
+        "examples", "(recent)", "(all)", "predictor", "error", "zeros", "seen", "sparsity",
+        "second",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines[2:5]] == ["40", "80", "100"]
+    assert len({len(line) for line in lines[1:5]}) == 1, "columns are of a fixed width"
+    assert lines[6].split() == ["weight", "for", "True", "weight", "for", "False"]
+    assert "100 examples: log-loss" in result.stdout
+    assert lines[-3:] == ["report: a.jsonl", "a.png", ""]
+    assert Path("a.png").read_bytes()[1:4] == b"PNG"
+    report = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
+    assert [line["examples"] for line in report] == [40, 80, 100]
+
+
+def test_learn_equals_the_library(svm: str) -> None:
+    run(*PLAIN, svm, "--save", "a.model", "--l2", "0.01", "--update", "sgd", "--loss", "hinge",
+        "--lr", "0.3", "--schedule", "constant", "--intercept-lr", "0.1", "--intercept-init",
+        "0.5", "--clip-gradient", "2", "--limit", "60", "--passes", "2")  # fmt: skip
+    model = streaml1.ElasticNetClassifier(
+        l1=1e-3, l2=0.01, update="sgd", loss="hinge", lr=0.3, schedule="constant",
+        intercept_lr=0.1, intercept_init=0.5, clip_gradient=2.0,
+    )  # fmt: skip
+    progressive(model, svm, limit=60, passes=2)
+    loaded = streaml1.load("a.model")
+    assert loaded.weights == model.weights and loaded.intercept == model.intercept
+    assert repr(loaded) == repr(model)
+
+
+def test_the_defaults_are_those_of_the_library(svm: str) -> None:
+    run("learn", svm, "--save", "a.model")
+    assert repr(streaml1.load("a.model")) == repr(streaml1.ElasticNetClassifier())
+
+
+def test_top_weights_stand_by_label(svm: str) -> None:
+    model = streaml1.ElasticNetClassifier(l1=1e-3)
+    progressive(model, svm)
+    ranked = model.top_weights(100)
+    up = [str(name) for name, w in ranked if w > 0][:2]
+    down = [str(name) for name, w in ranked if w < 0][:2]
+    shown = run(*PLAIN, svm, "--top", "2").stdout.split("for False\n")[1].split("\n")[:3]
+    assert [line.split()[1] for line in shown[:2]] == up
+    assert [line.split()[3] for line in shown[:2]] == down
+    assert shown[2] == ""
+    assert "for True" not in run(*PLAIN, svm, "--top", "0").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "kind"),
+    [
+        (["a.svm"], "ElasticNetClassifier"),
+        (["a.svm", "--loss", "squared"], "ElasticNetRegressor"),
+        (["a.svm", "--task", "regression"], "ElasticNetRegressor"),
+        (["a.svm", "--loss", "smoothed_hinge"], "ElasticNetClassifier"),
+        (["river:Phishing"], "ElasticNetClassifier"),
+        (["river:ChickWeights", "--lr", "1e-4"], "ElasticNetRegressor"),
+    ],
+)
+def test_the_task_is_that_of_the_loss_or_of_rivers_set(
+    args: list[str], kind: str, svm: str
+) -> None:
+    result = run("learn", *args, "--save", "a.model", "--limit", "90")
+    assert type(streaml1.load("a.model")).__name__ == kind
+    assert ("raise the value" in result.stdout) == (kind == "ElasticNetRegressor")
+
+
+def test_a_csv_file() -> None:
+    Path("a.csv").write_text("shop,price,sold,n\nfr,2,1,3\nde,1,0,1\nde,,0,1\n")
+    columns = ["--target", "sold", "--categorical", "shop", "--weight", "n"]
+    run("learn", "a.csv", *columns, "--save", "a.model")
+    assert set(streaml1.load("a.model").weights) == {"shop=fr", "shop=de", "price"}
+    out = run("predict", "a.model", "a.csv", *columns).stdout.split()
+    assert len(out) == 3 and float(out[0]) > float(out[1])
+
+
+def test_standard_input() -> None:
+    text = '{"x": {"a": 1}, "y": 1}\n{"x": {"b": "c"}, "y": 0}\n'
+    run("learn", "-", "--format", "jsonl", "--save", "a.model", input=text)
+    assert set(streaml1.load("a.model").weights) == {"a", "b=c"}
+
+
+def test_names_that_would_not_print() -> None:
+    line = json.dumps({"x": {"\x1b[31m": 1, "": 1, "[bold]": 1, ":smile:": 1}, "y": 1})
+    result = run("learn", "-", "--format", "jsonl", input=line + "\n")
+    assert "'\\x1b[31m'" in result.stdout and "[bold]" in result.stdout
+    assert "\x1b" not in result.stdout and ":smile:" in result.stdout
+
+
+def test_skewed_labels_have_more_columns(here: Path) -> None:
+    rows = [f"{int(i % 25 == 0)} {i % 7}:1" for i in range(300)]
+    (here / "a.svm").write_text("\n".join(rows) + "\n")
+    out = run("learn", "a.svm").stdout
+    assert "normalised" in out.split("\n")[0] and "ROC AUC" in out
+    assert "ROC AUC" in out.split("\n")[-2]
+
+
+def test_advice_where_a_model_diverges() -> None:
+    rows = "".join(f"{i} 1:{i}\n" for i in range(1000, 1100))
+    result = run("learn", "-", "--format", "svm", "--task", "regression", input=rows)
+    assert "lower --lr" in result.stderr
+
+
+# Going on
+
+
+def test_going_on_equals_never_having_stopped(here: Path, svm: str) -> None:
+    (here / "first.svm").write_text("\n".join(ROWS[:37]) + "\n")
+    (here / "rest.svm").write_text("\n".join(ROWS[37:]) + "\n")
+    run(*PLAIN, "--l2", "1e-3", "first.svm", "--save", "m")
+    run("learn", "rest.svm", "--load", "m", "--save", "m")
+    run(*PLAIN, "--l2", "1e-3", svm, "--save", "whole")
+    one, other = streaml1.load("m"), streaml1.load("whole")
+    assert one.weights == other.weights and one.intercept == other.intercept
+    assert one.n_iterations == other.n_iterations == 100
+    assert repr(one) == repr(other)
+
+
+def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
+    run("learn", svm, "--load", saved, "--l2", "0.5", "--loss", "logistic", "--save", "new")
+    assert streaml1.load("new").l2 == 0.5 and streaml1.load("new").l1 == 1e-3
+    said = refused("learn", svm, "--load", saved, "--loss", "hinge")
+    assert said == (
+        "--loss hinge cannot be given to old.model, which began with logistic: "
+        "leave it out, or start anew without --load"
+    )
+    assert "--intercept-init 1.0 cannot" in refused(
+        "learn", svm, "--load", saved, "--intercept-init", "1"
+    )
+    assert refused("learn", svm, "--load", saved, "--task", "regression") == (
+        "--task regression does not fit old.model, which holds a model of the kind "
+        "classification: leave --task out, or start anew without --load"
+    )
+    assert "l1=-1.0 is out of range" in refused("learn", svm, "--load", saved, "--l1", "-1")
+
+
+# What is refused
+
+GOOD = "+1 1:1\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["learn", "no.svm"], "no.svm: there is no such file"),
+        (["learn", "."], ". is a directory"),
+        (["learn", "-"], "standard input has no name that tells its format: say --format"),
+        (["learn", "a.svm", "--model", "forest"], "'forest' is not 'elastic-net'"),
+        (["learn", "a.svm", "--los", "hinge"], "No such option '--los'"),
+        (["learn", "a.svm", "--loss", "log"], "'log' is not one of 'logistic', 'hinge'"),
+        (["learn", "a.svm", "--l1", "much"], "'much' is not a valid float; see streaml1 learn"),
+        (["learn", "a.svm", "--l1", "-1"], "l1=-1.0 is out of range; give a number from 0"),
+        (["learn", "a.svm", "--lr", "nan"], "lr=nan is out of range"),
+        (["learn", "a.svm", "--every", "0"], "0 is not in the range x>=1"),
+        (["learn", "a.svm", "--task", "regression", "--loss", "hinge"], "give one of \"squared\""),
+        (["learn", "a.svm", "--target", "y"], "only a CSV file has columns"),
+        (["learn", "river:Elec3"], "river:Elec3 is not one of river's data sets"),
+        (["learn"], "Missing argument 'SOURCE'; see streaml1 learn --help"),
+        (["teach"], "No such command 'teach'; see streaml1 --help"),
+        (["learn", "a.svm", "--load", "a.svm"], "a.svm is not a streaml1 model"),
+        (["learn", "a.svm", "--load", "none"], "none: no such file"),
+        (["learn", "a.svm", "--save", "no/m"], "--save no/m cannot be written: there is no such"),
+        (["learn", "a.svm", "--save", "a.svm"], "--save a.svm is also SOURCE; give it a name of"),
+        (["learn", "a.svm", "--save", "/dev/null"], "--save /dev/null is no plain file"),
+        (["learn", "a.svm", "--save", "m", "--report", "./m"], "--report m is also --save"),
+        (["learn", "a.svm", "--plot", "a.txt"], "--plot a.txt does not end in a format"),
+        (["show", "a.svm"], "a.svm is not a streaml1 model"),
+        (["show", "none"], "none: no such file"),
+        (["predict", "none", "a.svm"], "none: no such file"),
+        (["predict", "a.svm", "a.svm"], "a.svm is not a streaml1 model"),
+    ],
+)  # fmt: skip
+def test_one_sentence_and_nothing_written(args: list[str], said: str, svm: str) -> None:
+    before = files()
+    assert said in refused(*args)
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("+1 1:nan", "a.svm:3: "),
+        ("+1 1:inf", "a.svm:3: "),
+        ("+1 1:1e60", "a.svm:3: the value 1e+60 of 1 is too large: scale it to below 1e50"),
+        ("2 1:1", "a.svm:3: label 2 is not a label: files coded 1/2 must be recoded"),
+        ("nan 1:1", "a.svm:3: "),
+        ("+1 1:x", "a.svm:3: "),
+        ("spam", "a.svm:3: "),
+        ("", "a.svm has no example to learn; nothing was written"),
+    ],
+)
+def test_bad_input_ends_the_run_and_overwrites_nothing(line: str, said: str, here: Path) -> None:
+    (here / "a.svm").write_text(f"# good\n{GOOD if line else ''}{line}\n")
+    for name in ("m", "r.jsonl", "p.png"):
+        (here / name).write_text("precious")
+    before = files()
+    outputs = ["--save", "m", "--report", "r.jsonl", "--plot", "p.png"]
+    result = run("learn", "a.svm", *outputs, code=2)
+    assert result.stderr.startswith(f"streaml1: {said}") and result.stderr.count("\n") == 1
+    assert files() == before
+
+
+def test_bad_input_is_counted_with_skip(here: Path) -> None:
+    bad = ["+1 1:nan", "spam", "2 1:1", "+1 1:1e60"] * 3
+    (here / "a.svm").write_text("\n".join([*ROWS[:50], *bad, *ROWS[50:]]) + "\n")
+    result = run(*PLAIN, "a.svm", "--bad", "skip", "--save", "m", "--report", "r.jsonl")
+    (here / "good.svm").write_text("\n".join(ROWS) + "\n")
+    run(*PLAIN, "good.svm", "--save", "good")
+    assert streaml1.load("m").weights == streaml1.load("good").weights
+    told = result.stderr.splitlines()
+    assert len(told) == 6 and re.match(r"streaml1: skipped a.svm:5\d: ", told[0])
+    assert told[-1] == "streaml1: skipped 7 more, 12 in all"
+    assert "refused" in result.stdout.split("\n")[1]
+    assert result.stdout.split("\n")[2].split()[-1] == "12"
+    assert json.loads(Path("r.jsonl").read_text().splitlines()[-1])["refused"] == 12
+
+
+def test_all_refused_is_an_error() -> None:
+    said = run("learn", "-", "--format", "svm", "--bad", "skip", input="spam\n", code=2).stderr
+    assert said.endswith("streaml1: - has no example to learn (1 refused); nothing was written\n")
+
+
+def test_standard_input_cannot_be_read_twice() -> None:
+    said = refused("learn", "-", "--format", "svm", "--passes", "2", "--save", "m", input=GOOD)
+    assert said == "standard input cannot be read twice: write it to a file and read that"
+    assert files() == {}
+
+
+def test_an_unwritable_place_is_refused_at_once(
+    svm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(**options: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", denied)
+    said = refused("learn", svm, "--report", "r.jsonl")
+    assert said == "--report r.jsonl cannot be written: permission denied"
+
+
+def test_a_read_only_file_is_refused(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("m").write_text("precious")
+    # As root everything can be written.
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "m")
+    assert refused("learn", svm, "--save", "m") == "--save m cannot be written: it is read-only"
+
+
+def test_matplotlib_is_asked_for_before_the_stream(
+    svm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
+    said = refused("learn", svm, "--plot", "a.png")
+    assert said == (
+        "--plot a.png cannot be drawn without matplotlib: pip install 'streaml1[plot]'"
+    )
+
+
+def test_a_full_disk(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    Path("m").write_text("precious")
+    result = run("learn", svm, "--save", "m", code=2)
+    assert result.stderr == "streaml1: m cannot be written: no space left on device\n"
+    assert Path("m").read_text() == "precious"
+
+
+# show, predict, warm, help
+
+
+def test_show(saved: str) -> None:
+    model = streaml1.load(saved)
+    out = run("show", saved, "--top", "3").stdout
+    facts = dict(re.findall(r"^  (\S+(?: \S+)*?)  +(.+)$", out, re.M))
+    assert out.startswith("ElasticNetClassifier\n")
+    assert facts["l1"] == "0.001" and facts["loss"] == "logistic"
+    assert facts["examples learnt"] == "100"
+    assert facts["non-zero weights"] == str(model.n_nonzero)
+    assert facts["features seen"].endswith("18")
+    assert float(facts["intercept"]) == pytest.approx(model.intercept, rel=1e-5)
+    shown = [line.split() for line in out.split("feature\n")[1].splitlines()]
+    assert [(name, float(w)) for w, name in shown] == [
+        (str(name), round(w, 4)) for name, w in model.top_weights(3)
+    ]
+    assert "feature\n" not in run("show", saved, "--top", "0").stdout
+
+
+def test_show_a_model_of_zeros(svm: str) -> None:
+    out = run("learn", svm, "--l1", "1e9", "--save", "m").stdout
+    assert "All weights are zero." in out
+    assert "no weights" in run("show", "m").stdout
+
+
+def test_predict(saved: str, svm: str) -> None:
+    model = streaml1.load(saved)
+    X = [{i % 7: 1.0, 10 + i % 11: 0.5} for i in range(100)]
+    expected = [model.predict_proba_one(x)[True] for x in X]
+    assert [float(p) for p in run("predict", saved, svm).stdout.split()] == expected
+    told = [json.loads(t) for t in run("predict", saved, svm, "--json").stdout.splitlines()]
+    assert told == [{"line": i + 1, "p": p} for i, p in enumerate(expected)]
+    assert len(run("predict", saved, svm, "--limit", "7").stdout.split()) == 7
+
+
+def test_predict_needs_no_labels_and_keeps_lines_aligned(saved: str) -> None:
+    text = "1:1\nspam spam\n+1 1:1\n2:1e60\n3:1\n"
+    out = run("predict", saved, "-", "--format", "svm", "--bad", "skip", input=text)
+    assert [bool(line) for line in out.stdout.split("\n")] == [True, False, True, False, True, False]
+    args = ["predict", saved, "-", "--format", "svm", "--bad", "skip", "--json"]
+    told = [json.loads(line) for line in run(*args, input=text).stdout.splitlines()]
+    assert [one["line"] for one in told] == [1, 2, 3, 4, 5]
+    assert told[1]["p"] is None and told[0] == {"line": 1, "p": told[2]["p"]}
+    failed = run("predict", saved, "-", "--format", "svm", input=text, code=2)
+    assert failed.stderr.startswith("streaml1: -:2: ") and failed.stdout.count("\n") == 1
+
+
+def test_predict_values(svm: str) -> None:
+    run("learn", svm, "--task", "regression", "--save", "m")
+    told = json.loads(run("predict", "m", svm, "--limit", "1", "--json").stdout)
+    assert told == {"line": 1, "value": streaml1.load("m").predict_one({0: 1.0, 10: 0.5})}
+
+
+def test_warm() -> None:
+    assert re.fullmatch(r"compiled in \d+\.\d s.*\n", run("warm").stdout)
+
+
+@pytest.mark.parametrize("command", [[], ["learn"], ["show"], ["predict"], ["warm"]])
+def test_help_ends_with_an_example(command: list[str]) -> None:
+    out = run(*command, "--help").stdout
+    assert "Example: " in out
+    if command:
+        assert out.rstrip().split("\n\n")[-1].strip().startswith("Example: ")
+
+
+def test_version_and_no_command() -> None:
+    assert run("--version").stdout == f"streaml1 {streaml1.__version__}\n"
+    assert "Usage: " in run(code=2).stderr
+
+
+# Real processes
+
+
+@pytest.fixture
+def start(here: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start the command line as a process of its own."""
+    started = []
+
+    def start(*args: str, **options: Any) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+        one = subprocess.Popen(
+            [sys.executable, "-m", "streaml1", *args],
+            cwd=here,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A test that runs in the background would hand on that Ctrl-C is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            **options,
+        )
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+def read_until(process: subprocess.Popen[str], wanted: str, seconds: float = 120.0) -> None:
+    """Read standard output up to the first line that has `wanted`."""
+    assert process.stdout is not None
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if select.select([process.stdout], [], [], 1.0)[0]:
+            line = process.stdout.readline()
+            if wanted in line:
+                return
+            assert line, process.communicate()
+    pytest.fail(f"{wanted!r} did not come")
+
+
+def feed(process: subprocess.Popen[str], rows: list[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n".join(rows) + "\n")
+    process.stdin.flush()
+
+
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+@SIGNALS
+def test_a_signal_while_input_is_slow(start: Callable[..., Any], number: int) -> None:
+    outputs = ["--save", "m", "--report", "r.jsonl", "--plot", "p.svg"]
+    process = start("learn", "-", "--format", "svm", "--every", "2", *outputs, stdin=-1)
+    feed(process, ROWS[:2])
+    read_until(process, "        2 ")
+    feed(process, ROWS[2:3])  # half a block
+    time.sleep(0.3)
+    sent = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - sent < 3.0
+    assert process.returncode == 128 + number, err
+    assert err == "streaml1: interrupted after 3 examples; m, r.jsonl, p.svg was written\n"
+    assert out.endswith("features seen, 0.0% sparse\n")
+    assert streaml1.load("m").n_iterations == 3
+    assert len(Path("r.jsonl").read_text().splitlines()) == 2
+    assert sorted(files()) == ["m", "p.svg", "r.jsonl"]
+
+
+@SIGNALS
+def test_a_signal_in_the_middle_of_a_file(
+    start: Callable[..., Any], number: int, here: Path
+) -> None:
+    (here / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
+    process = start("learn", "long.svm", "--passes", "100000", "--save", "m")
+    read_until(process, "20,000 ")
+    sent = time.monotonic()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - sent < 3.0
+    assert process.returncode == 128 + number, err
+    n = streaml1.load("m").n_iterations
+    assert n >= 20_000 and n % 1000 == 0, "the block was finished"
+    assert err == f"streaml1: interrupted after {n:,} examples; m was written\n"
+
+
+def test_a_signal_before_the_first_example(start: Callable[..., Any], here: Path) -> None:
+    (here / "m").write_text("precious")
+    process = start("learn", "-", "--format", "svm", "--save", "m", stdin=-1)
+    time.sleep(4.0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in err
+    assert (here / "m").read_text() == "precious"
+
+
+@pytest.mark.parametrize("save", [[], ["--save", "m"]])
+def test_a_closed_pipe_ends_quietly(
+    start: Callable[..., Any], here: Path, save: list[str]
+) -> None:
+    (here / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
+    process = start("learn", "long.svm", "--passes", "100000", *save)
+    read_until(process, "1,000 ")
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(30) == 141
+    if save:
+        assert re.fullmatch(r"streaml1: output closed after \S+ examples; m was written\n", err)
+        assert streaml1.load("m").n_iterations >= 1000
+    else:
+        assert err == ""
+
+
+def test_predictions_into_a_closed_pipe(
+    start: Callable[..., Any], here: Path, saved: str
+) -> None:
+    (here / "long.svm").write_text("\n".join(ROWS * 1000) + "\n")
+    process = start("predict", saved, "long.svm")
+    read_until(process, "0.")
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait(30) == 141
+
+
+def test_predictions_come_as_the_input_does(start: Callable[..., Any], saved: str) -> None:
+    process = start("predict", saved, "-", "--format", "svm", "--limit", "2", stdin=-1)
+    feed(process, ["1:1"])
+    time.sleep(0.6)
+    feed(process, ["2:1"])
+    read_until(process, "0.")
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_piped_output_is_plain(start: Callable[..., Any], svm: str) -> None:
+    out, err = start("learn", svm, "--every", "10").communicate(timeout=60)
+    assert "\x1b" not in out + err and "\r" not in out
+    assert out.count("log-loss log-loss") == 1, "the header comes once"
+
+
+def test_a_terminal_shows_progress(here: Path, svm: str) -> None:
+    pty = pytest.importorskip("pty")
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaml1", "learn", svm, "--every", "50", "--passes", "20"],
+        cwd=here,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
+        stdout=child,
+        stderr=child,
+    )
+    os.close(child)
+    seen = b""
+    while True:
+        try:
+            part = os.read(parent, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        seen += part
+    os.close(parent)
+    assert process.wait(30) == 0
+    assert b"\x1b[" in seen and b"examples " in seen
+    rows = re.findall(rb"^ +([\d,]+) +0\.\d{4} +0\.\d{4}", seen, re.M)
+    assert len(rows) == 40, seen.decode()
+
+
+def test_the_module_is_the_command(python: Callable[..., str]) -> None:
+    assert python("-m", "streaml1", "--version").startswith("streaml1 ")
+
+
+def test_help_imports_nothing_heavy(python: Callable[..., str]) -> None:
+    script = (
+        "import sys; before = set(sys.modules); import streaml1; package = set(sys.modules)\n"
+        "from streaml1.cli import cli\n"
+        "try: cli.main(['learn', '--help'])\n"
+        "except SystemExit: pass\n"
+        "new = set(sys.modules) - package\n"
+        "print(sorted(new & {'river', 'numba', 'scipy', 'numpy', 'rich', 'matplotlib', 'pandas'}))"
+    )
+    assert python("-c", script).rstrip().endswith("[]")
+
+
+@pytest.mark.slow
+def test_the_demo(python: Callable[..., str], here: Path) -> None:
+    environment = {"PYTHONPATH": str(ROOT)}
+    out = subprocess.run(
+        [sys.executable, str(ROOT / "demos" / "stdlib_stream.py")],
+        cwd=here,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    ).stdout
+    assert out.splitlines()[-1] == "out/stdlib_stream.png"
+    assert (here / "out" / "stdlib_stream.png").stat().st_size > 10_000
+    loss, constant = map(float, re.findall(r"log-loss ([\d.]+) \(constant predictor ([\d.]+)", out)[0])
+    assert loss < constant - 0.1

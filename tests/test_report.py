@@ -1,0 +1,374 @@
+"""The report: its numbers against slow sums, its table, its files."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1 import losses as kernels
+from streaml1 import report as module
+from streaml1.report import Line, Report, losses
+
+CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge")
+REGRESSORS = ("squared", "absolute")
+
+
+def stream(loss: str, n: int = 500, rate: float = 0.4) -> tuple[Any, Any, Any]:
+    """Outputs, labels and weights."""
+    rng = np.random.default_rng(7)
+    w = rng.choice([0.0, 1.0, 2.5], n)
+    if loss in REGRESSORS:
+        y = rng.normal(3.0, 1.0, n)
+        return y + rng.normal(0.0, 0.5, n), y, w
+    y = rng.random(n) < rate
+    margin = np.where(y, 1.0, -1.0) + rng.normal(0.0, 1.5, n)
+    return (1.0 / (1.0 + np.exp(-margin)) if loss == "logistic" else margin), y, w
+
+
+def best_constant(loss: str, n: float, total: float) -> float:
+    """What the constant predictor says, found by search for the hinges."""
+    if loss in REGRESSORS:
+        return total / n if n else 0.0
+    rate = (total + 0.5) / (n + 1.0)
+    if loss == "logistic":
+        return rate
+    margins = np.linspace(-1.5, 1.5, 30_001)
+    mean = rate * losses(loss, margins, True) + (1 - rate) * losses(loss, margins, False)
+    best = np.flatnonzero(mean <= mean.min() + 1e-12)
+    return float(margins[best].mean())  # the hinge at a rate of 1/2 has many
+
+
+@pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])
+def test_losses_are_those_the_models_minimise(loss: str) -> None:
+    code = kernels.CODES[loss]
+    margins = [-1e4, -30.0, -2.0, -1.0, -0.3, 0.0, 0.5, 1.0, 1.7, 30.0, 1e4]
+    for a in margins:
+        if loss == "logistic" and abs(a) > 30.0:
+            continue  # a probability so near 0 or 1 does not tell its margin
+        for y in (False, True) if loss in CLASSIFIERS else (-1.5, 0.0, 2.0):
+            sign = (1.0 if y else -1.0) if loss in CLASSIFIERS else y
+            p = np.array([kernels.output(code, a)])
+            expected = kernels.value(code, a, sign)
+            assert losses(loss, p, np.array([y]))[0] == pytest.approx(expected, rel=1e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_a_wrong_certainty_costs_as_much_as_in_river(p: float) -> None:
+    from river import metrics
+
+    y = p == 0.0
+    metric = metrics.LogLoss()
+    metric.update(y, p)
+    expected = metric.get()
+    assert losses("logistic", np.array([p]), np.array([y]))[0] == pytest.approx(expected)
+    assert 34.5 < expected < 34.6
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])
+def test_sums_equal_a_loop_over_the_examples(loss: str, weighted: bool) -> None:
+    p, y, w = stream(loss, 300)
+    w = w if weighted else np.ones(len(p))
+    n = total = sum_loss = sum_constant = sum_error = 0.0
+    for i in range(len(p)):
+        constant = best_constant(loss, n, total)
+        one = slice(i, i + 1)
+        sum_loss += w[i] * losses(loss, p[one], y[one])[0]
+        sum_constant += w[i] * losses(loss, np.array([constant]), y[one])[0]
+        if loss in REGRESSORS:
+            sum_error += w[i] * abs(p[i] - y[i])
+        else:
+            sum_error += w[i] * ((p[i] > (0.5 if loss == "logistic" else 0.0)) != y[i])
+        n += w[i]
+        total += w[i] * float(y[i])
+    report = Report(loss)
+    report.add(p, y, w if weighted else None)
+    line = report.line()
+    assert line.loss == pytest.approx(sum_loss / n, rel=1e-12)
+    assert line.constant_loss == pytest.approx(sum_constant / n, rel=1e-4)
+    assert line.error == pytest.approx(sum_error / n, rel=1e-12)
+    assert line.recent_loss == line.loss
+
+
+@pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])
+def test_numbers_do_not_depend_on_the_blocks(loss: str) -> None:
+    p, y, w = stream(loss, rate=0.05)
+    whole, cut = Report(loss), Report(loss)
+    whole.add(p, y, w)
+    for lo, hi in ((0, 1), (1, 7), (7, 7), (7, 300), (300, 500)):
+        cut.add(p[lo:hi], y[lo:hi], w[lo:hi])
+    clock = {"seconds": 0.0, "per_second": 0.0}
+    assert replace(whole.line(), **clock) == replace(cut.line(), **clock)
+
+
+def test_a_line_tells_of_what_came_since_the_last() -> None:
+    report = Report("hinge")
+    report.add([1.0, -1.0], [True, True])
+    assert report.line().recent_loss == 1.0
+    report.add([1.0, 1.0], [True, True])
+    line = report.line()
+    assert (line.recent_loss, line.loss, line.examples, line.error) == (0.0, 0.5, 4, 0.25)
+
+
+def test_examples_without_weight_have_no_mean() -> None:
+    report = Report("logistic")
+    report.add([0.5], [True], [0.0])
+    line = report.line()
+    assert line.examples == 1
+    assert line.loss is line.constant_loss is line.error is line.recent_loss is None
+    assert " - " in report.table()
+
+
+class Counted:
+    n_nonzero, n_features_seen = 30, 120
+
+
+def test_sparsity_is_of_the_features_seen_and_the_share_of_all() -> None:
+    report = Report("logistic", d=1000)
+    report.add([0.5], [True])
+    line = report.line(Counted())
+    assert (line.n_nonzero, line.n_features_seen, line.sparsity) == (30, 120, 0.75)
+    assert line.share_of_d == 0.03
+    assert "30 non-zero weights of 120 features seen, 75.0% sparse (3.00% of all 1,000" in repr(
+        report
+    )
+
+
+@pytest.mark.parametrize("loss", CLASSIFIERS)
+@pytest.mark.parametrize("rate", [0.03, 0.97])
+def test_skewed_labels(loss: str, rate: float) -> None:
+    from sklearn.metrics import roc_auc_score
+
+    p, y, _ = stream(loss, 4000, rate)
+    p = np.round(p, 2)  # ties
+    report = Report(loss)
+    report.add(p, y)
+    line = report.line()
+    assert line.auc == pytest.approx(roc_auc_score(y, p), abs=1e-12)
+    if loss != "logistic":
+        assert line.mean_prediction is line.rate is line.normalised_entropy is None
+        return
+    share = y.mean()
+    entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
+    assert line.mean_prediction == pytest.approx(p.mean())
+    assert line.rate == pytest.approx(share)
+    assert line.loss is not None
+    assert line.normalised_entropy == pytest.approx(line.loss / entropy)
+    assert "ROC AUC" in report.table() and "normalised" in report.table()
+    assert "ROC AUC" in report.summary() and "last 2^20 examples" in report.summary()
+
+
+def test_labels_that_are_not_skewed_have_no_more_columns() -> None:
+    p, y, _ = stream("logistic")
+    report = Report("logistic")
+    report.add(p, y)
+    line = report.line()
+    assert line.auc is line.mean_prediction is line.rate is line.normalised_entropy is None
+    assert "AUC" not in report.table()
+
+
+def test_one_label_only_has_no_auc_and_no_entropy() -> None:
+    report = Report("logistic")
+    report.add([0.1, 0.2], [False, False])
+    line = report.line()
+    assert (line.auc, line.normalised_entropy, line.rate) == (None, None, 0.0)
+
+
+def test_auc_is_of_the_last_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.metrics import roc_auc_score
+
+    monkeypatch.setattr(module, "WINDOW", 100)
+    p, y, _ = stream("logistic", 1000, 0.04)
+    report = Report("logistic")
+    for lo in (0, 30, 90, 480):  # the last block is larger than the window
+        hi = {0: 30, 30: 90, 90: 480, 480: 1000}[lo]
+        report.add(p[lo:hi], y[lo:hi])
+    assert report.line().auc == pytest.approx(roc_auc_score(y[-100:], p[-100:]))
+
+
+def test_auc_is_not_ranked_anew_for_a_few_examples() -> None:
+    p, y, _ = stream("logistic", 4001, 0.04)
+    report = Report("logistic")
+    report.add(p[:4000], y[:4000])
+    assert report.line().auc is not None
+    report.add(p[4000:], y[4000:])
+    assert report.line().auc is None
+    assert not report.finish()  # no new line, but the last tells all
+    assert report.lines[-1].auc is not None
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.floats(0, 1e6)), min_size=1))
+def test_no_stream_breaks_a_report(examples: list[tuple[float, bool, float]]) -> None:
+    p, y, w = map(np.array, zip(*examples, strict=True))
+    report = Report("logistic")
+    report.add(p, y, w)
+    line = report.line()
+    assert line.loss is None or 0.0 <= line.loss < 35.0
+    assert line.error is None or 0.0 <= line.error <= 1.0 + 1e-9
+    assert report.table() and report.summary()
+
+
+def a_line(**changes: Any) -> Line:
+    line = Line(
+        examples=12_000,
+        loss_name="log-loss",
+        recent_loss=0.51234,
+        loss=0.6,
+        constant_loss=0.68,
+        error=0.2512,
+        n_nonzero=131,
+        n_features_seen=46_876,
+        sparsity=0.9972,
+        share_of_d=None,
+        auc=None,
+        mean_prediction=None,
+        rate=None,
+        normalised_entropy=None,
+        refused=0,
+        seconds=1.0,
+        per_second=12_345.6,
+    )
+    return replace(line, **changes)
+
+
+def test_table() -> None:
+    report = Report("logistic")
+    report.lines = [a_line(), a_line(examples=1_200_000, n_nonzero=None, sparsity=None)]
+    assert report.table().split("\n") == [
+        "          log-loss log-loss  constant            non- features              per",
+        " examples (recent)    (all) predictor  error    zeros     seen sparsity  second",
+        "   12,000   0.5123   0.6000    0.6800  25.1%      131   46,876    99.7%  12,346",
+        "1,200,000   0.5123   0.6000    0.6800  25.1%        -   46,876        -  12,346",
+    ]
+    assert max(map(len, report.table().split("\n"))) < 80
+
+
+def test_rows_are_as_wide_as_the_header() -> None:
+    for loss in (*CLASSIFIERS, *REGRESSORS):
+        report = Report(loss)
+        heads = report.header(refused=True, skewed=True).split("\n")
+        row = report.row(a_line(), refused=True, skewed=True)
+        assert max(map(len, heads)) == len(row), loss
+        report.lines = [a_line(refused=1, auc=0.5)]
+        assert report.table() == "\n".join([*heads, report.row(report.lines[0], True, True)])
+
+
+@pytest.mark.parametrize("loss", CLASSIFIERS + REGRESSORS)
+def test_only_the_logistic_loss_is_called_log_loss(loss: str) -> None:
+    report = Report(loss)
+    report.add([0.5], [1.0])
+    line = report.line()
+    for text in (report.table(), repr(report), line.loss_name):
+        assert ("log-loss" in text) == (loss == "logistic")
+
+
+def test_repr_tells_the_last_line() -> None:
+    report = Report("logistic")
+    assert repr(report) == "<Report of no examples>"
+    report.lines = [a_line(refused=2)]
+    assert repr(report) == (
+        "<Report of 12,000 examples: log-loss 0.6000 (constant predictor 0.6800); error 25.1%; "
+        "131 non-zero weights of 46,876 features seen, 99.7% sparse; 2 refused>"
+    )
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="give one of logistic"):
+        Report("log")
+    with pytest.raises(ValueError, match="2 predictions, 1 labels and 2 weights"):
+        Report("logistic").add([0.5, 0.5], [True])
+
+
+# Files
+
+
+def small() -> Report:
+    report = Report("logistic", "stdlib: ElasticNetClassifier(l1=0.1)")
+    p, y, _ = stream("logistic")
+    for lo in range(0, 500, 100):
+        report.add(p[lo : lo + 100], y[lo : lo + 100])
+        report.line(Counted())
+    return report
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    report = small()
+    report.write(tmp_path / "r.jsonl")
+    lines = [json.loads(text) for text in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert lines == [line.as_dict() for line in report.lines]
+    assert list(lines[0])[:5] == ["examples", "loss_name", "recent_loss", "loss", "constant_loss"]
+
+
+def test_infinity_is_null_in_json(tmp_path: Path) -> None:
+    report = Report("squared")
+    report.add([1e200], [0.0])
+    assert report.line().loss == math.inf
+    assert "inf" in report.table()
+    report.write(tmp_path / "r.jsonl")
+    assert json.loads((tmp_path / "r.jsonl").read_text())["loss"] is None
+    report.plot(tmp_path / "r.png")
+
+
+def test_picture(tmp_path: Path) -> None:
+    report = small()
+    report.plot(tmp_path / "r.png")
+    head = (tmp_path / "r.png").read_bytes()[:24]
+    assert head[1:4] == b"PNG" and struct.unpack(">II", head[16:]) == (800, 600)
+    report.plot(str(tmp_path / "r.svg"))
+    figure = report._figure()
+    top, bottom = figure.axes
+    assert top.get_ylabel() == "mean log-loss so far"
+    assert bottom.get_ylabel() == "non-zero weights" and bottom.get_xlabel() == "examples"
+    assert [line.get_label() for line in top.lines] == ["constant predictor", "model"]
+    assert list(bottom.lines[0].get_ydata()) == [30] * 5
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.png", "r.svg"]
+
+
+def test_picture_of_a_model_that_does_not_count(tmp_path: Path) -> None:
+    report = Report("hinge")
+    report.add([0.5], [True])
+    report.line()
+    report.plot(tmp_path / "r.png")
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
+    with pytest.raises(RuntimeError, match=r"pip install 'streaml1\[plot\]'"):
+        small().plot(tmp_path / "r.png")
+
+
+@pytest.mark.parametrize("name", ["r.foo", "r"])
+def test_a_picture_needs_a_known_ending(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"end it in \.png"):
+        small().plot(tmp_path / name)
+
+
+def test_a_failure_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "r.jsonl"
+    old.write_text("old")
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        small().write(old)
+    assert old.read_text() == "old" and list(tmp_path.iterdir()) == [old]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "r.jsonl")
+    small().write(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "r.jsonl").stat().st_size > 0
