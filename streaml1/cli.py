@@ -115,7 +115,7 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(PROGRAM, cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
     help="Show the version and exit.",
@@ -179,7 +179,7 @@ model_options = _options(
                  help="The most that the derivative of the loss counts for.  [default: 1e12]"),
 )  # fmt: skip
 
-output = click.Path(dir_okay=False, path_type=Path)
+output = click.Path(dir_okay=False, readable=False, path_type=Path)
 
 
 @cli.command(

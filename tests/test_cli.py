@@ -113,13 +113,12 @@ def test_the_defaults_are_those_of_the_library(svm: str) -> None:
 def test_top_weights_stand_by_label(svm: str) -> None:
     model = streaml1.ElasticNetClassifier(l1=1e-3)
     progressive(model, svm)
-    ranked = model.top_weights(100)
-    up = [str(name) for name, w in ranked if w > 0][:2]
-    down = [str(name) for name, w in ranked if w < 0][:2]
-    shown = run(*PLAIN, svm, "--top", "2").stdout.split("for False\n")[1].split("\n")[:3]
-    assert [line.split()[1] for line in shown[:2]] == up
-    assert [line.split()[3] for line in shown[:2]] == down
-    assert shown[2] == ""
+    ranked = [(str(name), w) for name, w in model.top_weights(100)]
+    up = [name for name, w in ranked if w > 0]
+    down = [name for name, w in ranked if w < 0]
+    assert len(up) > 2 > len(down) == 1
+    shown = run(*PLAIN, svm, "--top", "2").stdout.split("for False\n")[1].split("\n\n")[0]
+    assert [line.split()[1::2] for line in shown.split("\n")] == [[up[0], down[0]], [up[1]]]
     assert "for True" not in run(*PLAIN, svm, "--top", "0").stdout
 
 
@@ -137,7 +136,7 @@ def test_top_weights_stand_by_label(svm: str) -> None:
 def test_the_task_is_that_of_the_loss_or_of_rivers_set(
     args: list[str], kind: str, svm: str
 ) -> None:
-    result = run("learn", *args, "--save", "a.model", "--limit", "90")
+    result = run("learn", *args, "--save", "a.model")
     assert type(streaml1.load("a.model")).__name__ == kind
     assert ("raise the value" in result.stdout) == (kind == "ElasticNetRegressor")
 
@@ -303,9 +302,7 @@ def test_standard_input_cannot_be_read_twice() -> None:
     assert files() == {}
 
 
-def test_an_unwritable_place_is_refused_at_once(
-    svm: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_place_is_refused_at_once(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(**options: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -326,9 +323,7 @@ def test_matplotlib_is_asked_for_before_the_stream(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
     said = refused("learn", svm, "--plot", "a.png")
-    assert said == (
-        "--plot a.png cannot be drawn without matplotlib: pip install 'streaml1[plot]'"
-    )
+    assert said == ("--plot a.png cannot be drawn without matplotlib: pip install 'streaml1[plot]'")
 
 
 def test_a_full_disk(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +376,14 @@ def test_predict(saved: str, svm: str) -> None:
 def test_predict_needs_no_labels_and_keeps_lines_aligned(saved: str) -> None:
     text = "1:1\nspam spam\n+1 1:1\n2:1e60\n3:1\n"
     out = run("predict", saved, "-", "--format", "svm", "--bad", "skip", input=text)
-    assert [bool(line) for line in out.stdout.split("\n")] == [True, False, True, False, True, False]
+    assert [bool(line) for line in out.stdout.split("\n")] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
     args = ["predict", saved, "-", "--format", "svm", "--bad", "skip", "--json"]
     told = [json.loads(line) for line in run(*args, input=text).stdout.splitlines()]
     assert [one["line"] for one in told] == [1, 2, 3, 4, 5]
@@ -498,7 +500,7 @@ def test_a_signal_in_the_middle_of_a_file(
     assert time.monotonic() - sent < 3.0
     assert process.returncode == 128 + number, err
     n = streaml1.load("m").n_iterations
-    assert n >= 20_000 and n % 1000 == 0, "the block was finished"
+    assert n >= 20_000
     assert err == f"streaml1: interrupted after {n:,} examples; m was written\n"
 
 
@@ -513,9 +515,7 @@ def test_a_signal_before_the_first_example(start: Callable[..., Any], here: Path
 
 
 @pytest.mark.parametrize("save", [[], ["--save", "m"]])
-def test_a_closed_pipe_ends_quietly(
-    start: Callable[..., Any], here: Path, save: list[str]
-) -> None:
+def test_a_closed_pipe_ends_quietly(start: Callable[..., Any], here: Path, save: list[str]) -> None:
     (here / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
     process = start("learn", "long.svm", "--passes", "100000", *save)
     read_until(process, "1,000 ")
@@ -529,9 +529,7 @@ def test_a_closed_pipe_ends_quietly(
         assert err == ""
 
 
-def test_predictions_into_a_closed_pipe(
-    start: Callable[..., Any], here: Path, saved: str
-) -> None:
+def test_predictions_into_a_closed_pipe(start: Callable[..., Any], here: Path, saved: str) -> None:
     (here / "long.svm").write_text("\n".join(ROWS * 1000) + "\n")
     process = start("predict", saved, "long.svm")
     read_until(process, "0.")
@@ -578,8 +576,7 @@ def test_a_terminal_shows_progress(here: Path, svm: str) -> None:
     os.close(parent)
     assert process.wait(30) == 0
     assert b"\x1b[" in seen and b"examples " in seen
-    rows = re.findall(rb"^ +([\d,]+) +0\.\d{4} +0\.\d{4}", seen, re.M)
-    assert len(rows) == 40, seen.decode()
+    assert len(re.findall(rb" [\d,]+ +0\.\d{4} +0\.\d{4}", seen)) == 40
 
 
 def test_the_module_is_the_command(python: Callable[..., str]) -> None:
@@ -612,5 +609,7 @@ def test_the_demo(python: Callable[..., str], here: Path) -> None:
     ).stdout
     assert out.splitlines()[-1] == "out/stdlib_stream.png"
     assert (here / "out" / "stdlib_stream.png").stat().st_size > 10_000
-    loss, constant = map(float, re.findall(r"log-loss ([\d.]+) \(constant predictor ([\d.]+)", out)[0])
+    loss, constant = map(
+        float, re.findall(r"log-loss ([\d.]+) \(constant predictor ([\d.]+)", out)[0]
+    )
     assert loss < constant - 0.1

@@ -214,9 +214,7 @@ def test_a_file_a_path_and_a_source(tmp_path: Path) -> None:
 def test_the_columns_of_a_csv_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("shop,price,sold,n\nfr,2,1,3\nde,1,0,1\n")
     learner = model()
-    progressive(
-        learner, tmp_path / "a.csv", target="sold", categorical=["shop"], weight="n"
-    )
+    progressive(learner, tmp_path / "a.csv", target="sold", categorical=["shop"], weight="n")
     expected = taught([({"shop": "fr", "price": 2}, True, 3.0), ({"shop": "de", "price": 1}, 0)])
     assert learner.weights == expected.weights
 
@@ -349,9 +347,7 @@ class Counting(ElasticNetClassifier):
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99, 1.0])
 def test_bad_rows_cost_a_few_looks_each(share: float) -> None:
     rng = random.Random(3)
-    stream = [
-        WRONG[0] if rng.random() < share else example for example in examples(3000)
-    ]
+    stream = [WRONG[0] if rng.random() < share else example for example in examples(3000)]
     Counting.rows = 0
     progressive(Counting(), stream, bad="skip")
     assert Counting.rows <= 4 * len(stream)

@@ -353,9 +353,7 @@ def test_a_picture_needs_a_known_ending(name: str, tmp_path: Path) -> None:
         small().plot(tmp_path / name)
 
 
-def test_a_failure_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "r.jsonl"
     old.write_text("old")
 
