@@ -51,9 +51,10 @@ def value(loss: int, a: float, y: float) -> float:
         z = 1.0 - y * a
         if z >= 1.0:
             return z - 0.5
-        return 0.5 * max(0.0, z) ** 2
+        z = max(0.0, z)
+        return 0.5 * z * z
     if loss == SQUARED:
-        return 0.5 * (a - y) ** 2
+        return 0.5 * (a - y) * (a - y)
     return abs(a - y)
 
 
