@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streaml1 import ElasticNetClassifier
-from streaml1.consumer import progressive
+import streaml1
 from streaml1.datasets import stdlib
 from streaml1.report import Line, Report
 
@@ -23,7 +22,7 @@ def main() -> None:
     print(f"{len(functions):,} functions; label: has it a docstring? Features: its words and")
     print("pairs of words, docstrings and comments taken out. Each is predicted, then learnt.\n")
 
-    model = ElasticNetClassifier(l1=5e-4, lr=0.03, schedule="constant")
+    model = streaml1.ElasticNetClassifier(l1=5e-4, lr=0.03, schedule="constant")
     reports: list[Report] = []
 
     def show(line: Line) -> None:
@@ -32,7 +31,9 @@ def main() -> None:
             print(report.header())
         print(report.row(line), flush=True)
 
-    report = progressive(model, functions, every=1000, on_start=reports.append, on_line=show)
+    report = streaml1.progressive(
+        model, functions, every=1000, on_start=reports.append, on_line=show
+    )
 
     print("\nThe most telling words:")
     print(f"  {'with a docstring':<32}without")

@@ -139,6 +139,10 @@ def _options(*options: Decorator) -> Decorator:
     return decorate
 
 
+def _split(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -> list[str]:
+    return [name for one in lists for name in one.split(",")]
+
+
 READING = ("format", "target", "categorical", "weight", "seed")
 positive = click.IntRange(min=1)
 
@@ -146,8 +150,8 @@ source_options = _options(
     click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
                  "where the name does not end in it; needed for standard input."),
     click.option("--target", metavar="COLUMN", help="CSV: the column of the labels."),
-    click.option("--categorical", metavar="COLUMN", multiple=True,
-                 help="CSV: a column of text; all others hold numbers. May be given again."),
+    click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=_split,
+                 help="CSV: the columns of text; all others hold numbers."),
     click.option("--weight", metavar="COLUMN", help="CSV: the column of the sample weights."),
     click.option("--limit", type=positive, metavar="N",
                  help="At most so many examples (of each pass)."),
@@ -384,7 +388,7 @@ def _write(
         if path is None:
             continue
         try:
-            write(path.resolve())
+            write(path)
         except OSError as error:
             raise Refusal(_unwritable(str(path), error)) from None
 
@@ -548,7 +552,7 @@ def _logged() -> Iterator[None]:
 
 
 def _advise(line: Line) -> None:
-    if (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
+    if line.examples >= 100 and (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
         _complain("the loss is far above that of the constant predictor: lower --lr, or scale "
                   "the features to about 1")  # fmt: skip
 
@@ -669,27 +673,29 @@ def warm() -> None:
 
     What is compiled is kept on disk, for all programs that use this installation.
     """
-    import numpy as np
-    from scipy.sparse import csr_array
-
     import streaml1
     from streaml1 import jit, online
 
     start = time.perf_counter()
     for kinds in MODELS.values():
         for name in kinds.values():
-            for matrix in (False, True):
-                model = getattr(streaml1, name)(l1=1e-3)
-                if matrix:
-                    X: Any = csr_array(np.eye(40, 2000))
-                    model.progressive_many(X, np.arange(40) % 2)
-                    model.predict_many(X)
-                else:
-                    for x in ({1: 1.0}, {"a": 1.0, "b": "c"}):
-                        model.learn_one(x, 1)
-                        model.predict_one(x)
-                    model.progressive_many([x], [1])
-                    model.predict_many([x])
+            _exercise(getattr(streaml1, name))
     seconds = time.perf_counter() - start
     kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"
     click.echo(f"compiled in {seconds:.1f} s{kept}")
+
+
+def _exercise(kind: Any) -> None:
+    """Call all that compiles: dicts of ints and of strings, and matrices, one of them unsorted."""
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
+    wide = csr_array(np.eye(40, 2000))
+    for x, X in (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted)):
+        model = kind(l1=1e-3)
+        model.learn_one(x, 1)
+        model.predict_one(x)
+        for batch, n in (([x], 1), (X, X.shape[0])):
+            model.progressive_many(batch, np.arange(n) % 2)
+            model.predict_many(batch)

@@ -104,9 +104,9 @@ def progressive(
     Examples
     --------
     >>> from river import datasets
-    >>> from streaml1 import ElasticNetClassifier
-    >>> from streaml1.consumer import progressive
-    >>> report = progressive(ElasticNetClassifier(l1=1e-3), datasets.Phishing(), every=500)
+    >>> import streaml1
+    >>> model = streaml1.ElasticNetClassifier(l1=1e-3)
+    >>> report = streaml1.progressive(model, datasets.Phishing(), every=500)
     >>> [line.examples for line in report.lines]
     [500, 1000, 1250]
     """

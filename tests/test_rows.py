@@ -337,11 +337,15 @@ WRONG = [math.nan, math.inf, -math.inf, 1e60, 1e50]
 
 
 def assert_refused(model: Any, X: Any, row: int, y: Any = None, w: Any = None) -> None:
+    """Nothing of the batch is learnt, and what comes next is learnt as if it had never been."""
     before, seen = state(model), model.n_features_seen
-    y = labels(X.shape[0] if hasattr(X, "shape") else len(X)) if y is None else y
-    for learn in (model.learn_many, model.progressive_many):
+    y_given = labels(X.shape[0] if hasattr(X, "shape") else len(X)) if y is None else y
+    calls = [lambda: model.learn_many(X, y_given, w), lambda: model.progressive_many(X, y_given, w)]
+    if y is None and w is None:
+        calls += [lambda: model.predict_many(X), lambda: model.predict_proba_many(X)]
+    for call in calls:
         with pytest.raises(BadExample) as refused:
-            learn(X, y, w)
+            call()
         assert refused.value.row == row
         assert str(refused.value) == refused.value.reason
         assert "\n" not in refused.value.reason
@@ -466,7 +470,7 @@ def test_lengths_that_differ_are_refused() -> None:
         ([1, 0], None),
         ([1, 0, 1, 1], None),
         ([1, 0, 1], [1.0, 2.0]),
-        ([[1], [0], [1]], 1),
+        (np.ones((3, 1)), None),
     ):
         with pytest.raises(ValueError, match="rows"):
             model.learn_many(csr_matrix(np.eye(3)), y, w)

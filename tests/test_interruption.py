@@ -1,0 +1,254 @@
+"""Whatever interrupts a model leaves one that is whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streaml1 import ElasticNetClassifier, engine
+from streaml1.names import NameTable, RowBuffer
+from streaml1.rules.elastic_net import ElasticNet
+
+WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
+
+INTERRUPTED = """
+import faulthandler, itertools, pickle, random, signal, sys
+from streaml1 import ElasticNetClassifier
+
+faulthandler.enable()
+faulthandler.dump_traceback_later(100, exit=True)
+
+
+class Dict(dict):
+    pass
+
+
+def learn_dicts(m, k):
+    for i in range(400):
+        m.learn_one({f"n{k}-{i * 7 + j}": 1.0 for j in range(40)}, i % 2 == 0)
+        m.predict_one({f"n{k}-{i + j}": 1.0 for j in range(40)})
+
+
+def learn_others(m, k):
+    for i in range(300):
+        m.learn_one(Dict({(k, i * 7 + j): 1.0 for j in range(20)} | {f"s{k} {i}": 1}), True)
+
+
+def learn_ints(m, k):
+    for i in range(2000):
+        m.learn_one({i * 50 + j: 1.0 for j in range(5)}, True)
+    m.learn_one({f"the end of ints {k}": 1.0}, True)
+
+
+def learn_rows(m, k):
+    for i in range(4):
+        rows = [{f"r{k}-{i}-{q * 9 + j}": 1.0 for j in range(30)} for q in range(100)]
+        m.learn_many(rows, [True] * 100)
+
+
+def copies(m, k):
+    for i in range(20):
+        m.learn_one({f"c{k}-{i * 99 + j}": 1.0 for j in range(150)}, True)
+        pickle.dumps(m)
+
+
+kinds = {f.__name__: f for f in (learn_dicts, learn_others, learn_ints, learn_rows, copies)}
+work = kinds[sys.argv[1]]
+chance = random.Random(sys.argv[1])
+work(ElasticNetClassifier(), 0)  # compiled
+interrupted = 0
+for k in range(int(sys.argv[2])):
+    m = ElasticNetClassifier(l1=1e-4)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, chance.random() ** 2 * 0.05 + 1e-5)
+        work(m, k)
+        work(m, -k)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except (KeyboardInterrupt, SystemError) as error:
+        # numpy's record arrays answer an interrupt within `__reduce__` by a SystemError.
+        assert isinstance(error.__cause__ or error, KeyboardInterrupt), repr(error)
+        interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    m._engine.check()
+    t = m.n_iterations
+    m.learn_one({"after": 1.0}, True)
+    m.learn_one({f"after {j}": 1.0 for j in range(500)}, True)
+    m.learn_many([{f"rows {j}": 1.0 for j in range(500)}, {"after": 1.0}], [True, True])
+    m.learn_one({5: 1.0, ("t",): 1.0}, True)
+    assert m.n_iterations == t + 5
+    assert m.predict_one({"after": 1.0, "after 7": 1.0}) is True
+    m._engine.check()
+    assert pickle.loads(pickle.dumps(m)).weights == m.weights
+print(interrupted)
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "times"),
+    [
+        ("learn_dicts", 80),
+        ("learn_others", 80),
+        ("learn_ints", 60),
+        ("learn_rows", 80),
+        ("copies", 80),
+    ],
+)
+def test_interrupts_leave_a_usable_model(work: str, times: int, python: Callable[..., str]) -> None:
+    header = "import signal\nsignal.signal(signal.SIGALRM, signal.default_int_handler)\n"
+    out = python("-c", header + INTERRUPTED, work, str(times), **WARM)
+    assert int(out) > times // 3
+
+
+THREADS = """
+import faulthandler, pickle, random, sys, threading
+from streaml1 import ElasticNetClassifier
+
+faulthandler.enable()
+faulthandler.dump_traceback_later(100, exit=True)
+sys.setswitchinterval(1e-5)
+m = ElasticNetClassifier(l1=1e-4)
+m.learn_one({"a": 1.0}, True)
+m.predict_proba_one({"a": 1.0})
+m.learn_many([{"a": 1.0}], [True])
+learners, rows, stop, wrong = 3, 1500, threading.Event(), []
+
+
+def learn(q):
+    chance = random.Random(q)
+    try:
+        for i in range(rows):
+            x = {f"n{q}-{i * 7 + j}": 1.0 for j in range(30)}
+            if i % 50 == 0:
+                m.learn_many([x, x], [True, False])
+            elif i % 7 == 0:
+                m.learn_one({("t", q, i): 1.0, **x}, chance.random() < 0.5)
+            else:
+                m.learn_one(x, chance.random() < 0.5)
+    except BaseException as error:
+        wrong.append(repr(error))
+
+
+def read(q):
+    k = 0
+    try:
+        while not stop.is_set():
+            k += 1
+            x = {f"n{q}-{j}": 1.0 for j in range(k % 3000, k % 3000 + 20 + 20 * (k % 20))}
+            p = m.predict_proba_one(x)[True]
+            assert 0.0 <= p <= 1.0
+            if k % 40 == 0:
+                pickle.loads(pickle.dumps(m))._engine.check()
+                assert len(m.weights) <= m.n_features_seen
+                m.predict_many([x])
+    except BaseException as error:
+        wrong.append(repr(error))
+
+
+teachers = [threading.Thread(target=learn, args=(q,)) for q in range(learners)]
+readers = [threading.Thread(target=read, args=(q,), daemon=True) for q in range(2)]
+for thread in readers + teachers:
+    thread.start()
+for thread in teachers:
+    thread.join()
+stop.set()
+for thread in readers:
+    thread.join()
+m._engine.check()
+assert not wrong, wrong
+assert m.n_iterations == 2 + learners * (rows + rows // 50), m.n_iterations
+assert m.predict_one({}) in (True, False)
+"""
+
+
+def test_threads_share_a_model(python: Callable[..., str]) -> None:
+    python("-c", THREADS, **WARM)
+
+
+@pytest.mark.parametrize("seconds", [2.0])
+def test_models_in_threads_of_their_own(seconds: float) -> None:
+    rows = [({f"n{(i * 7 + j) % 500}": 1.0 for j in range(20)}, i % 3 == 0) for i in range(500)]
+
+    def run(found: list[Any]) -> None:
+        model = ElasticNetClassifier(l1=1e-3)
+        for x, y in rows:
+            model.learn_one(x, y)
+            model.predict_one(x)
+        found.append(model.weights)
+
+    found: list[Any] = []
+    threads = [threading.Thread(target=run, args=(found,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    alone: list[Any] = []
+    run(alone)
+    assert found == alone * 4
+
+
+# Memory runs out
+
+
+class Dict(dict):  # type: ignore[type-arg]
+    """A dict, but no exact one."""
+
+
+def no_memory(*args: Any, **kwargs: Any) -> Any:
+    raise MemoryError
+
+
+WORK: dict[str, Callable[[Any], Any]] = {
+    "walked": lambda m: m.learn_one({f"b{k}": 1.0 for k in range(1500)}, True),
+    "read": lambda m: m.learn_one(Dict({f"b{k}": 1.0 for k in range(1500)}), True),
+    "other names": lambda m: m.learn_one({("b", k): 1.0 for k in range(1500)}, True),
+    "ints": lambda m: m.learn_one({5000 + k: 1.0 for k in range(1500)}, True),
+    "rows": lambda m: m.learn_many([{f"b{k}": 1.0} for k in range(1500)], [True] * 1500),
+    "int rows": lambda m: m.learn_many([{5000 + k: 1.0} for k in range(1500)], [True] * 1500),
+    "wide": lambda m: m.predict_one({f"b{k}": 1.0 for k in range(5000)}),
+}
+FAILURES: dict[str, tuple[Any, str]] = {
+    "grow": (ElasticNet, "grow"),
+    "renumber": (ElasticNet, "renumber"),
+    "widen": (NameTable, "widen"),
+    "rewrite": (NameTable, "_rewrite"),
+    "buffer": (RowBuffer, "__init__"),
+    "table": (NameTable, "__init__"),
+    "address": (engine, "_at"),
+}
+
+
+@pytest.mark.parametrize("work", WORK)
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("begin", ["str", "int"])
+def test_memory_that_runs_out(
+    work: str, failure: str, begin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, twin = ElasticNetClassifier(l1=1e-4), ElasticNetClassifier(l1=1e-4)
+    for m in (model, twin):
+        for k in range(900):
+            m.learn_one({f"a{k}" if begin == "str" else k: 1.0}, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(*FAILURES[failure], no_memory)
+        try:
+            WORK[work](model)
+        except MemoryError:
+            failed = True
+        else:
+            failed = False
+    model._engine.check()
+    if not failed:
+        return
+    assert model.weights == twin.weights
+    assert model.n_iterations == 900
+    for m in (model, twin):
+        WORK[work](m)
+        m.learn_one({"after": 1.0, 7: 1.0}, True)
+    model._engine.check()
+    assert model.weights == twin.weights
+    assert model.intercept == twin.intercept
+    assert model.predict_one({"after": 1.0}) is True

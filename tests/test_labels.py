@@ -1,0 +1,321 @@
+"""Labels and weights: what is taken, what is refused, and which row is blamed."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections import deque
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
+from streaml1.labels import binaries, binary, refuse_unless_dict, value, values, weight, weights
+
+TRUE = [True, 1, 1.0, np.True_, np.int8(1), np.uint64(1), np.float32(1.0), Decimal(1), Fraction(1)]
+FALSE = [False, 0, 0.0, -0.0, np.False_, np.int64(0), np.float16(0.0), Decimal(0), Fraction(0)]
+NO_NUMBERS: list[Any] = [
+    *("1", "True", "", b"1", bytearray(b"1"), None, [1], (1,), {1}, {"y": 1}, object(), int),
+    *(np.array([1]), np.array([0, 1]), np.str_("1"), np.bytes_(b"1")),
+]
+NO_LABELS: list[Any] = [-1, 2, 0.5, 10**400, math.nan, math.inf, 1e-300, np.int64(-1), 1j]
+NO_VALUES: list[Any] = [math.nan, math.inf, -math.inf, 1e50, -1e51, 10**50, 10**400, -(10**400)]
+NO_VALUES += [np.float32("nan"), np.float64("inf"), Decimal("nan"), Decimal("1e400"), 1j]
+VALUES: list[Any] = [0, -3, 2.5, True, np.float32(0.1), np.int8(-5), 9.99e49, 10**49, -0.0, 5e-324]
+VALUES += [Decimal("0.1"), Fraction(1, 3), np.bool_(True)]
+NO_WEIGHTS: list[Any] = [-1, -1e-300, math.nan, math.inf, 1e16, 10**400, 1j, Decimal("nan")]
+WEIGHTS: list[Any] = [0, 0.0, -0.0, 1, True, 1e15, 10**15, 0.5, np.float32(2), Decimal(3)]
+
+
+def model_of(kind: str) -> Any:
+    model = ElasticNetClassifier() if kind == "classifier" else ElasticNetRegressor()
+    model.learn_one({"a": 1.0}, True)
+    return model
+
+
+def shown(v: Any) -> str:
+    return f"{type(v).__name__} {str(v)[:12]}"
+
+
+@pytest.mark.parametrize("y", TRUE + FALSE, ids=shown)
+def test_labels_of_classifiers(y: Any) -> None:
+    sign = 1.0 if y == 1 else -1.0
+    assert binary(y) == sign
+    assert type(binary(y)) is float
+    assert binaries([y], 1).tolist() == [sign]
+    assert binaries([True, y, 0], 3).tolist() == [1.0, sign, -1.0]
+    one, plain = model_of("classifier"), model_of("classifier")
+    one.learn_one({"a": 1.0}, y)
+    plain.learn_one({"a": 1.0}, bool(y))
+    assert pickle.dumps(one) == pickle.dumps(plain)
+
+
+@pytest.mark.parametrize("y", NO_LABELS + NO_NUMBERS, ids=shown)
+def test_labels_refused_by_classifiers(y: Any) -> None:
+    model = model_of("classifier")
+    before = pickle.dumps(model)
+    for call in (
+        lambda: binary(y),
+        lambda: model.learn_one({"a": 1.0, "new": 1.0}, y),
+    ):
+        with pytest.raises(BadExample) as refused:
+            call()
+        assert refused.value.row == 0
+        assert "is not a label of a classifier; labels are False, True, 0 or 1" in str(
+            refused.value
+        )
+    for others in ([True, False], [0, 1], [1.0, 0.0], [True, 0], [np.True_, 1.0]):
+        with pytest.raises(BadExample) as refused:
+            model.learn_many([{"a": 1.0}, {"b": 1.0}, {"c": 1.0}], [*others, y])
+        assert refused.value.row == 2
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("y", VALUES, ids=shown)
+def test_labels_of_regressors(y: Any) -> None:
+    assert value(y) == float(y)
+    assert type(value(y)) is float
+    assert values([y], 1).tolist() == [float(y)]
+    assert values([0.5, y, 1], 3).tolist() == [0.5, float(y), 1.0]
+
+
+@pytest.mark.parametrize("y", NO_VALUES + NO_NUMBERS, ids=shown)
+def test_labels_refused_by_regressors(y: Any) -> None:
+    model = model_of("regressor")
+    before = pickle.dumps(model)
+    for call in (lambda: value(y), lambda: model.learn_one({"a": 1.0, "new": 1.0}, y)):
+        with pytest.raises(BadExample) as refused:
+            call()
+        assert refused.value.row == 0
+        assert "label" in str(refused.value)
+        assert "\n" not in str(refused.value)
+    for others in ([0.5, 1.0], [1, 2], [True, False], [1, 0.5], [Decimal(1), 2.0]):
+        with pytest.raises(BadExample) as refused:
+            model.learn_many([{"a": 1.0}, {"b": 1.0}, {"c": 1.0}], [*others, y])
+        assert refused.value.row == 2
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("w", WEIGHTS, ids=shown)
+def test_weights_taken(w: Any) -> None:
+    assert weight(w) == float(w)
+    assert weights(w, 2).tolist() == [float(w)] * 2
+    assert weights([1, w], 2).tolist() == [1.0, float(w)]
+    model = model_of("regressor")
+    model.learn_one({"a": 1e-9}, 1.0, w)
+    assert model.n_iterations == 2
+
+
+@pytest.mark.parametrize("w", [*NO_WEIGHTS, *(v for v in NO_NUMBERS if v is not None)], ids=shown)
+def test_weights_refused(w: Any) -> None:
+    for kind in ("classifier", "regressor"):
+        model = model_of(kind)
+        before = pickle.dumps(model)
+        for call in (lambda: weight(w), lambda m=model: m.learn_one({"new": 1.0}, True, w)):
+            with pytest.raises(BadExample, match="of the example is not a number from 0 to 1e15"):
+                call()
+        for others in ([1.0, 2.0], [1, 2], [1, 0.5]):
+            with pytest.raises(BadExample) as refused:
+                model.learn_many([{"new": 1.0}] * 3, [True] * 3, [*others, w])
+            assert refused.value.row == 2
+        assert pickle.dumps(model) == before
+
+
+def test_no_weight_for_one_example_is_refused() -> None:
+    with pytest.raises(BadExample, match="the weight None"):
+        ElasticNetClassifier().learn_one({"a": 1.0}, True, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.timedelta64(1, "s"),
+        np.datetime64(1, "s"),
+        *[
+            pytest.param(v, marks=pytest.mark.xfail(strict=True, reason=reason))
+            for v, reason in [
+                (np.complex128(1 + 2j), "its imaginary part is dropped"),
+                (np.void(b"1"), "a void of numpy is read as a text of a number"),
+            ]
+        ],
+    ],
+)
+def test_what_numpy_calls_a_number_is_looked_at(y: Any) -> None:
+    for check in (binary, value, weight):
+        with pytest.raises(BadExample):
+            check(y)
+
+
+# Batches
+
+COLUMNS: dict[str, Any] = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "object array": lambda y: np.array(y, object),
+    "series": pd.Series,
+    "series of objects": lambda y: pd.Series(y, dtype=object),
+    "index of its own": lambda y: pd.Series(y, index=range(10, 10 + len(y))),
+    "strided": lambda y: np.repeat(np.array(y), 2)[::2],
+    "not writable": lambda y: np.frombuffer(np.array(y).tobytes(), np.array(y).dtype),
+    "deque": deque,
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_columns_of_every_kind(column: str) -> None:
+    make = COLUMNS[column]
+    assert binaries(make([True, False, True]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert binaries(make([1, 0, 1]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert binaries(make([1.0, 0.0, 1.0]), 3).tolist() == [1.0, -1.0, 1.0]
+    assert values(make([1.5, -2.0, 0.0]), 3).tolist() == [1.5, -2.0, 0.0]
+    assert values(make([3, -2, 0]), 3).tolist() == [3.0, -2.0, 0.0]
+    assert weights(make([1.5, 2.0, 0.0]), 3).tolist() == [1.5, 2.0, 0.0]
+    for check, wrong in ((binaries, 2.0), (values, math.nan), (weights, -1.0)):
+        with pytest.raises(BadExample) as refused:
+            check(make([1.0, wrong, 1.0]), 3)
+        assert refused.value.row == 1
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "u8", "f2", "f4", "f8", ">f8", ">i4"])
+def test_columns_of_every_type(dtype: str) -> None:
+    column = np.array([1, 0, 1], dtype)
+    assert binaries(column, 3).tolist() == [1.0, -1.0, 1.0]
+    assert values(column, 3).tolist() == [1.0, 0.0, 1.0]
+    assert weights(column, 3).tolist() == [1.0, 0.0, 1.0]
+    for checked in (binaries(column, 3), values(column, 3), weights(column, 3)):
+        assert checked.dtype == np.float64
+        assert checked.flags.c_contiguous
+        assert checked.flags.writeable
+
+
+def test_what_is_given_is_not_changed() -> None:
+    for make in (np.array, pd.Series):
+        y, w = make([1.0, 0.0]), make([0.5, 2.0])
+        model = ElasticNetRegressor()
+        model.learn_many([{"a": 1.0}, {"b": 1.0}], y, w)
+        assert list(y) == [1.0, 0.0]
+        assert list(w) == [0.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("y", "row"),
+    [
+        ([True, "1", None], 1),
+        ([1, 0.5, "x"], 1),
+        (["1", True], 0),
+        ([np.True_, 1, 0.0, 2], 3),
+        ([True, [1]], 1),
+        ([[1], [0]], 0),
+        ([1, 10**400], 1),
+        (["a", "b"], 0),
+    ],
+)
+def test_mixed_labels_blame_the_right_row(y: list[Any], row: int) -> None:
+    for check in (binaries, values):
+        if check is values and row == 3:
+            continue
+        if check is values and y[:2] == [1, 0.5]:
+            row = 2
+        with pytest.raises(BadExample) as refused:
+            check(y, len(y))
+        assert refused.value.row == row
+        assert repr(y[row]) in refused.value.reason
+
+
+def test_a_mixed_list_is_no_list_of_strings() -> None:
+    """numpy would make all of them strings, and "True" of a bool."""
+    assert values([1, True, 2.5, Decimal("0.1")], 4).tolist() == [1.0, 1.0, 2.5, 0.1]
+    with pytest.raises(BadExample, match="^'2' is not a label"):
+        values([1.0, "2"], 2)
+
+
+@pytest.mark.parametrize(
+    "given_",
+    [
+        [],
+        [1.0],
+        [1.0] * 3,
+        np.ones((2, 1)),
+        np.ones((1, 2)),
+        np.ones(()),
+        np.ones((2, 2)),
+        pd.Series([1.0]),
+        pd.DataFrame({"y": [1.0, 0.0]}),
+    ],
+    ids=lambda v: f"{type(v).__name__} {np.shape(v)}",
+)
+def test_lengths_and_shapes(given_: Any) -> None:
+    x = [{"a": 1.0}, {"b": 1.0}]
+    for kind in ("classifier", "regressor"):
+        model = model_of(kind)
+        before = pickle.dumps(model)
+        with pytest.raises(ValueError, match=r"^labels have the shape .* beside 2 rows; give 2"):
+            model.learn_many(x, given_)
+        if np.shape(given_):
+            with pytest.raises(ValueError, match=r"^weights have the shape .* beside 2 rows"):
+                model.learn_many(x, [True, False], given_)
+        assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("given_", [True, 1.0, None, "tf"], ids=repr)
+def test_one_label_for_all_is_refused(given_: Any) -> None:
+    with pytest.raises(ValueError):
+        ElasticNetClassifier().learn_many([{"a": 1.0}, {"b": 1.0}], given_)
+
+
+def test_one_weight_for_all_or_none() -> None:
+    x, y = [{"a": 1.0}, {"b": 1.0}], [True, False]
+    models = [ElasticNetClassifier() for _ in range(4)]
+    for model, w in zip(models, (2, 2.0, np.float32(2), [2, 2]), strict=True):
+        model.learn_many(x, y, w)
+    assert len({pickle.dumps(model) for model in models}) == 1
+    default, none, one = ElasticNetClassifier(), ElasticNetClassifier(), ElasticNetClassifier()
+    default.learn_many(x, y)
+    none.learn_many(x, y, None)
+    one.learn_many(x, y, 1)
+    assert pickle.dumps(default) == pickle.dumps(none) == pickle.dumps(one)
+
+
+def test_no_rows() -> None:
+    model = ElasticNetClassifier()
+    before = pickle.dumps(model)
+    model.learn_many([], [])
+    model.learn_many([], [], [])
+    model.learn_many([], np.array([]), 1.0)
+    assert model.progressive_many([], []).shape == (0,)
+    assert model.predict_many([]).shape == (0,)
+    assert model.predict_proba_many([]).shape == (0, 2)
+    assert pickle.dumps(model) == before
+
+
+@given(st.lists(st.one_of(st.booleans(), st.integers(-3, 3), st.floats(), st.none(), st.text())))
+def test_a_batch_of_labels_is_its_labels(ys: list[Any]) -> None:
+    for one, many in ((binary, binaries), (value, values), (weight, weights)):
+        expected: list[float] = []
+        bad = None
+        for i, y in enumerate(ys):
+            try:
+                expected.append(one(y))
+            except BadExample as error:
+                bad = (i, error.reason)
+                break
+        if bad is None:
+            assert many(ys, len(ys)).tolist() == expected
+        else:
+            with pytest.raises(BadExample) as refused:
+                many(ys, len(ys))
+            assert (refused.value.row, refused.value.reason) == bad
+
+
+def test_what_is_no_dict() -> None:
+    refuse_unless_dict({})
+    for x in ("text", [1], None):
+        with pytest.raises(BadExample, match="an example is a dict of features, not a"):
+            refuse_unless_dict(x)
