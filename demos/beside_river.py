@@ -17,11 +17,11 @@ import streaml1
 CONSOLE = Console(width=100)
 
 
-def theirs(**penalty: float) -> Any:
+def theirs(**penalty: Any) -> Any:
     return linear_model.LogisticRegression(optim.SGD(0.1), intercept_lr=0.0, **penalty)
 
 
-def ours(**penalty: float) -> Any:
+def ours(**penalty: Any) -> Any:
     return streaml1.ElasticNetClassifier(
         lr=0.1, schedule="constant", intercept_lr=0.0, loss="logistic", **penalty
     )

@@ -111,8 +111,8 @@ def bare_run(X: Any, y: Any, eta: float) -> Callable[[], Any]:
 
 
 def model(eta: float, **options: Any) -> streaml1.ElasticNetClassifier:
-    options = {"l1": 1e-6, "l2": 1e-6, "schedule": "constant"} | options
-    return streaml1.ElasticNetClassifier(lr=eta, **options)
+    settings: dict[str, Any] = {"l1": 1e-6, "l2": 1e-6, "schedule": "constant"} | options
+    return streaml1.ElasticNetClassifier(lr=eta, **settings)
 
 
 def dense_step_seconds(X: Any, y: Any, eta: float, n: int = 200) -> float:
@@ -242,7 +242,8 @@ def bench_start() -> None:
         ("... and a first prediction", predicting),
         ("... and a first example learnt", learning),
     ):
-        cold, warm = [], []
+        cold: list[float] = []
+        warm: list[float] = []
         for _ in range(5):
             with tempfile.TemporaryDirectory() as folder:
                 environment = os.environ | {"NUMBA_CACHE_DIR": folder}

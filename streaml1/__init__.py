@@ -1,13 +1,13 @@
 """Online learners for sparse, high-dimensional streams that keep their models sparse."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from streaml1.modelfile import ModelFileError
-from streaml1.models import ElasticNetClassifier, ElasticNetRegressor, load
-from streaml1.rows import BadExample
 
 if TYPE_CHECKING:
     from streaml1.consumer import progressive
+    from streaml1.modelfile import ModelFileError
+    from streaml1.models import ElasticNetClassifier, ElasticNetRegressor, load
+    from streaml1.rows import BadExample
 
 __all__ = [
     "BadExample",
@@ -19,11 +19,25 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
+_HOMES = {
+    "BadExample": "rows",
+    "ElasticNetClassifier": "models",
+    "ElasticNetRegressor": "models",
+    "ModelFileError": "modelfile",
+    "load": "models",
+    "progressive": "consumer",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # The readers and the report are not needed to learn and predict: they load when called for.
-    if name == "progressive":
-        from streaml1.consumer import progressive
+    # Loaded when called for: the command line answers --help without a compiler, and learning
+    # does without the readers and the report.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'streaml1' has no attribute {name!r}")
+    value = getattr(import_module(f"streaml1.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
-        return progressive
-    raise AttributeError(f"module 'streaml1' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.rows import BadExample, Rows, largest, number, plain_items, plain_rows
+from streaml1.rows import MOST_IDS, BadExample, Rows, largest, number, plain_items, plain_rows
 
 __all__ = ["Batch", "batch_of", "checked", "is_frame", "is_matrix", "stray"]
 
@@ -82,6 +82,8 @@ def _from_matrix(X: Any) -> Batch:
         return Batch(rows, None, X.shape[1])
     if end and not (indices.min() >= 0 and indices.max() < X.shape[1]):
         raise TypeError(stray(X.shape[1]))
+    if X.shape[1] < MOST_IDS:
+        return Batch(Rows(indices.astype(np.uint32), data, rows_of), None, X.shape[1])
     columns, places = np.unique(indices, return_inverse=True)
     names = columns.tolist()
     rows = Rows(places.astype(np.uint32), data, rows_of)

@@ -6,24 +6,38 @@ What is slow to import is imported by the command that needs it.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from streaml1.console import (
+    PROGRAM,
+    REGRESSION_LOSSES,
+    Interruptible,
+    Screen,
+    Signals,
+    abandon_output,
+    advise,
+    complain,
+    end_early,
+    logged,
+    shown,
+    telling,
+    text_table,
+    weight_text,
+)
+
 if TYPE_CHECKING:
     from streaml1.consumer import Prediction
-    from streaml1.report import Line, Report
-    from streaml1.streams import Block, Refuse, Source
+    from streaml1.report import Report
+    from streaml1.streams import Source
 
 __all__ = ["cli", "main"]
 
@@ -33,10 +47,8 @@ MODELS = {
         "regression": "ElasticNetRegressor",
     },
 }
-REGRESSION_LOSSES = ("squared", "absolute")
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
-PROGRAM = "streaml1"
 CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
@@ -68,13 +80,13 @@ class Program(click.Group):
             code = error.exit_code
         except click.UsageError as error:
             where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
-            _complain(error.format_message().rstrip(".") + where)
+            complain(error.format_message().rstrip(".") + where)
             code = error.exit_code
         except click.ClickException as error:
-            _complain(error.format_message())
+            complain(error.format_message())
             code = error.exit_code
         except click.Abort:
-            _complain("interrupted")
+            complain("interrupted")
             code = 128 + signal.SIGINT
         sys.exit(code or 0)
 
@@ -83,7 +95,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            _abandon_output()
+            abandon_output()
             ctx.exit(CLOSED_PIPE)
         except ValueError as error:
             from streaml1.modelfile import ModelFileError
@@ -93,18 +105,6 @@ class Program(click.Group):
             if isinstance(error, SourceError | BadExample | ModelFileError):
                 raise Refusal(str(error)) from None
             raise
-
-
-def _complain(sentence: str) -> None:
-    click.echo(f"{PROGRAM}: {sentence}", err=True)
-
-
-def _abandon_output() -> None:
-    """Write nothing more: who read it has gone."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # a stream that is no file
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
@@ -238,7 +238,7 @@ def learn(
     prepare(learner)
 
     signals = Signals()
-    with signals.handled(), _logged(), Screen(signals, total) as screen:
+    with signals.handled(), logged(), Screen(signals, total) as screen:
         done = progressive(
             learner,
             Interruptible(examples, signals, screen.advance),
@@ -254,14 +254,14 @@ def learn(
             _write(learner, done, save, report, plot)
     written = [str(path) for path in (save, report, plot) if path is not None]
     if signals.number:
-        _end_early(signals.number, done, written)
+        end_early(signals.number, done, written)
     if not done.examples:
         refused = f" ({done.refused:,} refused)" if done.refused else ""
         raise Refusal(f"{source} has no example to learn{refused}; nothing was written")
     if top:
-        click.echo("\n" + _telling(learner, top) + "\n")
+        click.echo("\n" + telling(learner, top) + "\n")
     click.echo(done.summary())
-    _advise(done.lines[-1])
+    advise(done.lines[-1])
     for what, path in (("model", save), ("report", report)):
         if path is not None:
             click.echo(f"{what}: {path}")
@@ -393,214 +393,6 @@ def _write(
             raise Refusal(_unwritable(str(path), error)) from None
 
 
-# Ending early
-
-
-class _Interrupted(Exception):
-    """Raised in the middle of reading; what has been read is still learnt."""
-
-
-class Signals:
-    """What happens at Ctrl-C and SIGTERM: reading ends at once, learning after the block.
-
-    `number` is that of the signal that came, or 0.
-    """
-
-    def __init__(self) -> None:
-        self.number = 0
-        self._reading = False
-
-    @contextmanager
-    def handled(self) -> Iterator[None]:
-        """Listen, in the main thread; a signal that the caller ignores stays ignored."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        heard = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
-        before = [signal.signal(n, self._hear) for n in heard]
-        try:
-            yield
-        finally:
-            for n, handler in zip(heard, before, strict=True):
-                signal.signal(n, handler)
-
-    def _hear(self, number: int, frame: object) -> None:
-        self.number = number
-        if self._reading:
-            raise _Interrupted
-
-    def next_of(self, blocks: Iterator[Block]) -> Block | None:
-        """The next block; None at the end, or once a signal has come."""
-        try:
-            self._reading = True
-            # A signal is heard here or raises from here on: it is never slept over.
-            return None if self.number else next(blocks, None)
-        except _Interrupted:
-            return None
-        finally:
-            self._reading = False
-
-
-class Interruptible:
-    """A source that ends when a signal comes."""
-
-    def __init__(self, source: Source, signals: Signals, advance: Callable[[int], None]) -> None:
-        self.name = source.name
-        self._source = source
-        self._signals = signals
-        self._advance = advance
-
-    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
-        """Read from the start."""
-        return self._watched(self._source.blocks(size, refuse))
-
-    def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        while (block := self._signals.next_of(blocks)) is not None:
-            yield block
-            self._advance(len(block))
-
-
-def _end_early(number: int, done: Report, written: list[str]) -> NoReturn:
-    if number != signal.SIGPIPE:
-        click.echo(done.summary())
-    files = ", ".join(written) if written and done.examples else "nothing"
-    if number != signal.SIGPIPE or files != "nothing":
-        why = "output closed" if number == signal.SIGPIPE else "interrupted"
-        _complain(f"{why} after {done.examples:,} examples; {files} was written")
-    raise click.exceptions.Exit(128 + number)
-
-
-# What is shown
-
-
-class Screen:
-    """The table as it grows: above a progress display on a terminal, else plain lines."""
-
-    def __init__(self, signals: Signals, total: int | None) -> None:
-        self._signals = signals
-        self._total = total
-        self._report: Report | None = None
-        self._columns: dict[str, bool] = {}
-        self._progress: Any = None
-
-    def __enter__(self) -> Screen:
-        if sys.stdout.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self._progress = Progress(
-                TextColumn("{task.completed:,.0f} examples"),
-                BarColumn(),
-                TimeElapsedColumn(),
-                console=Console(file=sys.stdout),
-                transient=True,
-            )
-            self._progress.start()
-            self._task = self._progress.add_task("", total=self._total)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def start(self, report: Report) -> None:
-        """Know the report that lines will be of."""
-        self._report = report
-
-    def advance(self, examples: int) -> None:
-        """Count examples that have been learnt."""
-        if self._progress is not None:
-            self._progress.advance(self._task, examples)
-
-    def line(self, line: Line) -> None:
-        """Show a line; the first comes with the heads of the columns."""
-        assert self._report is not None
-        if len(self._report) == 1:
-            self._columns = {"refused": self._report.skips, "skewed": line.skewed}
-            self._print(self._report.header(**self._columns))
-        self._print(self._report.row(line, **self._columns))
-
-    def _print(self, text: str) -> None:
-        if self._progress is not None:
-            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
-            return
-        try:
-            click.echo(text)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            self._signals.number = signal.SIGPIPE
-            _abandon_output()
-
-
-class _ToStandardError(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        _complain(record.getMessage())
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    """Show on standard error what is logged, such as the examples that are skipped."""
-    logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
-    before, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = before
-
-
-def _advise(line: Line) -> None:
-    if line.examples >= 100 and (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
-        _complain("the loss is far above that of the constant predictor: lower --lr, or scale "
-                  "the features to about 1")  # fmt: skip
-
-
-def _telling(model: Any, k: int) -> str:
-    """The weights farthest above and below zero, in two columns."""
-    ranked = model.top_weights(model.n_nonzero)
-    up = [one for one in ranked if one[1] > 0.0][:k]
-    down = [one for one in ranked if one[1] < 0.0][:k]
-    regression = model.loss in REGRESSION_LOSSES
-    heads = ("raise the value", "lower the value") if regression else ("for True", "for False")
-    if not ranked:
-        return "All weights are zero."
-    rows = [
-        (*(up[i] if i < len(up) else ("", None)), *(down[i] if i < len(down) else ("", None)))
-        for i in range(max(len(up), len(down)))
-    ]
-    return _text_table(
-        ("weight", heads[0], "weight", heads[1]),
-        [(_weight(v), _shown(name), _weight(u), _shown(other)) for name, v, other, u in rows],
-    )
-
-
-def _weight(value: float | None) -> str:
-    return "" if value is None else f"{value:+.4f}" if abs(value) < 1e3 else f"{value:+.3g}"
-
-
-def _shown(name: Hashable) -> str:
-    """A name as it is; with its escapes where it would not print, or would print as nothing."""
-    return name if isinstance(name, str) and name.isprintable() else repr(name)
-
-
-def _text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for head in heads:
-        justify, width = ("right", 10) if head == "weight" else ("left", 30)
-        table.add_column(head, justify=justify, no_wrap=True, max_width=width)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*row)
-    console = Console(width=200, color_system=None, markup=False, emoji=False, force_terminal=False)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
 @cli.command(epilog="Example: streaml1 show clicks.model --top 30")
 @click.argument("model", type=output)
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
@@ -628,8 +420,8 @@ def show(model: Path, top: int) -> None:
     for name, value in facts:
         click.echo(f"  {name:<18}{value}")
     if top:
-        rows = [(_weight(w), _shown(name)) for name, w in learner.top_weights(top)]
-        click.echo("\n" + _text_table(("weight", "feature"), rows) if rows else "\nno weights")
+        rows = [(weight_text(w), shown(name)) for name, w in learner.top_weights(top)]
+        click.echo("\n" + text_table(("weight", "feature"), rows) if rows else "\nno weights")
 
 
 def _plain(value: Any) -> str:
@@ -662,7 +454,7 @@ def predict(
             return json.dumps({"line": one.line, key: one.p})
         return "" if one.p is None else repr(one.p)
 
-    with _logged():
+    with logged():
         for block in prediction_blocks(learner, examples, limit=limit, bad=bad):
             click.echo("\n".join(map(text, block)))
 

@@ -381,7 +381,9 @@ class Engine:
             self.names.table = NameTable(names)
         self.rule = state["rule"].restore(max(size, LEAST_SIZE), slots, state["arrays"])
         ensure(state["online"].dtype == online.ONLINE, "no record")
-        self.online = state["online"].copy().view(np.recarray)
+        record = np.zeros(1, online.ONLINE)  # aligned, as kernels are compiled for
+        record[:] = state["online"]
+        self.online = record.view(np.recarray)
         self.forgotten = None if state["forgotten"] is None else Sketch(state["forgotten"])
         self._start()
 

@@ -14,6 +14,7 @@ from streaml1.jit import gil_kernel, kernel
 
 __all__ = [
     "LIMIT",
+    "MOST_IDS",
     "BadExample",
     "Rows",
     "below",

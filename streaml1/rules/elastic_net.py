@@ -159,7 +159,10 @@ class ElasticNet(NamedTuple):
         ensure(arrays["clock"].dtype == CLOCK, "not a ledger")
         u = np.zeros(d)
         u[slots] = arrays["u"]
-        return ElasticNet(u, arrays["clock"].copy().view(np.recarray))
+        # A file does not keep that records are aligned, and kernels are compiled for those.
+        clock = np.zeros(1, CLOCK)
+        clock[:] = arrays["clock"]
+        return ElasticNet(u, clock.view(np.recarray))
 
     def check(self) -> None:
         ensure(self.u.dtype == np.float64 and self.u.ndim == 1, "u is no row of floats")

@@ -1,0 +1,263 @@
+"""What the command line shows and hears: tables, progress, complaints, signals."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from streaml1.report import Line, Report
+    from streaml1.streams import Block, Refuse, Source
+
+__all__ = [
+    "PROGRAM",
+    "REGRESSION_LOSSES",
+    "Interruptible",
+    "Screen",
+    "Signals",
+    "abandon_output",
+    "advise",
+    "complain",
+    "end_early",
+    "logged",
+    "shown",
+    "telling",
+    "text_table",
+    "weight_text",
+]
+
+PROGRAM = "streaml1"
+REGRESSION_LOSSES = ("squared", "absolute")
+
+
+def complain(sentence: str) -> None:
+    """Say on standard error what is wrong, or worth knowing."""
+    click.echo(f"{PROGRAM}: {sentence}", err=True)
+
+
+def abandon_output() -> None:
+    """Write nothing more: who read it has gone."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # a stream that is no file
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+# Ending early
+
+
+class _Interrupted(Exception):
+    """Raised in the middle of reading; what has been read is still learnt."""
+
+
+class Signals:
+    """What happens at Ctrl-C and SIGTERM: reading ends at once, learning after the block.
+
+    `number` is that of the signal that came, or 0.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._reading = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Listen, in the main thread; a signal that the caller ignores stays ignored."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        heard = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+        before = [signal.signal(n, self._hear) for n in heard]
+        try:
+            yield
+        finally:
+            for n, handler in zip(heard, before, strict=True):
+                signal.signal(n, handler)
+
+    def _hear(self, number: int, frame: object) -> None:
+        self.number = number
+        if self._reading:
+            raise _Interrupted
+
+    def next_of(self, blocks: Iterator[Block]) -> Block | None:
+        """The next block; None at the end, or once a signal has come."""
+        try:
+            self._reading = True
+            # A signal is heard here or raises from here on: it is never slept over.
+            return None if self.number else next(blocks, None)
+        except _Interrupted:
+            return None
+        finally:
+            self._reading = False
+
+
+class Interruptible:
+    """A source that ends when a signal comes."""
+
+    def __init__(self, source: Source, signals: Signals, advance: Callable[[int], None]) -> None:
+        self.name = source.name
+        self._source = source
+        self._signals = signals
+        self._advance = advance
+
+    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+        """Read from the start."""
+        return self._watched(self._source.blocks(size, refuse))
+
+    def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        while (block := self._signals.next_of(blocks)) is not None:
+            yield block
+            self._advance(len(block))
+
+
+def end_early(number: int, done: Report, written: list[str]) -> NoReturn:
+    """Say what has been done and written when a signal ended the run, and exit with its code."""
+    if number != signal.SIGPIPE:
+        click.echo(done.summary())
+    files = ", ".join(written) if written and done.examples else "nothing"
+    if number != signal.SIGPIPE or files != "nothing":
+        why = "output closed" if number == signal.SIGPIPE else "interrupted"
+        complain(f"{why} after {done.examples:,} examples; {files} was written")
+    raise click.exceptions.Exit(128 + number)
+
+
+# What is shown
+
+
+class Screen:
+    """The table as it grows: above a progress display on a terminal, else plain lines."""
+
+    def __init__(self, signals: Signals, total: int | None) -> None:
+        self._signals = signals
+        self._total = total
+        self._report: Report | None = None
+        self._columns: dict[str, bool] = {}
+        self._progress: Any = None
+
+    def __enter__(self) -> Screen:
+        if sys.stdout.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._progress = Progress(
+                TextColumn("{task.completed:,.0f} examples"),
+                BarColumn(),
+                TimeElapsedColumn(),
+                console=Console(file=sys.stdout),
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task("", total=self._total)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def start(self, report: Report) -> None:
+        """Know the report that lines will be of."""
+        self._report = report
+
+    def advance(self, examples: int) -> None:
+        """Count examples that have been learnt."""
+        if self._progress is not None:
+            self._progress.advance(self._task, examples)
+
+    def line(self, line: Line) -> None:
+        """Show a line; the first comes with the heads of the columns."""
+        assert self._report is not None
+        if len(self._report) == 1:
+            self._columns = {"refused": self._report.skips, "skewed": line.skewed}
+            self._print(self._report.header(**self._columns))
+        self._print(self._report.row(line, **self._columns))
+
+    def _print(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            return
+        try:
+            click.echo(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self._signals.number = signal.SIGPIPE
+            abandon_output()
+
+
+class _ToStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Show on standard error what is logged, such as the examples that are skipped."""
+    logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
+    before, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
+
+
+def advise(line: Line) -> None:
+    """Say what helps where a model has diverged."""
+    if line.examples >= 100 and (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
+        complain("the loss is far above that of the constant predictor: lower --lr, or scale "
+                  "the features to about 1")  # fmt: skip
+
+
+def telling(model: Any, k: int) -> str:
+    """The weights farthest above and below zero, in two columns."""
+    ranked = model.top_weights(model.n_nonzero)
+    up = [one for one in ranked if one[1] > 0.0][:k]
+    down = [one for one in ranked if one[1] < 0.0][:k]
+    regression = model.loss in REGRESSION_LOSSES
+    heads = ("raise the value", "lower the value") if regression else ("for True", "for False")
+    if not ranked:
+        return "All weights are zero."
+    rows = [
+        (*(up[i] if i < len(up) else ("", None)), *(down[i] if i < len(down) else ("", None)))
+        for i in range(max(len(up), len(down)))
+    ]
+    return text_table(
+        ("weight", heads[0], "weight", heads[1]),
+        [(weight_text(v), shown(name), weight_text(u), shown(other)) for name, v, other, u in rows],
+    )
+
+
+def weight_text(value: float | None) -> str:
+    """A weight in a column of a table."""
+    return "" if value is None else f"{value:+.4f}" if abs(value) < 1e3 else f"{value:+.3g}"
+
+
+def shown(name: Hashable) -> str:
+    """A name as it is; with its escapes where it would not print, or would print as nothing."""
+    return name if isinstance(name, str) and name.isprintable() else repr(name)
+
+
+def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as plain lines."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for head in heads:
+        justify, width = ("right", 10) if head == "weight" else ("left", 30)
+        table.add_column(head, justify=justify, no_wrap=True, max_width=width)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=200, color_system=None, markup=False, emoji=False, force_terminal=False)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
