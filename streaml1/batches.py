@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,16 +13,19 @@ from streaml1.rows import MOST_IDS, BadExample, Rows, largest, number, plain_ite
 __all__ = ["Batch", "batch_of", "checked", "is_frame", "is_matrix", "stray"]
 
 
+NUMBERS = frozenset({float, int, bool, np.float64})
+
+
 class Batch(NamedTuple):
     """Rows whose ids are places in `names`, or int names themselves where that is None.
 
     They are plain, but for those of a matrix, which is looked at while it is learnt: there
-    `width` is above zero, and every id must be below it.
+    `width` is not None, and every id must be below it.
     """
 
     rows: Rows
     names: list[Hashable] | None
-    width: int = 0
+    width: int | None = None
 
     @property
     def n(self) -> int:
@@ -32,7 +35,7 @@ class Batch(NamedTuple):
 
 def is_matrix(X: Any) -> bool:
     """Whether X is a scipy sparse or a numpy matrix."""
-    return isinstance(X, np.ndarray) or (hasattr(X, "tocsr") and hasattr(X, "nnz"))
+    return isinstance(X, np.ndarray) or hasattr(type(X), "tocsr")
 
 
 def is_frame(X: Any) -> bool:
@@ -64,26 +67,31 @@ def batch_of(X: Any) -> Batch:
 def _from_matrix(X: Any) -> Batch:
     if X.ndim != 2:
         raise TypeError(f"X has {X.ndim} dimension(s); rows of examples have 2")
+    if X.dtype.kind not in "fiub":
+        raise TypeError(f"X has values of type {X.dtype}; they must be real numbers")
+    if isinstance(X, np.ma.MaskedArray):
+        X = X.filled(0)  # masked is absent
     if isinstance(X, np.ndarray):
         from scipy.sparse import csr_array
 
         X = csr_array(X)
-    X = X.tocsr()
-    if X.dtype.kind not in "fiub":
-        raise TypeError(f"X has values of type {X.dtype}; they must be real numbers")
+    elif X.format != "csr":
+        X = X.astype(np.float64).tocsr()  # small ints would overflow where entries are summed
+    n, width = X.shape
     indptr, indices = X.indptr, X.indices
-    if indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] > min(len(indices), len(X.data)):
-        raise TypeError("the index pointers of X are out of order; X.check_format() tells more")
+    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or len(indptr) != n + 1:
+        raise TypeError(BROKEN)
     end = int(indptr[-1])
+    if indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]) or end > min(len(indices), len(X.data)):
+        raise TypeError(BROKEN)
     indices, data = indices[:end], _own(X.data[:end], np.float64)
     rows_of = _own(indptr, np.uint64)
     if indices.dtype == np.int32:  # below 0 turns out too large
-        rows = Rows(_own(indices, np.int32).view(np.uint32), data, rows_of)
-        return Batch(rows, None, X.shape[1])
-    if end and not (indices.min() >= 0 and indices.max() < X.shape[1]):
-        raise TypeError(stray(X.shape[1]))
-    if X.shape[1] < MOST_IDS:
-        return Batch(Rows(indices.astype(np.uint32), data, rows_of), None, X.shape[1])
+        return Batch(Rows(_own(indices, np.int32).view(np.uint32), data, rows_of), None, width)
+    if end and not (indices.min() >= 0 and indices.max() < width):
+        raise TypeError(stray(width))
+    if width < MOST_IDS:
+        return Batch(Rows(indices.astype(np.uint32), data, rows_of), None, width)
     columns, places = np.unique(indices, return_inverse=True)
     names = columns.tolist()
     rows = Rows(places.astype(np.uint32), data, rows_of)
@@ -98,11 +106,14 @@ def checked(batch: Batch) -> Batch:
     BadExample
         At the first value that is refused, with its row.
     """
-    if not batch.width:
+    if batch.width is None:
         return batch
     if len(batch.rows.ids) and largest(batch.rows.ids) >= batch.width:
         raise TypeError(stray(batch.width))
     return Batch(plain_rows(batch.rows), batch.names)
+
+
+BROKEN = "the index pointers of X are out of order; X.check_format() tells more"
 
 
 def stray(width: int) -> str:
@@ -118,25 +129,37 @@ def _own(values: Any, dtype: Any) -> Any:
 def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
     places: dict[Hashable, int] = {}
     ids, values, ends = array("I"), array("d"), array("Q", [0])
+
+    def batch() -> Batch:
+        names = list(places)
+        rows = Rows(
+            np.array(ids, np.uint32), np.array(values, np.float64), np.array(ends, np.uint64)
+        )
+        return Batch(plain_rows(rows, names.__getitem__), names)
+
     for i, x in enumerate(xs):
-        if not isinstance(x, Mapping):
-            raise BadExample(f"an example is a dict of features, not a {type(x).__name__}", i)
         try:
-            new = array("d", x.values()) if all(x.values()) else None
-        except Exception:  # strings, None, an object's own error: named below
-            new = None
-        if new is None:
-            try:
-                x = plain_items(x)
-            except BadExample as bad:
-                raise BadExample(bad.reason, i) from None
-            new = array("d", x.values())
-        ids.extend([places.setdefault(name, len(places)) for name in x])
+            names, new = _items(x)
+        except BadExample as bad:
+            batch()  # an earlier row with a bad value comes first
+            raise BadExample(bad.reason, i) from None
+        ids.extend([places.setdefault(name, len(places)) for name in names])
         values.extend(new)
         ends.append(len(ids))
-    names = list(places)
-    rows = Rows(np.array(ids, np.uint32), np.array(values, np.float64), np.array(ends, np.uint64))
-    return Batch(plain_rows(rows, names.__getitem__), names)
+    return batch()
+
+
+def _items(x: Mapping[Hashable, Any]) -> tuple[Iterable[Hashable], Any]:
+    """Names and values; as they are where all are numbers, which is looked at later."""
+    if not isinstance(x, Mapping):
+        raise BadExample(f"an example is a dict of features, not a {type(x).__name__}")
+    try:
+        if type(x) is dict and NUMBERS.issuperset(map(type, x.values())) and all(x.values()):
+            return x, array("d", x.values())
+    except OverflowError:  # named below
+        pass
+    plain = plain_items(x)
+    return plain, array("d", plain.values())
 
 
 def _from_frame(X: Any) -> Batch:
@@ -149,7 +172,8 @@ def _from_frame(X: Any) -> Batch:
     frame = nw.from_native(X, eager_only=True)
     places: dict[Hashable, int] = {}
     n = len(frame)
-    columns = [_column(series, places, n) for series in frame.iter_columns()]
+    bad: list[BadExample] = []
+    columns = [_column(series, places, n, bad) for series in frame.iter_columns()]
     names = list(places)
     if not columns or not n:
         empty = Rows(np.zeros(0, np.uint32), np.zeros(0), np.zeros(n + 1, np.uint64))
@@ -159,7 +183,16 @@ def _from_frame(X: Any) -> Batch:
     # What is absent is a zero until here; `plain_rows` drops both.
     indptr = np.arange(n + 1, dtype=np.uint64) * np.uint64(len(columns))
     rows = Rows(ids.reshape(-1), values.reshape(-1), indptr)
+    if bad:
+        first = min(bad, key=lambda one: one.row)
+        plain_rows(_head(rows, first.row), names.__getitem__)  # an earlier bad value comes first
+        raise first
     return Batch(plain_rows(rows, names.__getitem__), names)
+
+
+def _head(rows: Rows, n: int) -> Rows:
+    end = int(rows.indptr[n])
+    return Rows(rows.ids[:end], rows.values[:end], rows.indptr[: n + 1])
 
 
 def _is_sparse(X: Any) -> bool:
@@ -181,8 +214,10 @@ def _renamed(batch: Batch, names: list[Hashable]) -> Batch:
     return Batch(plain_rows(rows), list(places))
 
 
-def _column(series: Any, places: dict[Hashable, int], n: int) -> tuple[Any, Any]:
-    """(ids, values) of one column of a frame; places of new names are added."""
+def _column(
+    series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
+) -> tuple[Any, Any]:
+    """(ids, values) of one column of a frame; places of new names, and what is bad, are added."""
     name = series.name
     native = getattr(series.to_native(), "dtype", None)
     if isinstance(native, np.dtype) and native.kind in "fiub":
@@ -192,26 +227,39 @@ def _column(series: Any, places: dict[Hashable, int], n: int) -> tuple[Any, Any]
         numbers = np.zeros(n)
         numbers[~absent] = series.filter(~series.is_null()).to_numpy().astype(np.float64)
     else:
-        return _objects(name, series.to_list(), series.is_null().to_list(), places)
+        return _objects(name, series.to_list(), _absent(series, native), places, bad)
     place = places.setdefault(name, len(places))
     return np.full(n, place, np.uint32), numbers
 
 
+def _absent(series: Any, native: Any) -> list[bool]:
+    """Which values of a column are absent: where it may hold anything, a NaN is a value."""
+    null: list[bool] = series.is_null().to_list()
+    if native != np.dtype(object):
+        return null
+    return [one and not isinstance(v, float) for one, v in zip(null, series, strict=True)]
+
+
 def _objects(
-    name: Hashable, values: list[Any], null: list[bool], places: dict[Hashable, int]
+    name: Hashable,
+    values: list[Any],
+    null: list[bool],
+    places: dict[Hashable, int],
+    bad: list[BadExample],
 ) -> tuple[Any, Any]:
     ids, numbers = np.zeros(len(values), np.uint32), np.zeros(len(values))
     for i, value in enumerate(values):
-        if value is None or (null[i] and not isinstance(value, float)):
+        if null[i]:
             continue
+        feature = name
         if isinstance(value, str):
-            feature: Hashable = f"{name}={value}"
+            feature = f"{name}={value}"
             numbers[i] = 1.0
         else:
-            feature = name
             try:
                 numbers[i] = number(name, value)
-            except BadExample as bad:
-                raise BadExample(bad.reason, i) from None
+            except BadExample as one:
+                bad.append(BadExample(one.reason, i))
+                break
         ids[i] = places.setdefault(feature, len(places))
     return ids, numbers

@@ -231,23 +231,28 @@ class Engine:
 
     def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any) -> Any:
         p = np.empty(len(y))
-        ints = self.names.table is None and batch.width <= INTS
-        if not (batch.width and ints and len(batch.rows.ids) >= self.rule.size):
+        width = batch.width
+        ints = self.names.table is None and width is not None and width <= INTS
+        if width is None or not ints or len(batch.rows.ids) < self.rule.size:
             self._learn_rows(self._rows(checked(batch), learn=True), y, w, eta, p)
             return p
         # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
         before = [a.copy() for a in self.rule], self.online.copy()
-        if self.rule.size < batch.width <= len(batch.rows.ids):
-            self._have(batch.width)
+        if width <= len(batch.rows.ids):
+            self._have(width)
         i = 0
         try:
-            while (i := self._learn_rows(batch.rows, y, w, eta, p, i, self.rule.size)) < 0:
+            while (i := self._learn_rows(batch.rows, y, w, eta, p, i, self._below(width))) < 0:
                 i = self._learn_block(batch, -1 - i, y, w, eta, p)
         except BaseException:
             self._frame = None
             self.rule, self.online = type(self.rule)(*before[0]), before[1]
             raise
         return p
+
+    def _below(self, width: int) -> int:
+        """What ids of a matrix must be below to be learnt as they are."""
+        return min(int(self.rule.size), width)
 
     def _learn_rows(
         self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0

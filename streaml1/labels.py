@@ -6,6 +6,7 @@ import math
 import numbers
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,15 @@ from streaml1.rows import LIMIT, BadExample
 __all__ = ["binary", "binaries", "refuse_unless_dict", "value", "values", "weight", "weights"]
 
 WEIGHT_LIMIT = 1e15
+NUMBERS = (numbers.Real, Decimal, np.bool_)
 
 
 def _float(given: Any) -> float:
     """`given` as a float; NaN where it is no number, infinite where it is too large."""
-    if not isinstance(given, numbers.Number | np.generic) or isinstance(given, np.character):
+    if not isinstance(given, NUMBERS):
         return math.nan
     try:
-        return float(given)  # type: ignore[arg-type]
+        return float(given)
     except OverflowError:
         return math.inf
     except (TypeError, ValueError):
@@ -57,7 +59,7 @@ def value(y: Any) -> float:
     v = _float(y)
     if abs(v) < LIMIT:
         return v
-    if isinstance(y, numbers.Number | np.generic):
+    if isinstance(y, NUMBERS):
         raise BadExample(f"the label {y!r} is not finite, or beyond 1e50; scale it or leave it out")
     raise BadExample(f"{y!r} is not a label of a regressor; labels are numbers")
 

@@ -8,6 +8,7 @@ one with a chance of n**2 / 2**65, and would be one feature.
 
 from __future__ import annotations
 
+import numbers
 import struct
 import zlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -294,7 +295,15 @@ class Sketch:
 
 
 def _text(name: Hashable) -> bytes:
+    """A name as bytes: the same for those that a dict takes for the same key."""
     if isinstance(name, str):
-        return name.encode("utf-8", "surrogatepass")
-    whole = as_int(name)
-    return repr(name if whole is None else whole).encode("utf-8", "surrogatepass")
+        return b"s" + name.encode("utf-8", "surrogatepass")
+    if isinstance(name, numbers.Number | np.generic):
+        try:
+            whole = int(name)  # type: ignore
+            if whole == name:
+                return b"i%d" % whole
+            name = float(name)  # type: ignore
+        except (TypeError, ValueError, OverflowError):
+            pass
+    return repr(name).encode("utf-8", "surrogatepass")

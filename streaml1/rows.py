@@ -81,7 +81,9 @@ def number(name: Hashable, value: Any) -> float:
     BadExample
         Where it is no number, not finite, or beyond 1e50.
     """
-    if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
+    kind = type(value)
+    readable = hasattr(kind, "__float__") or hasattr(kind, "__index__")
+    if not readable or issubclass(kind, np.complexfloating):
         raise BadExample(
             f"the value {value!r} of {name!r} is a {type(value).__name__}; "
             "values are numbers, strings (a category) or None (absent)"
@@ -192,10 +194,9 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
     """
     if is_plain(rows.ids, rows.values, rows.indptr, 0, rows.n, MOST_IDS):
         return rows
-    _refuse_values(rows, name_of)
     merged = _merged(rows)
-    if merged is not rows:
-        _refuse_values(merged, name_of)
+    first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])
+    _refuse(*first, name_of)
     return _without_zeros(merged)
 
 
@@ -204,14 +205,18 @@ def row_of(rows: Rows, k: int) -> int:
     return int(np.searchsorted(rows.indptr, np.uint64(k), side="right")) - 1
 
 
-def _refuse_values(rows: Rows, name_of: Callable[[int], Hashable]) -> None:
+def _first_bad(rows: Rows) -> tuple[float, Rows, int]:
+    """The row of the first value that is refused (infinite if none is), and its entry."""
     wrong = np.flatnonzero(~(np.abs(rows.values) < LIMIT))
-    if len(wrong):
-        k = int(wrong[0])
+    return (row_of(rows, wrong[0]), rows, int(wrong[0])) if len(wrong) else (np.inf, rows, -1)
+
+
+def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) -> None:
+    if k >= 0:
         try:
             refuse_value(name_of(int(rows.ids[k])), float(rows.values[k]))
         except BadExample as bad:
-            raise BadExample(bad.reason, row_of(rows, k)) from None
+            raise BadExample(bad.reason, int(row)) from None
 
 
 @kernel
@@ -236,7 +241,9 @@ def _merged(rows: Rows) -> Rows:
     first[1:] = (np.diff(at[order]) != 0) | (np.diff(rows.ids[order].astype(np.int64)) != 0)
     leads = order[first]
     values = rows.values.copy()
-    values[leads] = np.add.reduceat(rows.values[order], np.flatnonzero(first))
+    values[leads] = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):  # refused by the caller
+        np.add.at(values, leads[np.cumsum(first) - 1], rows.values[order])  # in their order
     kept = np.zeros(len(order), bool)
     kept[leads] = True
     return _only(rows._replace(values=values), kept)

@@ -388,7 +388,6 @@ def test_a_copy_is_its_own() -> None:
         assert model.clone().weights == {} and model.clone().n_iterations == 0
 
 
-@pytest.mark.xfail(strict=True, reason="dump drops an entry above A whose weight underflows")
 def test_weights_too_small_for_a_float_are_kept() -> None:
     """A weight may underflow while its entry does not; a large value still brings it out."""
     model = ElasticNetRegressor(l2=1.0, lr=1.0, schedule="constant", intercept_lr=0.0)

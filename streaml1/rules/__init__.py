@@ -21,8 +21,18 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `Rule.restore(d, slots, arrays)` | Python | the rule that was dumped, its k-th entry at `slots[k]` |
 | `rule.check()` | Python | raises AssertionError where an invariant is broken |
 
-The law of state: growing, renumbering, giving back zeros, dumping and restoring never change a
-float of what is learnt later. Rebasing may; it is triggered by the rule's own floats alone.
+Arrays have one dimension and any length. `room` covers the worst case of scatter and tick together
+and may depend on capacity; after `make_room` it must say yes. `touched` tells a zero weight that was
+touched from one that was not. `dump` gives arrays with an entry for each dumped slot, or records; what
+is only there for speed (queues, pools) is built anew by `restore`. `renumber` keeps the size.
+
+The law of state: growing, renumbering, giving back zeros, sweeping, dumping and restoring never change
+a float of what is learnt later; so no float may depend on the order of entries or on stale ones, and a
+running total that any of these may reorder must be exact. Rebasing may change floats; it is triggered
+by the rule's own floats alone.
+
+Rules live in this package: numba names their classes in the cache of the loop, where the next process
+must find them.
 """  # noqa: E501
 
 from __future__ import annotations

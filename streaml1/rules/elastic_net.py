@@ -51,8 +51,10 @@ A_START = 1e-300
 # With |v| < 1e150 (see rows.LIMIT), |v| / P stays finite.
 WEIGHT_MOST = 1e150
 P_LEAST = 1e-150
-# An entry near A is known to eps * A * P; 64 keeps that at 1e-14.
+# An entry near A is known to eps * A * P: 64 keeps that at 1e-14. Where a single step shrinks by
+# much, hundreds of steps go by between two passes over all slots all the same.
 SHRINKAGE_MOST = 64.0
+STEPS_LEAST = 256.0
 
 # How many non-zeros ahead of the current one memory is asked for.
 AHEAD = np.uint64(64)
@@ -107,7 +109,7 @@ class ElasticNet(NamedTuple):
         A = c.A + grown
         c.A_low = (A - c.A) - grown
         c.A = A
-        if c.P < P_LEAST or A * c.P > SHRINKAGE_MOST:
+        if c.P < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * eta * c.l1) < A * c.P:
             rebase(self)
 
     def rebase(self) -> None:
@@ -150,7 +152,8 @@ class ElasticNet(NamedTuple):
         return self._replace(u=u)
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.weights())
+        # Not the weights: one that has underflowed to 0 is told from one that the penalty ended.
+        slots = np.flatnonzero(np.abs(self.u) > self.clock[0].A)
         return slots, {"u": self.u[slots], "clock": self.clock.copy()}
 
     @staticmethod
@@ -169,7 +172,7 @@ class ElasticNet(NamedTuple):
         ensure(self.clock.dtype == CLOCK and self.clock.shape == (1,), "the ledger is no record")
         c = self.clock[0]
         ensure(P_LEAST <= c.P <= 1.0, f"P is {c.P}, out of range")
-        ensure(A_START <= c.A and c.A * c.P <= SHRINKAGE_MOST, f"A is {c.A}, out of range")
+        ensure(A_START <= c.A and c.A * c.P < WEIGHT_MOST, f"A is {c.A}, out of range")
         ensure(abs(c.A_low) <= c.A, f"A_low is {c.A_low}, out of range")
         ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
         ensure(c.sgd in (0, 1), f"sgd is {c.sgd}")

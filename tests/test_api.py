@@ -1,0 +1,154 @@
+"""What the package offers, and what it costs to import."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import streaml1
+
+WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
+
+SHARED = ["lr", "schedule", "intercept_lr", "intercept_init", "clip_gradient"]
+METHODS = [
+    *("learn_one", "learn_many", "predict_one", "predict_many", "progressive_many"),
+    *("weights", "intercept", "n_nonzero", "n_features_seen", "n_iterations", "top_weights"),
+    *("freeze", "save", "mutate"),
+]
+PROBABILITIES = ["predict_proba_one", "predict_proba_many"]
+
+
+def test_names() -> None:
+    assert streaml1.__all__ == [
+        "BadExample",
+        "ElasticNetClassifier",
+        "ElasticNetRegressor",
+        "ModelFileError",
+        "load",
+        "progressive",
+    ]
+    assert all(hasattr(streaml1, name) for name in streaml1.__all__)
+    with pytest.raises(AttributeError, match="module 'streaml1' has no attribute 'nothing'"):
+        streaml1.nothing  # noqa: B018
+
+
+def test_version() -> None:
+    from importlib import metadata
+
+    try:
+        installed = metadata.version("streaml1")
+    except metadata.PackageNotFoundError:
+        pytest.skip("the package is run from its folder, not installed")
+    assert installed == streaml1.__version__
+
+
+@pytest.mark.parametrize("name", ["ElasticNetClassifier", "ElasticNetRegressor"])
+def test_parameters(name: str) -> None:
+    cls = getattr(streaml1, name)
+    found = list(inspect.signature(cls).parameters.values())
+    assert [p.name for p in found] == ["l1", "l2", "update", "loss", *SHARED]
+    assert all(p.kind is p.KEYWORD_ONLY for p in found)
+    loss = "logistic" if name.endswith("Classifier") else "squared"
+    expected = [0.0, 0.0, "fobos", loss, 0.1, "invsqrt", 0.01, 0.0, 1e12]
+    assert [p.default for p in found] == expected
+
+
+@pytest.mark.parametrize("name", ["ElasticNetClassifier", "ElasticNetRegressor"])
+def test_methods(name: str) -> None:
+    cls = getattr(streaml1, name)
+    methods = METHODS + PROBABILITIES * name.endswith("Classifier")
+    assert all(hasattr(cls, method) for method in methods)
+    assert list(inspect.signature(cls.learn_one).parameters) == ["self", "x", "y", "w"]
+    assert list(inspect.signature(cls.learn_many).parameters) == ["self", "X", "y", "w"]
+    assert list(inspect.signature(cls.progressive_many).parameters) == ["self", "X", "y", "w"]
+    assert list(inspect.signature(cls.predict_one).parameters) == ["self", "x"]
+    assert list(inspect.signature(cls.predict_many).parameters) == ["self", "X"]
+    own = {m for m in dir(cls) if not m.startswith("_")} - {m for m in dir(cls.__mro__[-3])}
+    river = {"clone", "predict_proba_one", "predict_proba_many"}
+    assert own <= {*methods, *SHARED, "l1", "l2", "update", "loss"} | river
+
+
+def public() -> Iterator[Any]:
+    for name in streaml1.__all__:
+        thing = getattr(streaml1, name)
+        yield pytest.param(thing, id=name)
+        if inspect.isclass(thing):
+            for part in sorted(vars(thing)):
+                value = getattr(thing, part)
+                if not part.startswith("_") and (callable(value) or isinstance(value, property)):
+                    yield pytest.param(value, id=f"{name}.{part}")
+            for method in METHODS:
+                if hasattr(thing, method):
+                    yield pytest.param(getattr(thing, method), id=f"{name}.{method}")
+
+
+@pytest.mark.parametrize("thing", list(public()))
+def test_everything_public_is_described(thing: Any) -> None:
+    text = inspect.getdoc(thing)
+    assert text
+    assert text.splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize("name", ["ElasticNetClassifier", "ElasticNetRegressor"])
+def test_every_parameter_is_described(name: str) -> None:
+    cls = getattr(streaml1, name)
+    section = cls.__doc__.partition("Parameters\n")[2].partition("Examples\n")[0]
+    described = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    for parameter in inspect.signature(cls).parameters:
+        assert parameter in described
+    assert "References" in cls.__doc__
+
+
+HEAVY = ["pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka"]
+LIGHT = """
+import json, sys
+{}
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def loaded(python: Callable[..., str], code: str) -> set[str]:
+    return set(json.loads(python("-W", "error", "-c", LIGHT.format(code), **WARM)))
+
+
+def test_importing_is_light(python: Callable[..., str]) -> None:
+    modules = loaded(python, "import streaml1")
+    assert not modules & {*HEAVY, "river", "numba", "numpy"}
+    assert not [name for name in modules if name.startswith("streaml1.")]
+
+
+def test_learning_is_light(python: Callable[..., str]) -> None:
+    modules = loaded(
+        python,
+        """
+import streaml1
+m = streaml1.ElasticNetClassifier()
+m.learn_one({"a": 1.0}, True)
+m.predict_one({"a": 1.0})
+m.learn_many([{"a": 1.0}], [True])
+m.predict_many([{"a": 1.0}])
+m.top_weights(3)
+m.freeze().predict_one({"a": 1.0})
+""",
+    )
+    assert not modules & {f"streaml1.{n}" for n in ("cli", "console", "report", "streams")}
+    assert "streaml1.models" in modules
+    theirs = loaded(python, "import numba, river.base")
+    assert modules & set(HEAVY) <= theirs
+
+
+def test_no_text_is_printed(python: Callable[..., str]) -> None:
+    assert python("-c", "import streaml1", **WARM) == ""
+
+
+def test_errors_are_value_errors() -> None:
+    assert issubclass(streaml1.BadExample, ValueError)
+    assert issubclass(streaml1.ModelFileError, ValueError)
+    error = streaml1.BadExample("a sentence", 3)
+    assert (str(error), error.reason, error.row) == ("a sentence", "a sentence", 3)
+    assert streaml1.BadExample("a sentence").row == 0

@@ -1,0 +1,138 @@
+"""Who may import whom: each layer only those above it, and numba in one file alone."""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import streaml1
+
+PACKAGE = Path(__file__).parent.parent / "streaml1"
+
+# From the ground up. Neighbours in a line are of one height; the later may import the earlier.
+LAYERS = [
+    *("jit", "losses", "rows"),
+    *("names", "batches"),
+    *("rules", "online", "walk"),
+    *("parameters", "schedules", "labels", "modelfile", "frozen", "engine"),
+    *("models", "report"),
+    *("streams", "datasets", "consumer"),
+    *("console", "cli"),
+]
+ORDER = {name: place for place, name in enumerate(LAYERS)}
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
+
+
+def imports(path: Path, *, when_loaded: bool = False) -> set[str]:
+    """The full names a file imports; `when_loaded`: not those within functions."""
+    found: set[str] = set()
+    nodes: list[ast.AST] = [ast.parse(path.read_text())]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and when_loaded:
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and when_loaded:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            assert node.module is not None
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        nodes += ast.iter_child_nodes(node)
+    return found
+
+
+def layer(name: str) -> str | None:
+    """The layer of a full name; None for the package itself and for others."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "streaml1" and len(parts) > 1 and parts[1] in ORDER else None
+
+
+def own(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_every_file_has_a_layer() -> None:
+    assert {own(path) for path in FILES} == {*LAYERS, "__init__", "__main__"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_imports_go_up(path: Path) -> None:
+    name = own(path)
+    if name.startswith("__"):
+        pytest.skip("the package itself, looked at below")
+    for imported in imports(path):
+        where = layer(imported)
+        if where is not None:
+            assert ORDER[where] <= ORDER[name], f"{name} imports {imported}, which comes later"
+            if where == name:
+                assert path.parent != PACKAGE, f"{name} imports itself"
+        elif imported.split(".")[0] == "streaml1":
+            # What the front door offers is for users; `cli` stands where they do.
+            assert name == "cli" or imported == "streaml1.__version__", f"{name} imports {imported}"
+
+
+def test_a_rule_knows_no_other() -> None:
+    for path in (PACKAGE / "rules").glob("*.py"):
+        if path.name != "__init__.py":
+            for imported in imports(path):
+                if imported.startswith("streaml1.rules."):
+                    assert imported.removeprefix("streaml1.rules.") in VERBS, imported
+
+
+VERBS = {"gather", "scatter", "tick", "room", "rebase"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_one_file_knows_the_compiler(path: Path) -> None:
+    compilers = {name for name in imports(path) if name.split(".")[0] in ("numba", "llvmlite")}
+    assert bool(compilers) == (path.name == "jit.py")
+    if path.name not in ("jit.py", "__init__.py"):
+        assert "import_module" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_heavy_libraries_wait_until_called_for(path: Path) -> None:
+    allowed = {"cli": {"click"}, "console": {"click"}}.get(own(path), set())
+    heavy = {"pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka"}
+    loaded = {name.split(".")[0] for name in imports(path, when_loaded=True)}
+    assert loaded & heavy <= allowed
+
+
+def test_the_front_door() -> None:
+    """It loads nothing by itself, and offers models and what is below them, and `progressive`."""
+    path = PACKAGE / "__init__.py"
+    assert {layer(name) for name in imports(path, when_loaded=True)} == {None}
+    offered = {layer(name) for name in imports(path)} - {None}
+    assert all(ORDER[name] <= ORDER["models"] for name in offered - {"consumer"} if name)
+    homes = dict(streaml1._HOMES)
+    assert set(homes) == set(streaml1.__all__)
+    assert set(homes.values()) == offered
+    for name, home in homes.items():
+        assert name in import_module(f"streaml1.{home}").__all__
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_what_is_offered_is_there(path: Path) -> None:
+    """`__all__` is sorted, and each name of it is defined or imported in the file."""
+    tree = ast.parse(path.read_text())
+    offered: list[str] = []
+    defined: set[str] = set()
+    for node in tree.body:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                defined.add(part.id)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.add(node.name)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            offered = ast.literal_eval(node.value)
+    defined |= {name.rpartition(".")[2] for name in imports(path)}
+    assert len(offered) == len(set(offered))
+    assert set(offered) <= defined
+    assert offered or path.name == "__main__.py"
