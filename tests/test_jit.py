@@ -172,6 +172,7 @@ def files(folder: Path) -> set[Path]:
 
 
 @compiled_only
+@pytest.mark.slow
 def test_the_cache_survives_a_process_and_an_upgrade_is_noticed(tmp_path: Path) -> None:
     package, cache = copied_package(tmp_path / "site"), tmp_path / "cache"
     first = run(package, NUMBA_CACHE_DIR=str(cache))
@@ -235,6 +236,7 @@ def test_without_a_folder_that_can_be_written(tmp_path: Path) -> None:
 
 
 @compiled_only
+@pytest.mark.slow
 def test_processes_fill_a_cold_cache_together(tmp_path: Path) -> None:
     package, cache = copied_package(tmp_path / "site"), tmp_path / "cache"
     kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
