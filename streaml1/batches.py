@@ -8,12 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.rows import MOST_IDS, BadExample, Rows, largest, number, plain_items, plain_rows
+from streaml1.rows import (
+    MOST_IDS,
+    NUMBERS,
+    BadExample,
+    Rows,
+    largest,
+    number,
+    plain_items,
+    plain_rows,
+)
 
 __all__ = ["Batch", "batch_of", "checked", "is_frame", "is_matrix", "stray"]
-
-
-NUMBERS = frozenset({float, int, bool, np.float64})
 
 
 class Batch(NamedTuple):

@@ -63,11 +63,17 @@ class Engine:
         self, rule: Any, loss: int, intercept: float, intercept_lr: float, clip_gradient: float
     ) -> None:
         self.rule = rule.grow(LEAST_SIZE)
-        self.online = np.zeros(1, online.ONLINE).view(np.recarray)
-        self.online[0] = (0, intercept, intercept_lr, clip_gradient, loss)
+        record = np.zeros(1, online.ONLINE)
+        record[0] = (0, intercept, intercept_lr, clip_gradient, loss)
+        self._go_on_from(record)
         self.names = Names()
         self.forgotten: Sketch | None = None
         self._start()
+
+    def _go_on_from(self, record: Any) -> None:
+        self.online = record.view(np.recarray)
+        # A field of a record array takes microseconds to reach, a view of it none.
+        self._t = record.view(np.ndarray)["t"]
 
     def _start(self) -> None:
         # Without it a thread could read addresses of arrays that another has just replaced.
@@ -92,16 +98,12 @@ class Engine:
         for a in self.rule:
             frame += [_at(a), len(a)]
         self._walks = table is not None and self.kernels.predict_dict is not None
-        # A field of a record array takes microseconds to reach, a view of it none.
-        self._t = self.online.view(np.ndarray)["t"]
         self._frame = np.array(frame, np.uint64)
         return self._frame
 
     @property
     def t(self) -> int:
         """How many examples have been learnt."""
-        if self._frame is None:
-            self._address()
         return int(self._t[0])
 
     # One example
@@ -246,7 +248,8 @@ class Engine:
                 i = self._learn_block(batch, -1 - i, y, w, eta, p)
         except BaseException:
             self._frame = None
-            self.rule, self.online = type(self.rule)(*before[0]), before[1]
+            self.rule = type(self.rule)(*before[0])
+            self._go_on_from(before[1])
             raise
         return p
 
@@ -388,7 +391,7 @@ class Engine:
         ensure(state["online"].dtype == online.ONLINE, "no record")
         record = np.zeros(1, online.ONLINE)  # aligned, as kernels are compiled for
         record[:] = state["online"]
-        self.online = record.view(np.recarray)
+        self._go_on_from(record)
         self.forgotten = None if state["forgotten"] is None else Sketch(state["forgotten"])
         self._start()
 

@@ -87,5 +87,6 @@ class Frozen:
             raise AttributeError("a regressor has no probabilities; call predict_one")
         a = self.margin(x)
         e = math.exp(-abs(a))
-        p = 1.0 / (1.0 + e) if a >= 0.0 else e / (1.0 + e)
+        r = 1.0 / (1.0 + e)
+        p = r if a >= 0.0 else e * r
         return {False: 1.0 - p, True: p}

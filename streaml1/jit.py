@@ -71,7 +71,7 @@ def _drop_old_files(folder: Path) -> None:
             if _DIGEST not in path.name:
                 path.unlink(missing_ok=True)
         mark.write_text(_DIGEST)
-    except OSError:  # another process is at it, or the folder may only be read
+    except (OSError, ValueError):  # another process is at it, or the folder may only be read
         return
 
 

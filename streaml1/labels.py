@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.rows import LIMIT, BadExample
+from streaml1.rows import LIMIT, BadExample, shown
 
 __all__ = ["binary", "binaries", "refuse_unless_dict", "value", "values", "weight", "weights"]
 
@@ -38,7 +38,7 @@ def binary(y: Any) -> float:
         return -1.0
     if v == 1.0:
         return 1.0
-    raise BadExample(f"{y!r} is not a label of a classifier; labels are False, True, 0 or 1")
+    raise BadExample(f"{shown(y)} is not a label of a classifier; labels are False, True, 0 or 1")
 
 
 def binaries(y: Any, n: int) -> Any:
@@ -60,8 +60,10 @@ def value(y: Any) -> float:
     if abs(v) < LIMIT:
         return v
     if isinstance(y, NUMBERS):
-        raise BadExample(f"the label {y!r} is not finite, or beyond 1e50; scale it or leave it out")
-    raise BadExample(f"{y!r} is not a label of a regressor; labels are numbers")
+        raise BadExample(
+            f"the label {shown(y)} is not finite, or beyond 1e50; scale it or leave it out"
+        )
+    raise BadExample(f"{shown(y)} is not a label of a regressor; labels are numbers")
 
 
 def values(y: Any, n: int) -> Any:
@@ -79,7 +81,7 @@ def weight(w: Any) -> float:
     v = _float(w)
     if 0.0 <= v <= WEIGHT_LIMIT:
         return v
-    raise BadExample(f"the weight {w!r} of the example is not a number from 0 to 1e15")
+    raise BadExample(f"the weight {shown(w)} of the example is not a number from 0 to 1e15")
 
 
 def weights(w: Any, n: int) -> Any:

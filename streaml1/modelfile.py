@@ -56,8 +56,8 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
     head = _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body))
     try:
         _replace(path, head + body)
-    except OSError as error:
-        reason = (error.strerror or "the disk refused").lower()
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link to itself
+        reason = (getattr(error, "strerror", None) or "the disk refused").lower()
         raise ModelFileError(
             f"{path} cannot be written ({reason}); what was there is as it was"
         ) from None
@@ -145,6 +145,7 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
         "arrays": {name.removeprefix("rule."): array for name, array in arrays.items()},
     }
     ensure(state["online"].dtype.names is not None, "no record")
+    ensure(all(name.startswith("rule.") for name in arrays), "what is this")
     params = {name: _parameter(coded) for name, coded in header["params"].items()}
     return str(header["model"]), params, state
 
@@ -198,8 +199,8 @@ def _param(name: str, value: Any) -> Any:
         return {"float": float(value).hex()}
     module, kind = type(value).__module__, type(value).__name__
     if module == "river.optim.schedulers":
-        params = value._get_params()
-        return {"scheduler": kind, "params": {k: _param(k, v) for k, v in params.items()}}
+        params = {k: _param(k, getattr(value, k)) for k in value._get_params()}
+        return {"scheduler": kind, "params": params}
     raise ModelFileError(
         f"{name} is a {kind} from {module}, which a model file cannot hold; "
         "set it to a number or a scheduler of river.optim.schedulers first, or pickle the model"

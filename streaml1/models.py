@@ -24,7 +24,7 @@ from streaml1.labels import (
     weights,
 )
 from streaml1.losses import CODES
-from streaml1.parameters import Parameter, choice, number, rate
+from streaml1.parameters import EngineSlot, Parameter, choice, number, rate
 from streaml1.rows import LIMIT
 from streaml1.rules.elastic_net import ElasticNet
 from streaml1.schedules import SCHEDULES
@@ -43,11 +43,11 @@ class _Online(base.Base):
     lr = Parameter(rate)
     schedule = Parameter(choice(*SCHEDULES))
     intercept_lr = Parameter(number(0.0, 1e10))
-    intercept_init = Parameter(number(-LIMIT, LIMIT))
+    intercept_init = Parameter(number(-LIMIT, LIMIT), fixed=True)
     clip_gradient = Parameter(number(0.0, 1e30, above=True))
 
     loss: Any
-    _engine: Engine | None = None
+    _engine = EngineSlot()
     _y_name: Any = None
 
     def _begin(self) -> None:
@@ -63,14 +63,14 @@ class _Online(base.Base):
 
     @property
     def _state(self) -> Engine:
-        assert self._engine is not None
-        return self._engine
+        engine: Engine = self.__dict__["_engine"]
+        return engine
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return {"lr", "schedule", "intercept_lr", "clip_gradient"}
+        return {"loss", "lr", "schedule", "intercept_lr", "clip_gradient"}
 
-    def _parameter_changed(self, name: str) -> None:
+    def _parameter_changed(self) -> None:
         if self._engine is not None:
             o = self._engine.online[0]
             o.intercept_lr = float(self.intercept_lr)
@@ -79,6 +79,12 @@ class _Online(base.Base):
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:
         """Change parameters, from the next step on; none if one of them is refused."""
+        fixed = sorted(set(new_attrs) - self._mutable_attributes)
+        if fixed:
+            raise ValueError(
+                f"{fixed[0]} cannot change; of a {type(self).__name__} these can: "
+                f"{', '.join(sorted(self._mutable_attributes))}"
+            )
         for name, new in new_attrs.items():
             parameter = getattr(type(self), name, None)
             if isinstance(parameter, Parameter) and not isinstance(new, dict):
@@ -108,17 +114,18 @@ class _Online(base.Base):
         label = self._label(y)
         if w.__class__ is not float or not 0.0 <= w <= WEIGHT_LIMIT:
             w = weight(w)
-        engine = self._engine
+        own = self.__dict__  # faster than the descriptors
+        engine: Engine = own["_engine"]
         try:
-            eta = rate_of_step(self._lr, self._schedule, engine.t)  # type: ignore
-            engine.learn(x, label, w, eta)  # type: ignore[union-attr]
+            engine.learn(x, label, w, rate_of_step(own["lr"], own["schedule"], engine.t))
         except (AttributeError, TypeError):
             refuse_unless_dict(x)
             raise
 
     def _margin(self, x: Mapping[Hashable, Any], proba: bool = False) -> float:
+        engine: Engine = self.__dict__["_engine"]
         try:
-            return self._engine.margin(x, proba)  # type: ignore[union-attr]
+            return engine.margin(x, proba)
         except (AttributeError, TypeError):
             refuse_unless_dict(x)
             raise
@@ -211,7 +218,11 @@ class _Online(base.Base):
         The file is written beside `path` first and then takes its place, so that a model that was
         there before is never lost half-way.
         """
-        modelfile.write(Path(path), type(self).__name__, self._get_params(), self._file_state())
+        modelfile.write(Path(path), type(self).__name__, self._parameters(), self._file_state())
+
+    def _parameters(self) -> dict[str, Any]:
+        # river's own list of them takes a scheduler apart.
+        return {name: getattr(self, name) for name in self._get_params()}
 
     def _file_state(self) -> dict[str, Any]:
         state = self._state.__getstate__()
@@ -223,12 +234,12 @@ class _Online(base.Base):
         model = cls(**params)
         engine = model._state
         engine.__setstate__({"rule": type(engine.rule), **state})
-        model._parameter_changed("")
+        model._parameter_changed()
         engine.check()
         return model
 
     def __repr__(self) -> str:
-        params = ", ".join(f"{name}={value!r}" for name, value in self._get_params().items())
+        params = ", ".join(f"{name}={value!r}" for name, value in self._parameters().items())
         return f"{type(self).__name__}({params})"
 
     @property
@@ -314,8 +325,8 @@ class _ElasticNet(_Online):
     def _mutable_attributes(self) -> set[str]:
         return super()._mutable_attributes | {"l1", "l2", "update"}
 
-    def _parameter_changed(self, name: str) -> None:
-        super()._parameter_changed(name)
+    def _parameter_changed(self) -> None:
+        super()._parameter_changed()
         if self._engine is not None:
             clock = self._engine.rule.clock[0]
             clock.l1, clock.l2 = float(self.l1), float(self.l2)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import gil_kernel, inlined
-from streaml1.rows import ensure
+from streaml1.rows import NUMBERS, ensure
 
 __all__ = [
     "INTS",
@@ -33,7 +33,7 @@ __all__ = [
 
 MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 INTS = 2**26  # ints below are slots themselves while no other name is known
-INT_TYPES = frozenset({int, bool, np.int64, np.int32, np.uint64, np.uint32})
+INTEGERS = frozenset({int, bool, np.int64, np.int32, np.uint64, np.uint32})
 
 
 @cache
@@ -194,7 +194,8 @@ def _free(places: int) -> Any:
 
 
 def _hashes(names: Iterable[Hashable]) -> Any:
-    return np.fromiter(map(hash, names), np.int64).view(np.uint64)
+    """Hashes of strings, whatever a subclass of str makes of its own."""
+    return np.fromiter(map(str.__hash__, names), np.int64).view(np.uint64)  # type: ignore[arg-type]
 
 
 class Names:
@@ -213,13 +214,15 @@ class Names:
         """Write an example of numbers named by ints into the buffer; False where it is not one."""
         if self.table is not None:
             return False
+        names, values = list(x), list(x.values())
         n = len(x)
-        if not INT_TYPES.issuperset(map(type, x)):
+        # Of these types no code of somebody's own runs, which might use the buffer itself.
+        if not (INTEGERS.issuperset(map(type, names)) and NUMBERS.issuperset(map(type, values))):
             return False
         try:
-            _slots(n).pack_into(buffer.ids_bytes, 0, *x)
-            _floats(n).pack_into(buffer.values_bytes, 0, *x.values())
-        except Exception:  # a string, None, a name out of range: or an object's own error
+            _slots(n).pack_into(buffer.ids_bytes, 0, *names)
+            _floats(n).pack_into(buffer.values_bytes, 0, *values)
+        except (struct.error, OverflowError):  # a name or a value out of range
             return False
         return True
 

@@ -7,9 +7,9 @@ import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
+from streaml1.rows import shown
 
-__all__ = ["Parameter", "choice", "number", "rate"]
+__all__ = ["EngineSlot", "Parameter", "choice", "number", "rate"]
 
 Check = Callable[[str, Any], Any]
 
@@ -17,23 +17,42 @@ Check = Callable[[str, Any], Any]
 class Parameter:
     """A parameter of a model: an attribute that is checked whenever it is set.
 
-    After a change the model's `_parameter_changed(name)` is called, so that `model.l1 = 0.1` and
-    river's `mutate` both take effect from the next step.
+    After a change the model's `_parameter_changed()` is called, so that `model.l1 = 0.1` and
+    river's `mutate` both take effect from the next step. A `fixed` one cannot change once the
+    model is made.
     """
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: Check, fixed: bool = False) -> None:
         self.check = check
+        self.fixed = fixed
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
-        self.place = f"_{name}"
 
     def __get__(self, model: Any, owner: type | None = None) -> Any:
-        return self if model is None else model.__dict__[self.place]
+        return self if model is None else model.__dict__[self.name]
 
     def __set__(self, model: Any, value: Any) -> None:
-        model.__dict__[self.place] = self.check(self.name, value)
-        model._parameter_changed(self.name)
+        value = self.check(self.name, value)
+        if self.fixed and model._engine is not None:
+            raise ValueError(f"{self.name} cannot change once the model is made; clone it instead")
+        model.__dict__[self.name] = value
+        model._parameter_changed()
+
+
+class EngineSlot:
+    """Where a model keeps its engine: one that is put there takes the model's parameters on."""
+
+    def __get__(self, model: Any, owner: type | None = None) -> Any:
+        return self if model is None else model.__dict__.get("_engine")
+
+    def __set__(self, model: Any, engine: Any) -> None:
+        model.__dict__["_engine"] = engine
+        model._parameter_changed()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def number(least: float, most: float, *, above: bool = False) -> Check:
@@ -41,14 +60,14 @@ def number(least: float, most: float, *, above: bool = False) -> Check:
     rule = f"above {least:g} and at most {most:g}" if above else f"from {least:g} to {most:g}"
 
     def check(name: str, value: Any) -> Any:
-        if not isinstance(value, numbers.Real | np.number | np.bool_):
-            raise ValueError(f"{name}={value!r} is no number; give one {rule}")
+        if not _is_number(value):
+            raise ValueError(f"{name}={shown(value)} is no number; give one {rule}")
         try:
             v = float(value)
         except OverflowError:
             v = math.inf
         if math.isnan(v) or not least <= v <= most or (above and v == least):
-            raise ValueError(f"{name}={value!r} is out of range; give a number {rule}")
+            raise ValueError(f"{name}={shown(value)} is out of range; give a number {rule}")
         return value
 
     return check
@@ -60,7 +79,7 @@ def choice(*names: str) -> Check:
 
     def check(name: str, value: Any) -> Any:
         if not isinstance(value, str) or value not in names:
-            raise ValueError(f"{name}={value!r} is not known; give one of {listed}")
+            raise ValueError(f"{name}={shown(value)} is not known; give one of {listed}")
         return value
 
     return check
@@ -70,8 +89,8 @@ def rate(name: str, value: Any) -> Any:
     """Check a learning rate: a number, or an object like river's schedulers."""
     if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
         return value
-    if not isinstance(value, numbers.Real | np.number):
+    if not _is_number(value):
         raise ValueError(
-            f"{name}={value!r} is neither a number nor a scheduler of river.optim.schedulers"
+            f"{name}={shown(value)} is neither a number nor a scheduler of river.optim.schedulers"
         )
     return number(0.0, 1e10)(name, value)

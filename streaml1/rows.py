@@ -15,6 +15,7 @@ from streaml1.jit import gil_kernel, kernel
 __all__ = [
     "LIMIT",
     "MOST_IDS",
+    "NUMBERS",
     "BadExample",
     "Rows",
     "below",
@@ -27,6 +28,7 @@ __all__ = [
     "plain_rows",
     "refuse_value",
     "row_of",
+    "shown",
 ]
 
 # A value, and with the limits on weights, rates and clips (models.py) no weight, margin or
@@ -35,6 +37,15 @@ LIMIT = 1e50
 _LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
 MOST_IDS = 2**32
+
+# Values of exactly these types are read as they are: no code of somebody's own can run.
+NUMBERS = frozenset({float, int, bool, np.float64})
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]}..."
 
 
 def ensure(condition: Any, otherwise: str) -> None:
@@ -83,9 +94,9 @@ def number(name: Hashable, value: Any) -> float:
     """
     kind = type(value)
     readable = hasattr(kind, "__float__") or hasattr(kind, "__index__")
-    if not readable or issubclass(kind, np.complexfloating):
+    if not readable or issubclass(kind, np.complexfloating | np.flexible):
         raise BadExample(
-            f"the value {value!r} of {name!r} is a {type(value).__name__}; "
+            f"the value {shown(value)} of {shown(name)} is a {kind.__name__}; "
             "values are numbers, strings (a category) or None (absent)"
         )
     try:
@@ -93,7 +104,9 @@ def number(name: Hashable, value: Any) -> float:
     except OverflowError:
         v = np.inf
     except (TypeError, ValueError):
-        raise BadExample(f"the value {value!r} of {name!r} cannot be read as a number") from None
+        raise BadExample(
+            f"the value {shown(value)} of {shown(name)} cannot be read as a number"
+        ) from None
     refuse_value(name, v)
     return v
 
@@ -101,9 +114,11 @@ def number(name: Hashable, value: Any) -> float:
 def refuse_value(name: Hashable, v: float) -> None:
     """Raise BadExample unless |v| < 1e50."""
     if v != v:
-        raise BadExample(f"the value of {name!r} is NaN; leave a missing value out, or give None")
+        raise BadExample(
+            f"the value of {shown(name)} is NaN; leave a missing value out, or give None"
+        )
     if not abs(v) < LIMIT:
-        raise BadExample(f"the value {v!r} of {name!r} is too large: scale it to below 1e50")
+        raise BadExample(f"the value {v!r} of {shown(name)} is too large: scale it to below 1e50")
 
 
 def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:

@@ -195,7 +195,6 @@ def test_models_in_threads_of_their_own(seconds: float) -> None:
     assert found == alone * 4
 
 
-@pytest.mark.xfail(strict=True, reason="n_iterations writes addresses down without the lock")
 def test_a_reader_writes_no_addresses_of_arrays_that_are_being_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

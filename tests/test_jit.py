@@ -262,7 +262,6 @@ def test_processes_fill_a_cold_cache_together(tmp_path: Path) -> None:
 
 
 @compiled_only
-@pytest.mark.xfail(strict=True, reason="a mark that is no text ends the import")
 def test_a_torn_mark_does_no_harm(tmp_path: Path) -> None:
     package, cache = copied_package(tmp_path / "site"), tmp_path / "cache"
     expected = run(package, NUMBA_CACHE_DIR=str(cache))[0]

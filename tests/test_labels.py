@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
+from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, rows
 from streaml1.labels import binaries, binary, refuse_unless_dict, value, values, weight, weights
 
 TRUE = [True, 1, 1.0, np.True_, np.int8(1), np.uint64(1), np.float32(1.0), Decimal(1), Fraction(1)]
@@ -221,7 +221,7 @@ def test_mixed_labels_blame_the_right_row(y: list[Any], row: int) -> None:
         with pytest.raises(BadExample) as refused:
             check(y, len(y))
         assert refused.value.row == row
-        assert repr(y[row]) in refused.value.reason
+        assert rows.shown(y[row]) in refused.value.reason
 
 
 def test_a_mixed_list_is_no_list_of_strings() -> None:

@@ -78,9 +78,6 @@ NAMES: dict[str, Callable[[int], Any]] = {
     "mixed": lambda j: [j, f"{j}", (j,), None, j / 3.0, b"1", j % 2 == 0][j % 7],
 }
 
-NO_SCHEDULERS = pytest.mark.xfail(
-    strict=True, reason="river's `_get_params` tells a scheduler as (class, params): not saved"
-)
 MODELS: dict[str, Callable[[], Any]] = {
     "classifier": lambda: ElasticNetClassifier(l1=2e-3, l2=1e-2),
     "sgd": lambda: ElasticNetClassifier(
@@ -96,9 +93,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-MODEL_NAMES = [
-    pytest.param(name, marks=NO_SCHEDULERS) if name == "scheduler" else name for name in MODELS
-]
+MODEL_NAMES = list(MODELS)
 
 
 # What is written is what is read
@@ -212,7 +207,6 @@ def test_the_largest_int_that_is_a_slot(tmp_path: Path) -> None:
 # Parameters that a file can hold
 
 
-@NO_SCHEDULERS
 @pytest.mark.parametrize(
     "scheduler",
     [
@@ -245,8 +239,8 @@ class MyName:
 @pytest.mark.parametrize(
     ("lr", "told"),
     [
-        pytest.param(Mine(), "Mine", marks=NO_SCHEDULERS),
-        pytest.param(optim.schedulers.Optimal(optim.losses.Log()), "Log", marks=NO_SCHEDULERS),
+        pytest.param(Mine(), "Mine"),
+        pytest.param(optim.schedulers.Optimal(optim.losses.Log()), "Log"),
     ],
     ids=["own", "with a loss"],
 )
@@ -569,23 +563,11 @@ HARMLESS = {
     "record two dimensions",
     "record no dimension",
 }
+
+
 # What is loaded that should be refused, or is said of another thing.
-KNOWN_HOLES = {
-    "array too many": "arrays that nobody reads are let through",
-    "array of the rule too many": "arrays that nobody reads are let through",
-}
-
-
-def cases() -> list[Any]:
-    return [
-        pytest.param(
-            name,
-            marks=[pytest.mark.xfail(strict=True, reason=KNOWN_HOLES[name])]
-            if name in KNOWN_HOLES
-            else [],
-        )
-        for name in CRAFTED
-    ]
+def cases() -> list[str]:
+    return list(CRAFTED)
 
 
 def test_crafting_changes_nothing_else(whole: bytes, tmp_path: Path) -> None:
@@ -752,7 +734,6 @@ def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.xfail(strict=True, reason="a link that points at itself is a RuntimeError")
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="resolved without an error since 3.13")
 def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
@@ -852,7 +833,6 @@ def write_fixtures() -> None:
         (FIXTURES / f"{name}.json").write_text(text + "\n")
 
 
-@NO_SCHEDULERS
 def test_the_fixtures_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "FIXTURES", tmp_path)
     write_fixtures()

@@ -190,7 +190,6 @@ def test_a_clone_with_its_state_is_independent(new: Callable[[], Any]) -> None:
     other._engine.check()
 
 
-@pytest.mark.xfail(strict=True, reason="the old parameters are copied over the new ones")
 def test_a_clone_with_its_state_and_new_parameters_uses_them() -> None:
     model = learnt(ElasticNetClassifier(l1=0.0), 100)
     other = model.clone({"l1": 0.01}, include_attributes=True)
@@ -571,7 +570,7 @@ def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        {"l1": 0, "l2": np.float32(0.5), "lr": 1, "intercept_lr": True},
+        {"l1": 0, "l2": np.float32(0.5), "lr": 1, "intercept_lr": 1},
         {"l1": np.float64(1e-3), "lr": np.int64(1), "intercept_init": -5},
         {"lr": 0, "intercept_lr": 0, "clip_gradient": 1e-300},
         {"l1": 1e30, "l2": 1e30, "lr": 1e10, "intercept_lr": 1e10, "clip_gradient": 1e30},
@@ -657,18 +656,20 @@ def test_changes_act_from_the_next_step(change: dict[str, Any], by: str) -> None
 def test_what_cannot_change_is_refused() -> None:
     model = learnt(ElasticNetClassifier(), 20)
     before = state(model)
-    for change in ({"intercept_init": 1.0}, {"no_such": 1}, {"loss": "hinge"}):
-        with pytest.raises(ValueError, match="attribute"):
+    for change in ({"intercept_init": 1.0}, {"no_such": 1}):
+        with pytest.raises(ValueError, match="cannot change"):
             model.mutate({**change})
         assert state(model) == before
+    with pytest.raises(ValueError, match="clone it instead"):
+        model.intercept_init = 1.0
+    assert state(model) == before
 
 
-@pytest.mark.xfail(strict=True, reason="what stood before a name that is refused has changed")
-@pytest.mark.parametrize("change", [{"intercept_init": 1.0}, {"no_such": 1}, {"loss": "hinge"}])
+@pytest.mark.parametrize("change", [{"intercept_init": 1.0}, {"no_such": 1}])
 def test_nothing_changes_where_a_name_is_refused(change: dict[str, Any]) -> None:
     model = learnt(ElasticNetClassifier(), 20)
     before = state(model)
-    with pytest.raises(ValueError, match="attribute"):
+    with pytest.raises(ValueError, match="cannot change"):
         model.mutate({"l1": 0.5, **change})
     assert state(model) == before
 
@@ -782,7 +783,6 @@ def test_frozen_predicts_what_the_model_does(new: Callable[[], Any]) -> None:
             assert frozen.predict_one(x) == a
 
 
-@pytest.mark.xfail(strict=True, reason="Frozen and losses.sigmoid write the sigmoid differently")
 def test_frozen_probabilities_are_bit_equal() -> None:
     model = learnt(ElasticNetClassifier(l1=1e-3))
     frozen = model.freeze()

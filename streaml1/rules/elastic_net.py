@@ -158,6 +158,7 @@ class ElasticNet(NamedTuple):
 
     @staticmethod
     def restore(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNet:
+        ensure(set(arrays) == {"u", "clock"}, "other arrays")
         ensure(arrays["u"].dtype == np.float64 and arrays["u"].shape == slots.shape, "not u")
         ensure(arrays["clock"].dtype == CLOCK, "not a ledger")
         u = np.zeros(d)
