@@ -25,7 +25,7 @@ import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor, engine, jit, models, online, walk
 from streaml1.batches import batch_of
 from streaml1.losses import CODES
-from streaml1.models import _Regressor
+from streaml1.models.base import OnlineRegressor
 from streaml1.names import RowBuffer
 from streaml1.parameters import Parameter, number
 from streaml1.rows import BadExample
@@ -35,7 +35,7 @@ from tests.wheel import BUCKETS, CHUNK, Wheel
 N, D = 400, 40
 
 
-class Ball(_Regressor):
+class Ball(OnlineRegressor):
     """The wheel in the shell of the models."""
 
     radius = Parameter(number(0.0, 1e3, above=True))

@@ -1,8 +1,8 @@
-"""The models: river's estimators around an engine. Names, validation and rates; no numerics."""
+"""What all models share: river's estimators around an engine; no numerics."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,18 +26,17 @@ from streaml1.labels import (
 from streaml1.losses import CODES
 from streaml1.parameters import EngineSlot, Parameter, choice, number, rate
 from streaml1.rows import LIMIT
-from streaml1.rules.elastic_net import ElasticNet
 from streaml1.schedules import SCHEDULES
 from streaml1.schedules import rate as rate_of_step
 from streaml1.schedules import rates as rates_of_steps
 
-__all__ = ["ElasticNetClassifier", "ElasticNetRegressor", "load"]
+__all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor"]
 
 CLASSIFIER_LOSSES = ("logistic", "hinge", "smoothed_hinge")
 REGRESSOR_LOSSES = ("squared", "absolute")
 
 
-class _Online(base.Base):
+class OnlineModel(base.Base):
     """What all online learners share."""
 
     lr = Parameter(rate)
@@ -258,7 +257,9 @@ class _Online(base.Base):
         raise NotImplementedError
 
 
-class _Classifier(_Online, base.MiniBatchClassifier):
+class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
+    """What classifiers of two labels share."""
+
     loss = Parameter(choice(*CLASSIFIER_LOSSES))
 
     def _label(self, y: Any) -> float:
@@ -296,7 +297,9 @@ class _Classifier(_Online, base.MiniBatchClassifier):
         return _like(X, self._margins(X) > 0.0, self._y_name)
 
 
-class _Regressor(_Online, base.MiniBatchRegressor):
+class OnlineRegressor(OnlineModel, base.MiniBatchRegressor):
+    """What regressors share."""
+
     loss = Parameter(choice(*REGRESSOR_LOSSES))
 
     def _label(self, y: Any) -> float:
@@ -314,206 +317,6 @@ class _Regressor(_Online, base.MiniBatchRegressor):
     def predict_many(self, X: Any) -> Any:
         """The predicted value of each row, a series like X; an array for matrices."""
         return _like(X, self._margins(X), self._y_name)
-
-
-class _ElasticNet(_Online):
-    l1 = Parameter(number(0.0, 1e30))
-    l2 = Parameter(number(0.0, 1e30))
-    update = Parameter(choice("fobos", "sgd"))
-
-    @property
-    def _mutable_attributes(self) -> set[str]:
-        return super()._mutable_attributes | {"l1", "l2", "update"}
-
-    def _parameter_changed(self) -> None:
-        super()._parameter_changed()
-        if self._engine is not None:
-            clock = self._engine.rule.clock[0]
-            clock.l1, clock.l2 = float(self.l1), float(self.l2)
-            clock.sgd = self.update == "sgd"
-
-    def _rule(self) -> Any:
-        return ElasticNet.start(0, float(self.l1), float(self.l2), sgd=self.update == "sgd")
-
-
-class ElasticNetClassifier(_ElasticNet, _Classifier):
-    """Logistic regression or linear SVM with an elastic net, learnt online.
-
-    After each example the weights, all of them, are those of the dense update; a step costs time
-    in the non-zeros of the example alone, because what the penalty does to the others is folded
-    into two scalars.
-
-    Parameters
-    ----------
-    l1
-        Strength of the l1 penalty, from 0.
-    l2
-        Strength of the squared l2 penalty (half the squared norm), from 0.
-    update
-        `"fobos"` (the proximal step) or `"sgd"` (the clipped gradient step of the penalty).
-    loss
-        `"logistic"`, `"hinge"` or `"smoothed_hinge"` (of width 1).
-    lr
-        The rate: a number, or a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0.
-    schedule
-        Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
-        `"constant"` or `"inverse"` (`lr / (t + 1)`).
-    intercept_lr
-        The intercept's own constant rate; 0 freezes it.
-    intercept_init
-        Where the intercept starts.
-    clip_gradient
-        The most that the derivative of the loss counts for.
-
-    Examples
-    --------
-    >>> from river import datasets, evaluate, metrics, preprocessing
-    >>> import streaml1
-    >>> model = preprocessing.StandardScaler() | streaml1.ElasticNetClassifier(l1=1e-4)
-    >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.342159
-
-    References
-    ----------
-    [^1]: Lipton, Z.C. and Elkan, C., 2015. Efficient elastic net regularization for sparse linear
-          models: Algorithm 1, Eq. (2), Eq. (3), Theorem 2.
-    [^2]: Duchi, J. and Singer, Y., 2009. Efficient online and batch learning using forward
-          backward splitting. Journal of Machine Learning Research 10.
-    """
-
-    def __init__(
-        self,
-        *,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        update: str = "fobos",
-        loss: str = "logistic",
-        lr: Any = 0.1,
-        schedule: str = "invsqrt",
-        intercept_lr: float = 0.01,
-        intercept_init: float = 0.0,
-        clip_gradient: float = 1e12,
-    ) -> None:
-        self.l1 = l1
-        self.l2 = l2
-        self.update = update
-        self.loss = loss
-        self.lr = lr
-        self.schedule = schedule
-        self.intercept_lr = intercept_lr
-        self.intercept_init = intercept_init
-        self.clip_gradient = clip_gradient
-        self._begin()
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"l1": 1e-3, "l2": 1e-3}
-        yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
-        yield {"l1": 1e-4, "loss": "smoothed_hinge"}
-
-
-class ElasticNetRegressor(_ElasticNet, _Regressor):
-    """Linear regression with an elastic net, learnt online.
-
-    Scale the features first: the squared loss at a rate of 0.1 diverges on values in the
-    thousands.
-
-    Parameters
-    ----------
-    l1
-        Strength of the l1 penalty, from 0.
-    l2
-        Strength of the squared l2 penalty (half the squared norm), from 0.
-    update
-        `"fobos"` (the proximal step) or `"sgd"` (the clipped gradient step of the penalty).
-    loss
-        `"squared"` (half the squared error) or `"absolute"`.
-    lr
-        The rate: a number, or a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0.
-    schedule
-        Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
-        `"constant"` or `"inverse"` (`lr / (t + 1)`).
-    intercept_lr
-        The intercept's own constant rate; 0 freezes it.
-    intercept_init
-        Where the intercept starts.
-    clip_gradient
-        The most that the derivative of the loss counts for.
-
-    Examples
-    --------
-    >>> from river import datasets, evaluate, metrics, preprocessing
-    >>> import streaml1
-    >>> model = preprocessing.StandardScaler() | streaml1.ElasticNetRegressor(
-    ...     l1=1e-3, intercept_lr=0.1
-    ... )
-    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 1.462813
-
-    References
-    ----------
-    [^1]: Lipton, Z.C. and Elkan, C., 2015. Efficient elastic net regularization for sparse linear
-          models: Algorithm 1, Eq. (2), Eq. (3), Theorem 2.
-    [^2]: Duchi, J. and Singer, Y., 2009. Efficient online and batch learning using forward
-          backward splitting. Journal of Machine Learning Research 10.
-    """
-
-    def __init__(
-        self,
-        *,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        update: str = "fobos",
-        loss: str = "squared",
-        lr: Any = 0.1,
-        schedule: str = "invsqrt",
-        intercept_lr: float = 0.01,
-        intercept_init: float = 0.0,
-        clip_gradient: float = 1e12,
-    ) -> None:
-        self.l1 = l1
-        self.l2 = l2
-        self.update = update
-        self.loss = loss
-        self.lr = lr
-        self.schedule = schedule
-        self.intercept_lr = intercept_lr
-        self.intercept_init = intercept_init
-        self.clip_gradient = clip_gradient
-        self._begin()
-
-    @classmethod
-    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        yield {}
-        yield {"l1": 1e-3, "l2": 1e-3}
-        yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
-        yield {"l1": 1e-4, "loss": "absolute"}
-
-
-MODELS: dict[str, type[_Online]] = {
-    "ElasticNetClassifier": ElasticNetClassifier,
-    "ElasticNetRegressor": ElasticNetRegressor,
-}
-
-
-def load(path: str | Path) -> Any:
-    """Read the model that `save` wrote; it goes on exactly as the saved one would have.
-
-    Raises
-    ------
-    ModelFileError
-        In one sentence, where the file is missing, torn, altered, foreign or too new.
-    """
-    name, params, state = modelfile.read(Path(path))
-    if name not in MODELS:
-        raise modelfile.ModelFileError(f"{path} holds a {name}, which this streaml1 does not know")
-    try:
-        return MODELS[name]._from_file(params, state)
-    except Exception:  # whatever a crafted file provokes
-        raise modelfile.ModelFileError(f"{path} is no model that streaml1 has written") from None
 
 
 def _like(X: Any, predictions: Any, name: Any) -> Any:

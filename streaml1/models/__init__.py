@@ -1,0 +1,33 @@
+"""The models: names, validation and rates; no numerics. One method a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from streaml1 import modelfile
+from streaml1.models.base import OnlineModel
+from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
+
+__all__ = ["ElasticNetClassifier", "ElasticNetRegressor", "load"]
+
+MODELS: dict[str, type[OnlineModel]] = {
+    model.__name__: model for model in (ElasticNetClassifier, ElasticNetRegressor)
+}
+
+
+def load(path: str | Path) -> Any:
+    """Read the model that `save` wrote; it goes on exactly as the saved one would have.
+
+    Raises
+    ------
+    ModelFileError
+        In one sentence, where the file is missing, torn, altered, foreign or too new.
+    """
+    name, params, state = modelfile.read(Path(path))
+    if name not in MODELS:
+        raise modelfile.ModelFileError(f"{path} holds a {name}, which this streaml1 does not know")
+    try:
+        return MODELS[name]._from_file(params, state)
+    except Exception:  # whatever a crafted file provokes
+        raise modelfile.ModelFileError(f"{path} is no model that streaml1 has written") from None
