@@ -88,12 +88,14 @@ class Engine:
         Whoever replaces an array sets `_frame` to None first, whatever may interrupt the change.
         """
         b, table = self.buffer, self.names.table
-        arrays = [b.ids, b.values, b.plain_ids, b.plain_values, b.keys, b.hashes, b.scratch]
+        arrays = [b.ids, b.values, b.plain_ids, b.plain_values]
+        arrays += [b.keys, b.texts, b.hashes, b.aliases, b.scratch]
         frame = [_at(a) for a in arrays] + [len(b), _at(self.online), self.rule.size]
         if table is None:
-            frame += [0, 0, 0]
+            frame += [0, 0, 0, 0]
         else:
-            frame += [_at(table.entries), len(table.entries), id(table.known)]
+            entries = table.entries
+            frame += [_at(entries), len(entries), _at(table.used), id(table.known)]
         frame += walk.TYPES_READ
         for a in self.rule:
             frame += [_at(a), len(a)]
@@ -164,7 +166,7 @@ class Engine:
             self.rule = self.rule.make_room(n)
         elif status == walk.TABLE_FULL:
             assert self.names.table is not None
-            self.names.table.widen(n)
+            self.names.table.widen(2 * n)
         else:
             self._have(status)
 

@@ -3,7 +3,7 @@
 Ints are slots themselves, so that rows of numbered columns need no look-up. The first name that
 is no int below 2**26 ends that: from then on every name has the next free slot. A string is then
 known by its 64-bit hash (that of Python, another in each process): two strings of n have the same
-one with a chance of n**2 / 2**65, and would be one feature.
+one with a chance of n**2 / 2**65, and would be one feature. A category counts as two strings there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class RowBuffer:
         self.plain_ids = np.zeros(size, np.uint32)
         self.plain_values = np.zeros(size, np.float64)
         self.keys = np.zeros(size, np.uint64)
+        self.texts = np.zeros(size, np.uint64)
         self.hashes = np.zeros(size, np.uint64)
+        self.aliases = np.zeros(size, np.uint64)
         self.scratch = np.zeros(3, np.uint64)
 
     def __len__(self) -> int:
@@ -117,6 +119,10 @@ class NameTable:
         The names by slot.
     entries : ndarray
         An open-addressing table of the strings: (hash, slot) a place, half of them free at least.
+        A category `n=v` may stand there twice: by its own hash, and by a mix of those of n and v,
+        which finds it before the two are joined.
+    used : ndarray
+        How many places are taken, shape (1,).
     others : dict
         The slots of the names that are no strings.
     """
@@ -125,6 +131,7 @@ class NameTable:
         self.known: list[Hashable] = []
         self.others: dict[Hashable, int] = {}
         self.entries = _free(1024)
+        self.used = np.zeros(1, np.int64)
         self.admit_all(list(known))
 
     def find_all(self, names: Sequence[Hashable]) -> Any:
@@ -153,6 +160,7 @@ class NameTable:
         try:
             self.others.update(others)
             _put(self.entries, hashes, slots[new[strings]])
+            self.used += len(hashes)
             self.known.extend(fresh)
         except BaseException:  # a signal, or a name's own `__eq__`
             self._forget_from(before)
@@ -167,7 +175,7 @@ class NameTable:
 
     def widen(self, n: int) -> None:
         """Have places free for `n` strings more."""
-        needed = 2 * (len(self.known) + n)
+        needed = 2 * (int(self.used[0]) + n)
         if needed > len(self.entries) // 2:
             old = self.entries.reshape(-1, 2)
             self._rewrite(old[old[:, 1] != MISSING], 1 << (2 * needed - 1).bit_length())
@@ -175,16 +183,19 @@ class NameTable:
     def _rewrite(self, taken: Any, places: int) -> None:
         entries = _free(places)
         _put(entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
-        self.entries = entries
+        self.entries, self.used = entries, np.array([len(taken)])
 
     def check(self) -> None:
         """Raise AssertionError where table, dict and list disagree."""
         slots = self.find_all(self.known)
         ensure((slots == np.arange(len(self.known))).all(), "a name is not found at its slot")
         places = self.entries.reshape(-1, 2)[:, 1]
-        strings = np.count_nonzero(places != MISSING)
-        ensure(strings + len(self.others) == len(self.known), "a name stands in one place alone")
-        ensure(2 * strings <= len(places), "the table is more than half full")
+        taken = places[places != MISSING]
+        ensure(len(taken) == self.used[0], "the places taken are miscounted")
+        ensure(np.all(taken < len(self.known)), "a place has a slot without a name")
+        strings = len(self.known) - len(self.others)
+        ensure(strings == len(np.unique(taken)), "a name stands in one place alone")
+        ensure(2 * len(taken) <= len(places), "the table is more than half full")
 
 
 def _free(places: int) -> Any:

@@ -141,17 +141,20 @@ def margins(
     IDS,
     VALUES,
     KEYS,
+    TEXTS,
     HASHES,
+    ALIASES,
     SCRATCH,
     LENGTH,
     RECORD,
     SIZE,
     ENTRIES,
     N_ENTRIES,
+    USED,
     KNOWN,
     TYPES,
-) = range(14)
-N_TYPES = 7
+) = range(17)
+N_TYPES = 8
 FRAME_HEAD = TYPES + N_TYPES
 
 Rule: Any = None  # bound by row_kernel

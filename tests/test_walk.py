@@ -142,7 +142,7 @@ def test_plain_dicts_are_walked_and_others_are_not(monkeypatch: pytest.MonkeyPat
         model.learn_one({"a": value}, True)
         model.predict_one({"a": value, "new": value})
     assert asked == []
-    others: list[Any] = [{"a": np.float32(1.0)}, {"a": "text"}, {1: 1.0}, {Name("a"): 1.0}]
+    others: list[Any] = [{"a": np.float32(1.0)}, {1: 1.0}, {Name("a"): 1.0}]
     others += [Dict(a=1.0), OrderedDict(a=1.0), {"a": Decimal(1)}]
     for x in others:
         model.learn_one(x, True)
@@ -644,3 +644,83 @@ print(json.dumps([out, model.intercept.hex(), weights]))
 def test_interpreted_is_the_same(python: Callable[..., str]) -> None:
     compiled = python("-c", TRACE, PYTHONHASHSEED="3", **WARM)
     assert python("-c", TRACE, NUMBA_DISABLE_JIT="1", PYTHONHASHSEED="4") == compiled
+
+
+# Categories: a string value is joined to its name once, and known by a mix of their hashes then
+
+
+def categories(n: int) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Categories, among them names that two entries of a dict share, and numbers beside them."""
+    chance = random.Random(3)
+    texts = ["", "b", "c", "b=c", "=", "é", "\ud800", "x" * 40]
+    for i in range(n):
+        x: dict[str, Any] = {}
+        for _ in range(chance.randrange(9)):
+            name = chance.choice(["a", "a=b", "a=", "", "=", f"n{i % 50}", "a=b=c"])
+            value: Any = chance.choice([*texts, f"v{i}", 1.0, 0.0, -1.0, 2, None, True])
+            x[name] = value
+        yield x, chance.random() < 0.5
+
+
+@needs_walk
+@pytest.mark.parametrize("l2", [0.0, 0.02])
+def test_categories_are_the_same_by_both_roads(l2: float) -> None:
+    one, other = begun(l2=l2), begun(l2=l2)
+    for x, y in categories(4000):
+        assert one.predict_proba_one(x) == other.predict_proba_one(Dict(x))
+        one.learn_one(x, y)
+        other.learn_one(Dict(x), y)
+    assert one.weights == other.weights
+    assert one.intercept == other.intercept
+    assert set(known(one)) == set(known(other))
+    assert one.n_features_seen == other.n_features_seen
+    one._engine.check()
+    other._engine.check()
+
+
+@needs_walk
+def test_categories_take_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = begun()
+
+    def refused(x: Any) -> Any:
+        raise AssertionError("read in Python")
+
+    monkeypatch.setattr(engine, "plain_items", refused)
+    for i in range(300):
+        model.learn_one({"site": f"s{i % 7}", "ad": f"a{i}", "price": 1.5}, i % 2 == 0)
+        model.predict_one({"site": f"s{i % 11}", "ad": "new"})
+    assert {"site=s3", "ad=a299", "price"} <= set(known(model))
+    assert "ad=new" not in known(model)
+    model._engine.check()
+
+
+@needs_walk
+def test_a_category_is_its_name_after_loading(tmp_path: Path) -> None:
+    model = begun(l1=0.0)
+    for i in range(50):
+        model.learn_one({"site": f"s{i % 7}"}, i % 2 == 0)
+    model.save(tmp_path / "m")
+    loaded = pickle.loads(pickle.dumps(model))
+    for x in ({"site": "s3"}, {"site=s3": 1.0}, {"site": "none"}):
+        assert loaded.predict_proba_one(x) == model.predict_proba_one(x)
+    loaded.learn_one({"site": "s3"}, True)
+    assert known(loaded).count("site=s3") == 1
+
+
+@needs_walk
+def test_joined_names_are_not_leaked() -> None:
+    model = begun()
+    key, text = "".join(["na", "me"]), "".join(["te", "xt"])
+    x = {key: text}
+    for _ in range(3):
+        model.learn_one(x, True)
+    [joined] = [name for name in known(model) if name == "name=text"]
+    # The table's list, `joined` itself and the call.
+    table = model._engine.names.table
+    assert sys.getrefcount(table.known[table.known.index("name=text")]) <= 4
+    before = sys.getrefcount(key), sys.getrefcount(text), sys.getrefcount(joined)
+    for _ in range(1000):
+        model.predict_one(x)
+        model.learn_one(x, True)
+        model.predict_one({key: "other", "b": text})
+    assert (sys.getrefcount(key), sys.getrefcount(text), sys.getrefcount(joined)) == before
