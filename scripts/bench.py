@@ -72,18 +72,23 @@ def w1(n: int = 100_000, d: int = 260_941) -> tuple[Any, Any]:
     return X, labels(X, 12.0, 0.0, rng)
 
 
-def w2(n: int = 200_000) -> tuple[Any, Any]:
-    """Clicks: n rows of 39 categories, cardinalities 10 to 10**6, as the ids of those met."""
+def clicks(n: int) -> tuple[Any, Any]:
+    """Draw the values of 39 categories, of cardinalities 10 to 10**6, and labels."""
     rng = np.random.default_rng(SEED)
     sizes = np.geomspace(10, 1e6, 39).astype(int)
-    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
-    met = np.stack([a + zipf(n, d, rng) for a, d in zip(starts, sizes, strict=True)], axis=1)
-    _, ids = np.unique(met, return_inverse=True)
+    return np.stack([zipf(n, d, rng) for d in sizes], axis=1), rng.random(n) < 0.05
+
+
+def w2(n: int = 200_000) -> tuple[Any, Any]:
+    """Clicks: n rows of 39 categories as the ids of those met."""
+    rows, _ = clicks(n)
+    starts = np.concatenate([[0], np.cumsum(rows.max(axis=0) + 1)])[:-1]
+    _, ids = np.unique(rows + starts, return_inverse=True)
     ids = np.sort(ids.reshape(n, 39), axis=1)
     X = csr_matrix(
         (np.ones(n * 39), ids.ravel(), np.arange(n + 1) * 39), shape=(n, int(ids.max()) + 1)
     )
-    return X, labels(X, 0.5, -3.5, rng)
+    return X, labels(X, 0.5, -3.5, np.random.default_rng(SEED))
 
 
 def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
@@ -98,7 +103,8 @@ def in_turn(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
 
 
 def table(title: str, *columns: str) -> Table:
-    made = Table(title=title, title_justify="left")
+    CONSOLE.print(f"\n{title}")
+    made = Table()
     for k, column in enumerate(columns):
         made.add_column(column, justify="left" if k == 0 else "right")
     return made
@@ -193,7 +199,7 @@ def bench_flat() -> None:
 
 
 def bench_dict() -> None:
-    """predict_proba_one + learn_one on dicts of strings, beside river's own."""
+    """predict_proba_one + learn_one on dicts, beside river's own."""
     X, y = w1(20_000)
     rng = np.random.default_rng(SEED)
     letters = rng.integers(97, 123, (X.shape[1], 6), dtype=np.uint8)
@@ -203,28 +209,43 @@ def bench_dict() -> None:
         lo, hi = X.indptr[i], X.indptr[i + 1]
         names = ["".join(words[j]) for j in X.indices[lo:hi]]
         xs.append(dict(zip(names, X.data[lo:hi].tolist(), strict=True)))
-    ys = y.tolist()
-    makers: dict[str, Callable[[], Any]] = {
-        "river, no penalty": lambda: linear_model.LogisticRegression(optim.SGD(3.0)),
-        "river, l1 = 1e-6": lambda: linear_model.LogisticRegression(optim.SGD(3.0), l1=1e-6),
-        "streaml1, l1 = l2 = 1e-6": lambda: model(3.0),
+    beside_river("dicts of W1: 88 words", xs, xs, y.tolist(), 3.0)
+
+    rows, clicked = clicks(20_000)
+    texts = [{f"C{k}": f"{v:x}" for k, v in enumerate(row)} for row in rows.tolist()]
+    joined = [{f"{name}={v}": 1.0 for name, v in x.items()} for x in texts]
+    beside_river(
+        "dicts of W2: 39 categories (strings; for river names joined beforehand)",
+        *(texts, joined, clicked.tolist(), 0.02),
+    )
+
+
+def beside_river(
+    title: str, ours: list[Any], theirs: list[Any], ys: list[bool], eta: float
+) -> None:
+    """A table of streaml1 on some dicts, and river on the same or others."""
+    learners: dict[str, Any] = {
+        "streaml1, l1 = l2 = 1e-6": model(eta),
+        "river, no penalty": linear_model.LogisticRegression(optim.SGD(eta)),
+        "river, l1 = 1e-6": linear_model.LogisticRegression(optim.SGD(eta), l1=1e-6),
     }
-    first = makers["streaml1, l1 = l2 = 1e-6"]()
-    first.learn_one({"a": 1.0}, True)
-    first.learn_one(xs[0], True)
-    models = {name: maker() for name, maker in makers.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in models}
-    for lo in range(0, len(xs), 500):
-        for name, one in models.items():
+    compiled = model(eta)
+    for _ in range(2):
+        compiled.predict_proba_one(ours[0])
+        compiled.learn_one(ours[0], True)
+    seconds: dict[str, list[float]] = {name: [] for name in learners}
+    for lo in range(0, len(ours), 500):
+        for name, one in learners.items():
+            xs = ours if name.startswith("streaml1") else theirs
             begin = time.perf_counter()
             for x, label in zip(xs[lo : lo + 500], ys[lo : lo + 500], strict=True):
                 one.predict_proba_one(x)
                 one.learn_one(x, label)
             seconds[name].append((time.perf_counter() - begin) / 500)
-    made = table("predict_proba_one + learn_one, dicts of W1", "model", "us/example", "x streaml1")
-    ours = np.array(seconds["streaml1, l1 = l2 = 1e-6"])
+    made = table(f"predict_proba_one + learn_one, {title}", "model", "us/example", "x streaml1")
+    base = np.array(seconds["streaml1, l1 = l2 = 1e-6"])
     for name, times in seconds.items():
-        ratio = np.median(np.array(times) / ours)
+        ratio = np.median(np.array(times) / base)
         made.add_row(name, f"{np.median(times) * 1e6:.1f}", f"{ratio:.2f}")
     CONSOLE.print(made)
 
