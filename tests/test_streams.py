@@ -599,7 +599,7 @@ def test_files_that_are_not_there(write, tmp_path):
     for name, reason in [
         (
             "b.svm",
-            r"b\.svm: there is no such file; a source is a file, standard input \(-\) or .*r",
+            r"b\.svm: there is no such file; a source is a file, or one of - \(standard input\), .*r",
         ),
         ("Phishing", "Phishing: there is no such file; .*river"),
         (".", r"\. is a directory: name a file in it"),

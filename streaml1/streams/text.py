@@ -108,8 +108,11 @@ def _open(name: str) -> contextlib.AbstractContextManager[BinaryIO]:
 def _unreadable(name: str, error: OSError | ValueError) -> SourceError:
     match error:
         case FileNotFoundError():
-            others = " or ".join(["standard input (-)", *SOURCES])
-            return SourceError(f"{name}: there is no such file; a source is a file, {others}")
+            others = ", ".join(["- (standard input)", *sorted(SOURCES)])
+            return SourceError(
+                f"{name}: there is no such file; a source is a file, or one of {others}, "
+                "as in river:Phishing"
+            )
         case IsADirectoryError():
             return SourceError(f"{name} is a directory: name a file in it")
         case PermissionError():
