@@ -97,8 +97,8 @@ def test_everything_public_is_described(thing: Any) -> None:
 @pytest.mark.parametrize("name", ["ElasticNetClassifier", "ElasticNetRegressor"])
 def test_every_parameter_is_described(name: str) -> None:
     cls = getattr(streaml1, name)
-    section = cls.__doc__.partition("Parameters\n")[2].partition("Examples\n")[0]
-    described = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    section = inspect.getdoc(cls).partition("Parameters\n")[2].partition("Examples\n")[0]
+    described = [line for line in section.splitlines() if not line.startswith(" ")]
     for parameter in inspect.signature(cls).parameters:
         assert parameter in described
     assert "References" in cls.__doc__
