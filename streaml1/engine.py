@@ -312,7 +312,8 @@ class Engine:
         seen = np.flatnonzero(self.rule.touched())
         new_slots = np.full(self.rule.size, -1)
         new_slots[seen] = np.arange(len(seen))
-        table, rule = NameTable(seen.tolist()), self.rule.renumber(new_slots)
+        size = max(len(seen), LEAST_SIZE)
+        table, rule = NameTable(seen.tolist()), self.rule.renumber(new_slots, size)
         self._frame = None
         self.rule, self.names.table = rule, table
 

@@ -208,9 +208,9 @@ class Wheel(NamedTuple):
         v[: self.size], place[: self.size] = self.v, self.place
         return self._replace(v=v, place=place)
 
-    def renumber(self, new_slots: Any) -> Wheel:
+    def renumber(self, new_slots: Any, d: int) -> Wheel:
         kept = new_slots >= 0
-        v, place = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
+        v, place = np.zeros(d, np.int64), np.zeros(d, np.int64)
         v[new_slots[kept]], place[new_slots[kept]] = self.v[kept], self.place[kept]
         rule = self._replace(v=v, place=place)
         _sweep(rule)

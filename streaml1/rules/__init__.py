@@ -16,7 +16,7 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `rule.touched()` | Python | which slots an example has touched since they were made |
 | `rule.size` | Python | how many slots there are |
 | `rule.grow(d)` | Python | the same rule with `d` slots |
-| `rule.renumber(new_slots)` | Python | slot j moves to `new_slots[j]`; where that is negative its zero weight is given back |
+| `rule.renumber(new_slots, d)` | Python | slot j moves to `new_slots[j]`, below d; where that is negative its zero weight is given back |
 | `rule.dump()` | Python | (slots, arrays): all that later steps depend on, zero weights left out |
 | `Rule.restore(d, slots, arrays)` | Python | the rule that was dumped, its k-th entry at `slots[k]` |
 | `rule.check()` | Python | raises AssertionError where an invariant is broken |
@@ -24,7 +24,7 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 Arrays have one dimension and any length. `room` covers the worst case of scatter and tick together
 and may depend on capacity; after `make_room` it must say yes. `touched` tells a zero weight that was
 touched from one that was not. `dump` gives arrays with an entry for each dumped slot, or records; what
-is only there for speed (queues, pools) is built anew by `restore`. `renumber` keeps the size.
+is only there for speed (queues, pools) is built anew by `restore`. After `renumber` there are `d` slots.
 
 The law of state: growing, renumbering, giving back zeros, sweeping, dumping and restoring never change
 a float of what is learnt later; so no float may depend on the order of entries or on stale ones, and a

@@ -128,7 +128,11 @@ class ElasticNet(NamedTuple):
 
     def weights(self) -> Any:
         c = self.clock[0]
-        return np.copysign(np.maximum(np.abs(self.u) - c.A, 0.0) * c.P, self.u)
+        w = np.abs(self.u)
+        w -= c.A
+        np.maximum(w, 0.0, out=w)
+        w *= c.P
+        return np.copysign(w, self.u, out=w)
 
     def touched(self) -> Any:
         return self.u != 0.0
@@ -145,9 +149,9 @@ class ElasticNet(NamedTuple):
         u[: len(self.u)] = self.u
         return self._replace(u=u)
 
-    def renumber(self, new_slots: Any) -> ElasticNet:
+    def renumber(self, new_slots: Any, d: int) -> ElasticNet:
         kept = new_slots >= 0
-        u = np.zeros(len(self.u))
+        u = np.zeros(d)
         u[new_slots[kept]] = self.u[kept]
         return self._replace(u=u)
 
