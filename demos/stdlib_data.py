@@ -1,0 +1,67 @@
+"""What the data set `stdlib` is like: its size, and how well simple predictors do on it.
+
+Prints the figures of docs/stdlib-data.md for the Python it runs on. Takes half a minute.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from river import dummy, evaluate, linear_model, metrics, optim
+
+import streaml1
+from streaml1.datasets import stdlib
+
+SEEDS = (0, 1, 2)
+
+PREDICTORS: dict[str, Callable[[], Any]] = {
+    "constant (the share of docstrings so far)": dummy.PriorClassifier,
+    "river, SGD, rate 0.1": lambda: linear_model.LogisticRegression(optim.SGD(0.1)),
+    "river, SGD, rate 0.03": lambda: linear_model.LogisticRegression(optim.SGD(0.03)),
+    "river, AdaGrad, rate 0.1": lambda: linear_model.LogisticRegression(optim.AdaGrad(0.1)),
+    "streaml1, defaults": streaml1.ElasticNetClassifier,
+    "streaml1, constant rate 0.03": lambda: net(0.0),
+    "streaml1, constant rate 0.03, l1 = 5e-4": lambda: net(5e-4),
+}
+
+
+def net(l1: float) -> streaml1.ElasticNetClassifier:
+    return streaml1.ElasticNetClassifier(l1=l1, lr=0.03, schedule="constant")
+
+
+def progressive(model: Any, data: Iterable[Any]) -> tuple[float, float]:
+    """Mean log-loss and error of one pass."""
+    both: Any = metrics.LogLoss() + metrics.Accuracy()
+    loss, accuracy = evaluate.progressive_val_score(data, model, both).get()
+    return float(loss), 1.0 - float(accuracy)
+
+
+def main() -> None:
+    data = {seed: stdlib(seed=seed) for seed in SEEDS}
+    xs = [x for x, _ in data[0]]
+    sizes = np.array([len(x) for x in xs])
+    documented = np.mean([y for _, y in data[0]])
+    features = len({name for x in xs for name in x})
+    print(
+        f"Python {platform.python_version()}: {len(xs):,} examples, {documented:.1%} with a "
+        f"docstring, {features:,} distinct features;\nfeatures an example: mean "
+        f"{sizes.mean():.1f}, median {np.median(sizes):.0f}, {sizes.min()} to {sizes.max()}\n"
+    )
+    table = Table()
+    table.add_column("predictor, one pass, mean of three seeds")
+    table.add_column("log-loss", justify="right")
+    table.add_column("error", justify="right")
+    for name, make in PREDICTORS.items():
+        scores = [progressive(make(), data[seed]) for seed in SEEDS]
+        loss, error = np.mean(scores, axis=0)
+        table.add_row(name, f"{loss:.3f}", f"{error:.1%}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
