@@ -5,6 +5,7 @@ What is slow to import is imported by the command that needs it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -97,6 +98,11 @@ class Program(click.Group):
         except BrokenPipeError:
             abandon_output()
             ctx.exit(CLOSED_PIPE)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            abandon_output()
+            raise Refusal("standard output cannot be written: no space left on device") from None
         except ValueError as error:
             from streaml1.modelfile import ModelFileError
             from streaml1.rows import BadExample
@@ -486,8 +492,9 @@ def _exercise(kind: Any) -> None:
     wide = csr_array(np.eye(40, 2000))
     for x, X in (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted)):
         model = kind(l1=1e-3)
-        model.learn_one(x, 1)
-        model.predict_one(x)
+        for _ in range(2):  # the first dict of names makes the table that the second is walked with
+            model.learn_one(x, 1)
+            model.predict_one(x)
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)

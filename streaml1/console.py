@@ -166,6 +166,7 @@ class Screen:
     def start(self, report: Report) -> None:
         """Know the report that lines will be of."""
         self._report = report
+        report.header()  # imports what tables take before the clock starts
 
     def advance(self, examples: int) -> None:
         """Count examples that have been learnt."""
@@ -187,7 +188,7 @@ class Screen:
         try:
             click.echo(text)
             sys.stdout.flush()
-        except BrokenPipeError:
+        except OSError:  # nobody reads, or the disk is full: the model is saved all the same
             self._signals.number = signal.SIGPIPE
             abandon_output()
 

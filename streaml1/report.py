@@ -489,7 +489,7 @@ class Report:
 
     def _figure(self) -> Any:
         from matplotlib.figure import Figure
-        from matplotlib.ticker import StrMethodFormatter
+        from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
         figure = Figure(figsize=(8, 6), layout="constrained")
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
@@ -510,6 +510,8 @@ class Report:
         bottom.set_ylim(bottom=0)
         bottom.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         bottom.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        bottom.yaxis.set_major_locator(MaxNLocator(integer=True))
+        bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
         bottom.set_xlabel("examples")
         for axes in (top, bottom):
             axes.spines[["top", "right"]].set_visible(False)

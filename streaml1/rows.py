@@ -115,7 +115,8 @@ def refuse_value(name: Hashable, v: float) -> None:
     """Raise BadExample unless |v| < 1e50."""
     if v != v:
         raise BadExample(
-            f"the value of {shown(name)} is NaN; leave a missing value out, or give None"
+            f"the value of {shown(name)} is NaN; leave a missing value out, or give None "
+            "(in a pandas frame: convert_dtypes() first)"
         )
     if not abs(v) < LIMIT:
         raise BadExample(f"the value {v!r} of {shown(name)} is too large: scale it to below 1e50")
