@@ -610,7 +610,35 @@ def test_warm_leaves_nothing_to_compile(python: Callable[..., str], svm: str, he
             python("-m", "streaml1", "learn", source, "--load", model, "--save", model)
             python("-m", "streaml1", "show", model)
             python("-m", "streaml1", "predict", model, source)
+    one = "m = streaml1.ElasticNetClassifier()\nfor x in ({'a': 1.0}, {'a': 'b'}) * 2:\n"
+    one += "    m.predict_proba_one(x)\n    m.learn_one(x, True)\n"
+    python("-c", f"import streaml1\n{one}")
     assert before and compiled() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_loses_no_model(here: Path, svm: str) -> None:
+    def code(*args: str) -> tuple[int, str]:
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "streaml1", *args],
+                cwd=here,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=120,
+            )
+        return done.returncode, done.stderr
+
+    assert code("learn", svm, "--every", "10", "--save", "kept") == (
+        141,
+        "streaml1: output closed after 10 examples; kept was written\n",
+    )
+    assert code("show", "kept") == (
+        2,
+        "streaml1: standard output cannot be written: no space left on device\n",
+    )
 
 
 @pytest.mark.slow
