@@ -244,13 +244,6 @@ class Names:
         found = [as_int(name) for name in names]
         return np.array([MISSING if j is None else j for j in found], np.uint32)
 
-    def admit_all(self, names: Sequence[Hashable]) -> Any:
-        """Slots of distinct names, uint32; unknown ones are given one.
-
-        While ints are slots, every name must be such an int (see `as_int`).
-        """
-        return self.find_all(names) if self.table is None else self.table.admit_all(names)
-
     def name(self, slot: int) -> Hashable:
         """The name that has a slot."""
         return slot if self.table is None else self.table.known[slot]
