@@ -192,12 +192,27 @@ class Wheel(NamedTuple):
         _sweep(rule)
         return rule
 
+    def weight(self, j: Any) -> float:
+        left = max(abs(self.v[j]) - self.clock[0].Theta, 0)
+        return (left if self.v[j] > 0 else -left) * UNIT
+
     def weights(self) -> Any:
         left = np.maximum(np.abs(self.v) - self.clock[0].Theta, 0)
         return np.sign(self.v) * left * UNIT
 
     def touched(self) -> Any:
         return self.place != UNSEEN
+
+    def holding(self) -> Any:
+        return np.abs(self.v) > self.clock[0].Theta
+
+    def drop(self, slots: Any) -> None:
+        c = self.clock[0]
+        left = np.maximum(np.abs(self.v[slots]) - c.Theta, 0)
+        c.S -= left.sum()
+        c.n -= np.count_nonzero(left)
+        self.v[slots] = 0
+        _sweep(self)
 
     @property
     def size(self) -> int:
@@ -217,7 +232,7 @@ class Wheel(NamedTuple):
         return rule
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(np.abs(self.v) > self.clock[0].Theta)
+        slots = np.flatnonzero(self.holding())
         return slots, {"v": self.v[slots], "clock": self.clock.copy()}
 
     @staticmethod

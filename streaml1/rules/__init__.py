@@ -10,14 +10,17 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `scatter(rule, ids, values, lo, hi, step)` | compiled, a row | v = w - step x on the row's slots |
 | `tick(rule, eta)` | compiled, a step | the penalty of this step, on all coordinates |
 | `room(rule, nnz)` | compiled, a row | whether a row of `nnz` non-zeros can be learnt now |
+| `weight(rule, j)` | compiled | the current weight of one slot |
 | `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
 | `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
 | `rule.make_room(nnz)` | Python | after `room` said no: the same rule with room for the row |
-| `rule.touched()` | Python | which slots an example has touched since they were made |
+| `rule.touched()` | Python | which slots an example has touched since they were made, a bool each |
+| `rule.holding()` | Python | which slots hold what later steps depend on, a bool each; the others can be given back |
+| `rule.drop(slots)` | Python | the weights of these slots become 0, as of now; the slots stay touched |
 | `rule.size` | Python | how many slots there are |
 | `rule.grow(d)` | Python | the same rule with `d` slots |
-| `rule.renumber(new_slots, d)` | Python | slot j moves to `new_slots[j]`, below d; where that is negative its zero weight is given back |
-| `rule.dump()` | Python | (slots, arrays): all that later steps depend on, zero weights left out |
+| `rule.renumber(new_slots, d)` | Python | slot j moves to `new_slots[j]`, below d; where that is negative it is given back, and holds nothing |
+| `rule.dump()` | Python | (slots, arrays): all that later steps depend on; slots are those that hold something |
 | `Rule.restore(d, slots, arrays)` | Python | the rule that was dumped, its k-th entry at `slots[k]` |
 | `rule.check()` | Python | raises AssertionError where an invariant is broken |
 
@@ -41,7 +44,7 @@ from typing import Any
 
 from streaml1.jit import generic
 
-__all__ = ["gather", "rebase", "room", "scatter", "tick"]
+__all__ = ["gather", "rebase", "room", "scatter", "tick", "weight"]
 
 
 @generic
@@ -68,6 +71,13 @@ def room(rule: Any, nnz: Any) -> bool:
     """Whether a row of `nnz` non-zeros can be learnt without the shell making room first."""
     free: bool = rule.room(nnz)
     return free
+
+
+@generic
+def weight(rule: Any, j: Any) -> float:
+    """Read the current weight of a slot, all pending steps included."""
+    w: float = rule.weight(j)
+    return w
 
 
 @generic

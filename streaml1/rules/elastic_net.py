@@ -126,6 +126,11 @@ class ElasticNet(NamedTuple):
     def room(self, nnz: Any) -> bool:
         return True
 
+    def weight(self, j: Any) -> float:
+        c = self.clock[0]
+        u = self.u[j]
+        return math.copysign(max(abs(u) - c.A, 0.0) * c.P, u)
+
     def weights(self) -> Any:
         c = self.clock[0]
         w = np.abs(self.u)
@@ -136,6 +141,13 @@ class ElasticNet(NamedTuple):
 
     def touched(self) -> Any:
         return self.u != 0.0
+
+    def holding(self) -> Any:
+        # Not by the weight: one that has underflowed to 0 is told from one that the penalty ended.
+        return np.abs(self.u) > self.clock[0].A
+
+    def drop(self, slots: Any) -> None:
+        self.u[slots] = A_START
 
     def make_room(self, nnz: int) -> ElasticNet:
         return self
@@ -156,8 +168,7 @@ class ElasticNet(NamedTuple):
         return self._replace(u=u)
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
-        # Not the weights: one that has underflowed to 0 is told from one that the penalty ended.
-        slots = np.flatnonzero(np.abs(self.u) > self.clock[0].A)
+        slots = np.flatnonzero(self.holding())
         return slots, {"u": self.u[slots], "clock": self.clock.copy()}
 
     @staticmethod
