@@ -9,7 +9,7 @@ from typing import Any
 
 from streaml1.rows import shown
 
-__all__ = ["EngineSlot", "Parameter", "choice", "number", "rate"]
+__all__ = ["EngineSlot", "Parameter", "choice", "count", "number", "rate"]
 
 Check = Callable[[str, Any], Any]
 
@@ -68,6 +68,21 @@ def number(least: float, most: float, *, above: bool = False) -> Check:
             v = math.inf
         if math.isnan(v) or not least <= v <= most or (above and v == least):
             raise ValueError(f"{name}={shown(value)} is out of range; give a number {rule}")
+        return value
+
+    return check
+
+
+def count(least: int, most: int) -> Check:
+    """A check for a whole number between `least` and `most`, or None."""
+
+    def check(name: str, value: Any) -> Any:
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if value is not None and not (whole and least <= value <= most):
+            raise ValueError(
+                f"{name}={shown(value)} is out of range; give a whole number from {least:,} to "
+                f"{most:,}, or None"
+            )
         return value
 
     return check

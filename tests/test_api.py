@@ -14,10 +14,14 @@ import streaml1
 
 WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
-SHARED = ["lr", "schedule", "intercept_lr", "intercept_init", "clip_gradient"]
+SHARED = [
+    *("lr", "schedule", "intercept_lr", "intercept_init", "clip_gradient"),
+    *("max_features", "hash_bits"),
+]
 METHODS = [
     *("learn_one", "learn_many", "predict_one", "predict_many", "progressive_many"),
     *("weights", "intercept", "n_nonzero", "n_features_seen", "n_iterations", "top_weights"),
+    *("n_cut", "watch", "slot", "collisions"),
     *("freeze", "save", "mutate"),
 ]
 PROBABILITIES = ["predict_proba_one", "predict_proba_many"]
@@ -54,7 +58,7 @@ def test_parameters(name: str) -> None:
     assert [p.name for p in found] == ["l1", "l2", "update", "loss", *SHARED]
     assert all(p.kind is p.KEYWORD_ONLY for p in found)
     loss = "logistic" if name.endswith("Classifier") else "squared"
-    expected = [0.0, 0.0, "fobos", loss, 0.1, "invsqrt", 0.01, 0.0, 1e12]
+    expected = [0.0, 0.0, "fobos", loss, 0.1, "invsqrt", 0.01, 0.0, 1e12, None, None]
     assert [p.default for p in found] == expected
 
 

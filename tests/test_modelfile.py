@@ -441,8 +441,8 @@ def first_name(value: Any) -> Callable[[Craft], Any]:
 
 def ints(slots_of: Callable[[int], Any]) -> Callable[[Craft], Any]:
     def craft(c: Craft) -> None:
-        c.header["ints"] = True
-        del c.arrays["names"]
+        c.header["names"] = {"kind": "ints"}
+        del c.arrays["names"], c.arrays["joints"]
         c.arrays["slots"] = slots_of(c.n)
 
     return craft

@@ -825,7 +825,7 @@ def test_frozen_is_small_and_free_of_the_model() -> None:
     model = ElasticNetClassifier(l1=0.5, lr=0.5, schedule="constant")
     model.learn_many([{f"n{j}": 1.0 for j in range(k, k + 20)} for k in range(2000)], [True] * 2000)
     frozen = model.freeze()
-    assert len(pickle.dumps(frozen)) < 200 + 40 * (model.n_nonzero + 1)
+    assert len(pickle.dumps(frozen)) < 1000 + 40 * (model.n_nonzero + 1)
 
 
 def test_frozen_in_threads() -> None:

@@ -61,6 +61,12 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    max_features
+        At most so many weights are not zero: when there would be more, those nearest to zero go,
+        until seven eighths are left.
+    hash_bits
+        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
+        slot share a weight. The hash is the same on every machine.
 
     Examples
     --------
@@ -90,6 +96,8 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
         self.l1 = l1
         self.l2 = l2
@@ -100,6 +108,8 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.max_features = max_features
+        self.hash_bits = hash_bits
         self._begin()
 
     @classmethod
@@ -138,6 +148,12 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    max_features
+        At most so many weights are not zero: when there would be more, those nearest to zero go,
+        until seven eighths are left.
+    hash_bits
+        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
+        slot share a weight. The hash is the same on every machine.
 
     Examples
     --------
@@ -169,6 +185,8 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
         self.l1 = l1
         self.l2 = l2
@@ -179,6 +197,8 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.max_features = max_features
+        self.hash_bits = hash_bits
         self._begin()
 
     @classmethod
