@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.hashing import name_hashes
-
 __all__ = ["smallest"]
 
 
@@ -20,6 +18,5 @@ def smallest(slots: Any, sizes: Any, n: int, names: Any) -> Any:
     edge = np.partition(sizes, n - 1)[n - 1]
     below = slots[sizes < edge]
     ties = slots[sizes == edge]
-    hashes = name_hashes([names.name(j) for j in ties.tolist()])
-    order = np.argsort(hashes, kind="stable")[: n - len(below)]
+    order = np.argsort(names.hashes(ties), kind="stable")[: n - len(below)]
     return np.concatenate([below, ties[order]])

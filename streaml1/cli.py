@@ -187,6 +187,10 @@ model_options = _options(
                  help="Where the intercept starts.  [default: 0]"),
     click.option("--clip-gradient", type=float,
                  help="The most that the derivative of the loss counts for.  [default: 1e12]"),
+    click.option("--max-features", type=int, metavar="N",
+                 help="At most so many weights are not zero: the smallest go.  [default: any]"),
+    click.option("--hash-bits", type=int, metavar="B",
+                 help="Keep no names: hash them to 2^B slots.  [default: keep them]"),
 )  # fmt: skip
 
 output = click.Path(dir_okay=False, readable=False, path_type=Path)
@@ -202,6 +206,9 @@ output = click.Path(dir_okay=False, readable=False, path_type=Path)
               help="How often the source is read.")  # fmt: skip
 @click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
               help="A line of the table after each so many examples.")  # fmt: skip
+@click.option("--watch", type=click.IntRange(min=0), default=0, metavar="N",
+              help="After each line name up to so many features that entered (+) and left (-) "
+              "the model.")  # fmt: skip
 @click.option("--report", type=output, metavar="FILE.jsonl",
               help="Write the lines of the table as JSON.")  # fmt: skip
 @click.option("--plot", type=output, metavar="FILE.png",
@@ -220,6 +227,7 @@ def learn(
     bad: str,
     passes: int,
     every: int,
+    watch: int,
     report: Path | None,
     plot: Path | None,
     save: Path | None,
@@ -244,7 +252,7 @@ def learn(
     prepare(learner)
 
     signals = Signals()
-    with signals.handled(), logged(), Screen(signals, total) as screen:
+    with signals.handled(), logged(), Screen(signals, total, watch) as screen:
         done = progressive(
             learner,
             Interruptible(examples, signals, screen.advance),
@@ -403,7 +411,10 @@ def _write(
 @click.argument("model", type=output)
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
               help="How many features to show.")  # fmt: skip
-def show(model: Path, top: int) -> None:
+@click.option("--feature", "features", multiple=True, metavar="NAME",
+              help="Show the weight of this feature instead; with --hash-bits also its slot: "
+              "features of one slot share the weight.")  # fmt: skip
+def show(model: Path, top: int, features: tuple[str, ...]) -> None:
     """Show what MODEL, a file that learn --save wrote, knows.
 
     Its parameters, how much it has learnt, and the weights farthest from zero.
@@ -411,6 +422,9 @@ def show(model: Path, top: int) -> None:
     import streaml1
 
     learner = streaml1.load(model)
+    if features:
+        click.echo(_weights_of(learner, features))
+        return
     non_zeros, seen = learner.n_nonzero, learner.n_features_seen
     # A file leaves zeros out and keeps an estimate of how many there were.
     about = "" if seen == non_zeros else "about "
@@ -428,6 +442,24 @@ def show(model: Path, top: int) -> None:
     if top:
         rows = [(weight_text(w), shown(name)) for name, w in learner.top_weights(top)]
         click.echo("\n" + text_table(("weight", "feature"), rows) if rows else "\nno weights")
+
+
+def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
+    """A table of some features; a name of digits is also looked for as the int it is."""
+    weights = learner.weights
+    if learner.hash_bits is None:
+        found = [
+            weights.get(name, weights.get(int(name), 0.0) if name.isdecimal() else 0.0)
+            for name in features
+        ]
+        rows = [(weight_text(w), shown(name)) for w, name in zip(found, features, strict=True)]
+        return text_table(("weight", "feature"), rows)
+    slots = [learner.slot(int(name) if name.isdecimal() else name) for name in features]
+    hashed = [
+        (weight_text(weights.get(slot, 0.0)), shown(name), f"{slot}")
+        for slot, name in zip(slots, features, strict=True)
+    ]
+    return text_table(("weight", "feature", "slot"), hashed)
 
 
 def _plain(value: Any) -> str:

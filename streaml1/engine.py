@@ -253,7 +253,7 @@ class Engine(Reader):
 
     def _learn_block(self, batch: Batch, i: int, y: Any, w: Any, eta: Any, p: Any) -> int:
         """Learn rows from the i-th, which want a slower look; returns the next."""
-        j = min(i + SLOW_BLOCK, len(y))
+        j = min(i + self._rows_at_once(), len(y))
         indptr = batch.rows.indptr[i : j + 1]
         lo, hi = int(indptr[0]), int(indptr[-1])
         rows = Rows(batch.rows.ids[lo:hi], batch.rows.values[lo:hi], indptr - indptr[0])
@@ -263,6 +263,11 @@ class Engine(Reader):
             raise BadExample(bad.reason, i + bad.row) from None
         self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i:j])
         return j
+
+    def _rows_at_once(self) -> int:
+        """How many rows are sorted out together: few where few weights may be kept."""
+        most = int(self.online[0].most)
+        return min(max(most // 64, 16), SLOW_BLOCK) if most else SLOW_BLOCK
 
     def margins(self, batch: Batch, proba: bool) -> Any:
         """Margin of each row, or its sigmoid."""
@@ -367,7 +372,7 @@ class Engine(Reader):
         forgotten = self.forgotten
         if gone.any():
             forgotten = Sketch() if forgotten is None else forgotten.copy()
-            forgotten.add([self.names.name(j) for j in np.flatnonzero(gone).tolist()])
+            forgotten.add(self.names.hashes(np.flatnonzero(gone)))
         rule = self.rule.renumber(new_slots, size)
         for watch in self.watches:
             watch.move(self.names, new_slots, size)
@@ -387,14 +392,14 @@ class Engine(Reader):
     def _cut(self) -> None:
         """Give up the smallest weights, if there are more than seven eighths of the most."""
         o = self.online[0]
-        w = np.abs(self.rule.weights())
+        slots, sizes = np.empty(self.rule.size, np.int64), np.empty(self.rule.size)
+        n = online.alive(self.rule, slots, sizes)
         kept = int(o.most) - int(o.most) // 8
-        slots = np.flatnonzero(w)
-        if len(slots) > kept:
-            out = smallest(slots, w[slots], len(slots) - kept, self.names)
+        if n > kept:
+            out = smallest(slots[:n], sizes[:n], n - kept, self.names)
             self.rule.drop(out)
             o.cut += len(out)
-        o.held = min(len(slots), kept)
+        o.held = min(n, kept)
 
     # What is known
 
@@ -407,7 +412,7 @@ class Engine(Reader):
             if self.forgotten is None:
                 return int(np.count_nonzero(self.rule.touched()))
             sketch = self.forgotten.copy()
-            sketch.add(self.names.seen(self.rule.touched()))
+            sketch.add(self.names.hashes(np.flatnonzero(self.rule.touched())))
             return sketch.estimate()
 
     def _slots_seen(self) -> int:
@@ -416,7 +421,7 @@ class Engine(Reader):
         met = int(np.count_nonzero(self.rule.touched()))
         if self.forgotten is not None:
             sketch = self.forgotten.copy()
-            sketch.add(self.names.seen(self.rule.touched()))
+            sketch.add(self.names.hashes(np.flatnonzero(self.rule.touched())))
             met = sketch.estimate()
         return round(-size * float(np.log1p(-min(met, size - 0.5) / size)))
 
@@ -451,7 +456,7 @@ class Engine(Reader):
         gone = self.rule.touched() & ~self.rule.holding()
         if gone.any():
             forgotten = Sketch() if forgotten is None else forgotten.copy()
-            forgotten.add([self.names.name(j) for j in np.flatnonzero(gone).tolist()])
+            forgotten.add(self.names.hashes(np.flatnonzero(gone)))
         registers = None if forgotten is None else forgotten.registers
         return {**super().__getstate__(), "forgotten": registers}
 

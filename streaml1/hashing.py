@@ -14,7 +14,7 @@ import numpy as np
 
 from streaml1.jit import COMPILED, gil_kernel, inlined
 
-__all__ = ["as_int", "mixed", "murmur", "name_hash", "name_hashes"]
+__all__ = ["as_int", "int_hashes", "mixed", "murmur", "name_hash", "name_hashes"]
 
 _M = 0xC6A4A7935BD1E995
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -129,6 +129,12 @@ def _bytes_of(name: Hashable) -> bytes:
 
 
 @gil_kernel
+def _mixed_all(ints: Any, hashes: Any) -> None:
+    for k in range(np.uint64(len(ints))):
+        hashes[k] = mixed(ints[k])
+
+
+@gil_kernel
 def _murmur_all(data: Any, ends: Any, hashes: Any) -> None:
     lo = np.uint64(0)
     for k in range(np.uint64(len(ends))):
@@ -136,8 +142,18 @@ def _murmur_all(data: Any, ends: Any, hashes: Any) -> None:
         lo = ends[k]
 
 
+def int_hashes(ints: Any) -> Any:
+    """Hashes of ints, an array of int64."""
+    hashes = np.empty(len(ints), np.uint64)
+    with np.errstate(over="ignore"):
+        _mixed_all(ints.view(np.uint64), hashes)
+    return hashes
+
+
 def name_hashes(names: Sequence[Hashable]) -> Any:
     """Hashes of names, uint64; by `repr` where there is none of `name_hash`."""
+    if all(type(name) is int and -(2**63) <= name < 2**63 for name in names):
+        return int_hashes(np.array(names, np.int64))
     if not COMPILED or not all(isinstance(name, str) for name in names):
         return np.array([_hash_or_repr(name) for name in names], np.uint64)
     texts = [str.encode(name, "utf-8", "surrogatepass") for name in names]  # type: ignore

@@ -18,6 +18,7 @@ __all__ = [
     "NO_ROOM",
     "ONLINE",
     "OVER",
+    "alive",
     "learn",
     "learn_plain",
     "margin",
@@ -120,6 +121,18 @@ def learn(
         if online[0].held > online[0].most:
             return OVER, np.int64(i + np.uint64(1))
     return DONE, np.int64(n)
+
+
+@kernel
+def alive(rule: Any, slots: Any, sizes: Any) -> int:
+    """Write down the slots whose weights are not zero, and their distance from it; how many."""
+    n = np.uint64(0)
+    for j in range(np.uint64(len(slots))):
+        w = weight(rule, j)
+        slots[n] = j
+        sizes[n] = abs(w)
+        n += np.uint64(w != 0.0)
+    return int(n)
 
 
 @gil_kernel

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from streaml1.hashing import name_hashes
 from streaml1.rows import ensure
 
 __all__ = ["Sketch"]
@@ -22,8 +20,10 @@ class Sketch:
     Examples
     --------
     >>> sketch = Sketch()
-    >>> sketch.add([f"word {k}" for k in range(1000)])
-    >>> sketch.add([f"word {k}" for k in range(1000)])
+    >>> from streaml1.hashing import name_hashes
+    >>> hashes = name_hashes([f"word {k}" for k in range(1000)])
+    >>> sketch.add(hashes)
+    >>> sketch.add(hashes)
     >>> abs(sketch.estimate() - 1000) < 50
     True
     """
@@ -43,9 +43,8 @@ class Sketch:
         """Return a sketch that goes on by itself."""
         return Sketch(self.registers.copy())
 
-    def add(self, names: Sequence[Hashable]) -> None:
-        """Count names by a hash that is the same in every process."""
-        h = name_hashes(names)
+    def add(self, h: Any) -> None:
+        """Count names by their hashes of `streaml1.hashing`."""
         register = (h >> np.uint64(64 - self.BITS)).astype(np.intp)
         rest = h & np.uint64((1 << 52) - 1)
         rank = 53 - np.frexp(rest.astype(np.float64))[1]

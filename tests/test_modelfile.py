@@ -503,7 +503,7 @@ CRAFTED: dict[str, Callable[[Craft], Any]] = {
     "model none": head("model", None),
     "params list": head("params", [1]),
     "params none": head("params", None),
-    "ints said of names": head("ints", True),
+    "ints said of names": head("names", {"kind": "ints"}),
     "header list": whole_header([1]),
     "header none": whole_header(None),
     "header empty": whole_header({}),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.hashing import as_int, mixed, name_hash
+from streaml1.hashing import as_int, int_hashes, mixed, name_hash, name_hashes
 from streaml1.jit import COMPILED, gil_kernel
 from streaml1.rows import BadExample, ensure, shown
 
@@ -53,6 +53,8 @@ class Hashed:
 
     def find_all(self, names: Sequence[Hashable]) -> Any:
         """Slots of names; each has one."""
+        if all(isinstance(name, str) for name in names):
+            return (name_hashes(names) & np.uint64(self.mask)).astype(np.uint32)
         return np.array([self.slot(name) for name in names], np.uint32)
 
     def find_ints(self, ids: Any) -> Any:
@@ -67,9 +69,9 @@ class Hashed:
         """The slot itself: no name is kept."""
         return slot
 
-    def seen(self, touched: Any) -> list[Hashable]:
-        """The slots that were touched."""
-        return list(np.flatnonzero(touched).tolist())
+    def hashes(self, slots: Any) -> Any:
+        """Stable hashes of the names of some slots."""
+        return int_hashes(slots.astype(np.int64))
 
     def dump(self, slots: Any) -> dict[str, Any]:
         """What `restore` needs of some slots."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.hashing import as_int
+from streaml1.hashing import as_int, int_hashes
 from streaml1.names.table import MISSING
 from streaml1.rows import ensure
 
@@ -32,9 +32,9 @@ class Ints:
         """The name that has a slot."""
         return slot
 
-    def seen(self, touched: Any) -> list[Hashable]:
-        """The names of the slots that were touched."""
-        return list(np.flatnonzero(touched).tolist())
+    def hashes(self, slots: Any) -> Any:
+        """Stable hashes of the names of some slots."""
+        return int_hashes(slots.astype(np.int64))
 
     def dump(self, slots: Any) -> dict[str, Any]:
         """The names of some slots."""

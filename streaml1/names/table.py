@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.hashing import as_int, mixed
+from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
 from streaml1.rows import ensure
 
@@ -350,9 +350,9 @@ class Table:
             return list(self.known)
         return [self.name(j) for j in range(len(self))]
 
-    def seen(self, touched: Any) -> list[Hashable]:
-        """The names of the slots that were touched."""
-        return [self.name(j) for j in np.flatnonzero(touched).tolist()]
+    def hashes(self, slots: Any) -> Any:
+        """Stable hashes of the names of some slots."""
+        return name_hashes([self.name(j) for j in slots.tolist()])
 
     def dump(self, slots: Any) -> dict[str, Any]:
         """The names of some slots, and where those of categories are joined."""
