@@ -349,7 +349,8 @@ def draw_memory(curves: dict[str, Any]) -> None:
     for which, color in (("river", "0.55"), ("streaml1", "C0")):
         examples, sizes = curves[which]
         axes.plot(examples / 1e6, sizes, color=color, label=which)
-        axes.annotate(f" {which}: {sizes[-1]:,.0f} MiB", (examples[-1] / 1e6, sizes[-1]),
+        stopped = ", stopped" if examples[-1] < curves["streaml1"][0][-1] else ""
+        axes.annotate(f" {which}: {sizes[-1]:,.0f} MiB{stopped}", (examples[-1] / 1e6, sizes[-1]),
                       ha="right" if which == "streaml1" else "left", va="bottom")  # fmt: skip
     axes.set(xlabel="million examples", ylabel="resident memory, MiB", ylim=0)
     axes.set_title("Four of five names never come again, l1 = 1e-3", loc="left")
