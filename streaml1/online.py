@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import array_at, gil_kernel, inlined, kernel, prefetch, rule_at
+from streaml1.jit import array_at, borrowed, gil_kernel, inlined, kernel, prefetch, rule_at
 from streaml1.rows import compact, is_plain
 from streaml1.rules import gather, room, scatter, tick
 
@@ -84,6 +84,7 @@ def learn(
         n; or i, where row i has no room; or -1 - i, where the block that begins with row i is
         not plain (see `rows.is_plain`).
     """
+    rule = borrowed(rule)
     n = np.uint64(len(y))
     d = np.uint64(d)
     checked = np.uint64(start) if d else n
