@@ -163,6 +163,27 @@ def bench_csr() -> None:
     CONSOLE.print(made)
 
 
+def bench_models() -> None:
+    """A progressive pass over the rows of W1, each model as a ratio to bare SGD."""
+    X, y = w1()
+    net = streaml1.ElasticNetClassifier
+    both, constant = {"l1": 1e-6, "l2": 1e-6, "lr": 3.0}, {"schedule": "constant"}
+    learners: dict[str, Callable[[], Any]] = {
+        "elastic net": lambda: net(**both, **constant),
+        "  explicit stamps, constant rate": lambda: net(**both, **constant, stamps="explicit"),
+        "  explicit stamps, falling rate": lambda: net(**both, stamps="explicit"),
+    }
+    runs = {"bare": bare_run(X, y, 3.0)}
+    for name, make in learners.items():
+        runs[name] = lambda make=make: make().progressive_many(X, y)  # type: ignore
+    seconds = in_turn(runs, 15)
+    made = table(f"W1: {X.shape[0]:,} rows, {X.nnz:,} non-zeros", "model", "ns/nnz", "ratio")
+    for name, times in seconds.items():
+        ratio = np.median(times / seconds["bare"])
+        made.add_row(name, f"{np.median(times) / X.nnz * 1e9:.2f}", f"{ratio:.2f}")
+    CONSOLE.print(made)
+
+
 def bench_flat() -> None:
     """The cost of a row as the dimension and the time that has passed grow."""
     made = table("40 non-zeros a row, drawn evenly", "d", "bare ns/row", "net ns/row", "ratio")
@@ -276,7 +297,13 @@ def bench_start() -> None:
     CONSOLE.print(made)
 
 
-BENCHES = {"csr": bench_csr, "dict": bench_dict, "flat": bench_flat, "start": bench_start}
+BENCHES = {
+    "csr": bench_csr,
+    "models": bench_models,
+    "dict": bench_dict,
+    "flat": bench_flat,
+    "start": bench_start,
+}
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from streaml1.rows import shown
 
-__all__ = ["EngineSlot", "Parameter", "choice", "number", "rate"]
+__all__ = ["EngineSlot", "Parameter", "choice", "number", "rate", "whole"]
 
 Check = Callable[[str, Any], Any]
 
@@ -68,6 +68,24 @@ def number(least: float, most: float, *, above: bool = False) -> Check:
             v = math.inf
         if math.isnan(v) or not least <= v <= most or (above and v == least):
             raise ValueError(f"{name}={shown(value)} is out of range; give a number {rule}")
+        return value
+
+    return check
+
+
+def whole(least: int, most: int) -> Check:
+    """A check for a whole number from `least` to `most`."""
+
+    def check(name: str, value: Any) -> Any:
+        if not (_is_number(value) and isinstance(value, numbers.Integral)):
+            raise ValueError(
+                f"{name}={shown(value)} is no whole number; give one from {least:,} to {most:,}"
+            )
+        if not least <= int(value) <= most:
+            raise ValueError(
+                f"{name}={shown(value)} is out of range; give a whole number "
+                f"from {least:,} to {most:,}"
+            )
         return value
 
     return check

@@ -51,10 +51,11 @@ def test_version() -> None:
 def test_parameters(name: str) -> None:
     cls = getattr(streaml1, name)
     found = list(inspect.signature(cls).parameters.values())
-    assert [p.name for p in found] == ["l1", "l2", "update", "loss", *SHARED]
+    own = ["l1", "l2", "update", "stamps", "budget"]
+    assert [p.name for p in found] == [*own, "loss", *SHARED]
     assert all(p.kind is p.KEYWORD_ONLY for p in found)
     loss = "logistic" if name.endswith("Classifier") else "squared"
-    expected = [0.0, 0.0, "fobos", loss, 0.1, "invsqrt", 0.01, 0.0, 1e12]
+    expected = [0.0, 0.0, "fobos", "folded", 2**20, loss, 0.1, "invsqrt", 0.01, 0.0, 1e12]
     assert [p.default for p in found] == expected
 
 
@@ -70,7 +71,7 @@ def test_methods(name: str) -> None:
     assert list(inspect.signature(cls.predict_many).parameters) == ["self", "X"]
     own = {m for m in dir(cls) if not m.startswith("_")} - {m for m in dir(cls.__mro__[-3])}
     river = {"clone", "predict_proba_one", "predict_proba_many"}
-    assert own <= {*methods, *SHARED, "l1", "l2", "update", "loss"} | river
+    assert own <= {*methods, *SHARED, "l1", "l2", "update", "stamps", "budget", "loss"} | river
 
 
 def public() -> Iterator[Any]:
