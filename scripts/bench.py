@@ -166,12 +166,14 @@ def bench_csr() -> None:
 def bench_models() -> None:
     """A progressive pass over the rows of W1, each model as a ratio to bare SGD."""
     X, y = w1()
-    net = streaml1.ElasticNetClassifier
+    net, truncated = streaml1.ElasticNetClassifier, streaml1.TruncatedGradientClassifier
     both, constant = {"l1": 1e-6, "l2": 1e-6, "lr": 3.0}, {"schedule": "constant"}
     learners: dict[str, Callable[[], Any]] = {
         "elastic net": lambda: net(**both, **constant),
         "  explicit stamps, constant rate": lambda: net(**both, **constant, stamps="explicit"),
         "  explicit stamps, falling rate": lambda: net(**both, stamps="explicit"),
+        "truncated gradient": lambda: truncated(gravity=1e-6, lr=3.0, **constant),
+        "  with a threshold": lambda: truncated(gravity=1e-6, lr=3.0, threshold=1.0, **constant),
     }
     runs = {"bare": bare_run(X, y, 3.0)}
     for name, make in learners.items():

@@ -49,6 +49,10 @@ MODELS = {
         "classification": "ElasticNetClassifier",
         "regression": "ElasticNetRegressor",
     },
+    "truncated-gradient": {
+        "classification": "TruncatedGradientClassifier",
+        "regression": "TruncatedGradientRegressor",
+    },
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
@@ -182,6 +186,12 @@ model_options = _options(
                  help="How lazy weights are kept.  [default: folded]"),
     click.option("--budget", type=positive,
                  help="Steps that the tables of explicit stamps hold.  [default: 2**20]"),
+    click.option("--gravity", type=float,
+                 help="Truncated gradient: the pull towards zero.  [default: 1e-4]"),
+    click.option("--period", type=positive,
+                 help="Truncated gradient: it pulls in each so many-th step.  [default: 1]"),
+    click.option("--threshold", type=float,
+                 help="Truncated gradient: larger weights are not pulled.  [default: inf]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),

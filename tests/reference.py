@@ -127,6 +127,26 @@ class ElasticNet(Online):
         return {"fobos": fobos, "sgd": sgd}[self.update](v, eta, self.l1, self.l2)
 
 
+class TruncatedGradient(Online):
+    def __init__(
+        self,
+        d: int,
+        *,
+        gravity: float = 1e-4,
+        period: int = 1,
+        threshold: float = np.inf,
+        **shared: Any,
+    ) -> None:
+        self.gravity, self.period, self.threshold = gravity, period, threshold
+        super().__init__(d, self._penalty, **shared)
+
+    def _penalty(self, v: Any, eta: float) -> Any:
+        if (self.t + 1) % self.period:
+            return v
+        pulled = fobos(v, eta, self.period * self.gravity, 0.0)
+        return np.where(np.abs(v) <= self.threshold, pulled, v)
+
+
 class L1Ball(Online):
     def __init__(self, d: int, *, radius: float, **shared: Any) -> None:
         super().__init__(d, lambda v, eta: l1_ball(v, radius), **shared)

@@ -22,7 +22,17 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1 import ElasticNetClassifier, ElasticNetRegressor, engine, jit, models, online, walk
+from streaml1 import (
+    ElasticNetClassifier,
+    ElasticNetRegressor,
+    TruncatedGradientClassifier,
+    TruncatedGradientRegressor,
+    engine,
+    jit,
+    models,
+    online,
+    walk,
+)
 from streaml1.batches import batch_of
 from streaml1.losses import CODES
 from streaml1.models.base import OnlineRegressor
@@ -93,10 +103,15 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "even": lambda: ElasticNetRegressor(
         l1=0.05, l2=0.1, lr=0.3, schedule="constant", stamps="explicit", budget=90
     ),
+    "truncated": lambda: TruncatedGradientRegressor(
+        gravity=0.9, threshold=0.7, lr=0.4, schedule="constant"
+    ),
+    "seldom": lambda: TruncatedGradientClassifier(gravity=0.02, period=7, threshold=0.1, lr=0.5),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
 }
 
 
+BINARY = ("classifier", "seldom")
 # What falls when a rule starts its ledger anew.
 LEDGER = {"ball": "Theta", "stamps": "now", "even": "now"}
 
@@ -147,7 +162,7 @@ def bits_of(model: Any, predictions: Any) -> Bits:
 
 
 def stream_of(learner: str) -> Stream:
-    return STREAMS[learner == "classifier"]
+    return STREAMS[learner in BINARY]
 
 
 def one_long_run(learner: str) -> Bits:
@@ -342,7 +357,7 @@ def test_rare_things_come_often(learner: str) -> None:
             alive.append(model.n_nonzero)
     assert model._engine.rule.size > 512  # has grown from one slot
     assert np.mean(alive) > 3.0 and min(alive[20:]) < D
-    assert learner == "classifier" or rebased
+    assert learner in BINARY or rebased
     assert learner != "ball" or roomless > 5
 
 
