@@ -174,6 +174,7 @@ def bench_models() -> None:
         "  explicit stamps, falling rate": lambda: net(**both, stamps="explicit"),
         "truncated gradient": lambda: truncated(gravity=1e-6, lr=3.0, **constant),
         "  with a threshold": lambda: truncated(gravity=1e-6, lr=3.0, threshold=1.0, **constant),
+        "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
     }
     runs = {"bare": bare_run(X, y, 3.0)}
     for name, make in learners.items():

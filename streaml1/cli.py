@@ -53,6 +53,7 @@ MODELS = {
         "classification": "TruncatedGradientClassifier",
         "regression": "TruncatedGradientRegressor",
     },
+    "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
@@ -178,7 +179,7 @@ model_options = _options(
     click.option("--model", type=click.Choice(list(MODELS)), help="[default: elastic-net]"),
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a set of river's; else classification]"),
-    click.option("--l1", type=float, help="Strength of the l1 penalty.  [default: 0]"),
+    click.option("--l1", type=float, help="Strength of the l1 penalty.  [default: 0; ftrl: 1]"),
     click.option("--l2", type=float, help="Strength of the squared l2 penalty.  [default: 0]"),
     click.option("--update", type=click.Choice(["fobos", "sgd"]),
                  help="How the penalty is applied.  [default: fobos]"),
@@ -192,6 +193,10 @@ model_options = _options(
                  help="Truncated gradient: it pulls in each so many-th step.  [default: 1]"),
     click.option("--threshold", type=float,
                  help="Truncated gradient: larger weights are not pulled.  [default: inf]"),
+    click.option("--alpha", type=float,
+                 help="FTRL: how large the rates are.  [default: 0.1]"),
+    click.option("--beta", type=float,
+                 help="FTRL: how slowly the rates fall at first.  [default: 1]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),

@@ -29,6 +29,8 @@ def test_names() -> None:
         "BadExample",
         "ElasticNetClassifier",
         "ElasticNetRegressor",
+        "FTRLClassifier",
+        "FTRLRegressor",
         "ModelFileError",
         "TruncatedGradientClassifier",
         "TruncatedGradientRegressor",
@@ -53,8 +55,10 @@ def test_version() -> None:
 # What each model has of its own, and its default.
 OWN: dict[str, dict[str, Any]] = {
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
+    "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
+RATELESS = ("FTRL", "Pegasos")
 MODELS = [name for name in streaml1.__all__ if name.endswith(("Classifier", "Regressor"))]
 
 
@@ -66,11 +70,16 @@ def own_of(name: str) -> dict[str, Any]:
 def test_parameters(name: str) -> None:
     cls = getattr(streaml1, name)
     found = list(inspect.signature(cls).parameters.values())
-    assert [p.name for p in found] == [*own_of(name), "loss", *SHARED]
-    assert all(p.kind is p.KEYWORD_ONLY for p in found)
+    rates = {} if name.startswith(RATELESS) else {"lr": 0.1, "schedule": "invsqrt"}
     loss = "logistic" if name.endswith("Classifier") else "squared"
-    expected = [*own_of(name).values(), loss, 0.1, "invsqrt", 0.01, 0.0, 1e12]
-    assert [p.default for p in found] == expected
+    expected = {
+        **own_of(name),
+        **{"loss": loss, **rates},
+        **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
+    }
+    assert {p.name: p.default for p in found} == expected
+    assert [p.name for p in found] == list(expected)
+    assert all(p.kind is p.KEYWORD_ONLY for p in found)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -8,6 +8,7 @@ from typing import Any
 from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
 from streaml1.models.truncated_gradient import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
@@ -16,6 +17,8 @@ from streaml1.models.truncated_gradient import (
 __all__ = [
     "ElasticNetClassifier",
     "ElasticNetRegressor",
+    "FTRLClassifier",
+    "FTRLRegressor",
     "TruncatedGradientClassifier",
     "TruncatedGradientRegressor",
     "load",
@@ -25,6 +28,7 @@ MODELS: dict[str, type[OnlineModel]] = {
     model.__name__: model
     for model in (
         *(ElasticNetClassifier, ElasticNetRegressor),
+        *(FTRLClassifier, FTRLRegressor),
         *(TruncatedGradientClassifier, TruncatedGradientRegressor),
     )
 }
