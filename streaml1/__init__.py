@@ -6,14 +6,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streaml1.consumer import progressive
     from streaml1.modelfile import ModelFileError
-    from streaml1.models import ElasticNetClassifier, ElasticNetRegressor, load
+    from streaml1.models import (
+        ElasticNetClassifier,
+        ElasticNetRegressor,
+        FTRLClassifier,
+        FTRLRegressor,
+        TruncatedGradientClassifier,
+        TruncatedGradientRegressor,
+        load,
+    )
     from streaml1.rows import BadExample
 
 __all__ = [
     "BadExample",
     "ElasticNetClassifier",
     "ElasticNetRegressor",
+    "FTRLClassifier",
+    "FTRLRegressor",
     "ModelFileError",
+    "TruncatedGradientClassifier",
+    "TruncatedGradientRegressor",
     "load",
     "progressive",
 ]
@@ -23,7 +35,11 @@ _HOMES = {
     "BadExample": "rows",
     "ElasticNetClassifier": "models",
     "ElasticNetRegressor": "models",
+    "FTRLClassifier": "models",
+    "FTRLRegressor": "models",
     "ModelFileError": "modelfile",
+    "TruncatedGradientClassifier": "models",
+    "TruncatedGradientRegressor": "models",
     "load": "models",
     "progressive": "consumer",
 }

@@ -25,6 +25,7 @@ from numba.extending import intrinsic, overload
 __all__ = [
     "COMPILED",
     "array_at",
+    "borrowed",
     "entry",
     "generic",
     "gil_kernel",
@@ -227,6 +228,37 @@ def prefetch(array: Any, k: Any) -> None:
 def _prefetch_compiled(array: Any, k: Any) -> Any:
     def compiled(array: Any, k: Any) -> None:
         _prefetch(array, k)
+
+    return compiled
+
+
+@intrinsic
+def _borrowed(typingctx: Any, rule: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lent = args[0]
+        for i, kind in enumerate(rule.types):
+            array = context.make_array(kind)(context, builder, builder.extract_value(lent, i))
+            for owner in ("meminfo", "parent"):
+                setattr(array, owner, cgutils.get_null_value(getattr(array, owner).type))
+            lent = builder.insert_value(lent, array._getvalue(), i)
+        return lent
+
+    return rule(rule), codegen
+
+
+def borrowed(rule: Any) -> Any:
+    """The same rule, with arrays that are not counted as references to their memory.
+
+    A loop that hands a rule to verbs counts each of its arrays up and down for each verb: some
+    ten nanoseconds an array and a row. Whoever calls the kernel holds the rule all the while.
+    """
+    return rule
+
+
+@overload(borrowed)
+def _borrowed_compiled(rule: Any) -> Any:
+    def compiled(rule: Any) -> Any:
+        return _borrowed(rule)
 
     return compiled
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import gil_kernel, inlined, kernel, prefetch
+from streaml1.jit import borrowed, gil_kernel, inlined, kernel, prefetch
 from streaml1.rows import is_plain
 from streaml1.rules import gather, room, scatter, tick, weight
 
@@ -101,6 +101,7 @@ def learn(
         (DONE, n); or why it stopped and the row that is next: NO_ROOM for it; NOT_PLAIN the block
         that begins with it, see `rows.is_plain`; OVER, with the row before learnt.
     """
+    rule = borrowed(rule)
     n = np.uint64(len(y))
     d = np.uint64(d)
     checked = np.uint64(start) if d else n

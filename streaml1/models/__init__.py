@@ -8,11 +8,29 @@ from typing import Any
 from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
+from streaml1.models.truncated_gradient import (
+    TruncatedGradientClassifier,
+    TruncatedGradientRegressor,
+)
 
-__all__ = ["ElasticNetClassifier", "ElasticNetRegressor", "load"]
+__all__ = [
+    "ElasticNetClassifier",
+    "ElasticNetRegressor",
+    "FTRLClassifier",
+    "FTRLRegressor",
+    "TruncatedGradientClassifier",
+    "TruncatedGradientRegressor",
+    "load",
+]
 
 MODELS: dict[str, type[OnlineModel]] = {
-    model.__name__: model for model in (ElasticNetClassifier, ElasticNetRegressor)
+    model.__name__: model
+    for model in (
+        *(ElasticNetClassifier, ElasticNetRegressor),
+        *(FTRLClassifier, FTRLRegressor),
+        *(TruncatedGradientClassifier, TruncatedGradientRegressor),
+    )
 }
 
 
