@@ -79,7 +79,7 @@ def test_learn(svm: str) -> None:
     ]  # fmt: skip
     assert lines[1].split() == [
         "examples", "(recent)", "(all)", "predictor", "error", "zeros", "seen", "sparsity",
-        "second",
+        "born", "died", "second",
     ]  # fmt: skip
     assert [line.split()[0] for line in lines[2:5]] == ["40", "80", "100"]
     assert len({len(line) for line in lines[1:5]}) == 1, "columns are of a fixed width"
