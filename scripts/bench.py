@@ -178,6 +178,8 @@ def bench_models() -> None:
         "truncated gradient": lambda: truncated(gravity=1e-6, lr=3.0, **constant),
         "  with a threshold": lambda: truncated(gravity=1e-6, lr=3.0, threshold=1.0, **constant),
         "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
+        "Pegasos": lambda: streaml1.PegasosClassifier(l2=1e-4),
+        "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
     }
     runs = {"bare": bare_run(X, y, 3.0)}
     for name, make in learners.items():

@@ -53,6 +53,7 @@ MODELS = {
         "classification": "TruncatedGradientClassifier",
         "regression": "TruncatedGradientRegressor",
     },
+    "pegasos": {"classification": "PegasosClassifier"},
     "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
@@ -180,7 +181,8 @@ model_options = _options(
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a set of river's; else classification]"),
     click.option("--l1", type=float, help="Strength of the l1 penalty.  [default: 0; ftrl: 1]"),
-    click.option("--l2", type=float, help="Strength of the squared l2 penalty.  [default: 0]"),
+    click.option("--l2", type=float,
+                 help="Strength of the squared l2 penalty.  [default: 0; pegasos: 1e-4]"),
     click.option("--update", type=click.Choice(["fobos", "sgd"]),
                  help="How the penalty is applied.  [default: fobos]"),
     click.option("--stamps", type=click.Choice(["folded", "explicit"]),
@@ -197,8 +199,10 @@ model_options = _options(
                  help="FTRL: how large the rates are.  [default: 0.1]"),
     click.option("--beta", type=float,
                  help="FTRL: how slowly the rates fall at first.  [default: 1]"),
+    click.option("--project/--no-project", default=None,
+                 help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
     click.option("--loss", type=click.Choice(LOSSES),
-                 help="[default: logistic; squared for regression]"),
+                 help="[default: logistic; squared for regression; hinge for pegasos]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
     click.option("--schedule", type=click.Choice(["invsqrt", "constant", "inverse"]),
                  help="How the rate falls.  [default: invsqrt]"),
@@ -332,6 +336,8 @@ def _learner(
         return learner
     task = task or _task(source, given.get("loss"))
     model = model or "elastic-net"
+    if task not in MODELS[model]:
+        raise Refusal(f"{model} is for {', '.join(MODELS[model])}, not for {task}; take another")
     kind = getattr(streaml1, MODELS[model][task])
     _require_parameters(kind, given, model)
     try:

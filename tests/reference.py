@@ -179,6 +179,23 @@ class FTRL(Online):
         self.t += 1
 
 
+class Pegasos(Online):
+    def __init__(self, d: int, *, l2: float = 1e-4, project: bool = True, **shared: Any) -> None:
+        self.l2, self.project = l2, project
+        super().__init__(d, lambda v, eta: v, **{"loss": "hinge", **shared})
+
+    def learn(self, x: Any, y: float, w: float = 1.0) -> None:
+        eta = 1.0 / (self.l2 * (self.t + 1))
+        a = self.margin(x)
+        g = float(np.clip(LOSSES[self.loss][1](a, y), -self.clip_gradient, self.clip_gradient)) * w
+        self.w = (1.0 - eta * self.l2) * self.w - eta * g * x
+        norm, radius = np.linalg.norm(self.w), 1.0 / np.sqrt(self.l2)
+        if self.project and norm > radius:
+            self.w = self.w * (radius / norm)
+        self.b -= self.intercept_lr * g
+        self.t += 1
+
+
 class L1Ball(Online):
     def __init__(self, d: int, *, radius: float, **shared: Any) -> None:
         super().__init__(d, lambda v, eta: l1_ball(v, radius), **shared)

@@ -36,6 +36,7 @@ def test_names() -> None:
         "FTRLClassifier",
         "FTRLRegressor",
         "ModelFileError",
+        "PegasosClassifier",
         "TruncatedGradientClassifier",
         "TruncatedGradientRegressor",
         "load",
@@ -60,6 +61,7 @@ def test_version() -> None:
 OWN: dict[str, dict[str, Any]] = {
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
     "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
+    "Pegasos": {"l2": 1e-4, "project": True},
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 RATELESS = ("FTRL", "Pegasos")
@@ -76,6 +78,7 @@ def test_parameters(name: str) -> None:
     found = list(inspect.signature(cls).parameters.values())
     rates = {} if name.startswith(RATELESS) else {"lr": 0.1, "schedule": "invsqrt"}
     loss = "logistic" if name.endswith("Classifier") else "squared"
+    loss = "hinge" if name == "PegasosClassifier" else loss
     expected = {
         **own_of(name),
         **{"loss": loss, **rates},

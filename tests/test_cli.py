@@ -224,6 +224,8 @@ GOOD = "+1 1:1\n"
         (["learn", "-"], "standard input has no name that tells its format: say --format"),
         (["learn", "a.svm", "--model", "forest"], "'forest' is not one of 'elastic-net'"),
         (["learn", "a.svm", "--gravity", "1"], "--gravity is no option of elastic-net, which has"),
+        (["learn", "a.svm", "--model", "ftrl", "--lr", "1"], "--lr is no option of ftrl,"),
+        (["learn", "a.svm", "--model", "pegasos", "--task", "regression"], "is for classification"),
         (["learn", "a.svm", "--model", "truncated-gradient", "--l1", "1"], "--l1 is no option of"),
         (["learn", "a.svm", "--los", "hinge"], "No such option '--los'"),
         (["learn", "a.svm", "--loss", "log"], "'log' is not one of 'logistic', 'hinge'"),

@@ -27,6 +27,7 @@ from streaml1 import (
     ElasticNetClassifier,
     ElasticNetRegressor,
     FTRLRegressor,
+    PegasosClassifier,
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
     engine,
@@ -115,6 +116,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     ),
     "seldom": lambda: TruncatedGradientClassifier(gravity=0.02, period=7, threshold=0.1, lr=0.5),
     "ftrl": lambda: FTRLRegressor(alpha=0.5, l1=8.0, l2=0.1, clip_gradient=30.0),
+    "pegasos": lambda: PegasosClassifier(l2=1e-8),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
     "capped ball": lambda: Ball(radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10),
@@ -124,23 +126,14 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 
 
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
-UNCAPPED = [
-    *(
-        "fobos",
-        "ridge",
-        "sgd",
-        "classifier",
-        "stamps",
-        "even",
-        "truncated",
-        "seldom",
-        "ftrl",
-        "ball",
-    ),
-]
-BINARY = ("classifier", "seldom")
+CAPPED = ("capped", "capped ball", "hashed", "crowded")
+BINARY = ("classifier", "seldom", "pegasos")
 # What falls when a rule starts its ledger anew.
-LEDGER = {"ball": "Theta", "capped ball": "Theta", "stamps": "now", "even": "now"}
+LEDGER = {
+    **{"ball": "Theta", "capped ball": "Theta", "stamps": "now", "even": "now"},
+    **{"pegasos": "drift", "ftrl": "alpha"},
+}
+NEVER = ("ftrl", "classifier", "seldom")
 
 
 class Stream(NamedTuple):
@@ -532,24 +525,20 @@ def test_rare_things_come_often(learner: str) -> None:
         for i in range(N):
             learn_one(model, s, i, i + 1)
             clock = model._engine.rule.clock[0]
-            now = (
-                float(clock["Theta" if isinstance(model, Ball) else LEDGER.get(learner, "A")])
-                if learner != "ftrl"
-                else 0.0
-            )
+            now = float(clock[LEDGER.get(learner, "A")])
             rebased += now < last
             last = now
             alive.append(model.n_nonzero)
     state = model._engine
     assert state.rule.size > 512 or learner == "crowded"  # has grown from one slot
     assert np.mean(alive) > 3.0 and min(alive[20:]) < D
-    assert rebased or learner in (*BINARY, "ftrl", "capped", "capped ball", "hashed", "crowded")
+    assert learner in CAPPED or (rebased > 0) == (learner not in NEVER)
     assert learner != "ball" or roomless > 5
     assert (model.n_cut > 20) == (model.max_features is not None)
     assert max(alive) <= (model.max_features or D)
 
 
-@pytest.mark.parametrize("learner", UNCAPPED)
+@pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in CAPPED])
 def test_names_are_only_names(learner: str) -> None:
     """Strings from the start, walked in a kernel, and other names learn what ints do."""
     s = stream_of(learner)

@@ -9,6 +9,7 @@ from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
+from streaml1.models.pegasos import PegasosClassifier
 from streaml1.models.truncated_gradient import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
@@ -19,6 +20,7 @@ __all__ = [
     "ElasticNetRegressor",
     "FTRLClassifier",
     "FTRLRegressor",
+    "PegasosClassifier",
     "TruncatedGradientClassifier",
     "TruncatedGradientRegressor",
     "load",
@@ -29,6 +31,7 @@ MODELS: dict[str, type[OnlineModel]] = {
     for model in (
         *(ElasticNetClassifier, ElasticNetRegressor),
         *(FTRLClassifier, FTRLRegressor),
+        PegasosClassifier,
         *(TruncatedGradientClassifier, TruncatedGradientRegressor),
     )
 }

@@ -22,13 +22,15 @@ def only(own: Any) -> Any:
 
 
 class OwnRates(OnlineModel):
-    """A model whose rule is told eta = 1 at every step, and makes of it what it needs."""
+    """A model whose rule is told eta = 1 at every step (or another schedule of its own)."""
 
     lr = Parameter(only(1.0))
     schedule = Parameter(only("constant"))
 
+    _own_schedule = "constant"
+
     def _begin(self) -> None:
-        self.lr, self.schedule = 1.0, "constant"
+        self.lr, self.schedule = 1.0, self._own_schedule
         super()._begin()
 
     @property
