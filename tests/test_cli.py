@@ -614,9 +614,12 @@ def test_warm_leaves_nothing_to_compile(python: Callable[..., str], svm: str, he
             python("-m", "streaml1", "learn", source, "--load", model, "--save", model)
             python("-m", "streaml1", "show", model)
             python("-m", "streaml1", "predict", model, source)
+    hashed = ("--hash-bits", "9", "--max-features", "1")
+    python("-m", "streaml1", "learn", str(here / "a.jsonl"), *hashed)
     one = "m = streaml1.ElasticNetClassifier()\nfor x in ({'a': 1.0}, {'a': 'b'}) * 2:\n"
     one += "    m.predict_proba_one(x)\n    m.learn_one(x, True)\n"
     python("-c", f"import streaml1\n{one}")
+    python("-c", f"import streaml1\n{one}".replace("()", "(hash_bits=9)", 1))
     assert before and compiled() == before
 
 

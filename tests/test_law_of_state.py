@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
@@ -47,6 +47,7 @@ from tests import reference
 from tests.wheel import BUCKETS, CHUNK, Wheel
 
 N, D = 400, 40
+EXAMPLES = min(30, settings.default.max_examples)  # each is a run of its own
 
 
 class Ball(OnlineRegressor):
@@ -403,6 +404,7 @@ def by_plan(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", LEARNERS)
+@settings(max_examples=EXAMPLES)
 @given(
     plan=plans,
     least_size=st.sampled_from([1, 7, 1_024, 3_000]),
@@ -475,6 +477,7 @@ def truth_of_words(learner: str) -> Bits:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", LEARNERS)
+@settings(max_examples=EXAMPLES)
 @given(
     plan=st.lists(
         st.tuples(
