@@ -68,7 +68,7 @@ def step(
     return float(p)
 
 
-@inlined
+@gil_kernel
 def _alive(rule: Any, ids: Any, lo: Any, hi: Any) -> int:
     """How many weights of a row are not zero."""
     n = 0
@@ -105,6 +105,7 @@ def learn(
     n = np.uint64(len(y))
     d = np.uint64(d)
     checked = np.uint64(start) if d else n
+    capped = online[0].most != 0
     for i in range(np.uint64(start), n):
         if i == checked:
             checked = min(i + BLOCK, n)
@@ -119,7 +120,7 @@ def learn(
         for k in range(lo + FAR, hi + FAR, np.uint64(16)):
             prefetch(ids, k)
         p[i] = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i])
-        if online[0].held > online[0].most:
+        if capped and online[0].held > online[0].most:
             return OVER, np.int64(i + np.uint64(1))
     return DONE, np.int64(n)
 
