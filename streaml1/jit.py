@@ -196,7 +196,8 @@ def _hint(context: Any, builder: Any, place: Any) -> Any:
     i32 = ir.IntType(32)
     hint = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
     call = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0i8")
-    builder.call(call, [pointer, i32(1), i32(3), i32(1)])
+    # As for reading, though some of it is written: else threads that read would fight for it.
+    builder.call(call, [pointer, i32(0), i32(3), i32(1)])
     return context.get_dummy_value()
 
 
@@ -221,7 +222,7 @@ def prefetch_at(typingctx: Any, address: Any) -> Any:
 
 
 def prefetch(array: Any, k: Any) -> None:
-    """Hint that `array[k]`, k of type uint64, is about to be written; no effect interpreted."""
+    """Hint that `array[k]`, k of type uint64, is about to be used; no effect interpreted."""
 
 
 @overload(prefetch, inline="always")

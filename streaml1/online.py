@@ -161,7 +161,9 @@ def margins(
     rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, proba: bool
 ) -> None:
     """Margins of rows into `a`, or their sigmoids."""
+    rule = borrowed(rule)
+    b = online[0].b
     for i in range(np.uint64(len(a))):
         after = i + np.uint64(1)
-        margin_i = gather(rule, ids, values, indptr[i], indptr[after]) + online[0].b
+        margin_i = gather(rule, ids, values, indptr[i], indptr[after]) + b
         a[i] = losses.sigmoid(margin_i) if proba else margin_i
