@@ -8,13 +8,14 @@ from typing import Any
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
 from streaml1.parameters import Parameter, choice, number
 from streaml1.rules.fobos_l2 import FobosL2
+from streaml1.rules.fobos_linf import FobosLinf
 
 __all__ = ["FOBOSClassifier", "FOBOSRegressor"]
 
 
 class _FOBOS(OnlineModel):
     strength = Parameter(number(0.0, 1e30))
-    norm = Parameter(choice("l2"), fixed=True)
+    norm = Parameter(choice("l2", "linf"), fixed=True)
 
     @property
     def _mutable_attributes(self) -> set[str]:
@@ -26,7 +27,8 @@ class _FOBOS(OnlineModel):
             self._engine.rule.clock[0].strength = float(self.strength)
 
     def _rule(self) -> Any:
-        return FobosL2.start(0, float(self.strength))
+        rule: Any = FobosL2 if self.norm == "l2" else FobosLinf
+        return rule.start(0, float(self.strength))
 
 
 class FOBOSClassifier(_FOBOS, OnlineClassifier):
@@ -71,7 +73,7 @@ class FOBOSClassifier(_FOBOS, OnlineClassifier):
     ...     strength=1e-2, norm="linf"
     ... )
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.0
+    LogLoss: 0.343758
 
     References
     ----------
@@ -109,6 +111,8 @@ class FOBOSClassifier(_FOBOS, OnlineClassifier):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
         yield {"strength": 1e-2}
+        yield {"norm": "linf"}
+        yield {"strength": 1e-2, "norm": "linf", "schedule": "constant", "loss": "hinge"}
 
 
 class FOBOSRegressor(_FOBOS, OnlineRegressor):
@@ -154,7 +158,7 @@ class FOBOSRegressor(_FOBOS, OnlineRegressor):
     ...     strength=1e-3, intercept_lr=0.1
     ... )
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.0
+    MAE: 1.464302
 
     References
     ----------
@@ -192,3 +196,5 @@ class FOBOSRegressor(_FOBOS, OnlineRegressor):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
         yield {"strength": 1e-2}
+        yield {"norm": "linf", "lr": 0.01}
+        yield {"strength": 1e-2, "norm": "linf", "schedule": "constant", "lr": 0.01}
