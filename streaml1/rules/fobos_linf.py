@@ -37,9 +37,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import prefetch
-from streaml1.rows import ensure
-from streaml1.rules.blocks import (
+from streaml1.blocks import (
     BLOCK,
     ENTRY,
     MARK,
@@ -61,6 +59,8 @@ from streaml1.rules.blocks import (
     set_right,
     with_room,
 )
+from streaml1.jit import prefetch
+from streaml1.rows import ensure
 
 __all__ = ["FobosLinf"]
 

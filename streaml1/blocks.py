@@ -1,4 +1,4 @@
-"""Blocks of equal weights, and a heap of them and of single weights, for `fobos_linf.py`.
+"""Blocks of equal weights, and a heap of them and of single weights, for `rules/fobos_linf.py`.
 
 Functions here are given the rule that owns the arrays.
 """
