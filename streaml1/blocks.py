@@ -1,7 +1,8 @@
 """Blocks of equal weights, and a heap of them and of single weights, for `rules/fobos_linf.py`.
 
-Functions here are given the rule that owns the arrays.
-"""
+Functions here are given the rule that owns the arrays. What the last step has left at the level stands beside
+the heap, as `top` of its clock: most steps begin and end with it.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ __all__ = [
     "BLOCK",
     "ENTRY",
     "MARK",
+    "NONE",
     "ROOM_LEAST",
     "SLOT",
     "WEIGHT_MOST",
@@ -26,13 +28,13 @@ __all__ = [
     "current",
     "join",
     "merged",
-    "pop",
     "push",
     "records",
     "requeue",
     "root",
     "roots_of",
-    "set_right",
+    "take",
+    "topmost",
     "with_room",
 ]
 
@@ -40,6 +42,7 @@ __all__ = [
 SLOT = np.dtype([("w", "f8"), ("bound", "f8")], align=True)
 MARK = -0.0  # the w of a slot that an example has touched and that has no weight
 ENTRY = np.dtype([("key", "f8"), ("id", "i8")], align=True)  # id: a slot, or -1 - b
+NONE = -(2**62)  # no id
 BLOCK = np.dtype(
     [
         ("value", "f8"),
@@ -117,15 +120,18 @@ def _sift_down(heap: Any, n: Any, k: Any, key: float, id: Any) -> None:
     """Put an entry at place k or below, where it belongs."""
     while True:
         below = 2 * k + 1
-        if below >= n:
+        if below + 1 >= n:
             break
-        if below + 1 < n and heap[below + 1].key > heap[below].key:
-            below += 1
+        below += np.int64(heap[below + 1].key > heap[below].key)
         if heap[below].key <= key:
             break
         heap[k].key = heap[below].key
         heap[k].id = heap[below].id
         k = below
+    if 2 * k + 2 == n and heap[n - 1].key > key:
+        heap[k].key = heap[n - 1].key
+        heap[k].id = heap[n - 1].id
+        k = n - 1
     heap[k].key = key
     heap[k].id = id
 
@@ -137,7 +143,7 @@ def _sift(rule: Any, key: float, id: Any) -> None:
 
 
 @inlined
-def pop(rule: Any) -> None:
+def _pop(rule: Any) -> None:
     """Take the topmost entry off."""
     c = rule.clock[0]
     last = rule.heap[c.entries - 1]
@@ -147,28 +153,52 @@ def pop(rule: Any) -> None:
 
 
 @inlined
-def set_right(rule: Any) -> bool:
-    """Whether the topmost entry is true; else it is gone, or where it belongs."""
-    top = rule.heap[0]
-    if top.id < 0:
-        block = rule.blocks[-1 - top.id]
-        if block.parent < 0 and block.n > 0 and block.value == top.key:
-            return True
-        pop(rule)
-        return False
-    one = rule.slots[top.id]
-    size = abs(one.w)
-    if one.bound != top.key:
-        pop(rule)
-    elif size == top.key:
-        return True
-    elif size == 0.0:
-        one.bound = 0.0
-        pop(rule)
+def _true_key(rule: Any, key: float, id: Any) -> float:
+    """The key that an entry should have; 0 where it should be gone."""
+    if id < 0:
+        block = rule.blocks[-1 - id]
+        alive = block.parent < 0 and block.n > 0 and block.value == key
+        return key if alive else 0.0
+    one = rule.slots[id]
+    if one.bound != key:
+        return 0.0
+    size: float = abs(one.w)
+    one.bound = size
+    return size
+
+
+@inlined
+def topmost(rule: Any) -> float:
+    """The largest key; it may be too large. 0 where there is none."""
+    c = rule.clock[0]
+    key: float = rule.heap[0].key if c.entries else 0.0
+    return max(key, c.level) if c.top != NONE else key
+
+
+@inlined
+def take(rule: Any) -> Any:
+    """Take the topmost entry off, where its key is true; else NONE, and it is gone or set right."""
+    c = rule.clock[0]
+    first = rule.heap[0]
+    if c.top != NONE and (c.entries == 0 or first.key <= c.level):
+        id = c.top
+        c.top = NONE
+        key = _true_key(rule, c.level, id)
+        if key == c.level:
+            return id
+        if key > 0.0:
+            push(rule, key, id)
+        return np.int64(NONE)
+    id = first.id
+    key = _true_key(rule, first.key, id)
+    if key == first.key:
+        _pop(rule)
+        return id
+    if key > 0.0:
+        _sift(rule, key, id)
     else:
-        one.bound = size
-        _sift(rule, size, top.id)
-    return False
+        _pop(rule)
+    return np.int64(NONE)
 
 
 @kernel
@@ -188,6 +218,7 @@ def requeue(rule: Any) -> None:
             heap[n].id = -1 - b
             n += 1
     rule.clock[0].entries = n
+    rule.clock[0].top = NONE
     for i in range(n >> 1):
         k = (n >> 1) - 1 - i
         _sift_down(heap, n, k, heap[k].key, heap[k].id)
@@ -279,10 +310,13 @@ def _check_blocks(rule: Any) -> None:
 
 
 def _check_heap(rule: Any) -> None:
-    entries = rule.heap[: rule.clock[0].entries]
+    c = rule.clock[0]
+    entries = rule.heap[: c.entries]
     key, id = entries["key"], entries["id"]
     k = np.arange(1, len(entries))
     ensure(np.all(key[(k - 1) // 2] >= key[1:]), "the heap is in no order")
+    if c.top != NONE:
+        key, id = np.append(key, c.level), np.append(id, c.top)
     ensure(np.all(key > 0.0), "a key is not above 0")
     ensure(np.all((id < len(rule.slots)) & (id >= -rule.clock[0].blocks)), "an id is none")
     w, bound = rule.slots["w"], rule.slots["bound"]

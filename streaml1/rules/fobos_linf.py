@@ -41,6 +41,7 @@ from streaml1.blocks import (
     BLOCK,
     ENTRY,
     MARK,
+    NONE,
     ROOM_LEAST,
     SLOT,
     WEIGHT_MOST,
@@ -50,13 +51,13 @@ from streaml1.blocks import (
     current,
     join,
     merged,
-    pop,
     push,
     records,
     requeue,
     root,
     roots_of,
-    set_right,
+    take,
+    topmost,
     with_room,
 )
 from streaml1.jit import prefetch
@@ -68,6 +69,7 @@ CLOCK = np.dtype(
     [
         ("strength", "f8"),
         ("level", "f8"),  # where the last step has left it
+        ("top", "i8"),  # what is there: a slot, or -1 - b
         ("entries", "i8"),  # of the heap
         ("blocks", "i8"),
     ],
@@ -134,20 +136,19 @@ class FobosLinf(NamedTuple):
         block: Any = np.int64(-1)
         single: Any = np.int64(-1)
         while True:
-            key = self.heap[0].key if c.entries else 0.0
+            key = topmost(self)
             fall = n * (level - key)
             if n and left < fall:
                 level -= left / n
                 break
-            if c.entries == 0:
+            if key == 0.0:
                 level = 0.0
                 break
-            if not set_right(self):
+            id = take(self)
+            if id == NONE:
                 continue
             left -= fall
             level = key
-            id = self.heap[0].id
-            pop(self)
             if id < 0:
                 n += self.blocks[-1 - id].n
                 block = -1 - id if block < 0 else merged(self, block, -1 - id)
@@ -168,17 +169,17 @@ class FobosLinf(NamedTuple):
                 join(self, single, block)
                 single = np.int64(-1)
             join(self, id, block)
+        if c.top != NONE:
+            push(self, c.level, c.top)
         c.level = max(level, 0.0)
         if block >= 0:
             self.blocks[block].value = c.level
-            if c.level > 0.0:
-                push(self, c.level, -1 - block)
         elif single >= 0:
             one = self.slots[single]
             one.w = math.copysign(c.level, one.w) if c.level > 0.0 else MARK
             one.bound = c.level
-            if c.level > 0.0:
-                push(self, c.level, single)
+        if c.level > 0.0:
+            c.top = -1 - block if block >= 0 else single
 
     def rebase(self) -> None:
         pass
@@ -187,7 +188,7 @@ class FobosLinf(NamedTuple):
         c = self.clock[0]
         if nnz > np.uint64(len(self.scratch)) or c.blocks == len(self.blocks):
             return False
-        return c.entries + np.int64(nnz) <= len(self.heap)
+        return c.entries + np.int64(nnz) < len(self.heap)
 
     def weight(self, j: Any) -> float:
         return current(self, self.slots[j])
@@ -275,7 +276,7 @@ def _built(w: Any, touched: Any, before: Any, nnz: int) -> FobosLinf:
     """The rule with these weights."""
     slots, blocks, heap, n_entries, n_blocks = built(w, touched, nnz)
     clock = before.copy().view(np.recarray)
-    clock[0].entries, clock[0].blocks = n_entries, n_blocks
+    clock[0].top, clock[0].entries, clock[0].blocks = NONE, n_entries, n_blocks
     return FobosLinf(slots, blocks, heap, np.zeros(nnz), clock)
 
 
