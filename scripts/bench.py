@@ -170,6 +170,7 @@ def bench_models() -> None:
     """A progressive pass over the rows of W1, each model as a ratio to bare SGD."""
     X, y = w1()
     net, truncated = streaml1.ElasticNetClassifier, streaml1.TruncatedGradientClassifier
+    fobos = streaml1.FOBOSClassifier
     both, constant = {"l1": 1e-6, "l2": 1e-6, "lr": 3.0}, {"schedule": "constant"}
     learners: dict[str, Callable[[], Any]] = {
         "elastic net": lambda: net(**both, **constant),
@@ -180,6 +181,8 @@ def bench_models() -> None:
         "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
         "Pegasos": lambda: streaml1.PegasosClassifier(l2=1e-4),
         "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
+        "FoBoS, l2 norm of all weights": lambda: fobos(lr=3.0, **constant),
+        "  l-infinity norm": lambda: fobos(norm="linf", lr=3.0, **constant),
     }
     runs = {"bare": bare_run(X, y, 3.0)}
     for name, make in learners.items():

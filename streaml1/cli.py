@@ -55,6 +55,7 @@ MODELS = {
     },
     "pegasos": {"classification": "PegasosClassifier"},
     "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
+    "fobos": {"classification": "FOBOSClassifier", "regression": "FOBOSRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
@@ -199,6 +200,11 @@ model_options = _options(
                  help="FTRL: how large the rates are.  [default: 0.1]"),
     click.option("--beta", type=float,
                  help="FTRL: how slowly the rates fall at first.  [default: 1]"),
+    click.option("--strength", type=float,
+                 help="FoBoS: strength of its norm.  [default: 1e-4]"),
+    click.option("--norm", type=click.Choice(["l2", "linf"]),
+                 help="FoBoS: of all weights the root of the squares, or the largest.  "
+                 "[default: l2]"),
     click.option("--project/--no-project", default=None,
                  help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
     click.option("--loss", type=click.Choice(LOSSES),

@@ -50,7 +50,7 @@ COMPILED = not config.DISABLE_JIT
 
 _PACKAGE = Path(__file__).parent
 _COMPILED_LAYERS = (
-    *("jit.py", "hashing.py", "losses.py", "rows.py", "names/*.py"),
+    *("jit.py", "hashing.py", "losses.py", "rows.py", "blocks.py", "names/*.py"),
     *("rules/*.py", "online.py", "walk/*.py"),
 )
 

@@ -69,6 +69,18 @@ def l1_ball(v: Any, radius: float) -> Any:
     return np.sign(v) * np.maximum(np.abs(v) - theta[last], 0.0)
 
 
+def l2_norm(v: Any, pull: float) -> Any:
+    norm = np.linalg.norm(v)
+    return v * (1.0 - pull / norm) if norm > pull else 0.0 * v
+
+
+def linf_norm(v: Any, pull: float) -> Any:
+    """The largest come down to one level; together they give `pull`."""
+    mu = np.sort(np.abs(v))[::-1]
+    level = (np.cumsum(mu) - pull) / np.arange(1, len(v) + 1)
+    return np.sign(v) * np.minimum(np.abs(v), max(0.0, np.max(level)))
+
+
 # The online step.
 
 
@@ -199,3 +211,10 @@ class Pegasos(Online):
 class L1Ball(Online):
     def __init__(self, d: int, *, radius: float, **shared: Any) -> None:
         super().__init__(d, lambda v, eta: l1_ball(v, radius), **shared)
+
+
+class FOBOS(Online):
+    def __init__(self, d: int, *, strength: float = 1e-4, norm: str = "l2", **shared: Any) -> None:
+        self.strength = strength
+        prox = {"l2": l2_norm, "linf": linf_norm}[norm]
+        super().__init__(d, lambda v, eta: prox(v, eta * self.strength), **shared)

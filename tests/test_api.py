@@ -33,6 +33,8 @@ def test_names() -> None:
         "BadExample",
         "ElasticNetClassifier",
         "ElasticNetRegressor",
+        "FOBOSClassifier",
+        "FOBOSRegressor",
         "FTRLClassifier",
         "FTRLRegressor",
         "ModelFileError",
@@ -60,6 +62,7 @@ def test_version() -> None:
 # What each model has of its own, and its default.
 OWN: dict[str, dict[str, Any]] = {
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
+    "FOBOS": {"strength": 1e-4, "norm": "l2"},
     "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
     "Pegasos": {"l2": 1e-4, "project": True},
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},

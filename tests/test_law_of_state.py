@@ -26,6 +26,8 @@ import streaml1
 from streaml1 import (
     ElasticNetClassifier,
     ElasticNetRegressor,
+    FOBOSClassifier,
+    FOBOSRegressor,
     FTRLRegressor,
     PegasosClassifier,
     TruncatedGradientClassifier,
@@ -118,8 +120,18 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "seldom": lambda: TruncatedGradientClassifier(gravity=0.02, period=7, threshold=0.1, lr=0.5),
     "ftrl": lambda: FTRLRegressor(alpha=0.5, l1=8.0, l2=0.1, clip_gradient=30.0),
     "pegasos": lambda: PegasosClassifier(l2=1e-8),
+    "l2 norm": lambda: FOBOSRegressor(strength=40.0, lr=0.4, schedule="constant"),
+    "l2, often zero": lambda: FOBOSClassifier(strength=0.5, lr=0.5, schedule="constant"),
+    "linf norm": lambda: FOBOSRegressor(norm="linf", strength=40.0, lr=0.4, schedule="constant"),
+    "linf, often zero": lambda: FOBOSClassifier(
+        norm="linf", strength=1.0, lr=0.5, schedule="constant"
+    ),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
+    "capped linf": lambda: FOBOSRegressor(
+        norm="linf", strength=10.0, lr=0.4, schedule="constant", max_features=9
+    ),
+    "capped l2": lambda: FOBOSRegressor(strength=10.0, lr=0.1, max_features=9),
     "capped ball": lambda: Ball(radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10),
     "hashed": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=11),
     "crowded": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=5, max_features=20),
@@ -127,14 +139,16 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 
 
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
-CAPPED = ("capped", "capped ball", "hashed", "crowded")
-BINARY = ("classifier", "seldom", "pegasos")
+CAPPED = ("capped", "capped linf", "capped l2", "capped ball", "hashed", "crowded")
+BINARY = ("classifier", "seldom", "pegasos", "l2, often zero", "linf, often zero")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
     **{"ball": "Theta", "capped ball": "Theta", "stamps": "now", "even": "now"},
-    **{"pegasos": "drift", "ftrl": "alpha"},
+    **{"pegasos": "drift", "ftrl": "alpha", "l2 norm": "drift", "l2, often zero": "drift"},
+    **{"linf norm": "strength", "linf, often zero": "strength", "capped linf": "strength"},
+    **{"capped l2": "drift"},
 }
-NEVER = ("ftrl", "classifier", "seldom")
+NEVER = ("ftrl", "classifier", "seldom", "linf norm", "linf, often zero")
 
 
 class Stream(NamedTuple):

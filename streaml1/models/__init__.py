@@ -8,6 +8,7 @@ from typing import Any
 from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.models.fobos import FOBOSClassifier, FOBOSRegressor
 from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
 from streaml1.models.pegasos import PegasosClassifier
 from streaml1.models.truncated_gradient import (
@@ -18,6 +19,8 @@ from streaml1.models.truncated_gradient import (
 __all__ = [
     "ElasticNetClassifier",
     "ElasticNetRegressor",
+    "FOBOSClassifier",
+    "FOBOSRegressor",
     "FTRLClassifier",
     "FTRLRegressor",
     "PegasosClassifier",
@@ -30,6 +33,7 @@ MODELS: dict[str, type[OnlineModel]] = {
     model.__name__: model
     for model in (
         *(ElasticNetClassifier, ElasticNetRegressor),
+        *(FOBOSClassifier, FOBOSRegressor),
         *(FTRLClassifier, FTRLRegressor),
         PegasosClassifier,
         *(TruncatedGradientClassifier, TruncatedGradientRegressor),

@@ -1,0 +1,194 @@
+"""FoBoS with whole-vector norms against its dense twin."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from streaml1 import FOBOSClassifier, FOBOSRegressor
+from streaml1.losses import CODES
+from tests import kit, reference
+from tests.test_elastic_net import SCHEDULES, D, as_dict, assert_equal_twins
+
+NORMS = ("l2", "linf")
+STRENGTHS = {"none": 0.0, "default": 1e-4, "mild": 1e-2, "strong": 0.3, "often zero": 3.0}
+SETTINGS = {
+    f"{norm}, {name}": {"norm": norm, "strength": strength}
+    for norm, (name, strength) in itertools.product(NORMS, STRENGTHS.items())
+}
+
+
+def make(loss: str = "logistic", **params: Any) -> Any:
+    kind = FOBOSClassifier if kit.is_binary(loss) else FOBOSRegressor
+    return kind(loss=loss, **params)
+
+
+@pytest.mark.parametrize(
+    ("model", "check"), list(kit.rivers_checks(FOBOSClassifier, FOBOSRegressor))
+)
+def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(model.clone())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("loss", CODES)
+def test_equals_the_dense_twin(loss: str, norm: str) -> None:
+    data = kit.data_of(loss)
+    for k, (schedule, strength) in enumerate(itertools.product(SCHEDULES, STRENGTHS.values())):
+        params = {**SCHEDULES[schedule], "strength": strength, "norm": norm}
+        if k % 3 == 0:
+            params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
+        kit.run_beside(make(loss, **params), reference.FOBOS(D, loss=loss, **params), data)
+
+
+STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0}
+
+
+def test_the_first_steps_of_l2_by_hand() -> None:
+    model = FOBOSRegressor(strength=1.0, **STEADY)
+    model.learn_one({"x": 3.0, "y": 4.0}, 1.0)  # v = (3, 4), of norm 5
+    assert model.weights == pytest.approx({"x": 2.4, "y": 3.2}, abs=1e-15)
+    model.learn_one({}, 0.0)
+    model.learn_one({}, 0.0)
+    model.learn_one({}, 0.0)  # the norm falls by 1 a step
+    assert model.weights == pytest.approx({"x": 0.6, "y": 0.8}, abs=1e-15)
+    model.learn_one({}, 0.0)
+    assert max(model.weights.values()) < 1e-15
+    model.learn_one({}, 0.0)
+    assert model.weights == {}
+    assert model.n_features_seen == 2
+    model.learn_one({"y": 2.0}, 2.0)
+    assert model.weights == pytest.approx({"y": 3.0}, abs=1e-15)
+
+
+@given(
+    norm=st.sampled_from(NORMS),
+    strength=st.sampled_from([0.0, 1e-300, 1e-3, 0.05, 0.5, 2.0]),
+    rows=st.lists(
+        st.tuples(
+            st.dictionaries(
+                st.integers(0, 7),
+                st.sampled_from([1.0, -1.0, 0.5, 1e-160, 1e-310, 5e-324]) | st.floats(-2.0, 2.0),
+                max_size=6,
+            ),
+            st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e-170]) | st.floats(-3.0, 3.0),
+        ),
+        max_size=60,
+    ),
+)
+def test_any_rows(norm: str, strength: float, rows: list[tuple[dict[int, float], float]]) -> None:
+    """Ties, equal values, denormals, and weights of nothing."""
+    params: dict[str, Any] = {"norm": norm, "strength": strength, "lr": 0.3}
+    model, twin = FOBOSRegressor(**params), reference.FOBOS(8, loss="squared", **params)
+    for row, y in rows:
+        x = np.zeros(8)
+        x[list(row)] = list(row.values())
+        model.learn_one(as_dict(x), y)
+        twin.learn(x, y)
+        assert_equal_twins(model, twin)
+        model._engine.check()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_changed_parameters_act_from_the_next_step(loss: str, norm: str) -> None:
+    params: dict[str, Any] = {"lr": 0.3, "schedule": "constant", "norm": norm}
+    twin = reference.FOBOS(D, loss=loss, **params)
+    changes: list[dict[str, Any]] = [
+        {"strength": 1e-2},
+        {"strength": 0.3, "lr": 0.2},
+        {"strength": 0.0},
+        {"strength": 1e-3},
+        {"strength": 5.0},
+        {"strength": 0.02, "clip_gradient": 0.1, "intercept_lr": 0.2, "schedule": "invsqrt"},
+    ]
+    kit.changes_like(make(loss, **params), twin, changes, loss)
+
+
+def test_the_norm_cannot_change() -> None:
+    with pytest.raises(ValueError, match="norm cannot change; of a FOBOSClassifier these can"):
+        FOBOSClassifier().mutate({"norm": "linf"})
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_names_are_only_names(setting: str) -> None:
+    params = {**SETTINGS[setting], "lr": 0.5}
+    if params["strength"] < 1.0:
+        kit.permuting_names_permutes_weights(lambda: make(**params))
+    kit.a_feature_never_seen_is_zero(lambda: make(**params))
+
+
+@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("loss", CODES)
+def test_poor_data_behaves(loss: str, norm: str, case: str) -> None:
+    params: dict[str, Any] = {"strength": 0.02, "norm": norm, "lr": 0.3}
+    kit.poor_data_behaves(
+        lambda loss: make(loss, **params),
+        lambda d, loss: reference.FOBOS(d, loss=loss, **params),
+        *(loss, case),
+    )
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_copies_go_on_to_the_bit(setting: str, tmp_path: Path) -> None:
+    kit.copies_go_on_to_the_bit(lambda: make(**SETTINGS[setting], lr=0.5), tmp_path)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_rows_longer_than_any_before(norm: str) -> None:
+    params: dict[str, Any] = {"strength": 1e-2, "norm": norm}
+    kit.wide_rows_fit(
+        lambda lr: make(**params, lr=lr),
+        lambda d, lr: reference.FOBOS(d, lr=lr, **params),
+    )
+
+
+def test_parameters_out_of_range_are_refused() -> None:
+    kit.refuses(
+        FOBOSClassifier,
+        [
+            ({"strength": -1.0}, "strength=-1.0 is out of range; give a number from 0 to 1e+30"),
+            ({"strength": math.inf}, "strength=inf is out of range"),
+            ({"strength": None}, "strength=None is no number"),
+            ({"norm": "l1"}, 'norm=\'l1\' is not known; give one of "l2", "linf"'),
+            ({"norm": 2}, "norm=2 is not known"),
+            ({"loss": "squared"}, "loss='squared' is not known; give one of \"logistic\""),
+        ],
+    )
+
+
+def test_the_largest_numbers_allowed_stay_finite() -> None:
+    settings = [
+        {"norm": norm, "strength": strength, "lr": lr, "schedule": "constant"}
+        for norm, strength, lr in itertools.product(
+            NORMS, (0.0, 1e-300, 1e-3, 1e30), (0.0, 1e-5, 1e10)
+        )
+    ]
+    kit.stays_finite(lambda **params: make("squared", **params), settings)
+
+
+def test_where_the_norms_lead() -> None:
+    """l2 keeps what is beside each other in proportion, l-infinity makes the largest equal."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(4_000, 12))
+    y = X @ np.array([3.0, -2.0, 2.0, 1.5, *[0.3] * 8])
+    sizes = {}
+    for norm in NORMS:
+        model = FOBOSRegressor(norm=norm, strength=2.0, lr=0.02, schedule="constant")
+        model.learn_many(csr_matrix(X), y)
+        sizes[norm] = np.sort(np.abs(model._engine.rule.weights()[:12]))[::-1]
+    assert len(set(sizes["l2"].tolist())) == 12
+    assert np.count_nonzero(sizes["linf"] == sizes["linf"][0]) >= 2
+    for norm, order in (("l2", 2), ("linf", np.inf)):
+        assert np.linalg.norm(sizes[norm], order) < np.linalg.norm([3.0, 2.0, 2.0, 1.5], order)

@@ -1,0 +1,185 @@
+"""FoBoS with the l2 norm: its sum of squares, its list, its passes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from streaml1 import FOBOSClassifier, FOBOSRegressor
+from streaml1.rules.fobos_l2 import NIL, S_START, FobosL2, _sum_of_squares
+from tests import kit, reference
+from tests.test_elastic_net import D, assert_equal_twins
+
+
+@given(
+    st.lists(st.floats(-1e70, 1e70) | st.floats(-1.0, 1.0) | st.just(1e-170), max_size=200),
+    st.randoms(use_true_random=False),
+)
+def test_squares_are_summed_the_same_in_any_order(values: list[float], random: Any) -> None:
+    u = np.array(values)
+    listed = np.arange(len(u), dtype=np.uint32)
+    most = float(np.abs(u).max(initial=0.0))
+    expected = math.fsum(v * v for v in values)
+    total = _sum_of_squares(u, listed, len(u), most)
+    assert total == pytest.approx(expected, rel=1e-15, abs=1e-300)
+    order = listed.tolist()
+    random.shuffle(order)
+    assert _sum_of_squares(u, np.array(order, np.uint32), len(u), most) == total
+
+
+def run(model: Any, X: Any, y: Any) -> tuple[int, int]:
+    """Learn row by row; how often s rose: written down anew with weights, and without any."""
+    begun, cleared = 0, 0
+    for i in range(len(y)):
+        before = model._engine.rule.clock[0].s if model.n_iterations else S_START
+        model.learn_many(csr_matrix(X[i : i + 1]), y[i : i + 1])
+        c = model._engine.rule.clock[0]
+        if c.s > before or (c.n == 0 and before < S_START):
+            begun, cleared = begun + (c.n > 0), cleared + (c.n == 0)
+        if i % 50 == 0:
+            model._engine.check()
+    model._engine.check()
+    return begun, cleared
+
+
+def test_s_and_the_sum_begin_anew() -> None:
+    """The penalty takes much of the norm in each step; the twin is as eager as ever."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(3_000, 40)) * (random.random((3_000, 40)) < 0.2)
+    y = X @ random.normal(size=40) * 3.0
+    params: dict[str, Any] = {"strength": 5.0, "lr": 0.1, "schedule": "constant"}
+    model, twin = FOBOSRegressor(**params), reference.FOBOS(40, loss="squared", **params)
+    begun, _ = run(model, X, y)
+    twin.progressive(X, y, np.ones(3_000))
+    assert_equal_twins(model, twin)
+    assert begun > 3
+
+
+def test_all_are_zero_and_begin_anew() -> None:
+    random = np.random.default_rng(4)
+    X = random.normal(size=(2_000, 40)) * (random.random((2_000, 40)) < 0.1)
+    y = X @ random.normal(size=40)
+    params: dict[str, Any] = {"strength": 1.3, "lr": 0.5, "schedule": "constant"}
+    model, twin = FOBOSRegressor(**params), reference.FOBOS(40, loss="squared", **params)
+    _, cleared = run(model, X, y)
+    twin.progressive(X, y, np.ones(2_000))
+    assert_equal_twins(model, twin)
+    assert cleared > 50
+
+
+def test_what_is_untouched_is_dropped_after_a_few_passes() -> None:
+    """So that passes cost what touches pay for: 10,000 entries that never come again."""
+    params: dict[str, Any] = {"strength": 3.0, "lr": 0.5, "schedule": "constant"}
+    params |= {"intercept_lr": 0.0}
+    model = FOBOSRegressor(**params)
+    model.learn_one({f"old {j}": 1.0 for j in range(10_000)}, 0.2)
+    listed, passes, last = [], 0, 0.0
+    for i in range(4_000):
+        model.learn_one({"a": 1.0, "b": float(i % 3)}, 5.0)
+        c = model._engine.rule.clock[0]
+        passes += c.s > last > 0.0
+        last = float(c.s)
+        listed.append(int(c.n))
+    assert listed[1] == 10_002 and listed[-1] == 2
+    assert passes > 4
+    assert model.n_nonzero == 2 and model.n_features_seen == 10_002
+    model._engine.check()
+
+
+def test_a_sum_that_falls_by_much_is_summed_anew() -> None:
+    """A weight of 1e9 comes and goes: of the others' squares nothing may be lost with it."""
+    params: dict[str, Any] = {"strength": 1e-3, "lr": 1.0, "schedule": "constant"}
+    params |= {"intercept_lr": 0.0}
+    model, twin = FOBOSRegressor(**params), reference.FOBOS(3, loss="squared", **params)
+    rows = [({0: 0.5}, 1.0), ({1: 1.0}, 1e9), ({0: 0.25}, 1.0), ({1: 1.0}, 0.25), ({2: 1.0}, 0.1)]
+    for row, y in rows * 5:
+        x = np.zeros(3)
+        x[list(row)] = list(row.values())
+        model.learn_one(row, y)
+        twin.learn(x, y)
+        np.testing.assert_allclose(model._engine.rule.weights()[:3], twin.w, rtol=1e-12, atol=1e-7)
+        model._engine.check()
+        c = model._engine.rule.clock[0]
+        exact = math.fsum((model._engine.rule.weights() ** 2).tolist())
+        assert c.N * c.s**2 == pytest.approx(exact, rel=2e-11)
+
+
+@pytest.mark.slow
+def test_a_million_steps() -> None:
+    """Against the dense update, with rows of one or two features."""
+    random = np.random.default_rng(5)
+    n, d, strength = 1_000_000, 8, 0.05
+    ids = random.integers(0, d, (n, 2))
+    x = random.choice([0.5, 1.0, -1.0, 3.0], (n, 2)) * 0.97
+    y = x[:, 0] * (ids[:, 0] - 3.2) + random.normal(size=n)
+    settings: dict[str, Any] = {"lr": 0.02, "schedule": "constant", "intercept_lr": 0.0}
+    model = FOBOSRegressor(strength=strength, **settings)
+    indptr = np.arange(n + 1) * 2
+    got = model.progressive_many(csr_matrix((x.ravel(), ids.ravel(), indptr), (n, d)), y)
+    w, expected, pull = [0.0] * d, np.empty(n), 0.02 * strength
+    for t, ((i, j), (p, q), label) in enumerate(
+        zip(ids.tolist(), x.tolist(), y.tolist(), strict=True)
+    ):
+        a = expected[t] = w[i] * p + w[j] * q
+        w[i] -= 0.02 * (a - label) * p
+        w[j] -= 0.02 * (a - label) * q
+        norm = math.hypot(*w)
+        w = [v * (1.0 - pull / norm) for v in w] if norm > pull else [0.0] * d
+    np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(model._engine.rule.weights()[:d], w, rtol=0.0, atol=1e-9)
+
+
+def test_a_weight_of_exactly_zero_is_a_feature_seen() -> None:
+    model = FOBOSRegressor(lr=1.0, schedule="constant", intercept_lr=0.0, strength=0.0)
+    model.learn_one({"a": 1.0}, 1.0, 0.0)
+    assert model.weights == {} and model.n_features_seen == 1
+    model.learn_one({"a": 1.0, "b": 1.0}, 1.0)
+    model.learn_one({"a": 1.0}, 0.0)  # back to 0
+    assert model.weights == {"b": 1.0} and model.n_features_seen == 2
+    assert model._engine.rule.u[0] == NIL
+    model._engine.check()
+    model.learn_one({"a": 0.5}, 1.0)
+    assert model.weights == {"a": 0.5, "b": 1.0}
+    rule = model._engine.rule
+    rule.drop(np.array([1]))
+    assert model.weights == {"a": 0.5} and model.n_features_seen == 2
+    model._engine.check()
+    model.mutate({"strength": 0.1})
+    model.learn_one({}, 1.0)
+    assert model.weights == pytest.approx({"a": 0.4}, abs=1e-15)
+    assert model._engine.rule.clock[0].n == 1
+    model._engine.check()
+
+
+def test_a_forged_file_is_refused() -> None:
+    model, twin = FOBOSClassifier(strength=0.01), reference.FOBOS(D, strength=0.01)
+    kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
+    slots, arrays = model._engine.rule.dump()
+
+    def forged(**changes: Any) -> None:
+        FobosL2.restore(100, slots, {**arrays, **changes}).check()
+
+    forged()
+    changed = []
+    for name, value in (("s", 1e-30), ("s", 1.0), ("N", 0.7), ("n", 3), ("strength", -1.0)):
+        clock = arrays["clock"].copy()
+        clock[name] = value
+        changed.append({"clock": clock})
+    for changes in (
+        *changed,
+        {"clock": arrays["clock"][:0]},
+        {"u": arrays["u"] * np.nan},
+        {"u": arrays["u"] * 2.0},
+        {"u": arrays["u"] * 0.0},
+        {"u": arrays["u"][1:]},
+        {"u": arrays["u"].astype("f4")},
+        {"more": arrays["u"]},
+    ):
+        with pytest.raises(AssertionError):
+            forged(**changes)

@@ -1,0 +1,253 @@
+"""FoBoS with the l-infinity norm: blocks of equal values, and the heap."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from streaml1 import FOBOSClassifier, FOBOSRegressor, blocks, engine
+from streaml1.rules import fobos_linf
+from streaml1.rules.fobos_linf import FobosLinf
+from tests import kit, reference
+from tests.test_elastic_net import D, as_dict, assert_equal_twins
+
+STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0, "norm": "linf"}
+
+
+def alive(model: Any) -> list[tuple[float, int]]:
+    """Value and members of each block that has any."""
+    rule = model._engine.rule
+    found = rule.blocks[: rule.clock[0].blocks][blocks.alive(rule)]
+    return [(float(b.value), int(b.n)) for b in found]
+
+
+def test_the_first_steps_by_hand() -> None:
+    model = FOBOSRegressor(strength=1.0, **STEADY)
+    model.learn_one({"x": 3.0, "y": -4.0, "z": 1.0}, 1.0)  # v = (3, -4, 1)
+    assert model.weights == {"x": 3.0, "y": -3.0, "z": 1.0}
+    assert alive(model) == [(3.0, 2)]
+    model.learn_one({}, 0.0)
+    assert model.weights == {"x": 2.5, "y": -2.5, "z": 1.0}
+    assert alive(model) == [(2.5, 2)]
+    for size in (2.0, 1.5, 1.0):
+        model.learn_one({}, 0.0)
+        assert model.weights == {"x": size, "y": -size, "z": 1.0}
+    model.learn_one({}, 0.0)
+    assert model.weights == pytest.approx({"x": 2 / 3, "y": -2 / 3, "z": 2 / 3}, abs=1e-15)
+    assert [n for _, n in alive(model)] == [3]
+    model.learn_one({"z": 1.0}, 5.0)  # z leaves the block, up to 5
+    assert model.weights == pytest.approx({"x": 2 / 3, "y": -2 / 3, "z": 4.0}, abs=1e-15)
+    assert [n for _, n in alive(model)] == [2]
+    for size in (3.0, 2.0, 1.0):
+        model.learn_one({}, 0.0)
+        assert model.weights == pytest.approx({"x": 2 / 3, "y": -2 / 3, "z": size}, abs=1e-15)
+    model.learn_one({}, 0.0)  # it comes down to the old block, and takes it along
+    assert [n for _, n in alive(model)] == [3]
+    assert set(np.abs(list(model.weights.values()))) == {model.weights["x"]}
+    model._engine.check()
+    model.learn_one({}, 0.0)
+    model.learn_one({}, 0.0)
+    assert model.weights == {} and model.n_features_seen == 3
+    model.learn_one({"z": 2.0}, 2.0)
+    assert model.weights == {"z": 3.0}
+    model._engine.check()
+
+
+def test_a_block_costs_as_much_as_one_weight() -> None:
+    """Ten thousand equal weights are taken in once; then nothing in the queues moves."""
+    params: dict[str, Any] = {"strength": 1.0, **STEADY}
+    model = FOBOSRegressor(**params)
+    model.learn_one({f"w {j}": (-1.0) ** j for j in range(10_000)}, 0.5)
+    rule = model._engine.rule
+    before = rule.slots.tobytes(), rule.clock[0].blocks
+    for _ in range(2_000):
+        model.learn_one({}, 0.0)
+        assert model._engine.rule.clock[0].entries == 0
+    assert alive(model) == [(pytest.approx(0.5 - 2_001 / 10_000, abs=1e-12), 10_000)]
+    assert (model._engine.rule.slots.tobytes(), rule.clock[0].blocks) == before
+    model._engine.check()
+
+
+SMALL = [1.0, -1.0, 0.5, 2.0, 1e-160, 5e-324]
+operations = st.one_of(
+    st.tuples(
+        st.just("learn"),
+        st.dictionaries(st.integers(0, 9), st.sampled_from(SMALL), max_size=7),
+        st.sampled_from([0.0, 1.0, -1.0, 3.0]) | st.floats(-3.0, 3.0),
+    ),
+    st.tuples(st.just("learn"), st.just({}), st.just(0.0)),
+    st.tuples(st.just("grow"), st.integers(1, 9)),
+    st.tuples(st.just("room"), st.integers(1, 600)),
+    st.tuples(st.just("copy")),
+    st.tuples(st.just("give back")),
+    st.tuples(st.just("drop"), st.integers(0, 9)),
+    st.tuples(st.just("strength"), st.sampled_from([0.0, 0.01, 0.3, 2.0])),
+)
+
+
+def disturbed(model: Any, what: str, rest: Any) -> Any:
+    """The model after something that no float may tell of."""
+    state = model._engine
+    if what == "grow":
+        state._set_rule(state.rule.grow(state.rule.size + rest[0]))
+    if what == "room":
+        state._set_rule(state.rule.make_room(rest[0]))
+    if what == "give back":
+        state._name_all() if isinstance(state.names, engine.Ints) else state._make_space(0)
+    return pickle.loads(pickle.dumps(model)) if what == "copy" else model
+
+
+@given(st.lists(operations, max_size=80))
+def test_any_operations(todo: list[tuple[Any, ...]]) -> None:
+    """Against the twin; and to the bit as a model that is only taught."""
+    params: dict[str, Any] = {"strength": 0.1, "lr": 0.4, "norm": "linf", "intercept_lr": 0.0}
+    plain, model = FOBOSRegressor(**params), FOBOSRegressor(**params)
+    twin = reference.FOBOS(10, loss="squared", **params)
+    for what, *rest in todo:
+        if what == "learn":
+            x = np.zeros(10)
+            x[list(rest[0])] = list(rest[0].values())
+            for one in (plain, model):
+                one.learn_one(as_dict(x), rest[1])
+            twin.learn(x, rest[1])
+        elif what == "drop":
+            for one in (plain, model):
+                slot = one._engine.names.find_all([rest[0]])
+                if slot[0] < one._engine.rule.size:
+                    one._engine.rule.drop(slot)
+            twin.w[rest[0]] = 0.0
+        elif what == "strength":
+            for one in (plain, model, twin):
+                one.strength = rest[0]
+        else:
+            model = disturbed(model, what, rest)
+        model._engine.check()
+        plain._engine.check()
+        assert_equal_twins(model, twin)
+        assert model.weights == plain.weights
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strength", [0.01, 0.5, 3.0])
+def test_a_hundred_thousand_steps(strength: float) -> None:
+    """Ties all the time, room as tight as may be, all zero now and then; the check after each."""
+    random = np.random.default_rng(11)
+    params: dict[str, Any] = {"strength": strength, "norm": "linf", "schedule": "constant"}
+    params |= {"lr": 0.2, "intercept_lr": 0.0}
+    roomless, seen = 0, 0
+    make_room = FobosLinf.make_room
+
+    def counted(rule: FobosLinf, nnz: int) -> FobosLinf:
+        nonlocal roomless
+        roomless += 1
+        return make_room(rule, nnz)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FobosLinf, "make_room", counted)
+        for module in (blocks, fobos_linf):
+            patch.setattr(module, "ROOM_LEAST", 2)
+        patch.setattr(engine, "LEAST_SIZE", 1)
+        model, twin = FOBOSRegressor(**params), reference.FOBOS(20, loss="squared", **params)
+        for t in range(100):
+            X = random.choice([0.0, 1.0, -1.0, 0.5], (1_000, 20), p=[0.85, 0.05, 0.05, 0.05])
+            if t % 3 == 0:
+                X[random.random(1_000) < 0.5] = 0.0
+            y = random.choice([-1.0, 0.0, 1.0, 2.0], 1_000)
+            got = model.progressive_many(csr_matrix(X), y)
+            np.testing.assert_allclose(
+                got, twin.progressive(X, y, np.ones(1_000)), rtol=0.0, atol=1e-9
+            )
+            assert_equal_twins(model, twin)
+            model._engine.check()
+            seen += max((n for _, n in alive(model)), default=0) > 1
+            if t % 7 == 6:
+                model = pickle.loads(pickle.dumps(model))
+    assert roomless > 50
+    assert seen > 20 or strength < 0.1
+
+
+def test_blocks_run_out() -> None:
+    """Two blocks are made and left again and again: their numbers are used up."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (blocks, fobos_linf):
+            patch.setattr(module, "ROOM_LEAST", 4)
+        patch.setattr(engine, "LEAST_SIZE", 1)
+        params: dict[str, Any] = {"strength": 1.0, **STEADY}
+        model, twin = FOBOSRegressor(**params), reference.FOBOS(6, loss="squared", **params)
+        made, last = 0, 0
+        for t in range(300):
+            x = np.zeros(6)
+            x[[2 * (t % 3), 2 * (t % 3) + 1]] = 1.0
+            y = float(twin.margin(x)) + 3.0 * (-1.0) ** (t // 3)
+            model.learn_one(as_dict(x), y)
+            twin.learn(x, y)
+            assert_equal_twins(model, twin)
+            model._engine.check()
+            made += model._engine.rule.clock[0].blocks < last
+            last = model._engine.rule.clock[0].blocks
+        assert made > 10
+
+
+def test_equal_weights_are_a_block_once_restored() -> None:
+    model = FOBOSRegressor(strength=1.0, **STEADY)
+    model.learn_one(dict.fromkeys("abcde", 1.0), 0.6)
+    model.learn_one({"f": 1.0, "g": 1.0}, 0.2)
+    copied = pickle.loads(pickle.dumps(model))
+    sizes, counts = np.unique(np.abs(list(model.weights.values())), return_counts=True)
+    expected = [(v, n) for v, n in zip(sizes, counts, strict=True) if n > 1]
+    assert sorted(alive(copied)) == expected
+    copied._engine.check()
+
+
+def test_a_forged_file_is_refused() -> None:
+    model = FOBOSClassifier(strength=0.01, norm="linf")
+    twin = reference.FOBOS(D, strength=0.01, norm="linf")
+    kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
+    slots, arrays = model._engine.rule.dump()
+
+    def forged(**changes: Any) -> None:
+        FobosLinf.restore(100, slots, {**arrays, **changes}).check()
+
+    forged()
+    for changes in (
+        {"strength": -arrays["strength"]},
+        {"strength": arrays["strength"] * np.nan},
+        {"strength": arrays["strength"][:0]},
+        {"w": arrays["w"] * np.nan},
+        {"w": arrays["w"] * 1e300},
+        {"w": arrays["w"] * 0.0},
+        {"w": arrays["w"][1:]},
+        {"w": arrays["w"].astype("f4")},
+        {"more": arrays["w"]},
+    ):
+        with pytest.raises(AssertionError):
+            forged(**changes)
+
+
+def test_the_check_finds_what_is_broken() -> None:
+    def learnt() -> Any:
+        model = FOBOSRegressor(strength=0.5, **STEADY)
+        model.learn_one({0: 1.0, 1: 1.0, 2: 0.25, 3: -0.5}, 2.0)
+        model.learn_one({}, 0.0)
+        assert len(alive(model)) == 1
+        return model._engine.rule
+
+    learnt().check()
+    for array, k, field, value in (
+        *(("slots", 0, "bound", 0.0), ("slots", 2, "w", 9.0), ("slots", 0, "w", 0.0)),
+        *(("slots", 2, "bound", 0.75), ("slots", 2, "bound", -2.0), ("slots", 2, "bound", -1.5)),
+        *(("blocks", 0, "n", 3), ("blocks", 0, "value", 0.125), ("blocks", 0, "parent", 0)),
+        *(("blocks", 0, "parent", -2), ("blocks", 0, "parent", 7), ("heap", 0, "key", 0.125)),
+        *(("heap", 0, "id", 10**6), ("heap", 0, "id", -9), ("clock", 0, "entries", 1)),
+        *(("clock", 0, "blocks", 0), ("clock", 0, "level", -1.0), ("clock", 0, "strength", -1.0)),
+    ):
+        rule = learnt()
+        getattr(rule, array)[field][k] = value
+        with pytest.raises(AssertionError):
+            rule.check()
