@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streaml1.consumer import progressive
     from streaml1.modelfile import ModelFileError
-    from streaml1.models import ElasticNetClassifier, ElasticNetRegressor, load
+    from streaml1.models import (
+        ElasticNetClassifier,
+        ElasticNetRegressor,
+        L1BallClassifier,
+        L1BallRegressor,
+        load,
+    )
     from streaml1.rows import BadExample
 
 __all__ = [
     "BadExample",
     "ElasticNetClassifier",
     "ElasticNetRegressor",
+    "L1BallClassifier",
+    "L1BallRegressor",
     "ModelFileError",
     "load",
     "progressive",
@@ -23,6 +31,8 @@ _HOMES = {
     "BadExample": "rows",
     "ElasticNetClassifier": "models",
     "ElasticNetRegressor": "models",
+    "L1BallClassifier": "models",
+    "L1BallRegressor": "models",
     "ModelFileError": "modelfile",
     "load": "models",
     "progressive": "consumer",

@@ -6,6 +6,7 @@ What is slow to import is imported by the command that needs it.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,6 +49,7 @@ MODELS = {
         "classification": "ElasticNetClassifier",
         "regression": "ElasticNetRegressor",
     },
+    "l1-ball": {"classification": "L1BallClassifier", "regression": "L1BallRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
@@ -176,6 +179,13 @@ model_options = _options(
     click.option("--l2", type=float, help="Strength of the squared l2 penalty.  [default: 0]"),
     click.option("--update", type=click.Choice(["fobos", "sgd"]),
                  help="How the penalty is applied.  [default: fobos]"),
+    click.option("--radius", type=float,
+                 help="l1-ball: the most that the distances of the weights from zero may add up "
+                 "to.  [default: 10]"),
+    click.option("--nonnegative", is_flag=True, default=None,
+                 help="l1-ball: no weight below zero.  [default: any]"),
+    click.option("--index", type=click.Choice(["wheel", "tree"]),
+                 help="l1-ball: how the weights that become zero are found.  [default: wheel]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
@@ -310,10 +320,25 @@ def _learner(
         _change(learner, given, load)
         return learner
     task = task or _task(source, given.get("loss"))
+    model = model or "elastic-net"
+    kind = getattr(streaml1, MODELS[model][task])
+    _require_parameters(kind, given, model)
     try:
-        return getattr(streaml1, MODELS[model or "elastic-net"][task])(**given)
+        return kind(**given)
     except ValueError as error:
         raise Refusal(str(error)) from None
+
+
+def _require_parameters(kind: Any, given: dict[str, Any], what: str) -> None:
+    """Refuse options that a model has no use for."""
+    known = list(signature(kind).parameters)
+    for name in given:
+        if name not in known:
+            options = ", ".join(f"--{one.replace('_', '-')}" for one in known)
+            raise Refusal(
+                f"--{name.replace('_', '-')} is no option of {what}, which has {options}: "
+                "leave it out"
+            )
 
 
 def _task(source: str, loss: str | None) -> str:
@@ -343,6 +368,7 @@ def _require_kind(learner: Any, model: str | None, task: str | None, load: Path)
 
 def _change(learner: Any, given: dict[str, Any], load: Path) -> None:
     """Set the parameters that were given to a model that has been loaded."""
+    _require_parameters(type(learner), given, str(load))
     for name, value in given.items():
         has = getattr(learner, name)
         if has == value:
@@ -522,8 +548,9 @@ def _exercise(kind: Any) -> None:
 
     unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
     wide = csr_array(np.eye(40, 2000))
-    for x, X in (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted)):
-        model = kind(l1=1e-3)
+    examples = (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted))
+    for params, (x, X) in itertools.product(kind._unit_test_params(), examples):
+        model = kind(**params)
         for _ in range(2):  # the first dict of names makes the table that the second is walked with
             model.learn_one(x, 1)
             model.predict_one(x)

@@ -7,9 +7,11 @@ import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from streaml1.rows import shown
 
-__all__ = ["EngineSlot", "Parameter", "choice", "count", "number", "rate"]
+__all__ = ["EngineSlot", "Parameter", "choice", "count", "flag", "number", "rate"]
 
 Check = Callable[[str, Any], Any]
 
@@ -98,6 +100,13 @@ def choice(*names: str) -> Check:
         return value
 
     return check
+
+
+def flag(name: str, value: Any) -> Any:
+    """Check a switch: True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}={shown(value)} is no switch; give True or False")
+    return bool(value)
 
 
 def rate(name: str, value: Any) -> Any:
