@@ -166,6 +166,32 @@ def bench_csr() -> None:
     CONSOLE.print(made)
 
 
+def bench_models() -> None:
+    """A progressive pass over the rows of W1, each model as a ratio to bare SGD."""
+    X, y = w1()
+    net, truncated = streaml1.ElasticNetClassifier, streaml1.TruncatedGradientClassifier
+    both, constant = {"l1": 1e-6, "l2": 1e-6, "lr": 3.0}, {"schedule": "constant"}
+    learners: dict[str, Callable[[], Any]] = {
+        "elastic net": lambda: net(**both, **constant),
+        "  explicit stamps, constant rate": lambda: net(**both, **constant, stamps="explicit"),
+        "  explicit stamps, falling rate": lambda: net(**both, stamps="explicit"),
+        "truncated gradient": lambda: truncated(gravity=1e-6, lr=3.0, **constant),
+        "  with a threshold": lambda: truncated(gravity=1e-6, lr=3.0, threshold=1.0, **constant),
+        "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
+        "Pegasos": lambda: streaml1.PegasosClassifier(l2=1e-4),
+        "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
+    }
+    runs = {"bare": bare_run(X, y, 3.0)}
+    for name, make in learners.items():
+        runs[name] = lambda make=make: make().progressive_many(X, y)  # type: ignore
+    seconds = in_turn(runs, 15)
+    made = table(f"W1: {X.shape[0]:,} rows, {X.nnz:,} non-zeros", "model", "ns/nnz", "ratio")
+    for name, times in seconds.items():
+        ratio = np.median(times / seconds["bare"])
+        made.add_row(name, f"{np.median(times) / X.nnz * 1e9:.2f}", f"{ratio:.2f}")
+    CONSOLE.print(made)
+
+
 def bench_flat() -> None:
     """The cost of a row as the dimension and the time that has passed grow."""
     made = table("40 non-zeros a row, drawn evenly", "d", "bare ns/row", "net ns/row", "ratio")
@@ -493,6 +519,7 @@ def lock_cost(learner: Any, frozen: Any) -> None:
 
 BENCHES = {
     "csr": bench_csr,
+    "models": bench_models,
     "dict": bench_dict,
     "flat": bench_flat,
     "start": bench_start,

@@ -9,8 +9,13 @@ if TYPE_CHECKING:
     from streaml1.models import (
         ElasticNetClassifier,
         ElasticNetRegressor,
+        FTRLClassifier,
+        FTRLRegressor,
         L1BallClassifier,
         L1BallRegressor,
+        PegasosClassifier,
+        TruncatedGradientClassifier,
+        TruncatedGradientRegressor,
         load,
     )
     from streaml1.rows import BadExample
@@ -19,9 +24,14 @@ __all__ = [
     "BadExample",
     "ElasticNetClassifier",
     "ElasticNetRegressor",
+    "FTRLClassifier",
+    "FTRLRegressor",
     "L1BallClassifier",
     "L1BallRegressor",
     "ModelFileError",
+    "PegasosClassifier",
+    "TruncatedGradientClassifier",
+    "TruncatedGradientRegressor",
     "load",
     "progressive",
 ]
@@ -31,9 +41,14 @@ _HOMES = {
     "BadExample": "rows",
     "ElasticNetClassifier": "models",
     "ElasticNetRegressor": "models",
+    "FTRLClassifier": "models",
+    "FTRLRegressor": "models",
     "L1BallClassifier": "models",
     "L1BallRegressor": "models",
     "ModelFileError": "modelfile",
+    "PegasosClassifier": "models",
+    "TruncatedGradientClassifier": "models",
+    "TruncatedGradientRegressor": "models",
     "load": "models",
     "progressive": "consumer",
 }

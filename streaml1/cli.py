@@ -49,6 +49,12 @@ MODELS = {
         "classification": "ElasticNetClassifier",
         "regression": "ElasticNetRegressor",
     },
+    "truncated-gradient": {
+        "classification": "TruncatedGradientClassifier",
+        "regression": "TruncatedGradientRegressor",
+    },
+    "pegasos": {"classification": "PegasosClassifier"},
+    "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
     "l1-ball": {"classification": "L1BallClassifier", "regression": "L1BallRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
@@ -175,10 +181,27 @@ model_options = _options(
     click.option("--model", type=click.Choice(list(MODELS)), help="[default: elastic-net]"),
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a set of river's; else classification]"),
-    click.option("--l1", type=float, help="Strength of the l1 penalty.  [default: 0]"),
-    click.option("--l2", type=float, help="Strength of the squared l2 penalty.  [default: 0]"),
+    click.option("--l1", type=float, help="Strength of the l1 penalty.  [default: 0; ftrl: 1]"),
+    click.option("--l2", type=float,
+                 help="Strength of the squared l2 penalty.  [default: 0; pegasos: 1e-4]"),
     click.option("--update", type=click.Choice(["fobos", "sgd"]),
                  help="How the penalty is applied.  [default: fobos]"),
+    click.option("--stamps", type=click.Choice(["folded", "explicit"]),
+                 help="How lazy weights are kept.  [default: folded]"),
+    click.option("--budget", type=positive,
+                 help="Steps that the tables of explicit stamps hold.  [default: 2**20]"),
+    click.option("--gravity", type=float,
+                 help="Truncated gradient: the pull towards zero.  [default: 1e-4]"),
+    click.option("--period", type=positive,
+                 help="Truncated gradient: it pulls in each so many-th step.  [default: 1]"),
+    click.option("--threshold", type=float,
+                 help="Truncated gradient: larger weights are not pulled.  [default: inf]"),
+    click.option("--alpha", type=float,
+                 help="FTRL: how large the rates are.  [default: 0.1]"),
+    click.option("--beta", type=float,
+                 help="FTRL: how slowly the rates fall at first.  [default: 1]"),
+    click.option("--project/--no-project", default=None,
+                 help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
     click.option("--radius", type=float,
                  help="l1-ball: the most that the distances of the weights from zero may add up "
                  "to.  [default: 10]"),
@@ -187,7 +210,7 @@ model_options = _options(
     click.option("--index", type=click.Choice(["wheel", "tree"]),
                  help="l1-ball: how the weights that become zero are found.  [default: wheel]"),
     click.option("--loss", type=click.Choice(LOSSES),
-                 help="[default: logistic; squared for regression]"),
+                 help="[default: logistic; squared for regression; hinge for pegasos]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
     click.option("--schedule", type=click.Choice(["invsqrt", "constant", "inverse"]),
                  help="How the rate falls.  [default: invsqrt]"),
@@ -321,6 +344,8 @@ def _learner(
         return learner
     task = task or _task(source, given.get("loss"))
     model = model or "elastic-net"
+    if task not in MODELS[model]:
+        raise Refusal(f"{model} is for {', '.join(MODELS[model])}, not for {task}; take another")
     kind = getattr(streaml1, MODELS[model][task])
     _require_parameters(kind, given, model)
     try:
@@ -549,7 +574,8 @@ def _exercise(kind: Any) -> None:
     unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
     wide = csr_array(np.eye(40, 2000))
     examples = (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted))
-    for params, (x, X) in itertools.product(kind._unit_test_params(), examples):
+    hashed = {"hash_bits": 11, "max_features": 1}
+    for params, (x, X) in itertools.product([*kind._unit_test_params(), hashed], examples):
         model = kind(**params)
         for _ in range(2):  # the first dict of names makes the table that the second is walked with
             model.learn_one(x, 1)

@@ -74,7 +74,8 @@ class Engine(Reader):
     def _start(self) -> None:
         self.lock = threading.RLock()
         self.watches: WeakSet[Watch] = WeakSet()
-        _ENGINES.add(self)
+        with _FORKING:
+            _ENGINES.add(self)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -129,7 +130,7 @@ class Engine(Reader):
             with self.alone():
                 if status == online.NO_ROOM:
                     self._set_rule(self.rule.make_room(len(x)))
-                elif full:
+                elif full and isinstance(self.names, Table):
                     self._have_places(len(x))
                 self._new_frame(len(x), learns=True)
             return self.learn(x, y, w, eta)
@@ -160,9 +161,11 @@ class Engine(Reader):
         """Whether names like this one can be walked; a model without any takes their kind on."""
         if not isinstance(self.names, Ints) or type(name) is int or name is None:
             return True
-        if type(name) is not str or self.t or self.rule.touched().any():
+        if type(name) is not str:
             return False
         with self.alone():
+            if not isinstance(self.names, Ints) or self.rule.touched().any():
+                return not isinstance(self.names, Ints)
             self.names, self._frame = Table(), None
         return True
 
@@ -177,7 +180,7 @@ class Engine(Reader):
             chosen = [names[k] for k in np.flatnonzero(used)]
             slots = np.full(len(names), MISSING, np.uint32)
             slots[used] = self._admit_all(chosen)
-            return self._apart(rows._replace(ids=slots[rows.ids]), names)
+            return self._apart(rows._replace(ids=slots[rows.ids]), slots[used])
         if isinstance(self.names, Ints):
             needed = largest(rows.ids) + 1 if len(rows.ids) else 0
             if self._reaches(needed, len(rows.ids)):
@@ -208,8 +211,7 @@ class Engine(Reader):
             self._learn_rows(self._rows(checked(batch)), y, w, eta, p)
             return p
         # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
-        before = [a.copy() for a in self.rule], self.online.copy(), self.names, self.forgotten
-        watched = [(watch, watch.state) for watch in self.watches]
+        before = self._state_now()
         if width <= len(batch.rows.ids) and self._reaches(width, len(batch.rows.ids)):
             self._have(width)
         try:
@@ -220,14 +222,23 @@ class Engine(Reader):
                 if i < len(y):
                     i = self._learn_block(batch, i, y, w, eta, p)
         except BaseException:
-            self._frame = None
-            arrays, record, self.names, self.forgotten = before
-            self.rule = type(self.rule)(*arrays)
-            self._set_record(record)
-            for watch, state in watched:
-                watch.state = state
+            self._go_back(before)
             raise
         return p
+
+    def _state_now(self) -> Any:
+        """All that a batch may change, to go back to."""
+        rule = type(self.rule)(*(a.copy() for a in self.rule))
+        watched = [(watch, watch.state) for watch in self.watches]
+        return rule, self.online.copy(), self.names, self.forgotten, watched
+
+    def _go_back(self, before: Any) -> None:
+        rule, record, names, forgotten, watched = before
+        self._frame = None
+        self.rule, self.names, self.forgotten = rule, names, forgotten
+        self._set_record(record)
+        for watch, state in watched:
+            watch.state = state
 
     def _direct(self, width: int) -> bool:
         """Whether the ids of a matrix of so many columns are slots."""
@@ -374,32 +385,40 @@ class Engine(Reader):
             forgotten = Sketch() if forgotten is None else forgotten.copy()
             forgotten.add(self.names.hashes(np.flatnonzero(gone)))
         rule = self.rule.renumber(new_slots, size)
-        for watch in self.watches:
-            watch.move(self.names, new_slots, size)
+        watched = [(watch, watch.moved(self.names, new_slots, size)) for watch in self.watches]
         self._frame = None
         self.rule, self.names, self.forgotten = rule, names, forgotten
+        for watch, state in watched:
+            watch.state = state
 
     # A most to the weights that are not zero
 
     def limit(self, most: int) -> None:
         """Keep at most so many weights from the next step on; 0: any number."""
         o = self.online[0]
-        if o.most != most:
-            with self.alone():
-                o.most = most
-                o.held = np.count_nonzero(self.rule.weights()) if most else 0
+        with self.alone():
+            if o.most != most or bool(most) != bool(o.held):
+                held = np.count_nonzero(self.rule.weights()) if most else 0
+                o.most, o.held = 0, 0
+                o.held, o.most = held, most
 
     def _cut(self) -> None:
-        """Give up the smallest weights, if there are more than seven eighths of the most."""
+        """Give up the smallest weights, where there are nearly as many as may be."""
         o = self.online[0]
+        if not o.most:  # an interrupted change of it
+            o.held = 0
+            return
         slots, sizes = np.empty(self.rule.size, np.int64), np.empty(self.rule.size)
         n = online.alive(self.rule, slots, sizes)
-        kept = int(o.most) - int(o.most) // 8
-        if n > kept:
+        most = int(o.most)
+        kept = max(1, most - max(1, most // 8))
+        # Then a sixteenth at least goes by before the next look.
+        if n > most - max(1, most // 16) and n > kept:
             out = smallest(slots[:n], sizes[:n], n - kept, self.names)
             self.rule.drop(out)
             o.cut += len(out)
-        o.held = min(n, kept)
+            n = kept
+        o.held = n
 
     # What is known
 
@@ -468,8 +487,10 @@ class Engine(Reader):
 
     def frozen(self) -> Reader:
         """A copy that only predicts, as small as what is alive."""
+        with self.alone():
+            state = Reader.__getstate__(self)
         reader = Reader.__new__(Reader)
-        reader.__setstate__(self.__getstate__())
+        reader.__setstate__(state)
         return reader
 
     @property
@@ -490,6 +511,7 @@ class Engine(Reader):
         ensure(o.t >= 0, f"t is {o.t}, below 0")
         ensure(abs(o.b) < 1e150, f"the intercept is {o.b}")
         ensure(o.most >= 0 and o.cut >= 0, "a count is below 0")
+        ensure(o.most or not o.held, "weights are counted without a most")
         alive = np.count_nonzero(self.rule.weights())
         ensure(not o.most or alive <= o.held, f"{alive} weights, not at most {o.held}")
         self.names.check(int(self.rule.size))
@@ -505,10 +527,12 @@ def _power_of_two(n: int) -> int:
 # A process that forks while another thread learns would have a copy half-way, and its lock held.
 
 _ENGINES: WeakSet[Engine] = WeakSet()
+_FORKING = threading.RLock()
 _HELD: list[Callable[[], None]] = []
 
 
 def _before_fork() -> None:
+    _FORKING.acquire()
     for engine in sorted(_ENGINES, key=id):
         engine.lock.acquire()
         _HELD.append(engine.lock.release)
@@ -517,6 +541,7 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     while _HELD:
         _HELD.pop()()
+    _FORKING.release()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

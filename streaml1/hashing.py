@@ -26,6 +26,8 @@ OTHER_KINDS = 1  # the seed for names that are no strings
 def as_int(name: Hashable) -> int | None:
     """The int below 2**63 that a dict would take for the same key as `name`, if there is one."""
     whole: int
+    if isinstance(name, complex) and not name.imag:
+        name = name.real
     if isinstance(name, int):
         whole = int(name)
     else:

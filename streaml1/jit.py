@@ -25,6 +25,7 @@ from numba.extending import intrinsic, overload
 __all__ = [
     "COMPILED",
     "array_at",
+    "borrowed",
     "entry",
     "generic",
     "gil_kernel",
@@ -214,7 +215,8 @@ def _hint(context: Any, builder: Any, place: Any) -> Any:
     i32 = ir.IntType(32)
     hint = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
     call = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0i8")
-    builder.call(call, [pointer, i32(1), i32(3), i32(1)])
+    # As for reading, though some of it is written: else threads that read would fight for it.
+    builder.call(call, [pointer, i32(0), i32(3), i32(1)])
     return context.get_dummy_value()
 
 
@@ -239,13 +241,44 @@ def prefetch_at(typingctx: Any, address: Any) -> Any:
 
 
 def prefetch(array: Any, k: Any) -> None:
-    """Hint that `array[k]`, k of type uint64, is about to be written; no effect interpreted."""
+    """Hint that `array[k]`, k of type uint64, is about to be used; no effect interpreted."""
 
 
 @overload(prefetch, inline="always")
 def _prefetch_compiled(array: Any, k: Any) -> Any:
     def compiled(array: Any, k: Any) -> None:
         _prefetch(array, k)
+
+    return compiled
+
+
+@intrinsic
+def _borrowed(typingctx: Any, rule: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lent = args[0]
+        for i, kind in enumerate(rule.types):
+            array = context.make_array(kind)(context, builder, builder.extract_value(lent, i))
+            for owner in ("meminfo", "parent"):
+                setattr(array, owner, cgutils.get_null_value(getattr(array, owner).type))
+            lent = builder.insert_value(lent, array._getvalue(), i)
+        return lent
+
+    return rule(rule), codegen
+
+
+def borrowed(rule: Any) -> Any:
+    """The same rule, with arrays that are not counted as references to their memory.
+
+    A loop that hands a rule to verbs counts each of its arrays up and down for each verb: some
+    ten nanoseconds an array and a row. Whoever calls the kernel holds the rule all the while.
+    """
+    return rule
+
+
+@overload(borrowed)
+def _borrowed_compiled(rule: Any) -> Any:
+    def compiled(rule: Any) -> Any:
+        return _borrowed(rule)
 
     return compiled
 

@@ -128,11 +128,11 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
 def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     with np.load(io.BytesIO(body), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    header = json.loads(arrays.pop("header").tobytes())
+    header = _value(arrays.pop("header"))
     names: dict[str, Any] = dict(header["names"])
     ensure(set(names) <= {"kind", "bits"}, "what is this")
     if names["kind"] == "table":
-        listed = json.loads(arrays.pop("names").tobytes())
+        listed = _value(arrays.pop("names"))
         names["names"] = [_named(coded) for coded in listed]
         names["joints"] = arrays.pop("joints")
         ensure(names["joints"].dtype == np.int32 and names["joints"].ndim == 1, "joints are none")
@@ -152,8 +152,13 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 
 def _text(value: Any) -> Any:
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return np.frombuffer(text.encode("utf-8"), np.uint8)
+    # Not escaped: a pair of surrogates would come back as the one character that it stands for.
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def _value(text: Any) -> Any:
+    return json.loads(text.tobytes().decode("utf-8", "surrogatepass"))
 
 
 def _name(name: Hashable) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import gil_kernel, inlined, kernel, prefetch
+from streaml1.jit import borrowed, gil_kernel, inlined, kernel, prefetch
 from streaml1.rows import is_plain
 from streaml1.rules import gather, room, scatter, tick, weight
 
@@ -68,7 +68,7 @@ def step(
     return float(p)
 
 
-@inlined
+@gil_kernel
 def _alive(rule: Any, ids: Any, lo: Any, hi: Any) -> int:
     """How many weights of a row are not zero."""
     n = 0
@@ -101,9 +101,11 @@ def learn(
         (DONE, n); or why it stopped and the row that is next: NO_ROOM for it; NOT_PLAIN the block
         that begins with it, see `rows.is_plain`; OVER, with the row before learnt.
     """
+    rule = borrowed(rule)
     n = np.uint64(len(y))
     d = np.uint64(d)
     checked = np.uint64(start) if d else n
+    capped = online[0].most != 0
     for i in range(np.uint64(start), n):
         if i == checked:
             checked = min(i + BLOCK, n)
@@ -118,7 +120,7 @@ def learn(
         for k in range(lo + FAR, hi + FAR, np.uint64(16)):
             prefetch(ids, k)
         p[i] = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i])
-        if online[0].held > online[0].most:
+        if capped and online[0].held > online[0].most:
             return OVER, np.int64(i + np.uint64(1))
     return DONE, np.int64(n)
 
@@ -159,7 +161,9 @@ def margins(
     rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, proba: bool
 ) -> None:
     """Margins of rows into `a`, or their sigmoids."""
+    rule = borrowed(rule)
+    b = online[0].b
     for i in range(np.uint64(len(a))):
         after = i + np.uint64(1)
-        margin_i = gather(rule, ids, values, indptr[i], indptr[after]) + online[0].b
+        margin_i = gather(rule, ids, values, indptr[i], indptr[after]) + b
         a[i] = losses.sigmoid(margin_i) if proba else margin_i

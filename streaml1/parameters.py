@@ -11,7 +11,7 @@ import numpy as np
 
 from streaml1.rows import shown
 
-__all__ = ["EngineSlot", "Parameter", "choice", "count", "flag", "number", "rate"]
+__all__ = ["EngineSlot", "Parameter", "choice", "flag", "number", "rate", "whole"]
 
 Check = Callable[[str, Any], Any]
 
@@ -75,16 +75,17 @@ def number(least: float, most: float, *, above: bool = False) -> Check:
     return check
 
 
-def count(least: int, most: int) -> Check:
-    """A check for a whole number between `least` and `most`, or None."""
+def whole(least: int, most: int, *, or_none: bool = False) -> Check:
+    """A check for a whole number from `least` to `most`; or None, where that is allowed."""
+    rule = f"from {least:,} to {most:,}" + (", or None" if or_none else "")
 
     def check(name: str, value: Any) -> Any:
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if value is not None and not (whole and least <= value <= most):
-            raise ValueError(
-                f"{name}={shown(value)} is out of range; give a whole number from {least:,} to "
-                f"{most:,}, or None"
-            )
+        if value is None and or_none:
+            return value
+        if not (_is_number(value) and isinstance(value, numbers.Integral)):
+            raise ValueError(f"{name}={shown(value)} is no whole number; give one {rule}")
+        if not least <= int(value) <= most:
+            raise ValueError(f"{name}={shown(value)} is out of range; give a whole number {rule}")
         return value
 
     return check

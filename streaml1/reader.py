@@ -9,7 +9,7 @@ import numpy as np
 
 from streaml1 import online, walk
 from streaml1.batches import Batch, checked
-from streaml1.names import Hashed, Ints
+from streaml1.names import MISSING, Hashed, Ints
 from streaml1.names.restore import restore_names
 from streaml1.rows import BadExample, Rows, below, ensure, plain_items, plain_rows, refuse_value
 
@@ -101,8 +101,8 @@ class Reader:
         return online.margin(self.rule, self.online, ids, values, len(ids), proba)
 
     def _row(self, names: list[Hashable], plain: dict[Hashable, float], slots: Any) -> Any:
-        """Distinct slots and their values: names may share a slot where they are hashed."""
-        if not isinstance(self.names, Hashed):
+        """Distinct slots and their values: names may share one, most of all where hashed."""
+        if MISSING in slots or len(set(slots.tolist())) == len(slots):
             return slots, np.fromiter(plain.values(), np.float64, len(plain))
         merged: dict[int, float] = {}
         for slot, v in zip(slots.tolist(), plain.values(), strict=True):
@@ -121,6 +121,9 @@ class Reader:
 
     def _new_frame(self, n: int, learns: bool = False) -> walk.Frame:
         length = max(LENGTH, 2 * n)
+        if self._frame is not None:
+            self._frame.close()
+            length, learns = max(length, self._frame.length), learns or self._frame.learns
         self._frame = walk.frame_of(self.names, self.rule, self.online, length, learns)
         return self._frame
 
@@ -137,20 +140,19 @@ class Reader:
         """The rows of a plain batch with slots for ids; some of them beyond the rule's size."""
         rows, names = batch.rows, batch.names
         if names is not None:
-            return self._apart(rows._replace(ids=self.names.find_all(names)[rows.ids]), names)
+            slots = self.names.find_all(names)
+            return self._apart(rows._replace(ids=slots[rows.ids]), slots)
         if isinstance(self.names, Ints):
             return rows
-        return self._apart(rows._replace(ids=self.names.find_ints(rows.ids)), None)
+        slots = self.names.find_ints(rows.ids)
+        return self._apart(rows._replace(ids=slots), slots[:0])
 
-    def _apart(self, rows: Rows, names: list[Hashable] | None) -> Rows:
-        """Rows with each slot once: names may share one where they are hashed."""
-        if not isinstance(self.names, Hashed):
+    def _apart(self, rows: Rows, slots: Any) -> Rows:
+        """Rows with each slot once, given those of the names: names may share one."""
+        slots = slots[slots < self.rule.size]
+        if not isinstance(self.names, Hashed) and len(np.unique(slots)) == len(slots):
             return rows
         try:
             return plain_rows(rows)
         except BadExample as bad:
-            raise BadExample(
-                f"{bad.reason} (two features of this row share the slot {self.names.bits} bits of "
-                "hash give them)",
-                bad.row,
-            ) from None
+            raise BadExample(f"{bad.reason} (features of this row share a slot)", bad.row) from None

@@ -65,15 +65,19 @@ class Watch:
             died += [one for one in gone.items() if one[0] not in back]
         return Changes(_sorted(born), _sorted(died))
 
-    def move(self, names: Any, new_slots: Any, size: int) -> None:
-        """Follow the slots to new places; called before they move."""
+    def __setstate__(self, own: dict[str, Any]) -> None:
+        self.__dict__.update(own)
+        self._engine.watches.add(self)
+
+    def moved(self, names: Any, new_slots: Any, size: int) -> tuple[Any, dict[Hashable, float]]:
+        """The state once the slots have moved to new places."""
         before, gone = self.state
         old = np.zeros(len(new_slots))
         old[: len(before)] = before
         lost = (new_slots < 0) & (old != 0.0)
         moved = np.zeros(size)
         moved[new_slots[new_slots >= 0]] = old[new_slots >= 0]
-        self.state = moved, gone | {names.name(j): w for j, w in _entries(old, lost)}
+        return moved, gone | {names.name(j): w for j, w in _entries(old, lost)}
 
 
 def _entries(w: Any, chosen: Any) -> list[tuple[int, float]]:

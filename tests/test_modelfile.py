@@ -819,6 +819,8 @@ def told(model: Any) -> dict[str, Any]:
 def test_fixtures_are_read(name: str) -> None:
     expected = json.loads((FIXTURES / f"{name}.json").read_text())
     found = told(load(FIXTURES / f"{name}.streaml1"))
+    # Parameters that have come since the file was written are not in it.
+    found["params"] = {n: found["params"][n] for n in expected["params"]}
     for what, value in expected.items():
         assert found[what] == value, what
     assert (FIXTURES / f"{name}.streaml1").read_bytes()[:12] == b"streaml1" + struct.pack("<I", 1)

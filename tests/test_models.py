@@ -606,7 +606,8 @@ def test_parameters_are_named() -> None:
 def test_repr_shows_the_parameters() -> None:
     shown = repr(ElasticNetClassifier(l1=1e-3, lr=optim.schedulers.Constant(0.5)))
     assert shown.startswith(
-        "ElasticNetClassifier(l1=0.001, l2=0.0, update='fobos', loss='logistic'"
+        "ElasticNetClassifier(l1=0.001, l2=0.0, update='fobos', stamps='folded', budget=1048576, "
+        "loss='logistic'"
     )
     assert "Constant" in shown
     assert "0.5" in shown

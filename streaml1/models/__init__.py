@@ -8,23 +8,35 @@ from typing import Any
 from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
 from streaml1.models.l1_ball import L1BallClassifier, L1BallRegressor
+from streaml1.models.pegasos import PegasosClassifier
+from streaml1.models.truncated_gradient import (
+    TruncatedGradientClassifier,
+    TruncatedGradientRegressor,
+)
 
 __all__ = [
     "ElasticNetClassifier",
     "ElasticNetRegressor",
+    "FTRLClassifier",
+    "FTRLRegressor",
     "L1BallClassifier",
     "L1BallRegressor",
+    "PegasosClassifier",
+    "TruncatedGradientClassifier",
+    "TruncatedGradientRegressor",
     "load",
 ]
 
 MODELS: dict[str, type[OnlineModel]] = {
     model.__name__: model
     for model in (
-        ElasticNetClassifier,
-        ElasticNetRegressor,
-        L1BallClassifier,
-        L1BallRegressor,
+        *(ElasticNetClassifier, ElasticNetRegressor),
+        *(FTRLClassifier, FTRLRegressor),
+        *(L1BallClassifier, L1BallRegressor),
+        PegasosClassifier,
+        *(TruncatedGradientClassifier, TruncatedGradientRegressor),
     )
 }
 

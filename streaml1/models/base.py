@@ -25,7 +25,7 @@ from streaml1.labels import (
 )
 from streaml1.losses import CODES
 from streaml1.names import Hashed
-from streaml1.parameters import EngineSlot, Parameter, choice, count, number, rate
+from streaml1.parameters import EngineSlot, Parameter, choice, number, rate, whole
 from streaml1.rows import LIMIT
 from streaml1.schedules import SCHEDULES
 from streaml1.schedules import rate as rate_of_step
@@ -47,8 +47,8 @@ class OnlineModel(base.Base):
     intercept_init = Parameter(number(-LIMIT, LIMIT), fixed=True)
     clip_gradient = Parameter(number(0.0, 1e30, above=True))
 
-    max_features = Parameter(count(1, 2**31))
-    hash_bits = Parameter(count(1, 30), fixed=True)
+    max_features = Parameter(whole(1, 2**31, or_none=True))
+    hash_bits = Parameter(whole(1, 30, or_none=True), fixed=True)
 
     loss: Any
     _engine = EngineSlot()

@@ -173,6 +173,9 @@ class Table:
         slots = np.empty(len(ids), np.uint32)
         with np.errstate(over="ignore"):
             _find_ints(self.entries, ids, SEED, np.uint64(HASH), slots)
+        if self.others:
+            for k in np.flatnonzero(slots == MISSING).tolist():
+                slots[k] = self.others.get(int(ids[k]), MISSING)
         return slots
 
     def _hashed(self, names: Sequence[Hashable]) -> tuple[Any, list[int]]:
@@ -216,10 +219,11 @@ class Table:
 
     def _find_in_parts(self, name: Hashable) -> int:
         h = _alias_of(name) if isinstance(name, str) else None
-        if h is None:
-            return MISSING
+        return MISSING if h is None else self._find_by_hash(h & HASH)
+
+    def _find_by_hash(self, h: int) -> int:
         slot = np.empty(1, np.uint32)
-        _find(self.entries, np.array([h & HASH], np.uint64), slot)
+        _find(self.entries, np.array([h], np.uint64), slot)
         return int(slot[0])
 
     def admit_all(self, names: Sequence[Hashable]) -> Any:
@@ -270,11 +274,17 @@ class Table:
     def _enter_whole(self, hashes: Any, slots: Any, names: Sequence[Hashable]) -> None:
         """Enter by their own hashes the names that were found by their aliases."""
         found = [k for k in np.flatnonzero(slots != MISSING).tolist() if isinstance(names[k], str)]
-        found = [k for k in found if "=" in names[k]]  # type: ignore[operator]
+        found = [k for k in found if self.texts[slots[k]] is not None]
+        slots_of = {k: self._find_by_hash(hashes[k]) for k in found}
+        found = [k for k in found if slots_of[k] == MISSING]
         if found:
             self.widen(len(found))
-            new = int(_put(self.entries, hashes[found], slots[found].astype(np.uint32)))
-            self.counts += np.array([new, -new, 0, new, 0])
+            try:
+                _put(self.entries, hashes[found], slots[found].astype(np.uint32))
+                self.counts += len(found) * np.array([1, -1, 0, 1, 0])
+            except BaseException:
+                self._count()
+                raise
 
     def _forget_from(self, size: int) -> None:
         del self.known[size:], self.texts[size:]

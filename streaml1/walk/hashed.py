@@ -26,6 +26,7 @@ from streaml1.walk.fields import (
     WORDS,
 )
 from streaml1.walk.memory import (
+    MOST_COMPARED,
     NO_INT,
     OTHER_ROAD,
     collect,
@@ -129,6 +130,8 @@ def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
     """Have each slot once, with the sum of its values; returns how many, or OTHER_ROAD."""
     if not _may_repeat(array_at(frame[BYTES], _MARKS, np.uint64), ids, n):
         return np.int64(n)
+    if n > MOST_COMPARED:
+        return np.int64(OTHER_ROAD)
     m = np.uint64(0)
     for k in range(n):
         first = np.uint64(0)

@@ -26,6 +26,7 @@ from streaml1.walk.fields import (
 __all__ = [
     "AVAILABLE",
     "FULL",
+    "MOST_COMPARED",
     "NO_INT",
     "OTHER_ROAD",
     "collect",
@@ -41,6 +42,7 @@ OTHER_ROAD, FULL = -1, -3
 _TYPE, _LENGTH, _HASH, _FLOAT = 8, 16, 24, 16  # where an object has them
 _NO_HASH = np.uint64(2**64 - 1)
 NO_INT = -(2**63)
+MOST_COMPARED = np.uint64(1024)  # entries that are compared with one another
 
 _dict_next = python_api("PyDict_Next", "int32", "uint64", "uint64", "uint64", "uint64")
 _hash = python_api("PyObject_Hash", "int64", "uint64")

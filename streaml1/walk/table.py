@@ -36,6 +36,7 @@ from streaml1.walk.fields import (
 )
 from streaml1.walk.memory import (
     FULL,
+    MOST_COMPARED,
     NO_INT,
     OTHER_ROAD,
     collect,
@@ -142,7 +143,9 @@ def _slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) 
 
 @inlined
 def _twice(ids: Any, n: Any) -> bool:
-    """Whether two entries have one slot."""
+    """Whether two entries have one slot; also said of rows too long to look at here."""
+    if n > MOST_COMPARED:
+        return True
     for k in range(n):
         for m in range(k):
             if ids[m] == ids[k]:
