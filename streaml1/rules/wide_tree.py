@@ -365,7 +365,7 @@ def pivot_search(leaves: Any, nodes: Any, clock: Any, z: Any) -> Any:
             count = nodes[_at(node, COUNTS + e)]
             left = nodes[_at(node, SUMS + e)] - _times(count, Theta) & MODULUS
             bound = left_of(nodes[_at(node, KEYS + e)], Theta)
-            if (s + left - z) // (rho + count) > bound:
+            if (s + left - z) // (rho + count) >= bound:
                 break
             rho += count
             s += left
