@@ -217,28 +217,41 @@ def bench_ball() -> None:
     CONSOLE.print(made)
 
 
+def beside_bare(kept: Any, X: Any, y: Any) -> tuple[float, float, float]:
+    """Nanoseconds a row of bare SGD and of a model that goes on and on, and their ratio."""
+    kept.progressive_many(X, y)
+    runs = {"bare": bare_run(X, y, 0.02), "model": lambda: kept.progressive_many(X, y)}
+    seconds = in_turn(runs, 7)
+    bare, its = (float(np.median(took)) / X.shape[0] * 1e9 for took in seconds.values())
+    return bare, its, float(np.median(seconds["model"] / seconds["bare"]))
+
+
 def bench_flat() -> None:
     """The cost of a row as the dimension and the time that has passed grow."""
-    made = table(
-        "40 non-zeros a row, drawn evenly; a ball of 1,000",
-        *("d", "bare ns/row", "net ns/row", "ratio", "ball ns/row", "ratio"),
-    )
+    made = table("40 non-zeros a row, drawn evenly", "d", "bare ns/row", "net ns/row", "ratio")
     for d in (10**4, 10**5, 10**6, 10**7):
         rng = np.random.default_rng(SEED)
         ids = np.sort(rng.integers(0, d, (20_000, 40)), axis=1)
         X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(20_001) * 40), (20_000, d))
         X.sum_duplicates()
         y = rng.random(20_000) < 0.5
-        runs = {"bare": bare_run(X, y, 0.02)}
-        for name, kept in (("net", model(0.02)), ("ball", in_ball(1e3, 0.02))):
-            kept.progressive_many(X, y)
-            runs[name] = lambda kept=kept, X=X, y=y: kept.progressive_many(X, y)  # type: ignore
-        seconds = in_turn(runs, 7)
-        cells = []
-        for name in ("net", "ball"):
-            cells.append(f"{np.median(seconds[name]) / 20_000 * 1e9:.0f}")
-            cells.append(f"{np.median(seconds[name] / seconds['bare']):.2f}")
-        made.add_row(f"{d:,}", f"{np.median(seconds['bare']) / 20_000 * 1e9:.0f}", *cells)
+        bare, net, ratio = beside_bare(model(0.02), X, y)
+        made.add_row(f"{d:,}", f"{bare:.0f}", f"{net:.0f}", f"{ratio:.2f}")
+    CONSOLE.print(made)
+
+    # Which weights are in the ball depends on the rows, so here they are the same for each d.
+    title = "l1 ball of radius 30: the same 10,000 features, spread evenly over d slots in use"
+    made = table(title, "d", "bare ns/row", "ball ns/row", "ratio", "non-zeros")
+    rng = np.random.default_rng(SEED)
+    ids = np.sort(np.stack([rng.choice(10**4, 40, replace=False) for _ in range(20_000)]), axis=1)
+    y = rng.random(20_000) < 0.5
+    for d in (10**4, 10**5, 10**6, 10**7):
+        spread = (ids * (d // 10**4)).ravel()
+        X = csr_matrix((np.ones(ids.size), spread, np.arange(20_001) * 40), (20_000, d))
+        kept = in_ball(30.0, 0.02)
+        kept.learn_many(csr_matrix((np.full(d, 1e-9), np.arange(d), [0, d]), (1, d)), [True])
+        bare, ball, ratio = beside_bare(kept, X, y)
+        made.add_row(f"{d:,}", f"{bare:.0f}", f"{ball:.0f}", f"{ratio:.2f}", f"{kept.n_nonzero:,}")
     CONSOLE.print(made)
 
     made = table("the same 1,000 rows again and again", "t", "net ns/row", "ball ns/row")
