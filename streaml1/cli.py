@@ -56,6 +56,7 @@ MODELS = {
     "pegasos": {"classification": "PegasosClassifier"},
     "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
     "fobos": {"classification": "FOBOSClassifier", "regression": "FOBOSRegressor"},
+    "l1-ball": {"classification": "L1BallClassifier", "regression": "L1BallRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
@@ -207,6 +208,13 @@ model_options = _options(
                  "[default: l2]"),
     click.option("--project/--no-project", default=None,
                  help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
+    click.option("--radius", type=float,
+                 help="l1-ball: the most that the distances of the weights from zero may add up "
+                 "to.  [default: 10]"),
+    click.option("--nonnegative", is_flag=True, default=None,
+                 help="l1-ball: no weight below zero.  [default: any]"),
+    click.option("--index", type=click.Choice(["wheel", "tree"]),
+                 help="l1-ball: how the weights that become zero are found.  [default: wheel]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression; hinge for pegasos]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),

@@ -37,6 +37,8 @@ def test_names() -> None:
         "FOBOSRegressor",
         "FTRLClassifier",
         "FTRLRegressor",
+        "L1BallClassifier",
+        "L1BallRegressor",
         "ModelFileError",
         "PegasosClassifier",
         "TruncatedGradientClassifier",
@@ -64,6 +66,7 @@ OWN: dict[str, dict[str, Any]] = {
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
     "FOBOS": {"strength": 1e-4, "norm": "l2"},
     "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
+    "L1Ball": {"radius": 10.0, "nonnegative": False, "index": "wheel"},
     "Pegasos": {"l2": 1e-4, "project": True},
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }

@@ -10,6 +10,7 @@ from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.fobos import FOBOSClassifier, FOBOSRegressor
 from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
+from streaml1.models.l1_ball import L1BallClassifier, L1BallRegressor
 from streaml1.models.pegasos import PegasosClassifier
 from streaml1.models.truncated_gradient import (
     TruncatedGradientClassifier,
@@ -23,6 +24,8 @@ __all__ = [
     "FOBOSRegressor",
     "FTRLClassifier",
     "FTRLRegressor",
+    "L1BallClassifier",
+    "L1BallRegressor",
     "PegasosClassifier",
     "TruncatedGradientClassifier",
     "TruncatedGradientRegressor",
@@ -35,6 +38,7 @@ MODELS: dict[str, type[OnlineModel]] = {
         *(ElasticNetClassifier, ElasticNetRegressor),
         *(FOBOSClassifier, FOBOSRegressor),
         *(FTRLClassifier, FTRLRegressor),
+        *(L1BallClassifier, L1BallRegressor),
         PegasosClassifier,
         *(TruncatedGradientClassifier, TruncatedGradientRegressor),
     )
