@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import part, part_inlined
+from streaml1.jit import inlined, kernel
 from streaml1.rules.raw_vector import LEDGER, left_of
 
 __all__ = [
@@ -83,24 +83,24 @@ HALF_LEAF = WEIGHTS // 2
 HALF_NODE = CHILDREN // 2
 
 
-@part_inlined
+@inlined
 def _times(n: Any, x: Any) -> Any:
     """N x modulo 2**62, where the product itself may not fit."""
     high = n * (x >> 31) & LOW
     return (high << 31) + n * (x & LOW) & MODULUS
 
 
-@part_inlined
+@inlined
 def _at(node: Any, field: Any) -> Any:
     return np.uint64(node * NODE + field)
 
 
-@part_inlined
+@inlined
 def _in(leaf: Any, field: Any) -> Any:
     return np.uint64(leaf * LEAF + field)
 
 
-@part_inlined
+@inlined
 def _child(nodes: Any, node: Any, key: Any, j: Any) -> Any:
     """Which child of a node the weight of slot j with that |v| is below."""
     e = np.int64(0)
@@ -111,7 +111,7 @@ def _child(nodes: Any, node: Any, key: Any, j: Any) -> Any:
     return e
 
 
-@part_inlined
+@inlined
 def _new_leaf(leaves: Any, clock: Any) -> Any:
     c = clock[0]
     leaf = c.free_leaf
@@ -123,7 +123,7 @@ def _new_leaf(leaves: Any, clock: Any) -> Any:
     return leaf
 
 
-@part_inlined
+@inlined
 def _new_node(nodes: Any, clock: Any) -> Any:
     c = clock[0]
     node = c.free_node
@@ -135,7 +135,7 @@ def _new_node(nodes: Any, clock: Any) -> Any:
     return node
 
 
-@part_inlined
+@inlined
 def _free_leaf(leaves: Any, clock: Any, leaf: Any) -> None:
     c = clock[0]
     leaves[_in(leaf, FILL)] = 0
@@ -144,7 +144,7 @@ def _free_leaf(leaves: Any, clock: Any, leaf: Any) -> None:
     c.leaves -= 1
 
 
-@part
+@kernel
 def _free(leaves: Any, nodes: Any, clock: Any, child: Any, height: Any) -> None:
     """Free a child of a node of that height, and all below it."""
     c = clock[0]
@@ -173,7 +173,7 @@ def _free(leaves: Any, nodes: Any, clock: Any, child: Any, height: Any) -> None:
         c.nodes -= 1
 
 
-@part_inlined
+@inlined
 def _sort(leaves: Any, leaf: Any) -> None:
     """Order the weights of a full leaf by |v| and slot."""
     for i in range(1, WEIGHTS):
@@ -190,7 +190,7 @@ def _sort(leaves: Any, leaf: Any) -> None:
         leaves[_in(leaf, SLOTS + k + 1)] = j
 
 
-@part
+@kernel
 def _split(leaves: Any, nodes: Any, clock: Any, node: Any, e: Any, height: Any) -> None:
     """Split the full e-th child of a node that is not full."""
     kid = nodes[_at(node, KIDS + e)]
@@ -235,7 +235,7 @@ def _split(leaves: Any, nodes: Any, clock: Any, node: Any, e: Any, height: Any) 
     nodes[_at(node, SUMS + e + 1)] = total
 
 
-@part
+@kernel
 def _raise(nodes: Any, clock: Any) -> None:
     """Put a new root above a full one."""
     c = clock[0]
@@ -254,7 +254,7 @@ def _raise(nodes: Any, clock: Any) -> None:
     c.height += 1
 
 
-@part_inlined
+@inlined
 def insert(leaves: Any, nodes: Any, clock: Any, key: Any, j: Any) -> None:
     """Put in the weight of slot j with that |v|."""
     c = clock[0]
@@ -284,7 +284,7 @@ def insert(leaves: Any, nodes: Any, clock: Any, key: Any, j: Any) -> None:
     leaves[_in(kid, FILL)] = fill + 1
 
 
-@part_inlined
+@inlined
 def _take_out(nodes: Any, node: Any, first: Any, last: Any) -> None:
     """Take the children from `first` to before `last` from a node."""
     fill = nodes[_at(node, FILL)]
@@ -297,7 +297,7 @@ def _take_out(nodes: Any, node: Any, first: Any, last: Any) -> None:
     nodes[_at(node, FILL)] = fill - by
 
 
-@part_inlined
+@inlined
 def _lower(nodes: Any, clock: Any) -> None:
     """Take the root away while it has but one child that is a node."""
     c = clock[0]
@@ -311,7 +311,7 @@ def _lower(nodes: Any, clock: Any) -> None:
         c.nodes -= 1
 
 
-@part_inlined
+@inlined
 def delete(leaves: Any, nodes: Any, clock: Any, key: Any, j: Any) -> None:
     """Take out the weight of slot j, which is there with that |v|."""
     c = clock[0]
@@ -340,7 +340,7 @@ def delete(leaves: Any, nodes: Any, clock: Any, key: Any, j: Any) -> None:
     leaves[_in(kid, FILL)] = last
 
 
-@part_inlined
+@inlined
 def totals(nodes: Any, clock: Any) -> Any:
     """N and S of what is in the tree."""
     c = clock[0]
@@ -352,7 +352,7 @@ def totals(nodes: Any, clock: Any) -> Any:
     return n, S
 
 
-@part
+@kernel
 def pivot_search(leaves: Any, nodes: Any, clock: Any, z: Any) -> Any:
     """The step's theta for the radius z (Figure 3), and n and S of what is above it before it."""
     c = clock[0]
@@ -386,7 +386,7 @@ def pivot_search(leaves: Any, nodes: Any, clock: Any, z: Any) -> Any:
     return q, rho + count, s + total
 
 
-@part
+@kernel
 def cut(leaves: Any, nodes: Any, clock: Any, T: Any) -> None:
     """Take out all weights with |v| <= T."""
     c = clock[0]
@@ -432,7 +432,7 @@ def cut(leaves: Any, nodes: Any, clock: Any, T: Any) -> None:
     _lower(nodes, clock)
 
 
-@part
+@kernel
 def clear(leaves: Any, nodes: Any, clock: Any) -> None:
     """All leaves and nodes are free."""
     c = clock[0]
@@ -445,7 +445,7 @@ def clear(leaves: Any, nodes: Any, clock: Any) -> None:
     c.free_leaf, c.free_node, c.leaves, c.nodes, c.awake = 0, 0, 0, 0, 0
 
 
-@part_inlined
+@inlined
 def plant(leaves: Any, nodes: Any, clock: Any) -> None:
     """A tree of no weights: a root, and one leaf."""
     c = clock[0]
