@@ -37,8 +37,6 @@ __all__ = [
     "load",
     "load_float",
     "optional",
-    "part",
-    "part_inlined",
     "prefetch",
     "prefetch_at",
     "python_api",
@@ -149,23 +147,6 @@ def inlined(fn: F) -> F:
     return compiled
 
 
-# Arrays belong to the caller while a kernel runs. To count references to them all the same, in
-# atomic steps at each call, takes a fifth of the time of a rule of five arrays.
-_BORROWING = {"_nrt": False}
-
-
-def part(fn: F) -> F:
-    """Compile `fn`, which a rule's verbs call; it can make no arrays, nor views of memory."""
-    compiled: F = _compile(fn, nogil=True, **_BORROWING)
-    return compiled
-
-
-def part_inlined(fn: F) -> F:
-    """Compile `fn` as `part` does, into what calls it."""
-    compiled: F = _compile(fn, forceinline=True, **_BORROWING)
-    return compiled
-
-
 def row_kernel(fn: Callable[..., Any], rule: type) -> Any:
     """`fn` with its global name `Rule` bound to the class `rule`, compiled, keeping the lock.
 
@@ -198,7 +179,7 @@ def is_cached(compiled: Any) -> bool:
 def generic(verb: F) -> F:
     """Make `verb(rule, ...)`, inside a kernel, the method of that name of the rule's class."""
 
-    @overload(verb, strict=False, jit_options={"error_model": "numpy", **_BORROWING})
+    @overload(verb, strict=False, jit_options={"error_model": "numpy"})
     def resolve(rule: Any, *args: Any) -> Any:
         return vars(getattr(rule, "instance_class", object)).get(verb.__name__)
 

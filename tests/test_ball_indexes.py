@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -311,3 +313,48 @@ def test_many_weights_come_and_go() -> None:
         heights.append(int(rules[1].clock[0].height))
     assert max(sizes) > 30_000 and sizes[-1] < 1_000
     assert max(heights) == 3 and heights[-1] < 3
+
+
+COUNTED = """
+import numpy as np
+from streaml1.rules.l1_ball_tree import L1BallTree
+
+class Counted(np.ndarray):
+    count = 0
+    def __getitem__(self, k):
+        Counted.count += 1
+        return super().__getitem__(k)
+    def __setitem__(self, k, value):
+        Counted.count += 1
+        super().__setitem__(k, value)
+
+random = np.random.default_rng(1)
+for n in (200, 2_000, 20_000):
+    w = random.integers(1, 2**49 // n, size=n)
+    kept = L1BallTree.start(1, float(w.sum() * 2.0**-49), False).dump()[1]["kept"]
+    kept["unit"] = 2.0**-49
+    rule = L1BallTree.restore(2 * n, np.arange(n), {"w": w, "kept": kept}).make_room(2_000)
+    rule = rule._replace(leaves=rule.leaves.view(Counted), nodes=rule.nodes.view(Counted))
+    for i in range(80):
+        ids = random.choice(2 * n, size=20, replace=False).astype(np.uint32)
+        rule.scatter(ids, random.normal(size=20), np.uint64(0), np.uint64(20), 0.1 / n)
+        rule.tick(0.1)
+        if i == 19:  # the tree is there
+            assert rule.clock[0].awake
+            Counted.count = 0
+    c = rule.clock[0]
+    print(c.n, c.height + 1, Counted.count / (60 * 20))
+"""
+
+
+@pytest.mark.slow
+def test_the_tree_takes_logarithmic_time(python: Callable[..., str]) -> None:
+    """All that it reads and writes in nodes and leaves, counted where nothing is compiled."""
+    told = python("-c", COUNTED, NUMBA_DISABLE_JIT="1", PYTHONWARNINGS="ignore").splitlines()
+    sizes, levels, counts = zip(*(map(float, line.split()) for line in told), strict=True)
+    assert sizes[0] < 500 and sizes[2] > 10_000
+    assert levels == (2, 3, 4)
+    # A level is 32 bounds to compare, for each deletion and insertion, whatever n is.
+    assert max(counts) < 200 * max(levels)
+    for one, other in itertools.pairwise(range(3)):
+        assert counts[other] < counts[one] * levels[other] / levels[one] * 1.3, told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ from streaml1.cli import cli
 from streaml1.losses import CODES
 from streaml1.rules import raw_vector
 from tests import reference
+from tests.conftest import ROOT
 from tests.test_elastic_net import (
     BINARY,
     LATE,
@@ -539,3 +541,19 @@ def test_constants_fit() -> None:
     assert raw_vector.THETA_MOST + 4 * full < 2**62
     assert raw_vector.Z_COARSE > 2**32  # more than there can be slots
     assert full > 4 * raw_vector.Z_LEAST
+
+
+# The demo
+
+
+@pytest.mark.slow
+def test_the_demo(tmp_path: Path) -> None:
+    """All that it times learn the same, which it looks at itself."""
+    demo = runpy.run_path(str(ROOT / "demos" / "ball_sizes.py"))
+    lines = [demo["measure"](n, *demo["stream"](n)) for n in (200, 3_000)]
+    assert 100 < lines[0].active < 400 and 2_000 < lines[1].active < 4_000
+    assert [line.height for line in lines] == [1, 2]
+    assert set(lines[0].us) == {"plain", "wheel", "tree", "linear", "lean linear", "sort"}
+    assert min(lines[0].us.values()) > 0.0
+    demo["draw"](lines, tmp_path / "out" / "sizes.png")
+    assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000

@@ -181,6 +181,7 @@ MUTATIONS: list[dict[str, Any]] = [
     {"intercept_lr": 0.1, "lr": 0.2},
     {"max_features": 7},
     {"max_features": None},
+    {"radius": 3.0, "l1": 0.02},
 ]
 
 

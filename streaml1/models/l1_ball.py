@@ -66,8 +66,8 @@ class L1BallClassifier(_L1Ball, OnlineClassifier):
     clip_gradient
         The most that the derivative of the loss counts for.
     max_features
-        At most so many weights are not zero: when there would be more, those nearest to zero go,
-        until seven eighths are left.
+        At most so many weights are not zero: before there would be more, those nearest to zero
+        go, until seven eighths are left.
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
@@ -156,8 +156,8 @@ class L1BallRegressor(_L1Ball, OnlineRegressor):
     clip_gradient
         The most that the derivative of the loss counts for.
     max_features
-        At most so many weights are not zero: when there would be more, those nearest to zero go,
-        until seven eighths are left.
+        At most so many weights are not zero: before there would be more, those nearest to zero
+        go, until seven eighths are left.
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.

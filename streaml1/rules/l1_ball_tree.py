@@ -30,7 +30,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import part
+from streaml1.jit import kernel
 from streaml1.rows import ensure
 from streaml1.rules import raw_vector, rebase
 from streaml1.rules.raw_vector import (
@@ -46,7 +46,7 @@ from streaml1.rules.raw_vector import (
     rescale,
     weight,
 )
-from streaml1.rules.wide_tree import (
+from streaml1.rules.tree_nodes import (
     CHILDREN,
     CLOCK,
     COUNTS,
@@ -66,20 +66,16 @@ from streaml1.rules.wide_tree import (
     TIES,
     WEIGHTS,
     clear,
-    cut,
-    delete,
-    insert,
-    pivot_search,
     plant,
-    totals,
 )
+from streaml1.rules.wide_tree import cut, delete, insert, pivot_search, totals
 
 __all__ = ["L1BallTree"]
 
 SLOT = np.dtype([("v", "i8")], align=True)
 
 
-@part
+@kernel
 def _grow(leaves: Any, nodes: Any, clock: Any, keys: Any, slots: Any) -> None:
     """A new tree of some weights."""
     clear(leaves, nodes, clock)
@@ -88,7 +84,7 @@ def _grow(leaves: Any, nodes: Any, clock: Any, keys: Any, slots: Any) -> None:
         insert(leaves, nodes, clock, keys[k], slots[k])
 
 
-@part
+@kernel
 def _wake(slots: Any, leaves: Any, nodes: Any, clock: Any) -> None:
     """Grow the tree of all weights."""
     c = clock[0]
@@ -99,7 +95,7 @@ def _wake(slots: Any, leaves: Any, nodes: Any, clock: Any) -> None:
             insert(leaves, nodes, clock, key, j)
 
 
-@part
+@kernel
 def _project(slots: Any, leaves: Any, nodes: Any, clock: Any) -> None:
     """Move all weights to where S is at most z."""
     c = clock[0]
@@ -113,14 +109,14 @@ def _project(slots: Any, leaves: Any, nodes: Any, clock: Any) -> None:
     c.S = S - n * q
 
 
-@part
+@kernel
 def _to_unit(slots: Any, leaves: Any, nodes: Any, clock: Any, unit: float) -> None:
     """Write all down anew, in another unit; the tree is grown again when it is wanted."""
     clear(leaves, nodes, clock)
     rescale(slots, clock, unit)
 
 
-@part
+@kernel
 def _delete_row(
     slots: Any, leaves: Any, nodes: Any, clock: Any, ids: Any, lo: Any, hi: Any
 ) -> None:
@@ -132,7 +128,7 @@ def _delete_row(
             delete(leaves, nodes, clock, key, j)
 
 
-@part
+@kernel
 def _insert_row(
     slots: Any, leaves: Any, nodes: Any, clock: Any, ids: Any, lo: Any, hi: Any
 ) -> None:
@@ -144,7 +140,7 @@ def _insert_row(
             insert(leaves, nodes, clock, key, j)
 
 
-@part
+@kernel
 def _project_far(
     slots: Any, leaves: Any, nodes: Any, clock: Any,
     ids: Any, values: Any, lo: Any, hi: Any, step: float,

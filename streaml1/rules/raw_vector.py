@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import part_inlined, prefetch
+from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 
 __all__ = [
@@ -73,13 +73,13 @@ Z_MOST = 2**60
 AHEAD = np.uint64(64)  # non-zeros ahead of the current one that memory is asked for
 
 
-@part_inlined
+@inlined
 def left_of(v: Any, Theta: Any) -> Any:
     """|w|."""
     return max(abs(v) - Theta, np.int64(0))
 
 
-@part_inlined
+@inlined
 def weight(slots: Any, clock: Any, j: Any) -> float:
     """The weight of one slot."""
     c = clock[0]
@@ -88,7 +88,7 @@ def weight(slots: Any, clock: Any, j: Any) -> float:
     return (left if v > 0 else -left) * c.unit
 
 
-@part_inlined
+@inlined
 def margin(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
     """The margin of a row."""
     c = clock[0]
@@ -105,7 +105,7 @@ def margin(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any) -> f
     return a * c.unit
 
 
-@part_inlined
+@inlined
 def move_row(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
     """Move the weights of a row: v = w - step x, and the totals."""
     c = clock[0]
@@ -131,14 +131,14 @@ def move_row(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any, st
     c.n += n
 
 
-@part_inlined
+@inlined
 def is_short(clock: Any, values: Any, lo: Any, hi: Any, step: float) -> bool:
     """Whether `move_row` can be trusted with a row: where it says yes, it can."""
     c = clock[0]
     return float(c.S) + _length(values, lo, hi, step) / c.unit < FULL
 
 
-@part_inlined
+@inlined
 def _length(values: Any, lo: Any, hi: Any, step: float) -> float:
     """An upper bound of sum |step x|."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four at a time: one would wait for the other
@@ -169,11 +169,11 @@ def z_of(radius: float, unit: float) -> float:
 
 
 # Python calls the plain ones, kernels these.
-_unit_of = part_inlined(unit_of)
-_z_of = part_inlined(z_of)
+_unit_of = inlined(unit_of)
+_z_of = inlined(z_of)
 
 
-@part_inlined
+@inlined
 def coarser_unit(clock: Any, values: Any, lo: Any, hi: Any, step: float) -> float:
     """The unit for the weights and a row's step; no coarser than the radius allows."""
     c = clock[0]
@@ -181,14 +181,14 @@ def coarser_unit(clock: Any, values: Any, lo: Any, hi: Any, step: float) -> floa
     return max(c.unit, min(_unit_of(most), _unit_of(c.radius)))
 
 
-@part_inlined
+@inlined
 def finer_unit(clock: Any) -> float:
     """A unit nearer to that of a radius that has shrunk; S is at most z."""
     c = clock[0]
     return max(c.unit * REFINED_BY, _unit_of(c.radius))
 
 
-@part_inlined
+@inlined
 def rescale(slots: Any, clock: Any, unit: float) -> None:
     """Write all weights down anew, as multiples of `unit`, with the shift where it began."""
     c = clock[0]
@@ -206,7 +206,7 @@ def rescale(slots: Any, clock: Any, unit: float) -> None:
     c.z = np.int64(_z_of(c.radius, unit))
 
 
-@part_inlined
+@inlined
 def _moved(slots: Any, clock: Any, j: Any, x: float, s: float) -> float:
     """What `move_row` would make of a weight, in units and as a float."""
     c = clock[0]
@@ -216,7 +216,7 @@ def _moved(slots: Any, clock: Any, j: Any, x: float, s: float) -> float:
     return max(w, 0.0) if c.least == 0 else w
 
 
-@part_inlined
+@inlined
 def project_row(
     slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any, step: float
 ) -> Any:

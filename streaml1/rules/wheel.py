@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import part, part_inlined
+from streaml1.jit import inlined, kernel
 from streaml1.rules.raw_vector import (
     LEDGER,
     coarser_unit,
@@ -92,7 +92,7 @@ BORNE_A_WEIGHT = 4
 PATIENCE = 8
 
 
-@part_inlined
+@inlined
 def mark(slots: Any, todo: Any, clock: Any, ids: Any, lo: Any, hi: Any) -> None:
     """Write down those slots of a row whose key is before the bucket they stand in, or in none."""
     c = clock[0]
@@ -112,7 +112,7 @@ def mark(slots: Any, todo: Any, clock: Any, ids: Any, lo: Any, hi: Any) -> None:
     c.pending = np.int64(m)
 
 
-@part_inlined
+@inlined
 def enter(slots: Any, ends: Any, pool: Any, clock: Any, ids: Any, lo: Any, hi: Any) -> None:
     """Enter timers where they belong, or as far out as there are buckets."""
     c = clock[0]
@@ -138,7 +138,7 @@ def enter(slots: Any, ends: Any, pool: Any, clock: Any, ids: Any, lo: Any, hi: A
     c.entries += np.int64(hi) - np.int64(lo)
 
 
-@part_inlined
+@inlined
 def _open(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
     """Empty the bucket that Theta is in: end what ends by T, enter the rest anew."""
     c = clock[0]
@@ -179,7 +179,7 @@ def _open(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
     c.patience -= seen
 
 
-@part_inlined
+@inlined
 def _end_pending(slots: Any, todo: Any, clock: Any, T: Any) -> None:
     """End what ends by T of the slots that wait."""
     c = clock[0]
@@ -200,7 +200,7 @@ def _end_pending(slots: Any, todo: Any, clock: Any, T: Any) -> None:
     c.pending = np.int64(m)
 
 
-@part
+@kernel
 def _end(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
     """End the weights in the wheel that are zero once Theta is T."""
     c = clock[0]
@@ -218,7 +218,7 @@ def _end(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
         _open(slots, ends, pool, clock, T)
 
 
-@part
+@kernel
 def _lift(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> Any:
     """Take all entries out, end what ends by T; returns a chain of the other timers, and n.
 
@@ -268,7 +268,7 @@ def _lift(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> Any:
     return first, count
 
 
-@part_inlined
+@inlined
 def _set_up(ends: Any, clock: Any, count: Any, T: Any) -> None:
     """Number and width of the buckets for `count` timers; the wheel is empty."""
     c = clock[0]
@@ -286,7 +286,7 @@ def _set_up(ends: Any, clock: Any, count: Any, T: Any) -> None:
     c.patience = PATIENCE * (count + size)
 
 
-@part
+@kernel
 def tune(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
     """Enter all timers anew, in buckets as wide as is best now; end what ends by T."""
     c = clock[0]
@@ -302,7 +302,7 @@ def tune(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
         chunk = after
 
 
-@part
+@kernel
 def _wake(slots: Any, ends: Any, pool: Any, todo: Any, clock: Any) -> None:
     """Enter the timers of all weights."""
     c = clock[0]
@@ -315,7 +315,7 @@ def _wake(slots: Any, ends: Any, pool: Any, todo: Any, clock: Any) -> None:
     c.pending = 0
 
 
-@part
+@kernel
 def project(slots: Any, ends: Any, pool: Any, todo: Any, clock: Any) -> None:
     """Move all weights to where S is at most z."""
     c = clock[0]
@@ -339,7 +339,7 @@ def project(slots: Any, ends: Any, pool: Any, todo: Any, clock: Any) -> None:
     c.patience = min(c.patience + borne, PATIENCE * (c.n + c.mask))
 
 
-@part
+@kernel
 def to_unit(slots: Any, ends: Any, pool: Any, clock: Any, unit: float) -> None:
     """Write all down anew, in another unit; the timers sleep."""
     c = clock[0]
@@ -357,7 +357,7 @@ def to_unit(slots: Any, ends: Any, pool: Any, clock: Any, unit: float) -> None:
     rescale(slots, clock, unit)
 
 
-@part
+@kernel
 def move_far(
     slots: Any, ends: Any, pool: Any, todo: Any, clock: Any,
     ids: Any, values: Any, lo: Any, hi: Any, step: float,
