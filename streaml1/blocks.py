@@ -1,7 +1,8 @@
 """Blocks of equal weights, and a heap of them and of single weights, for `rules/fobos_linf.py`.
 
-Functions here are given the rule that owns the arrays. What the last step has left at the level stands beside
-the heap, as `top` of its clock: most steps begin and end with it.
+Functions here are given the rule that owns the arrays. Entries near the level have a small heap of their own:
+of the weights there, those that an example touches mostly come back at once. What the last step has left at
+the level is in no heap, but `top` of the clock: most steps begin and end with it.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ __all__ = [
     "BLOCK",
     "ENTRY",
     "MARK",
+    "NEAR",
+    "NEARS_MOST",
     "NONE",
     "ROOM_LEAST",
     "SLOT",
@@ -33,6 +36,7 @@ __all__ = [
     "requeue",
     "root",
     "roots_of",
+    "settle",
     "take",
     "topmost",
     "with_room",
@@ -43,6 +47,8 @@ SLOT = np.dtype([("w", "f8"), ("bound", "f8")], align=True)
 MARK = -0.0  # the w of a slot that an example has touched and that has no weight
 ENTRY = np.dtype([("key", "f8"), ("id", "i8")], align=True)  # id: a slot, or -1 - b
 NONE = -(2**62)  # no id
+NEAR = 0.9  # of the level: entries above it are near
+NEARS_MOST = 64
 BLOCK = np.dtype(
     [
         ("value", "f8"),
@@ -99,11 +105,8 @@ def merged(rule: Any, a: int, b: Any) -> Any:
 
 
 @inlined
-def push(rule: Any, key: float, id: Any) -> None:
-    """Make an entry."""
-    c, heap = rule.clock[0], rule.heap
-    k = c.entries
-    c.entries = k + 1
+def _sift_up(heap: Any, k: Any, key: float, id: Any) -> None:
+    """Put an entry at place k or above, where it belongs."""
     while k > 0:
         above = (k - 1) >> 1
         if heap[above].key >= key:
@@ -137,19 +140,15 @@ def _sift_down(heap: Any, n: Any, k: Any, key: float, id: Any) -> None:
 
 
 @inlined
-def _sift(rule: Any, key: float, id: Any) -> None:
-    """Put an entry in place of the topmost."""
-    _sift_down(rule.heap, rule.clock[0].entries, np.int64(0), key, id)
-
-
-@inlined
-def _pop(rule: Any) -> None:
-    """Take the topmost entry off."""
+def push(rule: Any, key: float, id: Any) -> None:
+    """Make an entry."""
     c = rule.clock[0]
-    last = rule.heap[c.entries - 1]
-    c.entries -= 1
-    if c.entries > 0:
-        _sift(rule, last.key, last.id)
+    if 0.0 < NEAR * c.level < key:
+        _sift_up(rule.near, c.nears, key, id)
+        c.nears += 1
+    else:
+        _sift_up(rule.heap, c.entries, key, id)
+        c.entries += 1
 
 
 @inlined
@@ -168,37 +167,60 @@ def _true_key(rule: Any, key: float, id: Any) -> float:
 
 
 @inlined
+def settle(rule: Any) -> None:
+    """Where many entries are near, send them to the others."""
+    c = rule.clock[0]
+    if c.nears <= NEARS_MOST:
+        return
+    for k in range(c.nears):
+        one = rule.near[k]
+        key = _true_key(rule, one.key, one.id)
+        if key > 0.0:
+            _sift_up(rule.heap, c.entries, key, one.id)
+            c.entries += 1
+    c.nears = 0
+
+
+@inlined
 def topmost(rule: Any) -> float:
     """The largest key; it may be too large. 0 where there is none."""
     c = rule.clock[0]
     key: float = rule.heap[0].key if c.entries else 0.0
+    if c.nears:
+        key = max(key, rule.near[0].key)
     return max(key, c.level) if c.top != NONE else key
 
 
 @inlined
-def take(rule: Any) -> Any:
-    """Take the topmost entry off, where its key is true; else NONE, and it is gone or set right."""
+def _taken(rule: Any, heap: Any, n: Any) -> Any:
+    """Set the first of n entries right, and tell whether it was true and is taken off, and n."""
+    first, id = heap[0].key, heap[0].id
+    key = _true_key(rule, first, id)
+    if 0.0 < key < first:
+        _sift_down(heap, n, np.int64(0), key, id)
+        return np.int64(NONE), n
+    n -= 1
+    if n > 0:
+        _sift_down(heap, n, np.int64(0), heap[n].key, heap[n].id)
+    return (id if key > 0.0 else np.int64(NONE)), n
+
+
+@inlined
+def take(rule: Any, key: float) -> Any:
+    """Take the topmost entry off, if its key is true; else NONE: it is gone or set right."""
     c = rule.clock[0]
-    first = rule.heap[0]
-    if c.top != NONE and (c.entries == 0 or first.key <= c.level):
+    if c.top != NONE and key == c.level:
         id = c.top
         c.top = NONE
-        key = _true_key(rule, c.level, id)
-        if key == c.level:
-            return id
-        if key > 0.0:
-            push(rule, key, id)
-        return np.int64(NONE)
-    id = first.id
-    key = _true_key(rule, first.key, id)
-    if key == first.key:
-        _pop(rule)
+        true = _true_key(rule, key, id)
+        if 0.0 < true < key:
+            push(rule, true, id)
+        return id if true == key else np.int64(NONE)
+    if c.nears and key == rule.near[0].key:
+        id, c.nears = _taken(rule, rule.near, c.nears)
         return id
-    if key > 0.0:
-        _sift(rule, key, id)
-    else:
-        _pop(rule)
-    return np.int64(NONE)
+    id, c.entries = _taken(rule, rule.heap, c.entries)
+    return id
 
 
 @kernel
@@ -218,6 +240,7 @@ def requeue(rule: Any) -> None:
             heap[n].id = -1 - b
             n += 1
     rule.clock[0].entries = n
+    rule.clock[0].nears = 0
     rule.clock[0].top = NONE
     for i in range(n >> 1):
         k = (n >> 1) - 1 - i
@@ -281,6 +304,7 @@ def check(rule: Any) -> None:
     """Raise AssertionError where an invariant of forest or heap is broken."""
     c = rule.clock[0]
     ensure(0 <= c.entries <= len(rule.heap), "the entries are miscounted")
+    ensure(0 <= c.nears <= len(rule.near), "the near entries are miscounted")
     ensure(0 <= c.blocks <= len(rule.blocks), "the blocks are miscounted")
     _check_blocks(rule)
     _check_heap(rule)
@@ -311,10 +335,11 @@ def _check_blocks(rule: Any) -> None:
 
 def _check_heap(rule: Any) -> None:
     c = rule.clock[0]
-    entries = rule.heap[: c.entries]
-    key, id = entries["key"], entries["id"]
-    k = np.arange(1, len(entries))
-    ensure(np.all(key[(k - 1) // 2] >= key[1:]), "the heap is in no order")
+    parts = rule.heap[: c.entries], rule.near[: c.nears]
+    for part in parts:
+        k = np.arange(1, len(part))
+        ensure(np.all(part["key"][(k - 1) // 2] >= part["key"][1:]), "a heap is in no order")
+    key, id = (np.concatenate([part[name] for part in parts]) for name in ("key", "id"))
     if c.top != NONE:
         key, id = np.append(key, c.level), np.append(id, c.top)
     ensure(np.all(key > 0.0), "a key is not above 0")

@@ -172,6 +172,31 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
     assert seen > 20 or strength < 0.1
 
 
+def test_many_weights_near_the_level() -> None:
+    """More than the small heap keeps from step to step: they go to the others."""
+    random = np.random.default_rng(6)
+    params: dict[str, Any] = {"strength": 20.0, **STEADY, "lr": 0.01}
+    model, twin = FOBOSRegressor(**params), reference.FOBOS(150, loss="squared", **params)
+    kept, sent, last = 0, 0, 0
+    for t in range(300):
+        x = np.zeros(150)
+        chosen = random.choice(150, 100 if t % 3 else 20, replace=False)
+        x[chosen] = random.choice([1.0, -1.0], len(chosen)) * random.uniform(0.95, 1.0, len(chosen))
+        target = float(twin.margin(x)) + (50.0 if t == 0 else random.normal())
+        if t % 50 == 40:
+            for one in (model, twin):
+                one.strength = 20.0 - one.strength  # 0, and back
+        model.learn_one(as_dict(x), target)
+        twin.learn(x, target)
+        assert_equal_twins(model, twin)
+        model._engine.check()
+        c = model._engine.rule.clock[0]
+        sent += c.nears == 0 and c.entries > last + blocks.NEARS_MOST // 2
+        kept += 0 < c.nears <= blocks.NEARS_MOST
+        last = c.entries
+    assert kept > 20 and sent > 5
+
+
 def test_blocks_run_out() -> None:
     """Two blocks are made and left again and again: their numbers are used up."""
     with pytest.MonkeyPatch.context() as patch:

@@ -41,6 +41,8 @@ from streaml1.blocks import (
     BLOCK,
     ENTRY,
     MARK,
+    NEAR,
+    NEARS_MOST,
     NONE,
     ROOM_LEAST,
     SLOT,
@@ -56,6 +58,7 @@ from streaml1.blocks import (
     requeue,
     root,
     roots_of,
+    settle,
     take,
     topmost,
     with_room,
@@ -71,6 +74,7 @@ CLOCK = np.dtype(
         ("level", "f8"),  # where the last step has left it
         ("top", "i8"),  # what is there: a slot, or -1 - b
         ("entries", "i8"),  # of the heap
+        ("nears", "i8"),
         ("blocks", "i8"),
     ],
     align=True,
@@ -87,6 +91,7 @@ class FobosLinf(NamedTuple):
     slots: Annotated[Any, SLOT]
     blocks: Annotated[Any, BLOCK]
     heap: Annotated[Any, ENTRY]
+    near: Annotated[Any, ENTRY]
     scratch: Annotated[Any, np.float64]  # weights of the row in hand
     clock: Annotated[Any, CLOCK]
 
@@ -121,8 +126,8 @@ class FobosLinf(NamedTuple):
             size = abs(v)
             if size > one.bound:
                 key = size
-                if size < level:
-                    key = min(SLACK * size, 0.5 * (size + level))
+                if size < NEAR * level:
+                    key = min(SLACK * size, NEAR * level)
                 one.bound = key
                 push(self, key, np.int64(ids[k]))
 
@@ -130,6 +135,7 @@ class FobosLinf(NamedTuple):
         c = self.clock[0]
         left = eta * c.strength
         if left == 0.0:
+            settle(self)
             return
         # What the level has met so far: n weights, in a block, or a single free one.
         n, level = np.int64(0), 0.0
@@ -144,7 +150,7 @@ class FobosLinf(NamedTuple):
             if key == 0.0:
                 level = 0.0
                 break
-            id = take(self)
+            id = take(self, key)
             if id == NONE:
                 continue
             left -= fall
@@ -180,6 +186,7 @@ class FobosLinf(NamedTuple):
             one.bound = c.level
         if c.level > 0.0:
             c.top = -1 - block if block >= 0 else single
+        settle(self)
 
     def rebase(self) -> None:
         pass
@@ -188,7 +195,7 @@ class FobosLinf(NamedTuple):
         c = self.clock[0]
         if nnz > np.uint64(len(self.scratch)) or c.blocks == len(self.blocks):
             return False
-        return c.entries + np.int64(nnz) < len(self.heap)
+        return c.entries + c.nears + np.int64(nnz) < len(self.heap)
 
     def weight(self, j: Any) -> float:
         return current(self, self.slots[j])
@@ -219,7 +226,7 @@ class FobosLinf(NamedTuple):
             return _built(self.weights(), self.touched(), self.clock, nnz)
         n = np.count_nonzero(self.slots["bound"] > 0.0) + alive(self).sum()
         heap = records(with_room(n, self.size, nnz), ENTRY)
-        rule = self._replace(heap=heap, scratch=np.zeros(nnz))
+        rule = self._replace(heap=heap, near=_near(nnz), scratch=np.zeros(nnz))
         requeue(rule)
         return rule
 
@@ -257,7 +264,8 @@ class FobosLinf(NamedTuple):
         return _built(w, w != 0.0, _clock(float(strength[0])), ROOM_LEAST)
 
     def check(self) -> None:
-        for name, dtype in (("slots", SLOT), ("blocks", BLOCK), ("heap", ENTRY), ("clock", CLOCK)):
+        kinds = {"slots": SLOT, "blocks": BLOCK, "heap": ENTRY, "near": ENTRY, "clock": CLOCK}
+        for name, dtype in kinds.items():
             array = getattr(self, name)
             ensure(array.dtype == dtype and array.ndim == 1, f"{name} is no row of records")
         c = self.clock[0]
@@ -276,8 +284,14 @@ def _built(w: Any, touched: Any, before: Any, nnz: int) -> FobosLinf:
     """The rule with these weights."""
     slots, blocks, heap, n_entries, n_blocks = built(w, touched, nnz)
     clock = before.copy().view(np.recarray)
-    clock[0].top, clock[0].entries, clock[0].blocks = NONE, n_entries, n_blocks
-    return FobosLinf(slots, blocks, heap, np.zeros(nnz), clock)
+    c = clock[0]
+    c.top, c.entries, c.nears, c.blocks = NONE, n_entries, 0, n_blocks
+    return FobosLinf(slots, blocks, heap, _near(nnz), np.zeros(nnz), clock)
+
+
+def _near(nnz: int) -> Any:
+    """Room for the near entries of a row, and for what was there before."""
+    return records(NEARS_MOST + nnz + 2, ENTRY)
 
 
 def _clock(strength: float) -> Any:
