@@ -199,3 +199,21 @@ class Pegasos(Online):
 class L1Ball(Online):
     def __init__(self, d: int, *, radius: float, **shared: Any) -> None:
         super().__init__(d, lambda v, eta: l1_ball(v, radius), **shared)
+
+
+def averaged(kind: type[Any]) -> type[Any]:
+    """A twin that tells the mean of its weights after each step, and steps at the weights."""
+
+    class Averaged(kind):  # type: ignore[misc]
+        now: Any = None
+
+        def learn(self, x: Any, y: float, w: float = 1.0) -> None:
+            if self.now is None:
+                self.now, self.sums = (self.w, self.b), [0.0, 0.0]
+            self.w, self.b = self.now
+            super().learn(x, y, w)
+            self.now = self.w, self.b
+            self.sums = [total + one for total, one in zip(self.sums, self.now, strict=True)]
+            self.w, self.b = (total / self.t for total in self.sums)
+
+    return Averaged
