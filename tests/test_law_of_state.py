@@ -118,9 +118,16 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "seldom": lambda: TruncatedGradientClassifier(gravity=0.02, period=7, threshold=0.1, lr=0.5),
     "ftrl": lambda: FTRLRegressor(alpha=0.5, l1=8.0, l2=0.1, clip_gradient=30.0),
     "pegasos": lambda: PegasosClassifier(l2=1e-8),
+    "mean fobos": lambda: ElasticNetRegressor(
+        l1=1.0, l2=1e-3, lr=0.4, schedule="constant", average=True, budget=70
+    ),
+    "mean sgd": lambda: ElasticNetRegressor(
+        l1=0.05, l2=2.2, lr=0.4, update="sgd", clip_gradient=30.0, average=True
+    ),
     "mean pegasos": lambda: PegasosClassifier(l2=1e-8, average=True),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
+    "capped mean": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9, average=True),
     "capped ball": lambda: Ball(radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10),
     "hashed": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=11),
     "crowded": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=5, max_features=20),
@@ -128,7 +135,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 
 
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
-CAPPED = ("capped", "capped ball", "hashed", "crowded")
+CAPPED = ("capped", "capped mean", "capped ball", "hashed", "crowded")
 BINARY = ("classifier", "seldom", "pegasos", "mean pegasos")
 # What falls when a rule starts its ledger anew.
 LEDGER = {

@@ -1,0 +1,159 @@
+r"""Lazy elastic net, told by the mean of its weights.
+
+The steps are those of `elastic_net.py`: Lipton & Elkan (2015) for the lazy update, Duchi & Singer
+(2009) for the FoBoS step, whose regret bounds are of $\bar w_t = \frac{1}{t} \sum_{s \le t} w_s$ by convexity.
+
+There a weight that is not touched moves as $w_s = \mathrm{sgn}(u)\,P_s\,[\,|u| - A_s]_+$. Its sum over the steps
+is $c_j + \mathrm{sgn}(u)\,X$ with X as in `lifetimes.py`, from running sums of $P_s$ and $P_s A_s$ and, for a weight
+that has died meanwhile, a table of them: m is $|u|$.
+
+Differs from the papers, which have nothing on lazy averages: all sums are written down, a pass over all
+slots, where the table is full (`budget`), where P falls far below its running sum (each
+$\log(t\,\eta\lambda_2)/\eta\lambda_2$ steps, about, at a constant rate), and where u itself is written down anew.
+
+Cost of a step: the non-zeros of the row; 16 bytes a slot, and up to 24 a step of the budget.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from streaml1.rules import averages, lifetimes, rebase
+from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance
+
+__all__ = ["AveragedElasticNet"]
+
+
+class AveragedElasticNet(NamedTuple):
+    """State of the elastic net, and the sums of its weights."""
+
+    u: Annotated[Any, np.float64]
+    clock: Annotated[Any, CLOCK]
+    sums: Annotated[Any, np.float64]
+    in_hand: Annotated[Any, np.float64]
+    mean: Annotated[Any, lifetimes.MEAN]
+    row: Annotated[Any, np.uint32]
+    table: Annotated[Any, lifetimes.ENTRY]
+
+    def plain(self) -> Any:
+        return ElasticNet(self.u, self.clock)
+
+    def total(self, j: Any) -> float:
+        u = self.u[j]
+        X = lifetimes.since(self, self.clock[0].A, abs(u), 0.0)
+        S: float = self.sums[j] + math.copysign(1.0, u) * X
+        return S
+
+    def put(self, j: Any, S: float) -> None:
+        u, m = self.u[j], self.mean[0]
+        if abs(u) > self.clock[0].A:
+            self.sums[j] = S - math.copysign(1.0, u) * (abs(u) * m.P_sum - m.PA_sum)
+        else:
+            lifetimes.bury(self, j, S)
+
+    def lives(self, j: Any) -> bool:
+        alive: bool = abs(self.u[j]) > self.clock[0].A
+        return alive
+
+    def bury(self, j: Any, S: float) -> None:
+        self.u[j] = A_START
+        self.sums[j] = S
+
+    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        return averages.gather_both(self, ids, values, lo, hi)
+
+    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+        return averages.respond_mean(self, online, a, y, w, out)
+
+    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+        return averages.predict_mean(self, online, ids, values, lo, hi, out)
+
+    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        averages.scatter_both(self, ids, values, lo, hi, step)
+        lifetimes.note_row(self, ids, lo, hi)
+
+    def tick(self, eta: float) -> None:
+        c = self.clock[0]
+        due = advance(c, eta)
+        lifetimes.enter(self, c.A, c.P)
+        lifetimes.bury_row(self)
+        if due:
+            rebase(self)
+        elif lifetimes.full(self, c.P):
+            averages.settle(self)
+            lifetimes.begin(self, c.A)
+
+    def rebase(self) -> None:
+        averages.settle(self)
+        rebase(averages.plain(self))
+        lifetimes.begin(self, self.clock[0].A)
+
+    def room(self, nnz: Any) -> bool:
+        return lifetimes.has_room(self, nnz)
+
+    def weight(self, j: Any) -> float:
+        return averages.mean_weight(self, j)
+
+    def weights(self) -> Any:
+        return averages.weights(self)
+
+    def totals(self) -> Any:
+        X = lifetimes.since_all(self, self.clock[0].A, np.abs(self.u), 0.0)
+        return self.sums + np.copysign(1.0, self.u) * X
+
+    def intercept(self, online: Any) -> float:
+        return averages.intercept(self, online)
+
+    def touched(self) -> Any:
+        return self.plain().touched()
+
+    def holding(self) -> Any:
+        return averages.holding(self)
+
+    def drop(self, slots: Any) -> None:
+        self.plain().drop(slots)
+        self.sums[slots] = 0.0
+
+    def make_room(self, nnz: int) -> AveragedElasticNet:
+        return self._replace(**lifetimes.with_room(self, nnz))
+
+    @property
+    def size(self) -> int:
+        return len(self.u)
+
+    def grow(self, d: int) -> AveragedElasticNet:
+        return self._replace(**averages.grown(self, d))
+
+    def renumber(self, new_slots: Any, d: int) -> AveragedElasticNet:
+        return self._replace(**averages.moved(self, new_slots, d))
+
+    def dump(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.holding())
+        alive = self.plain().holding()[slots]
+        u = np.where(alive, self.u[slots], A_START)
+        sums = np.where(alive, self.sums[slots], self.totals()[slots])
+        return slots, {
+            **{"u": u, "clock": self.clock.copy()},
+            **{"sums": sums, "mean": self.mean.copy()},
+        }
+
+    @staticmethod
+    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedElasticNet:
+        arrays = dict(arrays)
+        sums, mean = averages.read(arrays, d, slots, lifetimes.MEAN)
+        u, clock = ElasticNet.restore(d, slots, arrays)
+        in_hand, _, row, _ = lifetimes.start(0.0, 1)
+        table = lifetimes.read_table(mean, clock[0].A)
+        return AveragedElasticNet(u, clock, sums, in_hand, mean, row, table)
+
+    def check(self) -> None:
+        lifetimes.check(self, self.clock[0].A, self.clock[0].P)
+
+    @staticmethod
+    def start(d: int, l1: float, l2: float, sgd: bool, budget: int) -> AveragedElasticNet:
+        """`d` zero weights."""
+        u, clock = ElasticNet.start(d, l1, l2, sgd)
+        return AveragedElasticNet(u, clock, np.zeros(d), *lifetimes.start(A_START, budget))
