@@ -65,7 +65,7 @@ OWN: dict[str, dict[str, Any]] = {
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 RATELESS = ("FTRL", "Pegasos")
-AVERAGED = ("ElasticNet", "Pegasos")  # have `average`
+AVERAGED = ("ElasticNet", "Pegasos", "TruncatedGradient")  # have `average`
 MODELS = [name for name in streaml1.__all__ if name.endswith(("Classifier", "Regressor"))]
 
 

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from streaml1 import ElasticNetClassifier, ElasticNetRegressor, PegasosClassifier
+from streaml1 import (
+    ElasticNetClassifier,
+    ElasticNetRegressor,
+    PegasosClassifier,
+    TruncatedGradientClassifier,
+    TruncatedGradientRegressor,
+)
+from streaml1.rules import lifetimes
 from tests import kit, reference
 from tests.test_elastic_net import BINARY, D, as_dict, assert_equal_twins, dense
 
@@ -46,6 +53,14 @@ NETS: dict[str, dict[str, Any]] = {
     "explicit": {"l1": 0.01, "l2": 0.01, "stamps": "explicit", "budget": 500, "loss": "squared"},
     "strong": {"l1": 0.3, "l2": 2.0, "lr": 0.5, "loss": "squared", "schedule": "constant"},
 }
+GRADIENTS: dict[str, dict[str, Any]] = {
+    "l1": {"gravity": 0.01, "lr": 0.5},
+    "seldom": {"gravity": 0.01, "period": 7, "loss": "squared", "schedule": "constant"},
+    "near": {"gravity": 0.02, "threshold": 0.1, "loss": "absolute"},
+    "near and seldom": {"gravity": 0.02, "threshold": 0.2, "period": 10, "loss": "hinge"},
+    "strong": {"gravity": 0.9, "threshold": 0.7, "lr": 0.4, "loss": "smoothed_hinge"},
+    "none": {"gravity": 0.01, "threshold": 0.0, "loss": "squared"},
+}
 CASES = {
     "pegasos": Case(PegasosClassifier, reference.Pegasos, {}),
     "pegasos strong": Case(PegasosClassifier, reference.Pegasos, {"l2": 0.3}),
@@ -59,6 +74,16 @@ CASES = {
     ),
     "pegasos far": Case(PegasosClassifier, reference.Pegasos, {"l2": 1e-5}),
     **{
+        f"gradient {name}": Case(
+            TruncatedGradientClassifier
+            if params.get("loss", "logistic") in BINARY
+            else TruncatedGradientRegressor,
+            reference.TruncatedGradient,
+            params,
+        )
+        for name, params in GRADIENTS.items()
+    },
+    **{
         f"net {name}": Case(
             ElasticNetClassifier
             if params.get("loss", "logistic") in BINARY
@@ -70,7 +95,10 @@ CASES = {
     },
 }
 each = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-MODELS = [PegasosClassifier, ElasticNetClassifier, ElasticNetRegressor]
+MODELS = [
+    *(ElasticNetClassifier, ElasticNetRegressor, PegasosClassifier),
+    *(TruncatedGradientClassifier, TruncatedGradientRegressor),
+]
 
 
 @pytest.mark.parametrize(
@@ -272,6 +300,18 @@ def test_a_forged_file_is_refused(case: Case) -> None:
     ):
         with pytest.raises(AssertionError):
             forged(**changes)
+
+
+@pytest.mark.parametrize("budget", [1, 3, 40])
+def test_a_full_table_changes_little(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sums are written down again and again."""
+    monkeypatch.setattr(lifetimes, "BUDGET", budget)
+    for name in ("gradient l1", "gradient near", "gradient seldom"):
+        case = CASES[name]
+        model = case.make()
+        kit.run_beside(model, case.new_twin(), kit.data_of(model.loss, 1_000), [0, 10, 40, 1_000])
+        mean = model._engine.rule.mean[0]
+        assert mean.budget == budget and mean.entries < budget
 
 
 @pytest.mark.parametrize("schedule", ["constant", "invsqrt"])

@@ -122,7 +122,11 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         l1=1.0, l2=1e-3, lr=0.4, schedule="constant", average=True, budget=70
     ),
     "mean sgd": lambda: ElasticNetRegressor(
-        l1=0.05, l2=2.2, lr=0.4, update="sgd", clip_gradient=30.0, average=True
+        **{"l1": 0.05, "l2": 2.2, "lr": 0.4, "schedule": "constant", "update": "sgd"},
+        **{"clip_gradient": 30.0, "average": True},
+    ),
+    "mean truncated": lambda: TruncatedGradientRegressor(
+        gravity=0.9, threshold=0.7, lr=0.4, schedule="constant", average=True
     ),
     "mean pegasos": lambda: PegasosClassifier(l2=1e-8, average=True),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),

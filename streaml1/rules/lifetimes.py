@@ -20,6 +20,7 @@ verbs more, `lives` and `bury`. Its stored size of a weight is m - a: a is the p
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def enter(rule: Any, A: float, P: float) -> None:
     """Count a step: A and P are those after it. An infinite A has ended all weights."""
     m = rule.mean[0]
     m.t += 1
-    if A < np.inf:
+    if not math.isinf(A):
         m.P_sum += P
         m.PA_sum += P * A
     if A != rule.table[m.entries - m.first].A:
