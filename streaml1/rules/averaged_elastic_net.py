@@ -21,10 +21,36 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.jit import inlined, prefetch
 from streaml1.rules import averages, lifetimes, rebase
 from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance
 
 __all__ = ["AveragedElasticNet"]
+
+
+@inlined
+def _total(rule: Any, j: Any) -> float:
+    """Sum of a slot's weights after each step so far."""
+    u = rule.u[j]
+    X = lifetimes.since(rule, rule.clock[0].A, abs(u), 0.0)
+    S: float = rule.sums[j] + math.copysign(1.0, u) * X
+    return S
+
+
+@inlined
+def _bury(rule: Any, j: Any, S: float) -> None:
+    """Write down that a weight is dead, and its sum."""
+    rule.u[j] = A_START
+    rule.sums[j] = S
+
+
+@inlined
+def _bury_row(rule: Any) -> None:
+    """Write those of the row down as dead that their own step has ended."""
+    A, one = rule.clock[0].A, np.uint64(1)
+    for k in range(one, np.uint64(rule.row[0]) + one):
+        if abs(rule.u[rule.row[k]]) <= A:
+            _bury(rule, rule.row[k], rule.in_hand[k])
 
 
 class AveragedElasticNet(NamedTuple):
@@ -33,34 +59,53 @@ class AveragedElasticNet(NamedTuple):
     u: Annotated[Any, np.float64]
     clock: Annotated[Any, CLOCK]
     sums: Annotated[Any, np.float64]
-    in_hand: Annotated[Any, np.float64]
     mean: Annotated[Any, lifetimes.MEAN]
+    in_hand: Annotated[Any, np.float64]
     row: Annotated[Any, np.uint32]
     table: Annotated[Any, lifetimes.ENTRY]
+    marks: Annotated[Any, np.uint32]
+    ruler: Annotated[Any, lifetimes.RULER]
 
     def plain(self) -> Any:
         return ElasticNet(self.u, self.clock)
 
     def total(self, j: Any) -> float:
-        u = self.u[j]
-        X = lifetimes.since(self, self.clock[0].A, abs(u), 0.0)
-        S: float = self.sums[j] + math.copysign(1.0, u) * X
-        return S
+        return _total(self, j)
 
-    def put(self, j: Any, S: float) -> None:
-        u, m = self.u[j], self.mean[0]
-        if abs(u) > self.clock[0].A:
-            self.sums[j] = S - math.copysign(1.0, u) * (abs(u) * m.P_sum - m.PA_sum)
-        else:
-            lifetimes.bury(self, j, S)
+    def margin_of_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        margin = 0.0
+        for k in range(lo, hi):
+            margin += _total(self, ids[k]) * values[k]
+        return margin
 
-    def lives(self, j: Any) -> bool:
-        alive: bool = abs(self.u[j]) > self.clock[0].A
-        return alive
+    def gather_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        # What is dead is looked up in the end: no branch waits for another.
+        A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
+        P_sum, PA_sum = m.P_sum, m.PA_sum
+        ahead = averages.ahead(ids, hi)
+        late = np.uint64(0)
+        for k in range(lo, hi):
+            prefetch(self.sums, np.uint64(ids[k + ahead]))
+            u = self.u[ids[k]]
+            size = abs(u)
+            X = size * P_sum - PA_sum
+            X = X if size > A else 0.0
+            self.in_hand[k - lo + np.uint64(1)] = self.sums[ids[k]] + math.copysign(1.0, u) * X
+            self.row[late] = k - lo
+            late += np.uint64((size > first) & (size <= A))
+        for i in range(late):
+            place = np.uint64(self.row[i])
+            self.in_hand[place + np.uint64(1)] = _total(self, ids[lo + place])
+        return averages.margin_in_hand(self, values, lo, hi)
 
-    def bury(self, j: Any, S: float) -> None:
-        self.u[j] = A_START
-        self.sums[j] = S
+    def put_sums(self, ids: Any, lo: Any, hi: Any) -> None:
+        A, P_sum, PA_sum = self.clock[0].A, self.mean[0].P_sum, self.mean[0].PA_sum
+        for k in range(lo, hi):
+            u, S = self.u[ids[k]], self.in_hand[k - lo + np.uint64(1)]
+            if abs(u) > A:
+                self.sums[ids[k]] = S - math.copysign(1.0, u) * (abs(u) * P_sum - PA_sum)
+            else:
+                _bury(self, ids[k], S)
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         return averages.gather_both(self, ids, values, lo, hi)
@@ -79,7 +124,7 @@ class AveragedElasticNet(NamedTuple):
         c = self.clock[0]
         due = advance(c, eta)
         lifetimes.enter(self, c.A, c.P)
-        lifetimes.bury_row(self)
+        _bury_row(self)
         if due:
             rebase(self)
         elif lifetimes.full(self, c.P):
@@ -145,9 +190,7 @@ class AveragedElasticNet(NamedTuple):
         arrays = dict(arrays)
         sums, mean = averages.read(arrays, d, slots, lifetimes.MEAN)
         u, clock = ElasticNet.restore(d, slots, arrays)
-        in_hand, _, row, _ = lifetimes.start(0.0, 1)
-        table = lifetimes.read_table(mean, clock[0].A)
-        return AveragedElasticNet(u, clock, sums, in_hand, mean, row, table)
+        return AveragedElasticNet(u, clock, sums, mean, *lifetimes.undumped(mean, clock[0].A))
 
     def check(self) -> None:
         lifetimes.check(self, self.clock[0].A, self.clock[0].P)
@@ -156,4 +199,5 @@ class AveragedElasticNet(NamedTuple):
     def start(d: int, l1: float, l2: float, sgd: bool, budget: int) -> AveragedElasticNet:
         """`d` zero weights."""
         u, clock = ElasticNet.start(d, l1, l2, sgd)
-        return AveragedElasticNet(u, clock, np.zeros(d), *lifetimes.start(A_START, budget))
+        mean = lifetimes.begun(budget)
+        return AveragedElasticNet(u, clock, np.zeros(d), mean, *lifetimes.undumped(mean, A_START))

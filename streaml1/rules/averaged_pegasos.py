@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.jit import prefetch
 from streaml1.rows import ensure
 from streaml1.rules import averages, rebase
 from streaml1.rules.pegasos import CLOCK, Pegasos, advance
@@ -42,8 +43,26 @@ class AveragedPegasos(NamedTuple):
         S: float = self.sums[j] + self.u[j] * self.mean[0].s_sum
         return S
 
-    def put(self, j: Any, S: float) -> None:
-        self.sums[j] = S - self.u[j] * self.mean[0].s_sum
+    def margin_of_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        s_sum, margin = self.mean[0].s_sum, 0.0
+        for k in range(lo, hi):
+            margin += (self.sums[ids[k]] + self.u[ids[k]] * s_sum) * values[k]
+        return margin
+
+    def gather_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        ahead, s_sum = averages.ahead(ids, hi), self.mean[0].s_sum
+        margin = 0.0
+        for k in range(lo, hi):
+            prefetch(self.sums, np.uint64(ids[k + ahead]))
+            S = self.sums[ids[k]] + self.u[ids[k]] * s_sum
+            self.in_hand[k - lo + np.uint64(1)] = S
+            margin += S * values[k]
+        return margin
+
+    def put_sums(self, ids: Any, lo: Any, hi: Any) -> None:
+        s_sum = self.mean[0].s_sum
+        for k in range(lo, hi):
+            self.sums[ids[k]] = self.in_hand[k - lo + np.uint64(1)] - self.u[ids[k]] * s_sum
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         return averages.gather_both(self, ids, values, lo, hi)

@@ -21,11 +21,44 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import averages, lifetimes, rebase
 from streaml1.rules.truncated_gradient import A_START, CLOCK, SLOT, TruncatedGradient, advance
 
 __all__ = ["AveragedTruncatedGradient"]
+
+
+@inlined
+def _total(rule: Any, j: Any) -> float:
+    """Sum of a slot's weights after each step so far."""
+    one = rule.slots[j]
+    v, a = one.v, one.a
+    if a == math.inf:
+        beyond: float = rule.sums[j] + v * rule.mean[0].P_sum
+        return beyond
+    X = lifetimes.since(rule, rule.clock[0].A, abs(v), a)
+    S: float = rule.sums[j] + math.copysign(1.0, v) * X
+    return S
+
+
+@inlined
+def _bury(rule: Any, j: Any, S: float) -> None:
+    """Write down that a weight is dead, and its sum."""
+    one = rule.slots[j]
+    one.v = 0.0
+    one.a = A_START
+    rule.sums[j] = S
+
+
+@inlined
+def _bury_row(rule: Any) -> None:
+    """Write those of the row down as dead that their own step has ended."""
+    A, first = rule.clock[0].A, np.uint64(1)
+    for k in range(first, np.uint64(rule.row[0]) + first):
+        one = rule.slots[rule.row[k]]
+        if abs(one.v) <= A - one.a:
+            _bury(rule, rule.row[k], rule.in_hand[k])
 
 
 class AveragedTruncatedGradient(NamedTuple):
@@ -35,43 +68,59 @@ class AveragedTruncatedGradient(NamedTuple):
     scratch: Annotated[Any, np.float64]
     clock: Annotated[Any, CLOCK]
     sums: Annotated[Any, np.float64]
-    in_hand: Annotated[Any, np.float64]
     mean: Annotated[Any, lifetimes.MEAN]
+    in_hand: Annotated[Any, np.float64]
     row: Annotated[Any, np.uint32]
     table: Annotated[Any, lifetimes.ENTRY]
+    marks: Annotated[Any, np.uint32]
+    ruler: Annotated[Any, lifetimes.RULER]
 
     def plain(self) -> Any:
         return TruncatedGradient(self.slots, self.scratch, self.clock)
 
     def total(self, j: Any) -> float:
-        one = self.slots[j]
-        if one.a == math.inf:
-            beyond: float = self.sums[j] + one.v * self.mean[0].P_sum
-            return beyond
-        X = lifetimes.since(self, self.clock[0].A, abs(one.v), one.a)
-        S: float = self.sums[j] + math.copysign(1.0, one.v) * X
-        return S
+        return _total(self, j)
 
-    def put(self, j: Any, S: float) -> None:
-        one, m = self.slots[j], self.mean[0]
-        if one.a == math.inf:
-            self.sums[j] = S - one.v * m.P_sum
-        elif lifetimes.lives(self, j):
-            X = (abs(one.v) + one.a) * m.P_sum - m.PA_sum
-            self.sums[j] = S - math.copysign(1.0, one.v) * X
-        else:
-            lifetimes.bury(self, j, S)
+    def margin_of_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        margin = 0.0
+        for k in range(lo, hi):
+            margin += _total(self, ids[k]) * values[k]
+        return margin
 
-    def lives(self, j: Any) -> bool:
-        one = self.slots[j]
-        alive: bool = abs(one.v) > self.clock[0].A - one.a
-        return alive
+    def gather_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        # What is dead is looked up in the end: no branch waits for another.
+        A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
+        P_sum, PA_sum = m.P_sum, m.PA_sum
+        ahead = averages.ahead(ids, hi)
+        late = np.uint64(0)
+        for k in range(lo, hi):
+            prefetch(self.sums, np.uint64(ids[k + ahead]))
+            one = self.slots[ids[k]]
+            v, a = one.v, one.a
+            size = abs(v)
+            beyond = a == math.inf
+            X = (size + (0.0 if beyond else a)) * P_sum - (0.0 if beyond else PA_sum)
+            X = X if size > A - a else 0.0
+            self.in_hand[k - lo + np.uint64(1)] = self.sums[ids[k]] + math.copysign(1.0, v) * X
+            self.row[late] = k - lo
+            late += np.uint64((size > first - a) & (size <= A - a))
+        for i in range(late):
+            place = np.uint64(self.row[i])
+            self.in_hand[place + np.uint64(1)] = _total(self, ids[lo + place])
+        return averages.margin_in_hand(self, values, lo, hi)
 
-    def bury(self, j: Any, S: float) -> None:
-        one = self.slots[j]
-        one.v = 0.0
-        one.a = A_START
-        self.sums[j] = S
+    def put_sums(self, ids: Any, lo: Any, hi: Any) -> None:
+        A, P_sum, PA_sum = self.clock[0].A, self.mean[0].P_sum, self.mean[0].PA_sum
+        for k in range(lo, hi):
+            one, S = self.slots[ids[k]], self.in_hand[k - lo + np.uint64(1)]
+            v, a = one.v, one.a
+            if a == math.inf:
+                self.sums[ids[k]] = S - v * P_sum
+            elif abs(v) > A - a:
+                X = (abs(v) + a) * P_sum - PA_sum
+                self.sums[ids[k]] = S - math.copysign(1.0, v) * X
+            else:
+                _bury(self, ids[k], S)
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         return averages.gather_both(self, ids, values, lo, hi)
@@ -92,7 +141,7 @@ class AveragedTruncatedGradient(NamedTuple):
             rebase(self)
         due = advance(c, eta)
         lifetimes.enter(self, c.A, 1.0)
-        lifetimes.bury_row(self)
+        _bury_row(self)
         if due:
             rebase(self)
         elif lifetimes.full(self, 1.0):
@@ -164,9 +213,8 @@ class AveragedTruncatedGradient(NamedTuple):
         arrays = dict(arrays)
         sums, mean = averages.read(arrays, d, slots, lifetimes.MEAN)
         plain = TruncatedGradient.restore(d, slots, arrays)
-        in_hand, _, row, _ = lifetimes.start(0.0, 1)
-        table = lifetimes.read_table(mean, plain.clock[0].A)
-        return AveragedTruncatedGradient(*plain, sums, in_hand, mean, row, table)
+        more = lifetimes.undumped(mean, plain.clock[0].A)
+        return AveragedTruncatedGradient(*plain, sums, mean, *more)
 
     def check(self) -> None:
         lifetimes.check(self, self.clock[0].A, 1.0)
@@ -178,5 +226,6 @@ class AveragedTruncatedGradient(NamedTuple):
     def start(d: int, gravity: float, period: int, threshold: float) -> AveragedTruncatedGradient:
         """`d` zero weights."""
         plain = TruncatedGradient.start(d, gravity, period, threshold)
-        more = lifetimes.start(A_START, lifetimes.BUDGET)
-        return AveragedTruncatedGradient(*plain, np.zeros(d), *more)
+        mean = lifetimes.begun(lifetimes.BUDGET)
+        more = lifetimes.undumped(mean, A_START)
+        return AveragedTruncatedGradient(*plain, np.zeros(d), mean, *more)

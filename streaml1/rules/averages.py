@@ -13,7 +13,8 @@ with it what rounding loses in the difference: where a scalar has fallen far bel
 sums are written down (a pass over all slots) and the running sums start anew.
 
 An averaged rule has the fields of the plain rule, `sums`, `in_hand` and one record `mean`, with t, the sum of
-the intercepts and the running sums. It answers three verbs more: `plain`, `total`, `put`.
+the intercepts and the running sums. It answers five verbs more: `plain`, `total`,
+`margin_of_sums`, `gather_sums`, `put_sums`.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import generic, inlined, prefetch
+from streaml1.jit import generic, inlined
 from streaml1.rows import ensure
 from streaml1.rules import gather, respond, scatter, weight
 
@@ -33,16 +34,20 @@ __all__ = [
     "LEAST",
     "MEAN",
     "ROOM_LEAST",
+    "ahead",
     "check",
     "gather_both",
+    "gather_sums",
     "grown",
     "holding",
     "intercept",
+    "margin_in_hand",
+    "margin_of_sums",
     "mean_weight",
     "moved",
     "plain",
     "predict_mean",
-    "put",
+    "put_sums",
     "read",
     "record",
     "respond_mean",
@@ -81,9 +86,29 @@ def total(rule: Any, j: Any) -> float:
 
 
 @generic
-def put(rule: Any, j: Any, S: float) -> None:
-    """Write the sum of a slot down, beside its weight as it is now."""
-    rule.put(j, S)
+def put_sums(rule: Any, ids: Any, lo: Any, hi: Any) -> None:
+    """Write the sums of a row down from `in_hand`, beside its weights as they are now."""
+    rule.put_sums(ids, lo, hi)
+
+
+@generic
+def margin_of_sums(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    """Tell the sum of a row's margins over all steps."""
+    margin: float = rule.margin_of_sums(ids, values, lo, hi)
+    return margin
+
+
+@generic
+def gather_sums(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    """Tell `margin_of_sums`, and put the sums into `in_hand` from its second place on."""
+    margin: float = rule.gather_sums(ids, values, lo, hi)
+    return margin
+
+
+@inlined
+def ahead(ids: Any, hi: Any) -> Any:
+    """How many non-zeros ahead of those before `hi` memory may be asked for."""
+    return AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
 
 
 # What the verbs of an averaged rule do with a row. `in_hand` has the sum of the row's margins
@@ -91,17 +116,19 @@ def put(rule: Any, j: Any, S: float) -> None:
 
 
 @inlined
+def margin_in_hand(rule: Any, values: Any, lo: Any, hi: Any) -> float:
+    """The sum of a row's margins over all steps, from the sums in hand."""
+    margin = 0.0
+    for k in range(lo, hi):
+        margin += rule.in_hand[k - lo + np.uint64(1)] * values[k]
+    return margin
+
+
+@inlined
 def gather_both(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
     """Margin of a row at the current weights; sums go to `in_hand`."""
     a = gather(plain(rule), ids, values, lo, hi)
-    ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
-    margin = 0.0
-    for k in range(lo, hi):
-        prefetch(rule.sums, np.uint64(ids[k + ahead]))
-        S = total(rule, ids[k])
-        rule.in_hand[k - lo + np.uint64(1)] = S
-        margin += S * values[k]
-    rule.in_hand[0] = margin
+    rule.in_hand[0] = gather_sums(rule, ids, values, lo, hi)
     return a
 
 
@@ -130,10 +157,7 @@ def predict_mean(
     rule: Any, record: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any
 ) -> float:
     """Margin of a row by the mean; with `out`, its sigmoid."""
-    margin = 0.0
-    for k in range(lo, hi):
-        margin += total(rule, ids[k]) * values[k]
-    a = _told(rule, record, margin)
+    a = _told(rule, record, margin_of_sums(rule, ids, values, lo, hi))
     return losses.sigmoid(a) if out else a
 
 
@@ -141,8 +165,7 @@ def predict_mean(
 def scatter_both(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
     """Move the weights of a row, and write its sums down beside them."""
     scatter(plain(rule), ids, values, lo, hi, step)
-    for k in range(lo, hi):
-        put(rule, ids[k], rule.in_hand[k - lo + np.uint64(1)])
+    put_sums(rule, ids, lo, hi)
 
 
 @inlined

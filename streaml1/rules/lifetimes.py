@@ -6,16 +6,15 @@ to all and A never falling. While it lives its sum over the steps up to t grows 
 $$X = m \sum_{s \le t} P_s - \sum_{s \le t} P_s A_s$$
 
 and no longer from the step on in which A passes m. So the running sums are kept by the values of A, in a
-table: an entry for each, with the sums of the last step that had it. A weight that is found dead is looked up by
-bisection, once, for its sum is written down then; one that is touched and dies in the same step, as
-most that were dead before do, is written down at once.
+table: an entry for each, with the sums of the last step that had it. A weight that is found dead is
+looked up, once, for its sum is written down then: marks at equal distances of A tell where, a bisection
+the rest. One that dies in the step that touches it is written down at once.
 
 The table holds `budget` entries. Then all sums are written down and it starts anew (a pass over all
 slots). Of what is dumped no entry is needed: what is dead has its sum written down, and what lives will
 die after now.
 
-A rule that uses this has the fields `row`, the slots of the row in hand, and `table`; it answers two
-verbs more, `lives` and `bury`. Its stored size of a weight is m - a: a is the part that it has from A.
+A rule that uses this has the fields `row`, the slots of the row in hand, `table`, `marks` and `ruler`. Its stored size of a weight is m - a: a is the part that it has from A.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import generic, inlined
+from streaml1.jit import inlined
 from streaml1.rows import ensure
 from streaml1.rules import averages
 
@@ -34,19 +33,18 @@ __all__ = [
     "BUDGET_MOST",
     "ENTRY",
     "MEAN",
+    "RULER",
     "begin",
-    "bury",
-    "bury_row",
+    "begun",
     "check",
     "enter",
     "full",
     "has_room",
-    "lives",
     "note_row",
-    "read_table",
     "since",
     "since_all",
-    "start",
+    "since_before",
+    "undumped",
     "with_room",
 ]
 
@@ -61,22 +59,13 @@ MEAN = np.dtype(
     ],
     align=True,
 )
+# The values of A from that of the first entry, in cells of equal width; marks[k] is the last entry
+# that lies in the cell k or before it. Only there for speed.
+RULER = np.dtype([("cells", "u8"), ("top", "u8"), ("cells_of_A", "f8")], align=True)
 ENTRY = np.dtype([("A", "f8"), ("P_sum", "f8"), ("PA_sum", "f8")], align=True)
 BUDGET, BUDGET_MOST = 2**20, 2**30
 ONE = np.uint64(1)
-
-
-@generic
-def lives(rule: Any, j: Any) -> bool:
-    """Whether the weight of a slot is not zero."""
-    alive: bool = rule.lives(j)
-    return alive
-
-
-@generic
-def bury(rule: Any, j: Any, S: float) -> None:
-    """Write down that the weight of a slot is dead, and its sum."""
-    rule.bury(j, S)
+ROOM_LEAST = np.uint64(averages.ROOM_LEAST)
 
 
 @inlined
@@ -87,15 +76,65 @@ def since(rule: Any, A: float, size: float, a: float) -> float:
         return (size + a) * m.P_sum - m.PA_sum
     if not size > rule.table[0].A - a:
         return 0.0  # and its sum is written down
-    lo, hi = np.uint64(0), m.entries - m.first  # it lived at lo, and was dead at hi
-    while lo + ONE < hi:
+    return since_before(rule, size, a)
+
+
+@inlined
+def since_before(rule: Any, size: float, a: float) -> float:
+    """X of a weight that has died since the table was begun."""
+    entry = rule.table[_last_of_life(rule, size, a)]
+    return (size + a) * entry.P_sum - entry.PA_sum
+
+
+@inlined
+def _last_of_life(rule: Any, size: float, a: float) -> Any:
+    """The last entry at which a weight lived that is dead by now."""
+    m, r, table = rule.mean[0], rule.ruler[0], rule.table
+    last = m.entries - m.first
+    cell = np.uint64(min((size + a - table[0].A) * r.cells_of_A, np.float64(r.top)))
+    lo = np.uint64(rule.marks[cell - ONE]) if cell else np.uint64(0)
+    hi = min(np.uint64(rule.marks[cell]) + ONE, last)
+    # The marks are off by what rounding makes of size + a, and by an infinite A.
+    while not size > table[lo].A - a:
+        lo -= ONE
+    while size > table[hi].A - a:
+        hi += ONE
+    while lo + ONE < hi:  # it lived at lo, and was dead at hi
         middle = (lo + hi) >> ONE
-        if size > rule.table[middle].A - a:
+        if size > table[middle].A - a:
             lo = middle
         else:
             hi = middle
-    entry = rule.table[lo]
-    return (size + a) * entry.P_sum - entry.PA_sum
+    return lo
+
+
+@inlined
+def _mark(rule: Any, i: Any) -> bool:
+    """Mark the entry i, the next; whether it lies within the ruler."""
+    r = rule.ruler[0]
+    x = (rule.table[i].A - rule.table[0].A) * r.cells_of_A
+    if not x < r.cells:
+        return False
+    cell = np.uint64(x)
+    for k in range(r.top + ONE, cell):
+        rule.marks[k] = i - ONE
+    rule.marks[cell] = i
+    r.top = cell
+    return True
+
+
+@inlined
+def _mark_last(rule: Any, last: Any) -> None:
+    """Mark the last entry, by a ruler of twice the length where the one in use does not do."""
+    r, A = rule.ruler[0], rule.table[last].A
+    if math.isinf(A) or (last <= r.cells + r.cells and _mark(rule, last)):
+        return
+    r.cells = min(last + last + ROOM_LEAST, np.uint64(len(rule.marks)))
+    r.cells_of_A = min(r.cells / (2.0 * (A - rule.table[0].A)), 1e300)
+    r.top = np.uint64(0)
+    rule.marks[0] = 0
+    for i in range(ONE, last + ONE):
+        _mark(rule, i)
 
 
 @inlined
@@ -106,12 +145,15 @@ def enter(rule: Any, A: float, P: float) -> None:
     if not math.isinf(A):
         m.P_sum += P
         m.PA_sum += P * A
-    if A != rule.table[m.entries - m.first].A:
-        m.entries += ONE
-    entry = rule.table[m.entries - m.first]
+    risen = A != rule.table[m.entries - m.first].A
+    m.entries += np.uint64(risen)
+    last = m.entries - m.first
+    entry = rule.table[last]
     entry.A = A
     entry.P_sum = m.P_sum
     entry.PA_sum = m.PA_sum
+    if risen:
+        _mark_last(rule, last)
 
 
 @inlined
@@ -134,6 +176,9 @@ def begin(rule: Any, A: float) -> None:
     entry.A = A
     entry.P_sum = 0.0
     entry.PA_sum = 0.0
+    rule.ruler[0].cells = np.uint64(0)
+    rule.ruler[0].top = np.uint64(0)
+    rule.marks[0] = 0
 
 
 @inlined
@@ -142,15 +187,6 @@ def note_row(rule: Any, ids: Any, lo: Any, hi: Any) -> None:
     rule.row[0] = hi - lo
     for k in range(lo, hi):
         rule.row[k - lo + ONE] = ids[k]
-
-
-@inlined
-def bury_row(rule: Any) -> None:
-    """Write the weights of the row that are dead after its own step down as such."""
-    for k in range(ONE, np.uint64(rule.row[0]) + ONE):
-        j = rule.row[k]
-        if not lives(rule, j):
-            bury(rule, j, rule.in_hand[k])
 
 
 @inlined
@@ -166,13 +202,17 @@ def has_room(rule: Any, nnz: Any) -> bool:
 
 def with_room(rule: Any, nnz: int) -> dict[str, Any]:
     """The fields of a rule with room for a row."""
-    m, table, row = rule.mean[0], rule.table, rule.row
+    m, table, marks, row = rule.mean[0], rule.table, rule.marks, rule.row
     if m.entries - m.first + 1 >= len(table):
-        table = _records(min(2 * len(table), int(max(m.budget, m.entries) + ONE) + 1), ENTRY)
+        entries = min(2 * len(table), int(max(m.budget, m.entries)) + 2)
+        table = _records(entries, ENTRY)
         table[: len(rule.table)] = rule.table
+        marks = np.zeros(2 * entries, np.uint32)
+        marks[: len(rule.marks)] = rule.marks
     if nnz >= len(row):
         row = np.zeros(max(nnz + 1, 2 * len(row)), np.uint32)
-    return {"table": table, "row": row, "in_hand": averages.hand_for(rule, nnz)}
+    in_hand = averages.hand_for(rule, nnz)
+    return {"in_hand": in_hand, "row": row, "table": table, "marks": marks}
 
 
 def since_all(rule: Any, A: float, size: Any, a: Any) -> Any:
@@ -192,21 +232,22 @@ def since_all(rule: Any, A: float, size: Any, a: Any) -> Any:
     return X
 
 
-def read_table(mean: Any, A: float) -> Any:
-    """The table after loading: its one entry is that of now."""
+def begun(budget: int) -> Any:
+    """A record of no step."""
+    mean = averages.record(MEAN)
+    mean[0].budget = budget
+    return mean
+
+
+def undumped(mean: Any, A: float) -> tuple[Any, ...]:
+    """`in_hand`, `row`, `table`, `marks` and `ruler`; the table's one entry is that of now."""
     m = mean[0]
     table = _records(averages.ROOM_LEAST, ENTRY)
     m.first = m.entries
     table[0] = (A, m.P_sum, m.PA_sum)
-    return table
-
-
-def start(A: float, budget: int) -> tuple[Any, Any, Any, Any]:
-    """`in_hand`, record, `row` and table of no step."""
-    mean = averages.record(MEAN)
-    mean[0].budget = budget
     row = np.zeros(averages.ROOM_LEAST, np.uint32)
-    return np.zeros(averages.ROOM_LEAST), mean, row, read_table(mean, A)
+    marks = np.zeros(2 * averages.ROOM_LEAST, np.uint32)
+    return np.zeros(averages.ROOM_LEAST), row, table, marks, averages.record(RULER)
 
 
 def check(rule: Any, A: float, P: float) -> None:
@@ -226,6 +267,11 @@ def check(rule: Any, A: float, P: float) -> None:
     ensure(0.0 <= m.PA_sum < averages.SUM_MOST, f"the sum of P A is {m.PA_sum}")
     ensure(tuple(rule.table[last]) == (A, m.P_sum, m.PA_sum), "the last entry is not of now")
     ensure(np.all(np.diff(rule.table.A[: last + 1]) > 0.0), "the table does not rise")
+    ensure(len(rule.marks) == 2 * len(rule.table), "not as many marks as there may be")
+    r = rule.ruler[0]
+    marks = rule.marks[: r.top + ONE].astype(int)
+    ensure(r.cells <= len(rule.marks) and np.all(np.diff(marks) >= 0), "the marks fall")
+    ensure(marks[-1] == (last if r.cells else 0), "the last mark is not of now")
     averages.check(rule)
 
 
