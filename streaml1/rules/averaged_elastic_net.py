@@ -88,9 +88,8 @@ class AveragedElasticNet(NamedTuple):
             prefetch(self.sums, np.uint64(ids[k + ahead]))
             u = self.u[ids[k]]
             size = abs(u)
-            X = size * P_sum - PA_sum
-            X = X if size > A else 0.0
-            self.in_hand[k - lo + np.uint64(1)] = self.sums[ids[k]] + math.copysign(1.0, u) * X
+            X = u * P_sum - math.copysign(PA_sum, u)
+            self.in_hand[k - lo + np.uint64(1)] = self.sums[ids[k]] + (X if size > A else 0.0)
             self.row[late] = k - lo
             late += np.uint64((size > first) & (size <= A))
         for i in range(late):
@@ -103,7 +102,7 @@ class AveragedElasticNet(NamedTuple):
         for k in range(lo, hi):
             u, S = self.u[ids[k]], self.in_hand[k - lo + np.uint64(1)]
             if abs(u) > A:
-                self.sums[ids[k]] = S - math.copysign(1.0, u) * (abs(u) * P_sum - PA_sum)
+                self.sums[ids[k]] = S - (u * P_sum - math.copysign(PA_sum, u))
             else:
                 _bury(self, ids[k], S)
 

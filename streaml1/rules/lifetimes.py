@@ -65,6 +65,7 @@ RULER = np.dtype([("cells", "u8"), ("top", "u8"), ("cells_of_A", "f8")], align=T
 ENTRY = np.dtype([("A", "f8"), ("P_sum", "f8"), ("PA_sum", "f8")], align=True)
 BUDGET, BUDGET_MOST = 2**20, 2**30
 ONE = np.uint64(1)
+FINE = np.uint64(4)  # cells an entry
 ROOM_LEAST = np.uint64(averages.ROOM_LEAST)
 
 
@@ -99,7 +100,10 @@ def _last_of_life(rule: Any, size: float, a: float) -> Any:
         lo -= ONE
     while size > table[hi].A - a:
         hi += ONE
-    while lo + ONE < hi:  # it lived at lo, and was dead at hi
+    # It lived at lo, and was dead at hi. Most often one step tells, and no branch need be guessed.
+    near = min(lo + ONE, last)
+    lo += np.uint64((near < hi) & (size > table[near].A - a))
+    while lo + ONE < hi:
         middle = (lo + hi) >> ONE
         if size > table[middle].A - a:
             lo = middle
@@ -127,9 +131,9 @@ def _mark(rule: Any, i: Any) -> bool:
 def _mark_last(rule: Any, last: Any) -> None:
     """Mark the last entry, by a ruler of twice the length where the one in use does not do."""
     r, A = rule.ruler[0], rule.table[last].A
-    if math.isinf(A) or (last <= r.cells + r.cells and _mark(rule, last)):
+    if math.isinf(A) or (last + last <= r.cells and _mark(rule, last)):
         return
-    r.cells = min(last + last + ROOM_LEAST, np.uint64(len(rule.marks)))
+    r.cells = min(FINE * last + ROOM_LEAST, np.uint64(len(rule.marks)))
     r.cells_of_A = min(r.cells / (2.0 * (A - rule.table[0].A)), 1e300)
     r.top = np.uint64(0)
     rule.marks[0] = 0
@@ -207,7 +211,7 @@ def with_room(rule: Any, nnz: int) -> dict[str, Any]:
         entries = min(2 * len(table), int(max(m.budget, m.entries)) + 2)
         table = _records(entries, ENTRY)
         table[: len(rule.table)] = rule.table
-        marks = np.zeros(2 * entries, np.uint32)
+        marks = np.zeros(int(FINE) * entries, np.uint32)
         marks[: len(rule.marks)] = rule.marks
     if nnz >= len(row):
         row = np.zeros(max(nnz + 1, 2 * len(row)), np.uint32)
@@ -246,7 +250,7 @@ def undumped(mean: Any, A: float) -> tuple[Any, ...]:
     m.first = m.entries
     table[0] = (A, m.P_sum, m.PA_sum)
     row = np.zeros(averages.ROOM_LEAST, np.uint32)
-    marks = np.zeros(2 * averages.ROOM_LEAST, np.uint32)
+    marks = np.zeros(int(FINE) * averages.ROOM_LEAST, np.uint32)
     return np.zeros(averages.ROOM_LEAST), row, table, marks, averages.record(RULER)
 
 
@@ -267,7 +271,7 @@ def check(rule: Any, A: float, P: float) -> None:
     ensure(0.0 <= m.PA_sum < averages.SUM_MOST, f"the sum of P A is {m.PA_sum}")
     ensure(tuple(rule.table[last]) == (A, m.P_sum, m.PA_sum), "the last entry is not of now")
     ensure(np.all(np.diff(rule.table.A[: last + 1]) > 0.0), "the table does not rise")
-    ensure(len(rule.marks) == 2 * len(rule.table), "not as many marks as there may be")
+    ensure(len(rule.marks) == int(FINE) * len(rule.table), "not as many marks as there may be")
     r = rule.ruler[0]
     marks = rule.marks[: r.top + ONE].astype(int)
     ensure(r.cells <= len(rule.marks) and np.all(np.diff(marks) >= 0), "the marks fall")
