@@ -226,6 +226,8 @@ model_options = _options(
                  help="Where the intercept starts.  [default: 0]"),
     click.option("--clip-gradient", type=float,
                  help="The most that the derivative of the loss counts for.  [default: 1e12]"),
+    click.option("--average/--no-average", default=None,
+                 help="Tell the mean of the weights after each step.  [default: no-average]"),
     click.option("--max-features", type=int, metavar="N",
                  help="At most so many weights are not zero: the smallest go.  [default: any]"),
     click.option("--hash-bits", type=int, metavar="B",

@@ -63,7 +63,7 @@ class Frozen:
     @property
     def intercept(self) -> float:
         """The intercept."""
-        return float(self._reader.online[0].b)
+        return self._reader.intercept
 
     def margin(self, x: Mapping[Hashable, Any]) -> float:
         """Margin of an example.

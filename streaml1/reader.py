@@ -73,6 +73,12 @@ class Reader:
         """How many examples have been learnt."""
         return self.clock[0]
 
+    @property
+    def intercept(self) -> float:
+        """The intercept: what the rule tells of it, or that of the online record."""
+        tell = getattr(self.rule, "intercept", None)
+        return float(self.online[0].b if tell is None else tell(self.online))
+
     # One example
 
     def margin(self, x: Mapping[Hashable, Any], out: int) -> float:

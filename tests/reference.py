@@ -224,3 +224,21 @@ class FOBOS(Online):
         self.strength = strength
         prox = {"l2": l2_norm, "linf": linf_norm}[norm]
         super().__init__(d, lambda v, eta: prox(v, eta * self.strength), **shared)
+
+
+def averaged(kind: type[Any]) -> type[Any]:
+    """A twin that tells the mean of its weights after each step, and steps at the weights."""
+
+    class Averaged(kind):  # type: ignore[misc]
+        now: Any = None
+
+        def learn(self, x: Any, y: float, w: float = 1.0) -> None:
+            if self.now is None:
+                self.now, self.sums = (self.w, self.b), [0.0, 0.0]
+            self.w, self.b = self.now
+            super().learn(x, y, w)
+            self.now = self.w, self.b
+            self.sums = [total + one for total, one in zip(self.sums, self.now, strict=True)]
+            self.w, self.b = (total / self.t for total in self.sums)
+
+    return Averaged

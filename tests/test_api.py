@@ -71,6 +71,7 @@ OWN: dict[str, dict[str, Any]] = {
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 RATELESS = ("FTRL", "Pegasos")
+AVERAGED = ("ElasticNet", "Pegasos", "TruncatedGradient")  # have `average`
 MODELS = [name for name in streaml1.__all__ if name.endswith(("Classifier", "Regressor"))]
 
 
@@ -89,6 +90,7 @@ def test_parameters(name: str) -> None:
         **own_of(name),
         **{"loss": loss, **rates},
         **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
+        **({"average": False} if name.startswith(AVERAGED) else {}),
         **{"max_features": None, "hash_bits": None},
     }
     assert {p.name: p.default for p in found} == expected
@@ -108,7 +110,7 @@ def test_methods(name: str) -> None:
     assert list(inspect.signature(cls.predict_many).parameters) == ["self", "X"]
     own = {m for m in dir(cls) if not m.startswith("_")} - {m for m in dir(cls.__mro__[-3])}
     river = {"clone", "predict_proba_one", "predict_proba_many"}
-    assert own <= {*methods, *SHARED, *own_of(name), "loss"} | river
+    assert own <= {*methods, *SHARED, *own_of(name), "loss", "average"} | river
 
 
 def public() -> Iterator[Any]:

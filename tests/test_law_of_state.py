@@ -66,6 +66,17 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "seldom": lambda: TruncatedGradientClassifier(gravity=0.02, period=7, threshold=0.1, lr=0.5),
     "ftrl": lambda: FTRLRegressor(alpha=0.5, l1=8.0, l2=0.1, clip_gradient=30.0),
     "pegasos": lambda: PegasosClassifier(l2=1e-8),
+    "mean fobos": lambda: ElasticNetRegressor(
+        l1=1.0, l2=1e-3, lr=0.4, schedule="constant", average=True, budget=70
+    ),
+    "mean sgd": lambda: ElasticNetRegressor(
+        **{"l1": 0.05, "l2": 2.2, "lr": 0.4, "schedule": "constant", "update": "sgd"},
+        **{"clip_gradient": 30.0, "average": True},
+    ),
+    "mean truncated": lambda: TruncatedGradientRegressor(
+        gravity=0.9, threshold=0.7, lr=0.4, schedule="constant", average=True
+    ),
+    "mean pegasos": lambda: PegasosClassifier(l2=1e-8, average=True),
     "l2 norm": lambda: FOBOSRegressor(strength=40.0, lr=0.4, schedule="constant"),
     "l2, often zero": lambda: FOBOSClassifier(strength=0.5, lr=0.5, schedule="constant"),
     "linf norm": lambda: FOBOSRegressor(norm="linf", strength=40.0, lr=0.4, schedule="constant"),
@@ -79,6 +90,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "simplex": lambda: L1BallRegressor(radius=7.0, lr=0.3, clip_gradient=9.0, nonnegative=True),
     "small ball": lambda: L1BallClassifier(radius=0.5, lr=1.0),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
+    "capped mean": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9, average=True),
     "capped linf": lambda: FOBOSRegressor(
         norm="linf", strength=10.0, lr=0.4, schedule="constant", max_features=9
     ),
@@ -94,14 +106,23 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
 CAPPED = (
-    *("capped", "capped linf", "capped l2", "capped ball", "capped tree"),
+    *("capped", "capped mean", "capped linf", "capped l2", "capped ball", "capped tree"),
     *("hashed", "crowded"),
 )
-BINARY = ("classifier", "seldom", "pegasos", "small ball", "l2, often zero", "linf, often zero")
+BINARY = (
+    *("classifier", "seldom", "pegasos", "mean pegasos", "small ball"),
+    *("l2, often zero", "linf, often zero"),
+)
 BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
-    **{"stamps": "now", "even": "now", "pegasos": "drift", "ftrl": "alpha"},
+    **{
+        "stamps": "now",
+        "even": "now",
+        "pegasos": "drift",
+        "mean pegasos": "drift",
+        "ftrl": "alpha",
+    },
     **dict.fromkeys(BALLS, "Theta"),
     **{"l2 norm": "drift", "l2, often zero": "drift", "capped l2": "drift"},
     **{"linf norm": "strength", "linf, often zero": "strength", "capped linf": "strength"},

@@ -186,7 +186,7 @@ class OnlineModel(base.Base):
     @property
     def intercept(self) -> float:
         """The intercept, which no penalty touches."""
-        return float(self._state.online[0].b)
+        return self._state.intercept
 
     @property
     def n_nonzero(self) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, choice, number, whole
+from streaml1.parameters import Parameter, choice, flag, number, whole
+from streaml1.rules.averaged_elastic_net import AveragedElasticNet
 from streaml1.rules.elastic_net import ElasticNet
 from streaml1.rules.elastic_net_stamps import ElasticNetStamps
 
@@ -19,6 +20,7 @@ class _ElasticNet(OnlineModel):
     update = Parameter(choice("fobos", "sgd"))
     stamps = Parameter(choice("folded", "explicit"), fixed=True)
     budget = Parameter(whole(1, 2**30))
+    average = Parameter(flag, fixed=True)
 
     @property
     def _mutable_attributes(self) -> set[str]:
@@ -30,11 +32,15 @@ class _ElasticNet(OnlineModel):
             clock = self._engine.rule.clock[0]
             clock.l1, clock.l2 = float(self.l1), float(self.l2)
             clock.sgd = self.update == "sgd"
-            if self.stamps == "explicit":
+            if self.average:
+                self._engine.rule.mean[0].budget = int(self.budget)
+            elif self.stamps == "explicit":
                 clock.budget = int(self.budget)
 
     def _rule(self) -> Any:
         l1, l2, sgd = float(self.l1), float(self.l2), self.update == "sgd"
+        if self.average:
+            return AveragedElasticNet.start(0, l1, l2, sgd, int(self.budget))
         if self.stamps == "explicit":
             return ElasticNetStamps.start(0, l1, l2, sgd, int(self.budget))
         return ElasticNet.start(0, l1, l2, sgd)
@@ -60,7 +66,8 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         paper has it: the time of the last touch beside each weight, and tables of the steps
         since). The weights are the same; folded is faster and smaller.
     budget
-        How many steps the tables of explicit stamps hold before all weights are brought current.
+        How many steps the tables of explicit stamps, or of `average`, hold before all weights are
+        brought current.
     loss
         `"logistic"`, `"hinge"` or `"smoothed_hinge"` (of width 1).
     lr
@@ -75,6 +82,10 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    average
+        Tell the mean of the weights after each step so far, and of the intercept, in place of the
+        last ones: in predictions, `weights` and all counts. What is learnt is the same. A weight
+        that was ever other than zero stays in the mean. `stamps` then makes no difference.
     max_features
         At most so many weights are not zero: before there would be more, those nearest to zero
         go, until seven eighths are left.
@@ -112,6 +123,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
     ) -> None:
@@ -126,6 +138,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
         self._begin()
@@ -137,6 +150,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
         yield {"l1": 1e-4, "loss": "smoothed_hinge"}
         yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
+        yield {"l1": 1e-3, "l2": 1e-2, "average": True}
 
 
 class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
@@ -158,7 +172,8 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         paper has it: the time of the last touch beside each weight, and tables of the steps
         since). The weights are the same; folded is faster and smaller.
     budget
-        How many steps the tables of explicit stamps hold before all weights are brought current.
+        How many steps the tables of explicit stamps, or of `average`, hold before all weights are
+        brought current.
     loss
         `"squared"` (half the squared error) or `"absolute"`.
     lr
@@ -173,6 +188,10 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    average
+        Tell the mean of the weights after each step so far, and of the intercept, in place of the
+        last ones: in predictions, `weights` and all counts. What is learnt is the same. A weight
+        that was ever other than zero stays in the mean. `stamps` then makes no difference.
     max_features
         At most so many weights are not zero: before there would be more, those nearest to zero
         go, until seven eighths are left.
@@ -212,6 +231,7 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
     ) -> None:
@@ -226,6 +246,7 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
         self._begin()
@@ -237,3 +258,4 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
         yield {"l1": 1e-4, "loss": "absolute"}
         yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
+        yield {"l1": 1e-3, "l2": 1e-2, "average": True}

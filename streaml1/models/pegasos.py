@@ -8,6 +8,7 @@ from typing import Any
 from streaml1.models.base import OnlineClassifier
 from streaml1.models.own_rates import OwnRates, only
 from streaml1.parameters import Parameter, choice, flag, number
+from streaml1.rules.averaged_pegasos import AveragedPegasos
 from streaml1.rules.pegasos import Pegasos
 
 __all__ = ["PegasosClassifier"]
@@ -33,6 +34,9 @@ class PegasosClassifier(OwnRates, OnlineClassifier):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    average
+        Tell the mean of the weights after each step so far, and of the intercept, in place of the
+        last ones: in predictions, `weights` and all counts. What is learnt is the same.
     max_features
         At most so many weights are not zero: before there would be more, those nearest to zero
         go, until seven eighths are left.
@@ -58,6 +62,7 @@ class PegasosClassifier(OwnRates, OnlineClassifier):
     schedule = Parameter(only("inverse"))
     l2 = Parameter(number(1e-10, 1e10))
     project = Parameter(flag)
+    average = Parameter(flag, fixed=True)
 
     _own_schedule = "inverse"
 
@@ -70,6 +75,7 @@ class PegasosClassifier(OwnRates, OnlineClassifier):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
     ) -> None:
@@ -79,6 +85,7 @@ class PegasosClassifier(OwnRates, OnlineClassifier):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
         self._begin()
@@ -94,10 +101,12 @@ class PegasosClassifier(OwnRates, OnlineClassifier):
             clock.l2, clock.project = float(self.l2), bool(self.project)
 
     def _rule(self) -> Any:
-        return Pegasos.start(0, float(self.l2), bool(self.project))
+        kind = AveragedPegasos if self.average else Pegasos
+        return kind.start(0, float(self.l2), bool(self.project))
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
         yield {"l2": 0.1}
         yield {"l2": 1e-2, "project": False}
+        yield {"l2": 1e-2, "average": True}

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, number, whole
+from streaml1.parameters import Parameter, flag, number, whole
+from streaml1.rules.averaged_truncated_gradient import AveragedTruncatedGradient
 from streaml1.rules.truncated_gradient import TruncatedGradient
 
 __all__ = ["TruncatedGradientClassifier", "TruncatedGradientRegressor"]
@@ -17,6 +18,7 @@ class _TruncatedGradient(OnlineModel):
     gravity = Parameter(number(0.0, 1e30))
     period = Parameter(whole(1, 2**31))
     threshold = Parameter(number(0.0, math.inf))
+    average = Parameter(flag, fixed=True)
 
     @property
     def _mutable_attributes(self) -> set[str]:
@@ -30,9 +32,8 @@ class _TruncatedGradient(OnlineModel):
             clock.threshold = float(self.threshold)
 
     def _rule(self) -> Any:
-        return TruncatedGradient.start(
-            0, float(self.gravity), int(self.period), float(self.threshold)
-        )
+        kind = AveragedTruncatedGradient if self.average else TruncatedGradient
+        return kind.start(0, float(self.gravity), int(self.period), float(self.threshold))
 
 
 class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
@@ -63,6 +64,10 @@ class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    average
+        Tell the mean of the weights after each step so far, and of the intercept, in place of the
+        last ones: in predictions, `weights` and all counts. What is learnt is the same. A weight
+        that was ever other than zero stays in the mean.
     max_features
         At most so many weights are not zero: before there would be more, those nearest to zero
         go, until seven eighths are left.
@@ -98,6 +103,7 @@ class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
     ) -> None:
@@ -110,6 +116,7 @@ class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
         self._begin()
@@ -119,6 +126,7 @@ class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
         yield {}
         yield {"gravity": 1e-2, "period": 7, "threshold": 0.1}
         yield {"gravity": 1e-3, "threshold": 0.3, "schedule": "constant", "loss": "hinge"}
+        yield {"gravity": 1e-2, "period": 3, "threshold": 0.2, "average": True}
 
 
 class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
@@ -150,6 +158,10 @@ class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    average
+        Tell the mean of the weights after each step so far, and of the intercept, in place of the
+        last ones: in predictions, `weights` and all counts. What is learnt is the same. A weight
+        that was ever other than zero stays in the mean.
     max_features
         At most so many weights are not zero: before there would be more, those nearest to zero
         go, until seven eighths are left.
@@ -185,6 +197,7 @@ class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
     ) -> None:
@@ -197,6 +210,7 @@ class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
         self._begin()
@@ -206,3 +220,4 @@ class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
         yield {}
         yield {"gravity": 1e-2, "period": 7, "threshold": 0.1}
         yield {"gravity": 1e-3, "threshold": 0.3, "schedule": "constant", "lr": 0.01}
+        yield {"gravity": 1e-2, "period": 3, "threshold": 0.2, "average": True}

@@ -15,6 +15,7 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `predict(rule, online, ids, values, lo, hi, out)` | compiled, a row | what is told of a row that is not learnt; writes nothing of the rule. May be left out |
 | `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
 | `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
+| `rule.intercept(online)` | Python | the intercept that is told. May be left out: that of the online record |
 | `rule.make_room(nnz)` | Python | after `room` said no: the same rule with room for the row |
 | `rule.touched()` | Python | which slots an example has touched since they were made, a bool each |
 | `rule.holding()` | Python | which slots hold what later steps depend on, a bool each; the others can be given back |

@@ -27,11 +27,11 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import prefetch
+from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 
-__all__ = ["ElasticNet"]
+__all__ = ["A_START", "CLOCK", "ElasticNet", "advance"]
 
 CLOCK = np.dtype(
     [
@@ -58,6 +58,25 @@ STEPS_LEAST = 256.0
 
 # How many non-zeros ahead of the current one memory is asked for.
 AHEAD = np.uint64(64)
+
+
+@inlined
+def advance(c: Any, eta: float) -> bool:
+    """Take a step of the penalty; returns whether every u must be written down anew after it."""
+    if c.sgd:
+        kept = 1.0 - eta * c.l2
+        if kept <= 0.0:
+            c.A = math.inf
+            return True
+        c.P *= kept
+        grown = eta * c.l1 / c.P - c.A_low
+    else:
+        grown = eta * c.l1 / c.P - c.A_low
+        c.P /= 1.0 + eta * c.l2
+    A = c.A + grown
+    c.A_low = (A - c.A) - grown
+    c.A = A
+    return c.P < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * eta * c.l1) < A * c.P
 
 
 class ElasticNet(NamedTuple):
@@ -94,22 +113,7 @@ class ElasticNet(NamedTuple):
             self.u[ids[k]] = v + math.copysign(A, v)
 
     def tick(self, eta: float) -> None:
-        c = self.clock[0]
-        if c.sgd:
-            kept = 1.0 - eta * c.l2
-            if kept <= 0.0:
-                c.A = math.inf
-                rebase(self)
-                return
-            c.P *= kept
-            grown = eta * c.l1 / c.P - c.A_low
-        else:
-            grown = eta * c.l1 / c.P - c.A_low
-            c.P /= 1.0 + eta * c.l2
-        A = c.A + grown
-        c.A_low = (A - c.A) - grown
-        c.A = A
-        if c.P < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * eta * c.l1) < A * c.P:
+        if advance(self.clock[0], eta):
             rebase(self)
 
     def rebase(self) -> None:

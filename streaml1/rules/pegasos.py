@@ -32,7 +32,7 @@ from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 
-__all__ = ["Pegasos"]
+__all__ = ["CLOCK", "Pegasos", "advance"]
 
 CLOCK = np.dtype(
     [
@@ -65,6 +65,21 @@ def _decayed(c: Any) -> float:
     """The scale after the decay of this step."""
     s: float = c.s * (c.t / (c.t + 1.0)) if c.t else c.s
     return s
+
+
+@inlined
+def advance(c: Any) -> bool:
+    """Take a step of the penalty; returns whether u must be written down anew after it."""
+    c.s = _decayed(c)
+    c.t += 1
+    far = False
+    if c.project:
+        most = 1.0 / c.l2
+        norm = c.N * c.s * c.s
+        if norm > most:
+            c.s *= math.sqrt(most / norm)
+        far = c.drift * c.s * c.s > DRIFT_MOST * most
+    return far or c.s < S_LEAST
 
 
 @inlined
@@ -119,17 +134,7 @@ class Pegasos(NamedTuple):
         c.drift += EPSILON * (4.0 + (hi - lo)) * moved
 
     def tick(self, eta: float) -> None:
-        c = self.clock[0]
-        c.s = _decayed(c)
-        c.t += 1
-        far = False
-        if c.project:
-            most = 1.0 / c.l2
-            norm = c.N * c.s * c.s
-            if norm > most:
-                c.s *= math.sqrt(most / norm)
-            far = c.drift * c.s * c.s > DRIFT_MOST * most
-        if far or c.s < S_LEAST:
+        if advance(self.clock[0]):
             rebase(self)
 
     def rebase(self) -> None:

@@ -32,7 +32,7 @@ from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 
-__all__ = ["TruncatedGradient"]
+__all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance"]
 
 # a is 0 where no example has touched the slot.
 SLOT = np.dtype([("v", "f8"), ("a", "f8")], align=True)
@@ -73,6 +73,20 @@ def _current(one: Any, A: float) -> float:
     return w
 
 
+@inlined
+def advance(c: Any, eta: float) -> bool:
+    """Count a step and take its pull; returns whether all weights must be brought current then."""
+    c.t += 1
+    if c.t % c.period:
+        return False
+    alpha = c.period * eta * c.gravity
+    grown = alpha - c.A_low
+    A = c.A + grown
+    c.A_low = (A - c.A) - grown
+    c.A = A
+    return max(SHRINKAGE_MOST, STEPS_LEAST * alpha) < A
+
+
 class TruncatedGradient(NamedTuple):
     """State of the truncated gradient: v and a (d,), and the ledger."""
 
@@ -109,15 +123,7 @@ class TruncatedGradient(NamedTuple):
         c = self.clock[0]
         if c.theta != c.threshold:
             rebase(self)
-        c.t += 1
-        if c.t % c.period:
-            return
-        alpha = c.period * eta * c.gravity
-        grown = alpha - c.A_low
-        A = c.A + grown
-        c.A_low = (A - c.A) - grown
-        c.A = A
-        if max(SHRINKAGE_MOST, STEPS_LEAST * alpha) < A:
+        if advance(c, eta):
             rebase(self)
 
     def rebase(self) -> None:

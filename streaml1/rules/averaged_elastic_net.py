@@ -1,0 +1,202 @@
+r"""Lazy elastic net, told by the mean of its weights.
+
+The steps are those of `elastic_net.py`: Lipton & Elkan (2015) for the lazy update, Duchi & Singer
+(2009) for the FoBoS step, whose regret bounds are of $\bar w_t = \frac{1}{t} \sum_{s \le t} w_s$ by convexity.
+
+There a weight that is not touched moves as $w_s = \mathrm{sgn}(u)\,P_s\,[\,|u| - A_s]_+$. Its sum over the steps
+is $c_j + \mathrm{sgn}(u)\,X$ with X as in `lifetimes.py`, from running sums of $P_s$ and $P_s A_s$ and, for a weight
+that has died meanwhile, a table of them: m is $|u|$.
+
+Differs from the papers, which have nothing on lazy averages: all sums are written down, a pass over all
+slots, where the table is full (`budget`), where P falls far below its running sum (each
+$\log(t\,\eta\lambda_2)/\eta\lambda_2$ steps, about, at a constant rate), and where u itself is written down anew.
+
+Cost of a step: the non-zeros of the row; 16 bytes a slot, and up to 24 a step of the budget.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from streaml1.jit import inlined, prefetch
+from streaml1.rules import averages, lifetimes, rebase
+from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance
+
+__all__ = ["AveragedElasticNet"]
+
+
+@inlined
+def _total(rule: Any, j: Any) -> float:
+    """Sum of a slot's weights after each step so far."""
+    u = rule.u[j]
+    X = lifetimes.since(rule, rule.clock[0].A, abs(u), 0.0)
+    S: float = rule.sums[j] + math.copysign(1.0, u) * X
+    return S
+
+
+@inlined
+def _bury(rule: Any, j: Any, S: float) -> None:
+    """Write down that a weight is dead, and its sum."""
+    rule.u[j] = A_START
+    rule.sums[j] = S
+
+
+@inlined
+def _bury_row(rule: Any) -> None:
+    """Write those of the row down as dead that their own step has ended."""
+    A, one = rule.clock[0].A, np.uint64(1)
+    for k in range(one, np.uint64(rule.row[0]) + one):
+        if abs(rule.u[rule.row[k]]) <= A:
+            _bury(rule, rule.row[k], rule.in_hand[k])
+
+
+class AveragedElasticNet(NamedTuple):
+    """State of the elastic net, and the sums of its weights."""
+
+    u: Annotated[Any, np.float64]
+    clock: Annotated[Any, CLOCK]
+    sums: Annotated[Any, np.float64]
+    mean: Annotated[Any, lifetimes.MEAN]
+    in_hand: Annotated[Any, np.float64]
+    row: Annotated[Any, np.uint32]
+    table: Annotated[Any, lifetimes.ENTRY]
+    marks: Annotated[Any, np.uint32]
+    ruler: Annotated[Any, lifetimes.RULER]
+
+    def plain(self) -> Any:
+        return ElasticNet(self.u, self.clock)
+
+    def total(self, j: Any) -> float:
+        return _total(self, j)
+
+    def margin_of_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        margin = 0.0
+        for k in range(lo, hi):
+            margin += _total(self, ids[k]) * values[k]
+        return margin
+
+    def gather_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        # What is dead is looked up in the end: no branch waits for another.
+        A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
+        P_sum, PA_sum = m.P_sum, m.PA_sum
+        ahead = averages.ahead(ids, hi)
+        late = np.uint64(0)
+        for k in range(lo, hi):
+            prefetch(self.sums, np.uint64(ids[k + ahead]))
+            u = self.u[ids[k]]
+            size = abs(u)
+            X = u * P_sum - math.copysign(PA_sum, u)
+            self.in_hand[k - lo + np.uint64(1)] = self.sums[ids[k]] + (X if size > A else 0.0)
+            self.row[late] = k - lo
+            late += np.uint64((size > first) & (size <= A))
+        for i in range(late):
+            place = np.uint64(self.row[i])
+            self.in_hand[place + np.uint64(1)] = _total(self, ids[lo + place])
+        return averages.margin_in_hand(self, values, lo, hi)
+
+    def put_sums(self, ids: Any, lo: Any, hi: Any) -> None:
+        A, P_sum, PA_sum = self.clock[0].A, self.mean[0].P_sum, self.mean[0].PA_sum
+        for k in range(lo, hi):
+            u, S = self.u[ids[k]], self.in_hand[k - lo + np.uint64(1)]
+            if abs(u) > A:
+                self.sums[ids[k]] = S - (u * P_sum - math.copysign(PA_sum, u))
+            else:
+                _bury(self, ids[k], S)
+
+    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        return averages.gather_both(self, ids, values, lo, hi)
+
+    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+        return averages.respond_mean(self, online, a, y, w, out)
+
+    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+        return averages.predict_mean(self, online, ids, values, lo, hi, out)
+
+    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        averages.scatter_both(self, ids, values, lo, hi, step)
+        lifetimes.note_row(self, ids, lo, hi)
+
+    def tick(self, eta: float) -> None:
+        c = self.clock[0]
+        due = advance(c, eta)
+        lifetimes.enter(self, c.A, c.P)
+        _bury_row(self)
+        if due:
+            rebase(self)
+        elif lifetimes.full(self, c.P):
+            averages.settle(self)
+            lifetimes.begin(self, c.A)
+
+    def rebase(self) -> None:
+        averages.settle(self)
+        rebase(averages.plain(self))
+        lifetimes.begin(self, self.clock[0].A)
+
+    def room(self, nnz: Any) -> bool:
+        return lifetimes.has_room(self, nnz)
+
+    def weight(self, j: Any) -> float:
+        return averages.mean_weight(self, j)
+
+    def weights(self) -> Any:
+        return averages.weights(self)
+
+    def totals(self) -> Any:
+        X = lifetimes.since_all(self, self.clock[0].A, np.abs(self.u), 0.0)
+        return self.sums + np.copysign(1.0, self.u) * X
+
+    def intercept(self, online: Any) -> float:
+        return averages.intercept(self, online)
+
+    def touched(self) -> Any:
+        return self.plain().touched()
+
+    def holding(self) -> Any:
+        return averages.holding(self)
+
+    def drop(self, slots: Any) -> None:
+        self.plain().drop(slots)
+        self.sums[slots] = 0.0
+
+    def make_room(self, nnz: int) -> AveragedElasticNet:
+        return self._replace(**lifetimes.with_room(self, nnz))
+
+    @property
+    def size(self) -> int:
+        return len(self.u)
+
+    def grow(self, d: int) -> AveragedElasticNet:
+        return self._replace(**averages.grown(self, d))
+
+    def renumber(self, new_slots: Any, d: int) -> AveragedElasticNet:
+        return self._replace(**averages.moved(self, new_slots, d))
+
+    def dump(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.holding())
+        alive = self.plain().holding()[slots]
+        u = np.where(alive, self.u[slots], A_START)
+        sums = np.where(alive, self.sums[slots], self.totals()[slots])
+        return slots, {
+            **{"u": u, "clock": self.clock.copy()},
+            **{"sums": sums, "mean": self.mean.copy()},
+        }
+
+    @staticmethod
+    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedElasticNet:
+        arrays = dict(arrays)
+        sums, mean = averages.read(arrays, d, slots, lifetimes.MEAN)
+        u, clock = ElasticNet.restore(d, slots, arrays)
+        return AveragedElasticNet(u, clock, sums, mean, *lifetimes.undumped(mean, clock[0].A))
+
+    def check(self) -> None:
+        lifetimes.check(self, self.clock[0].A, self.clock[0].P)
+
+    @staticmethod
+    def start(d: int, l1: float, l2: float, sgd: bool, budget: int) -> AveragedElasticNet:
+        """`d` zero weights."""
+        u, clock = ElasticNet.start(d, l1, l2, sgd)
+        mean = lifetimes.begun(budget)
+        return AveragedElasticNet(u, clock, np.zeros(d), mean, *lifetimes.undumped(mean, A_START))

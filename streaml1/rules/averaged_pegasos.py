@@ -1,0 +1,157 @@
+r"""Pegasos, told by the mean of its weights.
+
+Shalev-Shwartz, Singer & Srebro (2007), whose bound is on the mean of the objectives of all $w_t$; by
+convexity it holds for $\bar w_t = \frac{1}{t} \sum_{s \le t} w_s$ too.
+
+With $w_t = s_t u$ as in `pegasos.py`, and $\Sigma_t = s_1 + \dots + s_t$, a weight that is not touched adds
+$u_j(\Sigma_t - \Sigma_\psi)$ to its sum since step $\psi$. Stored is $c_j$, the sum as of $\psi$ less $u_j \Sigma_\psi$, so that
+the sum is $c_j + u_j\Sigma_t$ at any time. Where s has fallen far below $\Sigma$ all sums are written down, and
+$\Sigma$ starts anew: without projections $\Sigma/s$ grows as $t \log t$, and that is never.
+
+Cost of a step: the non-zeros of the row; 16 bytes a slot.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from streaml1.jit import prefetch
+from streaml1.rows import ensure
+from streaml1.rules import averages, rebase
+from streaml1.rules.pegasos import CLOCK, Pegasos, advance
+
+__all__ = ["AveragedPegasos"]
+
+MEAN = np.dtype([*averages.MEAN, ("s_sum", "f8")], align=True)
+
+
+class AveragedPegasos(NamedTuple):
+    """State of Pegasos, and the sums of its weights."""
+
+    u: Annotated[Any, np.float64]
+    clock: Annotated[Any, CLOCK]
+    sums: Annotated[Any, np.float64]
+    in_hand: Annotated[Any, np.float64]
+    mean: Annotated[Any, MEAN]
+
+    def plain(self) -> Any:
+        return Pegasos(self.u, self.clock)
+
+    def total(self, j: Any) -> float:
+        S: float = self.sums[j] + self.u[j] * self.mean[0].s_sum
+        return S
+
+    def margin_of_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        s_sum, margin = self.mean[0].s_sum, 0.0
+        for k in range(lo, hi):
+            margin += (self.sums[ids[k]] + self.u[ids[k]] * s_sum) * values[k]
+        return margin
+
+    def gather_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        ahead, s_sum = averages.ahead(ids, hi), self.mean[0].s_sum
+        margin = 0.0
+        for k in range(lo, hi):
+            prefetch(self.sums, np.uint64(ids[k + ahead]))
+            S = self.sums[ids[k]] + self.u[ids[k]] * s_sum
+            self.in_hand[k - lo + np.uint64(1)] = S
+            margin += S * values[k]
+        return margin
+
+    def put_sums(self, ids: Any, lo: Any, hi: Any) -> None:
+        s_sum = self.mean[0].s_sum
+        for k in range(lo, hi):
+            self.sums[ids[k]] = self.in_hand[k - lo + np.uint64(1)] - self.u[ids[k]] * s_sum
+
+    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        return averages.gather_both(self, ids, values, lo, hi)
+
+    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+        return averages.respond_mean(self, online, a, y, w, out)
+
+    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+        return averages.predict_mean(self, online, ids, values, lo, hi, out)
+
+    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        averages.scatter_both(self, ids, values, lo, hi, step)
+
+    def tick(self, eta: float) -> None:
+        c, m = self.clock[0], self.mean[0]
+        due = advance(c)
+        m.t += 1
+        m.s_sum += c.s
+        if due:
+            rebase(self)
+        elif m.s_sum > averages.FAR * m.t * c.s:
+            averages.settle(self)
+            m.s_sum = 0.0
+
+    def rebase(self) -> None:
+        averages.settle(self)
+        self.mean[0].s_sum = 0.0
+        rebase(averages.plain(self))
+
+    def room(self, nnz: Any) -> bool:
+        return nnz < np.uint64(len(self.in_hand))
+
+    def weight(self, j: Any) -> float:
+        return averages.mean_weight(self, j)
+
+    def weights(self) -> Any:
+        return averages.weights(self)
+
+    def totals(self) -> Any:
+        return self.sums + self.u * self.mean[0].s_sum
+
+    def intercept(self, online: Any) -> float:
+        return averages.intercept(self, online)
+
+    def touched(self) -> Any:
+        return self.plain().touched()
+
+    def holding(self) -> Any:
+        return averages.holding(self)
+
+    def drop(self, slots: Any) -> None:
+        self.plain().drop(slots)
+        self.sums[slots] = 0.0
+
+    def make_room(self, nnz: int) -> AveragedPegasos:
+        return self._replace(in_hand=averages.hand_for(self, nnz))
+
+    @property
+    def size(self) -> int:
+        return len(self.u)
+
+    def grow(self, d: int) -> AveragedPegasos:
+        return self._replace(**averages.grown(self, d))
+
+    def renumber(self, new_slots: Any, d: int) -> AveragedPegasos:
+        return self._replace(**averages.moved(self, new_slots, d))
+
+    def dump(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.holding())
+        arrays = {"u": self.u[slots], "clock": self.clock.copy()}
+        return slots, {**arrays, "sums": self.sums[slots], "mean": self.mean.copy()}
+
+    @staticmethod
+    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedPegasos:
+        arrays = dict(arrays)
+        sums, mean = averages.read(arrays, d, slots, MEAN)
+        plain = Pegasos.restore(d, slots, arrays)
+        return AveragedPegasos(*plain, sums, np.zeros(averages.ROOM_LEAST), mean)
+
+    def check(self) -> None:
+        ensure(self.mean.dtype == MEAN and self.mean.shape == (1,), "there is no mean")
+        averages.check(self)
+        m, c = self.mean[0], self.clock[0]
+        most = averages.FAR * m.t * c.s
+        ensure(0.0 <= m.s_sum <= most, f"the sum of s is {m.s_sum}, not from 0 to {most}")
+        ensure(m.t == c.t, f"{m.t} steps averaged of {c.t}")
+
+    @staticmethod
+    def start(d: int, l2: float, project: bool) -> AveragedPegasos:
+        """`d` zero weights."""
+        plain, in_hand = Pegasos.start(d, l2, project), np.zeros(averages.ROOM_LEAST)
+        return AveragedPegasos(*plain, np.zeros(d), in_hand, averages.record(MEAN))

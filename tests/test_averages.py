@@ -1,0 +1,381 @@
+"""Averaged iterates: the mean of the dense twin's weights is told, and its steps are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from streaml1 import (
+    ElasticNetClassifier,
+    ElasticNetRegressor,
+    PegasosClassifier,
+    TruncatedGradientClassifier,
+    TruncatedGradientRegressor,
+)
+from streaml1.rules import lifetimes
+from tests import kit, reference
+from tests.test_elastic_net import BINARY, D, as_dict, assert_equal_twins, dense
+
+
+class Case(NamedTuple):
+    """A model and its twin, by their parameters."""
+
+    kind: Any
+    twin: Any
+    params: dict[str, Any]
+
+    def make(self, **params: Any) -> Any:
+        return self.kind(**{**self.params, "average": True, **params})
+
+    def plain(self, **params: Any) -> Any:
+        folded = {"stamps": "folded"} if "stamps" in self.params else {}
+        return self.kind(**{**self.params, **folded, **params})
+
+    def new_twin(self, d: int = D, **params: Any) -> Any:
+        model = self.plain()
+        own = {"loss": model.loss, **self.params, **params}
+        for name in ("stamps", "budget"):
+            own.pop(name, None)
+        return reference.averaged(self.twin)(d, **own)
+
+
+NETS: dict[str, dict[str, Any]] = {
+    "unpenalised": {"loss": "squared"},
+    "fobos": {"l1": 0.01, "lr": 0.5},
+    "both": {"l1": 0.004, "l2": 0.02, "loss": "absolute", "schedule": "constant"},
+    "sgd": {"l1": 0.004, "l2": 0.02, "update": "sgd", "loss": "hinge", "lr": 0.5},
+    "small budget": {"l1": 0.01, "budget": 7, "loss": "smoothed_hinge", "schedule": "constant"},
+    "explicit": {"l1": 0.01, "l2": 0.01, "stamps": "explicit", "budget": 500, "loss": "squared"},
+    "strong": {"l1": 0.3, "l2": 2.0, "lr": 0.5, "loss": "squared", "schedule": "constant"},
+}
+GRADIENTS: dict[str, dict[str, Any]] = {
+    "l1": {"gravity": 0.01, "lr": 0.5},
+    "seldom": {"gravity": 0.01, "period": 7, "loss": "squared", "schedule": "constant"},
+    "near": {"gravity": 0.02, "threshold": 0.1, "loss": "absolute"},
+    "near and seldom": {"gravity": 0.02, "threshold": 0.2, "period": 10, "loss": "hinge"},
+    "strong": {"gravity": 0.9, "threshold": 0.7, "lr": 0.4, "loss": "smoothed_hinge"},
+    "none": {"gravity": 0.01, "threshold": 0.0, "loss": "squared"},
+}
+CASES = {
+    "pegasos": Case(PegasosClassifier, reference.Pegasos, {}),
+    "pegasos strong": Case(PegasosClassifier, reference.Pegasos, {"l2": 0.3}),
+    "pegasos unprojected": Case(
+        PegasosClassifier, reference.Pegasos, {"l2": 1e-2, "project": False}
+    ),
+    "pegasos clipped": Case(
+        PegasosClassifier,
+        reference.Pegasos,
+        {"l2": 1e-3, "clip_gradient": 0.25, "intercept_init": -0.3},
+    ),
+    "pegasos far": Case(PegasosClassifier, reference.Pegasos, {"l2": 1e-5}),
+    **{
+        f"gradient {name}": Case(
+            TruncatedGradientClassifier
+            if params.get("loss", "logistic") in BINARY
+            else TruncatedGradientRegressor,
+            reference.TruncatedGradient,
+            params,
+        )
+        for name, params in GRADIENTS.items()
+    },
+    **{
+        f"net {name}": Case(
+            ElasticNetClassifier
+            if params.get("loss", "logistic") in BINARY
+            else ElasticNetRegressor,
+            reference.ElasticNet,
+            params,
+        )
+        for name, params in NETS.items()
+    },
+}
+each = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+MODELS = [
+    *(ElasticNetClassifier, ElasticNetRegressor, PegasosClassifier),
+    *(TruncatedGradientClassifier, TruncatedGradientRegressor),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        param
+        for param in kit.rivers_checks(*MODELS)
+        if param.values[0].average  # the others are run elsewhere
+    ],
+)
+def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(model.clone())
+
+
+@each
+def test_equals_the_mean_of_the_dense_twin(case: Case) -> None:
+    data = kit.data_of(case.plain().loss)
+    kit.run_beside(case.make(), case.new_twin(), data)
+
+
+@each
+def test_what_is_learnt_is_the_same_to_the_bit(case: Case) -> None:
+    X, y, _, w = kit.data_of(case.plain().loss, 2_000)
+    model, plain = case.make(), case.plain()
+    for lo in range(0, 2_000, 250):
+        part = slice(lo, lo + 250)
+        for m in (model, plain):
+            m.learn_many(csr_matrix(X[part]), y[part], w[part])
+        current = model._engine.rule.plain().weights()
+        expected = plain._engine.rule.weights()  # of what is dead the sign may differ
+        assert (current + 0.0).tobytes() == (expected + 0.0).tobytes()
+        assert model._engine.online[0].b == plain.intercept
+
+
+@each
+def test_before_the_first_step_it_is_the_start(case: Case) -> None:
+    model = case.make(intercept_init=0.25)
+    for m in (model, model.freeze()):
+        assert m.intercept == 0.25 and m.weights == {}
+        assert kit_margin(m, {1: 1.0}) == 0.25
+
+
+def kit_margin(model: Any, x: dict[int, float]) -> float:
+    margin = getattr(model, "margin", None) or model._margin
+    return float(margin(x))
+
+
+@each
+def test_the_first_steps_by_hand(case: Case) -> None:
+    """The mean of what a plain model has after each step."""
+    model, plain = case.make(), case.plain()
+    told: list[dict[Any, float]] = []
+    b: list[float] = []
+    for i in range(40):
+        x = {i % 3: 1.0, 3 + i % 5: -0.5, i + 10: 0.25}
+        for m in (model, plain):
+            m.learn_one(x, i % 2)
+        told.append(plain.weights)
+        b.append(plain.intercept)
+        names = set().union(*told)
+        mean = {name: sum(w.get(name, 0.0) for w in told) / len(told) for name in names}
+        assert model.weights == pytest.approx(mean, rel=1e-11, abs=1e-10)
+        assert model.intercept == pytest.approx(sum(b) / len(b), abs=1e-12)
+        margin = sum(mean.get(j, 0.0) * v for j, v in x.items()) + model.intercept
+        assert model._margin(x) == pytest.approx(margin, rel=1e-10, abs=1e-9)
+        assert model.n_nonzero == len(names)
+    assert model.top_weights(1)[0][0] == max(mean, key=lambda name: abs(mean[name]))
+
+
+@each
+def test_copies_go_on_to_the_bit(case: Case, tmp_path: Path) -> None:
+    kit.copies_go_on_to_the_bit(case.make, tmp_path)
+
+
+@each
+def test_frozen_models_tell_the_mean(case: Case) -> None:
+    X, y, _, w = kit.data_of(case.plain().loss, 600)
+    model = case.make()
+    for lo in range(0, 600, 150):
+        part = slice(lo, lo + 150)
+        model.learn_many(csr_matrix(X[part]), y[part], w[part])
+        frozen = model.freeze()
+        assert dict(frozen.weights) == model.weights
+        assert frozen.intercept == model.intercept
+        many = frozen.predict_many(csr_matrix(X[:100]))
+        np.testing.assert_array_equal(many, model.predict_many(csr_matrix(X[:100])))
+        for x in map(as_dict, X[:100]):
+            assert frozen.margin(x) == model._margin(x)
+
+
+@each
+def test_names_are_only_names(case: Case) -> None:
+    kit.permuting_names_permutes_weights(case.make)
+    kit.a_feature_never_seen_is_zero(case.make)
+
+
+@pytest.mark.parametrize("poor", kit.POOR)
+@each
+def test_poor_data_behaves(case: Case, poor: str) -> None:
+    loss = case.plain().loss
+    kit.poor_data_behaves(
+        lambda loss: case.make(intercept_init=0.0),
+        lambda d, loss: case.new_twin(d, intercept_init=0.0),
+        *(loss, poor),
+    )
+
+
+@each
+def test_wide_rows_fit(case: Case) -> None:
+    random = np.random.default_rng(0)
+    model, twin = case.make(), case.new_twin(3_000)
+    for n in (3, 256, 257, 1_000, 20, 3_000, 5):
+        x = np.zeros(3_000)
+        x[random.choice(3_000, n, replace=False)] = random.normal(size=n) * 1e-2
+        wide = {j: 1e-2 for j in range(3_000)}
+        assert model._margin(wide) == pytest.approx(twin.margin(np.full(3_000, 1e-2)), abs=1e-9)
+        model.learn_one(as_dict(x), 1)
+        twin.learn(x, 1.0)
+        assert_equal_twins(model, twin)
+
+
+@each
+def test_a_cap_counts_the_mean(case: Case) -> None:
+    """Weights nearest to zero by the mean go, with their sums; what has died counts."""
+    model = case.make(max_features=16)
+    X, y, _, w = kit.data_of(case.plain().loss, 1_500)
+    cut = 0
+    for lo in range(0, 1_500, 5):
+        part = slice(lo, lo + 5)
+        before = model.weights
+        model.learn_many(csr_matrix(X[part]), y[part], w[part])
+        assert model.n_nonzero == len(model.weights) <= 16
+        gone = set(before) - set(model.weights)
+        current = model._engine.rule.plain().weights()
+        assert not gone or all(current[j] == 0.0 for j in gone)
+        cut += len(gone)
+        model._engine.check()
+    assert cut > 20 and model.n_cut > 20
+
+
+def test_a_mean_of_zero_of_a_weight_that_is_not_is_counted() -> None:
+    """Else the count at a cap would be one short once the mean moves on."""
+    model = PegasosClassifier(l2=1.0, project=False, average=True, max_features=5)
+    rule = model._engine.rule
+    rule.u[3], rule.sums[3], rule.mean[0].t = 0.5, 0.0, 2
+    assert model.weights == {3: 5e-324} and model.n_nonzero == 1
+    assert rule.weight(3) == 5e-324
+    rule.u[3] = -0.5
+    assert model.weights == {3: -5e-324}
+    rule.u[3] = 0.0
+    assert model.weights == {} and rule.weight(3) == 0.0
+
+
+def test_average_cannot_change() -> None:
+    for kind in MODELS:
+        model = kind(average=True)
+        with pytest.raises(ValueError, match="average cannot change"):
+            model.mutate({"average": False})
+        with pytest.raises(ValueError, match="average cannot change once the model is made"):
+            model.average = False
+    kit.refuses(
+        PegasosClassifier,
+        [({"average": 1}, "average=1 is no switch; give True or False")],
+    )
+
+
+@each
+def test_an_averaged_file_is_no_plain_one(case: Case) -> None:
+    model = case.make()
+    model.learn_many([{j: 1.0} for j in range(20)], np.arange(20) % 2)
+    params, state = model._parameters(), model._file_state()
+    assert type(model)._from_file(params, state).weights == model.weights
+    with pytest.raises(AssertionError):
+        type(model)._from_file({**params, "average": False}, state)
+
+
+@each
+def test_a_forged_file_is_refused(case: Case) -> None:
+    model = case.make()
+    kit.run_beside(model, case.new_twin(), kit.data_of(case.plain().loss, 100), [0, 100])
+    rule = model._engine.rule
+    slots, arrays = rule.dump()
+
+    def forged(**changes: Any) -> None:
+        type(rule).restore(100, slots, {**arrays, **changes}).check()
+
+    forged()
+    early, wide = arrays["mean"].copy(), arrays["mean"].copy()
+    early["t"], wide["b_sum"] = -1, np.inf
+    for changes in (
+        {"mean": early},
+        {"mean": wide},
+        {"mean": arrays["mean"][:0]},
+        {"mean": arrays["clock"]},
+        {"sums": arrays["sums"] * np.nan},
+        {"sums": arrays["sums"][1:]},
+        {"sums": arrays["sums"].astype("f4")},
+        {"more": arrays["sums"]},
+    ):
+        with pytest.raises(AssertionError):
+            forged(**changes)
+
+
+@pytest.mark.parametrize("budget", [1, 3, 40])
+def test_a_full_table_changes_little(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sums are written down again and again."""
+    monkeypatch.setattr(lifetimes, "BUDGET", budget)
+    for name in ("gradient l1", "gradient near", "gradient seldom"):
+        case = CASES[name]
+        model = case.make()
+        kit.run_beside(model, case.new_twin(), kit.data_of(model.loss, 1_000), [0, 10, 40, 1_000])
+        mean = model._engine.rule.mean[0]
+        assert mean.budget == budget and mean.entries < budget
+
+
+@pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
+def test_explicit_stamps_have_the_same_mean(schedule: str) -> None:
+    """Of the weights that a model with explicit stamps has after each step."""
+    params: dict[str, Any] = {"l1": 0.01, "l2": 0.02, "stamps": "explicit", "budget": 50}
+    model = ElasticNetRegressor(**params, schedule=schedule, average=True)
+    folded = ElasticNetRegressor(**{**params, "stamps": "folded"}, schedule=schedule, average=True)
+    plain = ElasticNetRegressor(**params, schedule=schedule)
+    X, y, _, _ = kit.data_of("squared", 800)
+    sums = np.zeros(D)
+    for i in range(800):
+        x = as_dict(X[i])
+        for m in (model, folded, plain):
+            m.learn_one(x, float(y[i]))
+        sums += dense(plain)
+        if i % 50 == 0:
+            np.testing.assert_allclose(dense(model), sums / (i + 1), rtol=0.0, atol=1e-9)
+    assert folded.weights == model.weights
+
+
+def test_pegasos_writes_its_sums_down_before_they_cancel() -> None:
+    """Steps that are projected by much: s falls by orders of magnitude at once."""
+    random = np.random.default_rng(3)
+    n, d = 3_000, 40
+    X = random.normal(size=(n, d)) * (random.random((n, d)) < 0.2) * 30.0
+    y = random.random(n) < 0.5
+    params = {"l2": 1e-6}
+    model = PegasosClassifier(**params, average=True)
+    twin = reference.averaged(reference.Pegasos)(d, **params)
+    settled, last = 0, 0.0
+    for i in range(n):
+        model.learn_one(as_dict(X[i]), bool(y[i]))
+        twin.learn(X[i], 1.0 if y[i] else -1.0)
+        settled += model._engine.rule.mean[0].s_sum < last
+        last = float(model._engine.rule.mean[0].s_sum)
+    model._engine.check()
+    assert settled > 20
+    w = np.array([model.weights[j] for j in range(d)])
+    np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_ten_million_steps_of_pegasos() -> None:
+    """A weight that is touched seldom and one that is touched often, against sums on the side."""
+    n, at_once = 10_000_000, 500_000
+    model = PegasosClassifier(l2=1e-3, average=True, intercept_lr=0.0)
+    ids = np.zeros(at_once, np.int32)
+    ids[::1000] = 1
+    rows = csr_matrix((np.ones(at_once), ids, np.arange(at_once + 1)), (at_once, 2))
+    w, sums, t = np.zeros(2), np.zeros(2), 0
+    y = np.random.default_rng(1).random(at_once) < 0.7
+    for _ in range(n // at_once):
+        model.learn_many(rows, y)
+        for j, positive in zip(ids.tolist(), y.tolist(), strict=True):
+            label = 1.0 if positive else -1.0
+            a = w[j]
+            w *= t / (t + 1.0)
+            if label * a < 1.0:
+                w[j] += label * 1e3 / (t + 1.0)
+            t += 1
+            norm = (w[0] * w[0] + w[1] * w[1]) ** 0.5
+            if norm > 1e3**0.5:
+                w *= 1e3**0.5 / norm
+            sums += w
+    mean = sums / n
+    np.testing.assert_allclose([model.weights[0], model.weights[1]], mean, rtol=0.0, atol=1e-9)
