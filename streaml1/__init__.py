@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streaml1.consumer import progressive
     from streaml1.modelfile import ModelFileError
-    from streaml1.models import ElasticNetClassifier, ElasticNetRegressor, load
+    from streaml1.models import (
+        ElasticNetClassifier,
+        ElasticNetRegressor,
+        SMIDASClassifier,
+        SMIDASRegressor,
+        load,
+    )
     from streaml1.rows import BadExample
 
 __all__ = [
@@ -14,6 +20,8 @@ __all__ = [
     "ElasticNetClassifier",
     "ElasticNetRegressor",
     "ModelFileError",
+    "SMIDASClassifier",
+    "SMIDASRegressor",
     "load",
     "progressive",
 ]
@@ -24,6 +32,8 @@ _HOMES = {
     "ElasticNetClassifier": "models",
     "ElasticNetRegressor": "models",
     "ModelFileError": "modelfile",
+    "SMIDASClassifier": "models",
+    "SMIDASRegressor": "models",
     "load": "models",
     "progressive": "consumer",
 }

@@ -130,3 +130,19 @@ class ElasticNet(Online):
 class L1Ball(Online):
     def __init__(self, d: int, *, radius: float, **shared: Any) -> None:
         super().__init__(d, lambda v, eta: l1_ball(v, radius), **shared)
+
+
+class SMIDAS(Online):
+    def __init__(self, d: int, *, l1: float, p: float, **shared: Any) -> None:
+        self.theta, self.l1, self.p = np.zeros(d), l1, p
+        super().__init__(d, self._penalty, **shared)
+
+    def _penalty(self, v: Any, eta: float) -> Any:
+        theta = self.theta + (v - self.w)  # the step of the gradient is theta's
+        theta = np.sign(theta) * np.maximum(np.abs(theta) - eta * self.l1, 0.0)
+        self.theta = theta
+        largest = np.max(np.abs(theta))
+        if largest == 0.0:
+            return theta
+        norm = largest * np.sum((np.abs(theta) / largest) ** self.p) ** (1.0 / self.p)
+        return theta * (np.abs(theta) / norm) ** (self.p - 2.0)

@@ -29,6 +29,8 @@ def test_names() -> None:
         "ElasticNetClassifier",
         "ElasticNetRegressor",
         "ModelFileError",
+        "SMIDASClassifier",
+        "SMIDASRegressor",
         "load",
         "progressive",
     ]

@@ -8,11 +8,24 @@ from typing import Any
 from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.models.smidas import SMIDASClassifier, SMIDASRegressor
 
-__all__ = ["ElasticNetClassifier", "ElasticNetRegressor", "load"]
+__all__ = [
+    "ElasticNetClassifier",
+    "ElasticNetRegressor",
+    "SMIDASClassifier",
+    "SMIDASRegressor",
+    "load",
+]
 
 MODELS: dict[str, type[OnlineModel]] = {
-    model.__name__: model for model in (ElasticNetClassifier, ElasticNetRegressor)
+    model.__name__: model
+    for model in (
+        ElasticNetClassifier,
+        ElasticNetRegressor,
+        SMIDASClassifier,
+        SMIDASRegressor,
+    )
 }
 
 
