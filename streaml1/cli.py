@@ -6,6 +6,7 @@ What is slow to import is imported by the command that needs it.
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import os
 import signal
@@ -46,6 +47,10 @@ MODELS = {
     "elastic-net": {
         "classification": "ElasticNetClassifier",
         "regression": "ElasticNetRegressor",
+    },
+    "smidas": {
+        "classification": "SMIDASClassifier",
+        "regression": "SMIDASRegressor",
     },
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
@@ -172,10 +177,15 @@ model_options = _options(
     click.option("--model", type=click.Choice(list(MODELS)), help="[default: elastic-net]"),
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a set of river's; else classification]"),
-    click.option("--l1", type=float, help="Strength of the l1 penalty.  [default: 0]"),
+    click.option("--l1", type=float, help="Strength of the l1 penalty.  "
+                 "[default: 0; smidas: 1e-4]"),
     click.option("--l2", type=float, help="Strength of the squared l2 penalty.  [default: 0]"),
     click.option("--update", type=click.Choice(["fobos", "sgd"]),
                  help="How the penalty is applied.  [default: fobos]"),
+    click.option("--p", type=float, help="smidas: the norm, from 2 to 100.  "
+                 "[default: 2 log n-features]"),
+    click.option("--n-features", type=int, metavar="N",
+                 help="smidas: how many features there may be.  [default: 2**20]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
@@ -299,11 +309,15 @@ def _learner(
     if load is not None:
         learner = streaml1.load(load)
         _require_kind(learner, model, task, load)
+        _require_options(type(learner), str(load), given)
         _change(learner, given, load)
         return learner
     task = task or _task(source, given.get("loss"))
+    model = model or "elastic-net"
+    kind = getattr(streaml1, MODELS[model][task])
+    _require_options(kind, model, given)
     try:
-        return getattr(streaml1, MODELS[model or "elastic-net"][task])(**given)
+        return kind(**given)
     except ValueError as error:
         raise Refusal(str(error)) from None
 
@@ -331,6 +345,13 @@ def _require_kind(learner: Any, model: str | None, task: str | None, load: Path)
                         f"{option} {asked} does not fit {load}, which holds a model of the kind "
                         f"{has}: leave {option} out, or start anew without --load"
                     )
+
+
+def _require_options(kind: Any, of: str, given: dict[str, Any]) -> None:
+    takes = inspect.signature(kind).parameters
+    for name in given:
+        if name not in takes:
+            raise Refusal(f"--{name.replace('_', '-')} is no option of {of}: leave it out")
 
 
 def _change(learner: Any, given: dict[str, Any], load: Path) -> None:
@@ -491,10 +512,11 @@ def _exercise(kind: Any) -> None:
     unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
     wide = csr_array(np.eye(40, 2000))
     for x, X in (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted)):
-        model = kind(l1=1e-3)
+        model = kind()
         for _ in range(2):  # the first dict of names makes the table that the second is walked with
             model.learn_one(x, 1)
             model.predict_one(x)
+            model.top_weights()
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)

@@ -222,7 +222,7 @@ GOOD = "+1 1:1\n"
         (["learn", "no.svm"], "no.svm: there is no such file"),
         (["learn", "."], ". is a directory"),
         (["learn", "-"], "standard input has no name that tells its format: say --format"),
-        (["learn", "a.svm", "--model", "forest"], "'forest' is not 'elastic-net'"),
+        (["learn", "a.svm", "--model", "forest"], "'forest' is not one of 'elastic-net'"),
         (["learn", "a.svm", "--los", "hinge"], "No such option '--los'"),
         (["learn", "a.svm", "--loss", "log"], "'log' is not one of 'logistic', 'hinge'"),
         (["learn", "a.svm", "--l1", "much"], "'much' is not a valid float; see streaml1 learn"),

@@ -22,7 +22,16 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1 import ElasticNetClassifier, ElasticNetRegressor, engine, jit, models, online, walk
+from streaml1 import (
+    ElasticNetClassifier,
+    ElasticNetRegressor,
+    SMIDASRegressor,
+    engine,
+    jit,
+    models,
+    online,
+    walk,
+)
 from streaml1.batches import batch_of
 from streaml1.losses import CODES
 from streaml1.models.base import OnlineRegressor
@@ -89,6 +98,12 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         l1=0.05, l2=2.2, lr=0.4, schedule="constant", update="sgd", clip_gradient=30.0
     ),
     "classifier": lambda: ElasticNetClassifier(l1=1e-3, l2=1e-2, lr=0.5, intercept_lr=0.1),
+    "smidas": lambda: SMIDASRegressor(
+        l1=0.03, p=8.5, lr=0.2, schedule="constant", clip_gradient=3.0
+    ),
+    "smidas of many terms": lambda: SMIDASRegressor(
+        l1=0.03, p=40, lr=0.2, schedule="constant", clip_gradient=3.0
+    ),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
 }
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
@@ -17,6 +19,7 @@ from river import base, checks
 from scipy.sparse import csr_matrix
 
 from streaml1 import ElasticNetClassifier, SMIDASClassifier, SMIDASRegressor, load
+from streaml1.cli import cli
 from streaml1.losses import CODES
 from streaml1.rules import smidas
 from tests import reference
@@ -71,7 +74,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
     y, signed = labels_of(random, X, loss)
     w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
     cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
-    for k, (schedule, power) in enumerate(itertools.product(SCHEDULES, range(2))):
+    for k, schedule in enumerate([*SCHEDULES, *SCHEDULES]):
         params = {**SCHEDULES[schedule], **POWERS[(k + 2 * list(CODES).index(loss)) % len(POWERS)]}
         if loss == "squared" or k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
@@ -534,3 +537,51 @@ def test_saved_it_goes_on_bit_for_bit(cls: Any, tmp_path: Any) -> None:
     for m in (model, loaded):
         m.learn_many(csr_matrix(X[300:]), y[300:])
     assert loaded.weights == model.weights and loaded.intercept == model.intercept
+
+
+# On the command line
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    lines = []
+    for _ in range(300):
+        ids = np.sort(random.choice(40, 5, replace=False))
+        label = "+1" if np.sum(ids % 2) > 2 else "-1"
+        lines.append(f"{label} {' '.join(f'{j + 1}:1' for j in ids)}")
+    Path("a.svm").write_text("\n".join(lines) + "\n")
+
+
+def run(*args: str) -> Any:
+    return CliRunner().invoke(cli, list(args))
+
+
+@pytest.mark.usefixtures("here")
+def test_learn_and_go_on() -> None:
+    done = run("learn", "a.svm", "--model", "smidas", "--l1", "1e-3", "--p", "5", "--save", "m")
+    assert done.exit_code == 0, done.output
+    model = load("m")
+    assert repr(model).startswith("SMIDASClassifier(l1=0.001, p=5.0, n_features=1048576")
+    assert model.n_iterations == 300 and model.n_nonzero > 10
+    assert "  p                 5" in run("show", "m").output
+    again = ["learn", "a.svm", "--load", "m", "--save", "m"]
+    assert run(*again, "--l1", "0.5").exit_code == 0
+    assert load("m").l1 == 0.5 and load("m").n_iterations == 600
+    for wrong, said in (
+        (["--p", "6"], "--p 6.0 cannot be given to m, which began with 5.0"),
+        (["--l2", "6"], "--l2 is no option of m: leave it out"),
+        (["--model", "elastic-net"], "--model elastic-net does not fit m"),
+    ):
+        refused = run(*again, *wrong)
+        assert refused.exit_code == 2 and said in refused.stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_options_of_other_models_are_refused() -> None:
+    refused = run("learn", "a.svm", "--model", "smidas", "--update", "sgd")
+    assert refused.exit_code == 2
+    assert "--update is no option of smidas: leave it out" in refused.stderr
+    done = run("learn", "a.svm", "--model", "smidas", "--n-features", "40", "--loss", "squared")
+    assert done.exit_code == 0, done.output

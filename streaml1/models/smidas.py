@@ -87,7 +87,7 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
     >>> import streaml1
     >>> model = preprocessing.StandardScaler() | streaml1.SMIDASClassifier(p=4)
     >>> evaluate.progressive_val_score(datasets.Phishing(), model, metrics.LogLoss())
-    LogLoss: 0.0
+    LogLoss: 0.406440
 
     References
     ----------
@@ -169,7 +169,7 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
     ...     p=3, lr=0.03, intercept_lr=0.1
     ... )
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), model, metrics.MAE())
-    MAE: 0.0
+    MAE: 0.881281
 
     References
     ----------

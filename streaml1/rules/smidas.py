@@ -89,7 +89,7 @@ L0, L1, L2, L3, L4, L5, L6, L7 = (2.0 / math.log(2.0) / (2 * n + 1) for n in ran
 
 @inlined
 def power(x: float, q: float) -> float:
-    """x ** q of 0 <= x, q, to a relative 2e-14 q; at least 1e-301. Without a branch, for vectors.
+    """X ** q of 0 <= x, q, to a relative 2e-14 q; at least 1e-301. Without a branch, for vectors.
 
     log2 is the series of atanh on [1/sqrt 2, sqrt 2], 2 ** f that of exp on [-1/2, 1/2].
     """
@@ -109,8 +109,8 @@ def power(x: float, q: float) -> float:
     even = E0 + f2 * (E2 + f2 * (E4 + f2 * (E6 + f2 * (E8 + f2 * E10))))
     odd = E1 + f2 * (E3 + f2 * (E5 + f2 * (E7 + f2 * (E9 + f2 * E11))))
     n = np.float64(rounded).view(np.int64) - ROUND_BITS
-    r = np.float64(even + f * odd).view(np.int64)
-    return float(np.int64(r + (n << MANTISSA)).view(np.float64))
+    part = np.float64(even + f * odd).view(np.int64)
+    return float(np.int64(part + (n << MANTISSA)).view(np.float64))
 
 
 @inlined
@@ -203,7 +203,7 @@ class SMIDAS(NamedTuple):
         c.A_low = (A - c.A) - grown
         c.A = A
         # p = 2: w is theta, and A may go far
-        due = not A <= (c.ref if c.K >= 0 else PLAIN_MOST * c.ref)
+        due = not (c.ref if c.K >= 0 else PLAIN_MOST * c.ref) >= A
         if c.K >= 0 and not due:
             due = not _norm_is_known(self)
         if due:
@@ -293,13 +293,16 @@ class SMIDAS(NamedTuple):
 
     def set_p(self, p: float) -> None:
         """Give theta another norm, as of now."""
+        self._write_p(p)
+        _rebase(self)
+
+    def _write_p(self, p: float) -> None:
         c = self.clock[0]
         c.p = p
         c.top = 2.0 * MOST ** (1.0 / p)
         c.K = -2 if p == 2.0 else min(K_LEAST, math.floor(p) - 1)
         for k in range(K_MOST + 1):
             self.binomial[k + 1] = self.binomial[k] * (p - k) / (k + 1.0)
-        _rebase(self)
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
         slots = np.flatnonzero(self.holding())
@@ -334,6 +337,10 @@ class SMIDAS(NamedTuple):
         ensure(A_START <= c.A < WEIGHT_MOST, f"A is {c.A}, out of range")
         ensure(abs(c.A_low) <= c.A, f"A_low is {c.A_low}, out of range")
         ensure(0.0 <= c.l1 < math.inf, f"l1 is {c.l1}, out of range")
+        ensure(0.0 <= c.ref < WEIGHT_MOST, f"ref is {c.ref}, out of range")
+        ensure(0.0 <= c.noise < math.inf, f"noise is {c.noise}, out of range")
+        ensure(np.all(np.isfinite(self.M)), "a moment is not finite")
+        ensure(np.all(np.isfinite(self.u)), "an entry of u is not finite")
         ensure(2.0 <= c.p <= 100.0, f"p is {c.p}, out of range")
         ensure(c.top == 2.0 * MOST ** (1.0 / c.p), f"top is {c.top}")
         most = min(K_MOST, math.floor(c.p) - 1)
@@ -358,7 +365,7 @@ class SMIDAS(NamedTuple):
         clock[0].A, clock[0].l1 = A_START, l1
         M, binomial = np.zeros(K_MOST + 2), np.ones(K_MOST + 2)
         rule = SMIDAS(np.zeros(2 * d), np.zeros(d, np.uint32), M, binomial, clock)
-        rule.set_p(p)
+        rule._write_p(p)
         return rule
 
 
@@ -375,7 +382,7 @@ def _norm_is_known(rule: Any) -> bool:
         size += abs(term)
         power_of_a *= a
     R = abs(rule.binomial[last] * power_of_a * rule.M[last])
-    if not R <= TOLERANCE * s:
+    if not TOLERANCE * s >= R:
         _choose_K(c)
         return False
     M_0 = rule.M[0]
@@ -387,9 +394,7 @@ def _norm_is_known(rule: Any) -> bool:
 
 
 @inlined
-def _exchange(
-    rule: Any, n: Any, before: Any, after: Any, was: Any, now: Any, part: Any
-) -> None:
+def _exchange(rule: Any, n: Any, before: Any, after: Any, was: Any, now: Any, part: Any) -> None:
     """Add what `n` entries are now to the moments and take away what they were."""
     K = rule.clock[0].K
     part_2 = scratch()
