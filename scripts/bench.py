@@ -277,7 +277,7 @@ def bench_start() -> None:
 
 
 def bench_mirror() -> None:
-    """SMIDAS on rows in memory, as its penalty, its norm, the dimension and time grow."""
+    """SMIDAS and EG on rows in memory, as penalty, norm, dimension and time grow."""
 
     def smidas(eta: float, **options: Any) -> streaml1.SMIDASClassifier:
         return streaml1.SMIDASClassifier(lr=eta, schedule="constant", **options)
@@ -288,6 +288,10 @@ def bench_mirror() -> None:
     runs: dict[str, Callable[[], Any]] = {"bare SGD": bare_run(X, y, 0.3)}
     for case in cases:
         runs[f"SMIDAS {case}"] = lambda case=case: smidas(0.3, **case).progressive_many(X, y)  # type: ignore
+    for kind, nonnegative in (("EG+-", False), ("EG", True)):
+        runs[kind] = lambda nonnegative=nonnegative: streaml1.EGClassifier(  # type: ignore
+            lr=0.3, schedule="constant", n_features=2**18, nonnegative=nonnegative
+        ).progressive_many(X, y)
     seconds = in_turn(runs, 3)
     for name, times in seconds.items():
         ratio = np.median(times / seconds["bare SGD"])

@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from streaml1.consumer import progressive
     from streaml1.modelfile import ModelFileError
     from streaml1.models import (
+        EGClassifier,
+        EGRegressor,
         ElasticNetClassifier,
         ElasticNetRegressor,
         SMIDASClassifier,
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadExample",
+    "EGClassifier",
+    "EGRegressor",
     "ElasticNetClassifier",
     "ElasticNetRegressor",
     "ModelFileError",
@@ -29,6 +33,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BadExample": "rows",
+    "EGClassifier": "models",
+    "EGRegressor": "models",
     "ElasticNetClassifier": "models",
     "ElasticNetRegressor": "models",
     "ModelFileError": "modelfile",

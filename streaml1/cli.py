@@ -48,6 +48,10 @@ MODELS = {
         "classification": "ElasticNetClassifier",
         "regression": "ElasticNetRegressor",
     },
+    "eg": {
+        "classification": "EGClassifier",
+        "regression": "EGRegressor",
+    },
     "smidas": {
         "classification": "SMIDASClassifier",
         "regression": "SMIDASRegressor",
@@ -185,7 +189,10 @@ model_options = _options(
     click.option("--p", type=float, help="smidas: the norm, from 2 to 100.  "
                  "[default: 2 log n-features]"),
     click.option("--n-features", type=int, metavar="N",
-                 help="smidas: how many features there may be.  [default: 2**20]"),
+                 help="How many features there may be.  [default: smidas 2**20; eg 2**18]"),
+    click.option("--radius", type=float, help="eg: the sum of the weights.  [default: 10]"),
+    click.option("--nonnegative", is_flag=True, default=None,
+                 help="eg: no weight below zero.  [default: off]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),

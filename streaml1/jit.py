@@ -45,7 +45,7 @@ COMPILED = not config.DISABLE_JIT
 
 _PACKAGE = Path(__file__).parent
 _COMPILED_LAYERS = (
-    *("jit.py", "losses.py", "rows.py", "names.py"),
+    *("jit.py", "losses.py", "vectors.py", "rows.py", "names.py"),
     *("rules/*.py", "online.py", "walk.py"),
 )
 

@@ -146,3 +146,20 @@ class SMIDAS(Online):
             return theta
         norm = largest * np.sum((np.abs(theta) / largest) ** self.p) ** (1.0 / self.p)
         return theta * (np.abs(theta) / norm) ** (self.p - 2.0)
+
+
+class EG(Online):
+    def __init__(
+        self, d: int, *, radius: float = 10.0, nonnegative: bool = False, **shared: Any
+    ) -> None:
+        self.theta, self.radius, self.nonnegative = np.zeros(d), radius, nonnegative
+        super().__init__(d, self._penalty, **shared)
+        self.w = self._penalty(self.w, 0.0)
+
+    def _penalty(self, v: Any, eta: float) -> Any:
+        self.theta = self.theta + (v - self.w)  # the logarithms of what has been multiplied
+        logs = self.theta if self.nonnegative else np.append(self.theta, -self.theta)
+        all_weights = np.exp(logs - np.max(logs))
+        all_weights *= self.radius / np.sum(all_weights)
+        d = len(self.theta)
+        return all_weights if self.nonnegative else all_weights[:d] - all_weights[d:]

@@ -26,6 +26,8 @@ PROBABILITIES = ["predict_proba_one", "predict_proba_many"]
 def test_names() -> None:
     assert streaml1.__all__ == [
         "BadExample",
+        "EGClassifier",
+        "EGRegressor",
         "ElasticNetClassifier",
         "ElasticNetRegressor",
         "ModelFileError",

@@ -23,6 +23,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import (
+    EGRegressor,
     ElasticNetClassifier,
     ElasticNetRegressor,
     SMIDASRegressor,
@@ -98,6 +99,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         l1=0.05, l2=2.2, lr=0.4, schedule="constant", update="sgd", clip_gradient=30.0
     ),
     "classifier": lambda: ElasticNetClassifier(l1=1e-3, l2=1e-2, lr=0.5, intercept_lr=0.1),
+    "eg": lambda: EGRegressor(radius=30.0, n_features=D, lr=90.0, schedule="constant"),
     "smidas": lambda: SMIDASRegressor(
         l1=0.03, p=8.5, lr=0.2, schedule="constant", clip_gradient=3.0
     ),
@@ -343,7 +345,7 @@ def test_rare_things_come_often(learner: str) -> None:
         for i in range(N):
             learn_one(model, s, i, i + 1)
             clock = model._engine.rule.clock[0]
-            now = float(clock.Theta if learner == "ball" else clock.A)
+            now = float(clock[{"ball": "Theta", "eg": "M"}.get(learner, "A")])
             rebased += now < last
             last = now
             alive.append(model.n_nonzero)

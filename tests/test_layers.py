@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 
 # From the ground up. Neighbours in a line are of one height; the later may import the earlier.
 LAYERS = [
-    *("jit", "losses", "rows"),
+    *("jit", "losses", "vectors", "rows"),
     *("names", "batches"),
     *("rules", "online", "walk"),
     *("parameters", "schedules", "labels", "modelfile", "frozen", "engine"),
@@ -86,7 +86,7 @@ def test_a_rule_knows_no_other() -> None:
                     assert imported.removeprefix("streaml1.rules.") in VERBS, imported
 
 
-VERBS = {"gather", "scatter", "tick", "room", "rebase"}
+VERBS = {"gather", "scatter", "tick", "room", "rebase", "weight"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)

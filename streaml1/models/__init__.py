@@ -7,10 +7,13 @@ from typing import Any
 
 from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
+from streaml1.models.eg import EGClassifier, EGRegressor
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.smidas import SMIDASClassifier, SMIDASRegressor
 
 __all__ = [
+    "EGClassifier",
+    "EGRegressor",
     "ElasticNetClassifier",
     "ElasticNetRegressor",
     "SMIDASClassifier",
@@ -21,6 +24,8 @@ __all__ = [
 MODELS: dict[str, type[OnlineModel]] = {
     model.__name__: model
     for model in (
+        EGClassifier,
+        EGRegressor,
         ElasticNetClassifier,
         ElasticNetRegressor,
         SMIDASClassifier,

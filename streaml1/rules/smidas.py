@@ -38,8 +38,9 @@ import numpy as np
 from streaml1.jit import inlined, kernel, prefetch, scratch
 from streaml1.rows import ensure
 from streaml1.rules import rebase, weight
+from streaml1.vectors import power, total
 
-__all__ = ["SMIDAS", "power"]
+__all__ = ["SMIDAS"]
 
 K_LEAST, K_MOST = 2, 24
 
@@ -75,61 +76,7 @@ NOISE_MOST = 1e-22 / (16 * 2e-32)  # four sigma of rounding: 1e-11
 PLAIN_MOST = 16.0  # p = 2: how many ref A may reach
 
 CHUNK = np.uint64(128)  # entries worked on together, as long as a scratch
-ZERO, ONE, TWO, THREE = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
-SIXTEEN = np.uint64(16)
-
-# 2^52 * 1.5: added to a small float, its low bits are the nearest int.
-ROUND = 6755399441055744.0
-ROUND_BITS = np.int64(np.float64(ROUND).view(np.int64))
-HALF_BITS = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))
-MANTISSA = np.int64(52)
-E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10 = (
-    math.log(2.0) ** n / math.factorial(n) for n in range(11)
-)
-L0, L1, L2, L3, L4, L5, L6 = (2.0 / math.log(2.0) / (2 * n + 1) for n in range(7))
-
-
-@inlined
-def power(x: float, q: float) -> float:
-    """X ** q of 0 <= x, q, to a relative 1e-12 q; at least 1e-301. Without a branch, for vectors.
-
-    log2 is the series of atanh on [1/sqrt 2, sqrt 2], 2 ** f that of exp on [-1/2, 1/2].
-    """
-    bits = np.float64(x).view(np.int64)
-    e = (bits - HALF_BITS) >> MANTISSA
-    m = np.int64(bits - (e << MANTISSA)).view(np.float64)
-    z = (m - 1.0) / (m + 1.0)
-    s = z * z
-    s2 = s * s
-    even = L0 + s2 * (L2 + s2 * (L4 + s2 * L6))
-    odd = L1 + s2 * (L3 + s2 * L5)
-    t = q * ((np.int64(e + ROUND_BITS).view(np.float64) - ROUND) + z * (even + s * odd))
-    t = t if t > -1000.0 else -1000.0
-    rounded = t + ROUND
-    f = t - (rounded - ROUND)
-    f2 = f * f
-    even = E0 + f2 * (E2 + f2 * (E4 + f2 * (E6 + f2 * (E8 + f2 * E10))))
-    odd = E1 + f2 * (E3 + f2 * (E5 + f2 * (E7 + f2 * E9)))
-    n = np.float64(rounded).view(np.int64) - ROUND_BITS
-    part = np.float64(even + f * odd).view(np.int64)
-    return float(np.int64(part + (n << MANTISSA)).view(np.float64))
-
-
-@inlined
-def _sum(part: Any, n: Any) -> float:
-    """Sum of `n` entries; what is in `part` is lost. Not one by one, which takes its time."""
-    while n > SIXTEEN:
-        h = (n + THREE) >> TWO
-        for k in range(n, h << TWO):
-            part[k] = 0.0
-        h2, h3 = h + h, h + h + h
-        for k in range(h):
-            part[k] = (part[k] + part[k + h]) + (part[k + h2] + part[k + h3])
-        n = h
-    a = 0.0
-    for k in range(n):
-        a += part[k]
-    return a
+ZERO, ONE, TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 
 
 class SMIDAS(NamedTuple):
@@ -156,7 +103,7 @@ class SMIDAS(NamedTuple):
                 u = part[k]
                 r = max(abs(u) - A, 0.0)
                 part[k] = math.copysign(r * power(r * scale, q), u) * values[at + k]
-            a += _sum(part, n)
+            a += total(part, n)
         return a
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
@@ -409,12 +356,12 @@ def _exchange(rule: Any, n: Any, before: Any, after: Any, was: Any, now: Any, pa
             part_2[k] = now_2 - was_2
             now[k] = now_2 * after[k]
             was[k] = was_2 * before[k]
-        rule.M[np.uint64(K + 1) - i] += _sum(part, n)
-        rule.M[np.uint64(K) - i] += _sum(part_2, n)
+        rule.M[np.uint64(K + 1) - i] += total(part, n)
+        rule.M[np.uint64(K) - i] += total(part_2, n)
     if K & 1:
         for k in range(n):
             part[k] = now[k] - was[k]
-        rule.M[0] += _sum(part, n)
+        rule.M[0] += total(part, n)
 
 
 @inlined
@@ -461,8 +408,8 @@ def _count(rule: Any) -> None:
                 on_grid[k] = h
                 off_grid[k] = ((t[k] - h) + fine) - fine
                 t[k] *= x[k]
-            rule.M[terms - ONE - i] += _sum(on_grid, m)
-            low[terms - ONE - i] += _sum(off_grid, m)
+            rule.M[terms - ONE - i] += total(on_grid, m)
+            low[terms - ONE - i] += total(off_grid, m)
     for i in range(terms):
         rule.M[i] += low[i]
 
