@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -224,7 +226,29 @@ def test_one_column_more_is_refused() -> None:
     model.learn_many(csr_matrix(X[2:]), np.ones(10))
 
 
+def test_text_in_a_frame_is_a_feature_for_each_value() -> None:
+    frame = pd.DataFrame({"site": [f"s{k}" for k in range(12)]})
+    model = EGClassifier(n_features=10)
+    with pytest.raises(BadExample, match="n_features=10") as raised:
+        model.learn_many(frame, [True] * 12)
+    assert raised.value.row == 10 and model.n_iterations == 0
+    model.learn_many(frame[:10], [True] * 10)
+    model.learn_many(frame[:10], [True] * 10)
+    assert model.n_features_seen == 10
+
+
 # Data and parameters
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_defaults(cls: Any) -> None:
+    defaults = {k: p.default for k, p in inspect.signature(cls).parameters.items()}
+    loss = "logistic" if cls is EGClassifier else "squared"
+    assert defaults == {
+        **{"radius": 10.0, "n_features": 2**18, "nonnegative": False, "loss": loss, "lr": 0.1},
+        **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
+        "clip_gradient": 1e12,
+    }
 
 
 @pytest.mark.parametrize("loss", CODES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 from collections.abc import Callable, Iterator
@@ -291,6 +292,17 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
 
 
 # Parameters
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_defaults(cls: Any) -> None:
+    defaults = {k: p.default for k, p in inspect.signature(cls).parameters.items()}
+    loss = "logistic" if cls is SMIDASClassifier else "squared"
+    assert defaults == {
+        **{"l1": 1e-4, "p": None, "n_features": 2**20, "loss": loss, "lr": 0.1},
+        **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
+        "clip_gradient": 1e12,
+    }
 
 
 def test_n_features_sets_p_and_nothing_else() -> None:

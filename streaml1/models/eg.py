@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.batches import Batch, batch_of, checked
+from streaml1.batches import Batch, batch_of, checked, is_frame, is_matrix
 from streaml1.frozen import Frozen
 from streaml1.losses import sigmoid
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
@@ -113,8 +113,8 @@ class _EG(OnlineModel):
 
     @property
     def _room(self) -> int:
-        c = self._state.rule.clock[0]
-        return int(c.d - c.touched)
+        clock = self._state.rule.clock.view(np.ndarray)  # a field of a record takes microseconds
+        return int(clock["d"][0]) - int(clock["touched"][0])
 
     def _are_new(self, names: list[Hashable]) -> Any:
         slots = self._state.names.find_all(names).astype(np.int64)
@@ -176,9 +176,11 @@ class _EG(OnlineModel):
 
 def _most_features(X: Any) -> float:
     """At most so many features a batch has, as far as is told at a glance."""
-    if hasattr(X, "shape") and len(X.shape) == 2:
-        return float(X.shape[1])
-    return float("inf")
+    if isinstance(X, list):
+        return sum(len(x) for x in X if isinstance(x, Mapping))
+    if is_frame(X):  # a column of text has a feature for each of its values
+        return float(X.shape[0]) * float(X.shape[1])
+    return float(X.shape[1]) if is_matrix(X) and len(X.shape) == 2 else float("inf")
 
 
 class EGClassifier(_EG, OnlineClassifier):
