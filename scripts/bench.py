@@ -6,15 +6,18 @@ round, and its median over the rounds is printed. Times are those of the thread,
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import platform
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -160,6 +163,32 @@ def bench_csr() -> None:
             f"{np.median(seconds['net']) / X.nnz * 1e9:.2f}",
             *(f"{ratio:.2f}", f"{dense / row:,.0f}"),
         )
+    CONSOLE.print(made)
+
+
+def bench_models() -> None:
+    """A progressive pass over the rows of W1, each model as a ratio to bare SGD."""
+    X, y = w1()
+    net, truncated = streaml1.ElasticNetClassifier, streaml1.TruncatedGradientClassifier
+    both, constant = {"l1": 1e-6, "l2": 1e-6, "lr": 3.0}, {"schedule": "constant"}
+    learners: dict[str, Callable[[], Any]] = {
+        "elastic net": lambda: net(**both, **constant),
+        "  explicit stamps, constant rate": lambda: net(**both, **constant, stamps="explicit"),
+        "  explicit stamps, falling rate": lambda: net(**both, stamps="explicit"),
+        "truncated gradient": lambda: truncated(gravity=1e-6, lr=3.0, **constant),
+        "  with a threshold": lambda: truncated(gravity=1e-6, lr=3.0, threshold=1.0, **constant),
+        "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
+        "Pegasos": lambda: streaml1.PegasosClassifier(l2=1e-4),
+        "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
+    }
+    runs = {"bare": bare_run(X, y, 3.0)}
+    for name, make in learners.items():
+        runs[name] = lambda make=make: make().progressive_many(X, y)  # type: ignore
+    seconds = in_turn(runs, 15)
+    made = table(f"W1: {X.shape[0]:,} rows, {X.nnz:,} non-zeros", "model", "ns/nnz", "ratio")
+    for name, times in seconds.items():
+        ratio = np.median(times / seconds["bare"])
+        made.add_row(name, f"{np.median(times) / X.nnz * 1e9:.2f}", f"{ratio:.2f}")
     CONSOLE.print(made)
 
 
@@ -331,12 +360,228 @@ def bench_mirror() -> None:
     CONSOLE.print(made)
 
 
+NEW_NAMES = """
+import json, resource, sys, time
+from itertools import count
+
+def memory():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+which, n, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+if which == "streaml1":
+    import streaml1
+    model = streaml1.ElasticNetClassifier(l1=1e-3, lr=0.1, schedule="constant")
+else:
+    from river import linear_model, optim
+    model = linear_model.LogisticRegression(optim.SGD(0.1), l1=1e-3)
+new, state, curve = count(), 1, []
+begin = memory()
+for i in range(n + 1):
+    if i % (n // 100) == 0:
+        curve.append((i, memory()))
+        if memory() > most:
+            break
+    state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+    y = bool(state >> 63)
+    x = {f"word {(state >> 20) % 1000 * 2 + y}": 1.0}
+    for _ in range(4):
+        x[f"only once {next(new)}"] = 1.0
+    model.predict_proba_one(x)
+    model.learn_one(x, y)
+alive = sum(1 for w in model.weights.values() if w) if which == "river" else model.n_nonzero
+print(json.dumps({"begin": begin, "curve": curve, "alive": alive}))
+"""
+
+
+def bench_memory(n: int = 10_000_000, most: int = 3 * 2**30) -> None:
+    """Resident memory on a stream where four of five names never come again."""
+    made = table(
+        "an endless vocabulary: a fifth of 2,000 words, the rest names that come once, l1 = 1e-3",
+        *("model", "examples", "names", "memory at 1%", "at the end", "non-zeros", "us/example"),
+    )
+    curves = {}
+    for which in ("streaml1", "river"):
+        begin = time.perf_counter()
+        ran = subprocess.run(
+            [sys.executable, "-c", NEW_NAMES, which, str(n), str(most)],
+            *(), check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        seconds = time.perf_counter() - begin
+        told = json.loads(ran.stdout)
+        examples, sizes = np.array(told["curve"]).T
+        curves[which] = examples, sizes / 2**20
+        mebibytes = [f"{size / 2**20:,.0f} MiB" for size in (sizes[1], sizes[-1])]
+        made.add_row(
+            *(which, f"{examples[-1]:,}", f"{4 * examples[-1]:,}", *mebibytes),
+            *(f"{told['alive']:,}", f"{seconds / examples[-1] * 1e6:.1f}"),
+        )
+    CONSOLE.print(made)
+    draw_memory(curves)
+
+
+def draw_memory(curves: dict[str, Any]) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for which, color in (("river", "0.55"), ("streaml1", "C0")):
+        examples, sizes = curves[which]
+        axes.plot(examples / 1e6, sizes, color=color, label=which)
+        stopped = ", stopped" if examples[-1] < curves["streaml1"][0][-1] else ""
+        axes.annotate(f" {which}: {sizes[-1]:,.0f} MiB{stopped}", (examples[-1] / 1e6, sizes[-1]),
+                      ha="right" if which == "streaml1" else "left", va="bottom")  # fmt: skip
+    axes.set(xlabel="million examples", ylabel="resident memory, MiB", ylim=0)
+    axes.set_title("Four of five names never come again, l1 = 1e-3", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    Path("out").mkdir(exist_ok=True)
+    figure.savefig("out/memory.png", dpi=130)
+    CONSOLE.print("out/memory.png")
+
+
+def bench_copies() -> None:
+    """A thousand copies of a model that has seen a million features and kept a thousand."""
+    made = table(
+        "1,000 copies of a model with 10^6 features seen and 1,000 alive",
+        *("names", "copied by", "MB", "and after a prediction each", "pickle, kB", "file, kB"),
+    )
+    for kind in ("columns", "words"):
+        for how in ("deepcopy", "pickle"):
+            ran = subprocess.run(
+                [sys.executable, "-c", COPIES, kind, how],
+                *(), check=True, capture_output=True, text=True,
+            )  # fmt: skip
+            made.add_row(kind, how, *ran.stdout.split())
+    CONSOLE.print(made)
+
+
+COPIES = """
+import copy, os, pickle, resource, sys, tempfile
+import numpy as np
+from scipy.sparse import csr_matrix
+import streaml1
+
+def memory():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+kind, how = sys.argv[1:]
+model = streaml1.ElasticNetClassifier(l1=1e-4, lr=0.1, schedule="constant")
+rng = np.random.default_rng(0)
+n, d = 10_000, 1_000_000
+if kind == "columns":
+    X = csr_matrix((np.full(n * 100, 1e-4), rng.permutation(d), np.arange(n + 1) * 100), (n, d))
+    model.learn_many(X, rng.random(n) < 0.5)
+else:
+    for i in range(n):
+        model.learn_one({f"word {i * 100 + j}": 1e-4 for j in range(100)}, i % 2 == 0)
+alive = rng.choice(d, 1000, replace=False).tolist()
+names = alive if kind == "columns" else [f"word {j}" for j in alive]
+model.learn_one(dict.fromkeys(names, 1.0), True)
+assert model.n_nonzero == 1000, model.n_nonzero
+x = dict.fromkeys(names[:50], 1.0)
+model.predict_one(x)
+before = memory()
+one = pickle.dumps(model)
+if how == "deepcopy":
+    copies = [copy.deepcopy(model) for _ in range(1000)]
+else:
+    copies = [pickle.loads(pickle.dumps(model)) for _ in range(1000)]
+made = memory() - before
+expected = model.predict_proba_one(x)
+assert all(one.predict_proba_one(x) == expected for one in copies)
+used = memory() - before
+with tempfile.TemporaryDirectory() as folder:
+    model.save(folder + "/m")
+    print(f"{made:.0f} {used:.0f} {len(one) / 1e3:.0f} {os.path.getsize(folder + '/m') / 1e3:.0f}")
+"""
+
+
+def bench_threads(seconds: float = 1.0) -> None:
+    """Predictions a second by one thread and by two, of a model and of a frozen one."""
+    X, y = w1(4000)
+    rng = np.random.default_rng(SEED)
+    words = [f"{k:x}" for k in rng.permutation(X.shape[1])]
+    ends, ids, values = X.indptr.tolist(), X.indices.tolist(), X.data.tolist()
+    xs = [
+        {words[j]: v for j, v in zip(ids[a:b], values[a:b], strict=True)}
+        for a, b in zip(ends[:-1], ends[1:], strict=True)
+    ]
+    learner, columns = model(3.0), model(3.0)
+    learner.learn_many(xs, y)
+    columns.progressive_many(X, y)
+    predictors: dict[str, Callable[[], int]] = {}
+
+    def one_by_one(predict: Callable[[Any], Any]) -> Callable[[], int]:
+        def run() -> int:
+            for x in xs:
+                predict(x)
+            return len(xs)
+
+        return run
+
+    def together(predict: Callable[[Any], Any]) -> Callable[[], int]:
+        return lambda: len(predict(X))
+
+    frozen = learner.freeze()
+    predictors["model, dicts"] = one_by_one(learner.predict_proba_one)
+    predictors["frozen, dicts"] = one_by_one(frozen.predict_proba_one)
+    predictors["model, matrix"] = together(columns.predict_proba_many)
+    predictors["frozen, matrix"] = together(columns.freeze().predict_proba_many)
+    made = table("predictions a second, 87 non-zeros", "what", "one thread", "two threads", "ratio")
+    for name, run in predictors.items():
+        run()
+        rates = [per_second(run, threads, seconds) for _ in range(3) for threads in (1, 2)]
+        one, two = np.median(rates[::2]), np.median(rates[1::2])
+        made.add_row(name, f"{one:,.0f}", f"{two:,.0f}", f"{two / one:.2f}")
+    CONSOLE.print(made)
+    lock_cost(learner, frozen)
+
+
+def per_second(run: Callable[[], int], threads: int, seconds: float) -> float:
+    done = [0] * threads
+    end = time.perf_counter() + seconds
+
+    def work(k: int) -> None:
+        while time.perf_counter() < end:
+            done[k] += run()
+
+    begin = time.perf_counter()
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return sum(done) / (time.perf_counter() - begin)
+
+
+def lock_cost(learner: Any, frozen: Any) -> None:
+    """What being safe for threads costs one prediction: the model's less the frozen one's."""
+    x = {"a": 1.0}
+    calls = {"model": learner.predict_proba_one, "frozen": frozen.predict_proba_one}
+    best = {name: math.inf for name in calls}
+    for _ in range(50):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            for _ in range(5000):
+                call(x)
+            best[name] = min(best[name], (time.perf_counter() - begin) / 5000 * 1e9)
+    told = ", ".join(f"{name} {ns:.0f} ns" for name, ns in best.items())
+    CONSOLE.print(f"a prediction of one feature: {told}")
+
+
 BENCHES = {
     "csr": bench_csr,
+    "models": bench_models,
+    "mirror": bench_mirror,
     "dict": bench_dict,
     "flat": bench_flat,
-    "mirror": bench_mirror,
     "start": bench_start,
+    "threads": bench_threads,
+    "copies": bench_copies,
+    "memory": bench_memory,
 }
 
 

@@ -6,7 +6,7 @@ What is slow to import is imported by the command that needs it.
 from __future__ import annotations
 
 import errno
-import inspect
+import itertools
 import json
 import os
 import signal
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -48,14 +49,14 @@ MODELS = {
         "classification": "ElasticNetClassifier",
         "regression": "ElasticNetRegressor",
     },
-    "eg": {
-        "classification": "EGClassifier",
-        "regression": "EGRegressor",
+    "truncated-gradient": {
+        "classification": "TruncatedGradientClassifier",
+        "regression": "TruncatedGradientRegressor",
     },
-    "smidas": {
-        "classification": "SMIDASClassifier",
-        "regression": "SMIDASRegressor",
-    },
+    "pegasos": {"classification": "PegasosClassifier"},
+    "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
+    "smidas": {"classification": "SMIDASClassifier", "regression": "SMIDASRegressor"},
+    "eg": {"classification": "EGClassifier", "regression": "EGRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
@@ -182,19 +183,36 @@ model_options = _options(
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a set of river's; else classification]"),
     click.option("--l1", type=float, help="Strength of the l1 penalty.  "
-                 "[default: 0; smidas: 1e-4]"),
-    click.option("--l2", type=float, help="Strength of the squared l2 penalty.  [default: 0]"),
+                 "[default: 0; ftrl: 1; smidas: 1e-4]"),
+    click.option("--l2", type=float,
+                 help="Strength of the squared l2 penalty.  [default: 0; pegasos: 1e-4]"),
     click.option("--update", type=click.Choice(["fobos", "sgd"]),
                  help="How the penalty is applied.  [default: fobos]"),
-    click.option("--p", type=float, help="smidas: the norm, from 2 to 100.  "
-                 "[default: 2 log n-features]"),
-    click.option("--n-features", type=int, metavar="N",
+    click.option("--stamps", type=click.Choice(["folded", "explicit"]),
+                 help="How lazy weights are kept.  [default: folded]"),
+    click.option("--budget", type=positive,
+                 help="Steps that the tables of explicit stamps hold.  [default: 2**20]"),
+    click.option("--gravity", type=float,
+                 help="Truncated gradient: the pull towards zero.  [default: 1e-4]"),
+    click.option("--period", type=positive,
+                 help="Truncated gradient: it pulls in each so many-th step.  [default: 1]"),
+    click.option("--threshold", type=float,
+                 help="Truncated gradient: larger weights are not pulled.  [default: inf]"),
+    click.option("--alpha", type=float,
+                 help="FTRL: how large the rates are.  [default: 0.1]"),
+    click.option("--beta", type=float,
+                 help="FTRL: how slowly the rates fall at first.  [default: 1]"),
+    click.option("--project/--no-project", default=None,
+                 help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
+    click.option("--p", type=float,
+                 help="SMIDAS: the norm, from 2 to 100.  [default: 2 log n-features]"),
+    click.option("--n-features", type=positive, metavar="N",
                  help="How many features there may be.  [default: smidas 2**20; eg 2**18]"),
-    click.option("--radius", type=float, help="eg: the sum of the weights.  [default: 10]"),
+    click.option("--radius", type=float, help="EG: the sum of the weights.  [default: 10]"),
     click.option("--nonnegative", is_flag=True, default=None,
-                 help="eg: no weight below zero.  [default: off]"),
+                 help="EG: no weight below zero.  [default: off]"),
     click.option("--loss", type=click.Choice(LOSSES),
-                 help="[default: logistic; squared for regression]"),
+                 help="[default: logistic; squared for regression; hinge for pegasos]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
     click.option("--schedule", type=click.Choice(["invsqrt", "constant", "inverse"]),
                  help="How the rate falls.  [default: invsqrt]"),
@@ -204,6 +222,10 @@ model_options = _options(
                  help="Where the intercept starts.  [default: 0]"),
     click.option("--clip-gradient", type=float,
                  help="The most that the derivative of the loss counts for.  [default: 1e12]"),
+    click.option("--max-features", type=int, metavar="N",
+                 help="At most so many weights are not zero: the smallest go.  [default: any]"),
+    click.option("--hash-bits", type=int, metavar="B",
+                 help="Keep no names: hash them to 2^B slots.  [default: keep them]"),
 )  # fmt: skip
 
 output = click.Path(dir_okay=False, readable=False, path_type=Path)
@@ -219,6 +241,9 @@ output = click.Path(dir_okay=False, readable=False, path_type=Path)
               help="How often the source is read.")  # fmt: skip
 @click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
               help="A line of the table after each so many examples.")  # fmt: skip
+@click.option("--watch", type=click.IntRange(min=0), default=0, metavar="N",
+              help="After each line name up to so many features that entered (+) and left (-) "
+              "the model.")  # fmt: skip
 @click.option("--report", type=output, metavar="FILE.jsonl",
               help="Write the lines of the table as JSON.")  # fmt: skip
 @click.option("--plot", type=output, metavar="FILE.png",
@@ -237,6 +262,7 @@ def learn(
     bad: str,
     passes: int,
     every: int,
+    watch: int,
     report: Path | None,
     plot: Path | None,
     save: Path | None,
@@ -261,7 +287,7 @@ def learn(
     prepare(learner)
 
     signals = Signals()
-    with signals.handled(), logged(), Screen(signals, total) as screen:
+    with signals.handled(), logged(), Screen(signals, total, watch) as screen:
         done = progressive(
             learner,
             Interruptible(examples, signals, screen.advance),
@@ -316,17 +342,30 @@ def _learner(
     if load is not None:
         learner = streaml1.load(load)
         _require_kind(learner, model, task, load)
-        _require_options(type(learner), str(load), given)
         _change(learner, given, load)
         return learner
     task = task or _task(source, given.get("loss"))
     model = model or "elastic-net"
+    if task not in MODELS[model]:
+        raise Refusal(f"{model} is for {', '.join(MODELS[model])}, not for {task}; take another")
     kind = getattr(streaml1, MODELS[model][task])
-    _require_options(kind, model, given)
+    _require_parameters(kind, given, model)
     try:
         return kind(**given)
     except ValueError as error:
         raise Refusal(str(error)) from None
+
+
+def _require_parameters(kind: Any, given: dict[str, Any], what: str) -> None:
+    """Refuse options that a model has no use for."""
+    known = list(signature(kind).parameters)
+    for name in given:
+        if name not in known:
+            options = ", ".join(f"--{one.replace('_', '-')}" for one in known)
+            raise Refusal(
+                f"--{name.replace('_', '-')} is no option of {what}, which has {options}: "
+                "leave it out"
+            )
 
 
 def _task(source: str, loss: str | None) -> str:
@@ -354,15 +393,9 @@ def _require_kind(learner: Any, model: str | None, task: str | None, load: Path)
                     )
 
 
-def _require_options(kind: Any, of: str, given: dict[str, Any]) -> None:
-    takes = inspect.signature(kind).parameters
-    for name in given:
-        if name not in takes:
-            raise Refusal(f"--{name.replace('_', '-')} is no option of {of}: leave it out")
-
-
 def _change(learner: Any, given: dict[str, Any], load: Path) -> None:
     """Set the parameters that were given to a model that has been loaded."""
+    _require_parameters(type(learner), given, str(load))
     for name, value in given.items():
         has = getattr(learner, name)
         if has == value:
@@ -431,7 +464,10 @@ def _write(
 @click.argument("model", type=output)
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
               help="How many features to show.")  # fmt: skip
-def show(model: Path, top: int) -> None:
+@click.option("--feature", "features", multiple=True, metavar="NAME",
+              help="Show the weight of this feature instead; with --hash-bits also its slot: "
+              "features of one slot share the weight.")  # fmt: skip
+def show(model: Path, top: int, features: tuple[str, ...]) -> None:
     """Show what MODEL, a file that learn --save wrote, knows.
 
     Its parameters, how much it has learnt, and the weights farthest from zero.
@@ -439,6 +475,9 @@ def show(model: Path, top: int) -> None:
     import streaml1
 
     learner = streaml1.load(model)
+    if features:
+        click.echo(_weights_of(learner, features))
+        return
     non_zeros, seen = learner.n_nonzero, learner.n_features_seen
     # A file leaves zeros out and keeps an estimate of how many there were.
     about = "" if seen == non_zeros else "about "
@@ -456,6 +495,24 @@ def show(model: Path, top: int) -> None:
     if top:
         rows = [(weight_text(w), shown(name)) for name, w in learner.top_weights(top)]
         click.echo("\n" + text_table(("weight", "feature"), rows) if rows else "\nno weights")
+
+
+def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
+    """A table of some features; a name of digits is also looked for as the int it is."""
+    weights = learner.weights
+    if learner.hash_bits is None:
+        found = [
+            weights.get(name, weights.get(int(name), 0.0) if name.isdecimal() else 0.0)
+            for name in features
+        ]
+        rows = [(weight_text(w), shown(name)) for w, name in zip(found, features, strict=True)]
+        return text_table(("weight", "feature"), rows)
+    slots = [learner.slot(int(name) if name.isdecimal() else name) for name in features]
+    hashed = [
+        (weight_text(weights.get(slot, 0.0)), shown(name), f"{slot}")
+        for slot, name in zip(slots, features, strict=True)
+    ]
+    return text_table(("weight", "feature", "slot"), hashed)
 
 
 def _plain(value: Any) -> str:
@@ -518,8 +575,10 @@ def _exercise(kind: Any) -> None:
 
     unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
     wide = csr_array(np.eye(40, 2000))
-    for x, X in (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted)):
-        model = kind()
+    examples = (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted))
+    hashed = {"hash_bits": 11, "max_features": 1}
+    for params, (x, X) in itertools.product([*kind._unit_test_params(), hashed], examples):
+        model = kind(**params)
         for _ in range(2):  # the first dict of names makes the table that the second is walked with
             model.learn_one(x, 1)
             model.predict_one(x)

@@ -136,9 +136,10 @@ def end_early(number: int, done: Report, written: list[str]) -> NoReturn:
 class Screen:
     """The table as it grows: above a progress display on a terminal, else plain lines."""
 
-    def __init__(self, signals: Signals, total: int | None) -> None:
+    def __init__(self, signals: Signals, total: int | None, watch: int = 0) -> None:
         self._signals = signals
         self._total = total
+        self._watch = watch
         self._report: Report | None = None
         self._columns: dict[str, bool] = {}
         self._progress: Any = None
@@ -180,6 +181,11 @@ class Screen:
             self._columns = {"refused": self._report.skips, "skewed": line.skewed}
             self._print(self._report.header(**self._columns))
         self._print(self._report.row(line, **self._columns))
+        if self._watch and self._report.changes is not None:
+            born, died = self._report.changes
+            for sign, entries in (("+", born), ("-", died)):
+                if entries:
+                    self._print(_features(sign, entries, self._watch))
 
     def _print(self, text: str) -> None:
         if self._progress is not None:
@@ -235,6 +241,13 @@ def telling(model: Any, k: int) -> str:
         ("weight", heads[0], "weight", heads[1]),
         [(weight_text(v), shown(name), weight_text(u), shown(other)) for name, v, other, u in rows],
     )
+
+
+def _features(sign: str, entries: Sequence[tuple[Hashable, float]], k: int) -> str:
+    """The first `k` features of some that entered (+) or left (-) a model, in one line."""
+    listed = [f"{shown(name)} {weight_text(w)}" for name, w in entries[:k]]
+    more = [f"and {len(entries) - k:,} more"] if len(entries) > k else []
+    return f"  {sign} " + ", ".join(listed + more)
 
 
 def weight_text(value: float | None) -> str:

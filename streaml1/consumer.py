@@ -134,6 +134,7 @@ def progressive(
         return min(most, until_line, until_end)
 
     prepare(model)
+    report.follow(learner)
     if on_start is not None:
         on_start(report)
     report.start()

@@ -1,49 +1,42 @@
-"""One model's state: names, rule and online record, and the calls into the kernels.
+"""One model's state, and the calls into the kernels that change it.
 
 Nothing numerical happens here, and nothing is validated but the examples themselves.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Hashable, Mapping
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from streaml1 import online, walk
 from streaml1.batches import Batch, checked
-from streaml1.jit import COMPILED, row_kernel
-from streaml1.names import INTS, MISSING, Names, NameTable, RowBuffer, Sketch, as_int
-from streaml1.rows import BadExample, Rows, below, compact, ensure, largest, plain_items
+from streaml1.cap import smallest
+from streaml1.names import INTS, MISSING, Hashed, Ints, Table
+from streaml1.names.restore import COPY_SLOTS, SPARSE
+from streaml1.reader import LEAST_SIZE, Reader
+from streaml1.rows import BadExample, Rows, ensure, largest, plain_items
+from streaml1.sketch import Sketch
+from streaml1.watch import Watch
 
 __all__ = ["Engine"]
 
-LEAST_SIZE = 1024
 SLOW_BLOCK = 1024  # rows at a time that are sorted out in Python
 
-
-class _RowKernels(NamedTuple):
-    """The calls for one example; those of a dict are None where it cannot be walked."""
-
-    predict_row: Callable[..., float]
-    learn_row: Callable[..., int]
-    predict_dict: Callable[..., float] | None
-    learn_dict: Callable[..., int] | None
+SLOTS = 2**22  # ints may be so many slots in any model, however few of them are used
 
 
-@cache
-def _row_kernels(rule: Any) -> _RowKernels:
-    texts: list[Any] = [online.predict_row, online.learn_row]
-    if walk.AVAILABLE:
-        texts += [walk.predict_dict, walk.learn_dict]
-    kernels: list[Any] = [row_kernel(text, rule) for text in texts]
-    return _RowKernels(*(kernels + [None, None])[:4])
-
-
-class Engine:
+class Engine(Reader):
     """The state of an online learner and what is done with it.
+
+    One thread at a time changes it, under `lock`; a dict that is walked needs no lock of its own,
+    as the kernel holds the interpreter's. Whoever does more under the lock than call one kernel
+    closes the frame, so that no thread walks meanwhile.
 
     Parameters
     ----------
@@ -57,265 +50,289 @@ class Engine:
         Its constant rate.
     clip_gradient
         The most that a derivative of the loss counts for.
+    hash_bits
+        Names are hashed to so many bits, if it is not None.
     """
 
     def __init__(
-        self, rule: Any, loss: int, intercept: float, intercept_lr: float, clip_gradient: float
+        self,
+        rule: Any,
+        loss: int,
+        intercept: float,
+        intercept_lr: float,
+        clip_gradient: float,
+        hash_bits: int | None = None,
     ) -> None:
-        self.rule = rule.grow(LEAST_SIZE)
         record = np.zeros(1, online.ONLINE)
-        record[0] = (0, intercept, intercept_lr, clip_gradient, loss)
-        self._go_on_from(record)
-        self.names = Names()
+        record[0] = (0, intercept, intercept_lr, clip_gradient, loss, 0, 0, 0)
+        names = Ints() if hash_bits is None else Hashed(hash_bits)
+        size = LEAST_SIZE if hash_bits is None else 1 << hash_bits
+        super().__init__(rule.grow(size), record, names)
         self.forgotten: Sketch | None = None
         self._start()
 
-    def _go_on_from(self, record: Any) -> None:
-        self.online = record.view(np.recarray)
-        # A field of a record array takes microseconds to reach, a view of it none.
-        self._t = record.view(np.ndarray)["t"]
-
     def _start(self) -> None:
-        # Without it a thread could read addresses of arrays that another has just replaced.
         self.lock = threading.RLock()
-        self.buffer = RowBuffer()
-        self.kernels = _row_kernels(self.rule.__class__) if COMPILED else self._interpreted()
-        self._frame: Any = None
+        self.watches: WeakSet[Watch] = WeakSet()
+        with _FORKING:
+            _ENGINES.add(self)
 
-    def _address(self) -> Any:
-        """Write down where everything is.
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other thread changes the state, or reads it half-way."""
+        with self.lock:
+            was_open = self._frame is not None and self._frame.close()
+            try:
+                yield
+            finally:
+                if was_open and self._frame is not None:
+                    self._frame.open()
 
-        Whoever replaces an array sets `_frame` to None first, whatever may interrupt the change.
-        """
-        b, table = self.buffer, self.names.table
-        arrays = [b.ids, b.values, b.plain_ids, b.plain_values]
-        arrays += [b.keys, b.texts, b.hashes, b.aliases, b.scratch]
-        frame = [_at(a) for a in arrays] + [len(b), _at(self.online), self.rule.size]
-        if table is None:
-            frame += [0, 0, 0, 0]
-        else:
-            entries = table.entries
-            frame += [_at(entries), len(entries), _at(table.used), id(table.known)]
-        frame += walk.TYPES_READ
-        for a in self.rule:
-            frame += [_at(a), len(a)]
-        self._walks = table is not None and self.kernels.predict_dict is not None
-        self._frame = np.array(frame, np.uint64)
-        return self._frame
-
-    @property
-    def t(self) -> int:
-        """How many examples have been learnt."""
-        return int(self._t[0])
+    def _drop_closed_frame(self) -> None:
+        """Do without a frame that an interrupt left closed."""
+        with self.lock:
+            if self._frame is not None and not self._frame.is_open:
+                self._frame = None
 
     # One example
 
-    def margin(self, x: Mapping[Hashable, Any], proba: bool) -> float:
-        """Margin of an example, or its sigmoid; nothing changes."""
+    def _margin_otherwise(self, x: Mapping[Hashable, Any], proba: bool) -> float:
         with self.lock:
-            n = len(x)
-            if n > len(self.buffer):
-                self._widen(n)
-            frame = self._frame if self._frame is not None else self._address()
-            kernels = self.kernels
-            if self._walks and type(x) is dict:
-                a: float = kernels.predict_dict(frame, id(x), proba)  # type: ignore[misc]
+            self._drop_closed_frame()
+            if self._wants_frame(x):
+                frame = self._new_frame(len(x))
+                a = frame.predict(frame.address, id(x), proba)
                 if a == a:
                     return a
-            if not self.names.write_ints(x, self.buffer):
-                n = self._write_plain(plain_items(x), self.names.find_all)
-                frame = self._frame if self._frame is not None else self._address()
-            a = kernels.predict_row(frame, n, proba)
-            if a != a:
-                raise _refusal(x)
-            return a
+        plain = plain_items(x)
+        with self.alone():
+            return self._margin_of(plain, proba)
 
     def learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         """Learn one example."""
-        with self.lock:
-            n = len(x)
-            if n > len(self.buffer):
-                self._widen(n)
-            frame = self._frame if self._frame is not None else self._address()
-            kernels = self.kernels
-            if self._walks and type(x) is dict:
-                status = kernels.learn_dict(frame, id(x), y, w, eta)  # type: ignore[misc]
-                if status == online.LEARNT:
-                    return
-                if status != walk.OTHER_ROAD:
-                    self._make_way(status, n)
-                    return self.learn(x, y, w, eta)
-            if not self.names.write_ints(x, self.buffer):
-                n = self._write_plain(plain_items(x), self._admit_all)
-            while True:
-                frame = self._frame if self._frame is not None else self._address()
-                status = kernels.learn_row(frame, n, y, w, eta)
-                if status == online.LEARNT:
-                    return
-                if status == online.BAD_VALUE:
-                    raise _refusal(x)
-                if status > INTS:
-                    n = self._write_plain(plain_items(x), self._admit_all)
-                else:
-                    self._make_way(status, n)
+        frame = self._frame
+        status = walk.OTHER_ROAD
+        if frame is not None:
+            status = frame.learn(frame.address, id(x), y, w, eta)
+            if status > 0:
+                return
+        self._learn_otherwise(status, x, y, w, eta)
 
-    def _make_way(self, status: int, n: int) -> None:
-        """Do what a kernel asked for before it can learn an example of `n` features."""
-        self._frame = None
-        if status == online.NO_ROOM:
-            self.rule = self.rule.make_room(n)
-        elif status == walk.TABLE_FULL:
-            assert self.names.table is not None
-            self.names.table.widen(2 * n)
-        else:
-            self._have(status)
+    def _learn_otherwise(
+        self, status: int, x: Mapping[Hashable, Any], y: float, w: float, eta: float
+    ) -> None:
+        if status <= online.OVER:
+            with self.alone():
+                return self._cut()
+        self._drop_closed_frame()
+        full = status in (online.NO_ROOM, walk.FULL)
+        if full or self._wants_frame(x, learns=True):
+            with self.alone():
+                if status == online.NO_ROOM:
+                    self._set_rule(self.rule.make_room(len(x)))
+                elif full and isinstance(self.names, Table):
+                    self._have_places(len(x))
+                self._new_frame(len(x), learns=True)
+            return self.learn(x, y, w, eta)
+        plain = plain_items(x)
+        with self.alone():
+            self._learn_plain(plain, y, w, eta)
 
-    def _write_plain(self, plain: dict[Hashable, float], slots_of: Callable[[Any], Any]) -> int:
-        n = len(plain)
-        if n > len(self.buffer):
-            self._widen(n)
-        self.buffer.ids[:n] = slots_of(list(plain))
-        self.buffer.values[:n] = list(plain.values())
-        return n
+    def _learn_plain(self, plain: dict[Hashable, float], y: float, w: float, eta: float) -> None:
+        names = list(plain)
+        ids, values = self._row(names, plain, self._admit_all(names))
+        while True:
+            status = online.learn_plain(self.rule, self.online, ids, values, len(ids), y, w, eta)
+            if status != online.NO_ROOM:
+                break
+            self._set_rule(self.rule.make_room(len(ids)))
+        if status <= online.OVER:
+            self._cut()
 
-    def _interpreted(self) -> _RowKernels:
-        """The calls without raw memory."""
+    def _wants_frame(self, x: Any, learns: bool = False) -> bool:
+        if not walk.AVAILABLE or type(x) is not dict:
+            return False
+        frame = self._frame
+        if frame is not None and frame.length >= len(x) and (frame.learns or not learns):
+            return False
+        return self._suits(next(iter(x), None))
 
-        def read(n: int) -> tuple[int, int]:
-            b = self.buffer
-            return compact(b.ids, b.values, n, self.rule.size, b.plain_ids, b.plain_values)  # type: ignore[no-any-return]
-
-        def predict_row(frame: Any, n: int, proba: bool) -> float:
-            b = self.buffer
-            m, _ = read(n)
-            if m < 0:
-                return float("nan")
-            return online.margin(self.rule, self.online, b.plain_ids, b.plain_values, m, proba)
-
-        def learn_row(frame: Any, n: int, y: float, w: float, eta: float) -> int:
-            b = self.buffer
-            m, needed = read(n)
-            if m < 0:
-                return online.BAD_VALUE
-            if needed > self.rule.size:
-                return int(needed)
-            return online.learn_plain(
-                self.rule, self.online, b.plain_ids, b.plain_values, m, y, w, eta
-            )
-
-        return _RowKernels(predict_row, learn_row, None, None)
+    def _suits(self, name: Any) -> bool:
+        """Whether names like this one can be walked; a model without any takes their kind on."""
+        if not isinstance(self.names, Ints) or type(name) is int or name is None:
+            return True
+        if type(name) is not str:
+            return False
+        with self.alone():
+            if not isinstance(self.names, Ints) or self.rule.touched().any():
+                return not isinstance(self.names, Ints)
+            self.names, self._frame = Table(), None
+        return True
 
     # Many examples
 
-    def _rows(self, batch: Batch, learn: bool) -> Rows:
-        """The batch as rows of slots; unknown names are given slots, or left out."""
+    def _rows(self, batch: Batch) -> Rows:
+        """A plain batch as rows of slots, all of which the rule has."""
         rows, names = batch.rows, batch.names
-        if names is None and self.names.table is None:
-            if not learn:
-                return below(rows, self.rule.size)
+        if names is not None:
+            used = np.zeros(len(names), bool)
+            used[rows.ids] = True
+            chosen = [names[k] for k in np.flatnonzero(used)]
+            slots = np.full(len(names), MISSING, np.uint32)
+            slots[used] = self._admit_all(chosen)
+            return self._apart(rows._replace(ids=slots[rows.ids]), slots[used])
+        if isinstance(self.names, Ints):
             needed = largest(rows.ids) + 1 if len(rows.ids) else 0
-            if needed <= INTS:
+            if self._reaches(needed, len(rows.ids)):
                 self._have(needed)
                 return rows
-        if names is None:
-            columns, places = np.unique(rows.ids, return_inverse=True)
-            rows, names = rows._replace(ids=places.astype(np.uint32)), columns.tolist()
-        used = np.zeros(len(names), bool)
-        used[rows.ids] = True
-        chosen = [names[k] for k in np.flatnonzero(used)]
-        slots = np.full(len(names), MISSING, np.uint32)
-        slots[used] = (self._admit_all if learn else self.names.find_all)(chosen)
-        rows = rows._replace(ids=slots[rows.ids])
-        return rows if learn else below(rows, self.rule.size)
+            self._name_all()
+        if isinstance(self.names, Table):
+            # First room, which may be made by giving back what was known, or by ints as slots.
+            self._have_places(len(self._unknown(rows.ids)))
+            if isinstance(self.names, Ints):
+                return self._rows(batch)
+            self._admit_all(self._unknown(rows.ids).tolist())
+        return self._placed(batch)
+
+    def _unknown(self, ids: Any) -> Any:
+        """Those of some int names that have no slot."""
+        return np.unique(ids[self.names.find_ints(ids) == MISSING])
 
     def progressive(self, batch: Batch, y: Any, w: Any, eta: Any) -> Any:
         """Predict each row, then learn it, or none of them; returns the predictions."""
-        with self.lock:
+        with self.alone():
             return self._progressive(batch, y, w, eta)
 
     def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any) -> Any:
         p = np.empty(len(y))
         width = batch.width
-        ints = self.names.table is None and width is not None and width <= INTS
-        if width is None or not ints or len(batch.rows.ids) < self.rule.size:
-            self._learn_rows(self._rows(checked(batch), learn=True), y, w, eta, p)
+        if width is None or not self._direct(width) or len(batch.rows.ids) < self.rule.size:
+            self._learn_rows(self._rows(checked(batch)), y, w, eta, p)
             return p
         # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
-        before = [a.copy() for a in self.rule], self.online.copy()
-        if width <= len(batch.rows.ids):
+        before = self._state_now()
+        if width <= len(batch.rows.ids) and self._reaches(width, len(batch.rows.ids)):
             self._have(width)
-        i = 0
         try:
-            while (i := self._learn_rows(batch.rows, y, w, eta, p, i, self._below(width))) < 0:
-                i = self._learn_block(batch, -1 - i, y, w, eta, p)
+            i = 0
+            while i < len(y):
+                if self._direct(width):
+                    i = self._learn_rows(batch.rows, y, w, eta, p, i, min(self.rule.size, width))
+                if i < len(y):
+                    i = self._learn_block(batch, i, y, w, eta, p)
         except BaseException:
-            self._frame = None
-            self.rule = type(self.rule)(*before[0])
-            self._go_on_from(before[1])
+            self._go_back(before)
             raise
         return p
 
-    def _below(self, width: int) -> int:
-        """What ids of a matrix must be below to be learnt as they are."""
-        return min(int(self.rule.size), width)
+    def _state_now(self) -> Any:
+        """All that a batch may change, to go back to."""
+        rule = type(self.rule)(*(a.copy() for a in self.rule))
+        watched = [(watch, watch.state) for watch in self.watches]
+        return rule, self.online.copy(), self.names, self.forgotten, watched
+
+    def _go_back(self, before: Any) -> None:
+        rule, record, names, forgotten, watched = before
+        self._frame = None
+        self.rule, self.names, self.forgotten = rule, names, forgotten
+        self._set_record(record)
+        for watch, state in watched:
+            watch.state = state
+
+    def _direct(self, width: int) -> bool:
+        """Whether the ids of a matrix of so many columns are slots."""
+        if isinstance(self.names, Hashed):
+            return width <= int(self.rule.size)
+        return isinstance(self.names, Ints) and width <= INTS
 
     def _learn_rows(
         self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0
     ) -> int:
-        """Learn the rows from the i-th; returns n, or -1 - i where a block is not plain."""
+        """Learn the rows from the i-th; returns n, or where a block begins that is not plain."""
         while True:
-            i = online.learn(
+            status, i = online.learn(
                 self.rule, self.online, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d
             )
-            if i < 0 or i == len(y):
-                return i
-            self._make_way(online.NO_ROOM, int(rows.indptr[i + 1] - rows.indptr[i]))
+            if status == online.NO_ROOM:
+                nnz = int(rows.indptr[i + 1] - rows.indptr[i])
+                self._set_rule(self.rule.make_room(nnz))
+            elif status == online.OVER:
+                self._cut()
+            else:
+                return int(i)
 
     def _learn_block(self, batch: Batch, i: int, y: Any, w: Any, eta: Any, p: Any) -> int:
         """Learn rows from the i-th, which want a slower look; returns the next."""
-        j = min(i + SLOW_BLOCK, len(y))
+        j = min(i + self._rows_at_once(), len(y))
         indptr = batch.rows.indptr[i : j + 1]
         lo, hi = int(indptr[0]), int(indptr[-1])
         rows = Rows(batch.rows.ids[lo:hi], batch.rows.values[lo:hi], indptr - indptr[0])
         try:
-            plain = self._rows(checked(batch._replace(rows=rows)), learn=True)
+            plain = self._rows(checked(batch._replace(rows=rows)))
         except BadExample as bad:
             raise BadExample(bad.reason, i + bad.row) from None
         self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i:j])
         return j
 
-    def margins(self, batch: Batch, proba: bool) -> Any:
-        """Margin of each row, or its sigmoid; nothing changes."""
-        a = np.empty(batch.n)
-        with self.lock:
-            rows = self._rows(checked(batch), learn=False)
-            online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, proba)
-        return a
+    def _rows_at_once(self) -> int:
+        """How many rows are sorted out together: few where few weights may be kept."""
+        most = int(self.online[0].most)
+        return min(max(most // 64, 16), SLOW_BLOCK) if most else SLOW_BLOCK
 
-    # Room: slots first, then the names that are given them
+    def margins(self, batch: Batch, proba: bool) -> Any:
+        """Margin of each row, or its sigmoid."""
+        with self.alone():
+            return super().margins(batch, proba)
+
+    # Room: zeros are given back before anything grows
+
+    def _set_rule(self, rule: Any) -> None:
+        if rule is not self.rule:
+            self._frame = None
+            self.rule = rule
 
     def _admit_all(self, names: list[Hashable]) -> Any:
-        if self.names.table is None:
-            slots = [as_int(name) for name in names]
-            if None not in slots:
-                self._have(1 + max(slots, default=-1))  # type: ignore[type-var,operator]
-                return np.array(slots, np.uint32)
+        """Slots of names; the rule has all of them."""
+        if isinstance(self.names, Ints):
+            slots = self.names.find_all(names)
+            top = int(slots.max()) if len(slots) else 0
+            if top != MISSING and self._reaches(top + 1, len(slots)):
+                self._have(top + 1)
+                return slots
             self._name_all()
-        table = self.names.table
-        assert table is not None
-        self._have(len(table.known) + int(np.count_nonzero(table.find_all(names) == MISSING)))
-        self._frame = None
-        return table.admit_all(names)
+        if isinstance(self.names, Hashed):
+            return self.names.find_all(names)
+        self._have_places(len(names))
+        if isinstance(self.names, Ints):
+            return self._admit_all(names)
+        entries = self.names.entries
+        try:
+            return self.names.admit_all(names)
+        finally:
+            if self.names.entries is not entries:
+                self._frame = None
 
-    def _name_all(self) -> None:
-        """Give up ints as slots: those seen so far become names like any other."""
-        seen = np.flatnonzero(self.rule.touched())
-        new_slots = np.full(self.rule.size, -1)
-        new_slots[seen] = np.arange(len(seen))
-        size = max(len(seen), LEAST_SIZE)
-        table, rule = NameTable(seen.tolist()), self.rule.renumber(new_slots, size)
-        self._frame = None
-        self.rule, self.names.table = rule, table
+    def _have_places(self, n: int) -> None:
+        """Have slots, and places in the table, for `n` names more."""
+        if len(self.names) + n > self.rule.size:
+            self._make_space(n)
+        if isinstance(self.names, Table):
+            entries = self.names.entries
+            self.names.widen(n)
+            if self.names.entries is not entries:
+                self._frame = None
+
+    def _reaches(self, needed: int, n: int) -> bool:
+        """Whether ints are still worth being slots where `n` more may need so many."""
+        if needed > INTS:
+            return False
+        most = int(self.online[0].most)
+        if most:
+            return needed <= max(COPY_SLOTS, SPARSE * most)
+        if needed <= max(SLOTS, self.rule.size, SPARSE * n):
+            return True
+        return needed <= SPARSE * (n + int(np.count_nonzero(self.rule.touched())))
 
     def _have(self, size: int) -> None:
         """Have at least `size` slots."""
@@ -324,87 +341,167 @@ class Engine:
             self._frame = None
             self.rule = rule
 
-    def _widen(self, n: int) -> None:
-        buffer = RowBuffer(max(n, 2 * len(self.buffer)))
+    def _name_all(self) -> None:
+        """Give up ints as slots: those that are not zero become names like any other."""
+        kept = self.rule.touched()
+        if np.count_nonzero(kept) > LEAST_SIZE:
+            kept = self.rule.holding()
+        names = Table()
+        names.admit_all(np.flatnonzero(kept).tolist())
+        new_slots = np.full(self.rule.size, -1)
+        new_slots[kept] = np.arange(len(names))
+        size = max(LEAST_SIZE, _power_of_two(2 * len(names)))
+        self._renumber(names, new_slots, size)
+
+    def _make_space(self, n: int) -> None:
+        """Have room for `n` names more: first in the slots of zeros, which are given back."""
+        holding = self.rule.holding()
+        alive = int(np.count_nonzero(holding))
+        size = max(LEAST_SIZE, _power_of_two(3 * (alive + n) // 2))
+        if alive == len(self.names):
+            self._set_rule(self.rule.grow(max(size, self.rule.size)))
+            return
+        names, new_slots = self.names.keep(holding)
+        ints = names.ints()
+        if ints is not None and self._ints_again(ints):
+            moved = np.full(self.rule.size, -1)
+            kept = np.flatnonzero(new_slots >= 0)
+            moved[kept] = ints[new_slots[kept]]
+            self._renumber(Ints(), moved, max(LEAST_SIZE, int(ints.max(initial=0)) + 1))
+            return
+        padded = np.full(self.rule.size, -1)
+        padded[: len(new_slots)] = new_slots
+        self._renumber(names, padded, size)
+
+    def _ints_again(self, ints: Any) -> bool:
+        top = int(ints.max(initial=-1)) + 1
+        return COPY_SLOTS < top <= INTS and top <= SPARSE * len(ints) and self._reaches(top, 0)
+
+    def _renumber(self, names: Any, new_slots: Any, size: int) -> None:
+        """Move every slot; what is given back is counted as seen."""
+        gone = self.rule.touched() & (new_slots < 0)
+        forgotten = self.forgotten
+        if gone.any():
+            forgotten = Sketch() if forgotten is None else forgotten.copy()
+            forgotten.add(self.names.hashes(np.flatnonzero(gone)))
+        rule = self.rule.renumber(new_slots, size)
+        watched = [(watch, watch.moved(self.names, new_slots, size)) for watch in self.watches]
         self._frame = None
-        self.buffer = buffer
+        self.rule, self.names, self.forgotten = rule, names, forgotten
+        for watch, state in watched:
+            watch.state = state
+
+    # A most to the weights that are not zero
+
+    def limit(self, most: int) -> None:
+        """Keep at most so many weights from the next step on; 0: any number."""
+        o = self.online[0]
+        with self.alone():
+            if o.most != most or bool(most) != bool(o.held):
+                held = np.count_nonzero(self.rule.weights()) if most else 0
+                o.most, o.held = 0, 0
+                o.held, o.most = held, most
+
+    def _cut(self) -> None:
+        """Give up the smallest weights, where there are nearly as many as may be."""
+        o = self.online[0]
+        if not o.most:  # an interrupted change of it
+            o.held = 0
+            return
+        slots, sizes = np.empty(self.rule.size, np.int64), np.empty(self.rule.size)
+        n = online.alive(self.rule, slots, sizes)
+        most = int(o.most)
+        kept = max(1, most - max(1, most // 8))
+        # Then a sixteenth at least goes by before the next look.
+        if n > most - max(1, most // 16) and n > kept:
+            out = smallest(slots[:n], sizes[:n], n - kept, self.names)
+            self.rule.drop(out)
+            o.cut += len(out)
+            n = kept
+        o.held = n
 
     # What is known
 
     @property
     def n_features_seen(self) -> int:
         """How many features examples have had; an estimate once names were given back."""
-        if self.forgotten is None:
-            if self.names.table is None:
+        with self.alone():
+            if isinstance(self.names, Hashed):
+                return self._slots_seen()
+            if self.forgotten is None:
                 return int(np.count_nonzero(self.rule.touched()))
-            return len(self.names.table.known)
-        sketch = self.forgotten.copy()
-        sketch.add(self._seen())
-        return sketch.estimate()
+            sketch = self.forgotten.copy()
+            sketch.add(self.names.hashes(np.flatnonzero(self.rule.touched())))
+            return sketch.estimate()
 
-    def _seen(self) -> list[Hashable]:
-        if self.names.table is None:
-            return list(np.flatnonzero(self.rule.touched()).tolist())
-        return self.names.table.known
+    def _slots_seen(self) -> int:
+        """Names seen, from how many of all slots were met (linear counting)."""
+        size = int(self.rule.size)
+        met = int(np.count_nonzero(self.rule.touched()))
+        if self.forgotten is not None:
+            sketch = self.forgotten.copy()
+            sketch.add(self.names.hashes(np.flatnonzero(self.rule.touched())))
+            met = sketch.estimate()
+        return round(-size * float(np.log1p(-min(met, size - 0.5) / size)))
+
+    @property
+    def n_nonzero(self) -> int:
+        """How many weights are not zero."""
+        with self.alone():
+            return int(np.count_nonzero(self.rule.weights()))
 
     def weights(self) -> tuple[list[Hashable], Any]:
         """Names and weights of those that are not zero, in the order of their slots."""
-        with self.lock:
+        with self.alone():
             w = self.rule.weights()
             slots = np.flatnonzero(w)
             return [self.names.name(j) for j in slots.tolist()], w[slots]
 
+    def watch(self) -> Watch:
+        """What tells which features have entered and left the model since."""
+        with self.alone():
+            watch = Watch(self)
+            self.watches.add(watch)
+        return watch
+
     # Copies: as small as what is alive
 
     def __getstate__(self) -> dict[str, Any]:
-        with self.lock:
+        with self.alone():
             return self._dump()
 
     def _dump(self) -> dict[str, Any]:
-        slots, arrays = self.rule.dump()
-        ints = self.names.table is None
-        names = [self.names.name(j) for j in slots.tolist()]
         forgotten = self.forgotten
-        alive = set(names)
-        zeros = [name for name in self._seen() if name not in alive]
-        if zeros:
+        gone = self.rule.touched() & ~self.rule.holding()
+        if gone.any():
             forgotten = Sketch() if forgotten is None else forgotten.copy()
-            forgotten.add(zeros)
-        return {
-            "rule": type(self.rule),
-            "arrays": arrays,
-            "online": self.online.copy(),
-            "ints": ints,
-            "names": names,
-            "forgotten": None if forgotten is None else forgotten.registers,
-        }
+            forgotten.add(self.names.hashes(np.flatnonzero(gone)))
+        registers = None if forgotten is None else forgotten.registers
+        return {**super().__getstate__(), "forgotten": registers}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        names = state["names"]
-        self.names = Names()
-        if state["ints"]:
-            slots = np.array(names, np.int64)
-            size = int(slots.max()) + 1 if len(slots) else 0
-        else:
-            slots = np.arange(len(names))
-            size = len(names)
-            ensure(len(set(names)) == size, "a name stands twice")
-            self.names.table = NameTable(names)
-        self.rule = state["rule"].restore(max(size, LEAST_SIZE), slots, state["arrays"])
-        ensure(state["online"].dtype == online.ONLINE, "no record")
-        record = np.zeros(1, online.ONLINE)  # aligned, as kernels are compiled for
-        record[:] = state["online"]
-        self._go_on_from(record)
-        self.forgotten = None if state["forgotten"] is None else Sketch(state["forgotten"])
+        super().__setstate__(state)
+        registers = state["forgotten"]
+        self.forgotten = None if registers is None else Sketch(registers)
         self._start()
+
+    def frozen(self) -> Reader:
+        """A copy that only predicts, as small as what is alive."""
+        with self.alone():
+            state = Reader.__getstate__(self)
+        reader = Reader.__new__(Reader)
+        reader.__setstate__(state)
+        return reader
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays and, roughly, of the names."""
-        arrays = [*self.rule, self.online]
-        table = self.names.table
-        names = 0 if table is None else 150 * len(table.known) + table.entries.nbytes
-        return int(sum(a.nbytes for a in arrays)) + len(self.buffer) * 24 + names
+        total = int(sum(a.nbytes for a in (*self.rule, self.online)))
+        if self._frame is not None:
+            total += self._frame.nbytes
+        if isinstance(self.names, Table):
+            total += 150 * len(self.names) + int(self.names.entries.nbytes)
+        return total
 
     def check(self) -> None:
         """Raise AssertionError where an invariant is broken."""
@@ -413,21 +510,38 @@ class Engine:
         o = self.online[0]
         ensure(o.t >= 0, f"t is {o.t}, below 0")
         ensure(abs(o.b) < 1e150, f"the intercept is {o.b}")
-        if self.names.table is not None:
-            self.names.table.check()
-            ensure(len(self.names.table.known) <= self.rule.size, "more names than slots")
+        ensure(o.most >= 0 and o.cut >= 0, "a count is below 0")
+        ensure(o.most or not o.held, "weights are counted without a most")
+        alive = np.count_nonzero(self.rule.weights())
+        ensure(not o.most or alive <= o.held, f"{alive} weights, not at most {o.held}")
+        self.names.check(int(self.rule.size))
         if self.forgotten is not None:
             self.forgotten.check()
 
 
-def _at(a: Any) -> int:
-    return int(a.__array_interface__["data"][0])
+def _power_of_two(n: int) -> int:
+    """The least power of two that is not below `n`."""
+    return 1 << max(0, n - 1).bit_length()
 
 
-def _refusal(x: Mapping[Hashable, Any]) -> BadExample:
-    """Why an example was refused whose values the kernel would not take."""
-    try:
-        plain_items(x)
-    except BadExample as bad:
-        return bad
-    return BadExample("the example changed while it was read; give a dict of its own")
+# A process that forks while another thread learns would have a copy half-way, and its lock held.
+
+_ENGINES: WeakSet[Engine] = WeakSet()
+_FORKING = threading.RLock()
+_HELD: list[Callable[[], None]] = []
+
+
+def _before_fork() -> None:
+    _FORKING.acquire()
+    for engine in sorted(_ENGINES, key=id):
+        engine.lock.acquire()
+        _HELD.append(engine.lock.release)
+
+
+def _after_fork() -> None:
+    while _HELD:
+        _HELD.pop()()
+    _FORKING.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

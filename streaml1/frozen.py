@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from streaml1.rows import BadExample, plain_items
+import numpy as np
+
+from streaml1.batches import batch_of
+from streaml1.labels import refuse_unless_dict
+from streaml1.reader import Reader
 
 __all__ = ["Frozen"]
 
 
 class Frozen:
-    """An immutable predictor: a dict of weights and an intercept.
+    """An immutable predictor; its predictions are those of the model, to the bit.
 
-    It shares nothing with the model it came from and writes nothing when it predicts, so that any
-    number of threads may use it; it pickles small. Made by a model's `freeze()`.
+    It shares nothing with the model it came from. Any number of threads may use it, without a
+    lock; it is as small as the weights that are not zero, also pickled. Made by a model's
+    `freeze()`.
 
     Examples
     --------
@@ -28,15 +32,13 @@ class Frozen:
     True
     """
 
-    __slots__ = ("_binary", "_intercept", "_weights")
+    __slots__ = ("_binary", "_reader")
 
     _binary: bool
-    _intercept: float
-    _weights: dict[Hashable, float]
+    _reader: Reader
 
-    def __init__(self, weights: dict[Hashable, float], intercept: float, binary: bool) -> None:
-        object.__setattr__(self, "_weights", weights)
-        object.__setattr__(self, "_intercept", intercept)
+    def __init__(self, reader: Reader, binary: bool) -> None:
+        object.__setattr__(self, "_reader", reader)
         object.__setattr__(self, "_binary", binary)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -46,20 +48,22 @@ class Frozen:
         self.__setattr__(name, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Frozen, (self._weights, self._intercept, self._binary)
+        return Frozen, (self._reader, self._binary)
 
     def __repr__(self) -> str:
-        return f"Frozen({len(self._weights)} weights)"
+        return f"Frozen({len(self.weights)} weights)"
 
     @property
     def weights(self) -> Mapping[Hashable, float]:
         """The weights that are not zero."""
-        return MappingProxyType(self._weights)
+        w = self._reader.rule.weights()
+        name = self._reader.names.name
+        return MappingProxyType({name(j): float(w[j]) for j in np.flatnonzero(w).tolist()})
 
     @property
     def intercept(self) -> float:
         """The intercept."""
-        return self._intercept
+        return float(self._reader.online[0].b)
 
     def margin(self, x: Mapping[Hashable, Any]) -> float:
         """Margin of an example.
@@ -69,24 +73,37 @@ class Frozen:
         BadExample
             Where a value is refused.
         """
-        if not isinstance(x, Mapping):
-            raise BadExample(f"an example is a dict of features, not a {type(x).__name__}")
-        a = 0.0
-        for name, v in plain_items(x).items():
-            a += self._weights.get(name, 0.0) * v
-        return a + self._intercept
+        return self._margin(x, False)
+
+    def _margin(self, x: Mapping[Hashable, Any], proba: bool) -> float:
+        try:
+            return self._reader.margin(x, proba)
+        except (AttributeError, TypeError):
+            refuse_unless_dict(x)
+            raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> bool | float:
         """The label: whether the margin is above zero, or for a regressor the margin."""
-        a = self.margin(x)
+        a = self._margin(x, False)
         return a > 0.0 if self._binary else a
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[bool, float]:
         """Probability of False and of True; classifiers only."""
+        self._require_classifier()
+        p = self._margin(x, True)
+        return {False: 1.0 - p, True: p}
+
+    def predict_many(self, X: Any) -> Any:
+        """What `predict_one` says of each row of a matrix, frame or list of dicts, shape (n,)."""
+        a = self._reader.margins(batch_of(X), False)
+        return a > 0.0 if self._binary else a
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities of False and of True of each row, shape (n, 2); classifiers only."""
+        self._require_classifier()
+        p = self._reader.margins(batch_of(X), True)
+        return np.stack([1.0 - p, p], axis=1)
+
+    def _require_classifier(self) -> None:
         if not self._binary:
             raise AttributeError("a regressor has no probabilities; call predict_one")
-        a = self.margin(x)
-        e = math.exp(-abs(a))
-        r = 1.0 / (1.0 + e)
-        p = r if a >= 0.0 else e * r
-        return {False: 1.0 - p, True: p}

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.names import INTS
 from streaml1.rows import ensure
 
 __all__ = ["FORMAT", "ModelFileError", "read", "write"]
@@ -36,18 +35,18 @@ class ModelFileError(ValueError):
 
 def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
     """Write a model's class name, parameters and state; takes the place of `path` at the end."""
+    names = dict(state["names"])
     header = {
         "model": model,
         "params": {name: _param(name, value) for name, value in params.items()},
-        "ints": state["ints"],
+        "names": {part: names[part] for part in ("kind", "bits") if part in names},
     }
     arrays: dict[str, Any] = {f"rule.{name}": array for name, array in state["arrays"].items()}
     arrays["online"] = state["online"]
     arrays["header"] = _text(header)
-    if state["ints"]:
-        arrays["slots"] = np.array(state["names"], np.uint32)
-    else:
-        arrays["names"] = _text([_name(name) for name in state["names"]])
+    if "names" in names:
+        arrays["names"] = _text([_name(name) for name in names["names"]])
+    arrays |= {part: names[part] for part in ("slots", "joints") if part in names}
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
     archive = io.BytesIO()
@@ -129,16 +128,18 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
 def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     with np.load(io.BytesIO(body), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    header = json.loads(arrays.pop("header").tobytes())
-    if header["ints"]:
-        slots = arrays.pop("slots")
-        ensure(slots.dtype == np.uint32 and slots.ndim == 1, "slots are none")
-        ensure(np.all(slots < INTS) and len(np.unique(slots)) == len(slots), "slots are none")
-        names: list[Hashable] = slots.tolist()
+    header = _value(arrays.pop("header"))
+    names: dict[str, Any] = dict(header["names"])
+    ensure(set(names) <= {"kind", "bits"}, "what is this")
+    if names["kind"] == "table":
+        listed = _value(arrays.pop("names"))
+        names["names"] = [_named(coded) for coded in listed]
+        names["joints"] = arrays.pop("joints")
+        ensure(names["joints"].dtype == np.int32 and names["joints"].ndim == 1, "joints are none")
     else:
-        names = [_named(coded) for coded in json.loads(arrays.pop("names").tobytes())]
+        names["slots"] = arrays.pop("slots")
+        ensure(names["slots"].dtype == np.uint32 and names["slots"].ndim == 1, "slots are none")
     state = {
-        "ints": bool(header["ints"]),
         "names": names,
         "online": arrays.pop("online"),
         "forgotten": arrays.pop("forgotten", None),
@@ -151,8 +152,13 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 
 def _text(value: Any) -> Any:
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return np.frombuffer(text.encode("utf-8"), np.uint8)
+    # Not escaped: a pair of surrogates would come back as the one character that it stands for.
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def _value(text: Any) -> Any:
+    return json.loads(text.tobytes().decode("utf-8", "surrogatepass"))
 
 
 def _name(name: Hashable) -> Any:

@@ -7,26 +7,28 @@ from typing import Any
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import array_at, gil_kernel, inlined, kernel, prefetch, rule_at
-from streaml1.rows import compact, is_plain
-from streaml1.rules import gather, room, scatter, tick
+from streaml1.jit import borrowed, gil_kernel, inlined, kernel, prefetch
+from streaml1.rows import is_plain
+from streaml1.rules import gather, room, scatter, tick, weight
 
 __all__ = [
-    "BAD_VALUE",
     "BLOCK",
-    "LEARNT",
+    "DONE",
+    "NOT_PLAIN",
     "NO_ROOM",
     "ONLINE",
+    "OVER",
+    "alive",
     "learn",
     "learn_plain",
-    "learn_row",
     "margin",
     "margins",
-    "predict_row",
     "step",
 ]
 
-BAD_VALUE, NO_ROOM, LEARNT = -1, -2, 0
+NO_ROOM = -2
+DONE, NOT_PLAIN = 0, 1
+OVER = -16  # and below: learnt, and there may be more weights than the model may have
 
 BLOCK = np.uint64(64)  # rows looked at together: they fit the cache beside the weights
 FAR = np.uint64(8192)  # entries ahead that memory is asked for: the next blocks
@@ -39,6 +41,9 @@ ONLINE = np.dtype(
         ("intercept_lr", "f8"),
         ("clip_gradient", "f8"),
         ("loss", "i8"),
+        ("most", "i8"),  # weights that may be non-zero; 0: any number
+        ("held", "i8"),  # with `most` set: no more than so many are
+        ("cut", "i8"),  # weights that were given up for others
     ],
     align=True,
 )
@@ -50,6 +55,7 @@ def step(
 ) -> float:
     """Learn one row; returns what a report is made of, as it was before."""
     o = online[0]
+    before = _alive(rule, ids, lo, hi) if o.most else 0
     a = gather(rule, ids, values, lo, hi) + o.b
     p, g = losses.output_and_derivative(o.loss, a, y)
     g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
@@ -57,7 +63,18 @@ def step(
     tick(rule, eta)
     o.b -= o.intercept_lr * g
     o.t += 1
+    if o.most:
+        o.held += _alive(rule, ids, lo, hi) - before
     return float(p)
+
+
+@gil_kernel
+def _alive(rule: Any, ids: Any, lo: Any, hi: Any) -> int:
+    """How many weights of a row are not zero."""
+    n = 0
+    for k in range(lo, hi):
+        n += weight(rule, np.uint64(ids[k])) != 0.0
+    return n
 
 
 @kernel
@@ -80,28 +97,44 @@ def learn(
 
     Returns
     -------
-    int
-        n; or i, where row i has no room; or -1 - i, where the block that begins with row i is
-        not plain (see `rows.is_plain`).
+    tuple of int
+        (DONE, n); or why it stopped and the row that is next: NO_ROOM for it; NOT_PLAIN the block
+        that begins with it, see `rows.is_plain`; OVER, with the row before learnt.
     """
+    rule = borrowed(rule)
     n = np.uint64(len(y))
     d = np.uint64(d)
     checked = np.uint64(start) if d else n
+    capped = online[0].most != 0
     for i in range(np.uint64(start), n):
         if i == checked:
             checked = min(i + BLOCK, n)
             if not is_plain(ids, values, indptr, i, checked, d):
-                return -1 - np.int64(i)
+                return NOT_PLAIN, np.int64(i)
         lo = indptr[i]
         hi = indptr[i + np.uint64(1)]
         if not room(rule, hi - lo):
-            return np.int64(i)
+            return NO_ROOM, np.int64(i)
         for k in range(lo + FAR, hi + FAR, np.uint64(8)):  # one of each 64 bytes
             prefetch(values, k)
         for k in range(lo + FAR, hi + FAR, np.uint64(16)):
             prefetch(ids, k)
         p[i] = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i])
-    return np.int64(n)
+        if capped and online[0].held > online[0].most:
+            return OVER, np.int64(i + np.uint64(1))
+    return DONE, np.int64(n)
+
+
+@kernel
+def alive(rule: Any, slots: Any, sizes: Any) -> int:
+    """Write down the slots whose weights are not zero, and their distance from it; how many."""
+    n = np.uint64(0)
+    for j in range(np.uint64(len(slots))):
+        w = weight(rule, j)
+        slots[n] = j
+        sizes[n] = abs(w)
+        n += np.uint64(w != 0.0)
+    return int(n)
 
 
 @gil_kernel
@@ -115,11 +148,12 @@ def margin(rule: Any, online: Any, ids: Any, values: Any, n: Any, proba: bool) -
 def learn_plain(
     rule: Any, online: Any, ids: Any, values: Any, n: Any, y: float, w: float, eta: float
 ) -> int:
-    """Learn the first `n` entries; returns LEARNT or NO_ROOM."""
+    """Learn the first `n` entries; returns the new t, OVER - t or NO_ROOM."""
     if not room(rule, np.uint64(n)):
         return NO_ROOM
     step(rule, online, ids, values, np.uint64(0), np.uint64(n), y, w, eta)
-    return LEARNT
+    o = online[0]
+    return int(OVER - o.t if o.held > o.most else o.t)
 
 
 @kernel
@@ -127,67 +161,9 @@ def margins(
     rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, proba: bool
 ) -> None:
     """Margins of rows into `a`, or their sigmoids."""
+    rule = borrowed(rule)
+    b = online[0].b
     for i in range(np.uint64(len(a))):
         after = i + np.uint64(1)
-        margin_i = gather(rule, ids, values, indptr[i], indptr[after]) + online[0].b
+        margin_i = gather(rule, ids, values, indptr[i], indptr[after]) + b
         a[i] = losses.sigmoid(margin_i) if proba else margin_i
-
-
-# One example by addresses. A frame holds the addresses of the buffer's arrays, their length, the
-# address of the online record, the rule's size, what walk.py wants, and the rule's arrays.
-(
-    RAW_IDS,
-    RAW_VALUES,
-    IDS,
-    VALUES,
-    KEYS,
-    TEXTS,
-    HASHES,
-    ALIASES,
-    SCRATCH,
-    LENGTH,
-    RECORD,
-    SIZE,
-    ENTRIES,
-    N_ENTRIES,
-    USED,
-    KNOWN,
-    TYPES,
-) = range(17)
-N_TYPES = 8
-FRAME_HEAD = TYPES + N_TYPES
-
-Rule: Any = None  # bound by row_kernel
-
-
-def predict_row(frame: Any, n: int, proba: bool) -> float:
-    """Margin of the example in the buffer, or its sigmoid; NaN where a value is refused."""
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    raw_ids = array_at(frame[RAW_IDS], length, np.uint32)
-    raw_values = array_at(frame[RAW_VALUES], length, np.float64)
-    m, _ = compact(raw_ids, raw_values, n, frame[SIZE], ids, values)
-    if m < 0:
-        return np.nan
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, FRAME_HEAD), online, ids, values, m, proba)
-
-
-def learn_row(frame: Any, n: int, y: float, w: float, eta: float) -> Any:
-    """Learn the example in the buffer.
-
-    Returns LEARNT, BAD_VALUE, NO_ROOM, or how many slots the rule must have first.
-    """
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    raw_ids = array_at(frame[RAW_IDS], length, np.uint32)
-    raw_values = array_at(frame[RAW_VALUES], length, np.float64)
-    m, needed = compact(raw_ids, raw_values, n, frame[SIZE], ids, values)
-    if m < 0:
-        return BAD_VALUE
-    if needed > frame[SIZE]:
-        return np.int64(needed)
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return learn_plain(rule_at(Rule, frame, FRAME_HEAD), online, ids, values, m, y, w, eta)

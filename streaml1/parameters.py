@@ -7,9 +7,11 @@ import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from streaml1.rows import shown
 
-__all__ = ["EngineSlot", "Parameter", "choice", "number", "rate"]
+__all__ = ["EngineSlot", "Parameter", "choice", "flag", "number", "rate", "whole"]
 
 Check = Callable[[str, Any], Any]
 
@@ -73,6 +75,22 @@ def number(least: float, most: float, *, above: bool = False) -> Check:
     return check
 
 
+def whole(least: int, most: int, *, or_none: bool = False) -> Check:
+    """A check for a whole number from `least` to `most`; or None, where that is allowed."""
+    rule = f"from {least:,} to {most:,}" + (", or None" if or_none else "")
+
+    def check(name: str, value: Any) -> Any:
+        if value is None and or_none:
+            return value
+        if not (_is_number(value) and isinstance(value, numbers.Integral)):
+            raise ValueError(f"{name}={shown(value)} is no whole number; give one {rule}")
+        if not least <= int(value) <= most:
+            raise ValueError(f"{name}={shown(value)} is out of range; give a whole number {rule}")
+        return value
+
+    return check
+
+
 def choice(*names: str) -> Check:
     """A check for one of some names."""
     listed = ", ".join(f'"{name}"' for name in names)
@@ -83,6 +101,13 @@ def choice(*names: str) -> Check:
         return value
 
     return check
+
+
+def flag(name: str, value: Any) -> Any:
+    """Check a switch: True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}={shown(value)} is no switch; give True or False")
+    return bool(value)
 
 
 def rate(name: str, value: Any) -> Any:

@@ -116,6 +116,11 @@ class Line:
         1 - n_nonzero / n_features_seen.
     share_of_d
         n_nonzero / d, where the source knows its number of features d.
+    born, died
+        How many features have entered the model since the line before, from a weight of zero, and
+        how many have left it.
+    cut
+        How many weights were given up so far because of `max_features`.
     auc
         Skewed labels only: area under the ROC curve over the last 2**20 examples, exact, sample
         weights aside.
@@ -142,6 +147,9 @@ class Line:
     n_features_seen: int | None
     sparsity: float | None
     share_of_d: float | None
+    born: int | None
+    died: int | None
+    cut: int | None
     auc: float | None
     mean_prediction: float | None
     rate: float | None
@@ -238,6 +246,8 @@ class Report:
         How many examples were refused; counted by whoever refuses them.
     skips : bool
         Whether the run goes on after a refused example, so that the table counts them.
+    changes : streaml1.watch.Changes or None
+        Which features have entered and left the model between the last two lines.
 
     Examples
     --------
@@ -259,6 +269,8 @@ class Report:
         self.examples = 0
         self.refused = 0
         self.skips = False
+        self.changes: Any = None
+        self._watch: Any = None
         self._all, self._recent = _Sums(), _Sums()
         self._total = 0.0  # of the labels
         self._window = None if loss in REGRESSION else _Window()
@@ -274,6 +286,10 @@ class Report:
     def loss_name(self) -> str:
         """What the loss is called."""
         return NAMES[self.loss]
+
+    def follow(self, model: Any) -> None:
+        """Have each line count the features that have entered and left a model."""
+        self._watch = model.watch() if hasattr(model, "watch") else None
 
     def start(self) -> None:
         """Set the clock: what went before is not part of the run."""
@@ -325,6 +341,7 @@ class Report:
         since = self.examples - (self.lines[-1].examples if self.lines else 0)
         n_nonzero = getattr(model, "n_nonzero", None)
         seen = getattr(model, "n_features_seen", None)
+        self.changes = None if self._watch is None else self._watch.changes()
         line = Line(
             examples=self.examples,
             loss_name=self.loss_name,
@@ -337,6 +354,9 @@ class Report:
             # Features seen can be an estimate, and then a little below the non-zeros.
             sparsity=max(0.0, 1.0 - n_nonzero / seen) if n_nonzero is not None and seen else None,
             share_of_d=n_nonzero / self.d if n_nonzero is not None and self.d else None,
+            born=None if self.changes is None else len(self.changes.born),
+            died=None if self.changes is None else len(self.changes.died),
+            cut=getattr(model, "n_cut", None),
             **self._if_skewed(),
             refused=self.refused,
             seconds=now - self._started,
@@ -404,6 +424,13 @@ class Report:
             _Column("non-\nzeros", 8, lambda line: _count(line.n_nonzero)),
             _Column("features\nseen", 8, lambda line: _count(line.n_features_seen)),
             _Column("sparsity", 8, lambda line: _percent(line.sparsity)),
+        ]
+        if self._watch is not None:
+            columns += [
+                _Column("born", 7, lambda line: _count(line.born)),
+                _Column("died", 7, lambda line: _count(line.died)),
+            ]
+        columns += [
             _Column("per\nsecond", 7, lambda line: f"{line.per_second:,.0f}"),
         ]
         if refused:
@@ -441,6 +468,8 @@ class Report:
             if line.share_of_d is not None:
                 zeros += f" ({line.share_of_d:.2%} of all {self.d:,} features)"
             parts.append(zeros)
+        if line.cut:
+            parts.append(f"{line.cut:,} weights given up for max_features")
         if line.auc is not None:
             parts.append(f"ROC AUC {_four(line.auc)} ({_WINDOW_NAME} examples)")
         if line.mean_prediction is not None:

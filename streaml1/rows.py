@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import gil_kernel, kernel
+from streaml1.jit import kernel
 
 __all__ = [
     "LIMIT",
@@ -19,7 +19,6 @@ __all__ = [
     "BadExample",
     "Rows",
     "below",
-    "compact",
     "ensure",
     "is_plain",
     "largest",
@@ -143,29 +142,6 @@ def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
             refuse_value(name, v)
         plain[name] = v
     return {name: v for name, v in plain.items() if v != 0.0}
-
-
-@gil_kernel
-def compact(raw_ids: Any, raw_values: Any, n: int, d: Any, ids: Any, values: Any) -> Any:
-    """Copy the non-zero entries on slots below `d`; returns how many, and 1 + the largest slot.
-
-    The count is -1 where a value is NaN or beyond the limit.
-    """
-    m = np.uint64(0)
-    needed = np.uint64(0)
-    for k in range(np.uint64(n)):
-        v = raw_values[k]
-        if not abs(v) < LIMIT:
-            return -1, needed
-        if v == 0.0:
-            continue
-        after = np.uint64(raw_ids[k]) + np.uint64(1)
-        needed = after if after > needed else needed
-        if after <= d:
-            ids[m] = raw_ids[k]
-            values[m] = v
-            m += np.uint64(1)
-    return np.int64(m), needed
 
 
 @kernel

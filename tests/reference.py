@@ -127,6 +127,75 @@ class ElasticNet(Online):
         return {"fobos": fobos, "sgd": sgd}[self.update](v, eta, self.l1, self.l2)
 
 
+class TruncatedGradient(Online):
+    def __init__(
+        self,
+        d: int,
+        *,
+        gravity: float = 1e-4,
+        period: int = 1,
+        threshold: float = np.inf,
+        **shared: Any,
+    ) -> None:
+        self.gravity, self.period, self.threshold = gravity, period, threshold
+        super().__init__(d, self._penalty, **shared)
+
+    def _penalty(self, v: Any, eta: float) -> Any:
+        if (self.t + 1) % self.period:
+            return v
+        pulled = fobos(v, eta, self.period * self.gravity, 0.0)
+        return np.where(np.abs(v) <= self.threshold, pulled, v)
+
+
+class FTRL(Online):
+    """McMahan et al. (2013), Algorithm 1; w is held beside z and n."""
+
+    def __init__(
+        self,
+        d: int,
+        *,
+        alpha: float = 0.1,
+        beta: float = 1.0,
+        l1: float = 1.0,
+        l2: float = 0.0,
+        **shared: Any,
+    ) -> None:
+        self.alpha, self.beta, self.l1, self.l2 = alpha, beta, l1, l2
+        self.z, self.n = np.zeros(d), np.zeros(d)
+        super().__init__(d, lambda v, eta: v, **shared)
+
+    def learn(self, x: Any, y: float, w: float = 1.0) -> None:
+        a = self.margin(x)
+        g = float(np.clip(LOSSES[self.loss][1](a, y), -self.clip_gradient, self.clip_gradient)) * w
+        G = g * x
+        sigma = (np.sqrt(self.n + G**2) - np.sqrt(self.n)) / self.alpha
+        self.z = self.z + G - sigma * self.w
+        self.n = self.n + G**2
+        rate = (self.beta + np.sqrt(self.n)) / self.alpha + self.l2
+        self.w = np.where(
+            np.abs(self.z) <= self.l1, 0.0, (np.sign(self.z) * self.l1 - self.z) / rate
+        )
+        self.b -= self.intercept_lr * g
+        self.t += 1
+
+
+class Pegasos(Online):
+    def __init__(self, d: int, *, l2: float = 1e-4, project: bool = True, **shared: Any) -> None:
+        self.l2, self.project = l2, project
+        super().__init__(d, lambda v, eta: v, **{"loss": "hinge", **shared})
+
+    def learn(self, x: Any, y: float, w: float = 1.0) -> None:
+        eta = 1.0 / (self.l2 * (self.t + 1))
+        a = self.margin(x)
+        g = float(np.clip(LOSSES[self.loss][1](a, y), -self.clip_gradient, self.clip_gradient)) * w
+        self.w = (1.0 - eta * self.l2) * self.w - eta * g * x
+        norm, radius = np.linalg.norm(self.w), 1.0 / np.sqrt(self.l2)
+        if self.project and norm > radius:
+            self.w = self.w * (radius / norm)
+        self.b -= self.intercept_lr * g
+        self.t += 1
+
+
 class L1Ball(Online):
     def __init__(self, d: int, *, radius: float, **shared: Any) -> None:
         super().__init__(d, lambda v, eta: l1_ball(v, radius), **shared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,10 +15,14 @@ import streaml1
 
 WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
-SHARED = ["lr", "schedule", "intercept_lr", "intercept_init", "clip_gradient"]
+SHARED = [
+    *("lr", "schedule", "intercept_lr", "intercept_init", "clip_gradient"),
+    *("max_features", "hash_bits"),
+]
 METHODS = [
     *("learn_one", "learn_many", "predict_one", "predict_many", "progressive_many"),
     *("weights", "intercept", "n_nonzero", "n_features_seen", "n_iterations", "top_weights"),
+    *("n_cut", "watch", "slot", "collisions"),
     *("freeze", "save", "mutate"),
 ]
 PROBABILITIES = ["predict_proba_one", "predict_proba_many"]
@@ -30,9 +35,14 @@ def test_names() -> None:
         "EGRegressor",
         "ElasticNetClassifier",
         "ElasticNetRegressor",
+        "FTRLClassifier",
+        "FTRLRegressor",
         "ModelFileError",
+        "PegasosClassifier",
         "SMIDASClassifier",
         "SMIDASRegressor",
+        "TruncatedGradientClassifier",
+        "TruncatedGradientRegressor",
         "load",
         "progressive",
     ]
@@ -51,18 +61,40 @@ def test_version() -> None:
     assert installed == streaml1.__version__
 
 
-@pytest.mark.parametrize("name", ["ElasticNetClassifier", "ElasticNetRegressor"])
+# What each model has of its own, and its default.
+OWN: dict[str, dict[str, Any]] = {
+    "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
+    "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
+    "Pegasos": {"l2": 1e-4, "project": True},
+    "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
+}
+RATELESS = ("FTRL", "Pegasos")
+MODELS = [name for name in streaml1.__all__ if name.endswith(("Classifier", "Regressor"))]
+
+
+def own_of(name: str) -> dict[str, Any]:
+    return OWN[name.removesuffix("Classifier").removesuffix("Regressor")]
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_parameters(name: str) -> None:
     cls = getattr(streaml1, name)
     found = list(inspect.signature(cls).parameters.values())
-    assert [p.name for p in found] == ["l1", "l2", "update", "loss", *SHARED]
-    assert all(p.kind is p.KEYWORD_ONLY for p in found)
+    rates = {} if name.startswith(RATELESS) else {"lr": 0.1, "schedule": "invsqrt"}
     loss = "logistic" if name.endswith("Classifier") else "squared"
-    expected = [0.0, 0.0, "fobos", loss, 0.1, "invsqrt", 0.01, 0.0, 1e12]
-    assert [p.default for p in found] == expected
+    loss = "hinge" if name == "PegasosClassifier" else loss
+    expected = {
+        **own_of(name),
+        **{"loss": loss, **rates},
+        **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
+        **{"max_features": None, "hash_bits": None},
+    }
+    assert {p.name: p.default for p in found} == expected
+    assert [p.name for p in found] == list(expected)
+    assert all(p.kind is p.KEYWORD_ONLY for p in found)
 
 
-@pytest.mark.parametrize("name", ["ElasticNetClassifier", "ElasticNetRegressor"])
+@pytest.mark.parametrize("name", MODELS)
 def test_methods(name: str) -> None:
     cls = getattr(streaml1, name)
     methods = METHODS + PROBABILITIES * name.endswith("Classifier")
@@ -74,7 +106,7 @@ def test_methods(name: str) -> None:
     assert list(inspect.signature(cls.predict_many).parameters) == ["self", "X"]
     own = {m for m in dir(cls) if not m.startswith("_")} - {m for m in dir(cls.__mro__[-3])}
     river = {"clone", "predict_proba_one", "predict_proba_many"}
-    assert own <= {*methods, *SHARED, "l1", "l2", "update", "loss"} | river
+    assert own <= {*methods, *SHARED, *own_of(name), "loss"} | river
 
 
 def public() -> Iterator[Any]:
@@ -98,7 +130,7 @@ def test_everything_public_is_described(thing: Any) -> None:
     assert text.splitlines()[0].endswith(".")
 
 
-@pytest.mark.parametrize("name", ["ElasticNetClassifier", "ElasticNetRegressor"])
+@pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_is_described(name: str) -> None:
     cls = getattr(streaml1, name)
     section = inspect.getdoc(cls).partition("Parameters\n")[2].partition("Examples\n")[0]

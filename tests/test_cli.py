@@ -79,7 +79,7 @@ def test_learn(svm: str) -> None:
     ]  # fmt: skip
     assert lines[1].split() == [
         "examples", "(recent)", "(all)", "predictor", "error", "zeros", "seen", "sparsity",
-        "second",
+        "born", "died", "second",
     ]  # fmt: skip
     assert [line.split()[0] for line in lines[2:5]] == ["40", "80", "100"]
     assert len({len(line) for line in lines[1:5]}) == 1, "columns are of a fixed width"
@@ -223,6 +223,10 @@ GOOD = "+1 1:1\n"
         (["learn", "."], ". is a directory"),
         (["learn", "-"], "standard input has no name that tells its format: say --format"),
         (["learn", "a.svm", "--model", "forest"], "'forest' is not one of 'elastic-net'"),
+        (["learn", "a.svm", "--gravity", "1"], "--gravity is no option of elastic-net, which has"),
+        (["learn", "a.svm", "--model", "ftrl", "--lr", "1"], "--lr is no option of ftrl,"),
+        (["learn", "a.svm", "--model", "pegasos", "--task", "regression"], "is for classification"),
+        (["learn", "a.svm", "--model", "truncated-gradient", "--l1", "1"], "--l1 is no option of"),
         (["learn", "a.svm", "--los", "hinge"], "No such option '--los'"),
         (["learn", "a.svm", "--loss", "log"], "'log' is not one of 'logistic', 'hinge'"),
         (["learn", "a.svm", "--l1", "much"], "'much' is not a valid float; see streaml1 learn"),
@@ -610,9 +614,12 @@ def test_warm_leaves_nothing_to_compile(python: Callable[..., str], svm: str, he
             python("-m", "streaml1", "learn", source, "--load", model, "--save", model)
             python("-m", "streaml1", "show", model)
             python("-m", "streaml1", "predict", model, source)
+    hashed = ("--hash-bits", "9", "--max-features", "1")
+    python("-m", "streaml1", "learn", str(here / "a.jsonl"), *hashed)
     one = "m = streaml1.ElasticNetClassifier()\nfor x in ({'a': 1.0}, {'a': 'b'}) * 2:\n"
     one += "    m.predict_proba_one(x)\n    m.learn_one(x, True)\n"
     python("-c", f"import streaml1\n{one}")
+    python("-c", f"import streaml1\n{one}".replace("()", "(hash_bits=9)", 1))
     assert before and compiled() == before
 
 

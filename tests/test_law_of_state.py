@@ -1,7 +1,8 @@
 """The law of state: what is not learning changes no float of what is learnt later.
 
-Growing, giving ints up for names, sweeping, predicting, refusing, pickling, copying and saving at
-any row, in any capacity, compiled or interpreted, end in the same bits as one long run. It is
+Growing, giving back the slots of zeros, giving ints up for names and back, sweeping, predicting,
+refusing, pickling, copying and saving at any row, in any capacity, compiled or interpreted, end in
+the same bits as one long run with room for everything. It is
 tried on the easiest rule (one array and a ledger) and on the hardest (`tests/wheel.py`: queues in
 chunks from a pool that runs out).
 """
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
@@ -26,23 +27,29 @@ from streaml1 import (
     EGRegressor,
     ElasticNetClassifier,
     ElasticNetRegressor,
+    FTRLRegressor,
+    PegasosClassifier,
     SMIDASRegressor,
+    TruncatedGradientClassifier,
+    TruncatedGradientRegressor,
     engine,
     jit,
     models,
     online,
+    reader,
     walk,
 )
 from streaml1.batches import batch_of
 from streaml1.losses import CODES
 from streaml1.models.base import OnlineRegressor
-from streaml1.names import RowBuffer
+from streaml1.names import Hashed, Ints, Table, restore
 from streaml1.parameters import Parameter, number
 from streaml1.rows import BadExample
 from tests import reference
 from tests.wheel import BUCKETS, CHUNK, Wheel
 
 N, D = 400, 40
+EXAMPLES = min(30, settings.default.max_examples)  # each is a run of its own
 
 
 class Ball(OnlineRegressor):
@@ -61,7 +68,10 @@ class Ball(OnlineRegressor):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
+        self.max_features, self.hash_bits = max_features, hash_bits
         self.radius, self.chunks = radius, chunks
         self.loss, self.lr, self.schedule = loss, lr, schedule
         self.intercept_lr, self.intercept_init = intercept_lr, intercept_init
@@ -86,7 +96,8 @@ def wheel_is_not_cached() -> Iterator[None]:
                 patch.setattr(kernel, "_cache", NullCache())
             with pytest.MonkeyPatch.context() as build:
                 build.setattr(jit, "_compile", lambda fn, **o: njit(error_model="numpy", **o)(fn))
-                engine._row_kernels(Wheel)
+                for kind in (Ints, Table, Hashed):
+                    walk._predict(kind, Wheel), walk._learn(kind, Wheel)
         yield
 
 
@@ -99,15 +110,43 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         l1=0.05, l2=2.2, lr=0.4, schedule="constant", update="sgd", clip_gradient=30.0
     ),
     "classifier": lambda: ElasticNetClassifier(l1=1e-3, l2=1e-2, lr=0.5, intercept_lr=0.1),
-    "eg": lambda: EGRegressor(radius=30.0, n_features=D, lr=90.0, schedule="constant"),
+    "stamps": lambda: ElasticNetRegressor(l1=0.3, l2=0.3, lr=2.0, stamps="explicit", budget=70),
+    "even": lambda: ElasticNetRegressor(
+        l1=0.05, l2=0.1, lr=0.3, schedule="constant", stamps="explicit", budget=90
+    ),
+    "truncated": lambda: TruncatedGradientRegressor(
+        gravity=0.9, threshold=0.7, lr=0.4, schedule="constant"
+    ),
+    "seldom": lambda: TruncatedGradientClassifier(gravity=0.02, period=7, threshold=0.1, lr=0.5),
+    "ftrl": lambda: FTRLRegressor(alpha=0.5, l1=8.0, l2=0.1, clip_gradient=30.0),
+    "pegasos": lambda: PegasosClassifier(l2=1e-8),
     "smidas": lambda: SMIDASRegressor(
         l1=0.03, p=8.5, lr=0.2, schedule="constant", clip_gradient=3.0
     ),
     "smidas of many terms": lambda: SMIDASRegressor(
         l1=0.03, p=40, lr=0.2, schedule="constant", clip_gradient=3.0
     ),
+    "capped smidas": lambda: SMIDASRegressor(
+        l1=0.01, p=6.5, lr=0.2, clip_gradient=3.0, max_features=9
+    ),
+    "eg": lambda: EGRegressor(radius=30.0, n_features=D, lr=90.0, schedule="constant"),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
+    "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
+    "capped ball": lambda: Ball(radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10),
+    "hashed": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=11),
+    "crowded": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=5, max_features=20),
 }
+
+
+# What is done does not depend on how features are called, but for ties at a cap and for hashes.
+CAPPED = ("capped", "capped ball", "capped smidas", "hashed", "crowded")
+BINARY = ("classifier", "seldom", "pegasos")
+# What falls when a rule starts its ledger anew.
+LEDGER = {
+    **{"ball": "Theta", "capped ball": "Theta", "stamps": "now", "even": "now"},
+    **{"pegasos": "drift", "ftrl": "alpha", "eg": "M"},
+}
+NEVER = ("ftrl", "classifier", "seldom")
 
 
 class Stream(NamedTuple):
@@ -156,27 +195,48 @@ def bits_of(model: Any, predictions: Any) -> Bits:
 
 
 def stream_of(learner: str) -> Stream:
-    return STREAMS[learner == "classifier"]
+    return STREAMS[learner in BINARY]
 
 
-def one_long_run(learner: str) -> Bits:
+def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
     """All rows in one batch, slots and chunks enough from the start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "LEAST_SIZE", 5_000)
-        model = LEARNERS[learner]()
-        if learner == "ball":
+        model, s = LEARNERS[learner](), stream_of(learner)
+        if isinstance(model, Ball):
             model = model.clone({"chunks": 5_000})
-        X, y, w = stream_of(learner)
-        return bits_of(model, model.progressive_many(X, y, w))
+        predictions: list[float] = []
+        rows = [0, *sorted(mutations), N]
+        for lo, hi in zip(rows[:-1], rows[1:], strict=True):
+            if lo in mutations:
+                mutate(model, mutations[lo])
+            predictions += list(learn_matrix(model, s, lo, hi))
+        assert model._engine.forgotten is None
+        return bits_of(model, predictions)
 
 
-TRUTH: dict[str, Bits] = {}
+MUTATIONS: list[dict[str, Any]] = [
+    {"lr": 0.05},
+    {"clip_gradient": 2.0},
+    {"intercept_lr": 0.1, "lr": 0.2},
+    {"max_features": 7},
+    {"max_features": None},
+]
 
 
-def truth(learner: str) -> Bits:
-    if learner not in TRUTH:
-        TRUTH[learner] = one_long_run(learner)
-    return TRUTH[learner]
+def mutate(model: Any, k: int) -> None:
+    model.mutate({n: v for n, v in MUTATIONS[k].items() if n in model._mutable_attributes})
+
+
+TRUTH: dict[Any, Bits] = {}
+
+
+def truth(learner: str, mutations: dict[int, int] | None = None) -> Bits:
+    mutations = mutations or {}
+    key = learner, *sorted(mutations.items())
+    if key not in TRUTH:
+        TRUTH[key] = one_long_run(learner, mutations)
+    return TRUTH[key]
 
 
 # What may come between two rows. Each takes a model and returns the one to go on with.
@@ -214,25 +274,42 @@ def refuse(model: Any, folder: Path) -> Any:
 
 def grow(model: Any, folder: Path) -> Any:
     state = model._engine
-    state.rule, state._frame = state.rule.grow(state.rule.size + 5), None
+    if not isinstance(state.names, Hashed):
+        with state.alone():
+            state._set_rule(state.rule.grow(state.rule.size + 5))
     return model
 
 
 def widen(model: Any, folder: Path) -> Any:
-    state = model._engine
-    state.buffer, state._frame = RowBuffer(len(state.buffer) + 1), None
+    if walk.AVAILABLE:
+        with model._engine.alone():
+            model._engine._new_frame(300, learns=True)
     return model
 
 
 def name(model: Any, folder: Path) -> Any:
     """Ints give up their slots: every weight moves."""
-    if model._engine.names.table is None:
-        model._engine._name_all()
+    if isinstance(model._engine.names, Ints):
+        with model._engine.alone():
+            model._engine._name_all()
+    return model
+
+
+def give_back(model: Any, folder: Path) -> Any:
+    """The slots of zeros go, and what is left moves together."""
+    state = model._engine
+    if not isinstance(state.names, Hashed):
+        with state.alone():
+            name(model, folder)
+            state._make_space(0)
+        if isinstance(state.names, Table):
+            assert state.rule.holding()[: len(state.names)].all()
     return model
 
 
 def sweep(model: Any, folder: Path) -> Any:
-    model._engine._make_way(online.NO_ROOM, 3)
+    with model._engine.alone():
+        model._engine._set_rule(model._engine.rule.make_room(3))
     return model
 
 
@@ -247,6 +324,7 @@ BETWEEN: list[Callable[[Any, Path], Any]] = [
     grow,
     widen,
     name,
+    give_back,
     sweep,
     save,
     lambda model, folder: pickle.loads(pickle.dumps(model)),
@@ -291,17 +369,43 @@ plans = st.lists(
     min_size=1,
     max_size=8,
 )
+mutations_at = st.dictionaries(
+    st.integers(1, N - 1), st.integers(0, len(MUTATIONS) - 1), max_size=2
+)
+
+# When ints are slots: nearly always, back as soon as may be, as late as may be.
+PATIENCE = {"usual": (2**14, 16, 2**22), "back at once": (0, 10**4, 2**22), "seldom": (0, 2, 0)}
 
 
-def by_plan(learner: str, plan: Plan, least_size: int, folder: Path) -> Bits:
+def with_patience(patch: pytest.MonkeyPatch, patience: str, least_size: int) -> None:
+    copy_slots, sparse, slots = PATIENCE[patience]
+    for module in (engine, restore):
+        patch.setattr(module, "COPY_SLOTS", copy_slots)
+        patch.setattr(module, "SPARSE", sparse)
+    patch.setattr(engine, "SLOTS", slots)
+    for module in (engine, reader):
+        patch.setattr(module, "LEAST_SIZE", least_size)
+
+
+def by_plan(
+    learner: str,
+    plan: Plan,
+    least_size: int,
+    folder: Path,
+    patience: str = "usual",
+    mutations: dict[int, int] | None = None,
+) -> Bits:
     s = stream_of(learner)
     predictions: list[float] = []
+    mutations = mutations or {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "LEAST_SIZE", least_size)
+        with_patience(patch, patience, least_size)
         model, lo, k = LEARNERS[learner](), 0, 0
         while lo < N:
             way, length, between = plan[k % len(plan)]
-            hi = min(N, lo + length)
+            hi = min([N, lo + length, *(row for row in mutations if row > lo)])
+            if lo in mutations:
+                mutate(model, mutations[lo])
             predictions += list(LEARN[way](model, s, lo, hi))
             for event in between:
                 model = BETWEEN[event](model, folder)
@@ -312,9 +416,23 @@ def by_plan(learner: str, plan: Plan, least_size: int, folder: Path) -> Bits:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", LEARNERS)
-@given(plan=plans, least_size=st.sampled_from([1, 7, 1_024, 3_000]))
-def test_the_law(learner: str, plan: Plan, least_size: int, tmp_path: Path) -> None:
-    assert by_plan(learner, plan, least_size, tmp_path) == truth(learner)
+@settings(max_examples=EXAMPLES)
+@given(
+    plan=plans,
+    least_size=st.sampled_from([1, 7, 1_024, 3_000]),
+    patience=st.sampled_from(list(PATIENCE)),
+    mutations=mutations_at,
+)
+def test_the_law(
+    learner: str,
+    plan: Plan,
+    least_size: int,
+    patience: str,
+    mutations: dict[int, int],
+    tmp_path: Path,
+) -> None:
+    found = by_plan(learner, plan, least_size, tmp_path, patience, mutations)
+    assert found == truth(learner, mutations)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -324,6 +442,83 @@ def test_the_law_at_every_row(learner: str, event: int, tmp_path: Path) -> None:
     for way in range(len(LEARN)):
         step = 1 if way == 0 and BETWEEN[event] is not save else 7  # the disk is slow
         assert by_plan(learner, [(way, step, [event])], 1, tmp_path) == truth(learner)
+
+
+# Dicts of strings: walked, read in Python, and in lists; a category whole or in its parts.
+
+
+class Dict(dict):  # type: ignore[type-arg]
+    """A dict, but no exact one."""
+
+
+def worded(x: dict[int, float], i: int) -> dict[str, Any]:
+    return {f"f{j}": v for j, v in x.items()} | {"c": f"{i % 11}", "d=e": f"{i * i % 50}"}
+
+
+def whole(x: dict[str, Any]) -> dict[str, float]:
+    return {f"{n}={v}" if isinstance(v, str) else n: 1.0 if isinstance(v, str) else v
+            for n, v in x.items()}  # fmt: skip
+
+
+FORMS: list[Callable[[dict[str, Any]], Any]] = [dict, Dict, whole, lambda x: Dict(whole(x))]
+
+
+def learn_words(model: Any, s: Stream, lo: int, hi: int, form: int, singly: bool) -> list[float]:
+    xs = [FORMS[form](worded(x, lo + i)) for i, x in enumerate(s.dicts(lo, hi))]
+    if not singly:
+        return list(model.progressive_many(xs, s.y[lo:hi], s.w[lo:hi]))
+    p = []
+    for x, y, w in zip(xs, s.y[lo:hi].tolist(), s.w[lo:hi].tolist(), strict=True):
+        p.append(model._margin(x, model.loss == "logistic"))
+        model.learn_one(x, y, w)
+    return p
+
+
+WORDS: dict[str, Bits] = {}
+
+
+def truth_of_words(learner: str) -> Bits:
+    if learner not in WORDS:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "LEAST_SIZE", 5_000)
+            model = LEARNERS[learner]()
+            p = learn_words(model, stream_of(learner), 0, N, 3, False)
+            WORDS[learner] = bits_of(model, p)
+    return WORDS[learner]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", LEARNERS)
+@settings(max_examples=EXAMPLES)
+@given(
+    plan=st.lists(
+        st.tuples(
+            st.integers(0, len(FORMS) - 1),
+            st.booleans(),
+            st.integers(1, 120),
+            st.lists(st.integers(0, len(BETWEEN) - 1), max_size=3),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    least_size=st.sampled_from([1, 7, 1_024]),
+)
+def test_the_law_of_words(learner: str, plan: Any, least_size: int, tmp_path: Path) -> None:
+    s, lo, k = stream_of(learner), 0, 0
+    predictions: list[float] = []
+    expected = truth_of_words(learner)
+    with pytest.MonkeyPatch.context() as patch:
+        with_patience(patch, "usual", least_size)
+        model = LEARNERS[learner]()
+        while lo < N:
+            form, singly, length, between = plan[k % len(plan)]
+            hi = min(N, lo + length)
+            predictions += learn_words(model, s, lo, hi, form, singly)
+            for event in between:
+                model = BETWEEN[event](model, tmp_path)
+            lo, k = hi, k + 1
+        model._engine.check()
+    assert bits_of(model, predictions) == expected
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -345,17 +540,20 @@ def test_rare_things_come_often(learner: str) -> None:
         for i in range(N):
             learn_one(model, s, i, i + 1)
             clock = model._engine.rule.clock[0]
-            now = float(clock[{"ball": "Theta", "eg": "M"}.get(learner, "A")])
+            now = float(clock[LEDGER.get(learner, "A")])
             rebased += now < last
             last = now
             alive.append(model.n_nonzero)
-    assert model._engine.rule.size > 512  # has grown from one slot
+    state = model._engine
+    assert state.rule.size > 512 or learner == "crowded"  # has grown from one slot
     assert np.mean(alive) > 3.0 and min(alive[20:]) < D
-    assert learner == "classifier" or rebased
+    assert learner in CAPPED or (rebased > 0) == (learner not in NEVER)
     assert learner != "ball" or roomless > 5
+    assert (model.n_cut > 20) == (model.max_features is not None)
+    assert max(alive) <= (model.max_features or D)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in CAPPED])
 def test_names_are_only_names(learner: str) -> None:
     """Strings from the start, walked in a kernel, and other names learn what ints do."""
     s = stream_of(learner)
@@ -379,15 +577,21 @@ def test_names_are_only_names(learner: str) -> None:
         model._engine.check()
 
 
+def arrays_of(model: Any) -> dict[str, bytes]:
+    """All arrays of the rule, but for what a row passes from gather to scatter."""
+    fields = model._engine.rule._asdict()
+    return {name: a.tobytes() for name, a in fields.items() if name != "scratch"}
+
+
 def test_reading_writes_nothing() -> None:
     for learner, begin in LEARNERS.items():
         model = begin()
         learn_matrix(model, stream_of(learner), 0, 200)
         before = pickle.dumps(model)
-        arrays = [a.tobytes() for a in model._engine.rule]
+        arrays = arrays_of(model)
         read(model, Path())
         assert pickle.dumps(model) == before
-        assert [a.tobytes() for a in model._engine.rule] == arrays
+        assert arrays_of(model) == arrays
 
 
 def test_a_copy_is_its_own() -> None:
@@ -469,11 +673,12 @@ def test_saved_here_it_goes_on_elsewhere(python: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not jit.COMPILED, reason="this is that run")
 def test_the_law_holds_interpreted(python: Any) -> None:
+    some = "test_the_law and not every_row and not capped and not ridge"
     python(
         *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__),
-        *("-k", "test_the_law and not every_row or names_are or writes or its_own or squared-18"),
+        *("-k", f"{some} or names_are or writes or its_own or squared-18"),
         NUMBA_DISABLE_JIT="1",
-        STREAML1_EXAMPLES="4",
+        STREAML1_EXAMPLES="3",
         timeout=400.0,
     )
 

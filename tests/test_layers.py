@@ -14,10 +14,11 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 
 # From the ground up. Neighbours in a line are of one height; the later may import the earlier.
 LAYERS = [
-    *("jit", "losses", "vectors", "rows"),
-    *("names", "batches"),
+    *("jit", "hashing", "losses", "vectors", "rows"),
+    *("names", "batches", "sketch"),
     *("rules", "online", "walk"),
-    *("parameters", "schedules", "labels", "modelfile", "frozen", "engine"),
+    *("cap", "watch", "reader", "engine"),
+    *("parameters", "schedules", "labels", "modelfile", "frozen"),
     *("models", "report"),
     *("streams", "datasets", "consumer"),
     *("console", "cli"),

@@ -441,8 +441,8 @@ def first_name(value: Any) -> Callable[[Craft], Any]:
 
 def ints(slots_of: Callable[[int], Any]) -> Callable[[Craft], Any]:
     def craft(c: Craft) -> None:
-        c.header["ints"] = True
-        del c.arrays["names"]
+        c.header["names"] = {"kind": "ints"}
+        del c.arrays["names"], c.arrays["joints"]
         c.arrays["slots"] = slots_of(c.n)
 
     return craft
@@ -503,7 +503,7 @@ CRAFTED: dict[str, Callable[[Craft], Any]] = {
     "model none": head("model", None),
     "params list": head("params", [1]),
     "params none": head("params", None),
-    "ints said of names": head("ints", True),
+    "ints said of names": head("names", {"kind": "ints"}),
     "header list": whole_header([1]),
     "header none": whole_header(None),
     "header empty": whole_header({}),
@@ -819,6 +819,8 @@ def told(model: Any) -> dict[str, Any]:
 def test_fixtures_are_read(name: str) -> None:
     expected = json.loads((FIXTURES / f"{name}.json").read_text())
     found = told(load(FIXTURES / f"{name}.streaml1"))
+    # Parameters that have come since the file was written are not in it.
+    found["params"] = {n: found["params"][n] for n in expected["params"]}
     for what, value in expected.items():
         assert found[what] == value, what
     assert (FIXTURES / f"{name}.streaml1").read_bytes()[:12] == b"streaml1" + struct.pack("<I", 1)

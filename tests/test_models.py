@@ -606,7 +606,8 @@ def test_parameters_are_named() -> None:
 def test_repr_shows_the_parameters() -> None:
     shown = repr(ElasticNetClassifier(l1=1e-3, lr=optim.schedulers.Constant(0.5)))
     assert shown.startswith(
-        "ElasticNetClassifier(l1=0.001, l2=0.0, update='fobos', loss='logistic'"
+        "ElasticNetClassifier(l1=0.001, l2=0.0, update='fobos', stamps='folded', budget=1048576, "
+        "loss='logistic'"
     )
     assert "Constant" in shown
     assert "0.5" in shown
@@ -825,7 +826,7 @@ def test_frozen_is_small_and_free_of_the_model() -> None:
     model = ElasticNetClassifier(l1=0.5, lr=0.5, schedule="constant")
     model.learn_many([{f"n{j}": 1.0 for j in range(k, k + 20)} for k in range(2000)], [True] * 2000)
     frozen = model.freeze()
-    assert len(pickle.dumps(frozen)) < 200 + 40 * (model.n_nonzero + 1)
+    assert len(pickle.dumps(frozen)) < 1000 + 40 * (model.n_nonzero + 1)
 
 
 def test_frozen_in_threads() -> None:

@@ -18,8 +18,10 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.batches import batch_of, checked
-from streaml1.names import INTS, NameTable, Sketch
+from streaml1.hashing import name_hashes
+from streaml1.names import INTS, Table
 from streaml1.rows import BadExample, plain_items
+from streaml1.sketch import Sketch
 
 D = 12
 PARAMS: dict[str, Any] = {"l1": 1e-3, "l2": 1e-2, "lr": 0.3}
@@ -65,7 +67,9 @@ def assert_same_as_dicts(X: Any, dicts: list[dict[Any, Any]], begun: Any = None)
     for model in (many, batched):
         assert model.weights == one.weights
         assert model.intercept == one.intercept
-        assert model.n_features_seen == one.n_features_seen
+        if one._engine.forgotten is model._engine.forgotten is None:
+            assert model.n_features_seen == one.n_features_seen
+        assert model.n_features_seen == pytest.approx(one.n_features_seen, rel=8 * 1.04 / 64)
         model._engine.check()
     proba = np.asarray(many.predict_proba_many(X))
     assert bits(proba[:, 1]) == bits([one.predict_proba_one(x)[True] for x in dicts])
@@ -652,28 +656,31 @@ def test_thousands_of_names() -> None:
         if i % 60 == 0:
             model._engine.check()
     assert {int(name.split()[1]): w for name, w in model.weights.items()} == twin.weights
-    assert model.n_features_seen == twin.n_features_seen
+    assert model.n_features_seen == pytest.approx(twin.n_features_seen, rel=4 * 1.04 / 64)
     model._engine.check()
 
 
 @given(st.lists(st.lists(st.text(max_size=4) | st.integers(), max_size=20, unique=True)))
 def test_a_table_of_names_keeps_them(batches: list[list[Hashable]]) -> None:
-    table, slots = NameTable(), dict[Hashable, int]()
+    table, slots = Table(), dict[Hashable, int]()
     for names in batches:
         for name in names:
             slots.setdefault(name, len(slots))
         assert table.admit_all(names).tolist() == [slots[name] for name in names]
         assert table.find_all(names).tolist() == [slots[name] for name in names]
-        table.check()
-    assert table.known == list(slots)
+        table.check(len(slots))
+    assert table.names() == list(slots)
 
 
 def test_a_table_tells_of_its_faults() -> None:
-    table = NameTable(["a", "b", 3])
-    table.check()
+    table = Table()
+    table.admit_all(["a", "b", 3])
+    table.check(3)
+    with pytest.raises(AssertionError, match="more names than slots"):
+        table.check(2)
     table.known[0] = "c"
     with pytest.raises(AssertionError, match="slot"):
-        table.check()
+        table.check(3)
 
 
 def test_a_dict_with_a_class_of_its_own_goes_the_other_road() -> None:
@@ -701,16 +708,16 @@ def test_the_sketch_keeps_to_its_error(n: int) -> None:
     for kind in (lambda k: f"word {k}", lambda k: k, lambda k: (k, "x")):
         sketch = Sketch()
         names = [kind(k) for k in range(n)]
-        sketch.add(names)
+        sketch.add(name_hashes(names))
         copy = sketch.copy()
-        copy.add(reversed(names))
+        copy.add(name_hashes(names[::-1]))
         assert copy.estimate() == sketch.estimate()
         assert sketch.estimate() == pytest.approx(n, rel=4 * 1.04 / 64)
 
 
 def test_the_sketch_knows_equal_names() -> None:
     sketch = Sketch()
-    sketch.add([2**30, np.int64(2**30), float(2**30), -1, np.int64(-1), "1", 1])
+    sketch.add(name_hashes([2**30, np.int64(2**30), float(2**30), -1, np.int64(-1), "1", 1]))
     assert sketch.estimate() == 4
 
 
@@ -718,7 +725,7 @@ def test_features_seen_after_zeros_were_given_back(tmp_path: Path) -> None:
     model = ElasticNetClassifier(l1=0.2, lr=1.0)
     for k in range(3_000):
         model.learn_one({f"f{k}": 1.0}, k % 2)
-    assert model.n_features_seen == 3_000
+    assert model.n_features_seen == pytest.approx(3_000, rel=4 * 1.04 / 64)
     copy = pickle.loads(state(model))
     assert copy.n_nonzero < 3_000
     assert copy.n_features_seen == pytest.approx(3_000, rel=4 * 1.04 / 64)

@@ -9,27 +9,38 @@ from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
 from streaml1.models.eg import EGClassifier, EGRegressor
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
+from streaml1.models.pegasos import PegasosClassifier
 from streaml1.models.smidas import SMIDASClassifier, SMIDASRegressor
+from streaml1.models.truncated_gradient import (
+    TruncatedGradientClassifier,
+    TruncatedGradientRegressor,
+)
 
 __all__ = [
     "EGClassifier",
     "EGRegressor",
     "ElasticNetClassifier",
     "ElasticNetRegressor",
+    "FTRLClassifier",
+    "FTRLRegressor",
+    "PegasosClassifier",
     "SMIDASClassifier",
     "SMIDASRegressor",
+    "TruncatedGradientClassifier",
+    "TruncatedGradientRegressor",
     "load",
 ]
 
 MODELS: dict[str, type[OnlineModel]] = {
     model.__name__: model
     for model in (
-        EGClassifier,
-        EGRegressor,
-        ElasticNetClassifier,
-        ElasticNetRegressor,
-        SMIDASClassifier,
-        SMIDASRegressor,
+        *(EGClassifier, EGRegressor),
+        *(ElasticNetClassifier, ElasticNetRegressor),
+        *(FTRLClassifier, FTRLRegressor),
+        PegasosClassifier,
+        *(SMIDASClassifier, SMIDASRegressor),
+        *(TruncatedGradientClassifier, TruncatedGradientRegressor),
     )
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,11 +24,13 @@ from streaml1.labels import (
     weights,
 )
 from streaml1.losses import CODES
-from streaml1.parameters import EngineSlot, Parameter, choice, number, rate
+from streaml1.names import Hashed
+from streaml1.parameters import EngineSlot, Parameter, choice, number, rate, whole
 from streaml1.rows import LIMIT
 from streaml1.schedules import SCHEDULES
 from streaml1.schedules import rate as rate_of_step
 from streaml1.schedules import rates as rates_of_steps
+from streaml1.watch import Watch
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor"]
 
@@ -45,6 +47,9 @@ class OnlineModel(base.Base):
     intercept_init = Parameter(number(-LIMIT, LIMIT), fixed=True)
     clip_gradient = Parameter(number(0.0, 1e30, above=True))
 
+    max_features = Parameter(whole(1, 2**31, or_none=True))
+    hash_bits = Parameter(whole(1, 30, or_none=True), fixed=True)
+
     loss: Any
     _engine = EngineSlot()
     _y_name: Any = None
@@ -57,6 +62,7 @@ class OnlineModel(base.Base):
             float(self.intercept_init),
             float(self.intercept_lr),
             float(self.clip_gradient),
+            None if self.hash_bits is None else int(self.hash_bits),
         )
         self._y_name = None
 
@@ -67,7 +73,7 @@ class OnlineModel(base.Base):
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return {"loss", "lr", "schedule", "intercept_lr", "clip_gradient"}
+        return {"loss", "lr", "schedule", "intercept_lr", "clip_gradient", "max_features"}
 
     def _parameter_changed(self) -> None:
         if self._engine is not None:
@@ -75,6 +81,7 @@ class OnlineModel(base.Base):
             o.intercept_lr = float(self.intercept_lr)
             o.clip_gradient = float(self.clip_gradient)
             o.loss = CODES[self.loss]
+            self._engine.limit(int(self.max_features or 0))
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:
         """Change parameters, from the next step on; none if one of them is refused."""
@@ -116,7 +123,8 @@ class OnlineModel(base.Base):
         own = self.__dict__  # faster than the descriptors
         engine: Engine = own["_engine"]
         try:
-            engine.learn(x, label, w, rate_of_step(own["lr"], own["schedule"], engine.t))
+            eta = rate_of_step(own["lr"], own["schedule"], engine.clock[0])
+            engine.learn(x, label, w, eta)
         except (AttributeError, TypeError):
             refuse_unless_dict(x)
             raise
@@ -183,16 +191,22 @@ class OnlineModel(base.Base):
     @property
     def n_nonzero(self) -> int:
         """How many weights are not zero, all pending shrinkage included."""
-        return int(np.count_nonzero(self._state.rule.weights()))
+        return self._state.n_nonzero
 
     @property
     def n_features_seen(self) -> int:
         """How many features examples have had.
 
-        Exact until zero weights have been given back (by saving and loading, say); then an
-        estimate with a standard error of 1.6%.
+        Exact until zero weights have been given back (for room, or by saving and loading); then
+        an estimate with a standard error of 1.6%. With `hash_bits` an estimate from how many slots
+        have been met, which says little once nearly all have.
         """
         return self._state.n_features_seen
+
+    @property
+    def n_cut(self) -> int:
+        """How many weights have been given up because of `max_features`."""
+        return int(self._state.online[0].cut)
 
     @property
     def n_iterations(self) -> int:
@@ -205,11 +219,43 @@ class OnlineModel(base.Base):
         order = np.argsort(-np.abs(w), kind="stable")[:k]
         return [(names[j], float(w[j])) for j in order]
 
+    def watch(self) -> Watch:
+        """What tells which features enter and leave the model from now on, by name."""
+        return self._state.watch()
+
+    def slot(self, name: Hashable) -> int:
+        """The slot, from 0, that `hash_bits` gives a name.
+
+        Raises
+        ------
+        AttributeError
+            Where the model has `hash_bits=None`: no two of its names share a weight.
+        BadExample
+            Where the name is of a kind that cannot be hashed the same in every process.
+        """
+        names = self._state.names
+        if not isinstance(names, Hashed):
+            raise AttributeError("hash_bits is None: every name has a weight of its own")
+        return names.slot(name)
+
+    def collisions(self, name: Hashable, among: Iterable[Hashable]) -> list[Hashable]:
+        """Those of some names that share the weight of a name, itself left out.
+
+        Examples
+        --------
+        >>> import streaml1
+        >>> model = streaml1.ElasticNetClassifier(hash_bits=8)
+        >>> model.collisions("site=news", (f"ad={k}" for k in range(1000)))
+        ['ad=16', 'ad=238', 'ad=374', 'ad=842', 'ad=900']
+        """
+        slot = self.slot(name)
+        return [other for other in among if other != name and self.slot(other) == slot]
+
     # Copies
 
     def freeze(self) -> Frozen:
         """A small immutable predictor of what is known now, safe from any thread."""
-        return Frozen(self.weights, self.intercept, isinstance(self, base.Classifier))
+        return Frozen(self._state.frozen(), isinstance(self, base.Classifier))
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file that `streaml1.load` resumes from, bit for bit.
@@ -276,7 +322,11 @@ class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
         self, x: dict[Hashable, Any]
     ) -> dict[bool, float]:
         """Probability of False and of True: the sigmoid of the margin, for every loss."""
-        p = self._margin(x, True)
+        try:
+            p = self.__dict__["_engine"].margin(x, True)
+        except (AttributeError, TypeError):
+            refuse_unless_dict(x)
+            raise
         return {False: 1.0 - p, True: p}
 
     def predict_one(self, x: dict[Hashable, Any]) -> bool:  # type: ignore[override]

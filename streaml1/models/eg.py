@@ -212,6 +212,12 @@ class EGClassifier(_EG, OnlineClassifier):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    max_features
+        At most so many weights are not zero: before there would be more, those nearest to zero
+        go, until seven eighths are left.
+    hash_bits
+        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
+        slot share a weight. The hash is the same on every machine.
 
     Examples
     --------
@@ -239,6 +245,8 @@ class EGClassifier(_EG, OnlineClassifier):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
         self.radius = radius
         self.n_features = n_features
@@ -249,6 +257,8 @@ class EGClassifier(_EG, OnlineClassifier):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.max_features = max_features
+        self.hash_bits = hash_bits
         self._begin()
 
     @classmethod
@@ -288,6 +298,12 @@ class EGRegressor(_EG, OnlineRegressor):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    max_features
+        At most so many weights are not zero: before there would be more, those nearest to zero
+        go, until seven eighths are left.
+    hash_bits
+        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
+        slot share a weight. The hash is the same on every machine.
 
     Examples
     --------
@@ -317,6 +333,8 @@ class EGRegressor(_EG, OnlineRegressor):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
         self.radius = radius
         self.n_features = n_features
@@ -327,6 +345,8 @@ class EGRegressor(_EG, OnlineRegressor):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.max_features = max_features
+        self.hash_bits = hash_bits
         self._begin()
 
     @classmethod

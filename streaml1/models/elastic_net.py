@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, choice, number
+from streaml1.parameters import Parameter, choice, number, whole
 from streaml1.rules.elastic_net import ElasticNet
+from streaml1.rules.elastic_net_stamps import ElasticNetStamps
 
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 
@@ -16,10 +17,12 @@ class _ElasticNet(OnlineModel):
     l1 = Parameter(number(0.0, 1e30))
     l2 = Parameter(number(0.0, 1e30))
     update = Parameter(choice("fobos", "sgd"))
+    stamps = Parameter(choice("folded", "explicit"), fixed=True)
+    budget = Parameter(whole(1, 2**30))
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return super()._mutable_attributes | {"l1", "l2", "update"}
+        return super()._mutable_attributes | {"l1", "l2", "update", "budget"}
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
@@ -27,9 +30,14 @@ class _ElasticNet(OnlineModel):
             clock = self._engine.rule.clock[0]
             clock.l1, clock.l2 = float(self.l1), float(self.l2)
             clock.sgd = self.update == "sgd"
+            if self.stamps == "explicit":
+                clock.budget = int(self.budget)
 
     def _rule(self) -> Any:
-        return ElasticNet.start(0, float(self.l1), float(self.l2), sgd=self.update == "sgd")
+        l1, l2, sgd = float(self.l1), float(self.l2), self.update == "sgd"
+        if self.stamps == "explicit":
+            return ElasticNetStamps.start(0, l1, l2, sgd, int(self.budget))
+        return ElasticNet.start(0, l1, l2, sgd)
 
 
 class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
@@ -47,6 +55,12 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         Strength of the squared l2 penalty (half the squared norm), from 0.
     update
         `"fobos"` (the proximal step) or `"sgd"` (the clipped gradient step of the penalty).
+    stamps
+        How the lazy weights are kept: `"folded"` (one number a weight) or `"explicit"` (as the
+        paper has it: the time of the last touch beside each weight, and tables of the steps
+        since). The weights are the same; folded is faster and smaller.
+    budget
+        How many steps the tables of explicit stamps hold before all weights are brought current.
     loss
         `"logistic"`, `"hinge"` or `"smoothed_hinge"` (of width 1).
     lr
@@ -61,6 +75,12 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    max_features
+        At most so many weights are not zero: before there would be more, those nearest to zero
+        go, until seven eighths are left.
+    hash_bits
+        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
+        slot share a weight. The hash is the same on every machine.
 
     Examples
     --------
@@ -84,22 +104,30 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         l1: float = 0.0,
         l2: float = 0.0,
         update: str = "fobos",
+        stamps: str = "folded",
+        budget: int = 2**20,
         loss: str = "logistic",
         lr: Any = 0.1,
         schedule: str = "invsqrt",
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
         self.l1 = l1
         self.l2 = l2
         self.update = update
+        self.stamps = stamps
+        self.budget = budget
         self.loss = loss
         self.lr = lr
         self.schedule = schedule
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.max_features = max_features
+        self.hash_bits = hash_bits
         self._begin()
 
     @classmethod
@@ -108,6 +136,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         yield {"l1": 1e-3, "l2": 1e-3}
         yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
         yield {"l1": 1e-4, "loss": "smoothed_hinge"}
+        yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
 
 
 class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
@@ -124,6 +153,12 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         Strength of the squared l2 penalty (half the squared norm), from 0.
     update
         `"fobos"` (the proximal step) or `"sgd"` (the clipped gradient step of the penalty).
+    stamps
+        How the lazy weights are kept: `"folded"` (one number a weight) or `"explicit"` (as the
+        paper has it: the time of the last touch beside each weight, and tables of the steps
+        since). The weights are the same; folded is faster and smaller.
+    budget
+        How many steps the tables of explicit stamps hold before all weights are brought current.
     loss
         `"squared"` (half the squared error) or `"absolute"`.
     lr
@@ -138,6 +173,12 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    max_features
+        At most so many weights are not zero: before there would be more, those nearest to zero
+        go, until seven eighths are left.
+    hash_bits
+        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
+        slot share a weight. The hash is the same on every machine.
 
     Examples
     --------
@@ -163,22 +204,30 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         l1: float = 0.0,
         l2: float = 0.0,
         update: str = "fobos",
+        stamps: str = "folded",
+        budget: int = 2**20,
         loss: str = "squared",
         lr: Any = 0.1,
         schedule: str = "invsqrt",
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
         self.l1 = l1
         self.l2 = l2
         self.update = update
+        self.stamps = stamps
+        self.budget = budget
         self.loss = loss
         self.lr = lr
         self.schedule = schedule
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.max_features = max_features
+        self.hash_bits = hash_bits
         self._begin()
 
     @classmethod
@@ -187,3 +236,4 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         yield {"l1": 1e-3, "l2": 1e-3}
         yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
         yield {"l1": 1e-4, "loss": "absolute"}
+        yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}

@@ -75,6 +75,12 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    max_features
+        At most so many weights are not zero: before there would be more, those nearest to zero
+        go, until seven eighths are left.
+    hash_bits
+        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
+        slot share a weight. The hash is the same on every machine.
 
     Notes
     -----
@@ -108,6 +114,8 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
         self.l1 = l1
         self.p = p
@@ -118,6 +126,8 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.max_features = max_features
+        self.hash_bits = hash_bits
         self._begin()
 
     @classmethod
@@ -155,6 +165,12 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
         Where the intercept starts.
     clip_gradient
         The most that the derivative of the loss counts for.
+    max_features
+        At most so many weights are not zero: before there would be more, those nearest to zero
+        go, until seven eighths are left.
+    hash_bits
+        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
+        slot share a weight. The hash is the same on every machine.
 
     Notes
     -----
@@ -190,6 +206,8 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
+        max_features: int | None = None,
+        hash_bits: int | None = None,
     ) -> None:
         self.l1 = l1
         self.p = p
@@ -200,6 +218,8 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
         self.intercept_lr = intercept_lr
         self.intercept_init = intercept_init
         self.clip_gradient = clip_gradient
+        self.max_features = max_features
+        self.hash_bits = hash_bits
         self._begin()
 
     @classmethod

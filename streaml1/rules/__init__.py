@@ -24,8 +24,9 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `Rule.restore(d, slots, arrays)` | Python | the rule that was dumped, its k-th entry at `slots[k]` |
 | `rule.check()` | Python | raises AssertionError where an invariant is broken |
 
-Arrays have one dimension and any length. `room` covers the worst case of scatter and tick together
-and may depend on capacity; after `make_room` it must say yes. `touched` tells a zero weight that was
+Arrays have one dimension and any length. `scatter` follows `gather` of the same row, which may leave
+something for it in a field `scratch`; nothing else depends on that. `room` covers the worst case of scatter and tick together
+and may depend on capacity; after `make_room`, which may come unasked, it must say yes. `touched` tells a zero weight that was
 touched from one that was not. `dump` gives arrays with an entry for each dumped slot, or records; what
 is only there for speed (queues, pools) is built anew by `restore`. After `renumber` there are `d` slots.
 

@@ -1,0 +1,68 @@
+"""What stands where in a frame."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = [
+    "BOOL",
+    "BYTES",
+    "COUNTS",
+    "DICT",
+    "ENTRIES",
+    "EQUALS",
+    "FLOAT",
+    "FLOAT64",
+    "HASHES",
+    "HEAD",
+    "IDS",
+    "INT",
+    "KEPT",
+    "KEYS",
+    "KNOWN",
+    "LENGTH",
+    "MASK",
+    "NONE",
+    "N_ENTRIES",
+    "RECORD",
+    "SCRATCH",
+    "SIZE",
+    "STR",
+    "TEXTS",
+    "TEXTS_KNOWN",
+    "TRUE",
+    "TYPES_READ",
+    "VALID",
+    "VALUES",
+    "WORDS",
+]
+
+(
+    VALID,  # 0 once an array has been replaced
+    LENGTH,  # of the buffers
+    IDS,
+    VALUES,
+    KEYS,
+    TEXTS,
+    HASHES,
+    SCRATCH,
+    BYTES,
+    RECORD,
+    SIZE,  # of the rule
+    ENTRIES,
+    N_ENTRIES,
+    COUNTS,
+    KNOWN,
+    TEXTS_KNOWN,
+    KEPT,  # what of a hash is looked at
+    MASK,
+    FIRST_TYPE,
+) = range(19)
+
+# What kernels tell objects by; machine code on disk cannot hold addresses.
+TYPES_READ = (dict, str, float, np.float64, int, bool, True, None, "=")
+DICT, STR, FLOAT, FLOAT64, INT, BOOL, TRUE, NONE, EQUALS = range(
+    FIRST_TYPE, FIRST_TYPE + len(TYPES_READ)
+)
+HEAD = FIRST_TYPE + len(TYPES_READ)  # where the rule's arrays begin
+WORDS = 1024  # more than any frame has

@@ -1,0 +1,195 @@
+"""Dicts whose names are hashed to slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.hashing import mixed, murmur
+from streaml1.jit import array_at, inlined, load, python_api, rule_at
+from streaml1.online import ONLINE, learn_plain, margin
+from streaml1.rows import LIMIT
+from streaml1.walk.fields import (
+    BYTES,
+    HEAD,
+    IDS,
+    INT,
+    KEYS,
+    LENGTH,
+    MASK,
+    RECORD,
+    SCRATCH,
+    STR,
+    TEXTS,
+    VALUES,
+    WORDS,
+)
+from streaml1.walk.memory import (
+    MOST_COMPARED,
+    NO_INT,
+    OTHER_ROAD,
+    collect,
+    int_of,
+    no_error,
+    number_of,
+    type_of,
+)
+
+__all__ = ["learn", "predict"]
+
+_MOST_BYTES = np.uint64(2048)
+_EQUALS = np.uint8(61)
+_ONE = np.uint64(1)
+_NO_SLOT = np.uint64(2**64 - 1)
+_MARKS = np.uint64(64)  # words of 64 bits
+
+_utf8 = python_api("PyUnicode_AsUTF8AndSize", "uint64", "uint64", "uint64")
+
+
+@inlined
+def _bytes_of(frame: Any, text: Any) -> Any:
+    """Address of the UTF-8 of the str at an address, 0 where it has none; the length in scratch."""
+    address = _utf8(text, frame[SCRATCH])
+    if not address:
+        no_error()
+    return address
+
+
+@inlined
+def _slot_of_text(frame: Any, key: Any) -> Any:
+    address = _bytes_of(frame, key)
+    if not address:
+        return _NO_SLOT
+    size = load(frame[SCRATCH])
+    return murmur(array_at(address, size, np.uint8), np.uint64(0), size) & frame[MASK]
+
+
+@inlined
+def _slot_of_category(frame: Any, key: Any, text: Any) -> Any:
+    """Slot of `key=text`, joined as bytes."""
+    joined = array_at(frame[BYTES], _MOST_BYTES, np.uint8)
+    at = np.uint64(0)
+    for part in (key, text):
+        address = _bytes_of(frame, part)
+        size = load(frame[SCRATCH])
+        if not address or at + size + _ONE >= _MOST_BYTES:
+            return _NO_SLOT
+        data = array_at(address, size, np.uint8)
+        for i in range(size):
+            joined[at + i] = data[i]
+        at += size
+        joined[at] = _EQUALS
+        at += _ONE
+    return murmur(joined, np.uint64(0), at - _ONE) & frame[MASK]
+
+
+@inlined
+def _slot(frame: Any, key: Any, value: Any, kind: Any) -> Any:
+    kind_of_key = type_of(key)
+    if kind_of_key == frame[STR]:
+        if kind == frame[STR]:
+            return _slot_of_category(frame, key, value)
+        return _slot_of_text(frame, key)
+    if kind_of_key == frame[INT] and kind != frame[STR]:
+        j = int_of(key)
+        if j != NO_INT:
+            slot = np.uint64(j)
+            return slot if slot <= frame[MASK] else mixed(slot) & frame[MASK]
+    return _NO_SLOT
+
+
+@inlined
+def _read(frame: Any, x: Any, ids: Any, values: Any) -> Any:
+    """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD."""
+    length = frame[LENGTH]
+    keys = array_at(frame[KEYS], length, np.uint64)
+    texts = array_at(frame[TEXTS], length, np.uint64)
+    total = collect(frame, x, keys, texts)
+    if total < 0:
+        return total
+    n = np.uint64(0)
+    for k in range(np.uint64(total)):
+        kind = type_of(texts[k])
+        v = number_of(frame, texts[k], kind)
+        if not abs(v) < LIMIT:
+            return np.int64(OTHER_ROAD)
+        if v == 0.0:
+            continue
+        slot = _slot(frame, keys[k], texts[k], kind)
+        if slot == _NO_SLOT:
+            return np.int64(OTHER_ROAD)
+        ids[n] = np.uint32(slot)
+        values[n] = v
+        n += _ONE
+    return _merged(frame, ids, values, n)
+
+
+@inlined
+def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
+    """Have each slot once, with the sum of its values; returns how many, or OTHER_ROAD."""
+    if not _may_repeat(array_at(frame[BYTES], _MARKS, np.uint64), ids, n):
+        return np.int64(n)
+    if n > MOST_COMPARED:
+        return np.int64(OTHER_ROAD)
+    m = np.uint64(0)
+    for k in range(n):
+        first = np.uint64(0)
+        while first < m and ids[first] != ids[k]:
+            first += _ONE
+        if first < m:
+            values[first] += values[k]
+        else:
+            ids[m] = ids[k]
+            values[m] = values[k]
+            m += _ONE
+    kept = np.uint64(0)
+    for k in range(m):
+        if not abs(values[k]) < LIMIT:
+            return np.int64(OTHER_ROAD)
+        if values[k] != 0.0:
+            ids[kept] = ids[k]
+            values[kept] = values[k]
+            kept += _ONE
+    return np.int64(kept)
+
+
+@inlined
+def _may_repeat(marks: Any, ids: Any, n: Any) -> bool:
+    """Whether two slots end in the same 12 bits: rarely where no two are the same."""
+    for k in range(_MARKS):
+        marks[k] = np.uint64(0)
+    again = np.uint64(0)
+    for k in range(n):
+        place = (np.uint64(ids[k]) >> np.uint64(6)) % _MARKS
+        bit = _ONE << (np.uint64(ids[k]) & np.uint64(63))
+        again |= marks[place] & bit
+        marks[place] |= bit
+    return bool(again != 0)
+
+
+Rule: Any = None  # bound by row_kernel
+
+
+def predict(address: int, x: int, proba: int) -> float:
+    """Margin of the dict at the address `x`, or its sigmoid; NaN where it goes another road."""
+    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
+    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
+    n = _read(frame, np.uint64(x), ids, values)
+    if n < 0:
+        return np.nan
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, proba != 0)
+
+
+def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
+    """Learn the dict at the address `x`; returns what `online.learn_plain` does, or OTHER_ROAD."""
+    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
+    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
+    n = _read(frame, np.uint64(x), ids, values)
+    if n < 0:
+        return OTHER_ROAD
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)

@@ -1,0 +1,259 @@
+"""Dicts whose names stand in a table. A string is its hash, a category its alias: see there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.hashing import mixed
+from streaml1.jit import array_at, inlined, prefetch, python_api, rule_at
+from streaml1.names.table import ALIASED, DOUBLE, MISSING, OTHERS, USED, WHOLE, alias, lookup
+from streaml1.online import ONLINE, learn_plain, margin
+from streaml1.rows import LIMIT
+from streaml1.walk.fields import (
+    COUNTS,
+    ENTRIES,
+    EQUALS,
+    HASHES,
+    HEAD,
+    IDS,
+    INT,
+    KEPT,
+    KEYS,
+    KNOWN,
+    LENGTH,
+    MASK,
+    N_ENTRIES,
+    NONE,
+    RECORD,
+    SIZE,
+    STR,
+    TEXTS,
+    TEXTS_KNOWN,
+    VALUES,
+    WORDS,
+)
+from streaml1.walk.memory import (
+    FULL,
+    MOST_COMPARED,
+    NO_INT,
+    OTHER_ROAD,
+    collect,
+    hash_of,
+    int_of,
+    length_of,
+    no_error,
+    number_of,
+    type_of,
+)
+
+__all__ = ["learn", "predict"]
+
+_NOTHING = np.uint64(0)
+_ONE = np.uint64(1)
+_OTHER_ROAD = np.uint64(MISSING - 1)
+
+_find = python_api("PyUnicode_FindChar", "int64", "uint64", "uint32", "int64", "int64", "int32")
+_concat = python_api("PyUnicode_Concat", "uint64", "uint64", "uint64")
+_release = python_api("Py_DecRef", "void", "uint64")
+_size = python_api("PyList_Size", "int64", "uint64")
+_append = python_api("PyList_Append", "int32", "uint64", "uint64")
+_cut = python_api("PyList_SetSlice", "int32", "uint64", "int64", "int64", "uint64")
+
+
+@inlined
+def _read(frame: Any, x: Any, entries: Any, keys: Any, texts: Any, hashes: Any, values: Any) -> Any:
+    """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD.
+
+    `keys` and `texts` get the addresses of names and of string values, `hashes` those of names or
+    the aliases of categories.
+    """
+    total = collect(frame, x, keys, texts)
+    if total < 0:
+        return total
+    mask = np.uint64(len(entries) // 2 - 1)
+    n = np.uint64(0)
+    for k in range(np.uint64(total)):
+        key, value = keys[k], texts[k]
+        kind = type_of(value)
+        v = number_of(frame, value, kind)
+        if not abs(v) < LIMIT:
+            return np.int64(OTHER_ROAD)
+        kind_of_key = type_of(key)
+        if kind_of_key == frame[STR]:
+            h = hash_of(key)
+            if kind == frame[STR]:
+                h = alias(h, hash_of(value))
+        elif kind_of_key == frame[INT] and kind != frame[STR]:
+            j = int_of(key)
+            if j == NO_INT:
+                return np.int64(OTHER_ROAD)
+            h = mixed(np.uint64(j) ^ frame[MASK])
+        else:
+            return np.int64(OTHER_ROAD)
+        if v == 0.0:
+            continue
+        h &= frame[KEPT]
+        place = h & mask
+        prefetch(entries, place + place)
+        keys[n] = key
+        texts[n] = value if kind == frame[STR] else _NOTHING
+        hashes[n] = h
+        values[n] = v
+        n += _ONE
+    return np.int64(n)
+
+
+@inlined
+def _has_equals(text: Any) -> bool:
+    return bool(_find(text, np.uint32(61), 0, np.int64(length_of(text)), np.int32(1)) >= 0)
+
+
+@inlined
+def _whole_slot(frame: Any, entries: Any, key: Any, text: Any) -> Any:
+    """Slot of the string `key=text` by its own hash."""
+    half = _concat(key, frame[EQUALS])
+    if half == _NOTHING:
+        no_error()
+        return _OTHER_ROAD
+    whole = _concat(half, text)
+    _release(half)
+    if whole == _NOTHING:
+        no_error()
+        return _OTHER_ROAD
+    slot = entries[lookup(entries, hash_of(whole) & frame[KEPT]) + _ONE]
+    _release(whole)
+    return slot
+
+
+@inlined
+def _slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) -> Any:
+    """Slot of a name whose hash or alias is not in the table: it may be known another way."""
+    if counts[OTHERS]:
+        return _OTHER_ROAD
+    if text != _NOTHING:
+        if _has_equals(key):
+            return _OTHER_ROAD
+        return _whole_slot(frame, entries, key, text) if counts[WHOLE] else np.uint64(MISSING)
+    if counts[ALIASED] and type_of(key) == frame[STR] and _has_equals(key):
+        return _OTHER_ROAD
+    return np.uint64(MISSING)
+
+
+@inlined
+def _twice(ids: Any, n: Any) -> bool:
+    """Whether two entries have one slot; also said of rows too long to look at here."""
+    if n > MOST_COMPARED:
+        return True
+    for k in range(n):
+        for m in range(k):
+            if ids[m] == ids[k]:
+                return True
+    return False
+
+
+Rule: Any = None  # bound by row_kernel
+
+
+def predict(address: int, x: int, proba: int) -> float:
+    """Margin of the dict at the address `x`, or its sigmoid; NaN where it goes another road."""
+    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    length = frame[LENGTH]
+    ids = array_at(frame[IDS], length, np.uint32)
+    values = array_at(frame[VALUES], length, np.float64)
+    keys = array_at(frame[KEYS], length, np.uint64)
+    texts = array_at(frame[TEXTS], length, np.uint64)
+    hashes = array_at(frame[HASHES], length, np.uint64)
+    entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
+    counts = array_at(frame[COUNTS], 5, np.int64)
+    n = _read(frame, np.uint64(x), entries, keys, texts, hashes, values)
+    if n < 0:
+        return np.nan
+    m = np.uint64(0)
+    may_repeat = counts[DOUBLE] != 0
+    for k in range(np.uint64(n)):
+        slot = entries[lookup(entries, hashes[k]) + _ONE]
+        if slot == MISSING:
+            slot = _slot_otherwise(frame, entries, counts, keys[k], texts[k])
+            if slot == _OTHER_ROAD:
+                return np.nan
+            may_repeat |= slot != MISSING
+        if slot != MISSING:
+            ids[m] = np.uint32(slot)
+            values[m] = values[k]
+            m += _ONE
+    if may_repeat and _twice(ids, m):
+        return np.nan
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return margin(rule_at(Rule, frame, HEAD), online, ids, values, m, proba != 0)
+
+
+@inlined
+def _enter(entries: Any, counts: Any, h: Any, slot: Any) -> None:
+    at = lookup(entries, h)
+    entries[at] = h
+    entries[at + _ONE] = slot
+    counts[USED] += 1
+
+
+@inlined
+def _admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any) -> Any:
+    """Slot of a name whose hash or alias is not in the table, entered; or _OTHER_ROAD."""
+    slot = _slot_otherwise(frame, entries, counts, key, text)
+    if slot == _OTHER_ROAD:
+        return slot
+    if slot != MISSING:
+        _enter(entries, counts, h, slot)
+        counts[WHOLE] -= 1
+        counts[DOUBLE] += 1
+        return slot
+    known = _size(frame[KNOWN])
+    if _append(frame[KNOWN], key):
+        no_error()
+        return _OTHER_ROAD
+    if _append(frame[TEXTS_KNOWN], text if text != _NOTHING else frame[NONE]):
+        no_error()
+        _cut(frame[KNOWN], known, known + 1, _NOTHING)
+        return _OTHER_ROAD
+    _enter(entries, counts, h, np.uint64(known))
+    if text != _NOTHING:
+        counts[ALIASED] += 1
+    elif type_of(key) == frame[STR] and _has_equals(key):
+        counts[WHOLE] += 1
+    return np.uint64(known)
+
+
+def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
+    """Learn the dict at the address `x`.
+
+    Returns what `online.learn_plain` does, OTHER_ROAD, or FULL where slots or places run out.
+    """
+    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    length = frame[LENGTH]
+    ids = array_at(frame[IDS], length, np.uint32)
+    values = array_at(frame[VALUES], length, np.float64)
+    keys = array_at(frame[KEYS], length, np.uint64)
+    texts = array_at(frame[TEXTS], length, np.uint64)
+    hashes = array_at(frame[HASHES], length, np.uint64)
+    entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
+    counts = array_at(frame[COUNTS], 5, np.int64)
+    n = _read(frame, np.uint64(x), entries, keys, texts, hashes, values)
+    if n < 0:
+        return OTHER_ROAD
+    # There must be room for all of them to be new.
+    slots, places = np.int64(frame[SIZE]), np.int64(frame[N_ENTRIES]) // 2
+    if _size(frame[KNOWN]) + n > slots or 2 * (counts[USED] + n) > places:
+        return FULL
+    m = np.uint64(n)
+    for k in range(m):
+        slot = entries[lookup(entries, hashes[k]) + _ONE]
+        if slot == MISSING:
+            slot = _admitted(frame, entries, counts, hashes[k], keys[k], texts[k])
+            if slot == _OTHER_ROAD:
+                return OTHER_ROAD
+        ids[k] = np.uint32(slot)
+    if counts[DOUBLE] and _twice(ids, m):
+        return OTHER_ROAD
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, m, y, w, eta)

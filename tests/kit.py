@@ -1,0 +1,220 @@
+"""What every learner of linear weights is held to; each model's own tests call what is here.
+
+`make(**params)` is a model without anything learnt, a twin one of `tests/reference.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from river import base, checks
+from scipy.sparse import csr_matrix
+
+import streaml1
+from tests.test_elastic_net import (
+    BINARY,
+    LATE,
+    D,
+    as_dict,
+    assert_equal_twins,
+    labels_of,
+    rows_of,
+)
+
+Make = Callable[..., Any]
+CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
+
+
+def rivers_checks(*kinds: Any) -> Iterator[Any]:
+    """river's own checks of estimators, for pytest.mark.parametrize."""
+    for kind in kinds:
+        assert kind()._unit_test_skips() == set()
+        for i, params in enumerate(kind._unit_test_params()):
+            model = kind(**params)
+            for k, check in enumerate(checks.yield_checks(model)):
+                yield pytest.param(model, check, id=f"{kind.__name__}-{i}-{k}-{check.__name__}")
+
+
+def data_of(loss: str, n: int = 10_000) -> tuple[Any, Any, Any, Any]:
+    """Rows, labels as models take them and as they are inside, and weights; some names are late."""
+    random = np.random.default_rng(len(loss))
+    X = rows_of(random, n)
+    X[: n * 7 // 10, LATE:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
+    return X, y, signed, w
+
+
+def run_beside(model: Any, twin: Any, data: Any, cuts: list[int] = CUTS) -> None:
+    """Learn in blocks and one by one: predictions and weights are the twin's at every cut."""
+    X, y, signed, w = data
+    for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
+        if hi - lo < 100 and part % 2:
+            got = np.empty(hi - lo)
+            for i in range(lo, hi):
+                x = as_dict(X[i])
+                got[i - lo] = model._margin(x, model.loss == "logistic")
+                model.learn_one(x, y[i], float(w[i]))
+        else:
+            got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9, err_msg=repr(model))
+        assert_equal_twins(model, twin)
+        assert model.n_nonzero == len(model.weights) == np.count_nonzero(dense_weights(model))
+        model._engine.check()
+
+
+def dense_weights(model: Any) -> Any:
+    rule = model._engine.rule
+    return np.array([rule.weight(j) for j in range(D)])
+
+
+def changes_like(model: Any, twin: Any, changes: list[dict[str, Any]], loss: str) -> None:
+    """What a change finds pending keeps the old parameters; the next step has the new."""
+    X, y, signed, w = data_of(loss, 500 * len(changes))
+    X[500:-700, ::2] = 0.0  # pending through several changes
+    for k, change in enumerate(changes):
+        before = model.weights
+        if k % 2:
+            model.mutate(change)
+        else:
+            for name, value in change.items():
+                setattr(model, name, value)
+        for name, value in change.items():
+            setattr(twin, name, value)
+        assert model.weights == before
+        part = slice(500 * k, 500 * (k + 1))
+        run_beside(model, twin, (X[part], y[part], signed[part], w[part]), [0, 1, 20, 500])
+
+
+def permuting_names_permutes_weights(make: Make) -> None:
+    for seed in range(8):
+        random = Random(seed)
+        order = list(range(12))
+        random.shuffle(order)
+        plain, permuted, named = make(), make(), make()
+        for _ in range(80):
+            x = {j: random.uniform(-1.0, 1.0) for j in range(12) if random.random() < 0.3}
+            y = random.random() < 0.5
+            plain.learn_one(x, y)
+            permuted.learn_one({order[j]: v for j, v in x.items()}, y)
+            named.learn_one({f"name {j}": v for j, v in x.items()}, y)
+        assert plain.weights
+        assert permuted.weights == {order[j]: w for j, w in plain.weights.items()}
+        assert named.weights == {f"name {j}": w for j, w in plain.weights.items()}
+        assert plain.intercept == permuted.intercept == named.intercept
+
+
+def a_feature_never_seen_is_zero(make: Make) -> None:
+    model = make()
+    for i in range(200):
+        model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
+    assert all(j % 2 == 0 for j in model.weights)
+    assert model.n_features_seen == 9
+    x = {1: 5.0, 10**6: 3.0, "x": 1.0}
+    assert model._margin(x) == model._margin({}) == model.intercept
+    assert model.n_features_seen == 9
+
+
+POOR = ("one feature", "constant feature", "one label", "no features", "weights of zero")
+
+
+def poor_data_behaves(make: Make, new_twin: Make, loss: str, case: str) -> None:
+    X, y, signed, w = data_of(loss, 500)
+    if case == "one feature":
+        X[:, 1:] = 0.0
+    if case == "constant feature":
+        X[:, 0] = 1.0
+    if case == "no features":
+        X[:] = 0.0
+    if case == "one label":
+        y, signed = np.ones(500), np.ones(500)
+    if case == "weights of zero":
+        w[:] = 0.0
+    model, twin = make(loss=loss), new_twin(D, loss=loss)
+    run_beside(model, twin, (X, y, signed, w), [0, 30, 500])
+    assert model.n_iterations == 500
+    if case == "weights of zero":
+        assert model.weights == {} and model.intercept == 0.0
+    assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+
+
+def copies_go_on_to_the_bit(make: Make, folder: Path) -> None:
+    """Saved, pickled, copied or cloned at any moment, ints and strings for names."""
+    for name in (lambda j: j, lambda j: f"n{j}"):
+        for at in (0, 3, 200):
+            random = Random(at)
+            model = make()
+            rows = [
+                ({name(random.randrange(40)): random.uniform(-1, 1) for _ in range(4)}, i % 3 == 0)
+                for i in range(500)
+            ]
+            for x, y in rows[:at]:
+                model.learn_one(x, y)
+            model.save(folder / "model")
+            others = [
+                streaml1.load(folder / "model"),
+                pickle.loads(pickle.dumps(model)),
+                copy.deepcopy(model),
+                model.clone(include_attributes=True),
+            ]
+            for x, y in rows[at:]:
+                model.learn_one(x, y)
+            for other in others:
+                p = other.progressive_many([x for x, _ in rows[at:]], [y for _, y in rows[at:]])
+                assert len(p) == 500 - at
+                assert other.weights == model.weights
+                assert other.intercept == model.intercept
+                assert repr(other) == repr(model)
+                other._engine.check()
+
+
+def refuses(kind: Any, cases: list[tuple[dict[str, Any], str]]) -> None:
+    """Parameters out of range, each with a part of the sentence that refuses it."""
+    for params, said in cases:
+        with pytest.raises(ValueError) as refused:
+            kind(**params)
+        assert said in str(refused.value), str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
+def stays_finite(make: Make, settings: list[dict[str, Any]]) -> None:
+    """Values of 1e50, weights of 1e15, clips of 1e30, and settings at their limits."""
+    random = np.random.default_rng(0)
+    for params in settings:
+        model = make(**{"clip_gradient": 1e30, "intercept_lr": 1e10, **params})
+        labels = [False, True] if isinstance(model, base.Classifier) else [9e49, -9e49, 1.0]
+        for _ in range(60):
+            places = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            model.learn_one(x, labels[random.integers(len(labels))], 1e15)
+            assert np.isfinite(model._margin(x)), params
+        model._engine.check()
+        assert np.isfinite(list(model.weights.values())).all()
+
+
+def wide_rows_fit(make: Make, new_twin: Make) -> None:
+    """Rows longer than any before: predicting one spoils nothing, learning it makes room."""
+    model, twin = make(lr=1e-3), new_twin(3_000, lr=1e-3)
+    random = np.random.default_rng(0)
+    for n in (3, 256, 257, 1_000, 20, 3_000, 5):
+        x = np.zeros(3_000)
+        x[random.choice(3_000, n, replace=False)] = random.normal(size=n)
+        wide = {j: 1.0 for j in range(3_000)}
+        assert model._margin(wide) == pytest.approx(twin.margin(np.ones(3_000)), abs=1e-9)
+        assert model._margin(as_dict(x)) == pytest.approx(twin.margin(x), abs=1e-9)
+        model.learn_one(as_dict(x), 1)
+        twin.learn(x, 1.0)
+        assert_equal_twins(model, twin)
+
+
+def is_binary(loss: str) -> bool:
+    return loss in BINARY

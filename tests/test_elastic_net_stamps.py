@@ -1,0 +1,419 @@
+"""Explicit stamps: the same weights as the folded form and as the dense twin, in bounded tables."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import streaml1
+from streaml1 import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.losses import CODES
+from streaml1.rules.elastic_net_stamps import EQUAL_MOST, ElasticNetStamps
+from tests import reference
+from tests.test_elastic_net import (
+    LATE,
+    PENALTIES,
+    SCHEDULES,
+    D,
+    as_dict,
+    assert_equal_twins,
+    labels_of,
+    model_of,
+    rows_of,
+)
+
+EXPLICIT: dict[str, Any] = {"stamps": "explicit"}
+
+
+def clock_of(model: Any) -> Any:
+    return model._engine.rule.clock[0]
+
+
+def empty(n: int) -> tuple[Any, Any]:
+    """Examples without features: steps of the penalty alone."""
+    return csr_matrix((n, 1)), np.zeros(n, int)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", CODES)
+def test_equals_the_dense_twin_and_the_folded_form(loss: str) -> None:
+    random = np.random.default_rng(list(CODES).index(loss))
+    n = 10_000
+    X = rows_of(random, n)
+    X[:7_000, LATE:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
+    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    for k, (schedule, update, penalty) in enumerate(
+        itertools.product(SCHEDULES, ("fobos", "sgd"), PENALTIES)
+    ):
+        params = {**SCHEDULES[schedule], **PENALTIES[penalty], "update": update}
+        budget = (2**20, 777, 5)[k % 3]
+        model = model_of(loss, **params, **EXPLICIT, budget=budget)
+        folded = model_of(loss, **params)
+        twin = reference.ElasticNet(D, loss=loss, **params)
+        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
+            if hi - lo < 100 and part % 2:
+                got = np.empty(hi - lo)
+                for i in range(lo, hi):
+                    x = as_dict(X[i])
+                    got[i - lo] = model._margin(x, loss == "logistic")
+                    model.learn_one(x, y[i], float(w[i]))
+            else:
+                got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+            folded.learn_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+            np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9, err_msg=str(params))
+            assert_equal_twins(model, twin)
+            assert model.weights == pytest.approx(folded.weights, rel=1e-9, abs=1e-11)
+            model._engine.check()
+        alike = schedule == "constant" or penalty == "none"
+        assert budget == 5 or clock_of(model).even == alike
+        assert clock_of(model).now <= budget
+
+
+def test_theorem_1_as_printed_and_as_it_should_be() -> None:
+    """The numbers at the head of the rule's file."""
+    l1, l2 = 0.01, 0.1
+    eta = 0.5 / np.sqrt(np.arange(1.0, 51.0))
+    P = np.cumprod(1.0 - eta * l2)
+    P_before = np.concatenate([[1.0], P[:-1]])
+    Phi = np.cumprod(1.0 / (1.0 + eta * l2))
+    Phi_before = np.concatenate([[1.0], Phi[:-1]])
+    printed = max(0.0, P[-1] - P[-1] * np.sum(eta / P_before))
+    with_l1 = P[-1] - l1 * P[-1] * np.sum(eta / P_before)
+    mended = P[-1] - l1 * P[-1] * np.sum(eta / P)
+    theorem_2 = Phi[-1] - l1 * Phi[-1] * np.sum(eta / Phi_before)
+    dense = {}
+    for update in ("sgd", "fobos"):
+        twin = reference.ElasticNet(1, l1=l1, l2=l2, update=update, lr=0.5)
+        twin.w = np.ones(1)
+        for _ in range(50):
+            twin.learn(np.zeros(1), 1.0)
+        dense[update] = twin.w[0]
+    assert printed == 0.0
+    assert f"{with_l1:.6f}" == "0.478839"
+    assert f"{mended:.6f}" == f"{dense['sgd']:.6f}" == "0.478086"
+    assert f"{theorem_2:.6f}" == f"{dense['fobos']:.6f}" == "0.484628"
+    model = ElasticNetRegressor(l1=l1, l2=l2, update="sgd", lr=0.5, intercept_lr=0.0, **EXPLICIT)
+    rule = model._engine.rule
+    rule.slots[0] = (1.0, 1)
+    model.learn_many(*empty(50))
+    assert model.weights[0] == pytest.approx(dense["sgd"], abs=1e-15)
+
+
+MOST = int(EQUAL_MOST)
+GAPS = (1, 2, 255, 256, 257, 3_000, MOST - 1, MOST, MOST + 1, 3 * MOST + 7)
+
+
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize(("l1", "l2"), [(1e-6, 0.0), (0.0, 1e-5), (1e-7, 1e-6), (1e-4, 1e-3)])
+def test_equal_steps_by_their_number(update: str, gap: int, l1: float, l2: float) -> None:
+    """A weight left alone for `gap` equal steps, against the closed form in high precision."""
+    model = ElasticNetRegressor(
+        l1=l1, l2=l2, update=update, lr=0.5, schedule="constant", budget=2**21, **EXPLICIT
+    )
+    model._engine.rule.slots[0] = (2.0, 1)
+    model._engine.rule.slots[1] = (-1e-3, 1)
+    model.learn_many(*empty(gap))
+    assert clock_of(model).now == 1 + gap % MOST  # all are brought current in time
+    one = 1.0 / (1.0 + 0.5 * l2)  # as rounded once: that is an error of its own in many steps
+    a, b = (1.0 - 0.5 * l2, 0.5 * l1) if update == "sgd" else (one, 0.5 * l1 * one)
+    a, b = np.longdouble(a), np.longdouble(b)
+    kept = np.exp(gap * np.log(a))
+    lost = b * gap if l2 == 0.0 else b * (1 - kept) / (1 - a)
+    expected = [max(0.0, float(v * kept - lost)) for v in (np.longdouble(2.0), np.longdouble(1e-3))]
+    model._engine.check()
+    w = model._engine.rule.weights()
+    assert w[0] == pytest.approx(expected[0], rel=1e-11, abs=1e-16)
+    assert w[1] == pytest.approx(-expected[1], rel=1e-9, abs=1e-16)
+    for j in (0, 1):
+        assert model._engine.rule.weight(j) == w[j] == model.weights.get(j, 0.0)
+        assert model.predict_one({j: 1.0}) == w[j] + model.intercept
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from([0.0, 0.05, 0.3, 1.0]), st.integers(1, 40)), max_size=12
+    ),
+    budget=st.sampled_from([1, 3, 50, 2**20]),
+    update=st.sampled_from(["fobos", "sgd"]),
+    l2=st.sampled_from([0.0, 0.1, 1.0]),
+)
+def test_stretches_of_equal_and_of_other_rates(
+    steps: list[tuple[float, int]], budget: int, update: str, l2: float
+) -> None:
+    """Rates that stay, change and come back: at any time the weights are the dense ones."""
+    params: dict[str, Any] = {"l1": 2e-3, "l2": l2, "update": update, "schedule": "constant"}
+    model = ElasticNetRegressor(**params, **EXPLICIT, budget=budget)
+    twin = reference.ElasticNet(5, loss="squared", **params)
+    t = 0
+    for lr, n in steps:
+        model.lr = twin.lr = lr
+        for _ in range(n):
+            x = np.zeros(5)
+            x[[t * t % 5, t * 7 % 3]] = 1.0
+            model.learn_one(as_dict(x), float(t % 4))
+            twin.learn(x, float(t % 4))
+            t += 1
+        model._engine.check()
+        w = model._engine.rule.weights()
+        np.testing.assert_allclose(w[:5], twin.w, rtol=0.0, atol=1e-12)
+        assert clock_of(model).now <= budget
+
+
+@pytest.mark.parametrize(
+    ("params", "limit"),
+    [
+        ({"l2": 50.0, "schedule": "invsqrt", "lr": 0.9}, "P"),
+        ({"l1": 0.9, "schedule": "inverse", "lr": 500.0}, "A"),
+        ({"l1": 1e-3, "schedule": "invsqrt", "budget": 64}, "budget"),
+    ],
+)
+def test_weights_are_brought_current_in_time(params: dict[str, Any], limit: str) -> None:
+    """Before P underflows, A outgrows the weights or the tables are full, and only then."""
+    random = np.random.default_rng(4)
+    n = 6_000
+    X = rows_of(random, n)
+    y, signed = labels_of(random, X, "absolute")
+    params = {"loss": "absolute", **params}
+    model = ElasticNetRegressor(**params, **EXPLICIT)
+    params.pop("budget", None)
+    twin = reference.ElasticNet(D, **params)
+    stretches, now = [], 1
+    for lo in range(0, n, 5):
+        model.learn_many(csr_matrix(X[lo : lo + 5]), y[lo : lo + 5])
+        twin.progressive(X[lo : lo + 5], signed[lo : lo + 5], np.ones(5))
+        if clock_of(model).now < now:
+            stretches.append(now)
+        now = int(clock_of(model).now)
+        if lo % 500 == 0:
+            model._engine.check()
+            assert_equal_twins(model, twin)
+    assert len(stretches) > (2 if limit != "budget" else 80)
+    if limit == "budget":
+        assert min(stretches[1:]) >= 64 - 5 and max(stretches) <= 64
+    else:
+        assert min(stretches[1:]) > 50
+
+
+def test_tables_are_bounded() -> None:
+    """By the budget where rates differ; at a constant rate by 65,536 steps."""
+    for budget in (2**20, 2**30):
+        constant = ElasticNetRegressor(l1=1e-6, schedule="constant", **EXPLICIT, budget=budget)
+        for _ in range(4):
+            constant.learn_many(*empty(50_000))
+            assert len(constant._engine.rule.table) <= MOST + 2
+        assert len(constant._engine.rule.table) == MOST + 2
+    falling = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=5_000)
+    for _ in range(4):
+        falling.learn_many(*empty(7_000))
+        assert len(falling._engine.rule.table) <= 5_002
+    assert len(falling._engine.rule.table) == 5_002
+    short = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=100)
+    short.learn_many(*empty(7_000))
+    assert len(short._engine.rule.table) <= 256
+
+
+def test_files_hold_no_tables(tmp_path: Path) -> None:
+    """Steps gone by since a touch cost nothing in a file, and the loaded model goes on alike."""
+    model = ElasticNetRegressor(l1=1e-5, l2=1e-4, **EXPLICIT)
+    model.learn_many([{j: 1.0} for j in range(50)], np.ones(50))
+    model.save(tmp_path / "early")
+    model.learn_many(*empty(30_000))
+    model.save(tmp_path / "late")
+    assert (tmp_path / "late").stat().st_size < (tmp_path / "early").stat().st_size + 500
+    other = streaml1.load(tmp_path / "late")
+    for m in (model, other):
+        m.learn_many([{j % 70: 1.0} for j in range(500)], np.arange(500.0) % 3)
+    assert other.weights == model.weights
+    other._engine.check()
+
+
+def test_a_forged_file_is_refused(tmp_path: Path) -> None:
+    model = ElasticNetRegressor(l1=1e-5, **EXPLICIT)
+    model.learn_many([{j: 1.0} for j in range(50)], np.ones(50))
+    slots, arrays = model._engine.rule.dump()
+
+    def forged(**changes: Any) -> None:
+        rule = ElasticNetStamps.restore(100, slots, {**arrays, **changes})
+        rule.check()
+
+    forged()
+    clock = arrays["clock"]
+    later, early, no_table = clock.copy(), clock.copy(), clock.copy()
+    later["now"] = 2**40
+    early["now"] = 3
+    no_table["P"] = 0.5**600
+    for changes in (
+        {"clock": later},
+        {"clock": early},
+        {"clock": no_table},
+        {"clock": clock[:0]},
+        {"psi": arrays["psi"] + np.uint64(10**6)},
+        {"psi": arrays["psi"].astype(np.int64)},
+        {"f": arrays["f"] * 1e-3},
+        {"g": arrays["g"] + 1.0},
+        {"w": arrays["w"] * np.nan},
+        {"more": arrays["w"]},
+    ):
+        with pytest.raises(AssertionError):
+            forged(**changes)
+    params, state = model._parameters(), model._file_state()
+    with pytest.raises(AssertionError):
+        ElasticNetRegressor._from_file({**params, "stamps": "folded"}, state)
+
+
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+@pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
+def test_changed_parameters_act_from_the_next_step(update: str, schedule: str) -> None:
+    random = np.random.default_rng(11)
+    X = rows_of(random, 3_500)
+    X[500:2_500, ::2] = 0.0
+    y, signed = labels_of(random, X, "logistic")
+    model = ElasticNetClassifier(update=update, lr=0.2, schedule=schedule, **EXPLICIT)
+    twin = reference.ElasticNet(D, update=update, lr=0.2, schedule=schedule)
+    changes: list[dict[str, Any]] = [
+        {"l1": 2e-3},
+        {"l2": 0.3},
+        {"budget": 20},
+        {"l1": 0.0, "lr": 0.9, "budget": 2**25},
+        {"l1": 1e-3, "l2": 0.0, "schedule": "constant", "lr": 0.05},
+        {"update": "sgd" if update == "fobos" else "fobos", "l2": 0.1},
+        {"clip_gradient": 0.1, "intercept_lr": 0.2},
+    ]
+    for k, change in enumerate(changes):
+        before = model.weights
+        model.mutate(change)
+        for name, value in change.items():
+            setattr(twin, name, value)
+        assert model.weights == before
+        lo, hi = 500 * k, 500 * (k + 1)
+        got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
+        expected = twin.progressive(X[lo:hi], signed[lo:hi], np.ones(500))
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+        assert_equal_twins(model, twin)
+        model._engine.check()
+
+
+def test_parameters_out_of_range_are_refused() -> None:
+    for params, said in (
+        ({"stamps": "implicit"}, 'is not known; give one of "folded", "explicit"'),
+        ({"budget": 0}, "budget=0 is out of range; give a whole number from 1 to 1,073,741,824"),
+        ({"budget": 2**31}, "out of range"),
+        ({"budget": 2.5}, "budget=2.5 is no whole number; give one from 1"),
+        ({"budget": True}, "no whole number"),
+        ({"budget": None}, "no whole number"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ElasticNetClassifier(**params)  # type: ignore[arg-type]
+    model = ElasticNetClassifier(**EXPLICIT)
+    with pytest.raises(ValueError, match="stamps cannot change"):
+        model.mutate({"stamps": "folded"})
+    with pytest.raises(ValueError, match="stamps cannot change once the model is made"):
+        model.stamps = "folded"
+
+
+@pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
+@pytest.mark.parametrize("l2", [1.0, 1.5, 30.0])
+def test_sgd_beyond_its_range_starts_anew(schedule: str, l2: float) -> None:
+    random = np.random.default_rng(5)
+    X = rows_of(random, 600)
+    y, signed = labels_of(random, X, "logistic")
+    params: dict[str, Any] = {"lr": 1.0, "l1": 1e-3, "l2": l2, "update": "sgd"}
+    params["schedule"] = schedule
+    model, twin = ElasticNetClassifier(**params, **EXPLICIT), reference.ElasticNet(D, **params)
+    for i in range(600):
+        x = as_dict(X[i])
+        assert model.predict_proba_one(x)[True] == pytest.approx(twin.output(X[i]), abs=1e-9)
+        model.learn_one(x, bool(y[i]))
+        twin.learn(X[i], signed[i])
+        if (1.0 if schedule == "constant" else 1.0 / np.sqrt(i + 1.0)) * l2 >= 1.0:
+            assert model.weights == {} and model.n_nonzero == 0
+        model._engine.check()
+        assert_equal_twins(model, twin)
+    assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+
+
+@pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
+def test_rows_longer_than_any_before(schedule: str) -> None:
+    """Predicting such a row spoils nothing, and learning it makes room first."""
+    model = ElasticNetRegressor(l1=1e-3, schedule=schedule, lr=1e-3, **EXPLICIT)
+    twin = reference.ElasticNet(3_000, l1=1e-3, schedule=schedule, lr=1e-3, loss="squared")
+    random = np.random.default_rng(0)
+    for n in (3, 256, 257, 1_000, 20, 3_000, 5):
+        x = np.zeros(3_000)
+        x[random.choice(3_000, n, replace=False)] = random.normal(size=n)
+        wide = {j: 1.0 for j in range(3_000)}
+        assert model.predict_one(wide) == pytest.approx(twin.margin(np.ones(3_000)), abs=1e-9)
+        assert model.predict_one(as_dict(x)) == pytest.approx(twin.margin(x), abs=1e-9)
+        model.learn_one(as_dict(x), 1.0)
+        twin.learn(x, 1.0)
+        assert_equal_twins(model, twin)
+
+
+def test_the_largest_numbers_allowed_stay_finite() -> None:
+    random = np.random.default_rng(0)
+    for update, l1, l2, lr, schedule in itertools.product(
+        *(("fobos", "sgd"), (0.0, 1.0, 1e30), (0.0, 1e-3, 1.0, 1e30), (1e-5, 1.0, 1e10)),
+        ("constant", "inverse"),
+    ):
+        model = ElasticNetRegressor(
+            **{"l1": l1, "l2": l2, "update": update, "lr": lr, "schedule": schedule},
+            **{"clip_gradient": 1e30, "intercept_lr": 1e10, **EXPLICIT},
+        )
+        for _ in range(40):
+            places = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
+            assert np.isfinite(model.predict_one(x))
+        model._engine.check()
+        assert np.isfinite(list(model.weights.values())).all()
+
+
+def test_given_back_slots_change_nothing() -> None:
+    """A weight that is just zero in an even stretch must not come back by rounding."""
+    random = np.random.default_rng(6)
+    for seed in range(40):
+        l1, l2 = float(10 ** random.uniform(-4, -1)), float(random.choice([0.0, 0.01, 0.5]))
+        models = [
+            ElasticNetRegressor(l1=l1, l2=l2, lr=0.3, schedule="constant", **EXPLICIT)
+            for _ in range(2)
+        ]
+        weights = random.exponential(size=30) * 0.1
+        for model in models:
+            model._engine.rule.slots["w"][:30] = weights
+            model._engine.rule.slots["psi"][:30] = 1
+        for _ in range(60):
+            for model in models:
+                model.learn_many(*empty(seed % 7 + 1))
+            rule = models[1]._engine.rule
+            gone = ~rule.holding()
+            models[1]._engine._frame = None
+            new_slots = np.where(gone, -1, np.arange(rule.size))
+            models[1]._engine.rule = rule.renumber(new_slots, rule.size)
+            assert models[0].weights == models[1].weights
+
+
+def test_room_is_made_without_a_change() -> None:
+    """However large the tables begin, the bits are the same."""
+    X = rows_of(np.random.default_rng(2), 2_000)
+    bits = []
+    for room in (256, 3_000):
+        model = ElasticNetRegressor(l1=1e-3, l2=1e-3, **EXPLICIT)
+        rule = model._engine.rule
+        table = np.zeros(room, rule.table.dtype).view(np.recarray)
+        table[:256] = rule.table
+        model._engine.rule = rule._replace(table=table)
+        p = model.progressive_many(csr_matrix(X), X.sum(axis=1))
+        assert (len(model._engine.rule.table) > room) == (room == 256)
+        bits.append((p.tobytes(), model.weights))
+    assert bits[0] == bits[1]

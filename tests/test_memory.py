@@ -1,0 +1,505 @@
+"""What a model holds: zeros give their slots back, caps, hashes, copies, births and deaths."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import streaml1
+from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hashing, jit, walk
+from streaml1.names import Ints, Table
+from streaml1.names import table as names_table
+
+
+class Dict(dict):  # type: ignore[type-arg]
+    """A dict, but no exact one: it is read in Python."""
+
+
+# An endless vocabulary
+
+
+def endless(model: Any, examples: int, name: Callable[[int], Any], start: int = 0) -> None:
+    for i in range(start, start + examples):
+        x = {name(5 * i + j): 0.05 for j in range(4)} | {name(-1 - i % 10): 1.0}
+        model.learn_one(x, i % 10 < 5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        lambda k: f"name {k}",
+        lambda k: (k, "name"),
+        lambda k: k if k >= 0 else f"{k}",
+        lambda k: k + 2**30,
+        lambda k: 2**20 * (k + 10),
+    ],
+)
+def test_memory_follows_what_is_not_zero(name: Callable[[int], Any]) -> None:
+    model = ElasticNetClassifier(l1=0.02, lr=0.5, schedule="constant")
+    endless(model, 1_000, name)
+    model.predict_one({name(0): 1.0})
+    size, nbytes = model._engine.rule.size, model._raw_memory_usage
+    tracemalloc.start()
+    endless(model, 12_000, name, start=1_000)
+    grown = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert model._engine.rule.size <= 2 * size <= 8192
+    assert model._raw_memory_usage <= 2 * nbytes + 2**18
+    assert grown < 2**20
+    assert 5 <= model.n_nonzero < 100
+    seen = 13_000 * 4 + 10
+    assert model.n_features_seen == pytest.approx(seen, rel=4 * 1.04 / 64)
+    model._engine.check()
+
+
+def test_ints_far_apart_are_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are slots while they are close together; far apart they stand in the table."""
+    d = 2**25
+    model, twin = ElasticNetClassifier(l1=1e-3), ElasticNetClassifier(l1=1e-3)
+    rng = np.random.default_rng(5)
+    ids = np.sort(rng.choice(d, (200, 20)), axis=1).astype(np.int32)
+    X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(201) * 20), (200, d))
+    X.sum_duplicates()
+    y = rng.random(200) < 0.5
+    p = model.progressive_many(X, y)
+    assert isinstance(model._engine.names, Table)
+    places = {j: k for k, j in enumerate(np.unique(X.indices).tolist())}
+    close = csr_matrix((X.data, [places[j] for j in X.indices.tolist()], X.indptr))
+    assert p.tobytes() == twin.progressive_many(close, y).tobytes()
+    assert isinstance(twin._engine.names, Ints)
+    assert {places[j]: w for j, w in model.weights.items()} == twin.weights
+
+
+# Late features
+
+
+@pytest.mark.parametrize("unrelated", [0, 1_000, 20_000])
+def test_a_late_feature_pays_nothing_for_the_past(unrelated: int) -> None:
+    """The first example with it moves its weight from zero, whatever was learnt before."""
+    for update in ("fobos", "sgd"):
+        model = ElasticNetClassifier(l1=1e-3, l2=1e-3, update=update, lr=0.1, schedule="constant")
+        for t in range(unrelated):
+            model.learn_one({f"old {t % 7}": 1.0}, t % 2 == 0)
+        model.learn_one({"new": 1.0}, True)
+        g = 1.0 / (1.0 + math.exp(model.intercept))
+        assert model.weights["new"] == pytest.approx(0.1 * (g - 1e-3), rel=2e-2)
+
+
+# The most that may be non-zero
+
+
+def most_of(model: Any, x: Any, y: bool) -> int:
+    model.learn_one(x, y)
+    return int(model.n_nonzero)
+
+
+@given(
+    most=st.integers(1, 30),
+    rows=st.lists(
+        st.tuples(st.sets(st.integers(0, 60), max_size=12), st.booleans()), min_size=1, max_size=40
+    ),
+    l1=st.sampled_from([0.0, 0.01]),
+)
+def test_never_more_than_the_most(most: int, rows: list[tuple[set[int], bool]], l1: float) -> None:
+    params: dict[str, Any] = {"l1": l1, "lr": 0.3, "max_features": most}
+    by_ints, by_words = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
+    read, together = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
+    xs = [{f"w{j}": 1.0 + j / 100 for j in sorted(row)} for row, _ in rows]
+    for x, (row, y) in zip(xs, rows, strict=True):
+        assert most_of(by_ints, {j: 1.0 + j / 100 for j in sorted(row)}, y) <= most
+        assert most_of(by_words, x, y) <= most
+        assert most_of(read, Dict(x), y) <= most
+    together.learn_many(xs, [y for _, y in rows])
+    assert by_words.weights == read.weights == together.weights
+    assert by_words.n_cut == read.n_cut == together.n_cut
+    for model in (by_ints, by_words, read, together):
+        model._engine.check()
+
+
+def test_the_smallest_go() -> None:
+    """With values all different, what is left is what a sort leaves."""
+    rng = np.random.default_rng(3)
+    values = rng.permutation(np.arange(1.0, 101.0))
+    model = ElasticNetRegressor(
+        lr=0.1, schedule="constant", intercept_lr=0.0, max_features=40, l1=1e-6
+    )
+    for k, v in enumerate(values):
+        model.learn_one({f"w{k}": 1.0}, v)  # its weight is about v / 10
+    kept = {int(name[1:]) for name in model.weights}
+    assert 35 <= len(kept) <= 40
+    assert model.n_cut == 100 - len(kept)
+    order = np.argsort(-values)
+    assert set(order[:30].tolist()) <= kept  # these were never among the smallest
+    copied = pickle.loads(pickle.dumps(model))
+    assert copied.n_cut == model.n_cut and copied.weights == model.weights
+    copied._engine.check()
+
+
+def test_equal_weights_are_told_apart_by_name(tmp_path: Path) -> None:
+    """Not by their slots, which depend on what was given back; nor all of them go."""
+    kept = []
+    for order in (range(64), reversed(range(64))):
+        model = ElasticNetClassifier(lr=0.5, schedule="constant", max_features=63)
+        model.learn_one({f"w{j}": 1.0 for j in order}, True)
+        assert model.n_cut == 64 - 56
+        kept.append(set(model.weights))
+    assert kept[0] == kept[1]
+
+
+def test_the_most_may_change() -> None:
+    model = ElasticNetClassifier(lr=0.5)
+    model.learn_one({j: 1.0 + j for j in range(100)}, True)
+    model.mutate({"max_features": 50})
+    assert model.n_nonzero == 100  # from the next step on
+    model.learn_one({}, True)
+    assert model.n_nonzero == 44
+    assert set(model.weights) == set(range(56, 100))
+    model.max_features = None
+    model.learn_one({j: 1.0 for j in range(60)}, True)
+    assert model.n_nonzero == 100
+    model._engine.check()
+
+
+# Hashes
+
+
+def test_the_hash_is_that_of_murmur() -> None:
+    """As the author's C prints it (MurmurHash64A, seed 0)."""
+    expected = {"": 0, "a": 510903276987443985, "site=news": 7537057699728869816}
+    expected["12345678"] = 8471103573108904450
+    for name, h in expected.items():
+        assert hashing.name_hash(name) == h
+    assert hashing.name_hashes(list(expected)).tolist() == list(expected.values())
+
+
+@given(st.lists(st.text(max_size=40) | st.integers(-(2**70), 2**70) | st.binary(max_size=9)))
+def test_hashes_of_many_are_those_of_each(names: list[Any]) -> None:
+    assert hashing.name_hashes(names).tolist() == [hashing.name_hash(name) for name in names]
+    texts = [name for name in names if isinstance(name, str)]
+    assert hashing.name_hashes(texts).tolist() == [hashing.name_hash(name) for name in texts]
+
+
+def test_names_of_one_key_have_one_hash() -> None:
+    alike: list[list[Any]] = [[1, 1.0, True, np.int64(1), np.float32(1)], [2**70, float(2**70)]]
+    alike += [[0.5, np.float64(0.5)], [(1, "a"), (True, "a")], ["a", np.str_("a")]]
+    for same in alike:
+        assert len({hashing.name_hash(name) for name in same}) == 1
+
+
+def test_hashed_slots_are_the_same_everywhere(python: Callable[..., str]) -> None:
+    script = (
+        "from streaml1 import ElasticNetClassifier as M\n"
+        "m = M(hash_bits=12)\n"
+        "print([m.slot(n) for n in ('a', 'site=n', 7, 5000, -3, 0.5, ('a', 1), None, b'x', 'é')])"
+    )
+    first = python("-c", script, PYTHONHASHSEED="1")
+    assert first == python("-c", script, PYTHONHASHSEED="2", NUMBA_DISABLE_JIT="1")
+    assert "7," in first  # an int below 2**bits is its own slot
+
+
+values = st.sampled_from([1.0, -1.0, 2.5, True, 3, 0.0, None, "x", "y=z", "", "é", "\ud800"])
+hashed_names = (
+    st.text("ab=é", max_size=3) | st.integers(-3, 40) | st.sampled_from([2**40, "a" * 99])
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(hashed_names, values, max_size=12), st.booleans()), max_size=12
+    ),
+    st.sampled_from([1, 3, 5, 12]),
+)
+def test_hashed_roads_end_in_the_same_bits(rows: list[tuple[dict[Any, Any], bool]], b: int) -> None:
+    models = [ElasticNetClassifier(l1=1e-3, l2=1e-2, hash_bits=b) for _ in range(3)]
+    for x, y in rows:
+        assert models[0].predict_proba_one(x) == models[1].predict_proba_one(Dict(x))
+        models[0].learn_one(x, y)
+        models[1].learn_one(Dict(x), y)
+    models[2].learn_many([x for x, _ in rows], [y for _, y in rows])
+    assert models[0].weights == models[1].weights == models[2].weights
+    assert models[0].intercept == models[1].intercept == models[2].intercept
+    for model in models:
+        model._engine.check()
+
+
+def test_hashed_matrices() -> None:
+    """Columns below 2**bits are slots; of a wider matrix the others are hashed."""
+    rng = np.random.default_rng(1)
+    for d, b in ((50, 6), (5_000, 6), (5_000, 10)):
+        X = csr_matrix(rng.normal(size=(300, d)) * (rng.random((300, d)) < 20 / d))
+        y = rng.random(300) < 0.5
+        model, twin = (ElasticNetClassifier(l1=1e-3, hash_bits=b) for _ in range(2))
+        p = model.progressive_many(X, y)
+        q = []
+        for i in range(300):
+            lo, hi = X.indptr[i], X.indptr[i + 1]
+            x = dict(zip(X.indices[lo:hi].tolist(), X.data[lo:hi].tolist(), strict=True))
+            q.append(twin.predict_proba_one(x)[True])
+            twin.learn_one(x, bool(y[i]))
+        assert p.tolist() == q
+        assert model.weights == twin.weights
+
+
+def test_what_shares_a_slot_shares_its_weight() -> None:
+    model = ElasticNetClassifier(hash_bits=4)
+    names = [f"w{k}" for k in range(100)]
+    same = model.collisions("w0", names)
+    assert same and "w0" not in same
+    assert {model.slot(name) for name in same} == {model.slot("w0")}
+    model.learn_one({"w0": 1.0}, True)
+    assert model.weights == {model.slot("w0"): pytest.approx(0.05)}
+    assert model._margin({same[0]: 1.0}) == model._margin({"w0": 1.0})
+    model.learn_one({"w0": 1.0, same[0]: -1.0}, True)  # nothing is left of the two
+    assert model.n_features_seen == 1
+    with pytest.raises(AttributeError, match="hash_bits is None"):
+        ElasticNetClassifier().slot("w0")
+    with pytest.raises(BadExample, match="no hash that is the same in every process"):
+        model.learn_one({frozenset({1}): 1.0}, True)
+    with pytest.raises(BadExample, match="too large"):
+        model.learn_one({"w0": 9e49, same[0]: 9e49}, True)
+    with pytest.raises(BadExample, match="share a slot"):
+        model.learn_many([{"w0": 9e49, same[0]: 9e49}], [True])
+    with pytest.raises(ValueError, match="hash_bits cannot change"):
+        model.hash_bits = 5
+
+
+def test_features_seen_are_guessed_from_slots() -> None:
+    model = ElasticNetClassifier(hash_bits=14, l1=0.5)
+    for i in range(200):
+        model.learn_one({f"w{i * 50 + j}": 1.0 for j in range(50)}, i % 2 == 0)
+    assert model.n_features_seen == pytest.approx(10_000, rel=0.03)
+
+
+# Names with equal hashes
+
+
+@pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
+def test_names_of_one_hash_are_one_feature_on_every_road(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 bits are too many to search: here 8 of them count."""
+    monkeypatch.setattr(names_table, "HASH", 255)
+    models = [ElasticNetClassifier(l1=1e-3, lr=0.3) for _ in range(3)]
+    rng = np.random.default_rng(2)
+    for i in range(300):
+        x = {f"w{k}": 1.5 - k / 4000 for k in rng.integers(0, 2_000, i % 9).tolist()}
+        x |= {int(k): 0.5 for k in rng.integers(0, 1_000, i % 3).tolist()}
+        # Of two names of one hash in one row, only the road in Python adds up the values first.
+        hashes = names_table.Table()._hashed(list(x))[0].tolist()
+        x = {name: v for k, (name, v) in enumerate(x.items()) if hashes[k] not in hashes[:k]}
+        y = bool(rng.random() < 0.5)
+        walked, read, many = models
+        assert walked.predict_proba_one(x) == read.predict_proba_one(Dict(x))
+        walked.learn_one(x, y)
+        read.learn_one(Dict(x), y)
+        many.learn_many([x], [y])
+    assert walked.weights == read.weights == many.weights
+    assert 100 < len(walked.weights) <= 256
+
+
+# Births and deaths
+
+
+def test_births_and_deaths() -> None:
+    model = ElasticNetClassifier(l1=0.1, lr=1.0, schedule="constant", intercept_lr=0.0)
+    watch, other = model.watch(), model.watch()
+    model.learn_one({"a": 1.0, "b": 0.5}, True)
+    assert [name for name, _ in watch.changes().born] == ["a", "b"]
+    assert watch.changes() == ([], [])
+    for _ in range(2):
+        model.learn_one({"c": 1.0}, False)
+    born, died = watch.changes()
+    assert [name for name, _ in born] == ["c"] and [name for name, _ in died] == ["b"]
+    model._engine._have_places(5_000)  # zeros go, all slots move
+    for _ in range(3):
+        model.learn_one({}, False)
+    assert [name for name, _ in watch.changes().died] == ["a"]
+    assert [name for name, _ in other.changes().born] == ["c"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=60))
+def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]]) -> None:
+    """Against the difference of `weights`, through evictions, cuts and refused batches."""
+    model = ElasticNetClassifier(l1=0.05, lr=1.0, schedule="constant", max_features=8)
+    watch, before = model.watch(), dict[Any, float]()
+    for event, k in plan:
+        if event == 0:
+            model.learn_one({f"w{k}": 1.0, k: 0.5}, k % 2 == 0)
+        elif event == 1 and isinstance(model._engine.names, Table):
+            with model._engine.alone():
+                model._engine._make_space(k)
+        elif event == 2:
+            with pytest.raises(BadExample):
+                model.learn_many([{f"v{k}": 1.0}, {"bad": math.nan}], [True, False])
+        else:
+            now = model.weights
+            born, died = watch.changes()
+            assert dict(born) == {name: w for name, w in now.items() if name not in before}
+            assert dict(died) == {name: w for name, w in before.items() if name not in now}
+            before = now
+
+
+def test_a_refused_matrix_takes_nothing_from_a_watch() -> None:
+    model = ElasticNetClassifier(l1=1e-4)
+    model.learn_one({3: 1.0, 2**22: 1.0}, True)
+    watch = model.watch()
+    X = csr_matrix((np.ones(6000), (np.arange(6000), np.arange(6000) * 10_000)), (6000, 2**26))
+    X.data[-1] = math.nan
+    before = model.weights
+    with pytest.raises(BadExample):
+        model.learn_many(X, np.zeros(6000, int))
+    assert model.weights == before
+    assert watch.changes() == ([], [])
+    model._engine.check()
+
+
+# Copies
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["columns", "words"])
+def test_copies_are_as_small_as_what_is_alive(kind: str) -> None:
+    """A hundred copies of a model that has seen 10^6 features and kept 1,000: 200 kB each."""
+    model = ElasticNetClassifier(l1=1e-4, lr=0.1, schedule="constant")
+    name = (lambda j: j) if kind == "columns" else (lambda j: f"word {j}")
+    rng = np.random.default_rng(0)
+    d = 10**6
+    ids = rng.permutation(d).astype(np.int32)
+    X = csr_matrix((np.full(d, 1e-4), ids, np.arange(10_001) * 100), (10_000, d))
+    if kind == "columns":
+        model.learn_many(X, rng.random(10_000) < 0.5)
+    else:
+        for i in range(0, d, 500):
+            model.learn_one({name(j): 1e-4 for j in range(i, i + 500)}, i % 1000 == 0)
+    chosen = [name(j) for j in rng.choice(d, 1000, replace=False).tolist()]
+    model.learn_one(dict.fromkeys(chosen, 1.0), True)
+    assert model.n_nonzero == 1000
+    x = dict.fromkeys(chosen[:80], 1.0)
+    expected = model.predict_proba_one(x)
+    assert len(pickle.dumps(model)) < 60_000
+    tracemalloc.start()
+    copies = [
+        copy.deepcopy(model) if k % 2 else pickle.loads(pickle.dumps(model)) for k in range(100)
+    ]
+    assert [one.predict_proba_one(x) for one in copies] == [expected] * 100
+    assert tracemalloc.get_traced_memory()[0] < 100 * 200_000
+    tracemalloc.stop()
+    assert all(one.n_features_seen == pytest.approx(d, rel=4 * 1.04 / 64) for one in copies[:3])
+
+
+def test_a_cap_and_hashes_are_saved(tmp_path: Path) -> None:
+    for params in ({"max_features": 9}, {"hash_bits": 6}, {"max_features": 9, "hash_bits": 6}):
+        model = ElasticNetClassifier(l1=1e-3, **params)
+        for i in range(50):
+            model.learn_one({f"w{i % 17}": 1.0, "c": f"{i % 5}"}, i % 3 == 0)
+        model.save(tmp_path / "m")
+        loaded = streaml1.load(tmp_path / "m")
+        for i in range(50):
+            for one in (model, loaded):
+                one.learn_one({f"w{i % 23}": 1.0, "c": f"{i % 7}"}, i % 3 == 0)
+        assert loaded.weights == model.weights
+        assert (loaded.n_cut, loaded.max_features) == (model.n_cut, model.max_features)
+        assert loaded.freeze().predict_proba_one({"w1": 1.0}) == model.predict_proba_one(
+            {"w1": 1.0}
+        )
+
+
+def test_interpreted_hashes_are_the_same() -> None:
+    if jit.COMPILED:
+        data = np.frombuffer(bytearray("ein längerer text".encode()), np.uint8)
+        with np.errstate(over="ignore"):
+            h = hashing.murmur.py_func(data, np.uint64(0), np.uint64(len(data)))  # type: ignore
+        assert int(h) == hashing.name_hash("ein längerer text")
+
+
+# Names of other classes
+
+
+def test_a_name_of_another_class_may_be_an_int_of_a_matrix() -> None:
+    class Five:
+        def __hash__(self) -> int:
+            return hash(5)
+
+        def __eq__(self, other: object) -> bool:
+            return other == 5
+
+    for name in (Five(), 5 + 0j):
+        model = ElasticNetRegressor()
+        model.learn_one({name: 1.0}, 1.0)
+        X = csr_matrix(([1.0], [5], [0, 1]), shape=(1, 10))
+        model.learn_many(X, [1.0])
+        assert len(model.weights) == 1
+        assert model.predict_one({5: 1.0}) == model.predict_many(X)[0] == model._margin({name: 1.0})
+        model._engine.check()
+
+
+def test_two_keys_of_one_name_are_one_feature() -> None:
+    class Own(str):
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+        def __hash__(self) -> int:
+            return 7
+
+    model, twin = (ElasticNetRegressor(l1=0.01, max_features=50) for _ in range(2))
+    for m, x in ((model, {Own("a"): 1.0, Own("a"): 2.0, "b": 1.0}), (twin, {"a": 3.0, "b": 1.0})):
+        m.learn_one(x, 1.0)
+        m.learn_many([x], [2.0])
+    assert list(model.weights.values()) == list(twin.weights.values())
+    model._engine.check()
+
+
+def test_surrogates_are_kept_apart_in_a_file(tmp_path: Path) -> None:
+    model = ElasticNetRegressor()
+    model.learn_one({"\ud83d\ude00": 1.0, "\U0001f600": -1.0, "\ud800": 2.0}, 1.0)
+    model.save(tmp_path / "m")
+    assert streaml1.load(tmp_path / "m").weights == model.weights
+
+
+# Frames
+
+
+@pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
+def test_a_replaced_frame_is_closed() -> None:
+    """A thread may still hold it."""
+    model = ElasticNetClassifier()
+    model.learn_one({"a": 1.0}, True)
+    model.learn_one({"a": 1.0}, True)
+    held = model._engine._frame
+    model.predict_one({f"w{k}": 1.0 for k in range(600)})
+    assert model._engine._frame is not held
+    assert not held.is_open and model._engine._frame.is_open
+    assert model._engine._frame.learns
+    x = {"new": 1.0}
+    assert held.learn(held.address, id(x), 1.0, 1.0, 0.1) == walk.OTHER_ROAD
+    assert model.n_features_seen == 1
+
+
+def test_long_rows_take_no_square_of_time() -> None:
+    x: dict[str, Any] = {f"w{k}": 1.0 for k in range(3_000)} | {"c": "d"}
+    for params in ({}, {"hash_bits": 8}):
+        one, other = (ElasticNetClassifier(l1=1e-3, **params) for _ in range(2))
+        for y in (True, False, True):
+            one.learn_one(x, y)
+            other.learn_one(Dict(x), y)
+            one.learn_one({"c=d": 1.0}, y)
+            other.learn_one({"c=d": 1.0}, y)
+        assert one.weights == other.weights
+
+
+def test_an_interrupted_change_of_the_most_loses_nothing() -> None:
+    model = ElasticNetClassifier(max_features=5)
+    model.learn_one({"a": 1.0, "b": 1.0}, True)
+    model._engine.online[0].most = 0  # and no further
+    model.learn_one({"a": 1.0}, True)
+    assert len(model.weights) == 2
+    model._engine.check()

@@ -1,0 +1,258 @@
+"""Pegasos against its dense twin; the norm that it carries along."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from streaml1 import PegasosClassifier
+from streaml1.rules.pegasos import Pegasos, _sum_of_squares
+from tests import kit, reference
+from tests.test_elastic_net import D, as_dict, assert_equal_twins
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "strong": {"l2": 0.3},
+    "mild": {"l2": 1e-2, "intercept_lr": 0.1},
+    "unprojected": {"l2": 1e-2, "project": False},
+    "clipped": {"l2": 1e-3, "clip_gradient": 0.25, "intercept_init": -0.3},
+}
+
+
+def make(**params: Any) -> Any:
+    return PegasosClassifier(**params)
+
+
+@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(PegasosClassifier)))
+def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(model.clone())
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_equals_the_dense_twin(setting: str) -> None:
+    params = SETTINGS[setting]
+    kit.run_beside(make(**params), reference.Pegasos(D, **params), kit.data_of("hinge"))
+
+
+def test_the_first_steps_by_hand() -> None:
+    model = PegasosClassifier(l2=0.25, intercept_lr=0.0)
+    model.learn_one({"x": 3.0, "y": 4.0}, True)  # v = 4 x, of norm 20, into the ball of radius 2
+    assert model.weights == pytest.approx({"x": 1.2, "y": 1.6}, abs=1e-15)
+    model.learn_one({"x": 1.0}, True)  # margin 1.2: only the decay
+    assert model.weights == pytest.approx({"x": 0.6, "y": 0.8}, abs=1e-15)
+    model.learn_one({"z": 0.75}, False)
+    assert model.weights == pytest.approx({"x": 0.4, "y": 1.6 / 3, "z": -1.0}, abs=1e-15)
+    free = PegasosClassifier(l2=0.25, intercept_lr=0.0, project=False)
+    free.learn_one({"x": 3.0, "y": 4.0}, True)
+    assert free.weights == pytest.approx({"x": 12.0, "y": 16.0}, abs=1e-14)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.dictionaries(st.integers(0, 5), st.floats(-50.0, 50.0)), st.booleans()),
+        max_size=50,
+    ),
+    l2=st.sampled_from([1e-3, 0.1, 1.0, 30.0]),
+)
+def test_no_weights_lie_outside_of_the_ball(
+    rows: list[tuple[dict[int, float], bool]], l2: float
+) -> None:
+    model, twin = PegasosClassifier(l2=l2), reference.Pegasos(6, l2=l2)
+    for x, y in rows:
+        assert model._margin(x) == pytest.approx(twin.margin(_row(x)), abs=1e-9, rel=1e-9)
+        if abs(abs(twin.margin(_row(x))) - 1.0) < 1e-9:
+            return  # on the kink of the loss, where rounding decides
+        model.learn_one(x, y)
+        twin.learn(_row(x), 1.0 if y else -1.0)
+        model._engine.check()
+        assert sum(w * w for w in model.weights.values()) <= (1.0 + 1e-10) / l2
+        assert_equal_twins(model, twin)
+
+
+def _row(x: dict[int, float]) -> Any:
+    row = np.zeros(6)
+    for j, v in x.items():
+        row[j] = v
+    return row
+
+
+@given(
+    st.lists(st.floats(-1e70, 1e70) | st.floats(-1.0, 1.0), max_size=200),
+    st.randoms(use_true_random=False),
+)
+def test_squares_are_summed_the_same_in_any_order(values: list[float], random: Any) -> None:
+    u = np.array(values)
+    expected = math.fsum(v * v for v in values)
+    total = _sum_of_squares(u)
+    assert total == pytest.approx(expected, rel=1e-15 * (1 + len(values)), abs=1e-300)
+    random.shuffle(values)
+    assert _sum_of_squares(np.array(values)) == total
+    assert _sum_of_squares(np.concatenate([values, np.zeros(7)])) == total
+
+
+def test_the_norm_does_not_drift() -> None:
+    """Steps that are projected by much, so that s and the norm are begun anew again and again."""
+    random = np.random.default_rng(3)
+    n, d = 20_000, 40
+    model, begun, drift = PegasosClassifier(l2=1e-6), 0, 0.0
+    for _ in range(n // 50):
+        X = random.normal(size=(50, d)) * (random.random((50, d)) < 0.2) * 30.0
+        model.learn_many(csr_matrix(X), random.random(50) < 0.5)
+        c = model._engine.rule.clock[0]
+        begun += bool(c.drift < drift)
+        drift = float(c.drift)
+        w = np.array(list(model.weights.values()))
+        norm = math.fsum((w * w).tolist())
+        assert c.N * c.s * c.s == pytest.approx(norm, abs=1e-5)  # 1e-11 of the squared radius
+        assert norm <= 1e6 * (1.0 + 1e-11)
+        model._engine.check()
+    assert begun > 5
+
+
+@pytest.mark.slow
+def test_a_million_steps() -> None:
+    """Against the dense update, with rows of one or two features."""
+    random = np.random.default_rng(5)
+    n, d, l2 = 1_000_000, 8, 1e-3
+    ids = random.integers(0, d, (n, 2))
+    x = random.choice([0.5, 1.0, -1.0, 3.0], (n, 2)) * 0.97
+    y = np.sign(x[:, 0] * (ids[:, 0] - 3.2) + random.normal(size=n))
+    model = PegasosClassifier(l2=l2, intercept_lr=0.0)
+    indptr = np.arange(n + 1) * 2
+    got = model.progressive_many(csr_matrix((x.ravel(), ids.ravel(), indptr), (n, d)), y > 0.0)
+    w, radius, expected = np.zeros(d), 1.0 / math.sqrt(l2), np.empty(n)
+    for t, ((i, j), (p, q), label) in enumerate(zip(ids, x, y, strict=True)):
+        a = expected[t] = w[i] * p + w[j] * q
+        w *= 1.0 - 1.0 / (t + 1.0)
+        if label * a < 1.0:
+            w[i] += label * p / (l2 * (t + 1.0))
+            w[j] += label * q / (l2 * (t + 1.0))
+        norm = math.sqrt(w @ w)
+        if norm > radius:
+            w *= radius / norm
+    np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(model._engine.rule.weights()[:d], w, rtol=0.0, atol=1e-9)
+
+
+def test_changed_parameters_act_from_the_next_step() -> None:
+    changes: list[dict[str, Any]] = [
+        {"l2": 1e-2},
+        {"project": False},
+        {"l2": 1e-3},
+        {"project": True},
+        {"l2": 0.5},
+        {"l2": 0.02, "clip_gradient": 0.1, "intercept_lr": 0.2},
+    ]
+    kit.changes_like(make(), reference.Pegasos(D), changes, "hinge")
+
+
+def test_it_has_no_rate_and_no_schedule() -> None:
+    for name in ("lr", "schedule"):
+        with pytest.raises(TypeError):
+            PegasosClassifier(**{name: 0.1})
+        with pytest.raises(ValueError, match=f"{name} cannot change; of a PegasosClassifier these"):
+            PegasosClassifier().mutate({name: 0.1})
+        with pytest.raises(ValueError, match=f"{name} cannot be set: the rates of this model are"):
+            setattr(PegasosClassifier(), name, 0.1)
+        assert name not in PegasosClassifier()._get_params()
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_names_are_only_names(setting: str) -> None:
+    kit.permuting_names_permutes_weights(lambda: make(**SETTINGS[setting]))
+    kit.a_feature_never_seen_is_zero(lambda: make(**SETTINGS[setting]))
+
+
+@pytest.mark.parametrize("case", kit.POOR)
+def test_poor_data_behaves(case: str) -> None:
+    kit.poor_data_behaves(
+        lambda loss: make(l2=0.013),
+        lambda d, loss: reference.Pegasos(d, l2=0.013),
+        *("hinge", case),
+    )
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_copies_go_on_to_the_bit(setting: str, tmp_path: Path) -> None:
+    kit.copies_go_on_to_the_bit(lambda: make(**SETTINGS[setting]), tmp_path)
+
+
+def test_a_weight_of_exactly_zero_is_a_feature_seen() -> None:
+    model = PegasosClassifier(l2=1.0)
+    model.learn_one({"a": 1.0}, True, 0.0)
+    assert model.weights == {} and model.n_features_seen == 1
+    model.learn_one({"a": 1.0, "b": 1.0}, True)
+    assert model.n_features_seen == 2 == model.n_nonzero
+    rule = model._engine.rule
+    rule.drop(np.array([0]))
+    assert list(model.weights) == ["b"] and model.n_features_seen == 2
+    model._engine.check()
+    for _ in range(3):
+        model.learn_one({"b": 1.0}, False)
+        model._engine.check()
+
+
+def test_parameters_out_of_range_are_refused() -> None:
+    kit.refuses(
+        PegasosClassifier,
+        [
+            ({"l2": 0.0}, "l2=0.0 is out of range; give a number from 1e-10 to 1e+10"),
+            ({"l2": math.inf}, "l2=inf is out of range"),
+            ({"project": 1}, "project=1 is no switch; give True or False"),
+            ({"project": None}, "project=None is no switch"),
+            ({"loss": "logistic"}, "loss='logistic' is not known; give one of \"hinge\""),
+        ],
+    )
+
+
+def test_the_largest_numbers_allowed_stay_finite() -> None:
+    settings = [
+        {"l2": l2, "project": project, "clip_gradient": clip}
+        for l2, project, clip in itertools.product(
+            (1e-10, 1e-4, 1.0, 1e10), (True, False), (1e-300, 1e30)
+        )
+    ]
+    kit.stays_finite(lambda **params: make(**params), settings)
+
+
+def test_a_forged_file_is_refused() -> None:
+    model, twin = make(), reference.Pegasos(D)
+    kit.run_beside(model, twin, kit.data_of("hinge", 100), [0, 100])
+    slots, arrays = model._engine.rule.dump()
+
+    def forged(**changes: Any) -> None:
+        Pegasos.restore(100, slots, {**arrays, **changes}).check()
+
+    forged()
+    small, other = arrays["clock"].copy(), arrays["clock"].copy()
+    small["s"], other["N"] = 1e-30, 1.0
+    for changes in (
+        {"clock": small},
+        {"clock": other},
+        {"clock": arrays["clock"][:0]},
+        {"u": arrays["u"] * np.nan},
+        {"u": arrays["u"] * 2.0},
+        {"u": arrays["u"][1:]},
+        {"u": arrays["u"].astype("f4")},
+        {"more": arrays["u"]},
+    ):
+        with pytest.raises(AssertionError):
+            forged(**changes)
+
+
+def test_a_row_as_a_dict_is_what_it_is_in_a_matrix() -> None:
+    X, y, _, w = kit.data_of("hinge", 300)
+    one, many = make(l2=1e-3), make(l2=1e-3)
+    for i in range(300):
+        one.learn_one(as_dict(X[i]), bool(y[i]), float(w[i]))
+    many.learn_many(csr_matrix(X), y, w)
+    assert one.weights == many.weights

@@ -1,0 +1,239 @@
+"""Truncated gradient against its dense twin, and as the l1 FoBoS that it is a kin of."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+from streaml1 import (
+    ElasticNetClassifier,
+    ElasticNetRegressor,
+    TruncatedGradientClassifier,
+    TruncatedGradientRegressor,
+)
+from streaml1.losses import CODES
+from streaml1.rules.truncated_gradient import TruncatedGradient
+from tests import kit, reference
+from tests.test_elastic_net import SCHEDULES, D, as_dict, assert_equal_twins
+
+PULLS: dict[str, dict[str, Any]] = {
+    "always": {"gravity": 0.01},
+    "seldom": {"gravity": 0.02, "period": 13},
+    "small weights": {"gravity": 0.02, "threshold": 0.2},
+    "small weights, seldom": {"gravity": 0.05, "period": 5, "threshold": 0.1},
+    "none": {"gravity": 0.0, "threshold": 0.1},
+    "zero": {"gravity": 0.1, "threshold": 0.0},
+}
+
+
+def make(loss: str = "logistic", **params: Any) -> Any:
+    kind = TruncatedGradientClassifier if kit.is_binary(loss) else TruncatedGradientRegressor
+    return kind(loss=loss, **params)
+
+
+@pytest.mark.parametrize(
+    ("model", "check"),
+    list(kit.rivers_checks(TruncatedGradientClassifier, TruncatedGradientRegressor)),
+)
+def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(model.clone())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", CODES)
+def test_equals_the_dense_twin(loss: str) -> None:
+    data = kit.data_of(loss)
+    for k, (schedule, pull) in enumerate(itertools.product(SCHEDULES, PULLS)):
+        params = {**SCHEDULES[schedule], **PULLS[pull]}
+        if k % 3 == 0:
+            params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
+        twin = reference.TruncatedGradient(D, loss=loss, **params)
+        kit.run_beside(make(loss, **params), twin, data)
+
+
+@pytest.mark.parametrize("loss", CODES)
+def test_it_is_the_l1_fobos_where_it_always_pulls(loss: str) -> None:
+    X, y, _, w = kit.data_of(loss, 4_000)
+    net = ElasticNetClassifier if kit.is_binary(loss) else ElasticNetRegressor
+    for l1, schedule in itertools.product((0.0, 1e-3, 0.05), SCHEDULES.values()):
+        fobos = net(loss=loss, l1=l1, **schedule)
+        pulled = make(loss, gravity=l1, **schedule)
+        a = fobos.progressive_many(csr_matrix(X), y, w)
+        b = pulled.progressive_many(csr_matrix(X), y, w)
+        np.testing.assert_allclose(a, b, rtol=0.0, atol=1e-12)
+        assert set(fobos.weights) == set(pulled.weights)
+        assert pulled.weights == pytest.approx(fobos.weights, rel=0.0, abs=1e-12)
+
+
+def test_a_large_weight_is_left_alone_until_it_is_touched() -> None:
+    params: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0}
+    model = TruncatedGradientRegressor(gravity=0.01, threshold=0.5, **params)
+    model.learn_one({"large": 1.0, "small": 0.5}, 1.0)  # 1.0 and 0.5: just within
+    assert model.weights == {"large": 1.0, "small": 0.49}
+    for t in range(20):
+        model.learn_one({}, 0.0)
+        assert model.weights["large"] == 1.0
+        assert model.weights["small"] == pytest.approx(0.48 - 0.01 * t, abs=1e-15)
+    model.learn_one({"large": 1.0}, 0.5)  # within from now on
+    assert model.weights["large"] == pytest.approx(0.49, abs=1e-15)
+    for _ in range(60):
+        model.learn_one({}, 0.0)
+    assert model.weights == {}
+    assert model.n_features_seen == 2
+
+
+@given(
+    period=st.integers(1, 9),
+    threshold=st.sampled_from([0.0, 0.05, 0.3, math.inf]),
+    values=st.lists(st.tuples(st.integers(0, 5), st.floats(-2.0, 2.0)), max_size=60),
+)
+def test_pulls_come_in_the_right_steps(
+    period: int, threshold: float, values: list[tuple[int, float]]
+) -> None:
+    params: dict[str, Any] = {"gravity": 0.05, "period": period, "threshold": threshold, "lr": 0.3}
+    model, twin = TruncatedGradientClassifier(**params), reference.TruncatedGradient(6, **params)
+    for j, v in values:
+        x = np.zeros(6)
+        x[j] = v
+        model.learn_one(as_dict(x), v > 0.5)
+        twin.learn(x, 1.0 if v > 0.5 else -1.0)
+        assert_equal_twins(model, twin)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
+    params: dict[str, Any] = {"lr": 0.3, "schedule": "constant"}
+    twin = reference.TruncatedGradient(D, loss=loss, **params)
+    changes: list[dict[str, Any]] = [
+        {"gravity": 1e-2},
+        {"threshold": 0.11},
+        {"period": 3, "lr": 0.2},
+        {"threshold": 0.31, "gravity": 2e-3},
+        {"threshold": 0.017, "period": 2},
+        {"gravity": 0.0},
+        {"gravity": 1e-2, "threshold": math.inf},
+        {"clip_gradient": 0.1, "intercept_lr": 0.2, "schedule": "invsqrt"},
+    ]
+    kit.changes_like(make(loss, **params), twin, changes, loss)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threshold", [0.8, math.inf])
+def test_bringing_current_many_times(threshold: float) -> None:
+    """A passes its limit every 64,000 steps; the twin is as eager as ever."""
+    params: dict[str, Any] = {
+        **{"gravity": 0.01, "threshold": threshold, "lr": 0.1, "schedule": "constant"},
+        **{"intercept_lr": 0.0, "loss": "squared"},
+    }
+    random = np.random.default_rng(1)
+    model, twin = TruncatedGradientRegressor(**params), reference.TruncatedGradient(6, **params)
+    truth = np.array([2.0, -1.0, 0.5, 0.02, 0.0, -4.0])
+    chance = np.array([0.5, 0.3, 0.15, 0.05, 1e-3, 1e-4])
+    A, begun = 0.0, 0
+    for _ in range(20):
+        X = (random.random((10_000, 6)) < chance) * random.choice([0.5, 1.0, -1.0], (10_000, 6))
+        y = X @ truth + random.normal(size=10_000) * 0.1
+        got = model.progressive_many(csr_matrix(X), y)
+        np.testing.assert_allclose(got, twin.progressive(X, y, np.ones(10_000)), atol=1e-9, rtol=0)
+        assert_equal_twins(model, twin)
+        model._engine.check()
+        begun += bool(model._engine.rule.clock[0].A < A)
+        A = model._engine.rule.clock[0].A
+    assert begun >= 2
+
+
+@pytest.mark.parametrize("pull", PULLS)
+def test_names_are_only_names(pull: str) -> None:
+    kit.permuting_names_permutes_weights(lambda: make(**PULLS[pull], lr=0.5))
+    kit.a_feature_never_seen_is_zero(lambda: make(**PULLS[pull]))
+
+
+@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("loss", CODES)
+def test_poor_data_behaves(loss: str, case: str) -> None:
+    params: dict[str, Any] = {"gravity": 0.01, "period": 3, "threshold": 0.4, "lr": 0.3}
+    kit.poor_data_behaves(
+        lambda loss: make(loss, **params),
+        lambda d, loss: reference.TruncatedGradient(d, loss=loss, **params),
+        *(loss, case),
+    )
+
+
+@pytest.mark.parametrize("pull", PULLS)
+def test_copies_go_on_to_the_bit(pull: str, tmp_path: Path) -> None:
+    kit.copies_go_on_to_the_bit(lambda: make(**PULLS[pull], lr=0.5), tmp_path)
+
+
+def test_rows_longer_than_any_before() -> None:
+    params: dict[str, Any] = {"gravity": 1e-3, "threshold": 1e-3}
+    kit.wide_rows_fit(
+        lambda lr: make(**params, lr=lr),
+        lambda d, lr: reference.TruncatedGradient(d, lr=lr, **params),
+    )
+
+
+def test_parameters_out_of_range_are_refused() -> None:
+    kit.refuses(
+        TruncatedGradientClassifier,
+        [
+            ({"gravity": -1.0}, "gravity=-1.0 is out of range; give a number from 0 to 1e+30"),
+            ({"gravity": math.inf}, "out of range"),
+            ({"period": 0}, "period=0 is out of range; give a whole number from 1"),
+            ({"period": 1.5}, "period=1.5 is no whole number"),
+            ({"threshold": -0.1}, "threshold=-0.1 is out of range; give a number from 0 to inf"),
+            ({"threshold": math.nan}, "threshold=nan is out of range"),
+            ({"threshold": None}, "threshold=None is no number"),
+            ({"loss": "squared"}, "loss='squared' is not known; give one of \"logistic\""),
+        ],
+    )
+
+
+def test_the_largest_numbers_allowed_stay_finite() -> None:
+    settings = [
+        {"gravity": g, "period": k, "threshold": h, "lr": lr, "schedule": "constant"}
+        for g, k, h, lr in itertools.product(
+            (0.0, 1e-3, 1e30), (1, 7, 2**31), (0.0, 1.0, 1e60, math.inf), (1e-5, 1e10)
+        )
+    ]
+    kit.stays_finite(lambda **params: make("squared", **params), settings)
+
+
+def test_a_forged_file_is_refused() -> None:
+    model = make(gravity=0.01, threshold=0.1, lr=0.5)
+    kit.run_beside(
+        model,
+        reference.TruncatedGradient(D, gravity=0.01, threshold=0.1, lr=0.5),
+        kit.data_of("logistic", 100),
+        [0, 100],
+    )
+    slots, arrays = model._engine.rule.dump()
+
+    def forged(**changes: Any) -> None:
+        TruncatedGradient.restore(100, slots, {**arrays, **changes}).check()
+
+    forged()
+    assert np.isposinf(arrays["a"]).any() and not np.isposinf(arrays["a"]).all()
+    other, never = arrays["clock"].copy(), arrays["clock"].copy()
+    other["theta"], never["period"] = 0.3, 0
+    for changes in (
+        {"clock": other},
+        {"clock": never},
+        {"clock": arrays["clock"][:0]},
+        {"v": arrays["v"] * np.nan},
+        {"v": arrays["v"].astype("f4")},
+        {"a": arrays["a"][1:]},
+        {"a": np.full(len(slots), 1.0)},
+        {"a": np.full(len(slots), np.inf)},
+        {"more": arrays["a"]},
+    ):
+        with pytest.raises(AssertionError):
+            forged(**changes)
