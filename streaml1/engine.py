@@ -96,17 +96,17 @@ class Engine(Reader):
 
     # One example
 
-    def _margin_otherwise(self, x: Mapping[Hashable, Any], proba: bool) -> float:
+    def _margin_otherwise(self, x: Mapping[Hashable, Any], out: int) -> float:
         with self.lock:
             self._drop_closed_frame()
             if self._wants_frame(x):
                 frame = self._new_frame(len(x))
-                a = frame.predict(frame.address, id(x), proba)
+                a = frame.predict(frame.address, id(x), out)
                 if a == a:
                     return a
         plain = plain_items(x)
         with self.alone():
-            return self._margin_of(plain, proba)
+            return self._margin_of(plain, out)
 
     def learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         """Learn one example."""
@@ -199,13 +199,18 @@ class Engine(Reader):
         """Those of some int names that have no slot."""
         return np.unique(ids[self.names.find_ints(ids) == MISSING])
 
-    def progressive(self, batch: Batch, y: Any, w: Any, eta: Any) -> Any:
-        """Predict each row, then learn it, or none of them; returns the predictions."""
-        with self.alone():
-            return self._progressive(batch, y, w, eta)
+    def progressive(self, batch: Batch, y: Any, w: Any, eta: Any, k: int = 1) -> Any:
+        """Predict each row, then learn it, or none of them.
 
-    def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any) -> Any:
-        p = np.empty(len(y))
+        Returns
+        -------
+        numpy.ndarray
+            Shape (n k,): the k predictions of each row, one row after the other.
+        """
+        with self.alone():
+            return self._progressive(batch, y, w, eta, np.zeros(len(y) * k))
+
+    def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
         width = batch.width
         if width is None or not self._direct(width) or len(batch.rows.ids) < self.rule.size:
             self._learn_rows(self._rows(checked(batch)), y, w, eta, p)
@@ -272,7 +277,8 @@ class Engine(Reader):
             plain = self._rows(checked(batch._replace(rows=rows)))
         except BadExample as bad:
             raise BadExample(bad.reason, i + bad.row) from None
-        self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i:j])
+        k = len(p) // len(y)
+        self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i * k : j * k])
         return j
 
     def _rows_at_once(self) -> int:
@@ -280,10 +286,10 @@ class Engine(Reader):
         most = int(self.online[0].most)
         return min(max(most // 64, 16), SLOW_BLOCK) if most else SLOW_BLOCK
 
-    def margins(self, batch: Batch, proba: bool) -> Any:
-        """Margin of each row, or its sigmoid."""
+    def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
+        """Margin of each row; with `out`, its sigmoid (see `online.margins`)."""
         with self.alone():
-            return super().margins(batch, proba)
+            return super().margins(batch, out, stride)
 
     # Room: zeros are given back before anything grows
 

@@ -8,12 +8,14 @@ process. With `NUMBA_DISABLE_JIT=1` the same text runs interpreted, all but the 
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import hashlib
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import numpy as np
 from llvmlite import ir
@@ -34,6 +36,7 @@ __all__ = [
     "kernel",
     "load",
     "load_float",
+    "optional",
     "prefetch",
     "prefetch_at",
     "python_api",
@@ -184,6 +187,22 @@ def generic(verb: F) -> F:
     return verb
 
 
+def optional(verb: F) -> F:
+    """Do as `generic`, but `verb` itself is the method of a class that has none."""
+    name = verb.__name__
+
+    @functools.wraps(verb)
+    def call(rule: Any, *args: Any) -> Any:
+        method = getattr(rule, name, None)
+        return verb(rule, *args) if method is None else method(*args)
+
+    @overload(call, strict=False, jit_options={"error_model": "numpy"})
+    def resolve(rule: Any, *args: Any) -> Any:
+        return vars(getattr(rule, "instance_class", object)).get(name, verb)
+
+    return cast(F, call)
+
+
 @intrinsic
 def _pointer(typingctx: Any, address: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -320,8 +339,10 @@ def python_api(name: str, result: str, *arguments: str) -> Any:
 
 
 def array_at(address: Any, n: Any, dtype: Any) -> Any:
-    """The array of `n` elements that begins at a memory address; compiled code only."""
-    raise NotImplementedError("raw memory is read by compiled code only")
+    """The array of `n` elements that begins at a memory address."""
+    kind = np.dtype(dtype)
+    memory = (ctypes.c_char * (int(n) * kind.itemsize)).from_address(int(address))
+    return np.frombuffer(memory, kind)
 
 
 @overload(array_at)

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from streaml1 import losses
 from streaml1.jit import borrowed, gil_kernel, inlined, kernel, prefetch
 from streaml1.rows import is_plain
-from streaml1.rules import gather, room, scatter, tick, weight
+from streaml1.rules import gather, predict, respond, room, scatter, tick, weight
 
 __all__ = [
     "BLOCK",
@@ -51,17 +50,24 @@ ONLINE = np.dtype(
 
 @inlined
 def step(
-    rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, y: float, w: float, eta: float
+    rule: Any,
+    online: Any,
+    ids: Any,
+    values: Any,
+    lo: Any,
+    hi: Any,
+    y: float,
+    w: float,
+    eta: float,
+    out: Any,
 ) -> float:
     """Learn one row; returns what a report is made of, as it was before."""
     o = online[0]
     before = _alive(rule, ids, lo, hi) if o.most else 0
-    a = gather(rule, ids, values, lo, hi) + o.b
-    p, g = losses.output_and_derivative(o.loss, a, y)
-    g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
+    a = gather(rule, ids, values, lo, hi)
+    p, g = respond(rule, online, a, y, w, out)
     scatter(rule, ids, values, lo, hi, eta * g)
     tick(rule, eta)
-    o.b -= o.intercept_lr * g
     o.t += 1
     if o.most:
         o.held += _alive(rule, ids, lo, hi) - before
@@ -94,6 +100,7 @@ def learn(
     """Predict into `p` and learn the rows from `start`.
 
     Where `d` is not 0, the rows are looked at by the block first: memory brings them but once.
+    A rule may have k outputs: then `p` is k times as long as `y`.
 
     Returns
     -------
@@ -104,6 +111,8 @@ def learn(
     rule = borrowed(rule)
     n = np.uint64(len(y))
     d = np.uint64(d)
+    k_out = np.uint64(len(p)) // max(n, np.uint64(1))
+    outputs = np.uint64(p.ctypes.data)
     checked = np.uint64(start) if d else n
     capped = online[0].most != 0
     for i in range(np.uint64(start), n):
@@ -119,7 +128,9 @@ def learn(
             prefetch(values, k)
         for k in range(lo + FAR, hi + FAR, np.uint64(16)):
             prefetch(ids, k)
-        p[i] = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i])
+        first = k_out * i
+        out = outputs + np.uint64(8) * first
+        p[first] = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i], out)
         if capped and online[0].held > online[0].most:
             return OVER, np.int64(i + np.uint64(1))
     return DONE, np.int64(n)
@@ -138,10 +149,9 @@ def alive(rule: Any, slots: Any, sizes: Any) -> int:
 
 
 @gil_kernel
-def margin(rule: Any, online: Any, ids: Any, values: Any, n: Any, proba: bool) -> float:
-    """Margin of the first `n` entries, or its sigmoid."""
-    a = gather(rule, ids, values, np.uint64(0), np.uint64(n)) + online[0].b
-    return losses.sigmoid(a) if proba else a
+def margin(rule: Any, online: Any, ids: Any, values: Any, n: Any, out: Any) -> float:
+    """What `rules.predict` tells of the first `n` entries."""
+    return predict(rule, online, ids, values, np.uint64(0), np.uint64(n), np.uint64(out))
 
 
 @gil_kernel
@@ -151,19 +161,18 @@ def learn_plain(
     """Learn the first `n` entries; returns the new t, OVER - t or NO_ROOM."""
     if not room(rule, np.uint64(n)):
         return NO_ROOM
-    step(rule, online, ids, values, np.uint64(0), np.uint64(n), y, w, eta)
+    step(rule, online, ids, values, np.uint64(0), np.uint64(n), y, w, eta, np.uint64(0))
     o = online[0]
     return int(OVER - o.t if o.held > o.most else o.t)
 
 
 @kernel
 def margins(
-    rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, proba: bool
+    rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, out: Any, stride: Any
 ) -> None:
-    """Margins of rows into `a`, or their sigmoids."""
+    """What `rules.predict` tells of rows into `a`; of row i with the address `out + stride i`."""
     rule = borrowed(rule)
-    b = online[0].b
+    out, stride = np.uint64(out), np.uint64(stride)
     for i in range(np.uint64(len(a))):
-        after = i + np.uint64(1)
-        margin_i = gather(rule, ids, values, indptr[i], indptr[after]) + b
-        a[i] = losses.sigmoid(margin_i) if proba else margin_i
+        lo, hi = indptr[i], indptr[i + np.uint64(1)]
+        a[i] = predict(rule, online, ids, values, lo, hi, out + stride * i)

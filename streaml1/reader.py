@@ -75,30 +75,30 @@ class Reader:
 
     # One example
 
-    def margin(self, x: Mapping[Hashable, Any], proba: bool) -> float:
-        """Margin of an example, or its sigmoid."""
+    def margin(self, x: Mapping[Hashable, Any], out: int) -> float:
+        """Margin of an example; with `out`, its sigmoid (see `rules.predict`)."""
         frame = self._frame
         if frame is not None:
-            a = frame.predict(frame.address, id(x), proba)
+            a = frame.predict(frame.address, id(x), out)
             if a == a:
                 return a
-        return self._margin_otherwise(x, proba)
+        return self._margin_otherwise(x, out)
 
-    def _margin_otherwise(self, x: Mapping[Hashable, Any], proba: bool) -> float:
+    def _margin_otherwise(self, x: Mapping[Hashable, Any], out: int) -> float:
         if self._wants_frame(x):
             frame = self._new_frame(len(x))
-            a = frame.predict(frame.address, id(x), proba)
+            a = frame.predict(frame.address, id(x), out)
             if a == a:
                 return a
-        return self._margin_of(plain_items(x), proba)
+        return self._margin_of(plain_items(x), out)
 
-    def _margin_of(self, plain: dict[Hashable, float], proba: bool) -> float:
+    def _margin_of(self, plain: dict[Hashable, float], out: int) -> float:
         names = list(plain)
         ids, values = self._row(names, plain, self.names.find_all(names))
         known = ids < self.rule.size
         if not known.all():
             ids, values = ids[known], values[known]
-        return online.margin(self.rule, self.online, ids, values, len(ids), proba)
+        return online.margin(self.rule, self.online, ids, values, len(ids), out)
 
     def _row(self, names: list[Hashable], plain: dict[Hashable, float], slots: Any) -> Any:
         """Distinct slots and their values: names may share one, most of all where hashed."""
@@ -129,11 +129,11 @@ class Reader:
 
     # Many examples
 
-    def margins(self, batch: Batch, proba: bool) -> Any:
-        """Margin of each row, or its sigmoid."""
+    def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
+        """Margin of each row; with `out`, its sigmoid (see `online.margins`)."""
         a = np.empty(batch.n)
         rows = below(self._placed(checked(batch)), self.rule.size)
-        online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, proba)
+        online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, out, stride)
         return a
 
     def _placed(self, batch: Batch) -> Rows:

@@ -311,9 +311,14 @@ def test_interpreted_from_end_to_end(python: Callable[..., str], tmp_path: Path)
     assert not files(tmp_path)
 
 
-def test_raw_memory_is_for_compiled_code() -> None:
-    with pytest.raises(NotImplementedError, match="compiled code only"):
-        jit.array_at(0, 1, np.float64)
+def test_an_array_at_an_address() -> None:
+    a = np.array([1.0, 2.0, 3.0])
+    b = jit.array_at(np.uint64(a.ctypes.data), np.uint64(2), np.float64)
+    b[1] = 5.0
+    assert b.tolist() == [1.0, 5.0] and a.tolist() == [1.0, 5.0, 3.0]
+
+
+def test_rules_at_addresses_are_for_compiled_code() -> None:
     with pytest.raises(NotImplementedError, match="compiled code only"):
         jit.rule_at(int, np.zeros(1), 0)
     assert jit.prefetch(np.zeros(3), np.uint64(1)) is None

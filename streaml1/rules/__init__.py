@@ -11,6 +11,8 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `tick(rule, eta)` | compiled, a step | the penalty of this step, on all coordinates |
 | `room(rule, nnz)` | compiled, a row | whether a row of `nnz` non-zeros can be learnt now |
 | `weight(rule, j)` | compiled | the current weight of one slot |
+| `respond(rule, online, a, y, w, out)` | compiled, a row | after `gather` gave `a`: what is reported of the row, and what its gradient is multiplied by; moves the intercept. May be left out |
+| `predict(rule, online, ids, values, lo, hi, out)` | compiled, a row | what is told of a row that is not learnt; writes nothing of the rule. May be left out |
 | `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
 | `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
 | `rule.make_room(nnz)` | Python | after `room` said no: the same rule with room for the row |
@@ -23,6 +25,9 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `rule.dump()` | Python | (slots, arrays): all that later steps depend on; slots are those that hold something |
 | `Rule.restore(d, slots, arrays)` | Python | the rule that was dumped, its k-th entry at `slots[k]` |
 | `rule.check()` | Python | raises AssertionError where an invariant is broken |
+
+A rule without `respond` and `predict` has one output, the margin, and the intercept of the online
+record. Where there are more outputs, `out` is the address of where they go, or 0.
 
 Arrays have one dimension and any length. `scatter` follows `gather` of the same row, which may leave
 something for it in a field `scratch`; nothing else depends on that. `room` covers the worst case of scatter and tick together
@@ -43,9 +48,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaml1.jit import generic
+from streaml1 import losses
+from streaml1.jit import generic, optional
 
-__all__ = ["gather", "rebase", "room", "scatter", "tick", "weight"]
+__all__ = ["gather", "predict", "rebase", "respond", "room", "scatter", "tick", "weight"]
 
 
 @generic
@@ -79,6 +85,23 @@ def weight(rule: Any, j: Any) -> float:
     """Read the current weight of a slot, all pending steps included."""
     w: float = rule.weight(j)
     return w
+
+
+@optional
+def respond(rule: Any, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+    """Tell what is reported of a row, and what its gradient is multiplied by."""
+    o = online[0]
+    p, g = losses.output_and_derivative(o.loss, a + o.b, y)
+    g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
+    o.b -= o.intercept_lr * g
+    return p, g
+
+
+@optional
+def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+    """Margin of a row; with `out`, its sigmoid."""
+    a = gather(rule, ids, values, lo, hi) + online[0].b
+    return losses.sigmoid(a) if out else a
 
 
 @generic

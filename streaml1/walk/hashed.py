@@ -171,8 +171,8 @@ def _may_repeat(marks: Any, ids: Any, n: Any) -> bool:
 Rule: Any = None  # bound by row_kernel
 
 
-def predict(address: int, x: int, proba: int) -> float:
-    """Margin of the dict at the address `x`, or its sigmoid; NaN where it goes another road."""
+def predict(address: int, x: int, out: int) -> float:
+    """What `online.margin` tells of the dict at the address `x`; NaN where it goes another road."""
     frame = array_at(np.uint64(address), WORDS, np.uint64)
     ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
     values = array_at(frame[VALUES], frame[LENGTH], np.float64)
@@ -180,7 +180,7 @@ def predict(address: int, x: int, proba: int) -> float:
     if n < 0:
         return np.nan
     online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, proba != 0)
+    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, out)
 
 
 def learn(address: int, x: int, y: float, w: float, eta: float) -> int:

@@ -156,8 +156,8 @@ def _twice(ids: Any, n: Any) -> bool:
 Rule: Any = None  # bound by row_kernel
 
 
-def predict(address: int, x: int, proba: int) -> float:
-    """Margin of the dict at the address `x`, or its sigmoid; NaN where it goes another road."""
+def predict(address: int, x: int, out: int) -> float:
+    """What `online.margin` tells of the dict at the address `x`; NaN where it goes another road."""
     frame = array_at(np.uint64(address), WORDS, np.uint64)
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
@@ -186,7 +186,7 @@ def predict(address: int, x: int, proba: int) -> float:
     if may_repeat and _twice(ids, m):
         return np.nan
     online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, m, proba != 0)
+    return margin(rule_at(Rule, frame, HEAD), online, ids, values, m, out)
 
 
 @inlined
