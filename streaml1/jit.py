@@ -51,8 +51,8 @@ COMPILED = not config.DISABLE_JIT
 
 _PACKAGE = Path(__file__).parent
 _COMPILED_LAYERS = (
-    *("jit.py", "hashing.py", "losses.py", "vectors.py", "rows.py", "names/*.py"),
-    *("rules/*.py", "online.py", "walk/*.py"),
+    *("jit.py", "hashing.py", "losses.py", "vectors.py", "rows.py", "pnorm.py"),
+    *("names/*.py", "rules/*.py", "online.py", "walk/*.py"),
 )
 
 

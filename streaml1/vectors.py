@@ -12,7 +12,7 @@ import numpy as np
 
 from streaml1.jit import inlined
 
-__all__ = ["exponentials", "power", "total"]
+__all__ = ["exponent_below_one", "exponentials", "power", "total"]
 
 TWO, THREE, SIXTEEN = np.uint64(2), np.uint64(3), np.uint64(16)
 
@@ -20,7 +20,7 @@ TWO, THREE, SIXTEEN = np.uint64(2), np.uint64(3), np.uint64(16)
 ROUND = 6755399441055744.0
 ROUND_BITS = np.int64(np.float64(ROUND).view(np.int64))
 HALF_BITS = np.int64(np.float64(math.sqrt(0.5)).view(np.int64))
-MANTISSA = np.int64(52)
+MANTISSA, MANTISSA_U, ONE_BITS = np.int64(52), np.uint64(52), np.uint64(1023)
 LEAST_EXPONENT, MOST_EXPONENT = np.int64(-1000), np.int64(860)
 E0, E1, E2, E3, E4, E5, E6, E7, E8, E9, E10, E11 = (
     math.log(2.0) ** n / math.factorial(n) for n in range(12)
@@ -33,7 +33,9 @@ LOG2E = 1.0 / math.log(2.0)
 
 @inlined
 def power(x: float, q: float) -> float:
-    """The power x ** q of 0 <= x, q, to a relative 1e-12 q; at least 1e-301.
+    """The power x ** q of x >= 0, to a relative 1e-12 |q|; at least 1e-301.
+
+    Where q is below 0, x may not be, and the power must be one that a float holds.
 
     log2 is the series of atanh on [1/sqrt 2, sqrt 2], 2 ** f that of exp on [-1/2, 1/2].
     """
@@ -79,6 +81,12 @@ def exponentials(x: float, M: float, twice_M: Any) -> tuple[float, float]:
         float(np.int64(up + (n << MANTISSA)).view(np.float64)),
         float(np.int64(down + (m << MANTISSA)).view(np.float64)),
     )
+
+
+@inlined
+def exponent_below_one(x: float) -> Any:
+    """The least b, a uint64, where x >= 2 ** -b, of 0 <= x < 2."""
+    return ONE_BITS - (np.uint64(np.float64(x).view(np.int64)) >> MANTISSA_U)
 
 
 @inlined

@@ -43,8 +43,7 @@ def assert_equal_twins(model: Any, twin: Any) -> None:
     np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
     assert model.intercept == pytest.approx(twin.b, abs=1e-9)
     rule = model._engine.rule
-    pairs = rule.u.reshape(-1, 2)
-    theta = np.copysign(np.maximum(np.abs(pairs[:, 0]) - rule.clock[0].A, 0.0), pairs[:, 0])
+    theta = np.copysign(np.maximum(np.abs(rule.u) - rule.clock[0].A, 0.0), rule.u)
     theta = np.resize(np.append(theta, np.zeros(len(twin.w))), len(twin.w))
     scale = max(np.abs(twin.theta).max(), 1e-300)
     np.testing.assert_allclose(theta, twin.theta, rtol=0.0, atol=1e-8 * scale)
@@ -317,7 +316,7 @@ def test_n_features_sets_p_and_nothing_else() -> None:
     assert found[0] == found[1]
     assert len(found[0]) > 3
     for n, p in ((1, 2.0), (2, 2.0), (2**20, 2.0 * np.log(2.0**20))):
-        assert SMIDASClassifier(n_features=n)._engine.rule.clock[0].p == p
+        assert SMIDASClassifier(n_features=n)._engine.rule.norm[0].p == p
 
 
 REFUSED: list[tuple[str, Any, str]] = [
@@ -429,26 +428,28 @@ def test_moments_are_summed_exactly(thetas: list[float], p: float, random: Rando
     for _ in range(3):
         rule = smidas.SMIDAS.start(1_000, 0.0, p)
         slots = random.sample(range(1_000), len(thetas))
-        rule.u[2 * np.array(slots)] = thetas
+        rule.u[slots] = thetas
         random.shuffle(slots)
         rule.listed[: len(slots)] = slots
         rule.clock[0].n = len(slots)
         rule.set_p(p)
-        found.append((rule.M.tobytes(), rule.clock[0].scale))
+        found.append((rule.M.tobytes(), rule.norm.tobytes()))
         rule.check()
     assert found[0] == found[1] == found[2]
     x = np.array(thetas) / max(thetas)
-    K = int(rule.clock[0].K)
-    expected = [np.sum(x ** (p - k)) for k in range(K + 2)]
-    np.testing.assert_allclose(rule.M[: K + 2], expected, rtol=1e-11)
+    c = rule.norm[0]
+    expected = [np.sum(x[x >= c.B] ** (p - k)) for k in range(c.K + 2)]
+    np.testing.assert_allclose(rule.M[: c.K + 2], expected, rtol=1e-10)
+    assert np.sum(x[x < c.B] ** p) <= c.low * c.B_power <= c.tolerance * rule.M[0]
 
 
-@given(st.floats(0.0, 1e15), st.floats(0.0, 100.0))
+@given(st.floats(0.0, 1e15), st.floats(-22.0, 100.0))
 def test_powers(x: float, q: float) -> None:
+    x = x if q >= 0.0 else max(x, 1e-8)
     with np.errstate(over="ignore"):
         expected = np.float64(x) ** q
     if 1e-290 < expected < 1e290 and x > 1e-300:
-        assert power(x, q) == pytest.approx(expected, rel=1e-12 * (1.0 + q))
+        assert power(x, q) == pytest.approx(expected, rel=1e-12 * (1.0 + abs(q)))
     elif expected <= 1e-290:
         assert 0.0 <= power(x, q) < 1e-280
 
@@ -468,7 +469,7 @@ def test_dropped_weights_are_zero_and_touched(p: float) -> None:
     rule = model._engine.rule
     touched = rule.touched()
     twin = reference.SMIDAS(rule.size, p=p, l1=0.01)
-    twin.theta = np.copysign(np.maximum(np.abs(rule.u[::2]) - rule.clock[0].A, 0.0), rule.u[::2])
+    twin.theta = np.copysign(np.maximum(np.abs(rule.u) - rule.clock[0].A, 0.0), rule.u)
     dropped = np.array([0, 3, 5, D - 1])
     rule.drop(dropped)
     twin.theta[dropped] = 0.0
@@ -496,10 +497,9 @@ def test_entries_are_seldom_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> 
         for i in range(4_000):
             model.learn_many(X[i], y[i : i + 1])
             rule = model._engine.rule
-            if rule.clock[0].learnt == 0:  # it was a rebase
-                gone_through += rule.clock[0].n
-        assert rule.clock[0].K > 4
-        assert gone_through < most * X.nnz
+            if rule.norm[0].learnt == 0:  # it was a rebase
+                gone_through += rule.norm[0].counted
+        assert 0 < gone_through < most * X.nnz
 
 
 # As river's estimator
@@ -534,7 +534,7 @@ def test_frozen_predicts_what_the_model_does(cls: Any) -> None:
     model.learn_many(csr_matrix(X), X.sum(axis=1) > 0.0)
     frozen = model.freeze()
     for x in X[:100]:
-        assert frozen.margin(as_dict(x)) == pytest.approx(model._margin(as_dict(x)), abs=1e-12)
+        assert frozen.margin(as_dict(x)) == model._margin(as_dict(x))
 
 
 @pytest.mark.parametrize("cls", MODELS)
@@ -584,7 +584,7 @@ def test_learn_and_go_on() -> None:
     assert load("m").l1 == 0.5 and load("m").n_iterations == 600
     for wrong, said in (
         (["--p", "6"], "--p 6.0 cannot be given to m, which began with 5.0"),
-        (["--l2", "6"], "--l2 is no option of m: leave it out"),
+        (["--l2", "6"], "--l2 is no option of m, which has --l1, --p,"),
         (["--model", "elastic-net"], "--model elastic-net does not fit m"),
     ):
         refused = run(*again, *wrong)
@@ -595,6 +595,6 @@ def test_learn_and_go_on() -> None:
 def test_options_of_other_models_are_refused() -> None:
     refused = run("learn", "a.svm", "--model", "smidas", "--update", "sgd")
     assert refused.exit_code == 2
-    assert "--update is no option of smidas: leave it out" in refused.stderr
+    assert "--update is no option of smidas, which has" in refused.stderr
     done = run("learn", "a.svm", "--model", "smidas", "--n-features", "40", "--loss", "squared")
     assert done.exit_code == 0, done.output

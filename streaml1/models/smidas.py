@@ -39,7 +39,7 @@ class _SMIDAS(OnlineModel):
         if self._engine is not None:
             rule = self._engine.rule
             rule.clock[0].l1 = float(self.l1)
-            if rule.clock[0].p != self._power:  # a clone with its state and another p
+            if rule.norm[0].p != self._power:  # a clone with its state and another p
                 rule.set_p(self._power)
 
     def _rule(self) -> Any:
