@@ -42,7 +42,8 @@ def model_of(loss: str, **params: Any) -> Any:
 
 def dense(model: Any, d: int = D) -> Any:
     """All weights, those of features never seen too."""
-    w = np.full(d, model._engine.rule.unseen)
+    c = model._engine.rule.clock[0]
+    w = np.full(d, 0.0 if c.two else c.scale * c.one)
     for j, w_j in model.weights.items():
         w[j] = w_j
     return w
@@ -170,7 +171,9 @@ def test_nonnegative_features_never_seen_weigh_something(names: str) -> None:
         frozen = pickle.loads(pickle.dumps(model.freeze()))
         np.testing.assert_allclose([model._margin(x) for x in dicts], expected, atol=1e-12)
         np.testing.assert_allclose(model._margins(dicts), expected, atol=1e-12)
-        np.testing.assert_allclose([frozen.margin(x) for x in dicts], expected, atol=1e-12)
+        assert [frozen.margin(x) for x in dicts] == [model._margin(x) for x in dicts]
+        assert frozen.predict_many(dicts).tolist() == model.predict_many(dicts).tolist()
+        assert model._margins(dicts).tolist() == [model._margin(x) for x in dicts]
         if names == "ints":
             wide = np.zeros((40, 50 * D))
             wide[:, ::50] = new
@@ -224,6 +227,54 @@ def test_one_column_more_is_refused() -> None:
     model.learn_many(csr_matrix(X[2:]), np.ones(10))  # wide, but of ten features
     assert model.n_features_seen == 10
     model.learn_many(csr_matrix(X[2:]), np.ones(10))
+
+
+@pytest.mark.parametrize("order", ["sorted", "repeated"])
+def test_one_column_more_far_down_a_large_matrix_is_refused(order: str) -> None:
+    """Learnt as it is looked at, and then put back to the bit."""
+    ids = np.arange(8_000, dtype=np.int32).reshape(-1, 2) % 10
+    ids[3_111] = (4, 10)
+    if order == "repeated":
+        ids[3_000:3_100, 1] = ids[3_000:3_100, 0]
+    X = csr_matrix((np.ones(8_000), ids.ravel(), np.arange(4_001) * 2), (4_000, 11))
+    model = EGClassifier(n_features=10)
+    model.learn_many(X[:5], [True] * 5)
+    before = pickle.dumps(model)
+    with pytest.raises(BadExample, match="after n_features=10 others") as raised:
+        model.learn_many(X, np.arange(4_000) % 2)
+    assert raised.value.row == 3_111
+    assert pickle.dumps(model) == before
+    model.learn_many(X[:3_111], np.arange(3_111) % 2)
+    assert model.n_features_seen == 10
+
+
+def test_hashed_the_slots_are_the_features() -> None:
+    model = EGClassifier(n_features=3, hash_bits=4)
+    slots = {name: model.slot(name) for name in "abcdefghijk"}
+    first = list(dict.fromkeys(slots.values()))
+    for name, slot in slots.items():
+        if slot in first[:3]:
+            model.learn_one({name: 1.0}, True)
+        else:
+            with pytest.raises(BadExample, match="after n_features=3 others"):
+                model.learn_one({name: 1.0}, True)
+            with pytest.raises(BadExample, match="after n_features=3 others") as raised:
+                model.learn_many([{"a": 1.0}, {name: 1.0}], [True, False])
+            assert raised.value.row == 1
+    assert np.count_nonzero(model._engine.rule.touched()) == 3
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_of_many_features_the_largest_are_kept(nonnegative: bool) -> None:
+    random = np.random.default_rng(6)
+    X = rows_of(random, 2_000)
+    model = EGClassifier(n_features=D, lr=1.0, nonnegative=nonnegative, max_features=20)
+    for i in range(0, 2_000, 50):
+        model.learn_many(csr_matrix(X[i : i + 50]), X[i : i + 50, 0] > 0.0)
+        assert model.n_nonzero == len(model.weights) <= 20
+        model._engine.check()
+    assert model.n_cut > 0 and model.n_features_seen == D
+    assert model.top_weights(1)[0][0] == 0
 
 
 def test_text_in_a_frame_is_a_feature_for_each_value() -> None:
@@ -317,8 +368,8 @@ def test_changed_parameters_act_from_the_next_step(by: str, nonnegative: bool) -
 
 REFUSED: list[tuple[str, Any, str]] = [
     *[("radius", v, "above 0 and at most 1e+30") for v in (0, -1.0, float("nan"), float("inf"))],
-    *[("n_features", v, "from 1 to 4") for v in (0, -1, float("nan"), 1e30)],
-    ("n_features", 2.5, "give a whole number"),
+    *[("n_features", v, "give a whole number from 1 to 4") for v in (0, -1, 2**33)],
+    *[("n_features", v, "give one from 1 to 4") for v in (2.5, float("nan"), 1e30)],
     *[("nonnegative", v, "give True or False") for v in (1, 0, None, "yes")],
     *[(name, v, "") for name in ("radius", "n_features") for v in ("3", None, [1], {}, 1j, True)],
 ]
@@ -400,6 +451,7 @@ def test_exponentials(x: float, M: int) -> None:
 
 
 def test_dropped_weights_are_those_of_the_start() -> None:
+    """And none by name."""
     random = np.random.default_rng(3)
     X = rows_of(random, 500)
     for nonnegative in (False, True):
@@ -413,6 +465,7 @@ def test_dropped_weights_are_those_of_the_start() -> None:
         twin.theta[dropped] = 0.0
         twin.w = twin._penalty(twin.w, 0.0)
         np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=1e-12)
+        assert not set(model.weights) & set(dropped.tolist())
         np.testing.assert_array_equal(rule.touched(), touched)
         model._engine.check()
 

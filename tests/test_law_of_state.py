@@ -130,6 +130,10 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         l1=0.01, p=6.5, lr=0.2, clip_gradient=3.0, max_features=9
     ),
     "eg": lambda: EGRegressor(radius=30.0, n_features=D, lr=90.0, schedule="constant"),
+    "nonnegative eg": lambda: EGRegressor(
+        radius=30.0, n_features=D, lr=90.0, schedule="constant", nonnegative=True
+    ),
+    "capped eg": lambda: EGRegressor(radius=30.0, n_features=D, lr=9.0, max_features=9),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
     "capped ball": lambda: Ball(radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10),
@@ -139,12 +143,13 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 
 
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
-CAPPED = ("capped", "capped ball", "capped smidas", "hashed", "crowded")
+CAPPED = ("capped", "capped ball", "capped smidas", "capped eg", "hashed", "crowded")
 BINARY = ("classifier", "seldom", "pegasos")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
     **{"ball": "Theta", "capped ball": "Theta", "stamps": "now", "even": "now"},
     **{"pegasos": "drift", "ftrl": "alpha", "eg": "M"},
+    **{"nonnegative eg": "M", "capped eg": "M"},
 }
 NEVER = ("ftrl", "classifier", "seldom")
 

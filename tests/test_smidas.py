@@ -486,8 +486,12 @@ def test_dropped_weights_are_zero_and_touched(p: float) -> None:
 def test_entries_are_seldom_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What rebases go through, for each non-zero learnt, in a wide and a narrow stream."""
     random = np.random.default_rng(0)
-    for d, l1, most in ((20_000, 1e-4, 1.0), (20_000, 1e-2, 4.0), (300, 1e-3, 1.0)):
-        model = SMIDASClassifier(l1=l1, lr=0.3)
+    wide, narrow = 20_000, 300
+    for d, l1, p, most in (
+        *((wide, 1e-4, None, 1.0), (wide, 1e-2, None, 4.0), (narrow, 1e-3, None, 1.0)),
+        *((wide, 1e-4, 4.0, 1.0), (wide, 1e-4, 3.0, 5.0), (wide, 1e-4, 2.3, 20.0)),
+    ):
+        model = SMIDASClassifier(l1=l1, lr=0.3, p=p)
         gone_through = 0
         ids = np.minimum((d * random.random((4_000, 20)) ** 3).astype(np.int32), d - 1)
         X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(4_001) * 20), (4_000, d))
@@ -499,7 +503,7 @@ def test_entries_are_seldom_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> 
             rule = model._engine.rule
             if rule.norm[0].learnt == 0:  # it was a rebase
                 gone_through += rule.norm[0].counted
-        assert 0 < gone_through < most * X.nnz
+        assert 0 < gone_through < most * X.nnz, (d, l1, p, gone_through / X.nnz)
 
 
 # As river's estimator

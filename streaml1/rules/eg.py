@@ -19,6 +19,11 @@ Differs from the paper: a) theta is kept, in logarithms, and not the products, s
 overflows and a weight comes back from any depth. b) any loss. c) what no example has touched costs
 nothing.
 
+What has no slot weighs what an untouched coordinate does: one slot more than there are stands for it.
+A weight that is given up has $\theta_j = 0$, as if its feature had not been seen; EG marks it, since it
+is to be told from one that was seen. Giving back a slot would change how many features there have
+been: all that was touched holds something.
+
 Cost of a step: the non-zeros of the row, one exponential each; 16 bytes a slot.
 """  # noqa: E501
 
@@ -54,6 +59,7 @@ CLOCK = np.dtype(
 )
 
 TOUCHED = 1e-300  # the theta of a slot that has been touched and is 0
+GIVEN_UP = -TOUCHED  # and of one whose weight has been given up
 WEIGHT_LEAST = 5e-324  # the weight of a theta that is not zero, where a float has no less
 THETA_MOST = 1e150
 Z_LEAST, Z_MOST = 1e-140, 1e140
@@ -75,7 +81,7 @@ def _difference_and_share(theta: float, c: Any) -> tuple[float, float]:
 
 
 class EG(NamedTuple):
-    """State: two numbers a slot and one record."""
+    """State: two numbers a slot, and one slot more, and one record."""
 
     theta: Annotated[Any, np.float64]  # and the difference less that of theta = 0, side by side
     clock: Annotated[Any, CLOCK]
@@ -148,10 +154,19 @@ class EG(NamedTuple):
     def room(self, nnz: Any) -> bool:
         return True
 
+    def admits(self, ids: Any, lo: Any, hi: Any) -> bool:
+        c = self.clock[0]
+        left = np.int64(c.d) - c.touched
+        if np.int64(hi - lo) <= left:
+            return True
+        for k in range(lo, hi):
+            left -= np.int64(self.theta[np.uint64(ids[k]) << ONE] == 0.0)
+        return bool(left >= 0)
+
     def weight(self, j: Any) -> float:
         c = self.clock[0]
         theta = self.theta[np.uint64(j) << ONE]
-        if c.two == 1.0 and abs(theta) <= TOUCHED:
+        if theta == 0.0 or theta == GIVEN_UP or (c.two == 1.0 and theta == TOUCHED):
             return 0.0
         difference = self.theta[(np.uint64(j) << ONE) + ONE] + c.one * (1.0 - c.two)
         w = max(abs(difference) * c.scale, WEIGHT_LEAST)
@@ -163,14 +178,14 @@ class EG(NamedTuple):
         return w
 
     def touched(self) -> Any:
-        return self.theta[::2] != 0.0
+        return self.theta[:-2:2] != 0.0
 
     def holding(self) -> Any:
-        return np.abs(self.theta[::2]) > TOUCHED
+        return self.touched()
 
     def drop(self, slots: Any) -> None:
         theta = self.theta[2 * slots]
-        self.theta[2 * slots] = np.where(theta == 0.0, 0.0, TOUCHED)
+        self.theta[2 * slots] = np.where(theta == 0.0, 0.0, GIVEN_UP)
         self.theta[2 * slots + 1] = 0.0
         if np.any(np.abs(theta) > TOUCHED):
             _rebase(self)
@@ -180,16 +195,24 @@ class EG(NamedTuple):
 
     @property
     def size(self) -> int:
-        return len(self.theta) // 2
+        return len(self.theta) // 2 - 1
+
+    @property
+    def unknown_slot(self) -> int:
+        return self.size
+
+    @property
+    def features_left(self) -> int:
+        return int(self.clock[0].d) - int(self.clock[0].touched)
 
     def grow(self, d: int) -> EG:
-        theta = np.zeros(2 * d)
+        theta = np.zeros(2 * d + 2)
         theta[: len(self.theta)] = self.theta
         return self._replace(theta=theta)
 
     def renumber(self, new_slots: Any, d: int) -> EG:
         kept = np.flatnonzero(new_slots >= 0)
-        pairs = np.zeros((d, 2))
+        pairs = np.zeros((d + 1, 2))
         pairs[new_slots[kept]] = self.theta.reshape(-1, 2)[kept]
         self.clock[0].touched = np.count_nonzero(pairs[:, 0])
         return self._replace(theta=pairs.ravel())
@@ -207,7 +230,7 @@ class EG(NamedTuple):
             array = arrays[name]
             ensure(array.dtype == np.float64 and array.shape == slots.shape, f"not {name}")
         ensure(arrays["clock"].dtype == CLOCK, "not a ledger")
-        pairs = np.zeros((d, 2))
+        pairs = np.zeros((d + 1, 2))
         pairs[slots, 0], pairs[slots, 1] = arrays["theta"], arrays["difference"]
         clock = np.zeros(1, CLOCK)  # aligned, as kernels are compiled for
         clock[:] = arrays["clock"]
@@ -223,7 +246,8 @@ class EG(NamedTuple):
         ensure(np.all(np.abs(self.theta) < THETA_MOST), "an entry of theta is out of range")
         ensure(abs(c.M) < THETA_MOST and math.floor(c.M) == c.M, f"M is {c.M}")
         ensure(c.touched == np.count_nonzero(self.touched()) <= c.d, "a count is wrong")
-        theta = self.theta[::2].copy()
+        ensure(not self.theta[-2:].any(), "the slot of the unknown has been touched")
+        theta = self.theta[:-2:2].copy()
         x = np.abs(theta) if c.two else theta
         m = max(x.max(initial=-math.inf), 0.0 if c.touched < c.d else -math.inf)
         shares = np.exp(x[self.touched()] - m)
@@ -243,13 +267,7 @@ class EG(NamedTuple):
         c.Z = c.d * (1.0 + c.two)
         c.noise = c.Z * c.Z
         c.scale = c.R / c.Z
-        return EG(np.zeros(2 * d), clock)
-
-    @property
-    def unseen(self) -> float:
-        """The weight of a coordinate that no example has touched."""
-        c = self.clock[0]
-        return float(c.scale * c.one * (1.0 - c.two))
+        return EG(np.zeros(2 * d + 2), clock)
 
 
 @inlined
