@@ -180,6 +180,10 @@ def bench_models() -> None:
         "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
         "Pegasos": lambda: streaml1.PegasosClassifier(l2=1e-4),
         "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
+        "SMIDAS": lambda: streaml1.SMIDASClassifier(l1=1e-5, lr=0.3, **constant),
+        "  with p = 4": lambda: streaml1.SMIDASClassifier(l1=1e-5, p=4, lr=0.3, **constant),
+        "EG+-": lambda: streaml1.EGClassifier(lr=0.3, **constant),
+        "EG": lambda: streaml1.EGClassifier(lr=0.3, nonnegative=True, **constant),
     }
     runs = {"bare": bare_run(X, y, 3.0)}
     for name, make in learners.items():

@@ -22,7 +22,7 @@ import numpy as np
 
 from streaml1.jit import inlined, scratch
 from streaml1.rows import ensure
-from streaml1.vectors import exponent_below_one, power, total
+from streaml1.vectors import exponent_below_one, power, small_int, times_powers, total
 
 __all__ = ["CHUNK", "NORM", "TERMS", "check", "count", "exchange", "is_known", "set_p"]
 
@@ -143,16 +143,13 @@ def exchange(norm: Any, M: Any, A: float, n: Any, old: Any, new: Any) -> None:
 @inlined
 def _exchange_high(c: Any, M: Any, n: Any, x: Any, y: Any) -> None:
     q, B = c.p - (c.K + 1.0), c.B
-    was, now = scratch(), scratch()
+    was, now, base = scratch(), scratch(), scratch()
     part, part_2, part_3, part_4 = scratch(), scratch(), scratch(), scratch()
     whole = (n + SEVEN) & ~SEVEN  # a vector takes no longer than a number
     for k in range(n, whole):
         x[k] = y[k] = 0.0
-    for k in range(whole):
-        t = power(x[k] if x[k] >= B else 1.0, q)
-        was[k] = t if x[k] >= B else 0.0
-        t = power(y[k] if y[k] >= B else 1.0, q)
-        now[k] = t if y[k] >= B else 0.0
+    _powers_of_high(x, was, base, whole, q, B)
+    _powers_of_high(y, now, base, whole, q, B)
     terms = np.uint64(c.K + 2)
     for i in range(ZERO, terms, FOUR):
         for k in range(whole):
@@ -173,6 +170,20 @@ def _exchange_high(c: Any, M: Any, n: Any, x: Any, y: Any) -> None:
         M[terms - TWO - i] += total(part_2, n)
         M[terms - THREE - i] += total(part_3, n)
         M[terms - FOUR - i] += total(part_4, n)
+
+
+@inlined
+def _powers_of_high(x: Any, powers: Any, base: Any, n: Any, q: float, B: float) -> None:
+    """Powers of entries; 0 where they are low."""
+    if small_int(q):
+        for k in range(n):
+            base[k] = x[k] if x[k] >= B else 1.0
+            powers[k] = 1.0 if x[k] >= B else 0.0
+        times_powers(powers, base, n, q)
+    else:
+        for k in range(n):
+            t = power(x[k] if x[k] >= B else 1.0, q)
+            powers[k] = t if x[k] >= B else 0.0
 
 
 @inlined
@@ -240,7 +251,7 @@ def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
     while most < n:
         most *= 2.0
     x, t, on_grid, off_grid = scratch(), scratch(), scratch(), scratch()
-    low, grid = scratch(), scratch()
+    low, grid, base = scratch(), scratch(), scratch()
     for i in range(np.uint64(len(M))):
         M[i] = low[i] = 0.0
         grid[i] = most * math.pow(2.0, math.ceil(max(0.0, halvings * (float(i) - c.p))))
@@ -249,8 +260,7 @@ def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
         for k in range(at, min(at + CHUNK, n)):
             x[m] = abs(u[listed[k]]) * c.inverse
             m += ONE if x[m] >= c.B else ZERO
-        for k in range(m):
-            t[k] = power(x[k], q)
+        _powers_of_high(x, t, base, m, q, c.B)
         for j in range(terms):
             term = terms - ONE - j
             coarse = grid[term]

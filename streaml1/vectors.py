@@ -12,7 +12,7 @@ import numpy as np
 
 from streaml1.jit import inlined
 
-__all__ = ["exponent_below_one", "exponentials", "power", "total"]
+__all__ = ["exponent_below_one", "exponentials", "power", "small_int", "times_powers", "total"]
 
 TWO, THREE, SIXTEEN = np.uint64(2), np.uint64(3), np.uint64(16)
 
@@ -87,6 +87,23 @@ def exponentials(x: float, M: float, twice_M: Any) -> tuple[float, float]:
 def exponent_below_one(x: float) -> Any:
     """The least b, a uint64, where x >= 2 ** -b, of 0 <= x < 2."""
     return ONE_BITS - (np.uint64(np.float64(x).view(np.int64)) >> MANTISSA_U)
+
+
+@inlined
+def small_int(q: float) -> bool:
+    """Whether a power is sooner had as some products."""
+    return abs(q) <= 8.0 and q == math.floor(q)
+
+
+@inlined
+def times_powers(part: Any, x: Any, n: Any, q: float) -> None:
+    """Multiply `n` entries by those of `x` to the power of a small int, below 0 where none is 0."""
+    if q < 0.0:
+        for k in range(n):
+            x[k] = 1.0 / x[k]
+    for _ in range(np.int64(abs(q))):
+        for k in range(n):
+            part[k] *= x[k]
 
 
 @inlined

@@ -129,11 +129,11 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "capped smidas": lambda: SMIDASRegressor(
         l1=0.01, p=6.5, lr=0.2, clip_gradient=3.0, max_features=9
     ),
-    "eg": lambda: EGRegressor(radius=30.0, n_features=D, lr=90.0, schedule="constant"),
+    "eg": lambda: EGRegressor(radius=30.0, n_features=3 * D, lr=90.0, schedule="constant"),
     "nonnegative eg": lambda: EGRegressor(
-        radius=30.0, n_features=D, lr=90.0, schedule="constant", nonnegative=True
+        radius=30.0, n_features=3 * D, lr=90.0, schedule="constant", nonnegative=True
     ),
-    "capped eg": lambda: EGRegressor(radius=30.0, n_features=D, lr=9.0, max_features=9),
+    "capped eg": lambda: EGRegressor(radius=30.0, n_features=3 * D, lr=9.0, max_features=9),
     "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
     "capped ball": lambda: Ball(radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10),

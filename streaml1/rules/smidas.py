@@ -32,7 +32,7 @@ from streaml1.jit import kernel, prefetch, scratch
 from streaml1.pnorm import CHUNK, NORM, TERMS
 from streaml1.rows import ensure
 from streaml1.rules import rebase, weight
-from streaml1.vectors import power
+from streaml1.vectors import power, small_int, times_powers
 
 __all__ = ["SMIDAS"]
 
@@ -70,7 +70,7 @@ class SMIDAS(NamedTuple):
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         A, scale, q = self.clock[0].A, self.norm[0].scale, self.norm[0].p - 2.0
-        part = scratch()
+        part, x = scratch(), scratch()
         ahead = CHUNK if hi + CHUNK <= np.uint64(len(ids)) else ZERO
         a = 0.0
         for at in range(lo, hi, CHUNK):
@@ -78,9 +78,12 @@ class SMIDAS(NamedTuple):
             for k in range(n):
                 prefetch(self.u, np.uint64(ids[at + k + ahead]))
                 part[k] = self.u[ids[at + k]]
-            if q == 0.0:
+            if small_int(q):
                 for k in range(n):
-                    part[k] = math.copysign(max(abs(part[k]) - A, 0.0), part[k])
+                    r = max(abs(part[k]) - A, 0.0)
+                    x[k] = r * scale
+                    part[k] = math.copysign(r, part[k])
+                times_powers(part, x, n, q)
             else:
                 for k in range(n):
                     r = max(abs(part[k]) - A, 0.0)
