@@ -191,6 +191,10 @@ def bench_models() -> None:
         "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
         "FoBoS, l2 norm of all weights": lambda: fobos(lr=3.0, **constant),
         "  l-infinity norm": lambda: fobos(norm="linf", lr=3.0, **constant),
+        "SMIDAS": lambda: streaml1.SMIDASClassifier(l1=1e-5, lr=0.3, **constant),
+        "  with p = 4": lambda: streaml1.SMIDASClassifier(l1=1e-5, p=4, lr=0.3, **constant),
+        "EG+-": lambda: streaml1.EGClassifier(lr=0.3, **constant),
+        "EG": lambda: streaml1.EGClassifier(lr=0.3, nonnegative=True, **constant),
     }
     runs = {"bare": bare_run(X, y, 3.0)}
     for name, make in learners.items():
@@ -347,6 +351,61 @@ def bench_start() -> None:
                     subprocess.run([sys.executable, "-c", text], env=environment, check=True)
                     times.append(time.perf_counter() - begin)
         made.add_row(name, f"{np.median(cold):.2f}", f"{np.median(warm):.2f}")
+    CONSOLE.print(made)
+
+
+def bench_mirror() -> None:
+    """SMIDAS and EG on rows in memory, as penalty, norm, dimension and time grow."""
+
+    def smidas(eta: float, **options: Any) -> streaml1.SMIDASClassifier:
+        return streaml1.SMIDASClassifier(lr=eta, schedule="constant", **options)
+
+    X, y = w1()
+    made = table("a progressive pass over W1", "model", "ns/nnz", "x bare SGD")
+    cases = [{"l1": l1} for l1 in (1e-6, 1e-5, 1e-4)] + [{"l1": 1e-5, "p": p} for p in (2, 4, 10)]
+    runs: dict[str, Callable[[], Any]] = {"bare SGD": bare_run(X, y, 0.3)}
+    for case in cases:
+        runs[f"SMIDAS {case}"] = lambda case=case: smidas(0.3, **case).progressive_many(X, y)  # type: ignore
+    for kind, nonnegative in (("EG+-", False), ("EG", True)):
+        runs[kind] = lambda nonnegative=nonnegative: streaml1.EGClassifier(  # type: ignore
+            lr=0.3, schedule="constant", n_features=2**18, nonnegative=nonnegative
+        ).progressive_many(X, y)
+    seconds = in_turn(runs, 3)
+    for name, times in seconds.items():
+        ratio = np.median(times / seconds["bare SGD"])
+        made.add_row(name, f"{np.median(times) / X.nnz * 1e9:.1f}", f"{ratio:.1f}")
+    CONSOLE.print(made)
+
+    made = table("40 non-zeros a row, drawn evenly", "d", "bare ns/row", "SMIDAS ns/row", "ratio")
+    for d in (10**4, 10**5, 10**6, 10**7):
+        rng = np.random.default_rng(SEED)
+        ids = np.sort(rng.integers(0, d, (20_000, 40)), axis=1)
+        X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(20_001) * 40), (20_000, d))
+        X.sum_duplicates()
+        y = rng.random(20_000) < 0.5
+        kept = smidas(0.02, l1=1e-6)
+        kept.progressive_many(X, y)
+        runs = {
+            "bare": bare_run(X, y, 0.02),
+            "kept": lambda kept=kept, X=X, y=y: kept.progressive_many(X, y),  # type: ignore
+        }
+        seconds = in_turn(runs, 3)
+        ratio = np.median(seconds["kept"] / seconds["bare"])
+        bare, own = (np.median(seconds[k]) / 20_000 * 1e9 for k in ("bare", "kept"))
+        made.add_row(f"{d:,}", f"{bare:.0f}", f"{own:.0f}", f"{ratio:.1f}")
+    CONSOLE.print(made)
+
+    made = table("one SMIDAS, the same 1,000 rows again and again", "t", "ns/row")
+    X, y = w1(1000)
+    kept, t = smidas(0.3, l1=1e-5), 0
+    for reach in (10**3, 10**4, 10**5, 10**6):
+        times = []
+        while t < reach:
+            begin = time.thread_time()
+            kept.progressive_many(X, y)
+            times.append((time.thread_time() - begin) / 1000)
+            t += 1000
+        made.add_row(f"{t:,}", f"{np.median(times[-100:]) * 1e9:.0f}")
     CONSOLE.print(made)
 
 
@@ -566,6 +625,7 @@ BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
     "ball": bench_ball,
+    "mirror": bench_mirror,
     "dict": bench_dict,
     "flat": bench_flat,
     "start": bench_start,

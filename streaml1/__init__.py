@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from streaml1.consumer import progressive
     from streaml1.modelfile import ModelFileError
     from streaml1.models import (
+        EGClassifier,
+        EGRegressor,
         ElasticNetClassifier,
         ElasticNetRegressor,
         FOBOSClassifier,
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
         L1BallClassifier,
         L1BallRegressor,
         PegasosClassifier,
+        SMIDASClassifier,
+        SMIDASRegressor,
         TruncatedGradientClassifier,
         TruncatedGradientRegressor,
         load,
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadExample",
+    "EGClassifier",
+    "EGRegressor",
     "ElasticNetClassifier",
     "ElasticNetRegressor",
     "FOBOSClassifier",
@@ -34,6 +40,8 @@ __all__ = [
     "L1BallRegressor",
     "ModelFileError",
     "PegasosClassifier",
+    "SMIDASClassifier",
+    "SMIDASRegressor",
     "TruncatedGradientClassifier",
     "TruncatedGradientRegressor",
     "load",
@@ -43,6 +51,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BadExample": "rows",
+    "EGClassifier": "models",
+    "EGRegressor": "models",
     "ElasticNetClassifier": "models",
     "ElasticNetRegressor": "models",
     "FOBOSClassifier": "models",
@@ -53,6 +63,8 @@ _HOMES = {
     "L1BallRegressor": "models",
     "ModelFileError": "modelfile",
     "PegasosClassifier": "models",
+    "SMIDASClassifier": "models",
+    "SMIDASRegressor": "models",
     "TruncatedGradientClassifier": "models",
     "TruncatedGradientRegressor": "models",
     "load": "models",

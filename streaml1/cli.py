@@ -57,6 +57,8 @@ MODELS = {
     "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
     "fobos": {"classification": "FOBOSClassifier", "regression": "FOBOSRegressor"},
     "l1-ball": {"classification": "L1BallClassifier", "regression": "L1BallRegressor"},
+    "smidas": {"classification": "SMIDASClassifier", "regression": "SMIDASRegressor"},
+    "eg": {"classification": "EGClassifier", "regression": "EGRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
@@ -182,7 +184,8 @@ model_options = _options(
     click.option("--model", type=click.Choice(list(MODELS)), help="[default: elastic-net]"),
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a set of river's; else classification]"),
-    click.option("--l1", type=float, help="Strength of the l1 penalty.  [default: 0; ftrl: 1]"),
+    click.option("--l1", type=float, help="Strength of the l1 penalty.  "
+                 "[default: 0; ftrl: 1; smidas: 1e-4]"),
     click.option("--l2", type=float,
                  help="Strength of the squared l2 penalty.  [default: 0; pegasos: 1e-4]"),
     click.option("--update", type=click.Choice(["fobos", "sgd"]),
@@ -210,11 +213,15 @@ model_options = _options(
                  help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
     click.option("--radius", type=float,
                  help="l1-ball: the most that the distances of the weights from zero may add up "
-                 "to.  [default: 10]"),
+                 "to.  eg: the sum of the weights.  [default: 10]"),
     click.option("--nonnegative", is_flag=True, default=None,
-                 help="l1-ball: no weight below zero.  [default: any]"),
+                 help="l1-ball, eg: no weight below zero.  [default: any]"),
     click.option("--index", type=click.Choice(["wheel", "tree"]),
                  help="l1-ball: how the weights that become zero are found.  [default: wheel]"),
+    click.option("--p", type=float,
+                 help="SMIDAS: the norm, from 2 to 100.  [default: 2 log n-features]"),
+    click.option("--n-features", type=positive, metavar="N",
+                 help="How many features there may be.  [default: smidas 2**20; eg 2**18]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression; hinge for pegasos]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
@@ -588,6 +595,7 @@ def _exercise(kind: Any) -> None:
         for _ in range(2):  # the first dict of names makes the table that the second is walked with
             model.learn_one(x, 1)
             model.predict_one(x)
+            model.top_weights()
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)

@@ -20,7 +20,8 @@ from streaml1.cap import smallest
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.reader import LEAST_SIZE, Reader
-from streaml1.rows import BadExample, Rows, ensure, largest, plain_items
+from streaml1.rows import BadExample, Rows, ensure, largest, plain_items, row_of
+from streaml1.rules import features_left
 from streaml1.sketch import Sketch
 from streaml1.watch import Watch
 
@@ -124,6 +125,8 @@ class Engine(Reader):
         if status <= online.OVER:
             with self.alone():
                 return self._cut()
+        if status == online.CROWDED:
+            raise self._crowded(0)
         self._drop_closed_frame()
         full = status in (online.NO_ROOM, walk.FULL)
         if full or self._wants_frame(x, learns=True):
@@ -146,6 +149,8 @@ class Engine(Reader):
             if status != online.NO_ROOM:
                 break
             self._set_rule(self.rule.make_room(len(ids)))
+        if status == online.CROWDED:
+            raise self._crowded(0)
         if status <= online.OVER:
             self._cut()
 
@@ -213,7 +218,9 @@ class Engine(Reader):
     def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
         width = batch.width
         if width is None or not self._direct(width) or len(batch.rows.ids) < self.rule.size:
-            self._learn_rows(self._rows(checked(batch)), y, w, eta, p)
+            rows = self._rows(checked(batch))
+            self._require_features(rows)
+            self._learn_rows(rows, y, w, eta, p)
             return p
         # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
         before = self._state_now()
@@ -262,6 +269,8 @@ class Engine(Reader):
             if status == online.NO_ROOM:
                 nnz = int(rows.indptr[i + 1] - rows.indptr[i])
                 self._set_rule(self.rule.make_room(nnz))
+            elif status == online.CROWDED:
+                raise self._crowded(int(i))
             elif status == online.OVER:
                 self._cut()
             else:
@@ -275,11 +284,29 @@ class Engine(Reader):
         rows = Rows(batch.rows.ids[lo:hi], batch.rows.values[lo:hi], indptr - indptr[0])
         try:
             plain = self._rows(checked(batch._replace(rows=rows)))
+            k = len(p) // len(y)
+            self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i * k : j * k])
         except BadExample as bad:
             raise BadExample(bad.reason, i + bad.row) from None
-        k = len(p) // len(y)
-        self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i * k : j * k])
         return j
+
+    def _require_features(self, rows: Rows) -> None:
+        """Refuse the first row that has a feature more than the rule may see."""
+        left = features_left(self.rule)
+        if left >= len(rows.ids):
+            return
+        new = np.flatnonzero(~self.rule.touched()[rows.ids])
+        first = np.sort(np.unique(rows.ids[new], return_index=True)[1])
+        if len(first) > left:
+            raise self._crowded(row_of(rows, int(new[first[int(left)]])))
+
+    def _crowded(self, row: int) -> BadExample:
+        most = features_left(self.rule) + np.count_nonzero(self.rule.touched())
+        return BadExample(
+            f"a new feature comes after n_features={most:.0f} others; make the model with a "
+            "larger n_features",
+            row,
+        )
 
     def _rows_at_once(self) -> int:
         """How many rows are sorted out together: few where few weights may be kept."""

@@ -42,6 +42,7 @@ __all__ = [
     "python_api",
     "row_kernel",
     "rule_at",
+    "scratch",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,8 +51,8 @@ COMPILED = not config.DISABLE_JIT
 
 _PACKAGE = Path(__file__).parent
 _COMPILED_LAYERS = (
-    *("jit.py", "hashing.py", "losses.py", "rows.py", "blocks.py", "names/*.py"),
-    *("rules/*.py", "online.py", "walk/*.py"),
+    *("jit.py", "hashing.py", "losses.py", "vectors.py", "rows.py"),
+    *("names/*.py", "rules/*.py", "online.py", "walk/*.py"),
 )
 
 
@@ -301,6 +302,31 @@ def load_float(typingctx: Any, address: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], ir.DoubleType().as_pointer()))
 
     return nbtypes.float64(nbtypes.uint64), codegen
+
+
+SCRATCH = 128
+
+
+def scratch() -> Any:
+    """128 floats of a kernel's own, not set to anything; they are gone when it returns."""
+    return np.empty(SCRATCH)
+
+
+@intrinsic
+def _scratch(typingctx: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = cgutils.alloca_once(builder, ir.ArrayType(ir.DoubleType(), SCRATCH))
+        return builder.bitcast(place, context.get_value_type(nbtypes.voidptr))
+
+    return nbtypes.voidptr(), codegen
+
+
+@overload(scratch, inline="always")
+def _scratch_compiled() -> Any:
+    def compiled() -> Any:
+        return carray(_scratch(), (SCRATCH,), np.float64)
+
+    return compiled
 
 
 def python_api(name: str, result: str, *arguments: str) -> Any:

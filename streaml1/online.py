@@ -8,10 +8,11 @@ import numpy as np
 
 from streaml1.jit import borrowed, gil_kernel, inlined, kernel, prefetch
 from streaml1.rows import is_plain
-from streaml1.rules import gather, predict, respond, room, scatter, tick, weight
+from streaml1.rules import admits, gather, predict, respond, room, scatter, tick, weight
 
 __all__ = [
     "BLOCK",
+    "CROWDED",
     "DONE",
     "NOT_PLAIN",
     "NO_ROOM",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 NO_ROOM = -2
+CROWDED = -4  # more distinct features than the rule may see
 DONE, NOT_PLAIN = 0, 1
 OVER = -16  # and below: learnt, and there may be more weights than the model may have
 
@@ -105,8 +107,8 @@ def learn(
     Returns
     -------
     tuple of int
-        (DONE, n); or why it stopped and the row that is next: NO_ROOM for it; NOT_PLAIN the block
-        that begins with it, see `rows.is_plain`; OVER, with the row before learnt.
+        (DONE, n); or why it stopped and the row that is next: NO_ROOM or CROWDED for it; NOT_PLAIN
+        the block that begins with it, see `rows.is_plain`; OVER, with the row before learnt.
     """
     rule = borrowed(rule)
     n = np.uint64(len(y))
@@ -124,6 +126,8 @@ def learn(
         hi = indptr[i + np.uint64(1)]
         if not room(rule, hi - lo):
             return NO_ROOM, np.int64(i)
+        if not admits(rule, ids, lo, hi):
+            return CROWDED, np.int64(i)
         for k in range(lo + FAR, hi + FAR, np.uint64(8)):  # one of each 64 bytes
             prefetch(values, k)
         for k in range(lo + FAR, hi + FAR, np.uint64(16)):
@@ -158,9 +162,11 @@ def margin(rule: Any, online: Any, ids: Any, values: Any, n: Any, out: Any) -> f
 def learn_plain(
     rule: Any, online: Any, ids: Any, values: Any, n: Any, y: float, w: float, eta: float
 ) -> int:
-    """Learn the first `n` entries; returns the new t, OVER - t or NO_ROOM."""
+    """Learn the first `n` entries; returns the new t, OVER - t, NO_ROOM or CROWDED."""
     if not room(rule, np.uint64(n)):
         return NO_ROOM
+    if not admits(rule, ids, np.uint64(0), np.uint64(n)):
+        return CROWDED
     step(rule, online, ids, values, np.uint64(0), np.uint64(n), y, w, eta, np.uint64(0))
     o = online[0]
     return int(OVER - o.t if o.held > o.most else o.t)

@@ -12,6 +12,7 @@ from streaml1.batches import Batch, checked
 from streaml1.names import MISSING, Hashed, Ints
 from streaml1.names.restore import restore_names
 from streaml1.rows import BadExample, Rows, below, ensure, plain_items, plain_rows, refuse_value
+from streaml1.rules import unknown_slot
 
 __all__ = ["LEAST_SIZE", "Reader"]
 
@@ -102,7 +103,10 @@ class Reader:
         names = list(plain)
         ids, values = self._row(names, plain, self.names.find_all(names))
         known = ids < self.rule.size
-        if not known.all():
+        unknown = unknown_slot(self.rule)
+        if unknown is not None:
+            ids[~known] = unknown
+        elif not known.all():
             ids, values = ids[known], values[known]
         return online.margin(self.rule, self.online, ids, values, len(ids), out)
 
@@ -138,7 +142,12 @@ class Reader:
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its sigmoid (see `online.margins`)."""
         a = np.empty(batch.n)
-        rows = below(self._placed(checked(batch)), self.rule.size)
+        rows = self._placed(checked(batch))
+        unknown = unknown_slot(self.rule)
+        if unknown is None:
+            rows = below(rows, self.rule.size)
+        else:
+            rows = rows._replace(ids=np.minimum(rows.ids, np.uint32(unknown)))
         online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, out, stride)
         return a
 

@@ -226,6 +226,39 @@ class FOBOS(Online):
         super().__init__(d, lambda v, eta: prox(v, eta * self.strength), **shared)
 
 
+class SMIDAS(Online):
+    def __init__(self, d: int, *, l1: float, p: float, **shared: Any) -> None:
+        self.theta, self.l1, self.p = np.zeros(d), l1, p
+        super().__init__(d, self._penalty, **shared)
+
+    def _penalty(self, v: Any, eta: float) -> Any:
+        theta = self.theta + (v - self.w)  # the step of the gradient is theta's
+        theta = np.sign(theta) * np.maximum(np.abs(theta) - eta * self.l1, 0.0)
+        self.theta = theta
+        largest = np.max(np.abs(theta))
+        if largest == 0.0:
+            return theta
+        norm = largest * np.sum((np.abs(theta) / largest) ** self.p) ** (1.0 / self.p)
+        return theta * (np.abs(theta) / norm) ** (self.p - 2.0)
+
+
+class EG(Online):
+    def __init__(
+        self, d: int, *, radius: float = 10.0, nonnegative: bool = False, **shared: Any
+    ) -> None:
+        self.theta, self.radius, self.nonnegative = np.zeros(d), radius, nonnegative
+        super().__init__(d, self._penalty, **shared)
+        self.w = self._penalty(self.w, 0.0)
+
+    def _penalty(self, v: Any, eta: float) -> Any:
+        self.theta = self.theta + (v - self.w)  # the logarithms of what has been multiplied
+        logs = self.theta if self.nonnegative else np.append(self.theta, -self.theta)
+        all_weights = np.exp(logs - np.max(logs))
+        all_weights *= self.radius / np.sum(all_weights)
+        d = len(self.theta)
+        return all_weights if self.nonnegative else all_weights[:d] - all_weights[d:]
+
+
 def averaged(kind: type[Any]) -> type[Any]:
     """A twin that tells the mean of its weights after each step, and steps at the weights."""
 

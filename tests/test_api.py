@@ -31,6 +31,8 @@ PROBABILITIES = ["predict_proba_one", "predict_proba_many"]
 def test_names() -> None:
     assert streaml1.__all__ == [
         "BadExample",
+        "EGClassifier",
+        "EGRegressor",
         "ElasticNetClassifier",
         "ElasticNetRegressor",
         "FOBOSClassifier",
@@ -41,6 +43,8 @@ def test_names() -> None:
         "L1BallRegressor",
         "ModelFileError",
         "PegasosClassifier",
+        "SMIDASClassifier",
+        "SMIDASRegressor",
         "TruncatedGradientClassifier",
         "TruncatedGradientRegressor",
         "load",
@@ -63,11 +67,13 @@ def test_version() -> None:
 
 # What each model has of its own, and its default.
 OWN: dict[str, dict[str, Any]] = {
+    "EG": {"radius": 10.0, "n_features": 2**18, "nonnegative": False},
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
     "FOBOS": {"strength": 1e-4, "norm": "l2"},
     "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
     "L1Ball": {"radius": 10.0, "nonnegative": False, "index": "wheel"},
     "Pegasos": {"l2": 1e-4, "project": True},
+    "SMIDAS": {"l1": 1e-4, "p": None, "n_features": 2**20},
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 RATELESS = ("FTRL", "Pegasos")

@@ -23,6 +23,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import (
+    EGRegressor,
     ElasticNetClassifier,
     ElasticNetRegressor,
     FOBOSClassifier,
@@ -31,6 +32,7 @@ from streaml1 import (
     L1BallClassifier,
     L1BallRegressor,
     PegasosClassifier,
+    SMIDASRegressor,
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
     engine,
@@ -89,6 +91,20 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     ),
     "simplex": lambda: L1BallRegressor(radius=7.0, lr=0.3, clip_gradient=9.0, nonnegative=True),
     "small ball": lambda: L1BallClassifier(radius=0.5, lr=1.0),
+    "smidas": lambda: SMIDASRegressor(
+        l1=0.03, p=8.5, lr=0.2, schedule="constant", clip_gradient=3.0
+    ),
+    "smidas of many terms": lambda: SMIDASRegressor(
+        l1=0.03, p=40, lr=0.2, schedule="constant", clip_gradient=3.0
+    ),
+    "capped smidas": lambda: SMIDASRegressor(
+        l1=0.01, p=6.5, lr=0.2, clip_gradient=3.0, max_features=9
+    ),
+    "eg": lambda: EGRegressor(radius=30.0, n_features=3 * D, lr=90.0, schedule="constant"),
+    "nonnegative eg": lambda: EGRegressor(
+        radius=30.0, n_features=3 * D, lr=90.0, schedule="constant", nonnegative=True
+    ),
+    "capped eg": lambda: EGRegressor(radius=30.0, n_features=3 * D, lr=9.0, max_features=9),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
     "capped mean": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9, average=True),
     "capped linf": lambda: FOBOSRegressor(
@@ -107,7 +123,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
 CAPPED = (
     *("capped", "capped mean", "capped linf", "capped l2", "capped ball", "capped tree"),
-    *("hashed", "crowded"),
+    *("capped smidas", "capped eg", "hashed", "crowded"),
 )
 BINARY = (
     *("classifier", "seldom", "pegasos", "mean pegasos", "small ball"),
@@ -123,6 +139,7 @@ LEDGER = {
         "mean pegasos": "drift",
         "ftrl": "alpha",
     },
+    **{"eg": "M", "nonnegative eg": "M", "capped eg": "M"},
     **dict.fromkeys(BALLS, "Theta"),
     **{"l2 norm": "drift", "l2, often zero": "drift", "capped l2": "drift"},
     **{"linf norm": "strength", "linf, often zero": "strength", "capped linf": "strength"},

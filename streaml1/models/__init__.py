@@ -7,17 +7,21 @@ from typing import Any
 
 from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
+from streaml1.models.eg import EGClassifier, EGRegressor
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.fobos import FOBOSClassifier, FOBOSRegressor
 from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
 from streaml1.models.l1_ball import L1BallClassifier, L1BallRegressor
 from streaml1.models.pegasos import PegasosClassifier
+from streaml1.models.smidas import SMIDASClassifier, SMIDASRegressor
 from streaml1.models.truncated_gradient import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
 )
 
 __all__ = [
+    "EGClassifier",
+    "EGRegressor",
     "ElasticNetClassifier",
     "ElasticNetRegressor",
     "FOBOSClassifier",
@@ -27,6 +31,8 @@ __all__ = [
     "L1BallClassifier",
     "L1BallRegressor",
     "PegasosClassifier",
+    "SMIDASClassifier",
+    "SMIDASRegressor",
     "TruncatedGradientClassifier",
     "TruncatedGradientRegressor",
     "load",
@@ -35,11 +41,13 @@ __all__ = [
 MODELS: dict[str, type[OnlineModel]] = {
     model.__name__: model
     for model in (
+        *(EGClassifier, EGRegressor),
         *(ElasticNetClassifier, ElasticNetRegressor),
         *(FOBOSClassifier, FOBOSRegressor),
         *(FTRLClassifier, FTRLRegressor),
         *(L1BallClassifier, L1BallRegressor),
         PegasosClassifier,
+        *(SMIDASClassifier, SMIDASRegressor),
         *(TruncatedGradientClassifier, TruncatedGradientRegressor),
     )
 }

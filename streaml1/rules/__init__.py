@@ -13,10 +13,13 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `weight(rule, j)` | compiled | the current weight of one slot |
 | `respond(rule, online, a, y, w, out)` | compiled, a row | after `gather` gave `a`: what is reported of the row, and what its gradient is multiplied by; moves the intercept. May be left out |
 | `predict(rule, online, ids, values, lo, hi, out)` | compiled, a row | what is told of a row that is not learnt; writes nothing of the rule. May be left out |
+| `admits(rule, ids, lo, hi)` | compiled, a row | whether the row brings no more distinct features than the rule may see. May be left out: any number |
 | `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
 | `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
 | `rule.intercept(online)` | Python | the intercept that is told. May be left out: that of the online record |
 | `rule.make_room(nnz)` | Python | after `room` said no: the same rule with room for the row |
+| `rule.features_left` | Python | how many more distinct features the rule may see. May be left out: any number |
+| `rule.unknown_slot` | Python | the slot beyond all others that stands for what has no slot: a row that is only predicted may have it, more than once. May be left out: what has no slot weighs nothing |
 | `rule.touched()` | Python | which slots an example has touched since they were made, a bool each |
 | `rule.holding()` | Python | which slots hold what later steps depend on, a bool each; the others can be given back |
 | `rule.drop(slots)` | Python | the weights of these slots become 0, as of now; the slots stay touched |
@@ -47,12 +50,25 @@ must find them.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from streaml1 import losses
 from streaml1.jit import generic, optional
 
-__all__ = ["gather", "predict", "rebase", "respond", "room", "scatter", "tick", "weight"]
+__all__ = [
+    "admits",
+    "features_left",
+    "gather",
+    "predict",
+    "rebase",
+    "respond",
+    "room",
+    "scatter",
+    "tick",
+    "unknown_slot",
+    "weight",
+]
 
 
 @generic
@@ -103,6 +119,23 @@ def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out
     """Margin of a row; with `out`, its sigmoid."""
     a = gather(rule, ids, values, lo, hi) + online[0].b
     return losses.sigmoid(a) if out else a
+
+
+@optional
+def admits(rule: Any, ids: Any, lo: Any, hi: Any) -> bool:
+    """Whether a row brings no more distinct features than the rule may see."""
+    return True
+
+
+def features_left(rule: Any) -> float:
+    """How many more distinct features a rule may see."""
+    return float(getattr(rule, "features_left", math.inf))
+
+
+def unknown_slot(rule: Any) -> int | None:
+    """The slot that stands for what has no slot; None where that weighs nothing."""
+    slot: int | None = getattr(rule, "unknown_slot", None)
+    return slot
 
 
 @generic

@@ -37,7 +37,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.blocks import (
+from streaml1.jit import prefetch
+from streaml1.rows import ensure
+from streaml1.rules.blocks import (
     BLOCK,
     ENTRY,
     MARK,
@@ -63,8 +65,6 @@ from streaml1.blocks import (
     topmost,
     with_room,
 )
-from streaml1.jit import prefetch
-from streaml1.rows import ensure
 
 __all__ = ["FobosLinf"]
 

@@ -32,6 +32,7 @@ __all__ = [
     "TEXTS_KNOWN",
     "TRUE",
     "TYPES_READ",
+    "UNKNOWN",
     "VALID",
     "VALUES",
     "WORDS",
@@ -49,6 +50,7 @@ __all__ = [
     BYTES,
     RECORD,
     SIZE,  # of the rule
+    UNKNOWN,  # the slot of what has none, or MISSING
     ENTRIES,
     N_ENTRIES,
     COUNTS,
@@ -57,7 +59,7 @@ __all__ = [
     KEPT,  # what of a hash is looked at
     MASK,
     FIRST_TYPE,
-) = range(19)
+) = range(20)
 
 # What kernels tell objects by; machine code on disk cannot hold addresses.
 TYPES_READ = (dict, str, float, np.float64, int, bool, True, None, "=")

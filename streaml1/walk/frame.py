@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.names import Hashed, Table
+from streaml1.names import MISSING, Hashed, Table
 from streaml1.names import table as names_table
+from streaml1.rules import unknown_slot
 from streaml1.walk import fields
 
 __all__ = ["Frame", "Kernels"]
@@ -50,6 +51,8 @@ class Frame:
         words[fields.BYTES] = words[fields.SCRATCH] + np.uint64(8 * _SCRATCH)
         words[fields.RECORD] = _at(online)
         words[fields.SIZE] = rule.size
+        unknown = unknown_slot(rule)
+        words[fields.UNKNOWN] = MISSING if unknown is None else unknown
         kept: list[Any] = [words, buffer, online, rule]
         if isinstance(names, Table):
             words[fields.ENTRIES] = _at(names.entries)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import array_at, inlined, rule_at
+from streaml1.names import MISSING
 from streaml1.online import ONLINE, learn_plain, margin
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
@@ -19,6 +20,7 @@ from streaml1.walk.fields import (
     SIZE,
     STR,
     TEXTS,
+    UNKNOWN,
     VALUES,
     WORDS,
 )
@@ -31,7 +33,7 @@ __all__ = ["learn", "predict"]
 def _read(frame: Any, x: Any, ids: Any, values: Any, all_known: bool) -> Any:
     """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD.
 
-    Slots that the rule does not have are left out, or where `all_known`, are another road.
+    What the rule has no slot for has the one of the unknown, or where `all_known`, is another road.
     """
     length = frame[LENGTH]
     keys = array_at(frame[KEYS], length, np.uint64)
@@ -49,8 +51,9 @@ def _read(frame: Any, x: Any, ids: Any, values: Any, all_known: bool) -> Any:
         known = j >= 0 and np.uint64(j) < frame[SIZE]
         if (j < 0 or all_known) and not known:
             return np.int64(OTHER_ROAD)
-        if v != 0.0 and known:
-            ids[n] = np.uint32(j)
+        slot = np.uint64(j) if known else frame[UNKNOWN]
+        if v != 0.0 and slot != MISSING:
+            ids[n] = np.uint32(slot)
             values[n] = v
             n += np.uint64(1)
     return np.int64(n)

@@ -31,6 +31,7 @@ from streaml1.walk.fields import (
     STR,
     TEXTS,
     TEXTS_KNOWN,
+    UNKNOWN,
     VALUES,
     WORDS,
 )
@@ -179,6 +180,8 @@ def predict(address: int, x: int, out: int) -> float:
             if slot == _OTHER_ROAD:
                 return np.nan
             may_repeat |= slot != MISSING
+            if slot == MISSING:
+                slot = frame[UNKNOWN]
         if slot != MISSING:
             ids[m] = np.uint32(slot)
             values[m] = values[k]

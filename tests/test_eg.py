@@ -1,0 +1,524 @@
+"""EG+- and EG against their dense twin, in logarithms, and what must hold of them."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from river import checks
+from scipy.sparse import csr_matrix
+
+from streaml1 import BadExample, EGClassifier, EGRegressor, load
+from streaml1.cli import cli
+from streaml1.losses import CODES
+from streaml1.rules.eg import EG
+from streaml1.vectors import exponentials
+from tests import reference
+from tests.test_elastic_net import BINARY, LATE, SCHEDULES, D, as_dict, labels_of, rows_of
+
+MODELS = [EGClassifier, EGRegressor]
+KINDS: dict[str, dict[str, Any]] = {
+    "pairs": {},
+    "small radius": {"radius": 0.7},
+    "large radius": {"radius": 300.0},
+    "nonnegative": {"nonnegative": True},
+}
+
+
+def model_of(loss: str, **params: Any) -> Any:
+    return (EGClassifier if loss in BINARY else EGRegressor)(loss=loss, **params)
+
+
+def dense(model: Any, d: int = D) -> Any:
+    """All weights, those of features never seen too."""
+    c = model._engine.rule.clock[0]
+    w = np.full(d, 0.0 if c.two else c.scale * c.one)
+    for j, w_j in model.weights.items():
+        w[j] = w_j
+    return w
+
+
+def assert_equal_twins(model: Any, twin: Any) -> None:
+    """Weights to 1e-9, to rounding where they are larger than 1, the same support."""
+    scale = max(1.0, model.radius)
+    w = dense(model, len(twin.w))
+    np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9 * scale)
+    large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9 * scale
+    np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
+    assert model.intercept == pytest.approx(twin.b, abs=1e-9 * scale)
+    assert model.n_nonzero == len(model.weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", CODES)
+def test_equals_the_dense_twin(loss: str) -> None:
+    """Ten thousand steps of every schedule and kind, in blocks and one by one."""
+    random = np.random.default_rng(list(CODES).index(loss))
+    n = 10_000
+    X = rows_of(random, n)
+    X[:7_000, LATE:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
+    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    for k, (schedule, kind) in enumerate(itertools.product(SCHEDULES, KINDS)):
+        params = {**SCHEDULES[schedule], **KINDS[kind]}
+        if loss in ("squared", "absolute") or k % 3 == 0:
+            params |= {"clip_gradient": 0.05, "intercept_lr": 0.05, "intercept_init": -0.3}
+        model = model_of(loss, n_features=D, **params)
+        twin = reference.EG(D, loss=loss, **params)
+        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
+            if hi - lo < 100 and part % 2:  # one by one
+                got = np.empty(hi - lo)
+                for i in range(lo, hi):
+                    x = as_dict(X[i])
+                    got[i - lo] = model._margin(x, loss == "logistic")
+                    model.learn_one(x, y[i], float(w[i]))
+            else:
+                got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+            atol = 1e-9 * max(1.0, twin.radius)
+            np.testing.assert_allclose(got, expected, rtol=0.0, atol=atol, err_msg=str(params))
+            assert_equal_twins(model, twin)
+            model._engine.check()
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("lr", [5.0, 50.0, 500.0, 5e4])
+def test_plain_numbers_would_overflow(lr: float, nonnegative: bool) -> None:
+    """theta in the thousands, up, down and back; and nearly all of it in one weight.
+
+    By the hinge, whose derivative has two values: others make such rates chaotic.
+    """
+    random = np.random.default_rng(4)
+    X = np.sign(rows_of(random, 3_000))
+    y = np.where(np.arange(3_000) // 700 % 2, X[:, 0] > 0.0, X @ random.normal(size=D) > 0.0)
+    params: dict[str, Any] = {"lr": lr, "schedule": "constant", "nonnegative": nonnegative}
+    params |= {"loss": "hinge", "radius": 0.4}  # no margin passes 1: it learns at every step
+    model, twin = EGClassifier(n_features=D, **params), reference.EG(D, **params)
+    for lo in range(0, 3_000, 100):
+        part = slice(lo, lo + 100)
+        got = model.progressive_many(csr_matrix(X[part]), y[part])
+        expected = twin.progressive(X[part], np.where(y[part], 1.0, -1.0), np.ones(100))
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-8)
+        np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=1e-8)
+        model._engine.check()
+    assert np.abs(model._engine.rule.theta[::2]).max() > 10 * lr
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_all_weights_sum_to_the_radius(nonnegative: bool) -> None:
+    random = np.random.default_rng(0)
+    X = rows_of(random, 500)
+    model = EGClassifier(n_features=100, radius=3.0, nonnegative=nonnegative, lr=5.0)
+    model.learn_many(csr_matrix(X), X @ random.normal(size=D) > 0.0)
+    w = dense(model, 100)
+    if nonnegative:
+        assert w.sum() == pytest.approx(3.0, abs=1e-12) and w.min() > 0.0
+    else:
+        assert 1.0 < np.abs(w).sum() < 3.0
+
+
+@given(st.permutations(range(12)), st.integers(0, 2**32), st.booleans())
+def test_permuting_names_permutes_weights(order: list[int], seed: int, nonnegative: bool) -> None:
+    random = Random(seed)
+    params: dict[str, Any] = {"n_features": 12, "lr": 0.7, "nonnegative": nonnegative}
+    plain, permuted, named = (EGClassifier(**params) for _ in range(3))
+    for _ in range(60):
+        x = {j: random.uniform(-1.0, 1.0) for j in range(12) if random.random() < 0.3}
+        y = random.random() < 0.5
+        plain.learn_one(x, y)
+        permuted.learn_one({order[j]: v for j, v in x.items()}, y)
+        named.learn_one({f"name {j}": v for j, v in x.items()}, y)
+    assert permuted.weights == {order[j]: w for j, w in plain.weights.items()}
+    assert named.weights == {f"name {j}": w for j, w in plain.weights.items()}
+    assert plain.intercept == permuted.intercept == named.intercept
+
+
+def test_a_feature_never_seen_is_zero() -> None:
+    model = EGClassifier(n_features=50)
+    for i in range(200):
+        model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
+    assert all(j % 2 == 0 for j in model.weights)
+    assert model.n_features_seen == 9
+    assert model.predict_proba_one({1: 5.0, 10**6: 3.0, "x": 1.0}) == model.predict_proba_one({})
+
+
+@pytest.mark.parametrize("names", ["ints", "strings"])
+def test_nonnegative_features_never_seen_weigh_something(names: str) -> None:
+    """Predicted as the twin does: by dicts, by matrices, by what is frozen, seen or unseen."""
+    random = np.random.default_rng(2)
+    X = rows_of(random, 300)
+    X[:, 40:] = 0.0
+    y, signed = labels_of(random, X, "logistic")
+    params: dict[str, Any] = {"lr": 2.0, "nonnegative": True}
+    model, twin = EGClassifier(n_features=D, **params), reference.EG(D, **params)
+    to: Callable[[int], Any] = {"ints": lambda j: j * 50, "strings": lambda j: f"w{j}"}[names]
+    new = rows_of(random, 40)
+    expected = [twin.margin(x) for x in new]
+    for _ in range(2):
+        dicts = [{to(j): v for j, v in as_dict(x).items()} for x in new]
+        frozen = pickle.loads(pickle.dumps(model.freeze()))
+        np.testing.assert_allclose([model._margin(x) for x in dicts], expected, atol=1e-12)
+        np.testing.assert_allclose(model._margins(dicts), expected, atol=1e-12)
+        assert [frozen.margin(x) for x in dicts] == [model._margin(x) for x in dicts]
+        assert frozen.predict_many(dicts).tolist() == model.predict_many(dicts).tolist()
+        assert model._margins(dicts).tolist() == [model._margin(x) for x in dicts]
+        if names == "ints":
+            wide = np.zeros((40, 50 * D))
+            wide[:, ::50] = new
+            np.testing.assert_allclose(model._margins(csr_matrix(wide)), expected, atol=1e-12)
+        p = [model.predict_proba_one(x)[True] for x in dicts]
+        np.testing.assert_allclose(model.predict_proba_many(csr_matrix((40, 1)))[:, 1], 0.5, atol=1)
+        np.testing.assert_allclose(p, 1.0 / (1.0 + np.exp(-np.array(expected))), atol=1e-12)
+        for x, label in zip(X, y, strict=True):
+            model.learn_one({to(j): v for j, v in as_dict(x).items()}, bool(label))
+        twin.progressive(X, signed, np.ones(300))
+        expected = [twin.margin(x) for x in new]
+
+
+# No more than n_features
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("to", [lambda j: j * 3, lambda j: f"w{j}"], ids=["ints", "strings"])
+def test_one_feature_more_is_refused(to: Callable[[int], Any], nonnegative: bool) -> None:
+    model = EGClassifier(n_features=10, nonnegative=nonnegative)
+    for j in range(8):
+        model.learn_one({to(j): 1.0, to(j + 1): 0.5, to(99): 0.0, to(98): None}, j % 2)
+    assert model.n_features_seen == 9
+    before = pickle.dumps(model)
+    three = {to(j): 1.0 for j in (3, 20, 21)}
+    sentence = "a new feature comes after n_features=10 others; make the model with a larger"
+    with pytest.raises(BadExample, match=sentence):
+        model.learn_one(three, True)
+    with pytest.raises(BadExample, match=sentence) as raised:
+        model.learn_many([{to(1): 1.0}, {to(20): 1.0}, {to(20): 2.0}, {to(30): 1.0}], [1, 0, 1, 0])
+    assert raised.value.row == 3
+    assert pickle.dumps(model) == before
+    model.predict_one(three)
+    model.learn_one({to(20): 1.0, to(3): 1.0}, True)
+    assert model.n_features_seen == 10
+    for _ in range(3):
+        model.learn_many([{to(j): 1.0 for j in (0, 20, 8)}], [True])
+        model.learn_one({to(j): 1.0 for j in range(9)}, True)
+    with pytest.raises(BadExample, match=sentence):
+        model.learn_one({to(40): 1.0}, True)
+    model._engine.check()
+
+
+def test_one_column_more_is_refused() -> None:
+    X = np.eye(12)
+    model = EGRegressor(n_features=10)
+    with pytest.raises(BadExample, match="n_features=10") as raised:
+        model.learn_many(csr_matrix(X), np.ones(12))
+    assert raised.value.row == 10
+    assert model.n_iterations == 0 and model.weights == {}
+    model.learn_many(csr_matrix(X[2:]), np.ones(10))  # wide, but of ten features
+    assert model.n_features_seen == 10
+    model.learn_many(csr_matrix(X[2:]), np.ones(10))
+
+
+@pytest.mark.parametrize("order", ["sorted", "repeated"])
+def test_one_column_more_far_down_a_large_matrix_is_refused(order: str) -> None:
+    """Learnt as it is looked at, and then put back to the bit."""
+    ids = np.arange(8_000, dtype=np.int32).reshape(-1, 2) % 10
+    ids[3_111] = (4, 10)
+    if order == "repeated":
+        ids[3_000:3_100, 1] = ids[3_000:3_100, 0]
+    X = csr_matrix((np.ones(8_000), ids.ravel(), np.arange(4_001) * 2), (4_000, 11))
+    model = EGClassifier(n_features=10)
+    model.learn_many(X[:5], [True] * 5)
+    before = pickle.dumps(model)
+    with pytest.raises(BadExample, match="after n_features=10 others") as raised:
+        model.learn_many(X, np.arange(4_000) % 2)
+    assert raised.value.row == 3_111
+    assert pickle.dumps(model) == before
+    model.learn_many(X[:3_111], np.arange(3_111) % 2)
+    assert model.n_features_seen == 10
+
+
+def test_hashed_the_slots_are_the_features() -> None:
+    model = EGClassifier(n_features=3, hash_bits=4)
+    slots = {name: model.slot(name) for name in "abcdefghijk"}
+    first = list(dict.fromkeys(slots.values()))
+    for name, slot in slots.items():
+        if slot in first[:3]:
+            model.learn_one({name: 1.0}, True)
+        else:
+            with pytest.raises(BadExample, match="after n_features=3 others"):
+                model.learn_one({name: 1.0}, True)
+            with pytest.raises(BadExample, match="after n_features=3 others") as raised:
+                model.learn_many([{"a": 1.0}, {name: 1.0}], [True, False])
+            assert raised.value.row == 1
+    assert np.count_nonzero(model._engine.rule.touched()) == 3
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_of_many_features_the_largest_are_kept(nonnegative: bool) -> None:
+    random = np.random.default_rng(6)
+    X = rows_of(random, 2_000)
+    model = EGClassifier(n_features=D, lr=1.0, nonnegative=nonnegative, max_features=20)
+    for i in range(0, 2_000, 50):
+        model.learn_many(csr_matrix(X[i : i + 50]), X[i : i + 50, 0] > 0.0)
+        assert model.n_nonzero == len(model.weights) <= 20
+        model._engine.check()
+    assert model.n_cut > 0 and model.n_features_seen == D
+    assert model.top_weights(1)[0][0] == 0
+
+
+def test_text_in_a_frame_is_a_feature_for_each_value() -> None:
+    frame = pd.DataFrame({"site": [f"s{k}" for k in range(12)]})
+    model = EGClassifier(n_features=10)
+    with pytest.raises(BadExample, match="n_features=10") as raised:
+        model.learn_many(frame, [True] * 12)
+    assert raised.value.row == 10 and model.n_iterations == 0
+    model.learn_many(frame[:10], [True] * 10)
+    model.learn_many(frame[:10], [True] * 10)
+    assert model.n_features_seen == 10
+
+
+# Data and parameters
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_defaults(cls: Any) -> None:
+    defaults = {k: p.default for k, p in inspect.signature(cls).parameters.items()}
+    loss = "logistic" if cls is EGClassifier else "squared"
+    assert defaults == {
+        **{"radius": 10.0, "n_features": 2**18, "nonnegative": False, "loss": loss, "lr": 0.1},
+        **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
+        **{"clip_gradient": 1e12, "max_features": None, "hash_bits": None},
+    }
+
+
+@pytest.mark.parametrize("loss", CODES)
+@pytest.mark.parametrize(
+    "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
+)
+def test_poor_data_behaves(loss: str, case: str) -> None:
+    random = np.random.default_rng(3)
+    n = 500
+    X, w = rows_of(random, n), np.ones(n)
+    if case == "one feature":
+        X[:, 1:] = 0.0
+    if case == "constant feature":
+        X[:, 0] = 1.0
+    if case == "no features":
+        X[:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    if case == "one label":
+        y, signed = np.ones(n), np.ones(n)
+    if case == "weights of zero":
+        w[:] = 0.0
+    for nonnegative in (False, True):
+        params: dict[str, Any] = {"lr": 0.02, "nonnegative": nonnegative, "radius": 2.0}
+        model = model_of(loss, n_features=D, **params)
+        twin = reference.EG(D, loss=loss, **params)
+        got = model.progressive_many(csr_matrix(X), y, w)
+        np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
+        assert_equal_twins(model, twin)
+        assert model.n_iterations == n
+        if case == "weights of zero":
+            assert model.intercept == 0.0
+            assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+            assert nonnegative or model.weights == {}
+
+
+@pytest.mark.parametrize("by", ["attribute", "mutate"])
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_changed_parameters_act_from_the_next_step(by: str, nonnegative: bool) -> None:
+    random = np.random.default_rng(11)
+    X = rows_of(random, 2_500)
+    y, signed = labels_of(random, X, "logistic")
+    params: dict[str, Any] = {"lr": 0.5, "nonnegative": nonnegative}
+    model, twin = EGClassifier(n_features=D, **params), reference.EG(D, **params)
+    changes: list[dict[str, Any]] = [
+        {"radius": 30.0},
+        {"lr": 0.9, "radius": 0.5},
+        {"schedule": "constant", "lr": 0.05},
+        {"clip_gradient": 0.1, "intercept_lr": 0.2},
+        {"loss": "hinge", "radius": 20},
+    ]
+    for k, change in enumerate(changes):
+        before = model.weights
+        if by == "mutate":
+            model.mutate(change)
+        for name, value in change.items():
+            if by == "attribute":
+                setattr(model, name, value)
+            setattr(twin, name, value)
+        assert model.weights == before
+        lo, hi = 500 * k, 500 * (k + 1)
+        got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
+        expected = twin.progressive(X[lo:hi], signed[lo:hi], np.ones(500))
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-8)
+        assert_equal_twins(model, twin)
+
+
+REFUSED: list[tuple[str, Any, str]] = [
+    *[("radius", v, "above 0 and at most 1e+30") for v in (0, -1.0, float("nan"), float("inf"))],
+    *[("n_features", v, "give a whole number from 1 to 4") for v in (0, -1, 2**33)],
+    *[("n_features", v, "give one from 1 to 4") for v in (2.5, float("nan"), 1e30)],
+    *[("nonnegative", v, "give True or False") for v in (1, 0, None, "yes")],
+    *[(name, v, "") for name in ("radius", "n_features") for v in ("3", None, [1], {}, 1j, True)],
+]
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), REFUSED)
+@pytest.mark.parametrize("cls", MODELS)
+def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
+    with pytest.raises(ValueError) as made:
+        cls(**{name: value})
+    sentence = str(made.value)
+    assert sentence.startswith(f"{name}=") and rule in sentence and "\n" not in sentence
+    model = cls()
+    with pytest.raises(ValueError):
+        setattr(model, name, value)
+    assert getattr(model, name) == getattr(cls(), name)
+
+
+def test_what_is_fixed_once_the_model_is_made() -> None:
+    model = EGClassifier()
+    for name, value in (("n_features", 7), ("nonnegative", True)):
+        with pytest.raises(ValueError, match="cannot change"):
+            setattr(model, name, value)
+        with pytest.raises(ValueError, match="cannot change"):
+            model.mutate({name: value})
+
+
+def test_the_largest_numbers_allowed_stay_finite() -> None:
+    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10."""
+    random = np.random.default_rng(0)
+    for nonnegative, radius, lr in itertools.product((False, True), (1e-30, 1e30), (1e-5, 1e10)):
+        model = EGRegressor(
+            radius=radius,
+            n_features=50,
+            nonnegative=nonnegative,
+            lr=lr,
+            schedule="constant",
+            clip_gradient=1e30,
+            intercept_lr=1e10,
+        )
+        for _ in range(60):
+            places = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
+            assert np.isfinite(model.predict_one(x))
+            assert np.isfinite(list(model.weights.values())).all()
+        model._engine.check()
+
+
+# The structure
+
+
+@given(
+    st.lists(st.floats(-400.0, 400.0).filter(bool), min_size=1, max_size=300),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_shares_are_summed_exactly(thetas: list[float], nonneg: bool, random: Random) -> None:
+    """In any order of the slots the same float, and to rounding the sum of the shares."""
+    found = []
+    for size in (300, 500, 1_000):
+        rule = EG.start(size, 10.0, 2_000, nonneg)
+        slots = np.array(random.sample(range(size), len(thetas)))
+        rule.theta[2 * slots] = thetas
+        rule.clock[0].touched = len(thetas)
+        rule.drop(np.array([], np.int64))
+        rule.rebase()
+        found.append((float(rule.clock[0].Z), float(rule.clock[0].scale)))
+        rule.check()
+        assert rule.weights().sum() <= 10.0 * (1.0 + 1e-12)
+    assert found[0] == found[1] == found[2]
+
+
+@given(st.floats(-300.0, 300.0), st.integers(0, 400))
+def test_exponentials(x: float, M: int) -> None:
+    up, down = exponentials(x, float(M), np.int64(2 * M))
+    assert up == pytest.approx(np.exp(x) * 2.0**-M, rel=1e-12, abs=1e-290)
+    assert down == pytest.approx(np.exp(-x) * 2.0**-M, rel=1e-12, abs=1e-290)
+
+
+def test_dropped_weights_are_those_of_the_start() -> None:
+    """And none by name."""
+    random = np.random.default_rng(3)
+    X = rows_of(random, 500)
+    for nonnegative in (False, True):
+        model = EGClassifier(n_features=D, lr=2.0, nonnegative=nonnegative)
+        model.learn_many(csr_matrix(X), X @ random.normal(size=D) > 0.0)
+        rule = model._engine.rule
+        touched, twin = rule.touched(), reference.EG(D, nonnegative=nonnegative)
+        twin.theta = rule.theta[: 2 * D : 2].copy()
+        dropped = np.array([0, 3, 5, D - 1])
+        rule.drop(dropped)
+        twin.theta[dropped] = 0.0
+        twin.w = twin._penalty(twin.w, 0.0)
+        np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=1e-12)
+        assert not set(model.weights) & set(dropped.tolist())
+        np.testing.assert_array_equal(rule.touched(), touched)
+        model._engine.check()
+
+
+# As river's estimator
+
+
+def rivers_checks() -> Iterator[Any]:
+    for cls in MODELS:
+        for i, params in enumerate(cls._unit_test_params()):
+            model = cls(**params)
+            for k, check in enumerate(checks.yield_checks(model)):
+                yield pytest.param(model, check, id=f"{cls.__name__}-{i}-{k}-{check.__name__}")
+
+
+@pytest.mark.parametrize(("model", "check"), list(rivers_checks()))
+def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(model.clone())
+
+
+def test_no_check_is_skipped_and_batches_are_checked() -> None:
+    for cls in MODELS:
+        assert cls()._unit_test_skips() == set()
+        names = {check.__name__ for check in checks.yield_checks(cls())}
+        assert {"check_learn_many_matches_learn_one", "check_pickling"} <= names
+
+
+@pytest.mark.parametrize("cls", MODELS)
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_saved_it_goes_on_bit_for_bit(cls: Any, nonnegative: bool, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X = rows_of(random, 600)
+    y = X @ random.normal(size=D) > 0.0
+    model = cls(n_features=D, lr=0.2, nonnegative=nonnegative)
+    model.learn_many(csr_matrix(X[:300]), y[:300])
+    model.save(tmp_path / "m")
+    loaded = load(tmp_path / "m")
+    assert loaded.weights == model.weights and repr(loaded) == repr(model)
+    for m in (model, loaded):
+        m.learn_many(csr_matrix(X[300:]), y[300:])
+    assert loaded.weights == model.weights and loaded.intercept == model.intercept
+    for x in X[:50]:
+        assert model.freeze().margin(as_dict(x)) == pytest.approx(model._margin(as_dict(x)))
+
+
+def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.svm").write_text("+1 1:1 3:1\n-1 2:1\n" * 50)
+    given_ = ["--model", "eg", "--radius", "3", "--n-features", "3", "--nonnegative"]
+    done = CliRunner().invoke(cli, ["learn", "a.svm", *given_, "--save", "m"])
+    assert done.exit_code == 0, done.output
+    assert repr(load("m")).startswith("EGClassifier(radius=3.0, n_features=3, nonnegative=True")
+    Path("b.svm").write_text("+1 9:1\n")
+    refused = CliRunner().invoke(cli, ["learn", "b.svm", "--load", "m"])
+    assert refused.exit_code == 2
+    assert "a new feature comes after n_features=3 others" in refused.stderr

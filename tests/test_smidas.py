@@ -1,0 +1,604 @@
+"""SMIDAS against its dense twin, its moments, and what must hold of a p-norm link."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+from river import base, checks
+from scipy.sparse import csr_matrix
+
+from streaml1 import ElasticNetClassifier, SMIDASClassifier, SMIDASRegressor, load
+from streaml1.cli import cli
+from streaml1.losses import CODES
+from streaml1.rules import smidas
+from streaml1.vectors import power
+from tests import reference
+from tests.test_elastic_net import BINARY, LATE, SCHEDULES, D, as_dict, dense, labels_of, rows_of
+
+MODELS = [SMIDASClassifier, SMIDASRegressor]
+
+
+def model_of(loss: str, **params: Any) -> Any:
+    return (SMIDASClassifier if loss in BINARY else SMIDASRegressor)(loss=loss, **params)
+
+
+def assert_equal_twins(model: Any, twin: Any) -> None:
+    """Weights to 1e-8 of the largest, the same support but for weights that small."""
+    w = dense(model, len(twin.w))
+    largest = max(np.abs(twin.w).max(), 1e-300)
+    np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-8 * largest)
+    large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9
+    np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
+    assert model.intercept == pytest.approx(twin.b, abs=1e-9)
+    rule = model._engine.rule
+    theta = np.copysign(np.maximum(np.abs(rule.u) - rule.clock[0].A, 0.0), rule.u)
+    theta = np.resize(np.append(theta, np.zeros(len(twin.w))), len(twin.w))
+    scale = max(np.abs(twin.theta).max(), 1e-300)
+    np.testing.assert_allclose(theta, twin.theta, rtol=0.0, atol=1e-8 * scale)
+    clear = np.maximum(np.abs(theta), np.abs(twin.theta)) > 1e-9 * scale
+    np.testing.assert_array_equal(np.sign(theta[clear]), np.sign(twin.theta[clear]))
+    assert model.n_nonzero == len(model.weights) == np.count_nonzero(theta)
+
+
+POWERS = [
+    {"p": 2.0, "l1": 3e-3},
+    {"p": 2.3, "l1": 1e-3},
+    {"p": 4.0, "l1": 3e-3},
+    {"p": 7.9, "l1": 0.03},
+    {"p": 11.4, "l1": 1e-3},
+    {"p": 25.0, "l1": 1e-2},
+    {"p": 60.5, "l1": 0.0},
+    {"p": 100.0, "l1": 1e-2},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", CODES)
+def test_equals_the_dense_twin(loss: str) -> None:
+    """Ten thousand steps of every schedule and many powers, in blocks and one by one."""
+    random = np.random.default_rng(list(CODES).index(loss))
+    n = 10_000
+    X = rows_of(random, n)
+    X[:7_000, LATE:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
+    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    for k, schedule in enumerate([*SCHEDULES, *SCHEDULES]):
+        params = {**SCHEDULES[schedule], **POWERS[(k + 2 * list(CODES).index(loss)) % len(POWERS)]}
+        if loss == "squared" or k % 3 == 0:
+            params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
+        model, twin = model_of(loss, **params), reference.SMIDAS(D, loss=loss, **params)
+        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
+            if hi - lo < 100 and part % 2:  # one by one
+                got = np.empty(hi - lo)
+                for i in range(lo, hi):
+                    x = as_dict(X[i])
+                    got[i - lo] = model._margin(x, loss == "logistic")
+                    model.learn_one(x, y[i], float(w[i]))
+            else:
+                got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+            scale = max(1.0, np.abs(twin.w).max())
+            np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-8 * scale, err_msg=params)
+            assert_equal_twins(model, twin)
+            model._engine.check()
+
+
+def test_a_power_of_two_is_the_truncated_gradient() -> None:
+    """SMIDAS with p = 2, and FoBoS with an l1 penalty, are one method."""
+    random = np.random.default_rng(1)
+    X = rows_of(random, 3_000)
+    y = X @ random.normal(size=D) > 0.0
+    for schedule, l1 in itertools.product(SCHEDULES, (0.0, 1e-3, 0.1)):
+        params = {**SCHEDULES[schedule], "l1": l1}
+        one, other = SMIDASClassifier(p=2, **params), ElasticNetClassifier(**params)
+        got, expected = (m.progressive_many(csr_matrix(X), y) for m in (one, other))
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(dense(one), dense(other), rtol=0.0, atol=1e-12)
+        one._engine.check()
+
+
+def test_near_two_it_is_near_the_truncated_gradient() -> None:
+    random = np.random.default_rng(2)
+    X = rows_of(random, 2_000)
+    y = X @ random.normal(size=D) > 0.0
+    found = []
+    for p in (2, 2 + 1e-9, 2 + 1e-6):
+        model = SMIDASClassifier(p=p, l1=3e-3, lr=0.5)
+        model.learn_many(csr_matrix(X), y)
+        model._engine.check()
+        found.append(dense(model))
+    np.testing.assert_allclose(found[1], found[0], rtol=0.0, atol=1e-7)
+    np.testing.assert_allclose(found[2], found[0], rtol=0.0, atol=1e-4)
+
+
+@njit(error_model="numpy")
+def _dense_loop(theta, ids, x, y, eta, l1, p):  # type: ignore[no-untyped-def]
+    """The squared loss, clipped at 1, on rows of one non-zero, eagerly; returns the predictions."""
+    predictions = np.empty(len(y))
+    for i in range(len(y)):
+        j = ids[i]
+        largest = np.max(np.abs(theta))
+        a = 0.0
+        if largest > 0.0:
+            s = 0.0
+            for k in range(len(theta)):
+                s += (abs(theta[k]) / largest) ** p
+            a = theta[j] * (abs(theta[j]) / (largest * s ** (1.0 / p))) ** (p - 2.0) * x[i]
+        predictions[i] = a
+        theta[j] -= eta * min(1.0, max(-1.0, a - y[i])) * x[i]
+        for k in range(len(theta)):
+            theta[k] = np.sign(theta[k]) * max(0.0, abs(theta[k]) - eta * l1)
+    return predictions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "eta", "l1", "p"),
+    [
+        (10_000_000, 0.1, 0.01, 5.0),
+        (2_000_000, 0.1, 1e-4, 27.7),
+        (1_000_000, 0.1, 0.3, 12.0),  # l1 all but ends every weight
+        (1_000_000, 0.5, 0.02, 2.5),
+        (1_000_000, 0.01, 1e-3, 100.0),
+    ],
+)
+def test_millions_of_steps(steps: int, eta: float, l1: float, p: float) -> None:
+    random = np.random.default_rng(1)
+    d, block = 6, 500_000
+    truth = np.array([2.0, -1.0, 0.5, 0.02, 0.0, -4.0])
+    chance = np.array([0.5, 0.3, 0.15, 0.05, 1e-4, 1e-5])
+    model = SMIDASRegressor(
+        l1=l1, p=p, lr=eta, schedule="constant", intercept_lr=0.0, clip_gradient=1.0
+    )
+    theta = np.zeros(d)
+    for _ in range(steps // block):
+        ids = random.choice(d, size=block, p=chance / chance.sum()).astype(np.int32)
+        x = random.choice([0.5, 1.0, -1.0, 1.25], size=block)
+        y = truth[ids] * x + random.normal(size=block) * 0.1
+        expected = _dense_loop(theta, ids, x, y, eta, l1, p)
+        got = model.progressive_many(csr_matrix((x, ids, np.arange(block + 1)), (block, d)), y)
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-8)
+        twin = reference.SMIDAS(d, l1=l1, p=p)
+        twin.theta = theta.copy()
+        twin.w = twin._penalty(twin.w, 0.0)
+        assert_equal_twins(model, twin)
+        model._engine.check()
+
+
+@pytest.mark.parametrize("p", [2.0, 2.2, 3.0, 7.5, 30.0, 100.0])
+@pytest.mark.parametrize("l1", [0.0, 1e-6, 0.05, 0.2, 1.0, 1e3])
+def test_from_the_first_example_and_near_zero(p: float, l1: float) -> None:
+    """Empty, one weight, weights that die and come back, all of them dying at once."""
+    random = np.random.default_rng(7)
+    X = rows_of(random, 400) * 3.0
+    y, signed = labels_of(random, X, "hinge")
+    params = {"l1": l1, "p": p, "lr": 0.3, "schedule": "constant", "intercept_lr": 0.0}
+    model, twin = SMIDASClassifier(**params), reference.SMIDAS(D, **params)
+    for i in range(400):
+        x = as_dict(X[i])
+        assert model._margin(x) == pytest.approx(twin.margin(X[i]), abs=1e-8)
+        model.learn_one(x, bool(y[i]))
+        twin.learn(X[i], signed[i])
+        assert_equal_twins(model, twin)
+        model._engine.check()
+
+
+def test_weights_are_zero_where_theta_is() -> None:
+    """A weight that a float cannot hold is not zero: it counts, and comes back."""
+    model = SMIDASRegressor(l1=0.0, p=100, lr=1.0, schedule="constant", intercept_lr=0.0)
+    model.learn_one({"small": 1e-5}, 1.0)
+    model.learn_one({"large": 1.0}, 1.0)
+    assert list(model.weights) == ["small", "large"]
+    assert 0.0 < model.weights["small"] < 1e-290  # 1e-495
+    assert model.n_nonzero == 2
+    assert model.weights["large"] == 1.0
+    copied = pickle.loads(pickle.dumps(model))
+    for m in (model, copied):
+        m.l1 = 0.5
+        m.learn_one({}, 1.0)
+        assert m.n_nonzero == 1
+        m.learn_one({"small": 2.0}, 1.0)
+    assert copied.weights == model.weights
+    assert model.weights["small"] == pytest.approx(model.top_weights(1)[0][1])
+
+
+def test_one_weight_is_its_theta() -> None:
+    for p in (2, 2.5, 11, 100):
+        model = SMIDASRegressor(p=p, l1=0.1, lr=0.5, schedule="constant", intercept_lr=0.0)
+        model.learn_one({"a": 1.0}, 1.0)
+        assert model.weights["a"] == pytest.approx(0.5 - 0.05, rel=1e-12)
+
+
+@given(st.permutations(range(12)), st.integers(0, 2**32), st.sampled_from([2.0, 4.5, 20.0]))
+def test_permuting_names_permutes_weights(order: list[int], seed: int, p: float) -> None:
+    random = Random(seed)
+    params: dict[str, Any] = {"l1": 0.02, "p": p, "lr": 0.3}
+    plain, permuted = SMIDASClassifier(**params), SMIDASClassifier(**params)
+    named = SMIDASClassifier(**params)
+    for _ in range(60):
+        x = {j: random.uniform(-1.0, 1.0) for j in range(12) if random.random() < 0.3}
+        y = random.random() < 0.5
+        plain.learn_one(x, y)
+        permuted.learn_one({order[j]: v for j, v in x.items()}, y)
+        named.learn_one({f"name {j}": v for j, v in x.items()}, y)
+    assert permuted.weights == {order[j]: w for j, w in plain.weights.items()}
+    assert named.weights == {f"name {j}": w for j, w in plain.weights.items()}
+    assert plain.intercept == permuted.intercept == named.intercept
+
+
+def test_a_feature_never_seen_is_zero() -> None:
+    model = SMIDASClassifier(l1=1e-3)
+    for i in range(200):
+        model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
+    assert all(j % 2 == 0 for j in model.weights)
+    assert model.n_features_seen == 9
+    assert model.predict_proba_one({1: 5.0, 10**6: 3.0, "x": 1.0}) == model.predict_proba_one({})
+
+
+@pytest.mark.parametrize("before", [0, 1_000, 20_000])
+def test_late_features_pay_nothing_for_the_past(before: int) -> None:
+    model = SMIDASClassifier(l1=0.2, p=5, lr=0.1, schedule="constant", intercept_lr=0.0)
+    past = csr_matrix((np.ones(before), np.zeros(before, int), np.arange(before + 1)), (before, 1))
+    if before:
+        model.learn_many(past, np.arange(before) % 2)
+        model.learn_many([{}] * 10, [True] * 10)  # forgets all
+    assert model.weights == {}
+    model.learn_one({"new": 1.0}, True)
+    assert model.weights["new"] == pytest.approx(0.05 - 0.02, abs=1e-14)
+
+
+@pytest.mark.parametrize("loss", CODES)
+@pytest.mark.parametrize(
+    "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
+)
+def test_poor_data_behaves(loss: str, case: str) -> None:
+    random = np.random.default_rng(3)
+    n = 500
+    X, w = rows_of(random, n), np.ones(n)
+    if case == "one feature":
+        X[:, 1:] = 0.0
+    if case == "constant feature":
+        X[:, 0] = 1.0
+    if case == "no features":
+        X[:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    if case == "one label":
+        y, signed = np.ones(n), np.ones(n)
+    if case == "weights of zero":
+        w[:] = 0.0
+    params: dict[str, Any] = {"l1": 0.01, "p": 6.0, "lr": 0.2}
+    model, twin = model_of(loss, **params), reference.SMIDAS(D, loss=loss, **params)
+    got = model.progressive_many(csr_matrix(X), y, w)
+    np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-8)
+    assert_equal_twins(model, twin)
+    assert model.n_iterations == n
+    if case == "weights of zero":
+        assert model.weights == {} and model.intercept == 0.0
+        assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+
+
+# Parameters
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_defaults(cls: Any) -> None:
+    defaults = {k: p.default for k, p in inspect.signature(cls).parameters.items()}
+    loss = "logistic" if cls is SMIDASClassifier else "squared"
+    assert defaults == {
+        **{"l1": 1e-4, "p": None, "n_features": 2**20, "loss": loss, "lr": 0.1},
+        **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
+        **{"clip_gradient": 1e12, "max_features": None, "hash_bits": None},
+    }
+
+
+def test_n_features_sets_p_and_nothing_else() -> None:
+    random = np.random.default_rng(0)
+    X = rows_of(random, 500)
+    y = X @ random.normal(size=D) > 0.0
+    found = []
+    for params in ({"n_features": 1000}, {"p": 2.0 * np.log(1000.0), "n_features": 3}):
+        model = SMIDASClassifier(l1=1e-3, **params)
+        model.learn_many(csr_matrix(X), y)
+        found.append(model.weights)
+    assert found[0] == found[1]
+    assert len(found[0]) > 3
+    for n, p in ((1, 2.0), (2, 2.0), (2**20, 2.0 * np.log(2.0**20))):
+        assert SMIDASClassifier(n_features=n)._engine.rule.norm[0].p == p
+
+
+REFUSED: list[tuple[str, Any, str]] = [
+    *[("l1", v, "from 0 to 1e+30") for v in (-1e-9, float("nan"), float("inf"), 1.1e30)],
+    *[("p", v, "from 2 to 100") for v in (1.9, 0, -3, 101, float("nan"), float("inf"))],
+    *[("n_features", v, "from 1 to 1.8") for v in (0, -1, 0.5, float("nan"), 1e30)],
+    *[(name, v, "") for name in ("l1", "p", "n_features") for v in ("3", [1], {}, 1j, True)],
+]
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), REFUSED)
+@pytest.mark.parametrize("cls", MODELS)
+def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
+    with pytest.raises(ValueError) as made:
+        cls(**{name: value})
+    sentence = str(made.value)
+    assert sentence.startswith(f"{name}=") and rule in sentence and "\n" not in sentence
+    model = cls()
+    with pytest.raises(ValueError):
+        setattr(model, name, value)
+    assert getattr(model, name) == getattr(cls(), name)
+
+
+def test_p_is_fixed_once_the_model_is_made() -> None:
+    model = SMIDASClassifier(p=5)
+    for name in ("p", "n_features"):
+        with pytest.raises(ValueError, match="cannot change"):
+            setattr(model, name, 7)
+        with pytest.raises(ValueError, match="cannot change"):
+            model.mutate({name: 7})
+
+
+def test_a_clone_with_its_state_may_have_another_p() -> None:
+    """theta stays, its image is another."""
+    random = np.random.default_rng(5)
+    X = rows_of(random, 300)
+    y, signed = labels_of(random, X, "hinge")
+    model, twin = SMIDASClassifier(p=5, l1=0.01), reference.SMIDAS(D, p=5, l1=0.01)
+    model.learn_many(csr_matrix(X), y)
+    twin.progressive(X, signed, np.ones(300))
+    for p in (2.0, 30.0, 4.0):
+        model = model.clone({"p": p}, include_attributes=True)
+        twin.p = p
+        twin.w = twin._penalty(twin.w, 0.0)
+        assert_equal_twins(model, twin)
+        model._engine.check()
+        model.learn_many(csr_matrix(X), y)
+        twin.progressive(X, signed, np.ones(300))
+        assert_equal_twins(model, twin)
+
+
+@pytest.mark.parametrize("by", ["attribute", "mutate"])
+def test_changed_parameters_act_from_the_next_step(by: str) -> None:
+    random = np.random.default_rng(11)
+    X = rows_of(random, 2_500)
+    X[500:2_000, ::2] = 0.0  # pending through several changes
+    y, signed = labels_of(random, X, "logistic")
+    model, twin = SMIDASClassifier(p=6, lr=0.5), reference.SMIDAS(D, p=6, l1=1e-4, lr=0.5)
+    changes: list[dict[str, Any]] = [
+        {"l1": 2e-3},
+        {"l1": 0.0, "lr": 0.9},
+        {"l1": 1e-3, "schedule": "constant", "lr": 0.05},
+        {"clip_gradient": 0.1, "intercept_lr": 0.2},
+        {"l1": 0.03},
+    ]
+    for k, change in enumerate(changes):
+        before = model.weights
+        if by == "mutate":
+            model.mutate(change)
+        for name, value in change.items():
+            if by == "attribute":
+                setattr(model, name, value)
+            setattr(twin, name, value)
+        assert model.weights == before
+        lo, hi = 500 * k, 500 * (k + 1)
+        got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
+        expected = twin.progressive(X[lo:hi], signed[lo:hi], np.ones(500))
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-8)
+        assert_equal_twins(model, twin)
+
+
+def test_the_largest_numbers_allowed_stay_finite() -> None:
+    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength beside."""
+    random = np.random.default_rng(0)
+    for p, l1, lr in itertools.product((2, 2.5, 6, 100), (0.0, 1.0, 1e30), (1e-5, 1.0, 1e10)):
+        model = SMIDASRegressor(
+            p=p, l1=l1, lr=lr, schedule="constant", clip_gradient=1e30, intercept_lr=1e10
+        )
+        for _ in range(60):
+            places = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
+            assert np.isfinite(model.predict_one(x))
+        model._engine.check()
+        assert np.isfinite(list(model.weights.values())).all()
+
+
+# The structure
+
+
+@given(
+    st.lists(st.floats(1e-200, 1.0), min_size=1, max_size=600),
+    st.floats(2.0, 100.0, exclude_min=True),
+    st.randoms(use_true_random=False),
+)
+def test_moments_are_summed_exactly(thetas: list[float], p: float, random: Random) -> None:
+    """In any order of the list the same floats, and to rounding those of a sum of fractions."""
+    found = []
+    for _ in range(3):
+        rule = smidas.SMIDAS.start(1_000, 0.0, p)
+        slots = random.sample(range(1_000), len(thetas))
+        rule.u[slots] = thetas
+        random.shuffle(slots)
+        rule.listed[: len(slots)] = slots
+        rule.clock[0].n = len(slots)
+        rule.set_p(p)
+        found.append((rule.M.tobytes(), rule.norm.tobytes()))
+        rule.check()
+    assert found[0] == found[1] == found[2]
+    x = np.array(thetas) / max(thetas)
+    c = rule.norm[0]
+    expected = [np.sum(x[x >= c.B] ** (p - k)) for k in range(c.K + 2)]
+    np.testing.assert_allclose(rule.M[: c.K + 2], expected, rtol=1e-10)
+    assert np.sum(x[x < c.B] ** p) <= c.low * c.B_power <= c.tolerance * rule.M[0]
+
+
+@given(st.floats(0.0, 1e15), st.floats(-22.0, 100.0))
+def test_powers(x: float, q: float) -> None:
+    x = x if q >= 0.0 else max(x, 1e-8)
+    with np.errstate(over="ignore"):
+        expected = np.float64(x) ** q
+    if 1e-290 < expected < 1e290 and x > 1e-300:
+        assert power(x, q) == pytest.approx(expected, rel=1e-12 * (1.0 + abs(q)))
+    elif expected <= 1e-290:
+        assert 0.0 <= power(x, q) < 1e-280
+
+
+def test_powers_at_their_ends() -> None:
+    assert power(1.0, 57.3) == 1.0
+    assert power(0.0, 0.0) == 1.0
+    assert 0.0 < power(0.0, 1.0) < 1e-280
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0, 9.3, 40.0])
+def test_dropped_weights_are_zero_and_touched(p: float) -> None:
+    random = np.random.default_rng(3)
+    X = rows_of(random, 500)
+    model = SMIDASClassifier(p=p, l1=0.01, lr=0.3)
+    model.learn_many(csr_matrix(X), X @ random.normal(size=D) > 0.0)
+    rule = model._engine.rule
+    touched = rule.touched()
+    twin = reference.SMIDAS(rule.size, p=p, l1=0.01)
+    twin.theta = np.copysign(np.maximum(np.abs(rule.u) - rule.clock[0].A, 0.0), rule.u)
+    dropped = np.array([0, 3, 5, D - 1])
+    rule.drop(dropped)
+    twin.theta[dropped] = 0.0
+    twin.w = twin._penalty(twin.w, 0.0)
+    np.testing.assert_allclose(rule.weights(), twin.w, rtol=0.0, atol=1e-10)
+    assert not rule.weights()[dropped].any()
+    np.testing.assert_array_equal(rule.touched(), touched)
+    model._engine.check()
+    before = [a.tobytes() for a in rule]
+    rule.drop(dropped)  # nothing is left to drop
+    assert [a.tobytes() for a in rule] == before
+
+
+def test_entries_are_seldom_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What rebases go through, for each non-zero learnt, in a wide and a narrow stream."""
+    random = np.random.default_rng(0)
+    wide, narrow = 20_000, 300
+    for d, l1, p, most in (
+        *((wide, 1e-4, None, 1.0), (wide, 1e-2, None, 4.0), (narrow, 1e-3, None, 1.0)),
+        *((wide, 1e-4, 4.0, 1.0), (wide, 1e-4, 3.0, 5.0), (wide, 1e-4, 2.3, 20.0)),
+    ):
+        model = SMIDASClassifier(l1=l1, lr=0.3, p=p)
+        gone_through = 0
+        ids = np.minimum((d * random.random((4_000, 20)) ** 3).astype(np.int32), d - 1)
+        X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(4_001) * 20), (4_000, d))
+        X.sum_duplicates()
+        y = random.random(4_000) < 0.5
+        rule = model._engine.rule
+        for i in range(4_000):
+            model.learn_many(X[i], y[i : i + 1])
+            rule = model._engine.rule
+            if rule.norm[0].learnt == 0:  # it was a rebase
+                gone_through += rule.norm[0].counted
+        assert 0 < gone_through < most * X.nnz, (d, l1, p, gone_through / X.nnz)
+
+
+# As river's estimator
+
+
+def rivers_checks() -> Iterator[Any]:
+    for cls in MODELS:
+        for i, params in enumerate(cls._unit_test_params()):
+            model = cls(**params)
+            for k, check in enumerate(checks.yield_checks(model)):
+                yield pytest.param(model, check, id=f"{cls.__name__}-{i}-{k}-{check.__name__}")
+
+
+@pytest.mark.parametrize(("model", "check"), list(rivers_checks()))
+def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(model.clone())
+
+
+def test_no_check_is_skipped_and_batches_are_checked() -> None:
+    for cls in MODELS:
+        assert cls()._unit_test_skips() == set()
+        names = {check.__name__ for check in checks.yield_checks(cls())}
+        assert {"check_learn_many_matches_learn_one", "check_pickling"} <= names
+        assert issubclass(cls, base.MiniBatchClassifier | base.MiniBatchRegressor)
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_frozen_predicts_what_the_model_does(cls: Any) -> None:
+    random = np.random.default_rng(0)
+    X = rows_of(random, 300)
+    model = cls(l1=1e-3, p=7)
+    model.learn_many(csr_matrix(X), X.sum(axis=1) > 0.0)
+    frozen = model.freeze()
+    for x in X[:100]:
+        assert frozen.margin(as_dict(x)) == model._margin(as_dict(x))
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_saved_it_goes_on_bit_for_bit(cls: Any, tmp_path: Any) -> None:
+    random = np.random.default_rng(0)
+    X = rows_of(random, 600)
+    y = X @ random.normal(size=D) > 0.0
+    model = cls(l1=3e-3, p=9.5, lr=0.2)
+    model.learn_many(csr_matrix(X[:300]), y[:300])
+    model.save(tmp_path / "m")
+    loaded = load(tmp_path / "m")
+    assert loaded.weights == model.weights and repr(loaded) == repr(model)
+    for m in (model, loaded):
+        m.learn_many(csr_matrix(X[300:]), y[300:])
+    assert loaded.weights == model.weights and loaded.intercept == model.intercept
+
+
+# On the command line
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    lines = []
+    for _ in range(300):
+        ids = np.sort(random.choice(40, 5, replace=False))
+        label = "+1" if np.sum(ids % 2) > 2 else "-1"
+        lines.append(f"{label} {' '.join(f'{j + 1}:1' for j in ids)}")
+    Path("a.svm").write_text("\n".join(lines) + "\n")
+
+
+def run(*args: str) -> Any:
+    return CliRunner().invoke(cli, list(args))
+
+
+@pytest.mark.usefixtures("here")
+def test_learn_and_go_on() -> None:
+    done = run("learn", "a.svm", "--model", "smidas", "--l1", "1e-3", "--p", "5", "--save", "m")
+    assert done.exit_code == 0, done.output
+    model = load("m")
+    assert repr(model).startswith("SMIDASClassifier(l1=0.001, p=5.0, n_features=1048576")
+    assert model.n_iterations == 300 and model.n_nonzero > 10
+    assert "  p                 5" in run("show", "m").output
+    again = ["learn", "a.svm", "--load", "m", "--save", "m"]
+    assert run(*again, "--l1", "0.5").exit_code == 0
+    assert load("m").l1 == 0.5 and load("m").n_iterations == 600
+    for wrong, said in (
+        (["--p", "6"], "--p 6.0 cannot be given to m, which began with 5.0"),
+        (["--l2", "6"], "--l2 is no option of m, which has --l1, --p,"),
+        (["--model", "elastic-net"], "--model elastic-net does not fit m"),
+    ):
+        refused = run(*again, *wrong)
+        assert refused.exit_code == 2 and said in refused.stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_options_of_other_models_are_refused() -> None:
+    refused = run("learn", "a.svm", "--model", "smidas", "--update", "sgd")
+    assert refused.exit_code == 2
+    assert "--update is no option of smidas, which has" in refused.stderr
+    done = run("learn", "a.svm", "--model", "smidas", "--n-features", "40", "--loss", "squared")
+    assert done.exit_code == 0, done.output
