@@ -37,6 +37,7 @@ def test_names() -> None:
         "FTRLRegressor",
         "ModelFileError",
         "PegasosClassifier",
+        "SoftmaxClassifier",
         "TruncatedGradientClassifier",
         "TruncatedGradientRegressor",
         "load",

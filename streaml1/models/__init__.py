@@ -10,6 +10,7 @@ from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
 from streaml1.models.pegasos import PegasosClassifier
+from streaml1.models.softmax import SoftmaxClassifier
 from streaml1.models.truncated_gradient import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
@@ -21,6 +22,7 @@ __all__ = [
     "FTRLClassifier",
     "FTRLRegressor",
     "PegasosClassifier",
+    "SoftmaxClassifier",
     "TruncatedGradientClassifier",
     "TruncatedGradientRegressor",
     "load",
@@ -32,6 +34,7 @@ MODELS: dict[str, type[OnlineModel]] = {
         *(ElasticNetClassifier, ElasticNetRegressor),
         *(FTRLClassifier, FTRLRegressor),
         PegasosClassifier,
+        SoftmaxClassifier,
         *(TruncatedGradientClassifier, TruncatedGradientRegressor),
     )
 }
