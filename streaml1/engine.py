@@ -212,7 +212,7 @@ class Engine(Reader):
 
     def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
         width = batch.width
-        floats = max(map(len, self.rule))
+        floats = self.rule.size * getattr(self.rule, "outputs", 1)
         if width is None or not self._direct(width) or len(batch.rows.ids) < floats:
             self._learn_rows(self._rows(checked(batch)), y, w, eta, p)
             return p
