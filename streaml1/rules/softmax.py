@@ -90,27 +90,64 @@ def _sum_of_squares(u: Any, base: Any, k: Any) -> float:
 
 
 @inlined
-def _beyond(u: Any, base: Any, k: Any, edge: float) -> tuple[float, float]:
-    """The sum, and the number, of those of a row that are farther from zero than `edge`."""
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    n0, n1 = 0.0, 0.0
+def _farthest(u: Any, base: Any, k: Any) -> float:
+    """The largest |u| of a row."""
+    m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0
     whole = k - k % FOUR
     for c in range(base, base + whole, FOUR):
         v0, v1 = abs(u[c]), abs(u[c + ONE])
         v2, v3 = abs(u[c + np.uint64(2)]), abs(u[c + np.uint64(3)])
-        s0 += v0 if v0 > edge else 0.0
-        s1 += v1 if v1 > edge else 0.0
-        s2 += v2 if v2 > edge else 0.0
-        s3 += v3 if v3 > edge else 0.0
-        n0 += 1.0 if v0 > edge else 0.0
-        n1 += 1.0 if v1 > edge else 0.0
-        n0 += 1.0 if v2 > edge else 0.0
-        n1 += 1.0 if v3 > edge else 0.0
+        m0 = v0 if v0 > m0 else m0
+        m1 = v1 if v1 > m1 else m1
+        m2 = v2 if v2 > m2 else m2
+        m3 = v3 if v3 > m3 else m3
     for c in range(base + whole, base + k):
         v = abs(u[c])
-        s0 += v if v > edge else 0.0
-        n0 += 1.0 if v > edge else 0.0
-    return (s0 + s1) + (s2 + s3), n0 + n1
+        m0 = v if v > m0 else m0
+    m0 = m0 if m0 > m1 else m1
+    m2 = m2 if m2 > m3 else m3
+    return m0 if m0 > m2 else m2
+
+
+@inlined
+def _beyond(u: Any, base: Any, k: Any, edge: float) -> tuple[float, float]:
+    """By how much, in all, the entries of a row are farther from zero than `edge`; how many are."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    n = np.int64(0)
+    whole = k - k % FOUR
+    for c in range(base, base + whole, FOUR):
+        v0, v1 = abs(u[c]) - edge, abs(u[c + ONE]) - edge
+        v2, v3 = abs(u[c + np.uint64(2)]) - edge, abs(u[c + np.uint64(3)]) - edge
+        s0 += v0 if v0 > 0.0 else 0.0
+        s1 += v1 if v1 > 0.0 else 0.0
+        s2 += v2 if v2 > 0.0 else 0.0
+        s3 += v3 if v3 > 0.0 else 0.0
+        n += np.int64(v0 > 0.0) + np.int64(v1 > 0.0) + np.int64(v2 > 0.0) + np.int64(v3 > 0.0)
+    for c in range(base + whole, base + k):
+        v = abs(u[c]) - edge
+        s0 += v if v > 0.0 else 0.0
+        n += np.int64(v > 0.0)
+    return (s0 + s1) + (s2 + s3), float(n)
+
+
+@inlined
+def _cut_at(u: Any, base: Any, k: Any, c: float) -> float:
+    """The theta at which cutting a row takes away `c` in all; 0 where there is less than that."""
+    # Cutting the farthest alone by c takes away c or more: a start from the left, and near.
+    theta, n = _farthest(u, base, k) - c, 1.0
+    if theta <= 0.0:
+        total, n = _beyond(u, base, k, 0.0)
+        if total <= c:
+            return 0.0
+        theta = (total - c) / n
+    while True:
+        total, fewer = _beyond(u, base, k, theta)
+        if fewer == 0.0 or total <= c:
+            return theta
+        risen = theta + (total - c) / fewer
+        if fewer == n or risen <= theta:
+            return risen
+        theta, n = risen, fewer
 
 
 @inlined
@@ -123,25 +160,14 @@ def _prox(u: Any, base: Any, k: Any, c: float, penalty: int) -> tuple[float, flo
     if penalty == L1_L2:
         norm = math.sqrt(_sum_of_squares(u, base, k))
         return (1.0 - c / norm if norm > c else 0.0), 0.0, 0.0
-    total, n = _beyond(u, base, k, 0.0)
-    if total <= c:
-        return 0.0, 0.0, 0.0
-    theta = (total - c) / n
-    while True:
-        total, fewer = _beyond(u, base, k, theta)
-        if fewer == n or fewer == 0.0:
-            return 0.0, 1.0, theta
-        n = fewer
-        theta = (total - c) / n
+    return 0.0, 1.0, _cut_at(u, base, k, c)
 
 
 @inlined
 def _largest(u: Any, base: Any, k: Any, c: float, penalty: int) -> float:
     """The largest |u| of a row after the prox."""
     a, b, theta = _prox(u, base, k, c, penalty)
-    most = 0.0
-    for m in range(base, base + k):
-        most = max(most, abs(u[m]))
+    most = _farthest(u, base, k)
     return a * most + b * min(most, theta)
 
 
