@@ -63,6 +63,7 @@ OWN: dict[str, dict[str, Any]] = {
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
     "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
     "Pegasos": {"l2": 1e-4, "project": True},
+    "Softmax": {"strength": 1e-4, "penalty": "l1", "l2": 0.0, "classes": None},
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 RATELESS = ("FTRL", "Pegasos")
@@ -82,7 +83,8 @@ def test_parameters(name: str) -> None:
     loss = "hinge" if name == "PegasosClassifier" else loss
     expected = {
         **own_of(name),
-        **{"loss": loss, **rates},
+        **({} if name == "SoftmaxClassifier" else {"loss": loss}),
+        **rates,
         **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
         **{"max_features": None, "hash_bits": None},
     }
@@ -103,7 +105,8 @@ def test_methods(name: str) -> None:
     assert list(inspect.signature(cls.predict_many).parameters) == ["self", "X"]
     own = {m for m in dir(cls) if not m.startswith("_")} - {m for m in dir(cls.__mro__[-3])}
     river = {"clone", "predict_proba_one", "predict_proba_many"}
-    assert own <= {*methods, *SHARED, *own_of(name), "loss"} | river
+    many = {"classes_met", "n_nonzero_rows"} if name == "SoftmaxClassifier" else set()
+    assert own <= {*methods, *SHARED, *own_of(name), "loss"} | river | many
 
 
 def public() -> Iterator[Any]:
