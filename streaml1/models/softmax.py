@@ -231,9 +231,9 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         n = batch.n
         with self._joining():
             labels, w = self._labels(y, n), weights(w, n)
-            engine, k = self._state, len(self._classes)
+            engine, k = self._state, len(self._classes) if told else 1
             eta = rates_of_steps(self.lr, self.schedule, engine.t, n)
-            return engine.progressive(batch, labels, w, eta, k if told else 1).reshape(n, -1)
+            return engine.progressive(batch, labels, w, eta, k).reshape(n, k)
 
     # Predicting
 
