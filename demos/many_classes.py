@@ -48,9 +48,7 @@ def stream() -> tuple[Any, Any]:
 
 def run(X: Any, y: Any, penalty: str, strength: float) -> tuple[Any, Any]:
     """The last line of the report, and the weights, a row for each feature."""
-    model = streaml1.SoftmaxClassifier(
-        penalty=penalty, strength=strength, lr=0.5, classes=range(K)
-    )
+    model = streaml1.SoftmaxClassifier(penalty=penalty, strength=strength, lr=0.5, classes=range(K))
     line = streaml1.progressive(model, (X, y), every=10**9).lines[-1]
     w = np.zeros((D, K))
     for j, row in model.weights.items():

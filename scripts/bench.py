@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,10 @@ def model(eta: float, **options: Any) -> streaml1.ElasticNetClassifier:
     return streaml1.ElasticNetClassifier(lr=eta, **settings)
 
 
+def in_ball(radius: float, eta: float) -> streaml1.L1BallClassifier:
+    return streaml1.L1BallClassifier(radius=radius, lr=eta, schedule="constant")
+
+
 def dense_step_seconds(X: Any, y: Any, eta: float, n: int = 200) -> float:
     """Seconds a row of the dense FoBoS update, numpy in place."""
     w, size = np.zeros(X.shape[1]), np.empty(X.shape[1])
@@ -170,6 +175,7 @@ def bench_models() -> None:
     """A progressive pass over the rows of W1, each model as a ratio to bare SGD."""
     X, y = w1()
     net, truncated = streaml1.ElasticNetClassifier, streaml1.TruncatedGradientClassifier
+    ball = streaml1.L1BallClassifier
     both, constant = {"l1": 1e-6, "l2": 1e-6, "lr": 3.0}, {"schedule": "constant"}
     learners: dict[str, Callable[[], Any]] = {
         "elastic net": lambda: net(**both, **constant),
@@ -178,6 +184,8 @@ def bench_models() -> None:
         "truncated gradient": lambda: truncated(gravity=1e-6, lr=3.0, **constant),
         "  with a threshold": lambda: truncated(gravity=1e-6, lr=3.0, threshold=1.0, **constant),
         "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
+        "l1 ball, radius 1,000": lambda: ball(radius=1e3, lr=3.0, **constant),
+        "  by the tree": lambda: ball(radius=1e3, lr=3.0, index="tree", **constant),
         "Pegasos": lambda: streaml1.PegasosClassifier(l2=1e-4),
         "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
     }
@@ -192,6 +200,32 @@ def bench_models() -> None:
     CONSOLE.print(made)
 
 
+def bench_ball() -> None:
+    """A row of W1 in a ball that keeps 100,000 weights; `demos/ball_sizes.py` has other sizes."""
+    demo = runpy.run_path(str(Path(__file__).parent.parent / "demos" / "ball_sizes.py"))
+    X, y = w1()
+    line = demo["measure"](100_000, X, y.astype(float))
+    bare, linear, lean = (line.us[name] for name in ("plain", "linear", "lean linear"))
+    made = table(
+        f"W1 in the l1 ball: {line.active:,} weights are not zero",
+        *("", "us/row", "bare SGD", "linear-time projection /", "the same, lean /"),
+    )
+    for name, us in line.us.items():
+        made.add_row(
+            *(name, f"{us:,.2f}", f"{us / bare:,.1f}", f"{linear / us:,.1f}", f"{lean / us:,.1f}")
+        )
+    CONSOLE.print(made)
+
+
+def beside_bare(kept: Any, X: Any, y: Any) -> tuple[float, float, float]:
+    """Nanoseconds a row of bare SGD and of a model that goes on and on, and their ratio."""
+    kept.progressive_many(X, y)
+    runs = {"bare": bare_run(X, y, 0.02), "model": lambda: kept.progressive_many(X, y)}
+    seconds = in_turn(runs, 7)
+    bare, its = (float(np.median(took)) / X.shape[0] * 1e9 for took in seconds.values())
+    return bare, its, float(np.median(seconds["model"] / seconds["bare"]))
+
+
 def bench_flat() -> None:
     """The cost of a row as the dimension and the time that has passed grow."""
     made = table("40 non-zeros a row, drawn evenly", "d", "bare ns/row", "net ns/row", "ratio")
@@ -201,29 +235,37 @@ def bench_flat() -> None:
         X = csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(20_001) * 40), (20_000, d))
         X.sum_duplicates()
         y = rng.random(20_000) < 0.5
-        kept = model(0.02)
-        kept.progressive_many(X, y)
-        runs = {
-            "bare": bare_run(X, y, 0.02),
-            "net": lambda kept=kept, X=X, y=y: kept.progressive_many(X, y),  # type: ignore
-        }
-        seconds = in_turn(runs, 7)
-        ratio = np.median(seconds["net"] / seconds["bare"])
-        bare, net = (np.median(seconds[k]) / 20_000 * 1e9 for k in ("bare", "net"))
+        bare, net, ratio = beside_bare(model(0.02), X, y)
         made.add_row(f"{d:,}", f"{bare:.0f}", f"{net:.0f}", f"{ratio:.2f}")
     CONSOLE.print(made)
 
-    made = table("one model, the same 1,000 rows again and again", "t", "ns/row")
+    # Which weights are in the ball depends on the rows, so here they are the same for each d.
+    title = "l1 ball of radius 30: the same 10,000 features, spread evenly over d slots in use"
+    made = table(title, "d", "bare ns/row", "ball ns/row", "ratio", "non-zeros")
+    rng = np.random.default_rng(SEED)
+    ids = np.sort(np.stack([rng.choice(10**4, 40, replace=False) for _ in range(20_000)]), axis=1)
+    y = rng.random(20_000) < 0.5
+    for d in (10**4, 10**5, 10**6, 10**7):
+        spread = (ids * (d // 10**4)).ravel()
+        X = csr_matrix((np.ones(ids.size), spread, np.arange(20_001) * 40), (20_000, d))
+        kept = in_ball(30.0, 0.02)
+        kept.learn_many(csr_matrix((np.full(d, 1e-9), np.arange(d), [0, d]), (1, d)), [True])
+        bare, ball, ratio = beside_bare(kept, X, y)
+        made.add_row(f"{d:,}", f"{bare:.0f}", f"{ball:.0f}", f"{ratio:.2f}", f"{kept.n_nonzero:,}")
+    CONSOLE.print(made)
+
+    made = table("the same 1,000 rows again and again", "t", "net ns/row", "ball ns/row")
     X, y = w1(1000)
-    kept, t = model(3.0, l1=1e-4, l2=1e-4), 0
+    models, t = (model(3.0, l1=1e-4, l2=1e-4), in_ball(1e2, 3.0)), 0
     for reach in (10**3, 10**4, 10**5, 10**6, 10**7):
-        times = []
+        times: list[list[float]] = [[], []]
         while t < reach:
-            begin = time.thread_time()
-            kept.progressive_many(X, y)
-            times.append((time.thread_time() - begin) / 1000)
+            for kept, took in zip(models, times, strict=True):
+                begin = time.thread_time()
+                kept.progressive_many(X, y)
+                took.append((time.thread_time() - begin) / 1000)
             t += 1000
-        made.add_row(f"{t:,}", f"{np.median(times[-100:]) * 1e9:.0f}")
+        made.add_row(f"{t:,}", *(f"{np.median(took[-100:]) * 1e9:.0f}" for took in times))
     CONSOLE.print(made)
 
 
@@ -528,6 +570,7 @@ def bench_softmax() -> None:
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
+    "ball": bench_ball,
     "dict": bench_dict,
     "flat": bench_flat,
     "start": bench_start,

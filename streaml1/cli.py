@@ -57,6 +57,7 @@ MODELS = {
     "pegasos": {"classification": "PegasosClassifier"},
     "softmax": {"classification": "SoftmaxClassifier"},
     "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
+    "l1-ball": {"classification": "L1BallClassifier", "regression": "L1BallRegressor"},
 }
 LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 
@@ -211,6 +212,13 @@ model_options = _options(
                  help="FTRL: how slowly the rates fall at first.  [default: 1]"),
     click.option("--project/--no-project", default=None,
                  help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
+    click.option("--radius", type=float,
+                 help="l1-ball: the most that the distances of the weights from zero may add up "
+                 "to.  [default: 10]"),
+    click.option("--nonnegative", is_flag=True, default=None,
+                 help="l1-ball: no weight below zero.  [default: any]"),
+    click.option("--index", type=click.Choice(["wheel", "tree"]),
+                 help="l1-ball: how the weights that become zero are found.  [default: wheel]"),
     click.option("--strength", type=float,
                  help="Softmax: strength of its penalty.  [default: 1e-4]"),
     click.option("--penalty", type=click.Choice(["l1", "l1/l2", "l1/linf"]),

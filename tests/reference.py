@@ -197,8 +197,14 @@ class Pegasos(Online):
 
 
 class L1Ball(Online):
-    def __init__(self, d: int, *, radius: float, **shared: Any) -> None:
-        super().__init__(d, lambda v, eta: l1_ball(v, radius), **shared)
+    def __init__(
+        self, d: int, *, radius: float = 10.0, nonnegative: bool = False, **shared: Any
+    ) -> None:
+        self.radius, self.nonnegative = radius, nonnegative
+        super().__init__(d, self._penalty, **shared)
+
+    def _penalty(self, v: Any, eta: float) -> Any:
+        return l1_ball(np.maximum(v, 0.0) if self.nonnegative else v, self.radius)
 
 
 # Many labels: the rows of w are those of the features, its columns those of the labels.

@@ -35,6 +35,8 @@ def test_names() -> None:
         "ElasticNetRegressor",
         "FTRLClassifier",
         "FTRLRegressor",
+        "L1BallClassifier",
+        "L1BallRegressor",
         "ModelFileError",
         "PegasosClassifier",
         "SoftmaxClassifier",
@@ -62,6 +64,7 @@ def test_version() -> None:
 OWN: dict[str, dict[str, Any]] = {
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
     "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
+    "L1Ball": {"radius": 10.0, "nonnegative": False, "index": "wheel"},
     "Pegasos": {"l2": 1e-4, "project": True},
     "Softmax": {"strength": 1e-4, "penalty": "l1", "l2": 0.0, "classes": None},
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},

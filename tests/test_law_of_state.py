@@ -2,9 +2,8 @@
 
 Growing, giving back the slots of zeros, giving ints up for names and back, sweeping, predicting,
 refusing, pickling, copying and saving at any row, in any capacity, compiled or interpreted, end in
-the same bits as one long run with room for everything. It is
-tried on the easiest rule (one array and a ledger) and on the hardest (`tests/wheel.py`: queues in
-chunks from a pool that runs out).
+the same bits as one long run with room for everything. It is tried on the easiest rule (one array
+and a ledger) and on the hardest (the balls: timers in chunks from a pool that runs out, a tree).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,81 +26,28 @@ from streaml1 import (
     ElasticNetClassifier,
     ElasticNetRegressor,
     FTRLRegressor,
+    L1BallClassifier,
+    L1BallRegressor,
     PegasosClassifier,
     SoftmaxClassifier,
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
     engine,
     jit,
-    models,
-    online,
     reader,
     walk,
 )
-from streaml1.batches import batch_of
-from streaml1.losses import CODES
-from streaml1.models.base import OnlineRegressor
 from streaml1.names import Hashed, Ints, Table, restore
-from streaml1.parameters import Parameter, number
 from streaml1.rows import BadExample
-from tests import reference
-from tests.wheel import BUCKETS, CHUNK, Wheel
+from streaml1.rules.l1_ball import L1Ball
+from streaml1.rules.l1_ball_tree import L1BallTree
 
 N, D = 400, 40
 EXAMPLES = min(30, settings.default.max_examples)  # each is a run of its own
 
 
-class Ball(OnlineRegressor):
-    """The wheel in the shell of the models."""
-
-    radius = Parameter(number(0.0, 1e3, above=True))
-
-    def __init__(
-        self,
-        *,
-        radius: float = 2.0,
-        chunks: int = BUCKETS + 2,
-        loss: str = "squared",
-        lr: Any = 0.1,
-        schedule: str = "invsqrt",
-        intercept_lr: float = 0.01,
-        intercept_init: float = 0.0,
-        clip_gradient: float = 1e12,
-        max_features: int | None = None,
-        hash_bits: int | None = None,
-    ) -> None:
-        self.max_features, self.hash_bits = max_features, hash_bits
-        self.radius, self.chunks = radius, chunks
-        self.loss, self.lr, self.schedule = loss, lr, schedule
-        self.intercept_lr, self.intercept_init = intercept_lr, intercept_init
-        self.clip_gradient = clip_gradient
-        self._begin()
-
-    def _rule(self) -> Any:
-        return Wheel.start(0, float(self.radius), self.chunks)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def wheel_is_not_cached() -> Iterator[None]:
-    """Machine code for a rule outside the package must not stay: no digest knows its text."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(models.MODELS, "Ball", Ball)
-        if jit.COMPILED:
-            from numba import njit
-            from numba.core.caching import NullCache
-
-            kernels = [online.learn, online.learn_plain, online.margin, online.margins, online.step]
-            for kernel in kernels:
-                patch.setattr(kernel, "_cache", NullCache())
-            with pytest.MonkeyPatch.context() as build:
-                build.setattr(jit, "_compile", lambda fn, **o: njit(error_model="numpy", **o)(fn))
-                for kind in (Ints, Table, Hashed):
-                    walk._predict(kind, Wheel), walk._learn(kind, Wheel)
-        yield
-
-
 # Each is made so that what is rare comes often: P underflows and A passes its limit many times in
-# 400 steps; the pool of chunks runs out every few rows and Theta is started anew.
+# 400 steps; the pool of chunks, or that of leaves, runs out.
 LABELS = [2, 0, 3, 1]
 LEARNERS: dict[str, Callable[[], Any]] = {
     "fobos": lambda: ElasticNetRegressor(l1=1.0, l2=1e-3, lr=0.4, schedule="constant"),
@@ -126,9 +72,17 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "sharp rows": lambda: SoftmaxClassifier(
         penalty="l1/linf", strength=0.01, lr=40.0, schedule="constant", classes=LABELS
     ),
-    "ball": lambda: Ball(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
+    "ball": lambda: L1BallRegressor(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
+    "tree": lambda: L1BallRegressor(
+        radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0, index="tree"
+    ),
+    "simplex": lambda: L1BallRegressor(radius=7.0, lr=0.3, clip_gradient=9.0, nonnegative=True),
+    "small ball": lambda: L1BallClassifier(radius=0.5, lr=1.0),
     "capped": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, max_features=9),
-    "capped ball": lambda: Ball(radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10),
+    "capped ball": lambda: L1BallRegressor(radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10),
+    "capped tree": lambda: L1BallRegressor(
+        radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10, index="tree"
+    ),
     "capped rows": lambda: SoftmaxClassifier(strength=1e-3, classes=LABELS, max_features=9),
     "hashed": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=11),
     "crowded": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=5, max_features=20),
@@ -136,13 +90,14 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 
 
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
-CAPPED = ("capped", "capped ball", "capped rows", "hashed", "crowded")
-BINARY = ("classifier", "seldom", "pegasos")
+CAPPED = ("capped", "capped ball", "capped rows", "capped tree", "hashed", "crowded")
+BINARY = ("classifier", "seldom", "pegasos", "small ball")
+BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped rows", "capped tree")
 MANY = ("rows", "sharp rows", "capped rows")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
-    **{"ball": "Theta", "capped ball": "Theta", "stamps": "now", "even": "now"},
-    **{"pegasos": "drift", "ftrl": "alpha"},
+    **{"stamps": "now", "even": "now", "pegasos": "drift", "ftrl": "alpha"},
+    **dict.fromkeys(BALLS, "Theta"),
 }
 NEVER = ("ftrl", "classifier", "seldom")
 
@@ -202,8 +157,8 @@ def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "LEAST_SIZE", 5_000)
         model, s = LEARNERS[learner](), stream_of(learner)
-        if isinstance(model, Ball):
-            model = model.clone({"chunks": 5_000})
+        with model._engine.alone():
+            model._engine._set_rule(model._engine.rule.make_room(5_000))
         predictions: list[float] = []
         rows = [0, *sorted(mutations), N]
         for lo, hi in zip(rows[:-1], rows[1:], strict=True):
@@ -220,6 +175,7 @@ MUTATIONS: list[dict[str, Any]] = [
     {"intercept_lr": 0.1, "lr": 0.2},
     {"max_features": 7},
     {"max_features": None},
+    {"radius": 3.0, "l1": 0.02},
 ]
 
 
@@ -530,16 +486,17 @@ def test_the_law_of_words(learner: str, plan: Any, least_size: int, tmp_path: Pa
 def test_rare_things_come_often(learner: str) -> None:
     """The streams above do what they are there for."""
     model, s = LEARNERS[learner](), stream_of(learner)
-    rebased, roomless, last, alive = 0, 0, 0.0, []
-    make_room = Wheel.make_room
+    rebased, projected, roomless, last, alive = 0, 0, 0, 0.0, []
+    make_room = {kind: kind.make_room for kind in (L1Ball, L1BallTree)}
 
-    def counted(rule: Wheel, nnz: int) -> Wheel:
+    def counted(rule: Any, nnz: int) -> Any:
         nonlocal roomless
         roomless += 1
-        return make_room(rule, nnz)
+        return make_room[type(rule)](rule, nnz)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Wheel, "make_room", counted)
+        for kind in make_room:
+            patch.setattr(kind, "make_room", counted)
         patch.setattr(engine, "LEAST_SIZE", 1)
         model = LEARNERS[learner]()
         for i in range(N):
@@ -547,13 +504,16 @@ def test_rare_things_come_often(learner: str) -> None:
             clock = model._engine.rule.clock[0]
             now = float(clock[LEDGER.get(learner, "A")])
             rebased += now < last
+            projected += learner in BALLS and now > last
             last = now
             alive.append(len(model.weights))
     state = model._engine
     assert state.rule.size > 512 or learner == "crowded"  # has grown from one slot
     assert np.mean(alive) > 3.0 and min(alive[20:]) < D
-    assert learner in CAPPED or (rebased > 0) == (learner not in NEVER)
-    assert learner != "ball" or roomless > 5
+    assert learner in (*CAPPED, *BALLS) or (rebased > 0) == (learner not in NEVER)
+    assert learner not in BALLS or projected > 50
+    assert roomless > 2 or not isinstance(state.rule, L1Ball)
+    assert roomless > 0 or not isinstance(state.rule, L1BallTree)
     assert (model.n_cut > 20) == (model.max_features is not None)
     assert max(alive) <= (model.max_features or D)
 
@@ -690,42 +650,3 @@ def test_the_law_holds_interpreted(python: Any) -> None:
 
 def test_dicts_are_walked_where_compiled() -> None:
     assert walk.AVAILABLE == jit.COMPILED
-
-
-# The wheel itself
-
-
-@pytest.mark.parametrize("chunks", [BUCKETS + 2, 3_000])
-@pytest.mark.parametrize("loss", ["squared", "absolute", "logistic"])
-def test_the_wheel_projects_exactly(loss: str, chunks: int) -> None:
-    """Against the projection by sorting, through the engine alone, in blocks and singly."""
-    random = np.random.default_rng(13)
-    n, d = 2_400, 60
-    X = random.normal(size=(n, d)) * 0.5
-    X[random.random((n, d)) > 0.1] = 0.0
-    X[: n // 2, d // 2 :] = 0.0
-    X[::3] = np.sign(X[::3])  # binary rows: ties
-    y = X @ random.normal(size=d)
-    y = np.where(y > 0.0, 1.0, -1.0) if loss == "logistic" else y
-    twin = reference.L1Ball(d, radius=3.0, loss=loss, lr=0.4)
-    shell = engine.Engine(Wheel.start(0, 3.0, chunks), CODES[loss], 0.0, 0.01, 1e12)
-    for lo in range(0, n, 40):
-        part, eta = slice(lo, lo + 40), 0.4 / np.sqrt(np.arange(lo, lo + 40) + 1.0)
-        expected = twin.progressive(X[part], y[part], np.ones(40))
-        if lo // 40 % 2:
-            got = shell.progressive(batch_of(csr_matrix(X[part])), y[part], np.ones(40), eta)
-        else:
-            got = np.empty(40)
-            for i in range(40):
-                x = {int(j): float(X[lo + i, j]) for j in np.flatnonzero(X[lo + i])}
-                got[i] = shell.margin(x, loss == "logistic")
-                shell.learn(x, float(y[lo + i]), 1.0, float(eta[i]))
-        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
-        w = np.zeros(d)
-        w[: shell.rule.size] = shell.rule.weights()[:d]
-        np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9)
-        large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9
-        np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
-        shell.check()
-    if chunks < 3_000:
-        assert shell.rule.clock[0].entries <= CHUNK * len(shell.rule.after)

@@ -9,6 +9,7 @@ from streaml1 import modelfile
 from streaml1.models.base import OnlineModel
 from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
+from streaml1.models.l1_ball import L1BallClassifier, L1BallRegressor
 from streaml1.models.pegasos import PegasosClassifier
 from streaml1.models.softmax import SoftmaxClassifier
 from streaml1.models.truncated_gradient import (
@@ -21,6 +22,8 @@ __all__ = [
     "ElasticNetRegressor",
     "FTRLClassifier",
     "FTRLRegressor",
+    "L1BallClassifier",
+    "L1BallRegressor",
     "PegasosClassifier",
     "SoftmaxClassifier",
     "TruncatedGradientClassifier",
@@ -33,6 +36,7 @@ MODELS: dict[str, type[OnlineModel]] = {
     for model in (
         *(ElasticNetClassifier, ElasticNetRegressor),
         *(FTRLClassifier, FTRLRegressor),
+        *(L1BallClassifier, L1BallRegressor),
         PegasosClassifier,
         SoftmaxClassifier,
         *(TruncatedGradientClassifier, TruncatedGradientRegressor),

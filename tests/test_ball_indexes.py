@@ -1,0 +1,360 @@
+"""The timing wheel and the wide tree: the same whole numbers, in a million operations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+from scipy.sparse import csr_matrix
+
+from streaml1 import online
+from streaml1.losses import ABSOLUTE
+from streaml1.rules.l1_ball import L1Ball
+from streaml1.rules.l1_ball_tree import L1BallTree
+
+KINDS = (L1Ball, L1BallTree)
+
+# Rows are moved by any step through the loop itself: the absolute loss of a label that is far away
+# has the derivative -1 or +1, so that the step is the rate with a sign.
+
+
+class Rows(NamedTuple):
+    ids: Any
+    values: Any
+    indptr: Any
+    steps: Any
+
+
+def rows_of(rows: list[tuple[dict[int, float], float]]) -> Rows:
+    ids = [j for x, _ in rows for j in x]
+    values = [v for x, _ in rows for v in x.values()]
+    ends = np.cumsum([0] + [len(x) for x, _ in rows])
+    steps = np.array([step for _, step in rows])
+    return Rows(np.array(ids, np.uint32), np.array(values, float), ends.astype(np.uint64), steps)
+
+
+def learnt(rule: Any, rows: Rows) -> Any:
+    """The rule after w + step x on each row, and the projection after each."""
+    record = np.zeros(1, online.ONLINE).view(np.recarray)
+    record[0] = (0, 0.0, 0.0, 1e12, ABSOLUTE, 0, 0, 0)
+    n = len(rows.steps)
+    y = np.where(rows.steps < 0.0, -1e40, 1e40)
+    p, w, eta, i = np.empty(n), np.ones(n), np.abs(rows.steps), 0
+    while True:
+        why, i = online.learn(rule, record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, 0)
+        if why == online.DONE:
+            return rule
+        assert why == online.NO_ROOM
+        rule = rule.make_room(int(rows.indptr[i + 1] - rows.indptr[i]))
+
+
+def whole(rule: Any) -> dict[int, int]:
+    """The weights as the whole numbers they are."""
+    slots, arrays = rule.dump()
+    return dict(zip(slots.tolist(), arrays["w"].tolist(), strict=True))
+
+
+# Exactly, in Python's numbers
+
+
+class Exact:
+    """The ball as it is written: all weights, sorted, in whole numbers of a unit that stays."""
+
+    def __init__(self, z: int, unit: float, nonnegative: bool) -> None:
+        self.w: dict[int, int] = {}
+        self.z, self.unit, self.nonnegative = z, unit, nonnegative
+
+    def learn(self, x: dict[int, float], step: float) -> None:
+        for j, v in x.items():
+            w = self.w.pop(j, 0) + int(np.rint(step / self.unit * v))
+            w = max(w, 0) if self.nonnegative else w
+            if w:
+                self.w[j] = w
+        sizes = sorted(map(abs, self.w.values()), reverse=True)
+        if sum(sizes) <= self.z:
+            return
+        z, best, s = self.z - len(sizes), 0, 0
+        for rho, size in enumerate(sizes, 1):
+            s += size
+            if size * rho > s - z:
+                best = (s - z) // rho
+        left = {j: (abs(w) - best) * (1 if w > 0 else -1) for j, w in self.w.items()}
+        self.w = {j: w for j, w in left.items() if abs(self.w[j]) > best}
+
+
+VALUES = [1.0, -1.0, 0.5, -0.5, 0.25, 1e-3, 2.0**-48, -(2.0**-49), 3 * 2.0**-50, 1e-300, 5e-324]
+rows = st.dictionaries(st.integers(0, 15), st.sampled_from(VALUES), max_size=6)
+steps = st.sampled_from([0.5, -0.5, 0.125, -0.03, 2.0**-49, -(2.0**-50), 0.0])
+radii = st.sampled_from([1.0, 1.7, 4.0])
+acts = st.one_of(
+    st.tuples(st.just("learn"), st.lists(st.tuples(rows, steps), min_size=1, max_size=12)),
+    st.tuples(st.just("drop"), st.sets(st.integers(0, 15), max_size=5)),
+    st.tuples(st.just("radius"), radii),
+    st.tuples(st.sampled_from(["grow", "renumber", "room", "rebase", "restore"]), st.none()),
+)
+
+
+@given(st.lists(acts, max_size=40), st.booleans(), st.sampled_from(KINDS))
+def test_the_whole_numbers_are_those_of_sorting(
+    story: list[Any], nonnegative: bool, kind: Any
+) -> None:
+    rule = kind.start(16, 1.0, nonnegative)
+    unit = float(rule.clock[0].unit)
+    exact = Exact(int(rule.clock[0].z), unit, nonnegative)
+    for act, what in story:
+        if act == "learn":
+            rule = learnt(rule, rows_of(what))
+            for x, step in what:
+                exact.learn(x, step)
+        elif act == "drop":
+            rule.drop(np.array(sorted(what), np.int64))
+            exact.w = {j: w for j, w in exact.w.items() if j not in what}
+        elif act == "radius":
+            rule.set_radius(what)
+            exact.z = int(what / unit)
+        elif act == "grow":
+            rule = rule.grow(rule.size + 1)
+        elif act == "renumber":
+            there = np.arange(rule.size)[::-1].copy()
+            rule = rule.renumber(there, rule.size).renumber(there, rule.size)
+        elif act == "room":
+            rule = rule.make_room(7)
+            assert rule.room(np.uint64(7))
+        elif act == "rebase":
+            rule.rebase()
+        else:
+            rule = kind.restore(rule.size, *rule.dump())
+        rule.check()
+        assert whole(rule) == exact.w
+        assert [rule.weight(j) / unit for j in range(16)] == [exact.w.get(j, 0) for j in range(16)]
+    assert rule.clock[0].unit == unit
+
+
+class State(NamedTuple):
+    """Some weights far below the radius, in groups of equal ones, and a few that are not."""
+
+    groups: list[tuple[int, int]]
+    large: list[int]
+
+
+states = st.builds(
+    State,
+    st.lists(st.tuples(st.integers(-9, 9), st.integers(1, 90)), min_size=1, max_size=6),
+    st.lists(st.integers(-40, 40), min_size=1, max_size=3),
+)
+
+
+@given(states, st.sampled_from([1, 2**20, 2**41]), st.integers(-3, 3), st.sampled_from(KINDS))
+def test_any_state_is_projected_as_by_sorting(
+    state: State, scale: int, more: int, kind: Any
+) -> None:
+    """Above all where theta is one of the weights, or next to it, and others tie with it."""
+    unit = 2.0**-49
+    z = 2**49
+    small = [size * scale for size, count in state.groups for _ in range(count) if size]
+    n = len(small) + len(state.large)
+    # Those that are left if theta is about x * scale share z.
+    large = [(z - n) // len(state.large) + x * scale + more for x in state.large]
+    w = np.array(small + large, np.int64)
+    kept = kind.start(1, 1.0, False).dump()[1]["kept"]
+    kept["unit"] = unit
+    rule = kind.restore(n, np.random.default_rng(n).permutation(n), {"w": w, "kept": kept})
+    exact = Exact(z, unit, False)
+    exact.w = whole(rule)
+    for _ in range(2):
+        rule = learnt(rule, rows_of([({}, 0.0)]))
+        rule.check()
+        exact.learn({}, 0.0)
+        assert whole(rule) == exact.w
+        rule = learnt(rule, rows_of([({n - 1: 1.0, 0: -1.0}, float(scale) * unit)]))
+        exact.learn({n - 1: 1.0, 0: -1.0}, float(scale) * unit)
+        assert whole(rule) == exact.w
+
+
+# A million operations
+
+
+@njit(error_model="numpy")
+def _dense(w, ids, values, indptr, steps, radius, nonnegative):  # type: ignore[no-untyped-def]
+    """The same in floats, eagerly: the projection by Michelot's iteration over all weights."""
+    for i in range(len(steps)):
+        for k in range(indptr[i], indptr[i + 1]):
+            w[ids[k]] += steps[i] * values[k]
+            if nonnegative:
+                w[ids[k]] = max(0.0, w[ids[k]])
+        if np.abs(w).sum() <= radius:
+            continue
+        # Nothing survives that is a radius below the largest.
+        base = max(0.0, np.abs(w).max() - radius)
+        for j in range(len(w)):
+            w[j] = np.sign(w[j]) * max(0.0, abs(w[j]) - base)
+        theta, count = 0.0, 0
+        while True:
+            s, n = 0.0, 0
+            for j in range(len(w)):
+                if abs(w[j]) > theta:
+                    s += abs(w[j])
+                    n += 1
+            if n == count or s - radius <= n * theta:
+                break
+            theta, count = (s - radius) / n, n
+        for j in range(len(w)):
+            w[j] = np.sign(w[j]) * max(0.0, abs(w[j]) - theta)
+
+
+# How a batch of rows looks: values, the size of its steps in radii, how long its rows are.
+VALUES_OF: dict[str, Any] = {
+    "normal": lambda random, n: random.normal(size=n),
+    "ties": lambda random, n: random.choice([-1.0, 1.0], size=n),
+    "one tie": lambda random, n: np.ones(n),
+    "denormals": lambda random, n: random.choice([5e-324, -1e-310, 1e-300, 1.0], size=n),
+    "far apart": lambda random, n: 10.0 ** random.uniform(-12, 0, size=n),
+}
+STEPS = [1e-9, 1e-4, 1e-2, 0.3, 5.0, 300.0]
+LENGTHS = [0, 1, 4, 30]
+
+
+def batch_of(random: Any, n: int, d: int, radius: float) -> Rows:
+    length = random.choice(LENGTHS)
+    lengths = random.integers(0, length + 1, size=n)
+    ends = np.zeros(n + 1, np.uint64)
+    np.cumsum(lengths, out=ends[1:])
+    # A row's slots are a stretch of one order of all of them, so that none comes twice.
+    order = random.permutation(d)
+    starts = random.integers(0, d - length, size=n)
+    within = np.arange(int(ends[-1])) - np.repeat(ends[:-1].astype(np.int64), lengths)
+    ids = order[np.repeat(starts, lengths) + within].astype(np.uint32)
+    values = VALUES_OF[random.choice(list(VALUES_OF))](random, len(ids))
+    size = random.choice(STEPS) * radius
+    return Rows(ids, values, ends, random.choice([-size, size, size / 3.0], size=n))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_a_million_operations(nonnegative: bool) -> None:
+    """Ties, denormals, huge steps, long stretches inside, other radii, growth, caps."""
+    random = np.random.default_rng(21)
+    n, batches, d = 250, 4_000, 60
+    radius = 1.0
+    rules = [kind.start(d, radius, nonnegative) for kind in KINDS]
+    rebased = shrunk = inside = tuned = 0
+    for k in range(batches):
+        if random.random() < 0.02:
+            radius = float(random.choice([1.0, 0.01, 30.0, 1e5, 1e-7]))
+            for rule in rules:
+                rule.set_radius(radius)
+        if random.random() < 0.02 and d < 1_500:
+            d += 40
+            rules = [rule.grow(d) for rule in rules]
+        if random.random() < 0.05:
+            dropped = random.choice(d, size=5, replace=False)
+            for rule in rules:
+                rule.drop(dropped)
+        w = np.array(rules[0].weights())
+        before = [(int(r.clock[0].Theta), float(r.clock[0].unit)) for r in rules]
+        patience = int(rules[0].clock[0].patience)
+        rows = batch_of(random, n, d, radius)
+        rules = [learnt(rule, rows) for rule in rules]
+        after = [(int(r.clock[0].Theta), float(r.clock[0].unit)) for r in rules]
+        rebased += after[0][0] < before[0][0] and after[0][1] == before[0][1]
+        shrunk += after[0][1] < before[0][1]
+        inside += after[0][0] == before[0][0]
+        tuned += int(rules[0].clock[0].patience) > patience
+        assert whole(rules[0]) == whole(rules[1])
+        if k % 10 == 0 or k < 100:
+            for rule in rules:
+                rule.check()
+        # What floats this large are wrong by, step by step.
+        size = np.abs(w).max() + np.abs(rows.steps).max() * np.abs(rows.values).max(initial=1.0)
+        error = 1e-10 * radius + n * 1e-15 * size
+        _dense(w, *rows, radius, nonnegative)
+        found = rules[0].weights()
+        np.testing.assert_allclose(found, w, rtol=0.0, atol=error)
+        assert np.abs(found).sum() <= radius * (1.0 + 1e-13)
+    assert batches * n == 1_000_000
+    # What is rare came often.
+    assert min(rebased, shrunk, inside, tuned) > 20, (rebased, shrunk, inside, tuned)
+
+
+def test_many_weights_come_and_go() -> None:
+    """Tens of thousands: a tree of three levels, thousands of buckets; then nearly all end."""
+    random = np.random.default_rng(5)
+    d, radius = 60_000, 50.0
+    rules = [kind.start(d, radius, False) for kind in KINDS]
+    sizes, heights = [], []
+    for n, k, step in [(3_000, 60, 1e-3), (3_000, 60, 3e-4), (2, d, 1e-3), (40, 60, 1.0)]:
+        X = csr_matrix(
+            (random.normal(size=n * k), random.integers(0, d, size=n * k), np.arange(n + 1) * k),
+            (n, d),
+        )
+        X.sum_duplicates()
+        if k == d:
+            X.data[:] = 1.0
+        ids, ends = X.indices.astype(np.uint32), X.indptr.astype(np.uint64)
+        rows = Rows(ids, X.data, ends, random.choice([-step, step], size=n))
+        few = max(0, n - 40)  # the dense twin takes the last of them
+        last = Rows(ids, X.data, ends[few:], rows.steps[few:])
+        rules = [learnt(rule, rows._replace(indptr=ends[: few + 1], steps=rows.steps[:few]))
+                 for rule in rules]  # fmt: skip
+        w = np.array(rules[0].weights())
+        rules = [learnt(rule, last) for rule in rules]
+        _dense(w, *last, radius, False)
+        np.testing.assert_allclose(rules[0].weights(), w, rtol=0.0, atol=1e-9)
+        assert whole(rules[0]) == whole(rules[1])
+        for rule in rules:
+            rule.check()
+        sizes.append(int(rules[0].clock[0].n))
+        heights.append(int(rules[1].clock[0].height))
+    assert max(sizes) > 30_000 and sizes[-1] < 1_000
+    assert max(heights) == 3 and heights[-1] < 3
+
+
+COUNTED = """
+import numpy as np
+from streaml1.rules.l1_ball_tree import L1BallTree
+
+class Counted(np.ndarray):
+    count = 0
+    def __getitem__(self, k):
+        Counted.count += 1
+        return super().__getitem__(k)
+    def __setitem__(self, k, value):
+        Counted.count += 1
+        super().__setitem__(k, value)
+
+random = np.random.default_rng(1)
+for n in (200, 2_000, 20_000):
+    w = random.integers(1, 2**49 // n, size=n)
+    kept = L1BallTree.start(1, float(w.sum() * 2.0**-49), False).dump()[1]["kept"]
+    kept["unit"] = 2.0**-49
+    rule = L1BallTree.restore(2 * n, np.arange(n), {"w": w, "kept": kept}).make_room(2_000)
+    rule = rule._replace(leaves=rule.leaves.view(Counted), nodes=rule.nodes.view(Counted))
+    for i in range(80):
+        ids = random.choice(2 * n, size=20, replace=False).astype(np.uint32)
+        rule.scatter(ids, random.normal(size=20), np.uint64(0), np.uint64(20), 0.1 / n)
+        rule.tick(0.1)
+        if i == 19:  # the tree is there
+            assert rule.clock[0].awake
+            Counted.count = 0
+    c = rule.clock[0]
+    print(c.n, c.height + 1, Counted.count / (60 * 20))
+"""
+
+
+@pytest.mark.slow
+def test_the_tree_takes_logarithmic_time(python: Callable[..., str]) -> None:
+    """All that it reads and writes in nodes and leaves, counted where nothing is compiled."""
+    told = python("-c", COUNTED, NUMBA_DISABLE_JIT="1", PYTHONWARNINGS="ignore").splitlines()
+    sizes, levels, counts = zip(*(map(float, line.split()) for line in told), strict=True)
+    assert sizes[0] < 500 and sizes[2] > 10_000
+    assert levels == (2, 3, 4)
+    # A level is 32 bounds to compare, for each deletion and insertion, whatever n is.
+    assert max(counts) < 200 * max(levels)
+    for one, other in itertools.pairwise(range(3)):
+        assert counts[other] < counts[one] * levels[other] / levels[one] * 1.3, told

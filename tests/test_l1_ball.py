@@ -1,0 +1,541 @@
+"""The l1 ball, by the wheel and by the tree, against its dense twin, and what must hold of all."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from river import checks
+from scipy.sparse import csr_matrix
+
+import streaml1
+from streaml1 import L1BallClassifier, L1BallRegressor
+from streaml1.cli import cli
+from streaml1.losses import CODES
+from streaml1.rules import raw_vector
+from tests import reference
+from tests.test_elastic_net import (
+    BINARY,
+    LATE,
+    SCHEDULES,
+    D,
+    as_dict,
+    assert_equal_twins,
+    dense,
+    labels_of,
+    rows_of,
+)
+
+INDEXES = ("wheel", "tree")
+MODELS = (L1BallClassifier, L1BallRegressor)
+
+
+def model_of(loss: str, **params: Any) -> Any:
+    kind = L1BallClassifier if loss in BINARY else L1BallRegressor
+    return kind(loss=loss, **params)
+
+
+def total(model: Any) -> float:
+    return sum(map(abs, model.weights.values()))
+
+
+# Against the dense twin
+
+# No round radii: beside an intercept in hundredths they put margins on the corner of the hinge.
+BALLS = {
+    "small": {"radius": 0.0512},
+    "middle": {"radius": 1.0371},
+    "simplex": {"radius": 0.6123, "nonnegative": True},
+    "large": {"radius": 12.345},  # reached by some losses, and late
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", CODES)
+def test_equals_the_dense_twin(loss: str) -> None:
+    """Ten thousand steps of every schedule and some balls, in blocks and one by one."""
+    random = np.random.default_rng(list(CODES).index(loss))
+    n = 10_000
+    X = rows_of(random, n)
+    X[::4] = np.sign(X[::4])  # binary rows: ties
+    X[:7_000, LATE:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    w = random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
+    cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
+    inside = 0
+    for k, (schedule, ball) in enumerate(itertools.product(SCHEDULES, BALLS)):
+        params: dict[str, Any] = {**SCHEDULES[schedule], **BALLS[ball]}
+        if k % 3 == 0:
+            params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
+        twin = reference.L1Ball(D, loss=loss, **params)
+        models = [model_of(loss, index=index, **params) for index in INDEXES]
+        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+            expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
+            found = [learn(m, X, y, w, lo, hi, hi - lo < 100 and part % 2 == 1) for m in models]
+            np.testing.assert_allclose(found[0], expected, rtol=0.0, atol=1e-9, err_msg=str(params))
+            assert found[0].tobytes() == found[1].tobytes()
+            for model in models:
+                assert_equal_twins(model, twin)
+                assert total(model) <= params["radius"] * (1.0 + 1e-15)
+                model._engine.check()
+            assert models[0].weights == models[1].weights
+            assert models[0].n_nonzero == len(models[0].weights)
+            inside += total(models[0]) < 0.999 * params["radius"]
+    assert inside > 7
+
+
+def learn(model: Any, X: Any, y: Any, w: Any, lo: int, hi: int, singly: bool) -> Any:
+    if not singly:
+        return model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi], w[lo:hi])
+    p = np.empty(hi - lo)
+    for i in range(lo, hi):
+        x = as_dict(X[i])
+        p[i - lo] = (
+            model.predict_proba_one(x)[True] if model.loss == "logistic" else model._margin(x)
+        )
+        model.learn_one(x, y[i], float(w[i]))
+    return p
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize(
+    ("radius", "lr", "scale"),
+    [
+        (1e-3, 0.5, 1.0),  # each step is hundreds of radii
+        (1e-3, 1e-4, 1.0),
+        (0.1, 30.0, 1.0),
+        (1e6, 0.3, 1.0),  # never reached: as precise as without a ball
+        (1e6, 0.3, 1e7),
+        (1e30, 0.3, 1.0),
+        (1e-30, 0.3, 1e-30),
+        (2e-5, 0.3, 1e-4),
+    ],
+)
+def test_radii_and_steps_of_every_size(
+    index: str, nonnegative: bool, radius: float, lr: float, scale: float
+) -> None:
+    random = np.random.default_rng(4)
+    X = rows_of(random, 3_000)
+    y, signed = labels_of(random, X, "absolute")
+    y, signed = y * scale, signed * scale
+    params: dict[str, Any] = {"radius": radius, "nonnegative": nonnegative, "lr": lr * scale}
+    params |= {"loss": "absolute", "intercept_lr": 0.0}
+    model, twin = L1BallRegressor(index=index, **params), reference.L1Ball(D, **params)
+    at = 1e-9 if scale <= 1.0 else 1e-14 * radius
+    for lo in range(0, 3_000, 200):
+        part = slice(lo, lo + 200)
+        expected = twin.progressive(X[part], signed[part], np.ones(200))
+        got = model.progressive_many(csr_matrix(X[part]), y[part])
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=10.0 * at)
+        np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=min(at, radius * 1e-9))
+        assert total(model) <= radius * (1.0 + 1e-14)
+        model._engine.check()
+    assert (radius == total(model)) or total(model) < radius
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_steps_of_many_radii_among_small_ones(index: str, nonnegative: bool) -> None:
+    """What a row alone is projected by, and then the others with it; ties and all."""
+    random = np.random.default_rng(6)
+    n = 4_000
+    X = random.choice([0.0, 0.0, 0.0, 1.0, -1.0, 0.5], size=(n, D))
+    X[::2] *= random.normal(size=(n // 2, D))
+    y = random.choice([-1e9, 1e9], size=n)
+    w = random.choice([1e-4, 1e-2, 1.0, 30.0, 3e3, 1e5], size=n, p=[0.5, 0.2, 0.1, 0.1, 0.05, 0.05])
+    params: dict[str, Any] = {"loss": "absolute", "lr": 1.0, "schedule": "constant"}
+    params |= {"radius": 2.0, "nonnegative": nonnegative, "intercept_lr": 0.0}
+    model, twin = L1BallRegressor(index=index, **params), reference.L1Ball(D, **params)
+    for i in range(n):
+        model.progressive_many(csr_matrix(X[i : i + 1]), y[i : i + 1], w[i : i + 1])
+        twin.learn(X[i], y[i], w[i])
+        # Floats as large as the step are as wrong as this.
+        error = 1e-9 if w[i] < 1e5 else 1e-8
+        np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=error)
+        twin.w = dense(model)
+        assert total(model) <= 2.0
+        if i % 100 == 0:
+            model._engine.check()
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_the_largest_numbers_allowed_stay_finite(index: str) -> None:
+    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any radius."""
+    random = np.random.default_rng(0)
+    for radius, lr in itertools.product((1e-30, 1.0, 1e30), (1e-5, 1.0, 1e10)):
+        model = L1BallRegressor(
+            radius=radius,
+            index=index,
+            lr=lr,
+            schedule="constant",
+            clip_gradient=1e30,
+            intercept_lr=1e10,
+        )
+        for _ in range(60):
+            places = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
+            assert np.isfinite(model.predict_one(x))
+            assert total(model) <= radius * (1.0 + 1e-14)
+            model._engine.check()
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_ties_share(index: str) -> None:
+    """Equal weights stay equal, however many there are and however long the step."""
+    for lr, k in itertools.product((0.5, 1e4, 1e10), (1, 3, 1000)):
+        model = L1BallRegressor(radius=1.0, index=index, loss="absolute", lr=lr, intercept_lr=0.0)
+        model.learn_one(dict.fromkeys(range(k), 1.0), 5.0)
+        weights = list(model.weights.values())
+        assert len(weights) == k and len(set(weights)) == 1
+        assert sum(weights) == pytest.approx(min(1.0, lr * k), rel=1e-13)
+        for j in range(k):  # one at a time they go
+            model.learn_one({j: 1.0}, -5.0)
+        model._engine.check()
+
+
+# The radius
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("by", ["attribute", "mutate"])
+def test_a_changed_radius_acts_from_the_next_step(by: str, index: str) -> None:
+    random = np.random.default_rng(11)
+    radii = [3.0, 0.3, 5.0, 1e4, 2e-3, 0.5, 1e-9, 1e-6, 1.0]
+    X = rows_of(random, 300 * len(radii))
+    y, signed = labels_of(random, X, "logistic")
+    model = L1BallClassifier(index=index, lr=0.5)
+    twin = reference.L1Ball(D, lr=0.5)
+    for k, radius in enumerate(radii):
+        before = model.weights
+        if by == "mutate":
+            model.mutate({"radius": radius})
+        else:
+            model.radius = radius
+        twin.radius = radius
+        assert model.weights == before
+        for lo, hi in ((300 * k, 300 * k + 1), (300 * k + 1, 300 * (k + 1))):
+            got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
+            expected = twin.progressive(X[lo:hi], signed[lo:hi], np.ones(hi - lo))
+            np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+            assert_equal_twins(model, twin)
+            at = 1e-9 * radius + 1e-15  # the twin takes small differences of large floats
+            np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=at)
+            assert total(model) <= radius * (1.0 + 1e-14)
+            model._engine.check()
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_an_empty_example_projects_where_the_radius_has_shrunk(index: str) -> None:
+    model = L1BallRegressor(radius=10.0, index=index, loss="absolute", lr=1.0, intercept_lr=0.0)
+    model.learn_one({"a": 3.0, "b": -2.0, "c": 0.5}, 9.0)
+    assert model.weights == {"a": 3.0, "b": -2.0, "c": 0.5}
+    model.radius = 3.0
+    assert model.weights == {"a": 3.0, "b": -2.0, "c": 0.5}
+    model.learn_one({}, 0.0, 0.0)
+    assert model.weights == pytest.approx({"a": 2.0, "b": -1.0})
+    model.radius = 10.0
+    model.learn_one({}, 0.0)
+    assert model.weights == pytest.approx({"a": 2.0, "b": -1.0})
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_a_radius_may_shrink_by_any_factor_at_once(index: str) -> None:
+    """The largest weight is then the only one, whatever the unit was."""
+    for radius in (1e3, 1e-3, 1e-9, 1e-20, 1e-30):
+        model = L1BallRegressor(radius=1e30, index=index, loss="absolute", lr=1.0)
+        model.learn_one({"a": 3.0, "b": -5.0, "c": 0.5}, 9e9)
+        model.radius = radius
+        model.learn_one({}, 0.0, 0.0)
+        model._engine.check()
+        expected = {"a": 3.0, "b": -5.0, "c": 0.5} if radius > 10.0 else {"b": -radius}
+        assert model.weights == pytest.approx(expected, rel=1e-14)
+        model.learn_one({"c": 1.0}, 9e9)
+        model._engine.check()
+        assert total(model) <= radius
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"radius": 0.0}, "radius=0.0 is out of range; give a number from 1e-30 to 1e+30"),
+        ({"radius": -1}, "radius=-1 is out of range; give a number from 1e-30 to 1e+30"),
+        ({"radius": float("inf")}, "radius=inf is out of range"),
+        ({"radius": float("nan")}, "radius=nan is out of range"),
+        ({"radius": "1"}, "radius='1' is no number"),
+        ({"index": "heap"}, 'index=\'heap\' is not known; give one of "wheel", "tree"'),
+        ({"nonnegative": 1}, "nonnegative=1 is no switch; give True or False"),
+    ],
+)
+def test_refused_parameters(params: dict[str, Any], sentence: str) -> None:
+    for kind in MODELS:
+        with pytest.raises(ValueError, match=sentence.replace("+", r"\+")):
+            kind(**params)
+
+
+def test_what_cannot_change() -> None:
+    model = L1BallClassifier()
+    for name, value in (("index", "tree"), ("nonnegative", True)):
+        with pytest.raises(ValueError, match=f"{name} cannot change"):
+            model.mutate({name: value})
+        with pytest.raises(ValueError, match=f"{name} cannot change"):
+            setattr(model, name, value)
+    assert model.clone({"index": "tree", "nonnegative": True}).nonnegative
+
+
+# What must hold of any model
+
+
+@given(st.permutations(range(12)), st.integers(0, 2**32), st.sampled_from(INDEXES))
+def test_permuting_names_permutes_weights(order: list[int], seed: int, index: str) -> None:
+    random = Random(seed)
+    plain, permuted, named = (L1BallClassifier(radius=0.1, index=index) for _ in range(3))
+    for _ in range(60):
+        x = {j: random.choice([1.0, random.uniform(-1.0, 1.0)]) for j in range(12)}
+        x = {j: v for j, v in x.items() if random.random() < 0.3}
+        y = random.random() < 0.5
+        plain.learn_one(x, y)
+        permuted.learn_one({order[j]: v for j, v in x.items()}, y)
+        named.learn_one({f"name {j}": v for j, v in x.items()}, y)
+    assert permuted.weights == {order[j]: w for j, w in plain.weights.items()}
+    assert named.weights == {f"name {j}": w for j, w in plain.weights.items()}
+    assert plain.intercept == permuted.intercept == named.intercept
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_a_feature_never_seen_is_zero(index: str) -> None:
+    model = L1BallClassifier(radius=0.2, index=index)
+    for i in range(200):
+        model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
+    assert all(j % 2 == 0 for j in model.weights)
+    assert model.n_features_seen == 9
+    assert model.predict_proba_one({1: 5.0, 10**6: 3.0, "x": 1.0}) == model.predict_proba_one({})
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_in_a_ball_that_is_never_reached_it_is_plain_sgd(index: str) -> None:
+    random = np.random.default_rng(3)
+    X = rows_of(random, 2_000)
+    y = X @ random.normal(size=D)
+    model = L1BallRegressor(radius=1e9, lr=0.2, index=index)
+    w, b = np.zeros(D), 0.0
+    for i in range(len(X)):
+        model.learn_one(as_dict(X[i]), float(y[i]))
+        g = w @ X[i] + b - y[i]
+        w -= 0.2 / np.sqrt(i + 1.0) * g * X[i]
+        b -= 0.01 * g
+    np.testing.assert_allclose(dense(model), w, rtol=0.0, atol=1e-11)
+    assert model._engine.rule.clock[0].awake == 0  # nothing was ever entered
+
+
+@pytest.mark.parametrize("loss", CODES)
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize(
+    "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
+)
+def test_poor_data_behaves(loss: str, case: str, index: str) -> None:
+    random = np.random.default_rng(9)
+    n = 500
+    X = rows_of(random, n)
+    w = np.ones(n)
+    if case == "one feature":
+        X[:, 1:] = 0.0
+    if case == "constant feature":
+        X[:, 0] = 1.0
+    if case == "no features":
+        X[:] = 0.0
+    y, signed = labels_of(random, X, loss)
+    if case == "one label":
+        y, signed = np.ones(n), np.ones(n)
+    if case == "weights of zero":
+        w[:] = 0.0
+    params: dict[str, Any] = {"radius": 0.3123, "lr": 0.3}
+    model = model_of(loss, index=index, **params)
+    twin = reference.L1Ball(D, loss=loss, **params)
+    got = model.progressive_many(csr_matrix(X), y, w)
+    np.testing.assert_allclose(got, twin.progressive(X, signed, w), rtol=0.0, atol=1e-9)
+    assert_equal_twins(model, twin)
+    assert model.n_iterations == n
+    if case == "weights of zero":
+        assert model.weights == {} and model.intercept == 0.0
+        assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("before", [0, 1_000, 20_000])
+def test_late_features_pay_nothing_for_the_past(index: str, before: int) -> None:
+    """One that comes late into a ball with room has the weight of its own step."""
+    model = L1BallClassifier(radius=2.0, index=index, lr=0.1, schedule="constant", intercept_lr=0.0)
+    past = csr_matrix((np.ones(before), np.zeros(before, int), np.arange(before + 1)), (before, 1))
+    if before:
+        model.learn_many(past, np.arange(before) % 2)
+    model.learn_one({"new": 1.0}, True)
+    assert model.weights["new"] == pytest.approx(0.05, abs=1e-14)
+
+
+def test_the_intercept_is_in_no_ball() -> None:
+    model = L1BallRegressor(radius=1e-3, intercept_lr=0.1, intercept_init=7.0)
+    for _ in range(500):
+        model.learn_one({"x": 1.0}, 40.0)
+    assert model.intercept == pytest.approx(40.0, abs=0.01)
+    assert total(model) <= 1e-3
+
+
+def test_nothing_below_zero_is_kept() -> None:
+    random = np.random.default_rng(2)
+    X = rows_of(random, 2_000)
+    y, _ = labels_of(random, X, "squared")
+    for index in INDEXES:
+        model = L1BallRegressor(radius=1.5, nonnegative=True, index=index, lr=0.3)
+        for lo in range(0, 2_000, 50):
+            model.learn_many(csr_matrix(X[lo : lo + 50]), y[lo : lo + 50])
+            assert all(w > 0.0 for w in model.weights.values())
+        assert model.n_nonzero > 3
+
+
+# River's checks
+
+
+def rivers_checks() -> Iterator[Any]:
+    for cls in MODELS:
+        for i, params in enumerate(cls._unit_test_params()):
+            model = cls(**params)
+            for k, check in enumerate(checks.yield_checks(model)):
+                yield pytest.param(model, check, id=f"{cls.__name__}-{i}-{k}-{check.__name__}")
+
+
+@pytest.mark.parametrize(("model", "check"), list(rivers_checks()))
+def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(model.clone())
+
+
+def test_no_check_is_skipped() -> None:
+    for cls in MODELS:
+        assert cls()._unit_test_skips() == set()
+
+
+# Copies and files
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_copies_go_on_bit_for_bit(index: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(8)
+    X = rows_of(random, 2_000)
+    y, _ = labels_of(random, X, "logistic")
+    model = L1BallClassifier(radius=0.4, index=index, lr=0.5)
+    model.learn_many(csr_matrix(X[:1_000]), y[:1_000])
+    model.save(tmp_path / "m")
+    copies = [streaml1.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))]
+    copies += [copy.deepcopy(model), model.clone(include_attributes=True)]
+    rest = csr_matrix(X[1_000:])
+    expected = model.progressive_many(rest, y[1_000:])
+    for other in copies:
+        other._engine.check()
+        assert other.index == index
+        assert other.progressive_many(rest, y[1_000:]).tobytes() == expected.tobytes()
+        assert other.weights == model.weights and other.intercept == model.intercept
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda a: a.pop("w"),
+        lambda a: a.update(w=a["w"].astype(float)),
+        lambda a: a.update(w=a["w"][1:]),
+        lambda a: a["w"].__setitem__(0, 0),
+        lambda a: a["w"].__setitem__(0, 2**53),
+        lambda a: a.update(w=np.full(len(a["w"]), 2**51)),
+        lambda a: a["kept"].__setitem__("unit", 3.0),
+        lambda a: a["kept"].__setitem__("unit", 0.0),
+        lambda a: a["kept"].__setitem__("radius", np.inf),
+        lambda a: a["kept"].__setitem__("radius", -1.0),
+        lambda a: a.update(kept=np.zeros(2, a["kept"].dtype)),
+    ],
+)
+def test_states_that_no_model_has_are_refused(index: str, wrong: Callable[[Any], None]) -> None:
+    model = L1BallRegressor(index=index)
+    model.learn_many([{"a": 1.0, "b": 2.0}, {"c": 1.0}], [1.0, -1.0])
+    slots, arrays = model._engine.rule.dump()
+    rule = type(model._engine.rule)
+    rule.restore(5, slots, arrays).check()
+    wrong(arrays)
+    with pytest.raises((AssertionError, ValueError)):
+        rule.restore(5, slots, arrays).check()
+
+
+def test_a_new_rule_leaves_the_old_one_as_it_was() -> None:
+    """What make_room, grow and renumber return may never be used: an interrupt, no memory."""
+    random = np.random.default_rng(8)
+    X = rows_of(random, 1_000)
+    y, _ = labels_of(random, X, "logistic")
+    for index in INDEXES:
+        used, plain = (L1BallClassifier(radius=0.4, index=index, lr=0.5) for _ in range(2))
+        for lo in range(0, 1_000, 20):
+            rule = used._engine.rule
+            rule.make_room(3)
+            rule.make_room(10_000)
+            rule.grow(rule.size + 3)
+            rule.renumber(np.arange(rule.size)[::-1].copy(), rule.size)
+            assert used._engine.rule is rule
+            for model in (used, plain):
+                model.learn_many(csr_matrix(X[lo : lo + 20]), y[lo : lo + 20])
+            used._engine.check()
+            assert used.weights == plain.weights
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_writing_all_down_anew_changes_nothing(index: str) -> None:
+    """At the same unit; so it may come at any time."""
+    random = np.random.default_rng(8)
+    X = rows_of(random, 600)
+    y, _ = labels_of(random, X, "squared")
+    often, never = (L1BallRegressor(radius=0.7, index=index, lr=0.5) for _ in range(2))
+    for i in range(600):
+        x = as_dict(X[i])
+        for model in (often, never):
+            model.learn_one(x, float(y[i]))
+        often._engine.rule.rebase()
+        often._engine.check()
+        assert often._engine.rule.clock[0].Theta == 1
+        assert often.weights == never.weights
+    assert never._engine.rule.clock[0].Theta > 1
+
+
+# The command line
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    rows = [f"{'+1' if i % 3 else '-1'} {i % 7}:1 {10 + i % 11}:0.5" for i in range(300)]
+    source, saved = str(tmp_path / "a.svm"), str(tmp_path / "a.model")
+    Path(source).write_text("\n".join(rows) + "\n")
+    options = ["--model", "l1-ball", "--radius", "0.2", "--nonnegative", "--index", "tree"]
+    done = CliRunner().invoke(cli, ["learn", source, *options, "--save", saved])
+    assert done.exit_code == 0, done.output
+    model = streaml1.load(saved)
+    assert (model.radius, model.nonnegative, model.index) == (0.2, True, "tree")
+    assert 0.0 < total(model) <= 0.2
+    done = CliRunner().invoke(cli, ["learn", source, "--load", saved, "--radius", "0.1"])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(cli, ["learn", source, "--model", "l1-ball", "--l1", "0.1"])
+    assert done.exit_code == 2
+    assert "--l1 is no option of l1-ball, which has --radius" in done.stderr
+
+
+def test_constants_fit() -> None:
+    """|v| stays below 2**62, and S and the largest step together below 2**63."""
+    full = int(raw_vector.FULL)
+    assert raw_vector.THETA_MOST + 4 * full < 2**62
+    assert raw_vector.Z_COARSE > 2**32  # more than there can be slots
+    assert full > 4 * raw_vector.Z_LEAST
