@@ -621,6 +621,14 @@ def lock_cost(learner: Any, frozen: Any) -> None:
     CONSOLE.print(f"a prediction of one feature: {told}")
 
 
+def bench_softmax() -> None:
+    """Rows of 100 classes, beside river and Vowpal Wabbit; and as classes, d and t grow."""
+    import bench_softmax as softmax
+
+    softmax.bench_rivals(w1, table, CONSOLE.print)
+    softmax.bench_shapes(in_turn, table, CONSOLE.print)
+
+
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
@@ -632,6 +640,7 @@ BENCHES = {
     "threads": bench_threads,
     "copies": bench_copies,
     "memory": bench_memory,
+    "softmax": bench_softmax,
 }
 
 

@@ -30,6 +30,7 @@ from streaml1.console import (
     advise,
     complain,
     end_early,
+    entries_table,
     logged,
     shown,
     telling,
@@ -54,6 +55,7 @@ MODELS = {
         "regression": "TruncatedGradientRegressor",
     },
     "pegasos": {"classification": "PegasosClassifier"},
+    "softmax": {"classification": "SoftmaxClassifier"},
     "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
     "fobos": {"classification": "FOBOSClassifier", "regression": "FOBOSRegressor"},
     "l1-ball": {"classification": "L1BallClassifier", "regression": "L1BallRegressor"},
@@ -161,6 +163,14 @@ def _split(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -
     return [name for one in lists for name in one.split(",")]
 
 
+def _labels(ctx: click.Context, param: click.Parameter, listed: str | None) -> Any:
+    if listed is None:
+        return None
+    from streaml1.streams import class_label
+
+    return [class_label(label) for label in listed.split(",")]
+
+
 READING = ("format", "target", "categorical", "weight", "seed")
 positive = click.IntRange(min=1)
 
@@ -205,7 +215,7 @@ model_options = _options(
     click.option("--beta", type=float,
                  help="FTRL: how slowly the rates fall at first.  [default: 1]"),
     click.option("--strength", type=float,
-                 help="FoBoS: strength of its norm.  [default: 1e-4]"),
+                 help="fobos, softmax: strength of the norm or the penalty.  [default: 1e-4]"),
     click.option("--norm", type=click.Choice(["l2", "linf"]),
                  help="FoBoS: of all weights the root of the squares, or the largest.  "
                  "[default: l2]"),
@@ -222,6 +232,10 @@ model_options = _options(
                  help="SMIDAS: the norm, from 2 to 100.  [default: 2 log n-features]"),
     click.option("--n-features", type=positive, metavar="N",
                  help="How many features there may be.  [default: smidas 2**20; eg 2**18]"),
+    click.option("--penalty", type=click.Choice(["l1", "l1/l2", "l1/linf"]),
+                 help="Softmax: on single weights, or on the rows of features.  [default: l1]"),
+    click.option("--classes", metavar="LABEL,...", callback=_labels,
+                 help="Softmax: the labels; others are refused.  [default: as they come]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression; hinge for pegasos]"),
     click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
@@ -493,26 +507,34 @@ def show(model: Path, top: int, features: tuple[str, ...]) -> None:
         return
     non_zeros, seen = learner.n_nonzero, learner.n_features_seen
     # A file leaves zeros out and keeps an estimate of how many there were.
-    about = "" if seen == non_zeros else "about "
+    about = "" if seen == len(learner.weights) else "about "
+    every = max(1, len(getattr(learner, "classes_met", ())))  # weights of a feature
     facts: list[tuple[str, object]] = [
         *((name, _plain(value)) for name, value in learner._get_params().items()),
         ("examples learnt", f"{learner.n_iterations:,}"),
         ("non-zero weights", f"{non_zeros:,}"),
         ("features seen", f"{about}{seen:,}"),
-        ("sparsity", f"{about}{max(0.0, 1.0 - non_zeros / seen):.1%}" if seen else "-"),
-        ("intercept", f"{learner.intercept:.6g}"),
+        ("sparsity", f"{about}{max(0.0, 1.0 - non_zeros / seen / every):.1%}" if seen else "-"),
     ]
+    many = hasattr(learner, "classes_met")
+    if many:
+        facts.insert(-2, ("features used", f"{learner.n_nonzero_rows:,}"))
+        facts += [(f"intercept {shown(name)}", f"{b:.6g}") for name, b in learner.intercept.items()]
+    else:
+        facts.append(("intercept", f"{learner.intercept:.6g}"))
     click.echo(type(learner).__name__)
     for name, value in facts:
         click.echo(f"  {name:<18}{value}")
     if top:
-        rows = [(weight_text(w), shown(name)) for name, w in learner.top_weights(top)]
-        click.echo("\n" + text_table(("weight", "feature"), rows) if rows else "\nno weights")
+        entries = learner.top_weights(top)
+        click.echo("\n" + entries_table(learner, entries) if entries else "\nno weights")
 
 
 def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
     """A table of some features; a name of digits is also looked for as the int it is."""
     weights = learner.weights
+    if hasattr(learner, "classes_met"):
+        return _rows_of(learner, features)
     if learner.hash_bits is None:
         found = [
             weights.get(name, weights.get(int(name), 0.0) if name.isdecimal() else 0.0)
@@ -526,6 +548,20 @@ def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
         for slot, name in zip(slots, features, strict=True)
     ]
     return text_table(("weight", "feature", "slot"), hashed)
+
+
+def _rows_of(learner: Any, features: tuple[str, ...]) -> str:
+    """A table of the rows of some features."""
+    weights = learner.weights
+    rows = []
+    for name in features:
+        if learner.hash_bits is None:
+            row = weights.get(name) or (weights.get(int(name)) if name.isdecimal() else None)
+        else:
+            row = weights.get(learner.slot(int(name) if name.isdecimal() else name))
+        told = [(weight_text(w), shown(name), shown(label)) for label, w in (row or {}).items()]
+        rows += told or [(weight_text(0.0), shown(name), "any")]
+    return text_table(("weight", "feature", "label"), rows)
 
 
 def _plain(value: Any) -> str:
@@ -543,8 +579,8 @@ def predict(
 ) -> None:
     """Predict each example of SOURCE with MODEL, a file that learn --save wrote.
 
-    One number a line: the probability of True, or for regressors the value. SOURCE needs no
-    labels. With --bad skip a refused example has an empty line.
+    One number a line: the probability of True, or for regressors the value; of many labels the
+    most probable. SOURCE needs no labels. With --bad skip a refused example has an empty line.
     """
     import streaml1
     from streaml1.consumer import prediction_blocks
@@ -554,6 +590,11 @@ def predict(
     examples = _open(source, options, require_label=False)
 
     def text(one: Prediction) -> str:
+        if isinstance(one.p, dict):
+            best = max(one.p, key=one.p.__getitem__, default=None)
+            listed = [[_jsonable(label), p] for label, p in one.p.items()]
+            told = {"line": one.line, "label": _jsonable(best), "p": listed}
+            return json.dumps(told) if as_json else shown(best)
         if as_json:
             return json.dumps({"line": one.line, key: one.p})
         return "" if one.p is None else repr(one.p)
@@ -561,6 +602,10 @@ def predict(
     with logged():
         for block in prediction_blocks(learner, examples, limit=limit, bad=bad):
             click.echo("\n".join(map(text, block)))
+
+
+def _jsonable(label: Any) -> Any:
+    return label if label is None or isinstance(label, str | int | float) else repr(label)
 
 
 @cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")

@@ -27,6 +27,7 @@ __all__ = [
     "advise",
     "complain",
     "end_early",
+    "entries_table",
     "logged",
     "shown",
     "telling",
@@ -225,7 +226,10 @@ def advise(line: Line) -> None:
 
 
 def telling(model: Any, k: int) -> str:
-    """The weights farthest above and below zero, in two columns."""
+    """The weights farthest above and below zero, in two columns; with many labels in one."""
+    if hasattr(model, "classes_met"):
+        entries = model.top_weights(k)
+        return entries_table(model, entries) if entries else "All weights are zero."
     ranked = model.top_weights(model.n_nonzero)
     up = [one for one in ranked if one[1] > 0.0][:k]
     down = [one for one in ranked if one[1] < 0.0][:k]
@@ -241,6 +245,14 @@ def telling(model: Any, k: int) -> str:
         ("weight", heads[0], "weight", heads[1]),
         [(weight_text(v), shown(name), weight_text(u), shown(other)) for name, v, other, u in rows],
     )
+
+
+def entries_table(model: Any, entries: Sequence[tuple[Any, float]]) -> str:
+    """What `top_weights` of a model tells, as a table."""
+    if hasattr(model, "classes_met"):
+        many = [(weight_text(w), shown(name), shown(label)) for (name, label), w in entries]
+        return text_table(("weight", "feature", "label"), many)
+    return text_table(("weight", "feature"), [(weight_text(w), shown(name)) for name, w in entries])
 
 
 def _features(sign: str, entries: Sequence[tuple[Hashable, float]], k: int) -> str:

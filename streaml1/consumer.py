@@ -19,7 +19,15 @@ import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
 from streaml1.batches import is_frame, is_matrix
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, Line, Report
 from streaml1.rows import BadExample
-from streaml1.streams import Block, Refuse, SourceError, binary_label, number_label, open_source
+from streaml1.streams import (
+    Block,
+    Refuse,
+    SourceError,
+    binary_label,
+    class_label,
+    number_label,
+    open_source,
+)
 from streaml1.streams.source import Example, blocks_of, read_weight
 
 __all__ = [
@@ -117,7 +125,8 @@ def progressive(
     )
     learner = learner_of(model)
     loss = _loss_of(learner)
-    report = Report(loss, f"{opened.name}: {_called(model)}", getattr(opened, "d", None))
+    known = len(learner.classes_met) if loss == "softmax" else 0
+    report = Report(loss, f"{opened.name}: {_called(model)}", getattr(opened, "d", None), known)
     learn, most = _learning(model, loss)
     stopped = _stopped(stop)
 
@@ -141,10 +150,10 @@ def progressive(
     for reading in _readings(opened, passes, min(opened.block, every, limit or every), refuse):
         before = report.examples
         for block in reading:
-            chunk = _chunk(block, loss in REGRESSION)
+            chunk = _chunk(block, loss)
             for lo, hi, p in _parts(chunk, learn, room, refuse):
                 _, y, w = chunk.part(lo, hi)
-                report.add(p, y, w)
+                report.add(p, _places(learner, y) if loss == "softmax" else y, w)
                 report.refused = refuse.count
                 if report.examples % every == 0:
                     tell(report.line(learner))
@@ -168,11 +177,12 @@ class Prediction:
     line
         The line, or the number of the example, from 1.
     p
-        The probability of True; the value for regressors; None for an example that was refused.
+        The probability of True; the value for regressors; the probability of each label, where
+        there are many; None for an example that was refused.
     """
 
     line: int
-    p: float | None
+    p: float | dict[Hashable, float] | None
 
 
 def predictions(
@@ -213,10 +223,16 @@ def prediction_blocks(
 def _predicted(
     model: Any, opened: _Opened, limit: int | None, refuse: _Refusals
 ) -> Iterator[list[Prediction]]:
-    regression = _loss_of(model) in REGRESSION
+    loss = _loss_of(model)
 
     def predict(x: Any, y: Any, w: Any) -> Any:
-        if regression:
+        if loss == "softmax":
+            labels = model.classes_met
+            table = np.asarray(model.predict_proba_many(x), np.float64)
+            told = np.empty(len(table), object)
+            told[:] = [dict(zip(labels, row, strict=True)) for row in table.tolist()]
+            return told
+        if loss in REGRESSION:
             return np.asarray(model.predict_many(x), np.float64)
         return np.asarray(model.predict_proba_many(x), np.float64)[:, 1]
 
@@ -267,10 +283,13 @@ def prepare(model: Any) -> None:
     """Have the kernels of a model ready: their first compilation takes seconds."""
     if hasattr(model, "progressive_many"):
         # The second row has its features in another order, which takes a kernel more.
-        model.clone().progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], [True, False])
+        labels = (getattr(model, "classes", None) or [True, False])[:2]
+        model.clone().progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
 
 
 def _loss_of(learner: Any) -> str:
+    if hasattr(learner, "classes_met"):
+        return "softmax"
     loss = getattr(learner, "loss", None)
     if isinstance(loss, str) and loss in NAMES:
         return loss
@@ -304,6 +323,8 @@ def _one_by_one(model: Any, loss: str) -> Learn:
                 "and labels, not a matrix or a frame"
             )
         x, y = xs[0], ys[0]
+        if loss == "softmax":
+            return _one_of_many(model, x, y, ws)
         if loss in REGRESSION:
             p = model.predict_one(x)
         else:
@@ -314,6 +335,20 @@ def _one_by_one(model: Any, loss: str) -> Learn:
         return np.array([p], np.float64)
 
     return learn
+
+
+def _one_of_many(model: Any, x: Any, y: Any, ws: Any) -> Any:
+    """Probabilities of the labels; one that joins has its share of a model that knows nothing."""
+    p = model.predict_proba_one(x)
+    model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
+    labels = learner_of(model).classes_met
+    share = 1.0 / len(labels) if y not in p else 0.0
+    return np.array([[p[one] * (1.0 - share) if one in p else share for one in labels]])
+
+
+def _places(learner: Any, y: Any) -> Any:
+    places = {label: k for k, label in enumerate(learner.classes_met)}
+    return np.array([places[one] for one in y], np.intp)
 
 
 def _margin(p: float) -> float:
@@ -492,9 +527,24 @@ class _Chunk:
         return _rows(self.x, lo, hi), y, None if self.w is None else self.w[lo:hi]
 
 
-def _chunk(block: Any, regression: bool) -> _Chunk:
-    y, faults = _labels(block.y, regression)
+def _chunk(block: Any, loss: str) -> _Chunk:
+    if loss == "softmax":
+        y, faults = _class_labels(block.y)
+    else:
+        y, faults = _labels(block.y, loss in REGRESSION)
     return _Chunk(block.x, y, block.w, faults, block)
+
+
+def _class_labels(y: Any) -> tuple[list[Hashable], list[tuple[int, str]]]:
+    labels: list[Hashable] = []
+    faults = []
+    for row, one in enumerate(y.tolist() if isinstance(y, np.ndarray) else y):
+        try:
+            labels.append(class_label(one))
+        except ValueError as error:
+            labels.append(None)
+            faults.append((row, str(error)))
+    return labels, faults
 
 
 def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:

@@ -217,7 +217,8 @@ class Engine(Reader):
 
     def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
         width = batch.width
-        if width is None or not self._direct(width) or len(batch.rows.ids) < self.rule.size:
+        floats = self.rule.size * getattr(self.rule, "outputs", 1)
+        if width is None or not self._direct(width) or len(batch.rows.ids) < floats:
             rows = self._rows(checked(batch))
             self._require_features(rows)
             self._learn_rows(rows, y, w, eta, p)
@@ -325,6 +326,12 @@ class Engine(Reader):
             self._frame = None
             self.rule = rule
 
+    def have_outputs(self, k: int) -> None:
+        """Have room for `k` outputs; for rules that have several."""
+        if k > self.rule.outputs:
+            with self.alone():
+                self._set_rule(self.rule.widen(k))
+
     def _admit_all(self, names: list[Hashable]) -> Any:
         """Slots of names; the rule has all of them."""
         if isinstance(self.names, Ints):
@@ -363,7 +370,8 @@ class Engine(Reader):
         most = int(self.online[0].most)
         if most:
             return needed <= max(COPY_SLOTS, SPARSE * most)
-        if needed <= max(SLOTS, self.rule.size, SPARSE * n):
+        slots = SLOTS // getattr(self.rule, "outputs", 1)
+        if needed <= max(slots, self.rule.size, SPARSE * n):
             return True
         return needed <= SPARSE * (n + int(np.count_nonzero(self.rule.touched())))
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from streaml1.batches import batch_of
+from streaml1.classes import Classes
 from streaml1.labels import refuse_unless_dict
+from streaml1.outputs import outputs_of, table_of
 from streaml1.reader import Reader
 
-__all__ = ["Frozen"]
+__all__ = ["Frozen", "FrozenClasses"]
 
 
 class Frozen:
@@ -107,3 +109,76 @@ class Frozen:
     def _require_classifier(self) -> None:
         if not self._binary:
             raise AttributeError("a regressor has no probabilities; call predict_one")
+
+
+class FrozenClasses(Frozen):
+    """An immutable predictor of many labels; as `Frozen` otherwise.
+
+    Examples
+    --------
+    >>> import streaml1
+    >>> model = streaml1.SoftmaxClassifier(classes=["ham", "spam", "news"])
+    >>> model.learn_one({"cheap": 1, "pills": 1}, "spam")
+    >>> model.freeze().predict_one({"cheap": 1})
+    'spam'
+    """
+
+    __slots__ = ("_classes",)
+
+    _classes: Classes
+
+    def __init__(self, reader: Reader, labels: list[Hashable]) -> None:
+        super().__init__(reader, True)
+        object.__setattr__(self, "_classes", Classes(labels))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenClasses, (self._reader, self._classes.names)
+
+    @property
+    def weights(self) -> Mapping[Hashable, Any]:
+        """The weights that are not zero, by feature and label."""
+        rule, name, labels = self._reader.rule, self._reader.names.name, self._classes.names
+        slots = np.flatnonzero(rule.weights())
+        rows = zip(slots.tolist(), rule.rows(slots).tolist(), strict=True)
+        return MappingProxyType(
+            {
+                name(j): MappingProxyType(
+                    {label: w for label, w in zip(labels, row, strict=True) if w != 0.0}
+                )
+                for j, row in rows
+            }
+        )
+
+    @property
+    def intercept(self) -> Any:
+        """The intercept of each label."""
+        b = self._reader.rule.b.tolist()
+        return MappingProxyType(dict(zip(self._classes.names, b, strict=False)))
+
+    def margin(self, x: Mapping[Hashable, Any]) -> float:
+        """There is none: each label has its own."""
+        raise AttributeError("a model of many labels has no margin; call predict_proba_one")
+
+    def _outputs(self, x: Mapping[Hashable, Any]) -> tuple[int, Any]:
+        try:
+            return outputs_of(self._reader, x)
+        except (AttributeError, TypeError):
+            refuse_unless_dict(x)
+            raise
+
+    def predict_one(self, x: Mapping[Hashable, Any]) -> Any:
+        """The most probable label; None where there is none."""
+        best = self._outputs(x)[0]
+        return self._classes.names[best] if best >= 0 else None
+
+    def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Any, float]:
+        """Probability of each label."""
+        return dict(zip(self._classes.names, self._outputs(x)[1], strict=False))
+
+    def predict_many(self, X: Any) -> Any:
+        """What `predict_one` says of each row of a matrix, frame or list of dicts, shape (n,)."""
+        return self._classes.array(table_of(self._reader, batch_of(X))[0])
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities of each row, shape (n, k)."""
+        return table_of(self._reader, batch_of(X))[1]

@@ -13,7 +13,16 @@ import numpy as np
 
 from streaml1.rows import LIMIT, BadExample, shown
 
-__all__ = ["binary", "binaries", "refuse_unless_dict", "value", "values", "weight", "weights"]
+__all__ = [
+    "binary",
+    "binaries",
+    "column_of",
+    "refuse_unless_dict",
+    "value",
+    "values",
+    "weight",
+    "weights",
+]
 
 WEIGHT_LIMIT = 1e15
 NUMBERS = (numbers.Real, Decimal, np.bool_)
@@ -43,7 +52,7 @@ def binary(y: Any) -> float:
 
 def binaries(y: Any, n: int) -> Any:
     """The -1.0 or 1.0 of each of `n` labels."""
-    labels = _column("labels", y, n)
+    labels = column_of("labels", y, n)
     if labels.dtype.kind == "b" or (
         labels.dtype.kind in "iuf" and np.all((labels == 0) | (labels == 1))
     ):
@@ -68,7 +77,7 @@ def value(y: Any) -> float:
 
 def values(y: Any, n: int) -> Any:
     """`n` labels of a regressor as floats."""
-    labels = _column("labels", y, n)
+    labels = column_of("labels", y, n)
     if labels.dtype.kind in "iufb":
         numbers_ = labels.astype(np.float64)
         if np.all(np.abs(numbers_) < LIMIT):
@@ -90,7 +99,7 @@ def weights(w: Any, n: int) -> Any:
         return np.ones(n)
     if isinstance(w, str | bytes) or not hasattr(type(w), "__len__"):
         return np.full(n, weight(w))
-    column = _column("weights", w, n)
+    column = column_of("weights", w, n)
     if column.dtype.kind in "iufb":
         numbers_ = np.require(column, np.float64, ["C", "A", "W"])
         if np.all((numbers_ >= 0.0) & (numbers_ <= WEIGHT_LIMIT)):
@@ -98,7 +107,7 @@ def weights(w: Any, n: int) -> Any:
     return _each(weight, column)
 
 
-def _column(what: str, given: Any, n: int) -> Any:
+def column_of(what: str, given: Any, n: int) -> Any:
     """`given` as an array of n; a list of unlike things stays what they are."""
     if isinstance(given, list | tuple):
         column = np.empty(len(given), object)

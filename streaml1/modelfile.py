@@ -46,6 +46,8 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
     arrays["header"] = _text(header)
     if "names" in names:
         arrays["names"] = _text([_name(name) for name in names["names"]])
+    if "labels" in state:
+        arrays["labels"] = _text([_name(label, "label", "labels") for label in state["labels"]])
     arrays |= {part: names[part] for part in ("slots", "joints") if part in names}
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
@@ -139,7 +141,11 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     else:
         names["slots"] = arrays.pop("slots")
         ensure(names["slots"].dtype == np.uint32 and names["slots"].ndim == 1, "slots are none")
+    labels = {}
+    if "labels" in arrays:
+        labels["labels"] = [_named(coded) for coded in _value(arrays.pop("labels"))]
     state = {
+        **labels,
         "names": names,
         "online": arrays.pop("online"),
         "forgotten": arrays.pop("forgotten", None),
@@ -161,7 +167,7 @@ def _value(text: Any) -> Any:
     return json.loads(text.tobytes().decode("utf-8", "surrogatepass"))
 
 
-def _name(name: Hashable) -> Any:
+def _name(name: Hashable, what: str = "feature name", many: str = "features") -> Any:
     """A name as JSON: strings and ints are themselves, the rest says its type."""
     if isinstance(name, bool | np.bool_):
         return {"bool": bool(name)}
@@ -174,10 +180,10 @@ def _name(name: Hashable) -> Any:
     if isinstance(name, bytes):
         return {"bytes": name.hex()}
     if type(name) is tuple:
-        return {"tuple": [_name(part) for part in name]}
+        return {"tuple": [_name(part, what, many) for part in name]}
     raise ModelFileError(
-        f"the feature name {name!r} is a {type(name).__name__}, which a model file cannot hold; "
-        "name features by strings, numbers, bytes, None or tuples of them, or pickle the model"
+        f"the {what} {name!r} is a {type(name).__name__}, which a model file cannot hold; "
+        f"name {many} by strings, numbers, bytes, None or tuples of them, or pickle the model"
     )
 
 
@@ -203,6 +209,8 @@ def _param(name: str, value: Any) -> Any:
         return int(value)
     if isinstance(value, float | np.floating):
         return {"float": float(value).hex()}
+    if isinstance(value, list):
+        return {"labels": [_name(label, "label", "labels") for label in value]}
     module, kind = type(value).__module__, type(value).__name__
     if module == "river.optim.schedulers":
         params = {k: _param(k, getattr(value, k)) for k in value._get_params()}
@@ -218,6 +226,8 @@ def _parameter(coded: Any) -> Any:
         return coded
     if "float" in coded:
         return float.fromhex(coded["float"])
+    if "labels" in coded:
+        return [_named(label) for label in coded["labels"]]
     from river.optim import base, schedulers
 
     kind = getattr(schedulers, coded["scheduler"])

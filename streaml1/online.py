@@ -102,7 +102,7 @@ def learn(
     """Predict into `p` and learn the rows from `start`.
 
     Where `d` is not 0, the rows are looked at by the block first: memory brings them but once.
-    A rule may have k outputs: then `p` is k times as long as `y`.
+    A rule may have k outputs: then `p` is k times as long as `y`, or as long, for the first alone.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def learn(
         for k in range(lo + FAR, hi + FAR, np.uint64(16)):
             prefetch(ids, k)
         first = k_out * i
-        out = outputs + np.uint64(8) * first
+        out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
         p[first] = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i], out)
         if capped and online[0].held > online[0].most:
             return OVER, np.int64(i + np.uint64(1))

@@ -23,6 +23,7 @@ NAMES = {
     "smoothed_hinge": "smoothed hinge loss",
     "squared": "squared loss",
     "absolute": "absolute loss",
+    "softmax": "log-loss",
 }
 MARGINS = ("hinge", "smoothed_hinge")
 REGRESSION = ("squared", "absolute")
@@ -45,11 +46,13 @@ def losses(loss: str, p: Any, y: Any) -> Any:
     Parameters
     ----------
     loss
-        One of the five losses of the models.
+        One of the five losses of the models, or `"softmax"`.
     p
-        Probabilities of True for `"logistic"`, margins for the hinges, else values.
+        Probabilities of True for `"logistic"`, margins for the hinges, else values; for
+        `"softmax"` a row of probabilities for each example.
     y
-        Labels: bool, or numbers for `"squared"` and `"absolute"`.
+        Labels: bool, or numbers for `"squared"` and `"absolute"`; for `"softmax"` the places of
+        the labels in a row.
 
     Examples
     --------
@@ -57,6 +60,8 @@ def losses(loss: str, p: Any, y: Any) -> Any:
     >>> losses("hinge", np.array([2.0, 0.5, -1.0]), np.array([True, True, True]))
     array([0. , 0.5, 2. ])
     """
+    if loss == "softmax":
+        return -np.log(np.maximum(p[np.arange(len(y)), y], LEAST_PROBABILITY))
     if loss == "logistic":
         p = np.clip(p, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
         return -np.log(np.where(y, p, 1.0 - p))
@@ -103,7 +108,8 @@ class Line:
         Mean loss over all examples; each was predicted just before it was learnt.
     constant_loss
         Mean loss of the progressive constant predictor: before each example it says
-        (n1 + 1/2) / (n + 1), with n1 of n examples labelled True so far. For the hinges it says
+        (n1 + 1/2) / (n + 1), with n1 of n examples labelled True so far; of k labels known by
+        then it gives each (n_c + 1/2) / (n + k/2). For the hinges it says
         the constant margin that has the least mean loss at this rate, for regressors the mean of
         the values so far (0 before the first).
     error
@@ -113,7 +119,7 @@ class Line:
     n_features_seen
         How many features the examples have had.
     sparsity
-        1 - n_nonzero / n_features_seen.
+        1 - n_nonzero / n_features_seen; where there are k labels, of k times as many weights.
     share_of_d
         n_nonzero / d, where the source knows its number of features d.
     born, died
@@ -135,6 +141,8 @@ class Line:
         Since the first example was asked for.
     per_second
         Examples a second since the line before.
+    n_nonzero_rows
+        How many features have a weight that is not zero, where there are many labels.
     """
 
     examples: int
@@ -157,6 +165,7 @@ class Line:
     refused: int
     seconds: float
     per_second: float
+    n_nonzero_rows: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All fields by name."""
@@ -189,6 +198,27 @@ class _Sums:
 def _running(start: float, terms: Any) -> Any:
     """`start`, and the sums up to and with each term."""
     return np.cumsum(np.concatenate(((start,), terms)))
+
+
+class _Counts:
+    """The weights of the labels so far: what the constant predictor of many labels knows."""
+
+    def __init__(self, known: int) -> None:
+        self.known = known  # labels
+        self.of = np.zeros(known)
+
+    def add(self, y: Any, w: Any) -> tuple[Any, Any]:
+        """Losses of the constant predictor, and how many labels were known before each example."""
+        most = max(self.known, int(y.max(initial=-1)) + 1)
+        weights = np.zeros((len(y) + 1, most))
+        weights[0, : len(self.of)] = self.of
+        weights[np.arange(1, len(y) + 1), y] = w
+        weights = np.cumsum(weights, axis=0)
+        known = np.maximum.accumulate(np.concatenate(([self.known], y + 1)))
+        mine = weights[np.arange(len(y)), y]
+        p = (mine + 0.5) / (weights[:-1].sum(axis=1) + known[1:] / 2.0)
+        self.of, self.known = weights[-1], most
+        return -np.log(p), known[:-1]
 
 
 class _Window:
@@ -230,11 +260,14 @@ class Report:
     Parameters
     ----------
     loss
-        `"logistic"`, `"hinge"`, `"smoothed_hinge"`, `"squared"` or `"absolute"`.
+        `"logistic"`, `"hinge"`, `"smoothed_hinge"`, `"squared"`, `"absolute"`, or `"softmax"` for
+        many labels.
     title
         What was learnt from what, for the picture.
     d
         How many features there are, where that is known.
+    k
+        How many labels are known beforehand, for `"softmax"`.
 
     Attributes
     ----------
@@ -259,7 +292,7 @@ class Report:
     (2, 0.46, 0.49)
     """
 
-    def __init__(self, loss: str, title: str = "", d: int | None = None) -> None:
+    def __init__(self, loss: str, title: str = "", d: int | None = None, k: int = 0) -> None:
         if loss not in NAMES:
             raise ValueError(f"loss={loss!r} is not known; give one of {', '.join(NAMES)}")
         self.loss = loss
@@ -273,7 +306,8 @@ class Report:
         self._watch: Any = None
         self._all, self._recent = _Sums(), _Sums()
         self._total = 0.0  # of the labels
-        self._window = None if loss in REGRESSION else _Window()
+        self._window = None if loss in (*REGRESSION, "softmax") else _Window()
+        self._counts = _Counts(k)
         self._started = self._lined = time.perf_counter()
 
     def __len__(self) -> int:
@@ -302,12 +336,16 @@ class Report:
         ----------
         p
             The prediction of each just before it was learnt: the probability of True for the
-            logistic loss, the margin for the hinges, the value for regressors.
+            logistic loss, the margin for the hinges, the value for regressors; for `"softmax"` the
+            probabilities of the labels, shape (n, k).
         y
-            The labels: bool, or numbers for regressors.
+            The labels: bool, or numbers for regressors; for `"softmax"` their places in a row of
+            p. A place that is beyond all before is that of a label which joins.
         w
             The sample weights; None where all are 1.
         """
+        if self.loss == "softmax":
+            return self._add_rows(np.asarray(p, np.float64), np.asarray(y, np.intp), w)
         regression = self.loss in REGRESSION
         p = np.asarray(p, np.float64)
         y = np.asarray(y, np.float64 if regression else bool)
@@ -328,6 +366,21 @@ class Report:
             self._window.add(p, y)
         self.examples += len(p)
 
+    def _add_rows(self, p: Any, y: Any, w: Any) -> None:
+        w = np.ones(len(p)) if w is None else np.asarray(w, np.float64)
+        if not len(p) == len(y) == len(w):
+            raise ValueError(f"{len(p)} predictions, {len(y)} labels and {len(w)} weights differ")
+        if not len(p):
+            return
+        constant, known = self._counts.add(y, w)
+        # What the model did not know yet it could not say.
+        told = np.where(np.arange(p.shape[1]) < known[:, None], p, -1.0)
+        error = (told.argmax(axis=1) != y) | (known == 0)
+        loss = losses(self.loss, p, y)
+        for sums in (self._all, self._recent):
+            sums.add(w, loss, constant, error, np.zeros(len(y)))
+        self.examples += len(p)
+
     def line(self, model: Any = None) -> Line:
         """Close a line, and start the next.
 
@@ -341,6 +394,7 @@ class Report:
         since = self.examples - (self.lines[-1].examples if self.lines else 0)
         n_nonzero = getattr(model, "n_nonzero", None)
         seen = getattr(model, "n_features_seen", None)
+        every = max(1, len(getattr(model, "classes_met", ())))  # weights of a feature
         self.changes = None if self._watch is None else self._watch.changes()
         line = Line(
             examples=self.examples,
@@ -351,9 +405,8 @@ class Report:
             error=a.mean(a.error),
             n_nonzero=n_nonzero,
             n_features_seen=seen,
-            # Features seen can be an estimate, and then a little below the non-zeros.
-            sparsity=max(0.0, 1.0 - n_nonzero / seen) if n_nonzero is not None and seen else None,
-            share_of_d=n_nonzero / self.d if n_nonzero is not None and self.d else None,
+            sparsity=_zeros(n_nonzero, seen and seen * every),
+            share_of_d=n_nonzero / self.d / every if n_nonzero is not None and self.d else None,
             born=None if self.changes is None else len(self.changes.born),
             died=None if self.changes is None else len(self.changes.died),
             cut=getattr(model, "n_cut", None),
@@ -361,6 +414,7 @@ class Report:
             refused=self.refused,
             seconds=now - self._started,
             per_second=since / max(now - self._lined, 1e-9),
+            n_nonzero_rows=getattr(model, "n_nonzero_rows", None),
         )
         self._recent, self._lined = _Sums(), now
         self.lines.append(line)
@@ -422,6 +476,10 @@ class Report:
                 lambda line: number(line.error) if error != "error" else _percent(line.error),
             ),
             _Column("non-\nzeros", 8, lambda line: _count(line.n_nonzero)),
+        ]
+        if self.loss == "softmax":
+            columns.append(_Column("features\nused", 8, lambda line: _count(line.n_nonzero_rows)))
+        columns += [
             _Column("features\nseen", 8, lambda line: _count(line.n_features_seen)),
             _Column("sparsity", 8, lambda line: _percent(line.sparsity)),
         ]
@@ -462,6 +520,8 @@ class Report:
         ]
         if line.n_nonzero is not None:
             zeros = f"{line.n_nonzero:,} non-zero weights"
+            if line.n_nonzero_rows is not None:
+                zeros += f" in the rows of {line.n_nonzero_rows:,}"
             if line.n_features_seen:
                 zeros += f" of {line.n_features_seen:,} features seen, {_percent(line.sparsity)}"
                 zeros += " sparse"
@@ -590,6 +650,11 @@ def _share(value: float | None) -> str:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
+
+
+def _zeros(n_nonzero: int | None, weights: int | None) -> float | None:
+    """The share of zeros; weights can be an estimate, and then a little below the non-zeros."""
+    return max(0.0, 1.0 - n_nonzero / weights) if n_nonzero is not None and weights else None
 
 
 def _count(value: int | None) -> str:

@@ -275,3 +275,63 @@ def averaged(kind: type[Any]) -> type[Any]:
             self.w, self.b = (total / self.t for total in self.sums)
 
     return Averaged
+
+
+# Many labels: the rows of w are those of the features, its columns those of the labels.
+
+
+def rows_l1(v: Any, c: float) -> Any:
+    return np.sign(v) * np.maximum(np.abs(v) - c, 0.0)
+
+
+def rows_l2(v: Any, c: float) -> Any:
+    norms = np.linalg.norm(v, axis=1, keepdims=True)
+    return np.where(norms > c, v * (1.0 - c / np.maximum(norms, 1e-300)), 0.0)
+
+
+def rows_linf(v: Any, c: float) -> Any:
+    """By Moreau: what is left of the projection on the l1 ball of radius c."""
+    return v - np.array([l1_ball(row, c) for row in v]) if c > 0.0 else v
+
+
+ROWS = {"l1": rows_l1, "l1/l2": rows_l2, "l1/linf": rows_linf}
+
+
+class Softmax:
+    """Labels are 0, 1, 2, ...; one that is new joins with zero weights, at its first example."""
+
+    def __init__(
+        self,
+        d: int,
+        k: int = 0,
+        *,
+        strength: float = 1e-4,
+        penalty: str = "l1",
+        l2: float = 0.0,
+        lr: Any = 0.1,
+        schedule: str = "invsqrt",
+        intercept_lr: float = 0.01,
+        intercept_init: float = 0.0,
+        clip_gradient: float = 1e12,
+    ) -> None:
+        self.w, self.b, self.t = np.zeros((d, k)), np.full(k, intercept_init), 0
+        self.strength, self.penalty, self.l2 = strength, penalty, l2
+        self.lr, self.schedule, self.intercept_lr = lr, schedule, intercept_lr
+        self.intercept_init, self.clip_gradient = intercept_init, clip_gradient
+
+    def output(self, x: Any) -> Any:
+        a = x @ self.w + self.b
+        e = np.exp(a - a.max(initial=-np.inf))
+        return e / e.sum()
+
+    def learn(self, x: Any, y: int, w: float = 1.0) -> Any:
+        eta, joining = rate(self.lr, self.schedule, self.t), max(0, y + 1 - len(self.b))
+        self.w = np.hstack([self.w, np.zeros((len(x), joining))])
+        self.b = np.append(self.b, np.full(joining, self.intercept_init))
+        p = self.output(x)
+        g = np.clip(p - (np.arange(len(p)) == y), -self.clip_gradient, self.clip_gradient) * w
+        v = self.w - eta * np.outer(x, g)
+        self.w = ROWS[self.penalty](v, eta * self.strength) / (1.0 + eta * self.l2)
+        self.b = self.b - self.intercept_lr * g
+        self.t += 1
+        return p

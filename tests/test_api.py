@@ -45,6 +45,7 @@ def test_names() -> None:
         "PegasosClassifier",
         "SMIDASClassifier",
         "SMIDASRegressor",
+        "SoftmaxClassifier",
         "TruncatedGradientClassifier",
         "TruncatedGradientRegressor",
         "load",
@@ -74,6 +75,7 @@ OWN: dict[str, dict[str, Any]] = {
     "L1Ball": {"radius": 10.0, "nonnegative": False, "index": "wheel"},
     "Pegasos": {"l2": 1e-4, "project": True},
     "SMIDAS": {"l1": 1e-4, "p": None, "n_features": 2**20},
+    "Softmax": {"strength": 1e-4, "penalty": "l1", "l2": 0.0, "classes": None},
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 RATELESS = ("FTRL", "Pegasos")
@@ -94,7 +96,8 @@ def test_parameters(name: str) -> None:
     loss = "hinge" if name == "PegasosClassifier" else loss
     expected = {
         **own_of(name),
-        **{"loss": loss, **rates},
+        **({} if name == "SoftmaxClassifier" else {"loss": loss}),
+        **rates,
         **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
         **({"average": False} if name.startswith(AVERAGED) else {}),
         **{"max_features": None, "hash_bits": None},
@@ -116,7 +119,8 @@ def test_methods(name: str) -> None:
     assert list(inspect.signature(cls.predict_many).parameters) == ["self", "X"]
     own = {m for m in dir(cls) if not m.startswith("_")} - {m for m in dir(cls.__mro__[-3])}
     river = {"clone", "predict_proba_one", "predict_proba_many"}
-    assert own <= {*methods, *SHARED, *own_of(name), "loss", "average"} | river
+    many = {"classes_met", "n_nonzero_rows"} if name == "SoftmaxClassifier" else set()
+    assert own <= {*methods, *SHARED, *own_of(name), "loss", "average"} | river | many
 
 
 def public() -> Iterator[Any]:

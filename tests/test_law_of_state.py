@@ -33,6 +33,7 @@ from streaml1 import (
     L1BallRegressor,
     PegasosClassifier,
     SMIDASRegressor,
+    SoftmaxClassifier,
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
     engine,
@@ -51,6 +52,7 @@ EXAMPLES = min(30, settings.default.max_examples)  # each is a run of its own
 
 # Each is made so that what is rare comes often: P underflows and A passes its limit many times in
 # 400 steps; the pool of chunks, or that of leaves, runs out.
+LABELS = [2, 0, 3, 1]
 LEARNERS: dict[str, Callable[[], Any]] = {
     "fobos": lambda: ElasticNetRegressor(l1=1.0, l2=1e-3, lr=0.4, schedule="constant"),
     "ridge": lambda: ElasticNetRegressor(l1=0.02, l2=7.0, lr=0.4, schedule="constant"),
@@ -85,6 +87,12 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "linf, often zero": lambda: FOBOSClassifier(
         norm="linf", strength=1.0, lr=0.5, schedule="constant"
     ),
+    "rows": lambda: SoftmaxClassifier(
+        penalty="l1/l2", strength=1e-3, l2=7.0, lr=0.4, schedule="constant", classes=LABELS
+    ),
+    "sharp rows": lambda: SoftmaxClassifier(
+        penalty="l1/linf", strength=0.01, lr=40.0, schedule="constant", classes=LABELS
+    ),
     "ball": lambda: L1BallRegressor(radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0),
     "tree": lambda: L1BallRegressor(
         radius=15.0, lr=0.3, schedule="constant", clip_gradient=10.0, index="tree"
@@ -115,6 +123,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "capped tree": lambda: L1BallRegressor(
         radius=9.0, lr=0.3, clip_gradient=10.0, max_features=10, index="tree"
     ),
+    "capped rows": lambda: SoftmaxClassifier(strength=1e-3, classes=LABELS, max_features=9),
     "hashed": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=11),
     "crowded": lambda: ElasticNetRegressor(l1=0.01, lr=0.1, hash_bits=5, max_features=20),
 }
@@ -123,13 +132,14 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
 CAPPED = (
     *("capped", "capped mean", "capped linf", "capped l2", "capped ball", "capped tree"),
-    *("capped smidas", "capped eg", "hashed", "crowded"),
+    *("capped rows", "capped smidas", "capped eg", "hashed", "crowded"),
 )
 BINARY = (
     *("classifier", "seldom", "pegasos", "mean pegasos", "small ball"),
     *("l2, often zero", "linf, often zero"),
 )
-BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
+BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped rows", "capped tree")
+MANY = ("rows", "sharp rows", "capped rows")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
     **{
@@ -162,7 +172,7 @@ class Stream(NamedTuple):
         ]
 
 
-def stream(binary: bool) -> Stream:
+def stream(kind: str) -> Stream:
     """Rows of up to 12 of 40 features with gaps between their numbers; scales far apart."""
     random = np.random.default_rng(8)
     numbers = np.sort(random.choice(900, D, replace=False)).astype(np.int32)
@@ -174,10 +184,11 @@ def stream(binary: bool) -> Stream:
     data = random.normal(size=ends[-1]) * 0.4
     X = csr_matrix((data, numbers[np.concatenate(rows)], ends), (N, 900))
     noisy = X @ random.normal(size=900) * 20.0 + random.normal(size=N)
-    return Stream(X, noisy > 0.0 if binary else noisy, random.choice([0.0, 1.0, 2.5], size=N))
+    y = {"values": noisy, "binary": noisy > 0.0, "many": np.digitize(noisy, [-15.0, 0.0, 15.0])}
+    return Stream(X, y[kind], random.choice([0.0, 1.0, 2.5], size=N))
 
 
-STREAMS = {False: stream(False), True: stream(True)}
+STREAMS = {kind: stream(kind) for kind in ("values", "binary", "many")}
 
 
 class Bits(NamedTuple):
@@ -193,7 +204,7 @@ def bits_of(model: Any, predictions: Any) -> Bits:
 
 
 def stream_of(learner: str) -> Stream:
-    return STREAMS[learner in BINARY]
+    return STREAMS["binary" if learner in BINARY else "many" if learner in MANY else "values"]
 
 
 def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
@@ -246,7 +257,7 @@ def read(model: Any, folder: Path) -> Any:
         model.predict_one(x)
     model.predict_many([{1: 1.0, "other": 1.0}])
     model.predict_many(csr_matrix(np.eye(7)))
-    assert len(model.weights) == model.n_nonzero
+    assert len(model.weights) == model._engine.n_nonzero
     assert model.top_weights(3) and model.n_features_seen or not model.weights
     model._engine.check()
     return model
@@ -334,10 +345,16 @@ BETWEEN: list[Callable[[Any, Path], Any]] = [
 # How rows may be learnt. Each returns the predictions.
 
 
+def predicted(model: Any, x: Any) -> Any:
+    if isinstance(model, SoftmaxClassifier):
+        return list(model.predict_proba_one(x).values())
+    return model._margin(x, model.loss == "logistic")
+
+
 def learn_one(model: Any, s: Stream, lo: int, hi: int) -> list[float]:
     p = []
     for x, y, w in zip(s.dicts(lo, hi), s.y[lo:hi].tolist(), s.w[lo:hi].tolist(), strict=True):
-        p.append(model._margin(x, model.loss == "logistic"))
+        p.append(predicted(model, x))
         model.learn_one(x, y, w)
     return p
 
@@ -468,7 +485,7 @@ def learn_words(model: Any, s: Stream, lo: int, hi: int, form: int, singly: bool
         return list(model.progressive_many(xs, s.y[lo:hi], s.w[lo:hi]))
     p = []
     for x, y, w in zip(xs, s.y[lo:hi].tolist(), s.w[lo:hi].tolist(), strict=True):
-        p.append(model._margin(x, model.loss == "logistic"))
+        p.append(predicted(model, x))
         model.learn_one(x, y, w)
     return p
 
@@ -544,7 +561,7 @@ def test_rare_things_come_often(learner: str) -> None:
             rebased += now < last
             projected += learner in BALLS and now > last
             last = now
-            alive.append(model.n_nonzero)
+            alive.append(len(model.weights))
     state = model._engine
     assert state.rule.size > 512 or learner == "crowded"  # has grown from one slot
     assert np.mean(alive) > 3.0 and min(alive[20:]) < D
@@ -571,7 +588,7 @@ def test_names_are_only_names(learner: str) -> None:
         p = []
         for x, y, w in zip(s.dicts(0, N), s.y.tolist(), s.w.tolist(), strict=True):
             x = {to(j): v for j, v in x.items()}
-            p.append(model._margin(x, model.loss == "logistic"))
+            p.append(predicted(model, x))
             model.learn_one(x, y, w)
         expected = truth(learner)
         assert np.asarray(p).tobytes() == expected.predictions

@@ -18,7 +18,7 @@ LAYERS = [
     *("names", "batches", "sketch"),
     *("rules", "online", "walk"),
     *("cap", "watch", "reader", "engine"),
-    *("parameters", "schedules", "labels", "modelfile", "frozen"),
+    *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),
     *("models", "report"),
     *("streams", "datasets", "consumer"),
     *("console", "cli"),

@@ -14,6 +14,7 @@ from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
 from streaml1.models.l1_ball import L1BallClassifier, L1BallRegressor
 from streaml1.models.pegasos import PegasosClassifier
 from streaml1.models.smidas import SMIDASClassifier, SMIDASRegressor
+from streaml1.models.softmax import SoftmaxClassifier
 from streaml1.models.truncated_gradient import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
@@ -33,6 +34,7 @@ __all__ = [
     "PegasosClassifier",
     "SMIDASClassifier",
     "SMIDASRegressor",
+    "SoftmaxClassifier",
     "TruncatedGradientClassifier",
     "TruncatedGradientRegressor",
     "load",
@@ -48,6 +50,7 @@ MODELS: dict[str, type[OnlineModel]] = {
         *(L1BallClassifier, L1BallRegressor),
         PegasosClassifier,
         *(SMIDASClassifier, SMIDASRegressor),
+        SoftmaxClassifier,
         *(TruncatedGradientClassifier, TruncatedGradientRegressor),
     )
 }

@@ -32,7 +32,7 @@ from streaml1.schedules import rate as rate_of_step
 from streaml1.schedules import rates as rates_of_steps
 from streaml1.watch import Watch
 
-__all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor"]
+__all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "series_like"]
 
 CLASSIFIER_LOSSES = ("logistic", "hinge", "smoothed_hinge")
 REGRESSOR_LOSSES = ("squared", "absolute")
@@ -344,7 +344,7 @@ class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
 
     def predict_many(self, X: Any) -> Any:
         """Whether the margin of each row is above zero, a series like X; an array for matrices."""
-        return _like(X, self._margins(X) > 0.0, self._y_name)
+        return series_like(X, self._margins(X) > 0.0, self._y_name)
 
 
 class OnlineRegressor(OnlineModel, base.MiniBatchRegressor):
@@ -366,10 +366,10 @@ class OnlineRegressor(OnlineModel, base.MiniBatchRegressor):
 
     def predict_many(self, X: Any) -> Any:
         """The predicted value of each row, a series like X; an array for matrices."""
-        return _like(X, self._margins(X), self._y_name)
+        return series_like(X, self._margins(X), self._y_name)
 
 
-def _like(X: Any, predictions: Any, name: Any) -> Any:
+def series_like(X: Any, predictions: Any, name: Any) -> Any:
     """Predictions as a series of the kind of the frame X, or as the array they are."""
     if not is_frame(X):
         return predictions

@@ -17,6 +17,8 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
 | `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
 | `rule.intercept(online)` | Python | the intercept that is told. May be left out: that of the online record |
+| `rule.outputs`, `rule.widen(k)` | Python | where there are several outputs: how many there may be, and the same rule with room for `k` |
+| `rule.rows(slots)` | Python | where there are several outputs: the current weights of some slots, a row each; `weight` and `weights` then tell the largest absolute value of each row |
 | `rule.make_room(nnz)` | Python | after `room` said no: the same rule with room for the row |
 | `rule.features_left` | Python | how many more distinct features the rule may see. May be left out: any number |
 | `rule.unknown_slot` | Python | the slot beyond all others that stands for what has no slot: a row that is only predicted may have it, more than once. May be left out: what has no slot weighs nothing |
@@ -31,7 +33,9 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `rule.check()` | Python | raises AssertionError where an invariant is broken |
 
 A rule without `respond` and `predict` has one output, the margin, and the intercept of the online
-record. Where there are more outputs, `out` is the address of where they go, or 0.
+record. Where there are more outputs, `out` is the address of where they go; of `respond` it may be 0,
+and what `predict` is given begins with how many floats follow. Then only learning calls `gather`, which
+may bring the row's weights current.
 
 Arrays have one dimension and any length. `scatter` follows `gather` of the same row, which may leave
 something for it in a field `scratch`; nothing else depends on that. `room` covers the worst case of scatter and tick together

@@ -15,6 +15,7 @@ from streaml1.streams.source import (
     Source,
     SourceError,
     binary_label,
+    class_label,
     number_label,
 )
 from streaml1.streams.svmlight import parse_svmlight
@@ -28,6 +29,7 @@ __all__ = [
     "Source",
     "SourceError",
     "binary_label",
+    "class_label",
     "number_label",
     "open_source",
 ]

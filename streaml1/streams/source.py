@@ -17,6 +17,7 @@ __all__ = [
     "SourceError",
     "binary_label",
     "blocks_of",
+    "class_label",
     "number_label",
     "read_number",
     "read_weight",
@@ -246,6 +247,40 @@ def binary_label(y: Any) -> bool:
     if value == 2:
         rule = "files coded 1/2 must be recoded to 0/1 or -1/1"
     raise ValueError(f"label {shown(y)} is not a label: {rule}")
+
+
+def class_label(y: Any) -> Hashable:
+    """Map the label of a file to one of many.
+
+    Parameters
+    ----------
+    y
+        Any text or number; a whole number, or the text of one as it is usually written, is an int.
+
+    Raises
+    ------
+    ValueError
+        One sentence, where there is no label, or it cannot be a key of a dict.
+
+    Examples
+    --------
+    >>> from streaml1.streams.source import class_label
+    >>> class_label(3.0), class_label("3"), class_label("03"), class_label("news")
+    (3, 3, '03', 'news')
+
+    """
+    if y is None:
+        raise ValueError("the label is missing")
+    if isinstance(y, str):
+        digits = y.removeprefix("-")
+        if len(digits) < 19 and digits.isascii() and digits.isdigit() and str(int(y)) == y:
+            return int(y)
+        return y
+    if isinstance(y, float) and y.is_integer():
+        return int(y)
+    if not isinstance(y, Hashable) or y != y:
+        raise ValueError(f"label {shown(y)} is not a label: it must be a text or a number")
+    return y
 
 
 def number_label(y: Any) -> float:

@@ -1,0 +1,603 @@
+"""Softmax regression against its dense twin, and what must hold of both."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import streaml1
+from streaml1 import BadExample, SoftmaxClassifier
+from streaml1.rules import softmax as rule_of
+from tests import kit, reference
+from tests.test_elastic_net import SCHEDULES, as_dict, rows_of
+
+D, LATE = 20, 15  # features from the second on first appear after 7 of 10 rows
+
+NAMES = ["ham", 7, "spam", True, 2.5, ("a", 1), b"z", -1, "eins", "zwei", "drei"]
+PENALTIES = {"l1": 0.004, "l1/l2": 0.008, "l1/linf": 0.012}
+
+
+def make(**params: Any) -> Any:
+    return SoftmaxClassifier(**params)
+
+
+def data_of(k: int, n: int = 10_000) -> tuple[Any, Any, Any]:
+    """Rows, places of labels in the order of their first coming, weights; the last label is late.
+
+    Some features are late, two of three tell nothing.
+    """
+    random = np.random.default_rng(k)
+    X = rows_of(random, n, D, 4)
+    X[: n * 7 // 10, LATE:] = 0.0
+    truth = random.normal(size=(D, k)) * (np.arange(D) % 3 == 0)[:, None] * 2.0
+    margins = X @ truth + random.gumbel(size=(n, k)) * 0.5
+    margins[: n // 2, k - 1] = -np.inf
+    y = margins.argmax(axis=1)
+    _, first = np.unique(y, return_index=True)
+    order = np.argsort(np.argsort(first))
+    return X, order[y], random.choice([0.0, 0.5, 1.0, 2.0], size=n, p=[0.1, 0.2, 0.5, 0.2])
+
+
+def dense(model: Any, k: int) -> Any:
+    rule = model._engine.rule
+    w = np.zeros((D, k))
+    rows = rule.rows(np.arange(min(D, rule.size)))
+    w[: len(rows), : rows.shape[1]] = rows
+    return w
+
+
+def assert_equal_twins(model: Any, twin: Any, names: list[Any]) -> None:
+    k = len(twin.b)
+    w = dense(model, k)
+    np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9)
+    large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9
+    np.testing.assert_array_equal(np.sign(w[large]), np.sign(twin.w[large]))
+    assert model.classes_met == names[:k]
+    assert model.intercept == pytest.approx(dict(zip(names, twin.b, strict=False)), abs=1e-9)
+    told = np.zeros((D, k))
+    for j, row in model.weights.items():
+        for label, v in row.items():
+            told[j, names.index(label)] = v
+    np.testing.assert_array_equal(told, w)
+    assert model.n_nonzero == np.count_nonzero(w)
+    assert model.n_nonzero_rows == len(model.weights) == np.count_nonzero(w.any(axis=1))
+    sizes = [model._engine.rule.weight(j) for j in range(D)]
+    np.testing.assert_array_equal(sizes, np.abs(w).max(axis=1, initial=0.0))
+
+
+def run_beside(model: Any, twin: Any, data: Any, names: list[Any], cuts: list[int]) -> None:
+    X, y, w = data
+    labels = np.empty(len(names), object)
+    labels[:] = names
+    labels = labels[y]
+    for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        known = len(twin.b)
+        expected = [twin.learn(X[i], y[i], w[i]) for i in range(lo, hi)]
+        k = len(twin.b)
+        if hi - lo < 100 and part % 2:
+            got = np.zeros((hi - lo, k))
+            for i in range(lo, hi):
+                p = model.predict_proba_one(as_dict(X[i]))
+                model.learn_one(as_dict(X[i]), labels[i], float(w[i]))
+                if len(p) == len(expected[i - lo]):
+                    got[i - lo, : len(p)] = list(p.values())
+                else:  # the label joins before that step's softmax
+                    got[i - lo, : len(expected[i - lo])] = expected[i - lo]
+        else:
+            got = model.progressive_many(csr_matrix(X[lo:hi]), labels[lo:hi], w[lo:hi])
+        assert got.shape == (hi - lo, k) and known <= k
+        for one, row in zip(got, expected, strict=True):
+            np.testing.assert_allclose(one[: len(row)], row, rtol=0.0, atol=1e-9)
+            assert not one[len(row) :].any()
+        assert_equal_twins(model, twin, names)
+        np.testing.assert_allclose(
+            list(model.predict_proba_one(as_dict(X[lo])).values()), twin.output(X[lo]), atol=1e-9
+        )
+        model._engine.check()
+
+
+CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
+
+
+@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(SoftmaxClassifier)))
+def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(model.clone())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_equals_the_dense_twin(penalty: str) -> None:
+    """Ten thousand steps of every schedule, with and without l2; labels and features come late."""
+    for n, (schedule, l2) in enumerate(itertools.product(SCHEDULES, (0.0, 0.03))):
+        k, declared = (3, 10, 4, 2, 11)[n % 5], n % 4 > 1
+        params = {**SCHEDULES[schedule], "strength": PENALTIES[penalty], "penalty": penalty}
+        if n % 3 == 0:
+            params |= {"clip_gradient": 0.3, "intercept_lr": 0.05, "intercept_init": -0.3}
+        names = NAMES[:k]
+        model = make(**params, l2=l2, classes=names if declared else None)
+        twin = reference.Softmax(D, k if declared else 0, l2=l2, **params)
+        run_beside(model, twin, data_of(k), names, CUTS)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_equals_the_dense_twin_in_a_short_run(penalty: str) -> None:
+    for k, l2 in ((2, 0.0), (7, 0.05), (11, 0.0)):
+        params = {"strength": PENALTIES[penalty], "penalty": penalty, "l2": l2, "lr": 0.5}
+        twin = reference.Softmax(D, **params)
+        run_beside(make(**params), twin, data_of(k, 800), NAMES, [0, 1, 40, 500, 530, 800])
+
+
+def rows_of_dicts(seed: int, n: int = 500, k: int = 4, name: Any = lambda j: j) -> list[Any]:
+    random = Random(seed)
+    rows = []
+    for i in range(n):
+        x = {name(random.randrange(40)): random.uniform(-1, 1) for _ in range(4)}
+        rows.append((x, NAMES[random.randrange(1 + min(k - 1, i // 40))]))
+    return rows
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "l1": {"strength": 3e-3},
+    "l1/l2": {"strength": 5e-3, "penalty": "l1/l2", "l2": 0.02},
+    "l1/linf": {"strength": 5e-3, "penalty": "l1/linf"},
+}
+
+
+# Labels
+
+
+def test_labels_join_as_they_come() -> None:
+    model = make()
+    assert model.predict_proba_one({"a": 1.0}) == {} and model.predict_one({"a": 1.0}) is None
+    assert model.predict_many(csr_matrix(np.eye(2))).tolist() == [None, None]
+    assert model.predict_proba_many(csr_matrix(np.eye(2))).shape == (2, 0)
+    assert model.classes_met == [] and model.intercept == {} and model.weights == {}
+    model.learn_one({"a": 1.0}, "x")
+    assert model.predict_proba_one({"a": 1.0}) == {"x": 1.0}
+    p = model.progressive_many([{"a": 1.0}, {"b": 1.0}, {"a": 1.0}], ["x", 7, b"z"])
+    np.testing.assert_allclose(p[:2], [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], rtol=0.0, atol=1e-15)
+    assert p[2].all() and p[2].sum() == pytest.approx(1.0)
+    assert model.classes_met == ["x", 7, b"z"] == list(model.predict_proba_one({}))
+    assert type(model.progressive_many([], [])) is np.ndarray
+    assert model.progressive_many([], []).shape == (0, 3)
+
+
+def test_many_labels_make_the_rule_wider() -> None:
+    """Up to a hundred, one at a time: as one that had room from the start."""
+    grown, wide = make(strength=1e-3, penalty="l1/l2"), make(strength=1e-3, penalty="l1/l2")
+    wide._state.have_outputs(200)
+    random, widths = Random(3), set()
+    for i in range(400):
+        x = {random.randrange(30): random.uniform(-1, 1) for _ in range(5)}
+        y = f"label {min(i // 3, 99) if i % 2 else random.randrange(1 + i // 4)}"
+        assert grown.predict_proba_one(x) == wide.predict_proba_one(x)
+        grown.learn_one(x, y)
+        wide.learn_one(x, y)
+        widths.add(grown._engine.rule.outputs)
+        grown._engine.check()
+    assert len(grown.classes_met) == 100 and len(widths) > 5
+    assert grown.weights == wide.weights and grown.intercept == wide.intercept
+    assert max(grown.predict_proba_one({}).values()) < 0.5
+
+
+def test_declared_classes() -> None:
+    model = make(classes=("b", "a", 3))
+    assert model.predict_proba_one({"x": 1}) == pytest.approx({"b": 1 / 3, "a": 1 / 3, 3: 1 / 3})
+    assert model.predict_one({"x": 1}) == "b"
+    model.learn_one({"x": 1}, "a")
+    assert model.predict_one({"x": 1}) == "a" and model.classes_met == ["b", "a", 3]
+    for y in ("c", True, 1, None, [1], math.nan):
+        before = pickle.dumps(model)
+        with pytest.raises(BadExample):
+            model.learn_one({"x": 1}, y)
+        assert pickle.dumps(model) == before
+    with pytest.raises(
+        BadExample, match="'c' is not among the declared classes; declare it"
+    ) as bad:
+        model.learn_many([{"x": 1}, {"x": 1}], ["a", "c"])
+    assert bad.value.row == 1 and model.n_iterations == 1
+    with pytest.raises(ValueError, match="classes cannot change"):
+        model.classes = ["a", "b"]
+    kit.refuses(
+        SoftmaxClassifier,
+        [
+            ({"classes": "ab"}, "classes='ab' is no list of labels"),
+            ({"classes": 3}, "classes=3 is no list of labels"),
+            ({"classes": ["a"]}, "has fewer than two labels"),
+            ({"classes": [1, True]}, "has a label twice"),
+            ({"classes": [1, [2]]}, "classes: [2] is a list, which is no label"),
+            ({"classes": [1, None]}, "classes: the label is missing"),
+        ],
+    )
+
+
+def test_equal_labels_are_one_as_in_a_dict() -> None:
+    model = make()
+    for y in (1, True, 1.0, np.int64(1), np.bool_(True), np.str_("a"), "a", np.float64(2.5), 2.5):
+        model.learn_one({"x": 1.0}, y)
+    assert model.classes_met == [1, "a", 2.5]
+    assert [type(label) for label in model.classes_met] == [int, str, float]
+    model.learn_many([{}] * 3, np.array([2.5, 1.0, 4.0]))
+    model.learn_many([{}] * 3, np.array(["a", "bc", "a"]))
+    assert model.classes_met == [1, "a", 2.5, 4.0, "bc"]
+
+
+@pytest.mark.parametrize("y", [None, [1], {}, math.nan, np.array([1, 2]), np.float64("nan")])
+def test_what_is_no_label_is_refused(y: Any) -> None:
+    model = make()
+    model.learn_one({"x": 1.0}, "a")
+    before = pickle.dumps(model)
+    with pytest.raises(BadExample):
+        model.learn_one({"x": 1.0}, y)
+    column = np.empty(2, object)
+    column[:] = ["b", y]
+    with pytest.raises(BadExample) as bad:
+        model.learn_many([{"x": 1.0}] * 2, column)
+    assert bad.value.row == 1
+    assert pickle.dumps(model) == before
+
+
+def test_a_refused_example_brings_no_label() -> None:
+    model = make()
+    model.learn_one({"x": 1.0}, "a")
+    before = pickle.dumps(model)
+    for x, w in (({"x": math.nan}, 1.0), ({"x": object()}, 1.0), (7, 1.0), ({"x": 1.0}, -1.0)):
+        with pytest.raises(BadExample):
+            model.learn_one(x, "new", w)
+    for rows in ([{"x": 1.0}, {"x": math.inf}], csr_matrix([[1.0], [math.nan]])):
+        with pytest.raises(BadExample):
+            model.progressive_many(rows, ["new", "newer"])
+    large = csr_matrix(np.tile([1.0, 2.0, 0.0, 3.0], (6_000, 1)))
+    large.data[-1] = np.nan
+    with pytest.raises(BadExample):
+        model.progressive_many(large, [f"l{i % 9}" for i in range(6_000)])
+    assert model.classes_met == ["a"] and len(model.predict_proba_one({})) == 1
+    assert model.weights == pickle.loads(before).weights and model.n_iterations == 1
+    model.learn_one({"x": 1.0}, "b")
+    assert model.classes_met == ["a", "b"]
+    model._engine.check()
+
+
+# What holds of any model
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_names_are_only_names(setting: str) -> None:
+    for seed in range(4):
+        order = list(range(40))
+        Random(seed).shuffle(order)
+        plain, permuted, named, many = (make(**SETTINGS[setting]) for _ in range(4))
+        rows = rows_of_dicts(seed, 200)
+        for x, y in rows:
+            plain.learn_one(x, y)
+            permuted.learn_one({order[j]: v for j, v in x.items()}, y)
+            named.learn_one({f"name {j}": v for j, v in x.items()}, y)
+        many.learn_many([x for x, _ in rows], [y for _, y in rows])
+        assert plain.weights and plain.weights == many.weights
+        assert permuted.weights == {order[j]: row for j, row in plain.weights.items()}
+        assert named.weights == {f"name {j}": row for j, row in plain.weights.items()}
+        assert plain.intercept == permuted.intercept == named.intercept == many.intercept
+
+
+def test_permuting_labels_permutes_columns() -> None:
+    names = NAMES[:4]
+    models = [make(classes=order, penalty="l1") for order in (names, names[::-1])]
+    for x, y in rows_of_dicts(5, 300):
+        for model in models:
+            model.learn_one(x, y)
+    one, other = models
+    for name, row in one.weights.items():
+        assert other.weights[name] == pytest.approx(row, abs=1e-12)
+
+
+def test_a_feature_never_seen_is_zero() -> None:
+    model = make()
+    for i in range(200):
+        model.learn_one({2 * (i % 9): 1.0}, i % 3)
+    assert all(j % 2 == 0 for j in model.weights) and model.n_features_seen == 9
+    x = {1: 5.0, 10**6: 3.0, "x": 1.0}
+    assert model.predict_proba_one(x) == model.predict_proba_one({})
+    assert model.n_features_seen == 9
+
+
+@pytest.mark.parametrize("case", kit.POOR)
+def test_poor_data_behaves(case: str) -> None:
+    X, y, w = data_of(3, 500)
+    if case == "one feature":
+        X[:, 1:] = 0.0
+    if case == "constant feature":
+        X[:, 0] = 1.0
+    if case == "no features":
+        X[:] = 0.0
+    if case == "one label":
+        y = np.zeros(500, int)
+    if case == "weights of zero":
+        w[:] = 0.0
+    for setting in SETTINGS.values():
+        model, twin = make(**setting), reference.Softmax(D, **setting)
+        run_beside(model, twin, (X, y, w), NAMES, [0, 30, 500])
+        assert model.n_iterations == 500
+        if case == "weights of zero":
+            assert model.weights == {} and set(model.intercept.values()) == {0.0}
+        assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_copies_go_on_to_the_bit(setting: str, tmp_path: Path) -> None:
+    """Saved, pickled, copied or cloned at any moment; labels join later, ints and strings name."""
+    for name in (lambda j: j, lambda j: f"n{j}"):
+        for at in (0, 3, 200):
+            rows = rows_of_dicts(at, 500, len(NAMES), name)
+            model = make(**SETTINGS[setting])
+            for x, y in rows[:at]:
+                model.learn_one(x, y)
+            model.save(tmp_path / "model")
+            others = [
+                streaml1.load(tmp_path / "model"),
+                pickle.loads(pickle.dumps(model)),
+                copy.deepcopy(model),
+                model.clone(include_attributes=True),
+            ]
+            for x, y in rows[at:]:
+                model.learn_one(x, y)
+            for other in others:
+                p = other.progressive_many([x for x, _ in rows[at:]], [y for _, y in rows[at:]])
+                assert len(p) == 500 - at
+                assert other.weights == model.weights and other.intercept == model.intercept
+                assert other.classes_met == model.classes_met == NAMES[: len(model.classes_met)]
+                assert list(map(type, other.classes_met)) == list(map(type, model.classes_met))
+                assert repr(other) == repr(model)
+                other._engine.check()
+
+
+def test_a_label_that_a_file_cannot_hold(tmp_path: Path) -> None:
+    model = make()
+    model.learn_one({"x": 1.0}, frozenset("ab"))
+    with pytest.raises(streaml1.ModelFileError, match="the label frozenset.* name labels by"):
+        model.save(tmp_path / "model")
+    declared = make(classes=["a", 2, 2.5, (b"x", None)])
+    declared.save(tmp_path / "model")
+    loaded = streaml1.load(tmp_path / "model")
+    assert loaded.classes == declared.classes == loaded.classes_met
+    with pytest.raises(BadExample):
+        loaded.learn_one({}, "b")
+
+
+def test_changed_parameters_act_from_the_next_step() -> None:
+    changes: list[dict[str, Any]] = [
+        {"strength": 0.02},
+        {"l2": 0.1, "lr": 0.4},
+        {"strength": 0.0},
+        {"clip_gradient": 0.2, "intercept_lr": 0.2},
+        {"strength": 0.01, "l2": 0.0, "schedule": "constant", "lr": 0.05},
+    ]
+    for penalty in PENALTIES:
+        model, twin = make(penalty=penalty), reference.Softmax(D, penalty=penalty)
+        X, y, w = data_of(4, 500 * len(changes))
+        X[500:-700, ::2] = 0.0  # pending through several changes
+        for k, change in enumerate(changes):
+            before = model.weights
+            model.mutate(change)
+            for name, value in change.items():
+                setattr(twin, name, value)
+            assert model.weights == before
+            part = slice(500 * k, 500 * (k + 1))
+            run_beside(model, twin, (X[part], y[part], w[part]), NAMES, [0, 1, 20, 500])
+    with pytest.raises(ValueError, match="penalty cannot change"):
+        make().mutate({"penalty": "l1/l2"})
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize(("strength", "l2"), [(0.05, 3.0), (0.01, 0.0)])
+def test_rebasing_many_times(penalty: str, strength: float, l2: float) -> None:
+    """P underflows, or A passes its limit, again and again; rows are pending for long."""
+    random = np.random.default_rng(1)
+    params = {"strength": strength, "l2": l2, "penalty": penalty, "lr": 40.0 if not l2 else 2.0}
+    params |= {"schedule": "constant", "intercept_lr": 0.0}
+    model, twin = make(**params), reference.Softmax(D, **params)
+    rebased, last = 0, (1.0, 0.0)
+    for _ in range(30):
+        X = random.normal(size=(100, D)) * (random.random((100, D)) < 0.003 * np.arange(D))
+        y = random.integers(0, 3, 100)
+        for x, label in zip(X, y, strict=True):
+            twin.learn(x, model._classes.place(NAMES[label]))
+            model.learn_one(as_dict(x), NAMES[label])
+            clock = model._engine.rule.clock[0]
+            rebased += bool(last[0] < clock.P or last[1] > clock.A)
+            last = float(clock.P), float(clock.A)
+        assert_equal_twins(model, twin, model.classes_met)
+        model._engine.check()
+    assert rebased > 5
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.dictionaries(st.integers(0, 5), st.floats(-50.0, 50.0)), st.integers(0, 4)),
+        max_size=40,
+    ),
+    penalty=st.sampled_from(list(PENALTIES)),
+    strength=st.sampled_from([0.0, 1e-3, 0.1, 3.0]),
+    l2=st.sampled_from([0.0, 0.3]),
+)
+def test_any_rows_against_the_twin(
+    rows: list[tuple[dict[int, float], int]], penalty: str, strength: float, l2: float
+) -> None:
+    params = {"penalty": penalty, "strength": strength, "l2": l2}
+    model, twin = make(**params), reference.Softmax(D, **params)
+    for x, y in rows:
+        row = np.zeros(D)
+        row[list(x)] = list(x.values())
+        twin.learn(row, model._classes.place(NAMES[y]))
+        model.learn_one(x, NAMES[y])
+        model._engine.check()
+        np.testing.assert_allclose(dense(model, len(twin.b)), twin.w, rtol=0.0, atol=1e-9)
+
+
+@given(
+    row=st.lists(st.floats(-1e3, 1e3) | st.sampled_from([1.0, -1.0, 0.0, 1e-12]), max_size=30),
+    c=st.floats(1e-6, 500.0) | st.sampled_from([0.0, 1.0]),
+)
+def test_the_proxes_of_a_row(row: list[float], c: float) -> None:
+    """As the twin's, which knows them another way, for rows of any length, with ties."""
+    k = len(row)
+    v = np.array(row)
+    for penalty, code in rule_of.PENALTIES.items():
+        a, b, theta = rule_of._prox(v, np.uint64(0), np.uint64(k), c, code)
+        got = a * v + b * np.clip(v, -theta, theta)
+        expected = reference.ROWS[penalty](v[None], c)[0] if k else v
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+
+
+def test_the_largest_numbers_allowed_stay_finite() -> None:
+    random = np.random.default_rng(0)
+    for penalty, l2, clip in itertools.product(PENALTIES, (0.0, 1e30), (1e-300, 1e30)):
+        for strength, lr in ((0.0, 1e10), (1e30, 1e10), (1e-4, 1.0)):
+            model = make(
+                **{"penalty": penalty, "l2": l2, "strength": strength, "lr": lr},
+                **{"clip_gradient": clip, "intercept_lr": 1e10},
+            )
+            for _ in range(30):
+                places = random.choice(50, size=20, replace=False).tolist()
+                values = random.choice([9e49, -9e49, 1e-300, 1.0], size=20)
+                x = dict(zip(places, values, strict=True))
+                model.learn_one(x, int(random.integers(3)), 1e15)
+                p = list(model.predict_proba_one(x).values())
+                assert np.isfinite(p).all() and sum(p) == pytest.approx(1.0)
+            model._engine.check()
+
+
+def test_parameters_out_of_range_are_refused() -> None:
+    kit.refuses(
+        SoftmaxClassifier,
+        [
+            ({"strength": -1.0}, "strength=-1.0 is out of range; give a number from 0 to 1e+30"),
+            ({"l2": math.nan}, "l2=nan is out of range"),
+            ({"penalty": "l2"}, "penalty='l2' is not known; give one of"),
+            ({"penalty": None}, "penalty=None is not known"),
+        ],
+    )
+
+
+# Caps, hashes, copies that only predict
+
+
+def test_a_cap_counts_features() -> None:
+    """Never more rows than allowed; of the rows the smallest go."""
+    random = np.random.default_rng(2)
+    model = make(max_features=30, strength=1e-4, penalty="l1/l2")
+    for _i in range(600):
+        ids = random.choice(300, 5, replace=False)
+        x = {f"n{j}": float(v) for j, v in zip(ids, random.normal(size=5), strict=True)}
+        y = int(ids[0]) % 3
+        model.learn_one(x | {f"tells {y}": 3.0}, y)
+        assert model.n_nonzero_rows <= 30
+    assert model.n_cut > 300 and {f"tells {y}" for y in range(3)} <= set(model.weights)
+    assert model.n_nonzero > 60
+    model._engine.check()
+    model.mutate({"max_features": 12})
+    model.learn_one({"tells 1": 1.0}, 0)
+    assert model.n_nonzero_rows <= 12
+
+
+def test_hashed_names_share_rows(tmp_path: Path) -> None:
+    model, plain = make(hash_bits=18), make()
+    for x, y in rows_of_dicts(1, 300, name=lambda j: f"n{j}"):
+        model.learn_one(x, y)
+        plain.learn_one(x, y)
+    assert model.weights == {model.slot(name): row for name, row in plain.weights.items()}
+    model.save(tmp_path / "model")
+    assert streaml1.load(tmp_path / "model").weights == model.weights
+
+
+def test_frozen_predicts_the_same() -> None:
+    for setting in SETTINGS.values():
+        model = make(**setting)
+        rows = rows_of_dicts(2, 400, name=lambda j: f"n{j}")
+        model.learn_many([x for x, _ in rows], [y for _, y in rows])
+        frozen = model.freeze()
+        copied = pickle.loads(pickle.dumps(frozen))
+        xs = [x for x, _ in rows[:50]]
+        for x in [*xs, {}, {"new": 3.0}]:
+            assert frozen.predict_proba_one(x) == model.predict_proba_one(x)
+            assert frozen.predict_one(x) == model.predict_one(x) == copied.predict_one(x)
+        p = model.predict_proba_many(xs)
+        np.testing.assert_array_equal(frozen.predict_proba_many(xs), p)
+        np.testing.assert_array_equal(p, [list(model.predict_proba_one(x).values()) for x in xs])
+        assert model.predict_many(xs).tolist() == [model.predict_one(x) for x in xs]
+        assert frozen.predict_many(xs).tolist() == model.predict_many(xs).tolist()
+        assert frozen.weights == model.weights and frozen.intercept == model.intercept
+        before = frozen.predict_proba_one(xs[0])
+        model.learn_one(xs[0], "another")
+        assert frozen.predict_proba_one(xs[0]) == before
+        with pytest.raises(AttributeError, match="each label|many labels"):
+            frozen.margin({})
+        with pytest.raises(BadExample):
+            frozen.predict_one([1])  # type: ignore[arg-type]
+
+
+def test_weights_are_told_by_label() -> None:
+    model = make(strength=0.0, lr=1.0, schedule="constant", intercept_lr=0.0, classes=["a", "b"])
+    model.learn_one({"x": 1.0, "y": -2.0}, "a")
+    assert model.weights == {"x": {"a": 0.5, "b": -0.5}, "y": {"a": -1.0, "b": 1.0}}
+    assert model.top_weights(1) == [(("y", "a"), -1.0)]
+    assert model.top_weights(9, "b") == [("y", 1.0), ("x", -0.5)]
+    assert model.n_nonzero == 4 and model.n_nonzero_rows == 2
+    with pytest.raises(ValueError, match="'c' has not been met"):
+        model.top_weights(1, "c")
+
+
+def test_a_forged_file_is_refused() -> None:
+    model = make(penalty="l1/l2")
+    model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
+    slots, arrays = model._engine.rule.dump()
+
+    def forged(**changes: Any) -> None:
+        rule_of.Softmax.restore(100, slots, {**arrays, **changes}).check()
+
+    forged()
+    clocks = []
+    for field, value in (("P", 2.0), ("A", 0.0), ("k", 9), ("k", -1), ("penalty", 7), ("l2", -1.0)):
+        clocks.append(arrays["clock"].copy())
+        clocks[-1][field] = value
+    for changes in (
+        *({"clock": clock} for clock in clocks),
+        {"clock": arrays["clock"][:0]},
+        {"u": arrays["u"] * np.nan},
+        {"u": arrays["u"][1:]},
+        {"u": arrays["u"][:, 1:]},
+        {"u": arrays["u"].astype("f4")},
+        {"stamps": arrays["stamps"] * 0.0},
+        {"stamps": arrays["stamps"] + 1e9},
+        {"b": arrays["b"][1:]},
+        {"b": arrays["b"] * np.nan},
+        {"more": arrays["u"]},
+    ):
+        with pytest.raises((AssertionError, ValueError)):
+            forged(**changes)
+
+
+def test_frames_and_their_kinds() -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = [{"a": float(i % 3), "b": 1.0 + i} for i in range(9)]
+    y = ["x", "y", "z"] * 3
+    model = make()
+    model.learn_many(pandas.DataFrame(rows), pandas.Series(y, name="kind"))
+    p = model.predict_proba_many(pandas.DataFrame(rows, index=range(10, 19)))
+    assert list(p.columns) == ["x", "y", "z"] and list(p.index) == list(range(10, 19))
+    one = model.predict_many(pandas.DataFrame(rows))
+    assert one.name == "kind" and one.tolist() == model.predict_many(rows).tolist()
+    other = model.predict_proba_many(polars.DataFrame(rows))
+    np.testing.assert_array_equal(other.to_numpy(), p.to_numpy())
+    assert model.predict_many(polars.DataFrame(rows)).to_list() == one.tolist()

@@ -1,0 +1,230 @@
+"""Many labels in streams: the consumer, the report and the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from river import datasets, preprocessing
+from scipy.sparse import csr_matrix
+
+import streaml1
+from streaml1 import BadExample, SoftmaxClassifier
+from streaml1.cli import cli
+from streaml1.consumer import predictions
+from streaml1.report import Report
+from streaml1.streams import class_label
+from tests import reference
+
+NAMES = ["north", "south", "east", "west"]
+TRUTH = np.random.default_rng(1).normal(size=(12, 4)) * (np.arange(12) < 4)[:, None] * 3.0
+
+
+def examples(n: int = 600) -> list[tuple[dict[str, float], str]]:
+    """The last label is late."""
+    random = np.random.default_rng(0)
+    told = []
+    for i in range(n):
+        x = np.round(random.normal(size=12) * (random.random(12) < 0.5), 3)
+        margins = x @ TRUTH + random.gumbel(size=4)
+        margins[3] -= 1e9 * (i < n // 2)
+        features = {f"f{j}": float(v) for j, v in enumerate(x) if v}
+        told.append((features, NAMES[int(margins.argmax())]))
+    return told
+
+
+def by_hand(rows: list[Any], known: list[Any], **params: Any) -> dict[str, float]:
+    """The means of a report, one example after the other, from the dense twin."""
+    twin, known = reference.Softmax(12, len(known), **params), list(known)
+    counts, n = Counter[Any](), 0.0
+    loss = constant = wrong = 0.0
+    for x, y, w in rows:
+        row = np.array([x.get(f"f{j}", 0.0) for j in range(12)])
+        best = known[int(twin.output(row).argmax())] if known else None
+        known += [y] * (y not in known)
+        p = twin.learn(row, known.index(y), w)[known.index(y)]
+        wrong += w * (best != y)
+        loss -= w * math.log(p)
+        constant -= w * math.log((counts[y] + 0.5) / (n + len(known) / 2.0))
+        counts[y] += w
+        n += w
+    return {"loss": loss / n, "constant_loss": constant / n, "error": wrong / n}
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("every", [7, 600])
+def test_the_report_is_the_one_by_hand(declared: bool, every: int) -> None:
+    known = NAMES[::-1] if declared else []
+    rows = [(x, y, (0.0, 1.0, 2.5)[i % 3]) for i, (x, y) in enumerate(examples())]
+    model = SoftmaxClassifier(strength=1e-3, lr=0.5, classes=known or None)
+    report = streaml1.progressive(model, [(x, y, {"w": w}) for x, y, w in rows], every=every)
+    line, expected = report.lines[-1], by_hand(rows, known, strength=1e-3, lr=0.5)
+    for name, value in expected.items():
+        assert getattr(line, name) == pytest.approx(value, abs=1e-9), name
+    assert line.loss < line.constant_loss < 1.5 and line.loss_name == "log-loss"
+    assert line.n_nonzero == model.n_nonzero and line.n_nonzero_rows == len(model.weights) == 12
+    assert line.sparsity == 1.0 - line.n_nonzero / 48
+    assert line.auc is None and line.normalised_entropy is None
+    assert len(report) == -(-600 // every) and "features" in report.table()
+
+
+def test_any_blocks_make_the_same_report() -> None:
+    rows = examples(200)
+    X = csr_matrix([[x.get(f"f{j}", 0.0) for j in range(12)] for x, _ in rows])
+    y = np.array([name for _, name in rows])
+    told = []
+    for source in (rows, (X, y), (X, y.tolist()), ([x for x, _ in rows], y)):
+        report = streaml1.progressive(SoftmaxClassifier(), source, every=50)
+        told.append([(line.loss, line.constant_loss, line.error) for line in report.lines])
+    assert told[0] == told[1] == told[2] == told[3]
+    line = streaml1.progressive(SoftmaxClassifier(), (X, y)).lines[-1]
+    assert line.share_of_d == line.n_nonzero / 48
+
+
+def test_a_second_run_goes_on_with_what_is_known() -> None:
+    rows = examples(300)
+    model = SoftmaxClassifier()
+    streaml1.progressive(model, rows)
+    line = streaml1.progressive(model, rows[:1]).lines[-1]
+    assert line.constant_loss == pytest.approx(math.log(len(model.classes_met)))
+
+
+def test_pipelines_end_in_it_too() -> None:
+    model = preprocessing.StandardScaler() | SoftmaxClassifier(lr=0.3)
+    line = streaml1.progressive(model, datasets.ImageSegments(), limit=700).lines[-1]
+    assert line.error < 0.4 and line.loss < line.constant_loss
+
+
+def test_a_bad_label_has_its_place() -> None:
+    rows: list[Any] = [*examples(5), ({"f1": 1.0}, None), *examples(3)]
+    with pytest.raises(BadExample, match="examples:6: the label is missing"):
+        streaml1.progressive(SoftmaxClassifier(), rows)
+    report = streaml1.progressive(SoftmaxClassifier(), rows, bad="skip")
+    assert report.refused == 1 and report.examples == 8
+    rows[5] = ({"f1": 1.0}, "up")
+    model = SoftmaxClassifier(classes=NAMES)
+    with pytest.raises(BadExample, match="examples:6: the label 'up' is not among the declared"):
+        streaml1.progressive(model, rows)
+    assert model.n_iterations == 5
+    assert streaml1.progressive(model, rows, bad="skip").refused == 1
+
+
+def test_labels_of_files() -> None:
+    given = [3.0, "3", "-3", 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", ""]
+    assert [class_label(y) for y in given] == [
+        *(3, 3, -3, 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", "")
+    ]
+    for y in (None, math.nan, [1]):
+        with pytest.raises(ValueError, match="label"):
+            class_label(y)
+
+
+def test_predictions_are_of_all_labels() -> None:
+    model = SoftmaxClassifier()
+    rows = examples(100)
+    streaml1.progressive(model, rows)
+    told = [one.p for one in predictions(model, [(x, None) for x, _ in rows[:5]])]
+    assert told == [model.predict_proba_one(x) for x, _ in rows[:5]]
+
+
+def test_reports_refuse_what_does_not_fit() -> None:
+    report = Report("softmax")
+    with pytest.raises(ValueError, match="differ"):
+        report.add(np.ones((2, 1)), [0])
+    report.add(np.ones((0, 1)), [])
+    assert report.examples == 0
+    report.add(np.array([[1.0, 0.0], [0.5, 0.5]]), [0, 1])
+    line = report.line()
+    # Of labels that join, the model has said nothing: wrong, with the probability on joining.
+    assert line.error == 1.0 and line.loss == pytest.approx(math.log(2.0) / 2.0)
+    assert line.constant_loss == pytest.approx(math.log(4.0) / 2.0)
+
+
+# The command line
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same examples in three formats."""
+    monkeypatch.chdir(tmp_path)
+    rows = examples(300)
+    columns = [f"f{j}" for j in range(12)]
+    lines = [",".join([*columns, "y"])]
+    lines += [",".join([*(repr(x.get(c, 0.0)) for c in columns), y]) for x, y in rows]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    numbers = [
+        f"{NAMES.index(y) + 1} " + " ".join(f"{c[1:]}:{v!r}" for c, v in x.items()) for x, y in rows
+    ]
+    (tmp_path / "a.svm").write_text("\n".join(numbers) + "\n")
+    text = [json.dumps({"x": x, "y": y}) for x, y in rows]
+    (tmp_path / "a.jsonl").write_text("\n".join(text) + "\n")
+    return tmp_path
+
+
+def run(*args: str, code: int = 0) -> str:
+    result = CliRunner().invoke(cli, list(args))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+SOFTMAX = ["--model", "softmax", "--penalty", "l1/l2", "--strength", "1e-2", "--lr", "0.5"]
+
+
+def test_learn_show_and_predict(files: Path) -> None:
+    ends = []
+    for source in (["a.csv", "--target", "y"], ["a.svm"], ["a.jsonl"]):
+        output = run("learn", *source, *SOFTMAX, "--every", "100", "--save", "a.model")
+        assert "features" in output and "label" in output and "log-loss" in output
+        ends.append(next(line for line in output.splitlines() if line.startswith("300 examples")))
+        model = streaml1.load("a.model")
+        told = ["1", "2", "3", "4"] if source[0] == "a.svm" else NAMES
+        shown = run("show", "a.model", "--top", "3")
+        assert all(f"intercept {name}" in shown for name in told)
+        assert f"features used     {model.n_nonzero_rows}" in shown
+        assert len(shown.partition("label\n")[2].splitlines()) == 3
+        name = next(iter(model.weights))
+        row = run("show", "a.model", "--feature", str(name), "--feature", "nothing")
+        assert len(row.splitlines()) == 1 + len(model.weights[name]) + 1
+        options = source if source[0] == "a.csv" else source[:1]
+        best = run("predict", "a.model", *options).splitlines()
+        assert len(best) == 300 and set(best) <= set(told)
+        first = json.loads(run("predict", "a.model", *options, "--limit", "1", "--json"))
+        p = model.predict_proba_one(_first(source[0]))
+        assert first["line"] == (2 if source[0] == "a.csv" else 1)
+        assert first["p"] == [[label, one] for label, one in p.items()]
+        assert str(first["label"]) == best[0] == str(max(p, key=p.__getitem__))
+    # JSON and svmlight leave out the zeros of the CSV file, which are no features seen.
+    assert ends[0] == ends[1] == ends[2]
+
+
+def _first(source: str) -> dict[Any, float]:
+    x = examples(300)[0][0]
+    return {int(c[1:]): v for c, v in x.items()} if source == "a.svm" else dict(x)
+
+
+def test_declared_on_the_command_line(files: Path) -> None:
+    run("learn", "a.svm", "--model", "softmax", "--classes", "4,3,2,1", "--save", "a.model")
+    assert streaml1.load("a.model").classes == [4, 3, 2, 1]
+    output = run("learn", "a.svm", "--model", "softmax", "--classes", "1,2", code=2)
+    assert "is not among the declared classes" in output
+    output = run("learn", "a.svm", "--load", "a.model", "--classes", "1,2", code=2)
+    assert "--classes [1, 2] cannot be given to a.model, which began with [4, 3, 2, 1]" in output
+    output = run("learn", "a.svm", "--model", "elastic-net", "--strength", "1", code=2)
+    assert "--strength is no option of elastic-net" in output
+
+
+def test_a_run_that_is_split_ends_the_same(files: Path) -> None:
+    whole = run("learn", "a.jsonl", *SOFTMAX, "--save", "whole.model")
+    run("learn", "a.jsonl", *SOFTMAX, "--limit", "120", "--save", "a.model")
+    rest = (files / "a.jsonl").read_text().splitlines()[120:]
+    (files / "b.jsonl").write_text("\n".join(rest))
+    run("learn", "b.jsonl", "--load", "a.model", "--save", "b.model")
+    one, other = streaml1.load("whole.model"), streaml1.load("b.model")
+    assert one.weights == other.weights and one.intercept == other.intercept
+    assert "sparse" in whole
