@@ -138,7 +138,7 @@ BINARY = (
     *("classifier", "seldom", "pegasos", "mean pegasos", "small ball"),
     *("l2, often zero", "linf, often zero"),
 )
-BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped rows", "capped tree")
+BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
 MANY = ("rows", "sharp rows", "capped rows")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
