@@ -447,6 +447,27 @@ def test_copies_go_on_bit_for_bit(index: str, tmp_path: Path) -> None:
         assert other.index == index
         assert other.progressive_many(rest, y[1_000:]).tobytes() == expected.tobytes()
         assert other.weights == model.weights and other.intercept == model.intercept
+    frozen = model.freeze().predict_proba_many(rest)
+    assert frozen.tobytes() == model.predict_proba_many(rest).tobytes()
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_hashed_and_capped(index: str) -> None:
+    """Ints below the number of slots are their own slots; a cap that binds holds."""
+    random = np.random.default_rng(8)
+    X = rows_of(random, 2_000)
+    y, _ = labels_of(random, X, "logistic")
+    plain, hashed, capped = (
+        L1BallClassifier(radius=1.4, index=index, lr=0.5, **params)
+        for params in ({}, {"hash_bits": 10}, {"hash_bits": 10, "max_features": 8})
+    )
+    for lo in range(0, 2_000, 100):
+        for model in (plain, hashed, capped):
+            model.learn_many(csr_matrix(X[lo : lo + 100]), y[lo : lo + 100])
+            model._engine.check()
+        assert hashed.weights == plain.weights
+        assert capped.n_nonzero <= 8
+    assert capped.n_cut > 0 and plain.n_nonzero > 8
 
 
 @pytest.mark.parametrize("index", INDEXES)
