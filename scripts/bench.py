@@ -183,6 +183,7 @@ def bench_models() -> None:
         "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
         "FoBoS, l2 norm of all weights": lambda: fobos(lr=3.0, **constant),
         "  l-infinity norm": lambda: fobos(norm="linf", lr=3.0, **constant),
+        "  l-infinity norm, 0.1": lambda: fobos(norm="linf", strength=0.1, lr=3.0, **constant),
     }
     runs = {"bare": bare_run(X, y, 3.0)}
     for name, make in learners.items():
