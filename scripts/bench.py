@@ -191,6 +191,7 @@ def bench_models() -> None:
         "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
         "FoBoS, l2 norm of all weights": lambda: fobos(lr=3.0, **constant),
         "  l-infinity norm": lambda: fobos(norm="linf", lr=3.0, **constant),
+        "  l-infinity norm, 0.1": lambda: fobos(norm="linf", strength=0.1, lr=3.0, **constant),
         "SMIDAS": lambda: streaml1.SMIDASClassifier(l1=1e-5, lr=0.3, **constant),
         "  with p = 4": lambda: streaml1.SMIDASClassifier(l1=1e-5, p=4, lr=0.3, **constant),
         "EG+-": lambda: streaml1.EGClassifier(lr=0.3, **constant),

@@ -644,3 +644,4 @@ def _exercise(kind: Any) -> None:
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)
+        model._engine.rule.make_room(1)  # what comes once room has run out

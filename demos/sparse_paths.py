@@ -1,0 +1,190 @@
+"""What sparsity costs: every learner on one stream, loss against non-zeros as its strength varies.
+
+    python demos/sparse_paths.py [SOURCE]
+
+SOURCE is anything that `streaml1 learn` takes, `stdlib` if none is given. Each point is one pass with
+one strength and the best of a few rates. Writes out/sparse_paths.png. Takes a few minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from scipy.sparse import csr_matrix
+
+import streaml1
+import streaml1.datasets  # stdlib is one of them
+from streaml1.streams import binary_label, open_source
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+
+
+class Learner(NamedTuple):
+    """How a learner is made of a strength and a rate, and what of both is tried."""
+
+    make: Callable[[float, float], Any]
+    strength: str
+    strengths: Any
+    rates: tuple[float, ...]
+    style: dict[str, Any]
+
+
+class Point(NamedTuple):
+    """One pass: progressive loss and error, and non-zero weights at its end."""
+
+    strength: float
+    rate: float
+    loss: float
+    error: float
+    n_nonzero: int
+
+
+def learners(d: int) -> dict[str, Learner]:
+    """Every learner of two labels; its strengths lead from a full model to an empty one."""
+    rates = (0.03, 0.1, 0.3, 1.0, 3.0)
+    l1 = np.geomspace(1e-6, 1e-2, 9)
+    radii = np.geomspace(1.0, 1000.0, 7)
+    sparse: dict[str, Any] = {"lw": 1.6, "ms": 4.5}
+    dense: dict[str, Any] = {"lw": 1.0, "ms": 4.5, "ls": ":"}
+    return {
+        "elastic net, l1 (FoBoS)": Learner(
+            lambda s, r: streaml1.ElasticNetClassifier(l1=s, lr=r),
+            *("l1", l1, rates, {**sparse, "marker": "o", "color": "C0"}),
+        ),
+        "truncated gradient, K = 10, threshold 0.1": Learner(
+            lambda s, r: streaml1.TruncatedGradientClassifier(
+                gravity=s, lr=r, period=10, threshold=0.1
+            ),
+            *("gravity", l1, rates, {**sparse, "marker": "v", "color": "C1"}),
+        ),
+        "FTRL-Proximal": Learner(
+            lambda s, r: streaml1.FTRLClassifier(alpha=r, l1=s),
+            *("l1", np.geomspace(0.03, 100.0, 9), rates[:4]),
+            {**sparse, "marker": "s", "color": "C2"},
+        ),
+        "l1 ball": Learner(
+            lambda s, r: streaml1.L1BallClassifier(radius=s, lr=r),
+            *("radius", radii, rates, {**sparse, "marker": "D", "color": "C3"}),
+        ),
+        "SMIDAS": Learner(
+            lambda s, r: streaml1.SMIDASClassifier(l1=s, lr=r, n_features=d),
+            *("l1", l1, rates, {**sparse, "marker": "^", "color": "C4"}),
+        ),
+        "EG+-": Learner(
+            lambda s, r: streaml1.EGClassifier(radius=s, lr=r, n_features=d),
+            *("radius", radii, rates, {**dense, "marker": "P", "color": "C5"}),
+        ),
+        "FoBoS, l2 norm": Learner(
+            lambda s, r: streaml1.FOBOSClassifier(strength=s, lr=r, norm="l2"),
+            *("strength", l1[::2], rates, {**dense, "marker": "1", "color": "C6"}),
+        ),
+        "FoBoS, l-infinity norm": Learner(
+            lambda s, r: streaml1.FOBOSClassifier(strength=s, lr=r, norm="linf"),
+            *("strength", l1[::2], rates, {**dense, "marker": "2", "color": "C8"}),
+        ),
+        "Pegasos (hinge)": Learner(
+            lambda s, r: streaml1.PegasosClassifier(l2=s),
+            *("l2", np.geomspace(1e-5, 1e-2, 4), (1.0,)),
+            {**dense, "marker": "x", "color": "C7"},
+        ),
+    }
+
+
+def examples(source: str) -> tuple[Any, Any]:
+    """The stream as a matrix, its names numbered as they come, and its labels."""
+
+    def refuse(place: str, reason: str) -> None:
+        raise SystemExit(f"{place}: {reason}")
+
+    columns: dict[Any, int] = {}
+    ids: list[int] = []
+    values: list[float] = []
+    ends, labels = [0], []
+    for block in open_source(source).blocks(1000, refuse):
+        for x, y in zip(block.x, block.y, strict=True):
+            for name, value in x.items():
+                key, v = ((name, value), 1.0) if isinstance(value, str) else (name, float(value))
+                ids.append(columns.setdefault(key, len(columns)))
+                values.append(v)
+            ends.append(len(ids))
+            labels.append(binary_label(y))
+    X = csr_matrix((np.array(values), np.array(ids), np.array(ends)), (len(labels), len(columns)))
+    return X, np.array(labels)
+
+
+def run(model: Any, X: Any, y: Any, strength: float, rate: float) -> Point:
+    """One pass, each row predicted just before it is learnt."""
+    p = model.progressive_many(X, y)
+    if model.loss != "logistic":  # a margin
+        return Point(strength, rate, np.nan, float(np.mean((p > 0.0) != y)), model.n_nonzero)
+    said = np.where(y, p, 1.0 - p)
+    loss = float(-np.log(np.maximum(said, 1e-15)).mean())
+    return Point(strength, rate, loss, float(np.mean((p > 0.5) != y)), model.n_nonzero)
+
+
+def path(learner: Learner, X: Any, y: Any) -> list[Point]:
+    """The best rate's point for each strength."""
+    best = []
+    for strength in map(float, learner.strengths):
+        tried = [
+            run(learner.make(strength, rate), X, y, strength, rate) for rate in learner.rates
+        ]
+        best.append(min(tried, key=lambda p: p.error if np.isnan(p.loss) else p.loss))
+    return best
+
+
+def draw(paths: dict[str, list[Point]], made: dict[str, Learner], y: Any, title: str) -> Path:
+    """Draw loss and error against non-zeros, a line a learner."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2), layout="constrained")
+    for name, points in paths.items():
+        ordered = sorted(points, key=lambda p: p.n_nonzero)
+        counts = [max(p.n_nonzero, 1) for p in ordered]
+        style = made[name].style
+        if not np.isnan(ordered[0].loss):
+            left.plot(counts, [p.loss for p in ordered], **style)
+        right.plot(counts, [100.0 * p.error for p in ordered], label=name, **style)
+    share = float(np.mean(y))
+    entropy = -share * np.log(share) - (1.0 - share) * np.log(1.0 - share)
+    left.axhline(entropy, color="0.6", lw=1, ls="--")
+    right.axhline(
+        100.0 * min(share, 1.0 - share), color="0.6", lw=1, ls="--", label="constant predictor"
+    )
+    left.set(xscale="log", xlabel="non-zero weights at the end", ylabel="progressive log-loss")
+    right.set(xscale="log", xlabel="non-zero weights at the end", ylabel="progressive error, %")
+    left.set_title(title, loc="left")
+    right.set_title("dotted: learners whose weights are never zero", loc="left", color="0.4")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(*right.get_legend_handles_labels(), loc="outside right", frameon=False)
+    out = Path("out")
+    out.mkdir(exist_ok=True)
+    figure.savefig(out / "sparse_paths.png", dpi=140)
+    return out / "sparse_paths.png"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("source", nargs="?", default="stdlib")
+    source = parser.parse_args().source
+    X, y = examples(source)
+    print(f"{source}: {X.shape[0]:,} examples, {X.shape[1]:,} features, {X.nnz:,} non-zeros\n")
+    made = learners(X.shape[1])
+    paths: dict[str, list[Point]] = {}
+    for name, learner in made.items():
+        paths[name] = path(learner, X, y)
+        print(f"{name}\n{learner.strength:>12} {'rate':>6} {'log-loss':>9} {'error':>7} {'non-zeros':>10}")
+        for p in paths[name]:
+            loss = "" if np.isnan(p.loss) else f"{p.loss:.4f}"
+            print(f"{p.strength:12.3g} {p.rate:6g} {loss:>9} {p.error:7.2%} {p.n_nonzero:10,}")
+        print(flush=True)
+    print(draw(paths, made, y, f"{Path(source).name}: what sparsity costs"))
+
+
+if __name__ == "__main__":
+    main()
