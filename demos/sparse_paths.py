@@ -2,8 +2,8 @@
 
     python demos/sparse_paths.py [SOURCE]
 
-SOURCE is anything that `streaml1 learn` takes, `stdlib` if none is given. Each point is one pass with
-one strength and the best of a few rates. Writes out/sparse_paths.png. Takes a few minutes.
+SOURCE is anything that `streaml1 learn` takes, `stdlib` if none is given. Each point is one pass
+with one strength and the best of a few rates. Writes out/sparse_paths.png. Takes two minutes.
 """
 
 from __future__ import annotations
@@ -74,23 +74,27 @@ def learners(d: int) -> dict[str, Learner]:
         ),
         "SMIDAS": Learner(
             lambda s, r: streaml1.SMIDASClassifier(l1=s, lr=r, n_features=d),
-            *("l1", l1, rates, {**sparse, "marker": "^", "color": "C4"}),
+            *("l1", l1, (0.3, 1.0, 3.0, 10.0, 30.0)),
+            {**sparse, "marker": "^", "color": "C4"},
         ),
         "EG+-": Learner(
             lambda s, r: streaml1.EGClassifier(radius=s, lr=r, n_features=d),
-            *("radius", radii, rates, {**dense, "marker": "P", "color": "C5"}),
+            *("radius", radii, (0.3, 1.0, 3.0, 10.0, 30.0)),
+            {**dense, "marker": "P", "color": "C5"},
         ),
         "FoBoS, l2 norm": Learner(
             lambda s, r: streaml1.FOBOSClassifier(strength=s, lr=r, norm="l2"),
-            *("strength", l1[::2], rates, {**dense, "marker": "1", "color": "C6"}),
+            *("strength", np.geomspace(1e-3, 1.0, 7), rates),
+            {**dense, "marker": "1", "color": "C6"},
         ),
         "FoBoS, l-infinity norm": Learner(
             lambda s, r: streaml1.FOBOSClassifier(strength=s, lr=r, norm="linf"),
-            *("strength", l1[::2], rates, {**dense, "marker": "2", "color": "C8"}),
+            *("strength", np.geomspace(1e-3, 1.0, 7), rates),
+            {**dense, "marker": "2", "color": "C8"},
         ),
         "Pegasos (hinge)": Learner(
             lambda s, r: streaml1.PegasosClassifier(l2=s),
-            *("l2", np.geomspace(1e-5, 1e-2, 4), (1.0,)),
+            *("l2", np.geomspace(1e-4, 1.0, 5), (1.0,)),
             {**dense, "marker": "x", "color": "C7"},
         ),
     }
@@ -132,9 +136,7 @@ def path(learner: Learner, X: Any, y: Any) -> list[Point]:
     """The best rate's point for each strength."""
     best = []
     for strength in map(float, learner.strengths):
-        tried = [
-            run(learner.make(strength, rate), X, y, strength, rate) for rate in learner.rates
-        ]
+        tried = [run(learner.make(strength, rate), X, y, strength, rate) for rate in learner.rates]
         best.append(min(tried, key=lambda p: p.error if np.isnan(p.loss) else p.loss))
     return best
 
@@ -158,7 +160,7 @@ def draw(paths: dict[str, list[Point]], made: dict[str, Learner], y: Any, title:
     left.set(xscale="log", xlabel="non-zero weights at the end", ylabel="progressive log-loss")
     right.set(xscale="log", xlabel="non-zero weights at the end", ylabel="progressive error, %")
     left.set_title(title, loc="left")
-    right.set_title("dotted: learners whose weights are never zero", loc="left", color="0.4")
+    right.set_title("dotted: learners that do not make zeros", loc="left", color="0.4")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(*right.get_legend_handles_labels(), loc="outside right", frameon=False)
@@ -178,7 +180,8 @@ def main() -> None:
     paths: dict[str, list[Point]] = {}
     for name, learner in made.items():
         paths[name] = path(learner, X, y)
-        print(f"{name}\n{learner.strength:>12} {'rate':>6} {'log-loss':>9} {'error':>7} {'non-zeros':>10}")
+        heads = f"{learner.strength:>12} {'rate':>6} {'log-loss':>9} {'error':>7} {'non-zeros':>10}"
+        print(f"{name}\n{heads}")
         for p in paths[name]:
             loss = "" if np.isnan(p.loss) else f"{p.loss:.4f}"
             print(f"{p.strength:12.3g} {p.rate:6g} {loss:>9} {p.error:7.2%} {p.n_nonzero:10,}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ class Sketch:
     """How many distinct names have been added.
 
     A HyperLogLog of 4,096 registers (Flajolet, Fusy, Gandouet & Meunier 2007): the standard
-    error of the estimate is 1.04 / sqrt(4096), 1.6%.
+    error of the estimate is 1.04 / sqrt(4096), 1.6%. It is read by Ertl's improved raw estimator
+    (2017, *New cardinality estimation algorithms for HyperLogLog sketches*), which
+    has no bias where the original changes from one formula to another, near 10,000 names.
 
     Examples
     --------
@@ -52,9 +55,33 @@ class Sketch:
 
     def estimate(self) -> int:
         """About how many distinct names have been added."""
-        m = len(self.registers)
-        raw = 0.7213 / (1.0 + 1.079 / m) * m * m / np.sum(np.exp2(-self.registers.astype(float)))
-        empty = np.count_nonzero(self.registers == 0)
-        if raw <= 2.5 * m and empty:
-            raw = m * np.log(m / empty)
-        return round(float(raw))
+        m, last = len(self.registers), 65 - self.BITS
+        counts = np.bincount(self.registers, minlength=last + 1).tolist()
+        z = m * _tau(1.0 - counts[last] / m)
+        for k in range(last - 1, 0, -1):
+            z = 0.5 * (z + counts[k])
+        z += m * _sigma(counts[0] / m)
+        return round(m * m / (2.0 * math.log(2.0) * z))
+
+
+def _sigma(x: float) -> float:
+    """Sum of x**(2**k) 2**(k - 1) for k = 1, 2, ..., and x."""
+    if x == 1.0:
+        return math.inf
+    z, before, weight = x, -1.0, 1.0
+    while z != before:
+        x, before = x * x, z
+        z += x * weight
+        weight *= 2.0
+    return z
+
+
+def _tau(x: float) -> float:
+    """A third of 1 - x less the sum of (1 - x**(2**-k))**2 2**-k for k = 1, 2, ..."""
+    if x in (0.0, 1.0):
+        return 0.0
+    z, before, weight = 1.0 - x, -1.0, 1.0
+    while z != before:
+        x, before, weight = math.sqrt(x), z, 0.5 * weight
+        z -= (1.0 - x) ** 2 * weight
+    return z / 3.0

@@ -715,6 +715,18 @@ def test_the_sketch_keeps_to_its_error(n: int) -> None:
         assert sketch.estimate() == pytest.approx(n, rel=4 * 1.04 / 64)
 
 
+@pytest.mark.parametrize("n", [100, 3_000, 10_000, 12_000, 40_000])
+def test_the_sketch_errs_to_both_sides(n: int) -> None:
+    """Also where the usual estimator changes its formula: the mean of 60 is off by 0.2%."""
+    random, found = np.random.default_rng(n), []
+    for _ in range(60):
+        sketch = Sketch()
+        sketch.add(random.integers(0, 2**64, n, dtype=np.uint64))
+        found.append(sketch.estimate() / n - 1.0)
+    assert abs(np.mean(found)) < 4 * 0.01625 / np.sqrt(60)
+    assert np.std(found) < 1.4 * 0.01625
+
+
 def test_the_sketch_knows_equal_names() -> None:
     sketch = Sketch()
     sketch.add(name_hashes([2**30, np.int64(2**30), float(2**30), -1, np.int64(-1), "1", 1]))
