@@ -186,8 +186,9 @@ def begin(rule: Any, A: float) -> None:
 
 
 @inlined
-def note_row(rule: Any, ids: Any, lo: Any, hi: Any) -> None:
-    """Keep the slots of a row, and how many they are, until its step has been taken."""
+def note_row(rule: Any, ids: Any, lo: Any, hi: Any, smallest: float) -> None:
+    """Keep the slots of a row and the smallest m of theirs until the step has been taken."""
+    rule.in_hand[0] = smallest
     rule.row[0] = hi - lo
     for k in range(lo, hi):
         rule.row[k - lo + ONE] = ids[k]
