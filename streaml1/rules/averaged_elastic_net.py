@@ -11,7 +11,7 @@ Differs from the papers, which have nothing on lazy averages: all sums are writt
 slots, where the table is full (`budget`), where P falls far below its running sum (each
 $\log(t\,\eta\lambda_2)/\eta\lambda_2$ steps, about, at a constant rate), and where u itself is written down anew.
 
-Cost of a step: the non-zeros of the row; 16 bytes a slot, and up to 24 a step of the budget.
+Cost of a step: the non-zeros of the row; 16 bytes a slot, and up to 40 a step of the budget.
 """  # noqa: E501
 
 from __future__ import annotations

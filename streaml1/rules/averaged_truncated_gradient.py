@@ -11,7 +11,7 @@ steps that pull.
 All sums are written down, a pass over all slots, where the table is full, where $\theta$ changes, and
 where A starts anew.
 
-Cost of a step: the non-zeros of the row; 24 bytes a slot, and up to 24 a step of a million.
+Cost of a step: the non-zeros of the row; 24 bytes a slot, and up to 40 a step of a million.
 """  # noqa: E501
 
 from __future__ import annotations
