@@ -180,15 +180,20 @@ def bench_models() -> None:
     both, constant = {"l1": 1e-6, "l2": 1e-6, "lr": 3.0}, {"schedule": "constant"}
     learners: dict[str, Callable[[], Any]] = {
         "elastic net": lambda: net(**both, **constant),
+        "  averaged": lambda: net(**both, **constant, average=True),
         "  explicit stamps, constant rate": lambda: net(**both, **constant, stamps="explicit"),
         "  explicit stamps, falling rate": lambda: net(**both, stamps="explicit"),
         "truncated gradient": lambda: truncated(gravity=1e-6, lr=3.0, **constant),
         "  with a threshold": lambda: truncated(gravity=1e-6, lr=3.0, threshold=1.0, **constant),
+        "  averaged, no threshold": lambda: truncated(
+            gravity=1e-6, lr=3.0, **constant, average=True
+        ),
         "FTRL-Proximal": lambda: streaml1.FTRLClassifier(alpha=3.0, l1=0.1),
         "l1 ball, radius 1,000": lambda: ball(radius=1e3, lr=3.0, **constant),
         "  by the tree": lambda: ball(radius=1e3, lr=3.0, index="tree", **constant),
         "Pegasos": lambda: streaml1.PegasosClassifier(l2=1e-4),
         "  without its projection": lambda: streaml1.PegasosClassifier(l2=1e-4, project=False),
+        "  averaged, projected": lambda: streaml1.PegasosClassifier(l2=1e-4, average=True),
         "FoBoS, l2 norm of all weights": lambda: fobos(lr=3.0, **constant),
         "  l-infinity norm": lambda: fobos(norm="linf", lr=3.0, **constant),
         "  l-infinity norm, 0.1": lambda: fobos(norm="linf", strength=0.1, lr=3.0, **constant),

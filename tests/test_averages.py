@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+import streaml1
 from streaml1 import (
     ElasticNetClassifier,
     ElasticNetRegressor,
@@ -239,6 +242,123 @@ def test_a_cap_counts_the_mean(case: Case) -> None:
     assert cut > 20 and model.n_cut > 20
 
 
+CHANGES: dict[str, list[dict[str, Any]]] = {
+    "net": [
+        {"l1": 2e-3},
+        {"l2": 0.3, "lr": 0.05},
+        {"budget": 20},
+        {"l1": 0.0, "lr": 0.3, "budget": 2**25},
+        {"l1": 1e-3, "l2": 0.0, "schedule": "constant", "lr": 0.05},
+        {"update": "sgd", "l2": 0.1},
+        {"clip_gradient": 0.1, "intercept_lr": 0.2},
+    ],
+    "gradient": [
+        {"gravity": 2e-3},
+        {"threshold": 0.05},
+        {"gravity": 0.1, "period": 5},
+        {"threshold": 0.2, "lr": 0.3},
+        {"threshold": np.inf, "period": 1},
+        {"threshold": 0.0},
+        {"threshold": 0.3, "clip_gradient": 0.1},
+    ],
+    "pegasos": [
+        {"l2": 1e-2},
+        {"project": False},
+        {"l2": 1e-3},
+        {"project": True},
+        {"l2": 0.5, "intercept_lr": 0.2},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_parameters_act_from_the_next_step(name: str) -> None:
+    case = next(case for key, case in CASES.items() if key.startswith(name))
+    case = case._replace(params={})
+    kit.changes_like(case.make(), case.new_twin(), CHANGES[name], case.plain().loss)
+
+
+@pytest.mark.parametrize("name", ["net", "gradient", "pegasos"])
+def test_the_largest_numbers_allowed_stay_finite(name: str) -> None:
+    case = next(case for key, case in CASES.items() if key.startswith(name))
+    case = case._replace(params={})
+    settings: dict[str, list[dict[str, Any]]] = {
+        "net": [
+            {"update": update, "l1": l1, "l2": l2, "lr": lr, "schedule": "constant"}
+            for update in ("fobos", "sgd")
+            for l1 in (0.0, 1e-305, 1.0, 1e30)
+            for l2 in (0.0, 1e-3, 1.0, 1e30)
+            for lr in (1e-5, 1e10)
+        ],
+        "gradient": [
+            {"gravity": gravity, "period": period, "threshold": threshold, "lr": lr}
+            for gravity in (0.0, 1e-305, 1.0, 1e30)
+            for period in (1, 2**31)
+            for threshold in (0.0, 1.0, 1e40)
+            for lr in (1e-5, 1e10)
+        ],
+        "pegasos": [
+            {"l2": l2, "project": project} for l2 in (1e-10, 1.0, 1e10) for project in (True, False)
+        ],
+    }
+    kit.stays_finite(case.make, settings[name])
+
+
+@given(
+    moves=st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 1e-9, 0.01, 0.3, 3.0, 1e4]), st.integers(1, 60), st.booleans()
+        ),
+        min_size=1,
+        max_size=15,
+    ),
+    l1=st.sampled_from([1e-6, 1e-3, 0.1]),
+    gaps=st.booleans(),
+)
+def test_deaths_are_found(moves: list[tuple[float, int, bool]], l1: float, gaps: bool) -> None:
+    """Rates from 0 to huge, so that A hardly moves and leaps; marks tell what a search does."""
+    kind = TruncatedGradientRegressor if gaps else ElasticNetRegressor
+    own = {"gravity": l1, "period": 3} if gaps else {"l1": l1}
+    model = kind(**own, schedule="constant", average=True, clip_gradient=2.0)
+    plain = kind(**own, schedule="constant", clip_gradient=2.0)
+    sums, t, n = np.zeros(40), 0, 0
+    for lr, steps, touching in moves:
+        model.lr = plain.lr = lr
+        for _ in range(steps):
+            n += touching
+            x = {n % 31: 1.0, n * n % 37: -2.0} if touching else {}
+            for m in (model, plain):
+                m.learn_one(x, float(n % 5))
+            sums += plain._engine.rule.weights()[:40]
+            t += 1
+        rule = model._engine.rule
+        model._engine.check()
+        told = rule.weights()[:40]
+        largest = max(1.0, float(np.abs(sums).max()) / t)
+        np.testing.assert_allclose(told, sums / t, rtol=0.0, atol=1e-11 * largest * 256)
+        np.testing.assert_array_equal(told, [rule.weight(j) for j in range(40)])
+
+
+def test_copies_and_files_hold_no_table(tmp_path: Path) -> None:
+    """What has died since it was touched is written down in a copy, and told alike ever after."""
+    model = ElasticNetRegressor(l1=1e-3, average=True, intercept_lr=0.0)
+    model.learn_many([{j: 1.0} for j in range(50)], np.linspace(0.1, 3.0, 50))
+    model.save(tmp_path / "early")
+    model.learn_many(csr_matrix((30_000, 1)), np.zeros(30_000))
+    rule = model._engine.rule
+    assert rule.mean[0].entries == 30_050 and len(rule.table) > 30_000
+    assert np.count_nonzero(rule.plain().weights()) < 50 == model.n_nonzero
+    model.save(tmp_path / "late")
+    assert (tmp_path / "late").stat().st_size < (tmp_path / "early").stat().st_size + 500
+    other = streaml1.load(tmp_path / "late")
+    assert len(other._engine.rule.table) < 1_000
+    assert other.weights == model.weights == dict(model.freeze().weights)
+    for m in (model, other):
+        m.learn_many([{j % 70: 1.0} for j in range(500)], np.arange(500.0) % 3)
+    assert other.weights == model.weights
+    other._engine.check()
+
+
 def test_a_mean_of_zero_of_a_weight_that_is_not_is_counted() -> None:
     """Else the count at a cap would be one short once the mean moves on."""
     model = PegasosClassifier(l2=1.0, project=False, average=True, max_features=5)
@@ -352,6 +472,34 @@ def test_pegasos_writes_its_sums_down_before_they_cancel() -> None:
     assert settled > 20
     w = np.array([model.weights[j] for j in range(d)])
     np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
+def test_ten_million_steps_of_the_elastic_net(schedule: str) -> None:
+    """Steps in blocks without features, each begun by a touch: sums of a block in closed form."""
+    l1, lr, n, block = 1e-5, 0.2, 10_000_000, 2_000
+    model = ElasticNetRegressor(
+        l1=l1, lr=lr, schedule=schedule, average=True, intercept_lr=0.0, budget=50_000
+    )
+    ends = np.arange(block + 1)
+    ends[1:] = 1
+    t, w, total = 0, 0.0, 0.0
+    for i in range(n // block):
+        x = np.array([1.0])
+        X = csr_matrix((x, np.zeros(1, np.int32), ends), (block, 1))
+        y = np.zeros(block)
+        y[0] = float(i % 7 - 2)
+        model.learn_many(X, y)
+        steps = np.arange(t + 1.0, t + block + 1.0)
+        eta = np.full(block, lr) if schedule == "constant" else lr / np.sqrt(steps)
+        v = w - eta[0] * (w - y[0])
+        path = np.maximum(abs(v) - l1 * np.cumsum(eta), 0.0)
+        total += float(np.sign(v)) * float(path.sum())
+        w = float(np.sign(v)) * float(path[-1])
+        t += block
+    assert model.weights.get(0, 0.0) == pytest.approx(total / n, abs=1e-9)
+    model._engine.check()
 
 
 @pytest.mark.slow

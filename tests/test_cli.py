@@ -70,6 +70,23 @@ def files() -> dict[str, bytes]:
 # learn
 
 
+@pytest.mark.parametrize("name", ["elastic-net", "truncated-gradient", "pegasos"])
+def test_averages_are_learnt_told_and_kept(svm: str, name: str) -> None:
+    for path, option in (("mean.model", ["--average"]), ("last.model", [])):
+        run("learn", svm, "--model", name, *option, "--report", f"{path}.jsonl", "--save", path)
+    mean, last = streaml1.load("mean.model"), streaml1.load("last.model")
+    lines = [json.loads(line) for line in Path("mean.model.jsonl").read_text().splitlines()]
+    assert lines[-1]["n_nonzero"] == mean.n_nonzero == len(mean.weights)
+    assert mean.weights != last.weights and mean.intercept != last.intercept
+    shown = run("show", "mean.model").stdout
+    assert re.search(r"average +True", shown)
+    assert f"{mean.intercept:.6g}" in shown
+    run("learn", svm, "--load", "mean.model", "--average", "--save", "mean.model")
+    assert streaml1.load("mean.model").n_iterations == 200
+    said = refused("learn", svm, "--load", "last.model", "--average")
+    assert "--average True cannot be given to last.model, which began with False" in said
+
+
 def test_learn(svm: str) -> None:
     result = run(*PLAIN, svm, "--every", "40", "--plot", "a.png", "--report", "a.jsonl")
     assert result.stderr == ""

@@ -11,7 +11,7 @@ Differs from the papers, which have nothing on lazy averages: all sums are writt
 slots, where the table is full (`budget`), where P falls far below its running sum (each
 $\log(t\,\eta\lambda_2)/\eta\lambda_2$ steps, about, at a constant rate), and where u itself is written down anew.
 
-Cost of a step: the non-zeros of the row; 16 bytes a slot, and up to 24 a step of the budget.
+Cost of a step: the non-zeros of the row; 16 bytes a slot, and up to 40 a step of the budget.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1 import losses
 from streaml1.jit import inlined, prefetch
-from streaml1.rules import averages, lifetimes, rebase
-from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance
+from streaml1.rules import averages, lifetimes, rebase, scatter
+from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance, beyond
 
 __all__ = ["AveragedElasticNet"]
 
@@ -46,8 +47,10 @@ def _bury(rule: Any, j: Any, S: float) -> None:
 
 @inlined
 def _bury_row(rule: Any) -> None:
-    """Write those of the row down as dead that their own step has ended."""
+    """Write those of the row down as dead that their own step has ended: seldom any."""
     A, one = rule.clock[0].A, np.uint64(1)
+    if rule.in_hand[0] > A:
+        return
     for k in range(one, np.uint64(rule.row[0]) + one):
         if abs(rule.u[rule.row[k]]) <= A:
             _bury(rule, rule.row[k], rule.in_hand[k])
@@ -72,19 +75,14 @@ class AveragedElasticNet(NamedTuple):
     def total(self, j: Any) -> float:
         return _total(self, j)
 
-    def margin_of_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        margin = 0.0
-        for k in range(lo, hi):
-            margin += _total(self, ids[k]) * values[k]
-        return margin
-
-    def gather_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        # What is dead is looked up in the end: no branch waits for another.
+    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        # What has died is looked up in the end: no branch waits for another.
         A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
         P_sum, PA_sum = m.P_sum, m.PA_sum
         ahead = averages.ahead(ids, hi)
         late = np.uint64(0)
         for k in range(lo, hi):
+            prefetch(self.u, np.uint64(ids[k + ahead]))
             prefetch(self.sums, np.uint64(ids[k + ahead]))
             u = self.u[ids[k]]
             size = abs(u)
@@ -95,29 +93,35 @@ class AveragedElasticNet(NamedTuple):
         for i in range(late):
             place = np.uint64(self.row[i])
             self.in_hand[place + np.uint64(1)] = _total(self, ids[lo + place])
-        return averages.margin_in_hand(self, values, lo, hi)
+        a, margin = 0.0, 0.0
+        for k in range(lo, hi):
+            a += beyond(self.u[ids[k]], A) * values[k]
+            margin += self.in_hand[k - lo + np.uint64(1)] * values[k]
+        self.in_hand[0] = margin
+        return a * self.clock[0].P
 
-    def put_sums(self, ids: Any, lo: Any, hi: Any) -> None:
+    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+        return averages.respond_mean(self, averages.plain(self), online, a, y, w, out)
+
+    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+        margin = 0.0
+        for k in range(lo, hi):
+            margin += _total(self, ids[k]) * values[k]
+        a = averages.told(self, online, margin)
+        return losses.sigmoid(a) if out else a
+
+    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        scatter(averages.plain(self), ids, values, lo, hi, step)
         A, P_sum, PA_sum = self.clock[0].A, self.mean[0].P_sum, self.mean[0].PA_sum
+        smallest = math.inf
         for k in range(lo, hi):
             u, S = self.u[ids[k]], self.in_hand[k - lo + np.uint64(1)]
+            smallest = min(smallest, abs(u))
             if abs(u) > A:
                 self.sums[ids[k]] = S - (u * P_sum - math.copysign(PA_sum, u))
             else:
                 _bury(self, ids[k], S)
-
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        return averages.gather_both(self, ids, values, lo, hi)
-
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
-        return averages.respond_mean(self, online, a, y, w, out)
-
-    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        return averages.predict_mean(self, online, ids, values, lo, hi, out)
-
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        averages.scatter_both(self, ids, values, lo, hi, step)
-        lifetimes.note_row(self, ids, lo, hi)
+        lifetimes.note_row(self, ids, lo, hi, smallest)
 
     def tick(self, eta: float) -> None:
         c = self.clock[0]

@@ -17,14 +17,22 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import prefetch
+from streaml1 import losses
+from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
-from streaml1.rules import averages, rebase
+from streaml1.rules import averages, gather, rebase, scatter
 from streaml1.rules.pegasos import CLOCK, Pegasos, advance
 
 __all__ = ["AveragedPegasos"]
 
 MEAN = np.dtype([*averages.MEAN, ("s_sum", "f8")], align=True)
+
+
+@inlined
+def _total(rule: Any, j: Any) -> float:
+    """Sum of a slot's weights after each step so far."""
+    S: float = rule.sums[j] + rule.u[j] * rule.mean[0].s_sum
+    return S
 
 
 class AveragedPegasos(NamedTuple):
@@ -40,41 +48,34 @@ class AveragedPegasos(NamedTuple):
         return Pegasos(self.u, self.clock)
 
     def total(self, j: Any) -> float:
-        S: float = self.sums[j] + self.u[j] * self.mean[0].s_sum
-        return S
+        return _total(self, j)
 
-    def margin_of_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        s_sum, margin = self.mean[0].s_sum, 0.0
-        for k in range(lo, hi):
-            margin += (self.sums[ids[k]] + self.u[ids[k]] * s_sum) * values[k]
-        return margin
-
-    def gather_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        ahead, s_sum = averages.ahead(ids, hi), self.mean[0].s_sum
+    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        ahead = averages.ahead(ids, hi)
         margin = 0.0
         for k in range(lo, hi):
             prefetch(self.sums, np.uint64(ids[k + ahead]))
-            S = self.sums[ids[k]] + self.u[ids[k]] * s_sum
+            S = _total(self, ids[k])
             self.in_hand[k - lo + np.uint64(1)] = S
             margin += S * values[k]
-        return margin
+        self.in_hand[0] = margin
+        return gather(averages.plain(self), ids, values, lo, hi)
 
-    def put_sums(self, ids: Any, lo: Any, hi: Any) -> None:
+    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+        return averages.respond_mean(self, averages.plain(self), online, a, y, w, out)
+
+    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+        margin = 0.0
+        for k in range(lo, hi):
+            margin += _total(self, ids[k]) * values[k]
+        a = averages.told(self, online, margin)
+        return losses.sigmoid(a) if out else a
+
+    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        scatter(averages.plain(self), ids, values, lo, hi, step)
         s_sum = self.mean[0].s_sum
         for k in range(lo, hi):
             self.sums[ids[k]] = self.in_hand[k - lo + np.uint64(1)] - self.u[ids[k]] * s_sum
-
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        return averages.gather_both(self, ids, values, lo, hi)
-
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
-        return averages.respond_mean(self, online, a, y, w, out)
-
-    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        return averages.predict_mean(self, online, ids, values, lo, hi, out)
-
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        averages.scatter_both(self, ids, values, lo, hi, step)
 
     def tick(self, eta: float) -> None:
         c, m = self.clock[0], self.mean[0]

@@ -11,7 +11,7 @@ steps that pull.
 All sums are written down, a pass over all slots, where the table is full, where $\theta$ changes, and
 where A starts anew.
 
-Cost of a step: the non-zeros of the row; 24 bytes a slot, and up to 24 a step of a million.
+Cost of a step: the non-zeros of the row; 24 bytes a slot, and up to 40 a step of a million.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -21,10 +21,18 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1 import losses
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
-from streaml1.rules import averages, lifetimes, rebase
-from streaml1.rules.truncated_gradient import A_START, CLOCK, SLOT, TruncatedGradient, advance
+from streaml1.rules import averages, lifetimes, rebase, scatter
+from streaml1.rules.truncated_gradient import (
+    A_START,
+    CLOCK,
+    SLOT,
+    TruncatedGradient,
+    advance,
+    current,
+)
 
 __all__ = ["AveragedTruncatedGradient"]
 
@@ -53,8 +61,10 @@ def _bury(rule: Any, j: Any, S: float) -> None:
 
 @inlined
 def _bury_row(rule: Any) -> None:
-    """Write those of the row down as dead that their own step has ended."""
+    """Write those of the row down as dead that their own step has ended: seldom any."""
     A, first = rule.clock[0].A, np.uint64(1)
+    if rule.in_hand[0] * (1.0 - 1e-15) > A:  # beyond what its sum is rounded by
+        return
     for k in range(first, np.uint64(rule.row[0]) + first):
         one = rule.slots[rule.row[k]]
         if abs(one.v) <= A - one.a:
@@ -81,39 +91,55 @@ class AveragedTruncatedGradient(NamedTuple):
     def total(self, j: Any) -> float:
         return _total(self, j)
 
-    def margin_of_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        margin = 0.0
-        for k in range(lo, hi):
-            margin += _total(self, ids[k]) * values[k]
-        return margin
-
-    def gather_sums(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        # What is dead is looked up in the end: no branch waits for another.
+    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+        # What has died is looked up in the end: no branch waits for another.
         A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
         P_sum, PA_sum = m.P_sum, m.PA_sum
         ahead = averages.ahead(ids, hi)
         late = np.uint64(0)
         for k in range(lo, hi):
+            prefetch(self.slots, np.uint64(ids[k + ahead]))
             prefetch(self.sums, np.uint64(ids[k + ahead]))
             one = self.slots[ids[k]]
             v, a = one.v, one.a
             size = abs(v)
-            beyond = a == math.inf
-            X = (size + (0.0 if beyond else a)) * P_sum - (0.0 if beyond else PA_sum)
-            X = X if size > A - a else 0.0
-            self.in_hand[k - lo + np.uint64(1)] = self.sums[ids[k]] + math.copysign(1.0, v) * X
+            within = a < math.inf
+            X = (size + (a if within else 0.0)) * P_sum - (PA_sum if within else 0.0)
+            X = math.copysign(1.0, v) * X
+            alive = size > A - a
+            self.in_hand[k - lo + np.uint64(1)] = self.sums[ids[k]] + (X if alive else 0.0)
             self.row[late] = k - lo
             late += np.uint64((size > first - a) & (size <= A - a))
         for i in range(late):
             place = np.uint64(self.row[i])
             self.in_hand[place + np.uint64(1)] = _total(self, ids[lo + place])
-        return averages.margin_in_hand(self, values, lo, hi)
+        margin, mean_margin = 0.0, 0.0
+        for k in range(lo, hi):
+            w = current(self.slots[ids[k]], A)
+            self.scratch[k - lo] = w
+            margin += w * values[k]
+            mean_margin += self.in_hand[k - lo + np.uint64(1)] * values[k]
+        self.in_hand[0] = mean_margin
+        return margin
 
-    def put_sums(self, ids: Any, lo: Any, hi: Any) -> None:
+    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+        return averages.respond_mean(self, averages.plain(self), online, a, y, w, out)
+
+    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
+        margin = 0.0
+        for k in range(lo, hi):
+            margin += _total(self, ids[k]) * values[k]
+        a = averages.told(self, online, margin)
+        return losses.sigmoid(a) if out else a
+
+    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        scatter(averages.plain(self), ids, values, lo, hi, step)
         A, P_sum, PA_sum = self.clock[0].A, self.mean[0].P_sum, self.mean[0].PA_sum
+        smallest = math.inf
         for k in range(lo, hi):
             one, S = self.slots[ids[k]], self.in_hand[k - lo + np.uint64(1)]
             v, a = one.v, one.a
+            smallest = min(smallest, abs(v) + a)
             if a == math.inf:
                 self.sums[ids[k]] = S - v * P_sum
             elif abs(v) > A - a:
@@ -121,19 +147,7 @@ class AveragedTruncatedGradient(NamedTuple):
                 self.sums[ids[k]] = S - math.copysign(1.0, v) * X
             else:
                 _bury(self, ids[k], S)
-
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        return averages.gather_both(self, ids, values, lo, hi)
-
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
-        return averages.respond_mean(self, online, a, y, w, out)
-
-    def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        return averages.predict_mean(self, online, ids, values, lo, hi, out)
-
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        averages.scatter_both(self, ids, values, lo, hi, step)
-        lifetimes.note_row(self, ids, lo, hi)
+        lifetimes.note_row(self, ids, lo, hi, smallest)
 
     def tick(self, eta: float) -> None:
         c = self.clock[0]

@@ -13,8 +13,7 @@ with it what rounding loses in the difference: where a scalar has fallen far bel
 sums are written down (a pass over all slots) and the running sums start anew.
 
 An averaged rule has the fields of the plain rule, `sums`, `in_hand` and one record `mean`, with t, the sum of
-the intercepts and the running sums. It answers five verbs more: `plain`, `total`,
-`margin_of_sums`, `gather_sums`, `put_sums`.
+the intercepts and the running sums. It answers two verbs more: `plain`, `total`.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import numpy as np
 from streaml1 import losses
 from streaml1.jit import generic, inlined
 from streaml1.rows import ensure
-from streaml1.rules import gather, respond, scatter, weight
+from streaml1.rules import respond, weight
 
 __all__ = [
     "FAR",
@@ -36,24 +35,18 @@ __all__ = [
     "ROOM_LEAST",
     "ahead",
     "check",
-    "gather_both",
-    "gather_sums",
     "grown",
+    "hand_for",
     "holding",
     "intercept",
-    "margin_in_hand",
-    "margin_of_sums",
     "mean_weight",
     "moved",
     "plain",
-    "predict_mean",
-    "put_sums",
     "read",
     "record",
     "respond_mean",
-    "scatter_both",
-    "hand_for",
     "settle",
+    "told",
     "total",
     "weights",
 ]
@@ -85,55 +78,17 @@ def total(rule: Any, j: Any) -> float:
     return S
 
 
-@generic
-def put_sums(rule: Any, ids: Any, lo: Any, hi: Any) -> None:
-    """Write the sums of a row down from `in_hand`, beside its weights as they are now."""
-    rule.put_sums(ids, lo, hi)
-
-
-@generic
-def margin_of_sums(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-    """Tell the sum of a row's margins over all steps."""
-    margin: float = rule.margin_of_sums(ids, values, lo, hi)
-    return margin
-
-
-@generic
-def gather_sums(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-    """Tell `margin_of_sums`, and put the sums into `in_hand` from its second place on."""
-    margin: float = rule.gather_sums(ids, values, lo, hi)
-    return margin
-
-
 @inlined
 def ahead(ids: Any, hi: Any) -> Any:
     """How many non-zeros ahead of those before `hi` memory may be asked for."""
     return AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
 
 
-# What the verbs of an averaged rule do with a row. `in_hand` has the sum of the row's margins
-# over all steps, then the sums of its weights.
+# Of a row `in_hand` has the sum of its margins over all steps, then the sums of its weights.
 
 
 @inlined
-def margin_in_hand(rule: Any, values: Any, lo: Any, hi: Any) -> float:
-    """The sum of a row's margins over all steps, from the sums in hand."""
-    margin = 0.0
-    for k in range(lo, hi):
-        margin += rule.in_hand[k - lo + np.uint64(1)] * values[k]
-    return margin
-
-
-@inlined
-def gather_both(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-    """Margin of a row at the current weights; sums go to `in_hand`."""
-    a = gather(plain(rule), ids, values, lo, hi)
-    rule.in_hand[0] = gather_sums(rule, ids, values, lo, hi)
-    return a
-
-
-@inlined
-def _told(rule: Any, record: Any, margin: float) -> float:
+def told(rule: Any, record: Any, margin: float) -> float:
     """The margin that is told, given the sum of the margins without intercept."""
     m = rule.mean[0]
     if m.t == 0:
@@ -143,29 +98,13 @@ def _told(rule: Any, record: Any, margin: float) -> float:
 
 @inlined
 def respond_mean(
-    rule: Any, record: Any, a: float, y: float, w: float, out: Any
+    rule: Any, plain: Any, record: Any, a: float, y: float, w: float, out: Any
 ) -> tuple[float, float]:
     """What the mean says of a row, and what its gradient (at the weights) is multiplied by."""
-    told = _told(rule, record, rule.in_hand[0])
-    _, g = respond(plain(rule), record, a, y, w, out)
+    mean = told(rule, record, rule.in_hand[0])
+    _, g = respond(plain, record, a, y, w, out)
     rule.mean[0].b_sum += record[0].b
-    return losses.output(record[0].loss, told), g
-
-
-@inlined
-def predict_mean(
-    rule: Any, record: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any
-) -> float:
-    """Margin of a row by the mean; with `out`, its sigmoid."""
-    a = _told(rule, record, margin_of_sums(rule, ids, values, lo, hi))
-    return losses.sigmoid(a) if out else a
-
-
-@inlined
-def scatter_both(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-    """Move the weights of a row, and write its sums down beside them."""
-    scatter(plain(rule), ids, values, lo, hi, step)
-    put_sums(rule, ids, lo, hi)
+    return losses.output(record[0].loss, mean), g
 
 
 @inlined

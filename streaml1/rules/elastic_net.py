@@ -31,7 +31,7 @@ from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 
-__all__ = ["A_START", "CLOCK", "ElasticNet", "advance"]
+__all__ = ["A_START", "CLOCK", "ElasticNet", "advance", "beyond"]
 
 CLOCK = np.dtype(
     [
@@ -58,6 +58,14 @@ STEPS_LEAST = 256.0
 
 # How many non-zeros ahead of the current one memory is asked for.
 AHEAD = np.uint64(64)
+
+
+@inlined
+def beyond(u: float, A: float) -> float:
+    """The part of u outside of [-A, A]: sgn(u) [|u| - A]_+ without a look at the sign."""
+    least = -A
+    inside = u if u > least else least
+    return u - (inside if inside < A else A)
 
 
 @inlined
@@ -88,28 +96,19 @@ class ElasticNet(NamedTuple):
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
         A = c.A
-        least = -A
         ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
         a = 0.0
         for k in range(lo, hi):
             prefetch(self.u, np.uint64(ids[k + ahead]))
-            u = self.u[ids[k]]
-            # u less its part within [-A, A] is sgn(u) [|u| - A]_+ without a look at the sign.
-            inside = u if u > least else least
-            inside = inside if inside < A else A
-            a += (u - inside) * values[k]
+            a += beyond(self.u[ids[k]], A) * values[k]
         return a * c.P
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         A = c.A
-        least = -A
         s = step / c.P
         for k in range(lo, hi):
-            u = self.u[ids[k]]
-            inside = u if u > least else least
-            inside = inside if inside < A else A
-            v = (u - inside) - s * values[k]
+            v = beyond(self.u[ids[k]], A) - s * values[k]
             self.u[ids[k]] = v + math.copysign(A, v)
 
     def tick(self, eta: float) -> None:

@@ -14,7 +14,8 @@ The table holds `budget` entries. Then all sums are written down and it starts a
 slots). Of what is dumped no entry is needed: what is dead has its sum written down, and what lives will
 die after now.
 
-A rule that uses this has the fields `row`, the slots of the row in hand, `table`, `marks` and `ruler`. Its stored size of a weight is m - a: a is the part that it has from A.
+A rule that uses this has the fields `row` (the slots of the row in hand), `table`, `marks` and `ruler`. The
+size of a weight as it stores it is m - a: a is the part that it has from A.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ def enter(rule: Any, A: float, P: float) -> None:
     if not math.isinf(A):
         m.P_sum += P
         m.PA_sum += P * A
-    risen = A != rule.table[m.entries - m.first].A
+    risen = rule.table[m.entries - m.first].A != A
     m.entries += np.uint64(risen)
     last = m.entries - m.first
     entry = rule.table[last]
@@ -186,8 +187,9 @@ def begin(rule: Any, A: float) -> None:
 
 
 @inlined
-def note_row(rule: Any, ids: Any, lo: Any, hi: Any) -> None:
-    """Keep the slots of a row, and how many they are, until its step has been taken."""
+def note_row(rule: Any, ids: Any, lo: Any, hi: Any, smallest: float) -> None:
+    """Keep the slots of a row and the smallest m of theirs until the step has been taken."""
+    rule.in_hand[0] = smallest
     rule.row[0] = hi - lo
     for k in range(lo, hi):
         rule.row[k - lo + ONE] = ids[k]

@@ -32,7 +32,7 @@ from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 
-__all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance"]
+__all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance", "current"]
 
 # a is 0 where no example has touched the slot.
 SLOT = np.dtype([("v", "f8"), ("a", "f8")], align=True)
@@ -62,7 +62,7 @@ AHEAD = np.uint64(64)
 
 
 @inlined
-def _current(one: Any, A: float) -> float:
+def current(one: Any, A: float) -> float:
     """The part of v outside of [-due, due]: sgn(v) [|v| - due]_+ without a look at the sign."""
     v = one.v
     due = A - one.a
@@ -99,12 +99,12 @@ class TruncatedGradient(NamedTuple):
         a = 0.0
         if hi - lo > np.uint64(len(self.scratch)):  # to predict: learning has had room made
             for k in range(lo, hi):
-                a += _current(self.slots[ids[k]], A) * values[k]
+                a += current(self.slots[ids[k]], A) * values[k]
             return a
         ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
         for k in range(lo, hi):
             prefetch(self.slots, np.uint64(ids[k + ahead]))
-            w = _current(self.slots[ids[k]], A)
+            w = current(self.slots[ids[k]], A)
             self.scratch[k - lo] = w
             a += w * values[k]
         return a
@@ -131,7 +131,7 @@ class TruncatedGradient(NamedTuple):
         for j in range(np.uint64(len(self.slots))):
             one = self.slots[j]
             if one.a != 0.0:
-                one.v = _current(one, c.A)
+                one.v = current(one, c.A)
                 one.a = math.inf if abs(one.v) > c.threshold else A_START
         c.theta = c.threshold
         c.A = A_START
@@ -141,7 +141,7 @@ class TruncatedGradient(NamedTuple):
         return nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
-        return _current(self.slots[j], self.clock[0].A)
+        return current(self.slots[j], self.clock[0].A)
 
     def weights(self) -> Any:
         w = np.maximum(np.abs(self.slots["v"]) - self._due(), 0.0)
