@@ -213,16 +213,17 @@ model_options = _options(
     click.option("--project/--no-project", default=None,
                  help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
     click.option("--radius", type=float,
-                 help="l1-ball: the most that the distances of the weights from zero may add up "
-                 "to.  [default: 10]"),
+                 help="l1-ball, softmax with a ball: the most that the distances of the weights "
+                 "from zero may add up to.  [default: 10]"),
     click.option("--nonnegative", is_flag=True, default=None,
-                 help="l1-ball: no weight below zero.  [default: any]"),
+                 help="l1-ball, softmax with a ball: no weight below zero.  [default: any]"),
     click.option("--index", type=click.Choice(["wheel", "tree"]),
                  help="l1-ball: how the weights that become zero are found.  [default: wheel]"),
     click.option("--strength", type=float,
                  help="Softmax: strength of its penalty.  [default: 1e-4]"),
-    click.option("--penalty", type=click.Choice(["l1", "l1/l2", "l1/linf"]),
-                 help="Softmax: on single weights, or on the rows of features.  [default: l1]"),
+    click.option("--penalty", type=click.Choice(["l1", "l1/l2", "l1/linf", "ball"]),
+                 help="Softmax: on single weights, on the rows of features, or a ball for each "
+                 "label.  [default: l1]"),
     click.option("--classes", metavar="LABEL,...", callback=_labels,
                  help="Softmax: the labels; others are refused.  [default: as they come]"),
     click.option("--loss", type=click.Choice(LOSSES),

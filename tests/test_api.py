@@ -66,7 +66,12 @@ OWN: dict[str, dict[str, Any]] = {
     "FTRL": {"alpha": 0.1, "beta": 1.0, "l1": 1.0, "l2": 0.0},
     "L1Ball": {"radius": 10.0, "nonnegative": False, "index": "wheel"},
     "Pegasos": {"l2": 1e-4, "project": True},
-    "Softmax": {"strength": 1e-4, "penalty": "l1", "l2": 0.0, "classes": None},
+    "Softmax": {
+        "strength": 1e-4,
+        "penalty": "l1",
+        "l2": 0.0,
+        **{"radius": 10.0, "nonnegative": False, "classes": None},
+    },
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 RATELESS = ("FTRL", "Pegasos")

@@ -69,6 +69,9 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "rows": lambda: SoftmaxClassifier(
         penalty="l1/l2", strength=1e-3, l2=7.0, lr=0.4, schedule="constant", classes=LABELS
     ),
+    "balls": lambda: SoftmaxClassifier(
+        penalty="ball", radius=0.7, lr=1.0, schedule="constant", classes=LABELS
+    ),
     "sharp rows": lambda: SoftmaxClassifier(
         penalty="l1/linf", strength=0.01, lr=40.0, schedule="constant", classes=LABELS
     ),
@@ -93,13 +96,14 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 CAPPED = ("capped", "capped ball", "capped rows", "capped tree", "hashed", "crowded")
 BINARY = ("classifier", "seldom", "pegasos", "small ball")
 BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped rows", "capped tree")
-MANY = ("rows", "sharp rows", "capped rows")
+MANY = ("rows", "balls", "sharp rows", "capped rows")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
     **{"stamps": "now", "even": "now", "pegasos": "drift", "ftrl": "alpha"},
     **dict.fromkeys(BALLS, "Theta"),
+    "balls": "radius",
 }
-NEVER = ("ftrl", "classifier", "seldom")
+NEVER = ("balls", "ftrl", "classifier", "seldom")
 
 
 class Stream(NamedTuple):
