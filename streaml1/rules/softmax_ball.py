@@ -139,7 +139,11 @@ class SoftmaxBall(NamedTuple):
             ball.drop(slots)
 
     def make_room(self, nnz: int) -> SoftmaxBall:
-        return self._with([ball.make_room(nnz) for ball in self._also_spare()])
+        have = self._also_spare()
+        balls = [ball if ball.room(nnz) else ball.make_room(nnz) for ball in have]
+        if all(ball is old for ball, old in zip(balls, have, strict=True)):
+            return self
+        return self._with(balls)
 
     def set_radius(self, radius: float) -> None:
         """From the next step on."""
