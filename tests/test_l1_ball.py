@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ from streaml1.cli import cli
 from streaml1.losses import CODES
 from streaml1.rules import raw_vector
 from tests import reference
+from tests.conftest import ROOT
 from tests.test_elastic_net import (
     BINARY,
     LATE,
@@ -445,6 +447,27 @@ def test_copies_go_on_bit_for_bit(index: str, tmp_path: Path) -> None:
         assert other.index == index
         assert other.progressive_many(rest, y[1_000:]).tobytes() == expected.tobytes()
         assert other.weights == model.weights and other.intercept == model.intercept
+    frozen = model.freeze().predict_proba_many(rest)
+    assert frozen.tobytes() == model.predict_proba_many(rest).tobytes()
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_hashed_and_capped(index: str) -> None:
+    """Ints below the number of slots are their own slots; a cap that binds holds."""
+    random = np.random.default_rng(8)
+    X = rows_of(random, 2_000)
+    y, _ = labels_of(random, X, "logistic")
+    plain, hashed, capped = (
+        L1BallClassifier(radius=1.4, index=index, lr=0.5, **params)
+        for params in ({}, {"hash_bits": 10}, {"hash_bits": 10, "max_features": 8})
+    )
+    for lo in range(0, 2_000, 100):
+        for model in (plain, hashed, capped):
+            model.learn_many(csr_matrix(X[lo : lo + 100]), y[lo : lo + 100])
+            model._engine.check()
+        assert hashed.weights == plain.weights
+        assert capped.n_nonzero <= 8
+    assert capped.n_cut > 0 and plain.n_nonzero > 8
 
 
 @pytest.mark.parametrize("index", INDEXES)
@@ -539,3 +562,19 @@ def test_constants_fit() -> None:
     assert raw_vector.THETA_MOST + 4 * full < 2**62
     assert raw_vector.Z_COARSE > 2**32  # more than there can be slots
     assert full > 4 * raw_vector.Z_LEAST
+
+
+# The demo
+
+
+@pytest.mark.slow
+def test_the_demo(tmp_path: Path) -> None:
+    """All that it times learn the same, which it looks at itself."""
+    demo = runpy.run_path(str(ROOT / "demos" / "ball_sizes.py"))
+    lines = [demo["measure"](n, *demo["stream"](n)) for n in (200, 3_000)]
+    assert 100 < lines[0].active < 400 and 2_000 < lines[1].active < 4_000
+    assert [line.height for line in lines] == [1, 2]
+    assert set(lines[0].us) == {"plain", "wheel", "tree", "linear", "lean linear", "sort"}
+    assert min(lines[0].us.values()) > 0.0
+    demo["draw"](lines, tmp_path / "out" / "sizes.png")
+    assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000

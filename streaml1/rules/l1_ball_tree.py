@@ -46,7 +46,7 @@ from streaml1.rules.raw_vector import (
     rescale,
     weight,
 )
-from streaml1.rules.wide_tree import (
+from streaml1.rules.tree_nodes import (
     CHILDREN,
     CLOCK,
     COUNTS,
@@ -66,13 +66,9 @@ from streaml1.rules.wide_tree import (
     TIES,
     WEIGHTS,
     clear,
-    cut,
-    delete,
-    insert,
-    pivot_search,
     plant,
-    totals,
 )
+from streaml1.rules.wide_tree import cut, delete, insert, pivot_search, totals
 
 __all__ = ["L1BallTree"]
 
