@@ -308,12 +308,15 @@ class Softmax:
         strength: float = 1e-4,
         penalty: str = "l1",
         l2: float = 0.0,
+        radius: float = 10.0,
+        nonnegative: bool = False,
         lr: Any = 0.1,
         schedule: str = "invsqrt",
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
         clip_gradient: float = 1e12,
     ) -> None:
+        self.radius, self.nonnegative = radius, nonnegative
         self.w, self.b, self.t = np.zeros((d, k)), np.full(k, intercept_init), 0
         self.strength, self.penalty, self.l2 = strength, penalty, l2
         self.lr, self.schedule, self.intercept_lr = lr, schedule, intercept_lr
@@ -331,7 +334,13 @@ class Softmax:
         p = self.output(x)
         g = np.clip(p - (np.arange(len(p)) == y), -self.clip_gradient, self.clip_gradient) * w
         v = self.w - eta * np.outer(x, g)
-        self.w = ROWS[self.penalty](v, eta * self.strength) / (1.0 + eta * self.l2)
+        self.w = self._penalty(v, eta)
         self.b = self.b - self.intercept_lr * g
         self.t += 1
         return p
+
+    def _penalty(self, v: Any, eta: float) -> Any:
+        if self.penalty == "ball":  # one for each label
+            v = np.maximum(v, 0.0) if self.nonnegative else v
+            return np.array([l1_ball(column, self.radius) for column in v.T]).T
+        return ROWS[self.penalty](v, eta * self.strength) / (1.0 + eta * self.l2)

@@ -75,7 +75,12 @@ OWN: dict[str, dict[str, Any]] = {
     "L1Ball": {"radius": 10.0, "nonnegative": False, "index": "wheel"},
     "Pegasos": {"l2": 1e-4, "project": True},
     "SMIDAS": {"l1": 1e-4, "p": None, "n_features": 2**20},
-    "Softmax": {"strength": 1e-4, "penalty": "l1", "l2": 0.0, "classes": None},
+    "Softmax": {
+        "strength": 1e-4,
+        "penalty": "l1",
+        "l2": 0.0,
+        **{"radius": 10.0, "nonnegative": False, "classes": None},
+    },
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
 RATELESS = ("FTRL", "Pegasos")

@@ -90,6 +90,9 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "rows": lambda: SoftmaxClassifier(
         penalty="l1/l2", strength=1e-3, l2=7.0, lr=0.4, schedule="constant", classes=LABELS
     ),
+    "balls": lambda: SoftmaxClassifier(
+        penalty="ball", radius=0.7, lr=1.0, schedule="constant", classes=LABELS
+    ),
     "sharp rows": lambda: SoftmaxClassifier(
         penalty="l1/linf", strength=0.01, lr=40.0, schedule="constant", classes=LABELS
     ),
@@ -139,7 +142,7 @@ BINARY = (
     *("l2, often zero", "linf, often zero"),
 )
 BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
-MANY = ("rows", "sharp rows", "capped rows")
+MANY = ("rows", "balls", "sharp rows", "capped rows")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
     **{
@@ -153,8 +156,9 @@ LEDGER = {
     **dict.fromkeys(BALLS, "Theta"),
     **{"l2 norm": "drift", "l2, often zero": "drift", "capped l2": "drift"},
     **{"linf norm": "strength", "linf, often zero": "strength", "capped linf": "strength"},
+    "balls": "radius",
 }
-NEVER = ("ftrl", "classifier", "seldom", "linf norm", "linf, often zero")
+NEVER = ("balls", "ftrl", "classifier", "seldom", "linf norm", "linf, often zero")
 
 
 class Stream(NamedTuple):

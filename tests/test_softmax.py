@@ -20,6 +20,7 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1 import BadExample, SoftmaxClassifier
 from streaml1.rules import softmax as rule_of
+from streaml1.rules.softmax_ball import SoftmaxBall
 from tests import kit, reference
 from tests.test_elastic_net import SCHEDULES, as_dict, rows_of
 
@@ -131,6 +132,24 @@ def test_equals_the_dense_twin(penalty: str) -> None:
         run_beside(model, twin, data_of(k), names, CUTS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_balls_equal_the_dense_twin(nonnegative: bool) -> None:
+    for n, schedule in enumerate(SCHEDULES):
+        k, declared = (3, 10, 4, 2, 11)[n], n % 2 == 1
+        radius = (0.3, 0.8, 1.5)[n % 3]
+        params = {**SCHEDULES[schedule], "radius": radius, "nonnegative": nonnegative}
+        params["penalty"], names = "ball", NAMES[:k]
+        if n % 3 == 0:
+            params |= {"clip_gradient": 0.3, "intercept_lr": 0.05, "intercept_init": -0.3}
+        model = make(**params, classes=names if declared else None)
+        twin = reference.Softmax(D, k if declared else 0, **params)
+        run_beside(model, twin, data_of(k), names, CUTS)
+        sums = np.abs(dense(model, k)).sum(axis=0)
+        assert 0.98 * radius < sums.max() < radius * (1.0 + 1e-9)
+        assert (dense(model, k) >= 0.0).all() == nonnegative
+
+
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_equals_the_dense_twin_in_a_short_run(penalty: str) -> None:
     for k, l2 in ((2, 0.0), (7, 0.05), (11, 0.0)):
@@ -152,6 +171,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "l1": {"strength": 3e-3},
     "l1/l2": {"strength": 5e-3, "penalty": "l1/l2", "l2": 0.02},
     "l1/linf": {"strength": 5e-3, "penalty": "l1/linf"},
+    "ball": {"penalty": "ball", "radius": 0.6, "lr": 0.5},
+    "simplex": {"penalty": "ball", "radius": 2.0, "lr": 1.0, "nonnegative": True},
 }
 
 
@@ -399,6 +420,46 @@ def test_changed_parameters_act_from_the_next_step() -> None:
         make().mutate({"penalty": "l1/l2"})
 
 
+def test_a_radius_may_change() -> None:
+    model, twin = make(penalty="ball"), reference.Softmax(D, penalty="ball")
+    X, y, w = data_of(4, 2_000)
+    for k, change in enumerate([{"radius": 1.0}, {"radius": 0.2, "lr": 0.5}, {"radius": 3.0}, {}]):
+        model.mutate(change)
+        for name, value in change.items():
+            setattr(twin, name, value)
+        part = slice(500 * k, 500 * (k + 1))
+        run_beside(model, twin, (X[part], y[part], w[part]), NAMES, [0, 1, 20, 500])
+    with pytest.raises(ValueError, match="l2=0.5 does not go with the ball"):
+        model.mutate({"l2": 0.5})
+    assert model.l2 == 0.0
+
+
+def test_forged_balls_are_refused() -> None:
+    model = make(penalty="ball", radius=0.5)
+    model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
+    slots, arrays = model._engine.rule.dump()
+
+    def forged(**changes: Any) -> None:
+        SoftmaxBall.restore(100, slots, {**arrays, **changes}).check()
+
+    forged()
+    clocks = []
+    for field, value in (("k", 3), ("k", -1), ("radius", 0.0), ("radius", 9.0), ("nonnegative", 1)):
+        clocks.append(arrays["clock"].copy())
+        clocks[-1][field] = value
+    for changes in (
+        *({"clock": clock} for clock in clocks),
+        {"w": arrays["w"][1:]},
+        {"w": arrays["w"].astype(float)},
+        {"w": arrays["w"] + 2**60},
+        {"kept": arrays["kept"][1:]},
+        {"b": arrays["b"] * np.nan},
+        {"more": arrays["b"]},
+    ):
+        with pytest.raises((AssertionError, ValueError)):
+            forged(**changes)
+
+
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("strength", "l2"), [(0.05, 3.0), (0.01, 0.0)])
 def test_rebasing_many_times(penalty: str, strength: float, l2: float) -> None:
@@ -462,7 +523,8 @@ def test_the_proxes_of_a_row(row: list[float], c: float) -> None:
 
 def test_the_largest_numbers_allowed_stay_finite() -> None:
     random = np.random.default_rng(0)
-    for penalty, l2, clip in itertools.product(PENALTIES, (0.0, 1e30), (1e-300, 1e30)):
+    both = [*itertools.product(PENALTIES, (0.0, 1e30)), ("ball", 0.0)]
+    for (penalty, l2), clip in itertools.product(both, (1e-300, 1e30)):
         for strength, lr in ((0.0, 1e10), (1e30, 1e10), (1e-4, 1.0)):
             model = make(
                 **{"penalty": penalty, "l2": l2, "strength": strength, "lr": lr},
@@ -486,6 +548,9 @@ def test_parameters_out_of_range_are_refused() -> None:
             ({"l2": math.nan}, "l2=nan is out of range"),
             ({"penalty": "l2"}, "penalty='l2' is not known; give one of"),
             ({"penalty": None}, "penalty=None is not known"),
+            ({"penalty": "ball", "l2": 0.1}, "l2=0.1 does not go with the ball"),
+            ({"radius": 0.0}, "radius=0.0 is out of range; give a number from 1e-30 to 1e+30"),
+            ({"nonnegative": 1}, "nonnegative=1 is no switch"),
         ],
     )
 

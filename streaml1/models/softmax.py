@@ -15,8 +15,9 @@ from streaml1.frozen import FrozenClasses
 from streaml1.labels import refuse_unless_dict, weights
 from streaml1.models.base import OnlineModel, series_like
 from streaml1.outputs import outputs_of, table_of
-from streaml1.parameters import Parameter, choice, number
+from streaml1.parameters import Parameter, choice, flag, number
 from streaml1.rules.softmax import PENALTIES, Softmax
+from streaml1.rules.softmax_ball import SoftmaxBall
 from streaml1.schedules import rates as rates_of_steps
 
 __all__ = ["SoftmaxClassifier"]
@@ -36,9 +37,16 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         Strength of the penalty, from 0.
     penalty
         `"l1"`: the sum of all |w|; `"l1/l2"`: the sum of the Euclidean norms of the rows;
-        `"l1/linf"`: the sum of the largest |w| of each row.
+        `"l1/linf"`: the sum of the largest |w| of each row. `"ball"`: none of these, but the
+        weights of each label are projected on an l1 ball of its own after each step.
     l2
-        Strength of a squared l2 penalty (half the squared norm) beside it, from 0.
+        Strength of a squared l2 penalty (half the squared norm) beside it, from 0; not with the
+        ball.
+    radius
+        Of the ball: the most that the distances of a label's weights from zero may add up to,
+        from 1e-30 to 1e30. When it shrinks, the next step projects.
+    nonnegative
+        With the ball: whether no weight may be below zero.
     classes
         The labels; any other is refused. None: labels join as they come, with zero weights.
     lr
@@ -77,8 +85,10 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     """
 
     strength = Parameter(number(0.0, 1e30))
-    penalty = Parameter(choice(*PENALTIES), fixed=True)
+    penalty = Parameter(choice(*PENALTIES, "ball"), fixed=True)
     l2 = Parameter(number(0.0, 1e30))
+    radius = Parameter(number(1e-30, 1e30))
+    nonnegative = Parameter(flag, fixed=True)
     classes = Parameter(declared, fixed=True)
 
     loss = "logistic"
@@ -90,6 +100,8 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         strength: float = 1e-4,
         penalty: str = "l1",
         l2: float = 0.0,
+        radius: float = 10.0,
+        nonnegative: bool = False,
         classes: Iterable[Hashable] | None = None,
         lr: Any = 0.1,
         schedule: str = "invsqrt",
@@ -102,6 +114,8 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         self.strength = strength
         self.penalty = penalty
         self.l2 = l2
+        self.radius = radius
+        self.nonnegative = nonnegative
         self.classes = classes
         self.lr = lr
         self.schedule = schedule
@@ -117,6 +131,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         yield {}
         yield {"penalty": "l1/l2", "strength": 1e-3, "l2": 1e-3}
         yield {"penalty": "l1/linf", "strength": 1e-3, "schedule": "constant", "lr": 0.01}
+        yield {"penalty": "ball", "radius": 3.0}
 
     @property
     def _multiclass(self) -> bool:
@@ -124,19 +139,37 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return (super()._mutable_attributes | {"strength", "l2"}) - {"loss"}
+        return (super()._mutable_attributes | {"strength", "l2", "radius"}) - {"loss"}
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is not None:
-            clock = self._engine.rule.clock[0]
-            clock.strength, clock.l2 = float(self.strength), float(self.l2)
+        if self._engine is None:
+            return
+        rule = self._engine.rule
+        if self.penalty == "ball":
+            self._refuse_l2()
+            rule.set_radius(float(self.radius))
+        else:
+            rule.clock[0].strength, rule.clock[0].l2 = float(self.strength), float(self.l2)
+
+    def _refuse_l2(self) -> None:
+        if self.l2:
+            l2, self.__dict__["l2"] = self.l2, 0.0
+            raise ValueError(
+                f"l2={l2!r} does not go with the ball, which bounds the weights: 0 does"
+            )
 
     def _begin(self) -> None:
         self._classes = Classes(self.classes or (), closed=self.classes is not None)
         super()._begin()
 
     def _rule(self) -> Any:
+        if self.penalty == "ball":
+            self._refuse_l2()
+            return SoftmaxBall.start(
+                *(0, len(self._classes), float(self.radius)),
+                *(bool(self.nonnegative), float(self.intercept_init)),
+            )
         return Softmax.start(
             *(0, len(self._classes), PENALTIES[self.penalty]),
             *(float(self.strength), float(self.l2), float(self.intercept_init)),

@@ -34,6 +34,7 @@ import numpy as np
 from streaml1.jit import array_at, inlined, kernel, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.many import answer, fits, softmax
 
 __all__ = ["PENALTIES", "Softmax"]
 
@@ -171,23 +172,6 @@ def _largest(u: Any, base: Any, k: Any, c: float, penalty: int) -> float:
     return a * most + b * min(most, theta)
 
 
-@inlined
-def _softmax(a: Any, k: Any) -> Any:
-    """Turn margins into probabilities, in place; returns the place of the first largest."""
-    best = np.uint64(0)
-    for c in range(ONE, k):
-        if a[c] > a[best]:
-            best = np.uint64(c)
-    most, total = a[best], 0.0
-    for c in range(k):
-        e = math.exp(a[c] - most)
-        a[c] = e
-        total += e
-    for c in range(k):
-        a[c] /= total
-    return best
-
-
 class Softmax(NamedTuple):
     """State of softmax regression: rows of `u` one after the other, intercepts, the ledger."""
 
@@ -225,26 +209,8 @@ class Softmax(NamedTuple):
     def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
         """Probabilities to `out`, residuals to `scratch`; a label that is new joins."""
         o, shared = self.clock[0], online[0]
-        r, b = self.scratch, self.b
-        label = np.uint64(y)
-        for c in range(np.uint64(o.k), label + ONE):
-            r[c] = 0.0
-            o.k = np.int64(c + ONE)
-        k = np.uint64(o.k)
-        for c in range(k):
-            r[c] = r[c] * o.P + b[c]
-        _softmax(r, k)
-        first = r[0]
-        if out:
-            told = array_at(out, k, np.float64)
-            for c in range(k):
-                told[c] = r[c]
-        r[label] -= 1.0
-        most = shared.clip_gradient
-        for c in range(k):
-            g = max(-most, min(most, r[c])) * w
-            r[c] = g
-            b[c] -= shared.intercept_lr * g
+        first = answer(self.scratch, self.b, o.k, o.P, shared, y, w, out)
+        o.k = max(o.k, np.int64(y) + 1)
         return first, 1.0
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
@@ -291,10 +257,7 @@ class Softmax(NamedTuple):
         """
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
-        head = array_at(out, 1, np.float64)
-        fits = head[0] >= k
-        head[0] = k
-        if not fits or not k:
+        if not fits(out, k):
             return -1.0
         u, a = self.u, array_at(out + np.uint64(8), k, np.float64)
         for c in range(k):
@@ -310,7 +273,7 @@ class Softmax(NamedTuple):
                 a[c] += (s * v + t * inside) * x
         for c in range(k):
             a[c] = a[c] * o.P + self.b[c]
-        return float(_softmax(a, k))
+        return float(softmax(a, k))
 
     def room(self, nnz: Any) -> bool:
         return True
