@@ -52,7 +52,7 @@ COMPILED = not config.DISABLE_JIT
 _PACKAGE = Path(__file__).parent
 _COMPILED_LAYERS = (
     *("jit.py", "hashing.py", "losses.py", "vectors.py", "rows.py"),
-    *("names/*.py", "rules/*.py", "online.py", "walk/*.py"),
+    *("names/*.py", "rules/*.py", "rules/parts/*.py", "online.py", "walk/*.py"),
 )
 
 

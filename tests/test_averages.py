@@ -20,7 +20,7 @@ from streaml1 import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
 )
-from streaml1.rules import lifetimes
+from streaml1.rules.parts import lifetimes
 from tests import kit, reference
 from tests.test_elastic_net import BINARY, D, as_dict, assert_equal_twins, dense
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from streaml1 import FOBOSClassifier, FOBOSRegressor, engine
-from streaml1.rules import blocks, fobos_linf
+from streaml1.rules import fobos_linf
 from streaml1.rules.fobos_linf import FobosLinf
+from streaml1.rules.parts import blocks
 from tests import kit, reference
 from tests.test_elastic_net import D, as_dict, assert_equal_twins
 

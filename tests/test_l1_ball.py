@@ -23,7 +23,7 @@ import streaml1
 from streaml1 import L1BallClassifier, L1BallRegressor
 from streaml1.cli import cli
 from streaml1.losses import CODES
-from streaml1.rules import raw_vector
+from streaml1.rules.parts import raw_vector
 from tests import reference
 from tests.conftest import ROOT
 from tests.test_elastic_net import (

@@ -4,7 +4,7 @@ The steps are those of `elastic_net.py`: Lipton & Elkan (2015) for the lazy upda
 (2009) for the FoBoS step, whose regret bounds are of $\bar w_t = \frac{1}{t} \sum_{s \le t} w_s$ by convexity.
 
 There a weight that is not touched moves as $w_s = \mathrm{sgn}(u)\,P_s\,[\,|u| - A_s]_+$. Its sum over the steps
-is $c_j + \mathrm{sgn}(u)\,X$ with X as in `lifetimes.py`, from running sums of $P_s$ and $P_s A_s$ and, for a weight
+is $c_j + \mathrm{sgn}(u)\,X$ with X as in `parts/lifetimes.py`, from running sums of $P_s$ and $P_s A_s$ and, for a weight
 that has died meanwhile, a table of them: m is $|u|$.
 
 Differs from the papers, which have nothing on lazy averages: all sums are written down, a pass over all
@@ -23,8 +23,9 @@ import numpy as np
 
 from streaml1 import losses
 from streaml1.jit import inlined, prefetch
-from streaml1.rules import averages, lifetimes, rebase, scatter
+from streaml1.rules import rebase, scatter
 from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance, beyond
+from streaml1.rules.parts import averages, lifetimes
 
 __all__ = ["AveragedElasticNet"]
 

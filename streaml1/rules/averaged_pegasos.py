@@ -20,7 +20,8 @@ import numpy as np
 from streaml1 import losses
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
-from streaml1.rules import averages, gather, rebase, scatter
+from streaml1.rules import gather, rebase, scatter
+from streaml1.rules.parts import averages
 from streaml1.rules.pegasos import CLOCK, Pegasos, advance
 
 __all__ = ["AveragedPegasos"]

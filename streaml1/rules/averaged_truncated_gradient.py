@@ -4,7 +4,7 @@ The steps are those of `truncated_gradient.py`. Langford, Li & Zhang (2009) boun
 weights themselves; by convexity the bound holds for $\bar w_t = \frac{1}{t} \sum_{s \le t} w_s$ too.
 
 A weight that is not touched and lies within $\theta$ is $\mathrm{sgn}(v)\,[\,|v| + a - A_s]_+$ after step s, so its sum
-over the steps is $c_j + \mathrm{sgn}(v)\,X$ with X as in `lifetimes.py`, where P is 1 and m is $|v| + a$. One that
+over the steps is $c_j + \mathrm{sgn}(v)\,X$ with X as in `parts/lifetimes.py`, where P is 1 and m is $|v| + a$. One that
 lies beyond stays where it is: X is $|v|$ times the number of steps. The table has an entry only for the
 steps that pull.
 
@@ -24,7 +24,8 @@ import numpy as np
 from streaml1 import losses
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
-from streaml1.rules import averages, lifetimes, rebase, scatter
+from streaml1.rules import rebase, scatter
+from streaml1.rules.parts import averages, lifetimes
 from streaml1.rules.truncated_gradient import (
     A_START,
     CLOCK,

@@ -39,7 +39,7 @@ import numpy as np
 
 from streaml1.jit import prefetch
 from streaml1.rows import ensure
-from streaml1.rules.blocks import (
+from streaml1.rules.parts.blocks import (
     BLOCK,
     ENTRY,
     MARK,

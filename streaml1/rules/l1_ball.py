@@ -6,9 +6,9 @@ in high dimensions*. One step at rate $\eta$, $g$ the gradient:
 $$v = w - \eta g, \qquad w = \mathrm{sgn}(v)\,[\,|v| - \theta]_+, \qquad
 \theta = 0 \text{ if } \textstyle\sum |v| \le z, \text{ else } \theta: \sum [\,|v| - \theta]_+ = z.$$
 
-Their section 6 stores a raw vector and one shift for all weights (`raw_vector.py`), and finds $\theta$
+Their section 6 stores a raw vector and one shift for all weights (`parts/raw_vector.py`), and finds $\theta$
 in a search tree (`l1_ball_tree.py`). Here is no tree. $\Theta = \sum \theta$ never falls, so a weight that is
-not touched becomes zero when $\Theta$ reaches its $|v|$: a timer (`wheel.py`). With n weights that
+not touched becomes zero when $\Theta$ reaches its $|v|$: a timer (`parts/wheel.py`). With n weights that
 are not zero and $S = \sum |w|$,
 
 $$t = (S - z) / n$$
@@ -33,8 +33,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.rows import ensure
-from streaml1.rules import raw_vector, rebase
-from streaml1.rules.raw_vector import (
+from streaml1.rules import rebase
+from streaml1.rules.parts import raw_vector
+from streaml1.rules.parts.raw_vector import (
     LEDGER,
     THETA_MOST,
     Z_LEAST,
@@ -44,7 +45,7 @@ from streaml1.rules.raw_vector import (
     move_row,
     weight,
 )
-from streaml1.rules.wheel import (
+from streaml1.rules.parts.wheel import (
     BUCKETS_LEAST,
     CHUNK,
     CLOCK,

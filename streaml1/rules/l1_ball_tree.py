@@ -6,7 +6,7 @@ in high dimensions*, section 6 and Figure 3. One step at rate $\eta$, $g$ the gr
 $$v = w - \eta g, \qquad w = \mathrm{sgn}(v)\,[\,|v| - \theta]_+, \qquad
 \theta = 0 \text{ if } \textstyle\sum |v| \le z, \text{ else } \theta: \sum [\,|v| - \theta]_+ = z.$$
 
-The weights that are not zero stand in a balanced tree by $|v|$ of the raw vector (`raw_vector.py`), with
+The weights that are not zero stand in a balanced tree by $|v|$ of the raw vector (`parts/raw_vector.py`), with
 the number and the sum of what is below each child: k deletions, k insertions; a descent that keeps
 $\rho$ and s, the number and the sum of what has been shown to be above the pivot (Eq. 9: x is not
 below the pivot if $\sum_{v \ge x} (v - x) < z$); then the tree is cut at $\theta$, all in O(k log n).
@@ -32,8 +32,9 @@ import numpy as np
 
 from streaml1.jit import kernel
 from streaml1.rows import ensure
-from streaml1.rules import raw_vector, rebase
-from streaml1.rules.raw_vector import (
+from streaml1.rules import rebase
+from streaml1.rules.parts import raw_vector
+from streaml1.rules.parts.raw_vector import (
     LEDGER,
     THETA_MOST,
     Z_LEAST,
@@ -46,7 +47,7 @@ from streaml1.rules.raw_vector import (
     rescale,
     weight,
 )
-from streaml1.rules.tree_nodes import (
+from streaml1.rules.parts.tree_nodes import (
     CHILDREN,
     CLOCK,
     COUNTS,
@@ -68,7 +69,7 @@ from streaml1.rules.tree_nodes import (
     clear,
     plant,
 )
-from streaml1.rules.wide_tree import cut, delete, insert, pivot_search, totals
+from streaml1.rules.parts.wide_tree import cut, delete, insert, pivot_search, totals
 
 __all__ = ["L1BallTree"]
 

@@ -7,7 +7,7 @@ $$\theta = \mathrm{soft}(\theta - \eta g x,\ \eta\lambda), \qquad
 
 With $A = \sum \eta\lambda$ since the last rebase and $u = \mathrm{sgn}(\theta)(|\theta| + A)$, which a step
 changes on its row alone, $|\theta_j| = [\,|u_j| - A]_+$. The truncation moves every $\theta_j$, and with
-it the norm: `streaml1.rules.pnorm` knows it from moments of u, until it asks for a rebase: all is written
+it the norm: `streaml1.rules.parts.pnorm` knows it from moments of u, until it asks for a rebase: all is written
 down anew with A = 0, a pass over what has been alive since the last one.
 
 Differs from the paper: a) its Section 3.1 keeps the sum of $|\theta_j|^p$ at the cost of the row,
@@ -29,8 +29,9 @@ import numpy as np
 
 from streaml1.jit import kernel, prefetch, scratch
 from streaml1.rows import ensure
-from streaml1.rules import pnorm, rebase, weight
-from streaml1.rules.pnorm import CHUNK, NORM, TERMS
+from streaml1.rules import rebase, weight
+from streaml1.rules.parts import pnorm
+from streaml1.rules.parts.pnorm import CHUNK, NORM, TERMS
 from streaml1.vectors import power, small_int, times_powers
 
 __all__ = ["SMIDAS"]

@@ -34,7 +34,7 @@ import numpy as np
 from streaml1.jit import array_at, inlined, kernel, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
-from streaml1.rules.many import answer, fits, softmax
+from streaml1.rules.parts.many import answer, fits, softmax
 
 __all__ = ["PENALTIES", "Softmax"]
 

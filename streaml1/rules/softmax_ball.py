@@ -26,9 +26,9 @@ from streaml1.jit import array_at, inlined
 from streaml1.rows import ensure
 from streaml1.rules import gather, rebase, room, scatter, tick, weight
 from streaml1.rules.l1_ball import L1Ball
-from streaml1.rules.many import answer, fits, softmax
-from streaml1.rules.wheel import CLOCK as BALL
-from streaml1.rules.wheel import SLOT
+from streaml1.rules.parts.many import answer, fits, softmax
+from streaml1.rules.parts.wheel import CLOCK as BALL
+from streaml1.rules.parts.wheel import SLOT
 
 __all__ = ["SoftmaxBall"]
 

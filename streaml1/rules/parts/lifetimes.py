@@ -27,7 +27,7 @@ import numpy as np
 
 from streaml1.jit import inlined
 from streaml1.rows import ensure
-from streaml1.rules import averages
+from streaml1.rules.parts import averages
 
 __all__ = [
     "BUDGET",

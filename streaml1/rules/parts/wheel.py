@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import inlined, kernel
-from streaml1.rules.raw_vector import (
+from streaml1.rules.parts.raw_vector import (
     LEDGER,
     coarser_unit,
     is_short,

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import inlined, kernel
-from streaml1.rules.raw_vector import left_of
-from streaml1.rules.tree_nodes import (
+from streaml1.rules.parts.raw_vector import left_of
+from streaml1.rules.parts.tree_nodes import (
     CHILDREN,
     COUNTS,
     FILL,

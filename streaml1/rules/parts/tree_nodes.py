@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import inlined, kernel
-from streaml1.rules.raw_vector import LEDGER
+from streaml1.rules.parts.raw_vector import LEDGER
 
 __all__ = [
     "CHILDREN",
