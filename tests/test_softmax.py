@@ -6,6 +6,7 @@ import copy
 import itertools
 import math
 import pickle
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -666,3 +667,31 @@ def test_frames_and_their_kinds() -> None:
     other = model.predict_proba_many(polars.DataFrame(rows))
     np.testing.assert_array_equal(other.to_numpy(), p.to_numpy())
     assert model.predict_many(polars.DataFrame(rows)).to_list() == one.tolist()
+
+
+def test_readers_beside_a_writer_that_meets_new_labels() -> None:
+    """The rule grows wider all the while: no prediction is of half a step, or of too few labels."""
+    model, wrong, done = make(strength=1e-3), [], threading.Event()
+    model.learn_one({"a": 1.0}, "label 0")
+
+    def read(one: bool) -> None:
+        while not done.is_set():
+            if one:
+                p = model.predict_proba_one({"a": 1.0, "n3": 1.0})
+                total, names = sum(p.values()), list(p)
+            else:
+                total = float(model.predict_proba_many([{"a": 1.0, "n3": 1.0}]).sum())
+                names = [model.predict_one({"a": 2.0})]
+            if abs(total - 1.0) > 1e-9 or names[0] != "label 0" and one:
+                wrong.append((total, names))
+
+    readers = [threading.Thread(target=read, args=(one,)) for one in (True, True, False)]
+    for reader in readers:
+        reader.start()
+    for i in range(1_500):
+        model.learn_one({"a": 1.0, f"n{i % 700}": 1.0}, f"label {i // 3}")
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong and len(model.classes_met) == 500
+    model._engine.check()

@@ -219,6 +219,17 @@ def test_declared_on_the_command_line(files: Path) -> None:
     assert "--strength is no option of elastic-net" in output
 
 
+def test_a_ball_on_the_command_line(files: Path) -> None:
+    ball = ["--model", "softmax", "--penalty", "ball", "--radius", "2", "--lr", "1"]
+    run("learn", "a.svm", *ball, "--save", "a.model")
+    model = streaml1.load("a.model")
+    for label in model.classes_met:
+        assert sum(abs(row.get(label, 0.0)) for row in model.weights.values()) < 2.0 + 1e-9
+    run("learn", "a.svm", "--load", "a.model", "--radius", "1", "--save", "b.model")
+    assert streaml1.load("b.model").radius == 1.0
+    assert "2" in run("learn", "a.svm", *ball, "--l2", "0.1", code=2)
+
+
 def test_a_run_that_is_split_ends_the_same(files: Path) -> None:
     whole = run("learn", "a.jsonl", *SOFTMAX, "--save", "whole.model")
     run("learn", "a.jsonl", *SOFTMAX, "--limit", "120", "--save", "a.model")

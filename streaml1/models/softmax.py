@@ -297,7 +297,8 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
             return p
         from river.utils import dataframe
 
-        columns = {name: p[:, k].copy() for k, name in enumerate(self.classes_met)}
+        names = self._classes.names[: p.shape[1]]
+        columns = {name: p[:, k].copy() for k, name in enumerate(names)}
         return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
 
     def predict_many(self, X: Any) -> Any:
