@@ -157,12 +157,22 @@ def _split(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -
     return [name for one in lists for name in one.split(",")]
 
 
-READING = ("format", "target", "categorical", "weight", "seed")
+def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 0,2", ctx, param)
+    return [int(number) for number in numbers]
+
+
+READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions")
 positive = click.IntRange(min=1)
 
 source_options = _options(
     click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
-                 "where the name does not end in it; needed for standard input."),
+                 "where the name does not end in it; needed for standard input. Kafka: svmlight "
+                 "or jsonl, where the records do not tell."),
     click.option("--target", metavar="COLUMN", help="CSV: the column of the labels."),
     click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=_split,
                  help="CSV: the columns of text; all others hold numbers."),
@@ -173,6 +183,13 @@ source_options = _options(
                  help="An example that is refused ends the run, or is counted and left out."),
     click.option("--seed", type=int, default=0, show_default=True,
                  help="Order of the examples of stdlib."),
+    click.option("--from", "start", metavar="WHERE",
+                 help="Kafka: earliest, latest or a time such as 2026-01-31T06:00Z.  "
+                 "[default: earliest]"),
+    click.option("--until-end", is_flag=True,
+                 help="Kafka: end where the topic ends now; else wait for more."),
+    click.option("--partitions", metavar="N,...", callback=_numbers,
+                 help="Kafka: read only these partitions."),
 )  # fmt: skip
 
 # Without a value an option leaves the model's own default, or what a loaded model has.
@@ -263,7 +280,7 @@ def learn(
     """Predict each example of SOURCE, then learn it, and report on the way.
 
     SOURCE is a file (.svm, .svmlight, .jsonl, .csv, each also .gz), - for standard input,
-    river:NAME for a data set of river, or stdlib.
+    river:NAME for a data set of river, stdlib, or kafka://HOST:PORT/TOPIC.
 
     Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
     """
@@ -514,7 +531,8 @@ def _plain(value: Any) -> str:
 @click.argument("source")
 @source_options
 @click.option("--json", "as_json", is_flag=True,
-              help="Write JSON: the line of the example, and its prediction.")  # fmt: skip
+              help="Write JSON: the line of the example (of a topic: its place), and its "
+              "prediction.")  # fmt: skip
 def predict(
     model: Path, source: str, limit: int | None, bad: str, as_json: bool, **options: Any
 ) -> None:
@@ -530,9 +548,12 @@ def predict(
     key = "value" if learner.loss in REGRESSION_LOSSES else "p"
     examples = _open(source, options, require_label=False)
 
+    topic = source.startswith("kafka:")
+
     def text(one: Prediction) -> str:
         if as_json:
-            return json.dumps({"line": one.line, key: one.p})
+            place = {"place": one.place} if topic else {"line": one.line}
+            return json.dumps({**place, key: one.p})
         return "" if one.p is None else repr(one.p)
 
     with logged():

@@ -88,10 +88,13 @@ class Signals:
         if self._reading:
             raise _Interrupted
 
-    def next_of(self, blocks: Iterator[Block]) -> Block | None:
-        """The next block; None at the end, or once a signal has come."""
+    def next_of(self, blocks: Iterator[Block], gently: bool = False) -> Block | None:
+        """The next block; None at the end, or once a signal has come.
+
+        `gently`: the reading ends by itself once `number` is set, and is not interrupted.
+        """
         try:
-            self._reading = True
+            self._reading = not gently
             # A signal is heard here or raises from here on: it is never slept over.
             return None if self.number else next(blocks, None)
         except _Interrupted:
@@ -108,13 +111,17 @@ class Interruptible:
         self._source = source
         self._signals = signals
         self._advance = advance
+        # What runs threads of its own is not interrupted wherever it stands.
+        self._heeds = hasattr(source, "heed")
+        if hasattr(source, "heed"):
+            source.heed(lambda: signals.number != 0)
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start."""
         return self._watched(self._source.blocks(size, refuse))
 
     def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        while (block := self._signals.next_of(blocks)) is not None:
+        while (block := self._signals.next_of(blocks, self._heeds)) is not None:
             yield block
             self._advance(len(block))
 

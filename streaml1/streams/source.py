@@ -23,11 +23,13 @@ __all__ = [
     "shown",
 ]
 
-Example = tuple[int, dict[Hashable, Any], Any, float]
-"""The line (from 1), the features, the raw label and the sample weight."""
+Example = tuple[Any, dict[Hashable, Any], Any, float]
+"""The line (from 1) or what tells the place, the features, the raw label and the sample weight."""
 
-Refuse = Callable[[str, str], None]
-"""``refuse(place, reason)``: raises to stop, or counts and returns to go on after the line."""
+Refuse = Callable[..., None]
+"""``refuse(place, reason, number)``: raises to stop, or counts and returns to go on after the line.
+
+The number, of the example in the reading, may be left out where a place ends in ``:number``."""
 
 
 class SourceError(ValueError):
@@ -96,8 +98,17 @@ SOURCES: dict[str, Callable[[str, int], Source]] = {}
 A module below the readers adds its own with one line, as `streaml1.datasets` does."""
 
 
+def _block(rows: list[Example], name: str) -> Block:
+    lines, x, y, w = map(list, zip(*rows, strict=True))
+    return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines)
+
+
 def blocks_of(
-    examples: Iterable[Example], name: str, size: int, patience: float = math.inf
+    examples: Iterable[Example | None],
+    name: str,
+    size: int,
+    patience: float = math.inf,
+    make: Callable[[list[Example], str], Block] = _block,
 ) -> Iterator[Block]:
     """Gather examples into blocks.
 
@@ -107,13 +118,15 @@ def blocks_of(
     Parameters
     ----------
     examples
-        The examples, in order.
+        The examples, in order; None where no other comes soon, so that none should wait for it.
     name
         The name of their source.
     size
         The most examples in a block.
     patience
         Seconds after which a block is delivered with the next example, full or not.
+    make
+        Makes a block of examples and the name.
 
     """
     if size < 1:
@@ -122,23 +135,20 @@ def blocks_of(
     start = 0.0
     try:
         for row in examples:
-            if not rows:
-                start = time.monotonic()
-            rows.append(row)
-            if len(rows) == size or time.monotonic() - start >= patience:
-                full, rows = rows, []
-                yield _block(full, name)
+            if row is not None:
+                if not rows:
+                    start = time.monotonic()
+                rows.append(row)
+            full = len(rows) == size or row is None
+            if rows and (full or time.monotonic() - start >= patience):
+                done, rows = rows, []
+                yield make(done, name)
     except Exception:
         if rows:
-            yield _block(rows, name)
+            yield make(rows, name)
         raise
     if rows:
-        yield _block(rows, name)
-
-
-def _block(rows: list[Example], name: str) -> Block:
-    lines, x, y, w = map(list, zip(*rows, strict=True))
-    return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines)
+        yield make(rows, name)
 
 
 def shown(value: object) -> str:

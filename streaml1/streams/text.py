@@ -148,13 +148,13 @@ def _broken(name: str, number: int, error: Exception) -> SourceError:
     return SourceError(f"{name}:{number + 1}: nothing can be read from here on: {reason}")
 
 
-def decode(line: bytes) -> str:
-    """Decode a line as UTF-8; ValueError with one sentence where it is none."""
+def decode(line: bytes, what: str = "file") -> str:
+    """Decode a line of a file as UTF-8; ValueError with one sentence where it is none."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
         byte = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
-        raise ValueError(f"{byte} is not UTF-8: convert the file to UTF-8") from None
+        raise ValueError(f"{byte} is not UTF-8: convert the {what} to UTF-8") from None
 
 
 def each_line(parse: Callable[[str], tuple[dict[Any, Any], Any, float] | None]) -> Reader:
