@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -221,6 +222,11 @@ GOOD = "+1 1:1\n"
     [
         (["learn", "no.svm"], "no.svm: there is no such file"),
         (["learn", "."], ". is a directory"),
+        (["learn", "kafka://h"], "kafka://h is no topic: write kafka://host:port/topic"),
+        (["learn", "kafka://h/t", "--passes", "2"], "cannot be read twice: it has no end; add"),
+        (["learn", "kafka://h/t", "--partitions", "a"], "'a' is no list of numbers such as 0,2"),
+        (["learn", "kafka://h/t", "--from", "now"], "'now' is no place to start"),
+        (["learn", "a.svm", "--until-end"], "a.svm is no topic: only kafka://... has"),
         (["learn", "-"], "standard input has no name that tells its format: say --format"),
         (["learn", "a.svm", "--model", "forest"], "'forest' is not one of 'elastic-net'"),
         (["learn", "a.svm", "--gravity", "1"], "--gravity is no option of elastic-net, which has"),
@@ -666,3 +672,11 @@ def test_the_demo(python: Callable[..., str], here: Path) -> None:
         float, re.findall(r"log-loss ([\d.]+) \(constant predictor ([\d.]+)", out)[0]
     )
     assert loss < constant - 0.1
+
+
+@pytest.mark.parametrize("command", ["learn", "predict"])
+def test_the_docs_name_every_option(command: str) -> None:
+    told = set(re.findall(r"`(--[a-z0-9-]+)`", (ROOT / "docs" / f"{command}.md").read_text()))
+    parameters = [one for one in cli.commands[command].params if isinstance(one, click.Option)]
+    options = {name for one in parameters for name in (*one.opts, *one.secondary_opts)}
+    assert options <= told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -11,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from streaml1.streams.jsonl import parse_json
-from streaml1.streams.partitions import merged
+from streaml1.streams.partitions import POLL_MS, merged
 from streaml1.streams.source import Block, Example, Refuse, SourceError, blocks_of, shown
 from streaml1.streams.svmlight import parse_svmlight
 from streaml1.streams.text import PATIENCE, decode
@@ -21,7 +22,10 @@ __all__ = ["Coordinates", "KafkaBlock", "KafkaSource"]
 POLLED = 1000
 """The most records that one poll hands over."""
 
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
+
+LISTED = 8
+"""How many topics are named where the one that is asked for is not there."""
 
 FORMATS = ("jsonl", "svmlight")
 STARTS = ("earliest", "latest")
@@ -184,25 +188,26 @@ class KafkaSource:
             "allow_auto_create_topics": False,
             "isolation_level": "read_committed",
             "max_poll_records": POLLED,
-            "bootstrap_timeout_ms": 2000,
+            "bootstrap_timeout_ms": round(1000 * CONNECT_SECONDS),
             **self._settings,
         }
         limit = time.monotonic() + CONNECT_SECONDS
-        while not self._stopped():
-            try:
-                consumer = kafka.KafkaConsumer(**settings)
-                if consumer.bootstrap(timeout_ms=2000) is not False:
-                    return consumer
-                consumer.close(timeout_ms=1000)
-            except kafka.errors.KafkaTimeoutError:
-                pass
-            except Exception as error:
-                raise self._unreadable(error) from None
+        none = f"{self.name}: no broker answers at {', '.join(self._brokers)}: is one running?"
+        # A client that finds no broker leaves sockets open.
+        while not any(map(_is_listening, self._brokers)):
+            if self._stopped():
+                return None
             if time.monotonic() > limit:
-                raise SourceError(
-                    f"{self.name}: no broker answers at {', '.join(self._brokers)}: is one running?"
-                )
-        return None
+                raise SourceError(none)
+            time.sleep(POLL_MS / 1000)
+        try:
+            consumer = kafka.KafkaConsumer(**settings)
+            consumer.bootstrap(timeout_ms=round(1000 * CONNECT_SECONDS))
+        except kafka.errors.KafkaTimeoutError:
+            raise SourceError(none) from None
+        except Exception as error:
+            raise self._unreadable(error) from None
+        return consumer
 
     def _found_bounds(self, consumer: Any) -> tuple[dict[int, int], dict[int, int]]:
         """The first offset to be read of each partition, and the one after the last now."""
@@ -210,8 +215,10 @@ class KafkaSource:
 
         there = consumer.partitions_for_topic(self.topic)
         if not there:
-            others = ", ".join(sorted(consumer.topics())) or "none"
-            raise SourceError(f"{self.name}: there is no topic {self.topic}; topics: {others}")
+            topics = sorted(topic for topic in consumer.topics() if not topic.startswith("__"))
+            more = [f"and {len(topics) - LISTED} more"] if len(topics) > LISTED else []
+            listed = ", ".join([*topics[:LISTED], *more]) or "none"
+            raise SourceError(f"{self.name}: there is no topic {self.topic}; there are: {listed}")
         wanted = sorted(there if self._partitions is None else set(self._partitions))
         for one in wanted:
             if one not in there:
@@ -256,6 +263,15 @@ def _block(rows: list[Example], name: str) -> KafkaBlock:
     at, x, y, w = map(list, zip(*rows, strict=True))
     weights = None if all(one == 1.0 for one in w) else w
     return KafkaBlock(x, y, weights, name, [one.number for one in at], at)
+
+
+def _is_listening(broker: str) -> bool:
+    host, _, port = broker.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
+            return True
+    except OSError:
+        return False
 
 
 # What the user writes

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["merged"]
+__all__ = ["POLL_MS", "merged"]
 
 POLL_MS = 250
 """The longest a poll waits, and so a signal for it."""
