@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -38,6 +39,7 @@ from streaml1.console import (
 )
 
 if TYPE_CHECKING:
+    from streaml1.checkpoint import Checkpoints
     from streaml1.consumer import Prediction
     from streaml1.report import Report
     from streaml1.streams import Source
@@ -184,7 +186,8 @@ source_options = _options(
     click.option("--seed", type=int, default=0, show_default=True,
                  help="Order of the examples of stdlib."),
     click.option("--from", "start", metavar="WHERE",
-                 help="Kafka: earliest, latest or a time such as 2026-01-31T06:00Z.  "
+                 help="Kafka: earliest, latest, a time such as 2026-01-31T06:00Z, or "
+                 "checkpoint; where there is a checkpoint it is always gone on from.  "
                  "[default: earliest]"),
     click.option("--until-end", is_flag=True,
                  help="Kafka: end where the topic ends now; else wait for more."),
@@ -256,6 +259,11 @@ output = click.Path(dir_okay=False, readable=False, path_type=Path)
 @click.option("--plot", type=output, metavar="FILE.png",
               help="Draw loss and non-zeros.")  # fmt: skip
 @click.option("--save", type=output, metavar="FILE", help="Write the model.")
+@click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Keep checkpoints here, and go on from the last one, if there is one.",
+)  # fmt: skip
+@click.option("--checkpoint-every", type=click.FloatRange(min=0), default=10.0, show_default=True,
+              metavar="SECONDS", help="How often a checkpoint is kept.")  # fmt: skip
 @click.option("--load", type=output, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
@@ -274,6 +282,8 @@ def learn(
     plot: Path | None,
     save: Path | None,
     load: Path | None,
+    checkpoint: Path | None,
+    checkpoint_every: float,
     top: int,
     **options: Any,
 ) -> None:
@@ -288,13 +298,23 @@ def learn(
 
     examples: Any = _open(source, options)
     given = {k: v for k, v in options.items() if k not in READING and v is not None}
-    learner = _learner(source, model, task, given, load)
     _require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
-    prepare(learner)
 
     signals = Signals()
-    with signals.handled(), logged(), Screen(signals, total, watch) as screen:
+    with (
+        logged(),
+        _store(checkpoint, checkpoint_every) as store,
+        signals.handled(),
+        Screen(signals, total, watch) as screen,
+    ):
+        if store is not None and (found := store.latest()) is not None:
+            learner, kept = found.model, f"the checkpoint in {checkpoint}"
+            _require_kind(learner, model, task, kept, "take another folder")
+            _change(learner, given, kept, "take another folder")
+        else:
+            learner = _learner(source, model, task, given, load)
+        prepare(learner)
         done = progressive(
             learner,
             Interruptible(examples, signals, screen.advance),
@@ -305,10 +325,11 @@ def learn(
             on_line=screen.line,
             on_start=screen.start,
             stop=lambda: signals.number,
+            checkpoint=store,
         )
         if done.examples:
             _write(learner, done, save, report, plot)
-    written = [str(path) for path in (save, report, plot) if path is not None]
+    written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]
     if signals.number:
         end_early(signals.number, done, written)
     if not done.examples:
@@ -318,11 +339,19 @@ def learn(
         click.echo("\n" + telling(learner, top) + "\n")
     click.echo(done.summary())
     advise(done.lines[-1])
-    for what, path in (("model", save), ("report", report)):
+    for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
         if path is not None:
             click.echo(f"{what}: {path}")
     if plot is not None:
         click.echo(str(plot))
+
+
+def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
+    if folder is None:
+        return nullcontext()
+    from streaml1.checkpoint import Checkpoints
+
+    return Checkpoints(folder, seconds=seconds)
 
 
 def _open(source: str, options: dict[str, Any], require_label: bool = True) -> Source:
@@ -348,8 +377,8 @@ def _learner(
 
     if load is not None:
         learner = streaml1.load(load)
-        _require_kind(learner, model, task, load)
-        _change(learner, given, load)
+        _require_kind(learner, model, task, str(load), ANEW)
+        _change(learner, given, str(load), ANEW)
         return learner
     task = task or _task(source, given.get("loss"))
     model = model or "elastic-net"
@@ -386,7 +415,10 @@ def _task(source: str, loss: str | None) -> str:
     return "classification"
 
 
-def _require_kind(learner: Any, model: str | None, task: str | None, load: Path) -> None:
+ANEW = "start anew without --load"
+
+
+def _require_kind(learner: Any, model: str | None, task: str | None, place: str, anew: str) -> None:
     kind = type(learner).__name__
     for name, kinds in MODELS.items():
         for one, cls in kinds.items():
@@ -395,14 +427,14 @@ def _require_kind(learner: Any, model: str | None, task: str | None, load: Path)
             for option, asked, has in (("--model", model, name), ("--task", task, one)):
                 if asked not in (None, has):
                     raise Refusal(
-                        f"{option} {asked} does not fit {load}, which holds a model of the kind "
-                        f"{has}: leave {option} out, or start anew without --load"
+                        f"{option} {asked} does not fit {place}, which holds a model of the kind "
+                        f"{has}: leave {option} out, or {anew}"
                     )
 
 
-def _change(learner: Any, given: dict[str, Any], load: Path) -> None:
+def _change(learner: Any, given: dict[str, Any], place: str, anew: str) -> None:
     """Set the parameters that were given to a model that has been loaded."""
-    _require_parameters(type(learner), given, str(load))
+    _require_parameters(type(learner), given, place)
     for name, value in given.items():
         has = getattr(learner, name)
         if has == value:
@@ -410,8 +442,8 @@ def _change(learner: Any, given: dict[str, Any], load: Path) -> None:
         try:
             if name not in learner._mutable_attributes:
                 raise Refusal(
-                    f"--{name.replace('_', '-')} {value} cannot be given to {load}, which began "
-                    f"with {has}: leave it out, or start anew without --load"
+                    f"--{name.replace('_', '-')} {value} cannot be given to {place}, which began "
+                    f"with {has}: leave it out, or {anew}"
                 )
             learner.mutate({name: value})
         except ValueError as error:

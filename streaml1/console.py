@@ -9,13 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 if TYPE_CHECKING:
     from streaml1.report import Line, Report
     from streaml1.streams import Block, Refuse, Source
+    from streaml1.streams.source import Resumable
 
 __all__ = [
     "PROGRAM",
@@ -102,6 +103,16 @@ class Signals:
         finally:
             self._reading = False
 
+    def wait(self, read: Callable[[int], bytes], size: int) -> bytes | None:
+        """What `read` reads; None once a signal has come."""
+        try:
+            self._reading = True
+            return None if self.number else read(size)
+        except _Interrupted:
+            return None
+        finally:
+            self._reading = False
+
 
 class Interruptible:
     """A source that ends when a signal comes."""
@@ -111,10 +122,14 @@ class Interruptible:
         self._source = source
         self._signals = signals
         self._advance = advance
-        # What runs threads of its own is not interrupted wherever it stands.
+        # It ends by itself, and is not interrupted wherever it stands.
         self._heeds = hasattr(source, "heed")
         if hasattr(source, "heed"):
-            source.heed(lambda: signals.number != 0)
+            source.heed(lambda: signals.number != 0, signals.wait)
+        if hasattr(source, "begin"):
+            resumable = cast("Resumable", source)
+            self.identity, self.begin = resumable.identity, resumable.begin
+            self.position = resumable.position
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start."""
@@ -184,7 +199,7 @@ class Screen:
     def line(self, line: Line) -> None:
         """Show a line; the first comes with the heads of the columns."""
         assert self._report is not None
-        if len(self._report) == 1:
+        if not self._columns:
             self._columns = {"refused": self._report.skips, "skewed": line.skewed}
             self._print(self._report.header(**self._columns))
         self._print(self._report.row(line, **self._columns))

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from river import base
 
 import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
 from streaml1.batches import is_frame, is_matrix
+from streaml1.checkpoint import Checkpoints, Keeper
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, Line, Report
 from streaml1.rows import BadExample
 from streaml1.streams import Block, Refuse, SourceError, binary_label, number_label, open_source
@@ -62,6 +64,7 @@ def progressive(
     start: str | None = None,
     until_end: bool = False,
     partitions: Sequence[int] | None = None,
+    checkpoint: str | Path | Checkpoints | None = None,
 ) -> Report:
     """Predict each example of a stream, then learn it, and report.
 
@@ -92,6 +95,10 @@ def progressive(
         current block.
     format, target, categorical, weight, seed, start, until_end, partitions
         As for `open_source`, where the source is a name.
+    checkpoint
+        A folder. The run goes on from the last checkpoint in it, if there is one, as if it had not
+        ended: the model takes its state, and the report goes on too. Else it is the first. Another
+        checkpoint follows every ten seconds, and at the end.
 
     Returns
     -------
@@ -120,12 +127,32 @@ def progressive(
         source, format=format, target=target, categorical=categorical, weight=weight, seed=seed,
         start=start, until_end=until_end, partitions=partitions,
     )  # fmt: skip
+    run = partial(_run, model, opened, every, limit, passes, refuse, on_line, on_start, stop)
+    if isinstance(checkpoint, str | Path):
+        with Checkpoints(checkpoint) as store:
+            return run(store)
+    return run(checkpoint)
+
+
+def _run(
+    model: Any,
+    opened: _Opened,
+    every: int,
+    limit: int | None,
+    passes: int,
+    refuse: _Refusals,
+    on_line: Callable[[Line], object] | None,
+    on_start: Callable[[Report], object] | None,
+    stop: Any,
+    store: Checkpoints | None,
+) -> Report:
+    keeper = Keeper(store, opened, model)
     learner = learner_of(model)
     loss = _loss_of(learner)
     report = Report(loss, f"{opened.name}: {_called(model)}", getattr(opened, "d", None))
     learn, most = _learning(model, loss)
     stopped = _stopped(stop)
-    if hasattr(opened, "heed"):
+    if stop is not None and hasattr(opened, "heed"):
         opened.heed(stopped)
     report.skips = refuse.skip
 
@@ -140,27 +167,40 @@ def progressive(
         return min(most, until_line, until_end)
 
     prepare(model)
+    report.start()
+    first, learnt = keeper.begin(report)
+    refuse.count = report.refused
     report.follow(learner)
     if on_start is not None:
         on_start(report)
-    report.start()
     size = min(opened.block, every, limit or every)
-    with contextlib.closing(_readings(opened, passes, size, refuse)) as readings:
-        for reading in readings:
-            before = report.examples
+    with contextlib.closing(_readings(opened, passes - first, size, refuse)) as readings:
+        for turn, reading in enumerate(readings, start=first):
+            before, learnt = report.examples - learnt, 0
+            if room() == 0:
+                continue
             for block in reading:
                 chunk = _chunk(block, loss in REGRESSION)
-                for lo, hi, p in _parts(chunk, learn, room, refuse):
-                    _, y, w = chunk.part(lo, hi)
+                rows = 0
+                for lo, rows, p in _parts(chunk, learn, room, refuse):
+                    _, y, w = chunk.part(lo, rows)
                     report.add(p, y, w)
                     report.refused = refuse.count
                     if report.examples % every == 0:
                         tell(report.line(learner))
-                if stopped() or room() == 0:
+                report.refused = refuse.count
+                done = room() == 0
+                if store is not None:
+                    after = block.after(rows if done else len(block))
+                    keeper.moved(after, turn, report.examples - before)
+                if stopped() or done:
                     break
+            else:
+                keeper.ended(turn, report.examples - before, stopped() or turn == passes - 1)
             if stopped():
                 break
     report.refused = refuse.count
+    keeper.finish()
     if report.finish(learner):
         tell(report.lines[-1])
     refuse.summarise()
@@ -375,6 +415,9 @@ class _Named:
         self.blocks = source.blocks
         if hasattr(source, "heed"):
             self.heed = source.heed
+        if hasattr(source, "begin"):
+            self.identity, self.begin = source.identity, source.begin
+            self.position = source.position
 
 
 class _Examples:

@@ -288,7 +288,7 @@ def test_no_topic(broker: Broker) -> None:
 
 
 def test_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.streams.kafka.CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.1)
     with pytest.raises(SourceError, match="no broker answers at 127.0.0.1:9: is one running"):
         learnt("kafka://127.0.0.1:9/clicks")
 

@@ -15,6 +15,7 @@ from kafka import TopicPartition
 from streaml1.streams import SOURCES, SourceError, open_source
 from streaml1.streams.kafka import KafkaSource, _lines, _start
 from streaml1.streams.partitions import HELD, merged
+from streaml1.streams.topic import Topic
 
 
 class Record(NamedTuple):
@@ -24,7 +25,7 @@ class Record(NamedTuple):
     value: bytes = b""
 
 
-class Topic:
+class Records:
     """A consumer of records in memory: it hands over a few of some partitions at a time."""
 
     def __init__(self, records: dict[int, list[Record]], most: int = 50, seed: int = 0) -> None:
@@ -98,7 +99,7 @@ def test_the_order_depends_on_nothing_but_the_topic(
 ) -> None:
     records = topic_of(times, seed)
     ends = {one: end(rest) for one, rest in records.items()}
-    consumer = Topic(records, most, seed)
+    consumer = Records(records, most, seed)
     assert read(consumer, dict.fromkeys(records, 0), ends, lambda: False) == slowly(records)
 
 
@@ -108,7 +109,7 @@ def test_it_goes_on_in_the_same_order(seed: int, starts: list[int]) -> None:
     records = topic_of([[rng.randrange(50) for _ in range(30)] for _ in range(3)], seed)
     ends = {one: end(rest) for one, rest in records.items()}
     late = {one: [r for r in rest if r.offset >= starts[one]] for one, rest in records.items()}
-    consumer = Topic(records, 7, seed)
+    consumer = Records(records, 7, seed)
     assert read(consumer, dict(enumerate(starts)), ends, lambda: False) == slowly(late)
 
 
@@ -116,7 +117,7 @@ def test_a_partition_that_is_ahead_waits() -> None:
     n = 4 * HELD
     records = topic_of([list(range(n)), list(range(n, 2 * n)), [5]], 1)
     ends = {one: end(rest) for one, rest in records.items()}
-    consumer = Topic(records, 2000)
+    consumer = Records(records, 2000)
     held = []
     seen = {0: 0, 1: 0, 2: 0}
     at = {0: 0, 1: 0, 2: 0}
@@ -136,7 +137,7 @@ def test_without_an_end_everything_comes_at_once() -> None:
     records = topic_of([[5] * 300, [3] * 200, []], 2)
     stop = threading.Event()
     got: list[Record] = []
-    for one in merged(Topic(records), "t", dict.fromkeys(records, 0), None, stop.is_set):
+    for one in merged(Records(records), "t", dict.fromkeys(records, 0), None, stop.is_set):
         if one is None and len(got) == 500:
             stop.set()
         elif one is not None:
@@ -172,9 +173,9 @@ def test_what_is_no_topic(spec: str) -> None:
 
 
 def test_urls() -> None:
-    assert KafkaSource("kafka://a,b:1/t")._brokers == ["a:9092", "b:1"]
-    one = KafkaSource("kafka://a:1/my.topic-1_x?api_version=2.3")
-    assert (one.topic, one._settings) == ("my.topic-1_x", {"api_version": (2, 3)})
+    assert Topic("kafka://a,b:1/t").brokers == ["a:9092", "b:1"]
+    one = Topic("kafka://a:1/my.topic-1_x?api_version=2.3")
+    assert (one.name, one.settings) == ("my.topic-1_x", {"api_version": (2, 3)})
     assert "kafka" in SOURCES
 
 

@@ -108,7 +108,7 @@ def open_source(
         "jsonl": each_line(partial(parse_json, require_label=require_label)),
         "csv": csv_reader(target, text, weight, require_label),
     }
-    return TextSource(name, readers[kind], gz)
+    return TextSource(name, readers[kind], gz, headed=kind == "csv")
 
 
 def _format(name: str, format: str | None) -> tuple[str, bool]:

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from streaml1.streams.jsonl import parse_json
-from streaml1.streams.partitions import POLL_MS, merged
+from streaml1.streams.partitions import merged
 from streaml1.streams.source import Block, Example, Refuse, SourceError, blocks_of, shown
 from streaml1.streams.svmlight import parse_svmlight
 from streaml1.streams.text import PATIENCE, decode
+from streaml1.streams.topic import Topic
 
 __all__ = ["Coordinates", "KafkaBlock", "KafkaSource"]
 
-POLLED = 1000
-"""The most records that one poll hands over."""
-
-CONNECT_SECONDS = 5.0
-
-LISTED = 8
-"""How many topics are named where the one that is asked for is not there."""
-
 FORMATS = ("jsonl", "svmlight")
-STARTS = ("earliest", "latest")
+STARTS = ("earliest", "latest", "checkpoint")
+
+
+Position = dict[int, tuple[int, int]]
+"""By partition, the offset of the next record and how many of its lines are done with."""
 
 
 class Coordinates(NamedTuple):
@@ -52,17 +47,33 @@ class Coordinates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KafkaBlock(Block):
-    """Consecutive examples of a topic; `name` is the topic, `at` where each stands in it."""
+    """Consecutive examples of a topic; `name` is the topic.
 
-    at: list[Coordinates]
+    Parameters
+    ----------
+    at
+        Where each stands in it.
+    began
+        The position before the block.
+
+    """
+
+    at: list[Coordinates] = field(default_factory=list)
+    began: Position = field(default_factory=dict)
+
+    def after(self, rows: int) -> Any:
+        """The position after so many examples, to `begin` at."""
+        if rows == len(self):
+            return self.end
+        done = dict(self.began)
+        for _, partition, offset, line in self.at[:rows]:
+            done[partition] = (offset, line) if line else (offset + 1, 0)
+        return done
 
     def place(self, row: int) -> str:
         """Where an example of the block was read."""
-        return _place(self.name, *self.at[row][1:])
-
-
-def _place(topic: str, partition: int, offset: int, line: int) -> str:
-    return f"{topic}/{partition}@{offset}{f':{line}' if line else ''}"
+        _, partition, offset, line = self.at[row]
+        return f"{self.name}/{partition}@{offset}{f':{line}' if line else ''}"
 
 
 class KafkaSource:
@@ -114,17 +125,20 @@ class KafkaSource:
         require_label: bool = True,
     ) -> None:
         self.name = spec
-        self._brokers, self.topic, self._settings = _taken_apart(spec)
+        self._topic = Topic(spec)
         self._parse = _parser(format, require_label)
         self._start = _start(start)
         self._until_end = until_end
         self._partitions = partitions
         self._bounds: tuple[dict[int, int], dict[int, int]] | None = None
+        self._position: Position = {}
+        self._began: Position = {}
+        self._skips: Position = {}
         self._read_before = False
         self._stopped: Callable[[], bool] = lambda: False
 
-    def heed(self, stopped: Callable[[], bool]) -> None:
-        """End the reading soon after `stopped` has become true."""
+    def heed(self, stopped: Callable[[], bool], wait: Any = None) -> None:
+        """End the reading soon after `stopped` has become true; no wait is long."""
         self._stopped = stopped
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
@@ -138,165 +152,100 @@ class KafkaSource:
         """
         if self._read_before and not self._until_end:
             raise SourceError(f"{self.name} cannot be read twice: it has no end; add --until-end")
+        if self._read_before and self._position:
+            raise SourceError(f"{self.name} can be read only once where checkpoints are kept")
         self._read_before = True
-        return blocks_of(self._examples(refuse), self.topic, size, PATIENCE, _block)
+        self._began = dict(self._position)
+        return blocks_of(self._examples(refuse), self._topic.name, size, PATIENCE, self._block)
+
+    def _block(self, rows: list[Example], name: str) -> KafkaBlock:
+        at, x, y, w = map(list, zip(*rows, strict=True))
+        weights = None if all(one == 1.0 for one in w) else w
+        began, self._began = self._began, dict(self._position)
+        return KafkaBlock(
+            x, y, weights, name, [one.number for one in at], self._began, at, began
+        )  # fmt: skip
 
     def _examples(self, refuse: Refuse) -> Iterator[Example | None]:
         number = 0
+        skips, self._skips = self._skips, {}
         for record in self._records():
             if record is None:
                 yield None
                 continue
             partition, offset, value = record.partition, record.offset, record.value
-            for line, text in _lines(value):
+            begun = skips.pop(partition, None) if skips else None
+            skipped = begun[1] if begun is not None and begun[0] == offset else 0
+            after = (offset + 1, 0)
+            lines = _lines(value)
+            for line, text in lines[skipped:]:
+                self._position[partition] = after if line in (0, len(lines)) else (offset, line)
                 try:
                     example = self._parse(decode(text, "record"))
                 except ValueError as error:
                     number += 1
-                    refuse(_place(self.topic, partition, offset, line), str(error), number)
+                    refuse(self._topic.place(partition, offset, line), str(error), number)
                     continue
                 if example is not None:
                     number += 1
                     yield Coordinates(number, partition, offset, line), *example
+            self._position[partition] = after
+
+    # Positions
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same, by name, for a position to mean the same."""
+        return {"source": "kafka", **self._topic.identity()}
+
+    def begin(self, at: Any) -> Any:
+        """Have the next reading begin at a position, or at its start: None; returns where."""
+        done = {int(one): tuple(there) for one, there in (at or {}).items()}
+        consumer = self._topic.consumer(self._stopped)
+        if consumer is None:
+            return at
+        with closing(consumer):
+            self._bounds = self._found_bounds(
+                consumer, {one: there[0] for one, there in done.items()}
+            )
+        self._position = {one: (offset, 0) for one, offset in self._bounds[0].items()} | done
+        self._skips = done
+        return self.position()
+
+    def position(self) -> Any:
+        """Where the reading is, all that was read being behind it."""
+        return dict(self._position)
+
+    def _found_bounds(
+        self, consumer: Any, at: dict[int, int]
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        if self._start == "checkpoint" and not at:
+            raise SourceError(f"{self.name}: there is no checkpoint to start from")
+        return self._topic.bounds(consumer, self._start, self._partitions, at)
 
     def _records(self) -> Iterator[Any]:
-        consumer = self._connected()
+        consumer = self._topic.consumer(self._stopped)
         if consumer is None:
             return
         with closing(consumer):
+            self._bounds = starts, ends = self._bounds or self._found_bounds(consumer, {})
+            limits = ends if self._until_end else None
             try:
-                starts, ends = self._bounds = self._bounds or self._found_bounds(consumer)
-                limits = ends if self._until_end else None
-                yield from merged(consumer, self.topic, starts, limits, self._stopped)
-            except SourceError:
-                raise
+                yield from merged(consumer, self._topic.name, starts, limits, self._stopped)
             except Exception as error:
-                raise self._unreadable(error) from None
-
-    # Connecting
-
-    def _connected(self) -> Any:
-        """A consumer that knows its brokers, or None where the reading is stopped before."""
-        import kafka
-
-        settings = {
-            "bootstrap_servers": self._brokers,
-            "client_id": "streaml1",
-            "group_id": None,
-            "enable_auto_commit": False,
-            "auto_offset_reset": "none",  # an offset that is gone must not be stepped over
-            "allow_auto_create_topics": False,
-            "isolation_level": "read_committed",
-            "max_poll_records": POLLED,
-            "bootstrap_timeout_ms": round(1000 * CONNECT_SECONDS),
-            **self._settings,
-        }
-        limit = time.monotonic() + CONNECT_SECONDS
-        none = f"{self.name}: no broker answers at {', '.join(self._brokers)}: is one running?"
-        # A client that finds no broker leaves sockets open.
-        while not any(map(_is_listening, self._brokers)):
-            if self._stopped():
-                return None
-            if time.monotonic() > limit:
-                raise SourceError(none)
-            time.sleep(POLL_MS / 1000)
-        try:
-            consumer = kafka.KafkaConsumer(**settings)
-            consumer.bootstrap(timeout_ms=round(1000 * CONNECT_SECONDS))
-        except kafka.errors.KafkaTimeoutError:
-            raise SourceError(none) from None
-        except Exception as error:
-            raise self._unreadable(error) from None
-        return consumer
-
-    def _found_bounds(self, consumer: Any) -> tuple[dict[int, int], dict[int, int]]:
-        """The first offset to be read of each partition, and the one after the last now."""
-        from kafka import TopicPartition
-
-        there = consumer.partitions_for_topic(self.topic)
-        if not there:
-            topics = sorted(topic for topic in consumer.topics() if not topic.startswith("__"))
-            more = [f"and {len(topics) - LISTED} more"] if len(topics) > LISTED else []
-            listed = ", ".join([*topics[:LISTED], *more]) or "none"
-            raise SourceError(f"{self.name}: there is no topic {self.topic}; there are: {listed}")
-        wanted = sorted(there if self._partitions is None else set(self._partitions))
-        for one in wanted:
-            if one not in there:
-                listed = ", ".join(map(str, sorted(there)))
-                raise SourceError(f"{self.name} has no partition {one}; it has {listed}")
-        parts = [TopicPartition(self.topic, one) for one in wanted]
-        ends = consumer.end_offsets(parts)
-        if self._start == "latest":
-            starts = ends
-        elif self._start == "earliest":
-            starts = consumer.beginning_offsets(parts)
-        else:
-            found = consumer.offsets_for_times(dict.fromkeys(parts, self._start))
-            starts = {one: ends[one] if at is None else at.offset for one, at in found.items()}
-        return tuple({one.partition: at[one] for one in parts} for at in (starts, ends))  # type: ignore[return-value]
-
-    def _unreadable(self, error: Exception) -> SourceError:
-        from kafka.errors import OffsetOutOfRangeError
-
-        if isinstance(error, OffsetOutOfRangeError) and isinstance(error.args[0], dict):
-            ((tp, offset), *_) = error.args[0].items()
-            return SourceError(
-                f"{_place(self.topic, tp.partition, offset, 0)} is gone: the topic keeps its "
-                "records no longer, so start at another place"
-            )
-        reason = " ".join(str(error).split()) or type(error).__name__
-        return SourceError(f"{self.name} cannot be read on: {shown(reason)[1:-1]}")
+                raise self._topic.unreadable(error) from None
 
 
-def _lines(value: bytes | None) -> Iterator[tuple[int, bytes]]:
+def _lines(value: bytes | None) -> list[tuple[int, bytes]]:
     """The lines of a record with their numbers; 0 for the only one."""
     if not value:
-        return
+        return []
     if b"\n" not in value:
-        yield 0, value
-        return
+        return [(0, value)]
     lines = value.removesuffix(b"\n").split(b"\n")
-    yield from enumerate(lines, start=1) if len(lines) > 1 else [(0, lines[0])]
-
-
-def _block(rows: list[Example], name: str) -> KafkaBlock:
-    at, x, y, w = map(list, zip(*rows, strict=True))
-    weights = None if all(one == 1.0 for one in w) else w
-    return KafkaBlock(x, y, weights, name, [one.number for one in at], at)
-
-
-def _is_listening(broker: str) -> bool:
-    host, _, port = broker.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
-            return True
-    except OSError:
-        return False
+    return list(enumerate(lines, start=1)) if len(lines) > 1 else [(0, lines[0])]
 
 
 # What the user writes
-
-
-def _taken_apart(spec: str) -> tuple[list[str], str, dict[str, Any]]:
-    """Brokers, topic and settings of a URL."""
-    rest, _, query = spec.removeprefix("kafka:").removeprefix("//").partition("?")
-    hosts, _, topic = rest.partition("/")
-    brokers = [host if ":" in host else f"{host}:9092" for host in hosts.split(",") if host]
-    right = all(port.isdecimal() for port in (broker.rpartition(":")[2] for broker in brokers))
-    if not (spec.startswith("kafka://") and brokers and right and topic and "/" not in topic):
-        raise SourceError(f"{spec} is no topic: write kafka://host:port/topic")
-    return brokers, topic, _settings(spec, query)
-
-
-def _settings(spec: str, query: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    for one in filter(None, query.split("&")):
-        name, _, value = one.partition("=")
-        numbers = value.split(".")
-        if name != "api_version" or not all(number.isdecimal() for number in numbers):
-            raise SourceError(f"{spec}: {one!r} is no setting; there is one, as api_version=2.3")
-        settings[name] = tuple(map(int, numbers))
-    return settings
 
 
 def _start(start: str | None) -> str | int:

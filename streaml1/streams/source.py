@@ -12,10 +12,13 @@ __all__ = [
     "SOURCES",
     "Block",
     "Example",
+    "Numbered",
     "Refuse",
+    "Resumable",
     "Source",
     "SourceError",
     "binary_label",
+    "block_of",
     "blocks_of",
     "number_label",
     "read_number",
@@ -52,6 +55,8 @@ class Block:
         The source, as the user wrote it.
     lines
         The line, or the number of the example, of each; from 1.
+    end
+        The position after all that was read for the block, where `lines` alone do not tell it.
 
     Examples
     --------
@@ -67,10 +72,17 @@ class Block:
     w: list[float] | None
     name: str
     lines: list[int]
+    end: Any = None
 
     def __len__(self) -> int:
         """How many examples the block holds."""
         return len(self.x)
+
+    def after(self, rows: int) -> Any:
+        """The position after so many examples, to `begin` at."""
+        if rows < len(self):
+            return {"line": self.lines[rows] - 1}
+        return {"line": self.lines[-1]} if self.end is None else self.end
 
     def place(self, row: int) -> str:
         """Where an example of the block was read."""
@@ -92,13 +104,57 @@ class Source(Protocol):
         """
 
 
+class Resumable(Source, Protocol):
+    """A source that can go on where it was: a position is what JSON can hold."""
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same, by name, for a position to mean the same."""
+
+    def begin(self, at: Any) -> Any:
+        """Have the next reading begin at a position, or at its start: None; returns where."""
+
+    def position(self) -> Any:
+        """Where the reading is, all that was read being behind it; None: where the block ended."""
+
+
+class Numbered:
+    """What is resumable of a source whose examples are the same each time, and counted."""
+
+    name: str
+    _skipped = 0
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same, by name, for a position to mean the same."""
+        return {"source": self.name}
+
+    def begin(self, at: Any) -> Any:
+        """Have the next reading begin at a position, or at its start: None; returns where."""
+        self._skipped = 0 if at is None else at["line"]
+        return {"line": self._skipped}
+
+    def position(self) -> Any:
+        """None: where the last block ended."""
+        return None
+
+    def numbered(self, examples: Iterable[tuple[Any, Any]]) -> Iterator[Example]:
+        """Examples (x, y) from where the reading is to begin, each once it is asked for."""
+        skipped, self._skipped = self._skipped, 0
+        return self._numbered(examples, skipped)
+
+    def _numbered(self, examples: Iterable[tuple[Any, Any]], skipped: int) -> Iterator[Example]:
+        for number, (x, y) in enumerate(examples, start=1):
+            if number > skipped:
+                yield number, x, y, 1.0
+
+
 SOURCES: dict[str, Callable[[str, int], Source]] = {}
 """Sources that are not files: the word before the colon, and what opens it: (spec, seed) -> Source.
 
 A module below the readers adds its own with one line, as `streaml1.datasets` does."""
 
 
-def _block(rows: list[Example], name: str) -> Block:
+def block_of(rows: list[Example], name: str) -> Block:
+    """Make a block of examples, one or more."""
     lines, x, y, w = map(list, zip(*rows, strict=True))
     return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines)
 
@@ -108,7 +164,7 @@ def blocks_of(
     name: str,
     size: int,
     patience: float = math.inf,
-    make: Callable[[list[Example], str], Block] = _block,
+    make: Callable[[list[Example], str], Block] = block_of,
 ) -> Iterator[Block]:
     """Gather examples into blocks.
 
