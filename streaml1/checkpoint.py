@@ -292,7 +292,7 @@ class Keeper:
 
     def moved(self, position: Any, turn: int, learnt: int) -> None:
         """Everything up to `position` has been learnt; save it if it is time."""
-        if self._store is None:
+        if self._store is None or self._state == (position, turn, learnt):
             return
         self._state = position, turn, learnt
         self._moved = True
@@ -311,14 +311,20 @@ class Keeper:
 
     def finish(self) -> None:
         """Save what has not been saved."""
-        if self._store is not None and self._moved:
+        if self._store is None:
+            return
+        if self._moved:
             self._save()
+        if hasattr(self._source, "kept"):
+            self._source.kept(self._state[0], True)
 
     def _save(self) -> None:
         assert self._store is not None
         position, turn, learnt = self._state
         self._store.save(self._model, self._report, self._identity, position, turn, learnt)
         self._moved = False
+        if hasattr(self._source, "kept"):
+            self._source.kept(position, False)
 
 
 def _adopt(model: Any, saved: Any, folder: Path) -> None:

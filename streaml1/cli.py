@@ -168,7 +168,8 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
     return [int(number) for number in numbers]
 
 
-READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions")
+READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions",
+           "group")  # fmt: skip
 positive = click.IntRange(min=1)
 
 source_options = _options(
@@ -264,6 +265,9 @@ output = click.Path(dir_okay=False, readable=False, path_type=Path)
 )  # fmt: skip
 @click.option("--checkpoint-every", type=click.FloatRange(min=0), default=10.0, show_default=True,
               metavar="SECONDS", help="How often a checkpoint is kept.")  # fmt: skip
+@click.option("--group", metavar="NAME",
+                 help="Kafka: commit the offsets of checkpoints under this name, for tools that "
+                 "show the lag; nothing reads them here.")  # fmt: skip
 @click.option("--load", type=output, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
@@ -296,6 +300,8 @@ def learn(
     """
     from streaml1.consumer import prepare, progressive
 
+    if options["group"] is not None and checkpoint is None:
+        raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     examples: Any = _open(source, options)
     given = {k: v for k, v in options.items() if k not in READING and v is not None}
     _require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
@@ -358,7 +364,7 @@ def _open(source: str, options: dict[str, Any], require_label: bool = True) -> S
     import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
     from streaml1.streams import open_source
 
-    reading = {name: options[name] for name in READING}
+    reading: dict[str, Any] = {name: options.get(name) for name in READING}
     return open_source(source, require_label=require_label, **reading)
 
 

@@ -130,6 +130,8 @@ class Interruptible:
             resumable = cast("Resumable", source)
             self.identity, self.begin = resumable.identity, resumable.begin
             self.position = resumable.position
+        if hasattr(source, "kept"):
+            self.kept = source.kept
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start."""

@@ -64,6 +64,7 @@ def progressive(
     start: str | None = None,
     until_end: bool = False,
     partitions: Sequence[int] | None = None,
+    group: str | None = None,
     checkpoint: str | Path | Checkpoints | None = None,
 ) -> Report:
     """Predict each example of a stream, then learn it, and report.
@@ -93,7 +94,7 @@ def progressive(
     stop
         A `threading.Event`, or a function: once it is set, or true, the run ends after the
         current block.
-    format, target, categorical, weight, seed, start, until_end, partitions
+    format, target, categorical, weight, seed, start, until_end, partitions, group
         As for `open_source`, where the source is a name.
     checkpoint
         A folder. The run goes on from the last checkpoint in it, if there is one, as if it had not
@@ -125,7 +126,7 @@ def progressive(
     refuse = _Refusals(bad)
     opened = _opened(
         source, format=format, target=target, categorical=categorical, weight=weight, seed=seed,
-        start=start, until_end=until_end, partitions=partitions,
+        start=start, until_end=until_end, partitions=partitions, group=group,
     )  # fmt: skip
     run = partial(_run, model, opened, every, limit, passes, refuse, on_line, on_start, stop)
     if isinstance(checkpoint, str | Path):
@@ -418,6 +419,8 @@ class _Named:
         if hasattr(source, "begin"):
             self.identity, self.begin = source.identity, source.begin
             self.position = source.position
+        if hasattr(source, "kept"):
+            self.kept = source.kept
 
 
 class _Examples:

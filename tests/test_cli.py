@@ -226,6 +226,8 @@ GOOD = "+1 1:1\n"
         (["learn", "kafka://h/t", "--passes", "2"], "cannot be read twice: it has no end; add"),
         (["learn", "kafka://h/t", "--partitions", "a"], "'a' is no list of numbers such as 0,2"),
         (["learn", "kafka://h/t", "--from", "now"], "'now' is no place to start"),
+        (["learn", "kafka://h/t", "--group", "g"], "--group is for what checkpoints hold: give"),
+        (["learn", "a.svm", "--group", "g", "--checkpoint", "k"], "a.svm is no topic"),
         (["learn", "a.svm", "--until-end"], "a.svm is no topic: only kafka://... has"),
         (["learn", "-"], "standard input has no name that tells its format: say --format"),
         (["learn", "a.svm", "--model", "forest"], "'forest' is not one of 'elastic-net'"),

@@ -14,10 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kafka
 import pytest
 from click.testing import CliRunner, Result
+from kafka.admin import KafkaAdminClient, NewTopic
 
 import streaml1
+from streaml1.checkpoint import CheckpointError
 from streaml1.cli import cli
 from streaml1.consumer import predictions, progressive
 from streaml1.rows import BadExample
@@ -172,8 +175,6 @@ def test_passes(broker: Broker, tmp_path: Path) -> None:
 
 def test_what_was_taken_back_is_not_learnt(broker: Broker, tmp_path: Path) -> None:
     broker.require_real()
-    import kafka
-
     lines, topic = rows(60), broker.topic()
     producer = kafka.KafkaProducer(**broker.settings, transactional_id=topic)
     producer.init_transactions()
@@ -376,3 +377,115 @@ def test_a_block_knows_its_coordinates(broker: Broker) -> None:
     [block] = list(source.blocks(10, pytest.fail))
     assert isinstance(block, KafkaBlock)
     assert [tuple(one) for one in block.at] == [(1, 0, 0, 0), (2, 0, 2, 1), (3, 0, 2, 3)]
+
+
+# Going on
+
+
+def pack(lines: list[str], size: int) -> list[str]:
+    return ["\n".join(lines[lo : lo + size]) for lo in range(0, len(lines), size)]
+
+
+def test_a_killed_consumer_goes_on(broker: Broker, tmp_path: Path) -> None:
+    lines = rows(9_000)
+    topic = broker.topic(3)
+    broker.send(topic, pack(lines, 3), [0, 1, 2] if broker.is_real else [0])
+    expected = taught(tmp_path / "a.svm", lines)
+    command = [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--until-end", "--l1",
+               "1e-4", "--l2", "1e-4", "--checkpoint", "kept", "--checkpoint-every", "0.1",
+               "--every", "300", "--save", "m", "--group", topic]  # fmt: skip
+    for number in range(4):
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        if number < 3:
+            for _ in range(4 + 3 * number):
+                process.stdout.readline()
+            process.kill()
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == (-signal.SIGKILL if number < 3 else 0), err
+    one = streaml1.load(tmp_path / "m")
+    assert one.n_iterations == 9_000
+    assert (one.weights, one.intercept) == (expected.weights, expected.intercept)
+    consumer = kafka.KafkaConsumer(**broker.settings, group_id=topic, enable_auto_commit=False)
+    told = [consumer.committed(kafka.TopicPartition(topic, k), timeout_ms=5000) for k in range(3)]
+    consumer.close()
+    assert sum(filter(None, told)) == 3000
+
+
+def test_a_run_goes_on_in_the_middle_of_a_record(broker: Broker, tmp_path: Path) -> None:
+    lines, topic = rows(100), broker.topic()
+    broker.send(topic, pack(lines, 7))
+    for limit in (3, 7, 8, 30, 30, 55, 100):
+        one = model()
+        progressive(
+            one, broker.url(topic), limit=limit, until_end=True, checkpoint=tmp_path / "kept"
+        )
+        assert state(one) == state(taught(tmp_path / "a.svm", lines[:limit]))
+
+
+def test_what_comes_later_is_learnt_by_the_next_run(broker: Broker, tmp_path: Path) -> None:
+    lines, topic = rows(60), broker.topic()
+    if not broker.is_real:
+        broker.send(topic, [None])
+    for lo in (0, 20, 40):
+        broker.send(topic, [*lines[lo : lo + 20], "spam"], first=1_700_000_000_000 + lo)
+        one = model()
+        report = progressive(
+            one, broker.url(topic), until_end=True, bad="skip", checkpoint=tmp_path / "kept"
+        )
+    assert state(one) == state(taught(tmp_path / "a.svm", lines))
+    assert (report.examples, report.refused) == (60, 3)
+
+
+def test_the_latest_is_where_the_first_run_began(broker: Broker, tmp_path: Path) -> None:
+    lines, topic = rows(30), broker.topic()
+    broker.send(topic, lines[:10])
+    url, kept = broker.url(topic), tmp_path / "kept"
+    with pytest.raises(SourceError, match="there is no checkpoint to start from"):
+        learnt(url, start="checkpoint", checkpoint=kept)
+    assert learnt(url, start="latest", checkpoint=kept).n_iterations == 0
+    broker.send(topic, lines[10:])
+    one = learnt(url, start="latest", checkpoint=kept)
+    assert state(one) == state(taught(tmp_path / "a.svm", lines[10:]))
+    assert state(learnt(url, start="checkpoint", checkpoint=kept)) == state(one)
+    with pytest.raises(SourceError, match="can be read only once where checkpoints are kept"):
+        learnt(url, passes=2, checkpoint=kept)
+
+
+def test_another_topic(broker: Broker, tmp_path: Path) -> None:
+    topic, other = broker.topic(), broker.topic()
+    for one in (topic, other):
+        broker.send(one, rows(5))
+    learnt(broker.url(topic), checkpoint=tmp_path / "kept")
+    with pytest.raises(CheckpointError, match=f"its topic is {topic}, that of kafka"):
+        learnt(broker.url(other), checkpoint=tmp_path / "kept")
+    broker.require_real()
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.delete_topics([topic])
+    while topic in admin.list_topics():
+        time.sleep(0.1)
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    admin.close()
+    with pytest.raises(CheckpointError, match="its topic id is "):
+        learnt(broker.url(topic), checkpoint=tmp_path / "kept")
+
+
+def test_partitions_that_are_added(broker: Broker, tmp_path: Path) -> None:
+    broker.require_real()
+    lines, topic = rows(30), broker.topic(1)
+    broker.send(topic, lines[:10])
+    learnt(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.create_partitions({topic: 2})
+    admin.close()
+    while len(broker.producer.partitions_for(topic)) < 2:
+        broker.producer._metadata.request_update()
+        time.sleep(0.1)
+    broker.send(topic, lines[10:], [0, 1], first=1_700_000_000_010)
+    one = learnt(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
+    assert state(one) == state(taught(tmp_path / "a.svm", lines[10:]))
+    with pytest.raises(SourceError, match="the checkpoint has the partitions 0, 1: read all of"):
+        learnt(broker.url(topic), partitions=[0], checkpoint=tmp_path / "kept")

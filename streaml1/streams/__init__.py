@@ -50,6 +50,7 @@ def open_source(
     start: str | None = None,
     until_end: bool = False,
     partitions: Sequence[int] | None = None,
+    group: str | None = None,
     require_label: bool = True,
 ) -> Source:
     """Open a source of examples by what the user calls it.
@@ -67,8 +68,9 @@ def open_source(
         The columns of a CSV file: the label, those that hold text, the sample weight.
     seed
         For sources that draw their order at random.
-    start, until_end, partitions
-        Of a topic: where to start, whether to end, and what to read, as for `KafkaSource`.
+    start, until_end, partitions, group
+        Of a topic: where to start, whether to end, what to read, and who to commit for, as for
+        `KafkaSource`.
     require_label
         Whether an example without a label is refused, as learning needs; predicting does not, and
         gets the label None.
@@ -88,9 +90,10 @@ def open_source(
             raise SourceError(f"{name} has no columns such as {columns[0]!r}: only a CSV file has")
         return KafkaSource(
             name, format=format, start=start, until_end=until_end, partitions=partitions,
+            group=group,
             require_label=require_label,
         )  # fmt: skip
-    if until_end or start is not None or partitions is not None:
+    if until_end or any(one is not None for one in (start, partitions, group)):
         raise SourceError(
             f"{name} is no topic: only kafka://... has partitions, a start and an end"
         )

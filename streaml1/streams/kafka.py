@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from streaml1.streams.text import PATIENCE, decode
 from streaml1.streams.topic import Topic
 
 __all__ = ["Coordinates", "KafkaBlock", "KafkaSource"]
+
+COMMIT_SECONDS = 5.0
 
 FORMATS = ("jsonl", "svmlight")
 STARTS = ("earliest", "latest", "checkpoint")
@@ -98,6 +101,9 @@ class KafkaSource:
         Whether reading ends where the topic ended when it began.
     partitions
         Which to read; all by default.
+    group
+        The consumer group under which positions that are kept are also committed, for tools that
+        show how far behind it is. Nothing reads them here.
     require_label
         Whether an example without a label is refused.
 
@@ -122,6 +128,7 @@ class KafkaSource:
         start: str | None = None,
         until_end: bool = False,
         partitions: Sequence[int] | None = None,
+        group: str | None = None,
         require_label: bool = True,
     ) -> None:
         self.name = spec
@@ -130,6 +137,8 @@ class KafkaSource:
         self._start = _start(start)
         self._until_end = until_end
         self._partitions = partitions
+        self._group = group
+        self._committed = time.monotonic()
         self._bounds: tuple[dict[int, int], dict[int, int]] | None = None
         self._position: Position = {}
         self._began: Position = {}
@@ -214,6 +223,14 @@ class KafkaSource:
     def position(self) -> Any:
         """Where the reading is, all that was read being behind it."""
         return dict(self._position)
+
+    def kept(self, at: Any, last: bool) -> None:
+        """Hear that a checkpoint holds a position, which may be the last of the run."""
+        due = last or time.monotonic() - self._committed >= COMMIT_SECONDS
+        if self._group is not None and at and due:
+            self._committed = time.monotonic()
+            offsets = {one: offset for one, (offset, _) in at.items()}
+            self._topic.commit(self._group, offsets, self._stopped)
 
     def _found_bounds(
         self, consumer: Any, at: dict[int, int]

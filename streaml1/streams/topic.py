@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,8 @@ from streaml1.streams.partitions import POLL_MS
 from streaml1.streams.source import SourceError, shown
 
 __all__ = ["Topic"]
+
+logger = logging.getLogger("streaml1")
 
 POLLED = 1000
 """The most records that one poll hands over."""
@@ -46,10 +49,11 @@ class Topic:
         """Where a record stands, or one of its lines."""
         return f"{self.name}/{partition}@{offset}{f':{line}' if line else ''}"
 
-    def consumer(self, stopped: Callable[[], bool]) -> Any:
+    def consumer(self, stopped: Callable[[], bool], group: str | None = None) -> Any:
         """A consumer of kafka-python that knows the brokers; None where `stopped` says so before.
 
-        It is in no group, commits nothing, and steps over no offset that is gone.
+        It joins no group, commits nothing by itself, and steps over no offset that is gone. `group`
+        is the name under which it may be told to commit.
         """
         import kafka
 
@@ -58,7 +62,7 @@ class Topic:
         try:
             consumer = kafka.KafkaConsumer(
                 **self._common(),
-                group_id=None,
+                group_id=group,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 allow_auto_create_topics=False,
@@ -82,6 +86,19 @@ class Topic:
         except Exception as error:
             raise self.unreadable(error) from None
         return {"cluster": cluster, "topic": self.name, "topic id": about.get("topic_id")}
+
+    def commit(self, group: str, offsets: dict[int, int], stopped: Callable[[], bool]) -> None:
+        """Tell the brokers how far a reader is, for others to see; errors are not worth a word."""
+        from kafka import TopicPartition
+        from kafka.structs import OffsetAndMetadata
+
+        try:
+            with closing(self.consumer(stopped, group)) as consumer:
+                told = {TopicPartition(self.name, one): OffsetAndMetadata(offset, "", -1)
+                        for one, offset in offsets.items()}  # fmt: skip
+                consumer.commit(told, timeout_ms=round(1000 * CONNECT_SECONDS))
+        except Exception as error:
+            logger.info("the offsets of %s were not committed: %s", group, error)
 
     def bounds(
         self, consumer: Any, start: str | int, partitions: Sequence[int] | None, at: dict[int, int]
