@@ -420,3 +420,57 @@ def test_positions_are_json(tmp_path: Path) -> None:
         columns = {name: options[name] for name in options if name in ("target", "categorical")}
         opened: Any = open_source(spec, **columns)
         json.dumps([opened.identity(), opened.begin(None), opened.position()])
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, rename = os.fsync, os.replace
+
+    def watched_fsync(number: int) -> None:
+        steps.append("folder" if os.path.isdir(f"/proc/self/fd/{number}") else "file")
+        fsync(number)
+
+    def watched_rename(*args: Any) -> None:
+        steps.append("name")
+        rename(*args)
+
+    with Checkpoints(tmp_path / "kept") as store:
+        monkeypatch.setattr("os.fsync", watched_fsync)
+        monkeypatch.setattr("os.replace", watched_rename)
+        one, report = clean("river:Phishing", limit=5)
+        store.save(one, report, {}, None)
+    assert steps == ["file", "name", "folder"]
+
+
+@pytest.mark.parametrize("name", ["svmlight", "packed", "csv"])
+def test_a_stop_between_any_two_lines(name: str, tmp_path: Path) -> None:
+    """Also where a record goes on in the next line."""
+    spec, options = SOURCES[name](tmp_path)
+    columns = {name: options[name] for name in options if name in ("target", "categorical")}
+
+    def read(at: Any, size: int, lines: int) -> tuple[list[Any], Any]:
+        opened: Any = open_source(spec, **columns)
+        opened.begin(at)
+        left = iter(range(lines))
+        opened.heed(lambda: next(left, None) is None)
+        found = []
+        for block in opened.blocks(size, lambda *told: None):
+            found += list(zip(block.x, block.y, strict=True))
+            assert block.after(len(block)) == block.end
+        return found, opened.position()
+
+    whole, _ = read(None, 1000, 10**9)
+    for size, step in ((1, 7), (10, 13), (10, 1), (1000, 2)):
+        half, at = read(None, size, 30)
+        assert read(at, size, 9) == ([], at), "a stop before it is where it was"
+        rest, _ = read(at, size, 10**9)
+        assert half + rest == whole
+        found: list[Any] = []
+        at, n = None, 0
+        while n < 400:
+            n += step
+            more, at = read(at, size, n)
+            found += more
+        assert found == whole

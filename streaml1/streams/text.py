@@ -75,6 +75,7 @@ class TextSource:
         # Of the lines read so far, once somebody asks for positions.
         self._digest: Any = None
         self._line = 0
+        self._begun = self._begin
         self._mark: dict[str, Any] | None = None
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
@@ -111,8 +112,9 @@ class TextSource:
         """The examples behind a position; `position` is right whenever one is handed over."""
         self._digest, self._line = hashlib.sha256(), 0
         rest = self._rest(lines, begin)
-        self._mark = None
+        self._begun, self._mark = begin, begin
         if not self._headed:
+            self._mark = None
             yield from self._reader(rest, self.name, refuse)
             return
 
@@ -140,12 +142,16 @@ class TextSource:
     def begin(self, at: Any) -> Any:
         """Have the next reading begin at a position, or at its start: None; returns where."""
         self._begin = {"line": 0} if at is None else at
+        self._begun, self._mark = self._begin, self._begin
         self._digest = hashlib.sha256()
         return self._begin
 
     def position(self) -> Any:
         """Where the reading is, all that was read being behind it."""
-        return self._here() if self._mark is None else self._mark
+        if self._mark is not None:
+            return self._mark
+        # Lines that are done with are read once more: a stop among them is no step back.
+        return self._here() if self._line >= self._begun["line"] else self._begun
 
     def _here(self) -> dict[str, Any]:
         return {"line": self._line, "sha256": self._digest.hexdigest()}
