@@ -273,7 +273,8 @@ class Keeper:
         found = self._found
         if found is None:
             self._state = self._source.begin(None), 0, 0
-            self._save()  # where `latest` is remains where it was
+            if self._state[0] is not None:
+                self._save()  # so that the next run does not begin at another `latest`
             return 0, 0
         for name, value in found.identity.items():
             if self._identity.get(name) != value:

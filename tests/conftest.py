@@ -58,5 +58,12 @@ KAFKA = {
 }[os.environ.get("STREAML1_KAFKA_KIND")]
 
 
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    if os.environ.get("STREAML1_KAFKA_KIND") not in ("real", "mock"):
+        left_out = [item for item in items if item.get_closest_marker("kafka")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_line(f"Kafka tests: {KAFKA}")

@@ -212,6 +212,33 @@ def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
     assert "l1=-1.0 is out of range" in refused("learn", svm, "--load", saved, "--l1", "-1")
 
 
+def test_a_checkpoint_is_gone_on_from(svm: str, here: Path) -> None:
+    (here / "b.svm").write_text("\n".join(ROWS[:37]) + "\n")
+    run(*PLAIN, svm, "--save", "whole")
+    options = ["--checkpoint", "kept", "--every", "40"]
+    assert "checkpoint: kept\n" in run(*PLAIN, "b.svm", *options).stdout
+    out = run(*PLAIN, svm, *options, "--save", "m").stdout
+    assert [line.split()[0] for line in out.split("\n")[2:5]] == ["40", "80", "100"]
+    assert streaml1.load("m").weights == streaml1.load("whole").weights
+    out = run("learn", svm, *options).stdout  # nothing new, and the parameters are known
+    assert "100 examples: " in out
+    run("learn", svm, *options, "--l1", "0.5", "--save", "m")
+    assert streaml1.load("m").l1 == 0.5
+    assert refused("learn", svm, *options, "--intercept-init", "1") == (
+        "--intercept-init 1.0 cannot be given to the checkpoint in kept, which began with 0.0: "
+        "leave it out, or take another folder"
+    )
+    assert "--model ftrl does not fit the checkpoint" in refused(
+        "learn", svm, *options, "--model", "ftrl"
+    )
+    from streaml1.checkpoint import Checkpoints
+
+    with Checkpoints("kept"):
+        assert "kept is in use by process" in refused("learn", svm, *options)
+    Path("kept2").touch()
+    assert "'kept2' is a file" in refused("learn", svm, "--checkpoint", "kept2")
+
+
 # What is refused
 
 GOOD = "+1 1:1\n"
