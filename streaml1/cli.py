@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -39,6 +40,7 @@ from streaml1.console import (
 )
 
 if TYPE_CHECKING:
+    from streaml1.checkpoint import Checkpoints
     from streaml1.consumer import Prediction
     from streaml1.report import Report
     from streaml1.streams import Source
@@ -171,12 +173,23 @@ def _labels(ctx: click.Context, param: click.Parameter, listed: str | None) -> A
     return [class_label(label) for label in listed.split(",")]
 
 
-READING = ("format", "target", "categorical", "weight", "seed")
+def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 0,2", ctx, param)
+    return [int(number) for number in numbers]
+
+
+READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions",
+           "group")  # fmt: skip
 positive = click.IntRange(min=1)
 
 source_options = _options(
     click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
-                 "where the name does not end in it; needed for standard input."),
+                 "where the name does not end in it; needed for standard input. Kafka: svmlight "
+                 "or jsonl, where the records do not tell."),
     click.option("--target", metavar="COLUMN", help="CSV: the column of the labels."),
     click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=_split,
                  help="CSV: the columns of text; all others hold numbers."),
@@ -187,6 +200,14 @@ source_options = _options(
                  help="An example that is refused ends the run, or is counted and left out."),
     click.option("--seed", type=int, default=0, show_default=True,
                  help="Order of the examples of stdlib."),
+    click.option("--from", "start", metavar="WHERE",
+                 help="Kafka: earliest, latest, a time such as 2026-01-31T06:00Z, or "
+                 "checkpoint; where there is a checkpoint it is always gone on from.  "
+                 "[default: earliest]"),
+    click.option("--until-end", is_flag=True,
+                 help="Kafka: end where the topic ends now; else wait for more."),
+    click.option("--partitions", metavar="N,...", callback=_numbers,
+                 help="Kafka: read only these partitions."),
 )  # fmt: skip
 
 # Without a value an option leaves the model's own default, or what a loaded model has.
@@ -277,6 +298,14 @@ output = click.Path(dir_okay=False, readable=False, path_type=Path)
 @click.option("--plot", type=output, metavar="FILE.png",
               help="Draw loss and non-zeros.")  # fmt: skip
 @click.option("--save", type=output, metavar="FILE", help="Write the model.")
+@click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Keep checkpoints here, and go on from the last one, if there is one.",
+)  # fmt: skip
+@click.option("--checkpoint-every", type=click.FloatRange(min=0), default=10.0, show_default=True,
+              metavar="SECONDS", help="How often a checkpoint is kept.")  # fmt: skip
+@click.option("--group", metavar="NAME",
+                 help="Kafka: commit the offsets of checkpoints under this name, for tools that "
+                 "show the lag; nothing reads them here.")  # fmt: skip
 @click.option("--load", type=output, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
@@ -295,27 +324,41 @@ def learn(
     plot: Path | None,
     save: Path | None,
     load: Path | None,
+    checkpoint: Path | None,
+    checkpoint_every: float,
     top: int,
     **options: Any,
 ) -> None:
     """Predict each example of SOURCE, then learn it, and report on the way.
 
     SOURCE is a file (.svm, .svmlight, .jsonl, .csv, each also .gz), - for standard input,
-    river:NAME for a data set of river, or stdlib.
+    river:NAME for a data set of river, stdlib, or kafka://HOST:PORT/TOPIC.
 
     Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
     """
     from streaml1.consumer import prepare, progressive
 
+    if options["group"] is not None and checkpoint is None:
+        raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     examples: Any = _open(source, options)
     given = {k: v for k, v in options.items() if k not in READING and v is not None}
-    learner = _learner(source, model, task, given, load)
     _require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
-    prepare(learner)
 
     signals = Signals()
-    with signals.handled(), logged(), Screen(signals, total, watch) as screen:
+    with (
+        logged(),
+        _store(checkpoint, checkpoint_every) as store,
+        signals.handled(),
+        Screen(signals, total, watch) as screen,
+    ):
+        if store is not None and (found := store.latest()) is not None:
+            learner, kept = found.model, f"the checkpoint in {checkpoint}"
+            _require_kind(learner, model, task, kept, "take another folder")
+            _change(learner, given, kept, "take another folder")
+        else:
+            learner = _learner(source, model, task, given, load)
+        prepare(learner)
         done = progressive(
             learner,
             Interruptible(examples, signals, screen.advance),
@@ -326,10 +369,11 @@ def learn(
             on_line=screen.line,
             on_start=screen.start,
             stop=lambda: signals.number,
+            checkpoint=store,
         )
         if done.examples:
             _write(learner, done, save, report, plot)
-    written = [str(path) for path in (save, report, plot) if path is not None]
+    written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]
     if signals.number:
         end_early(signals.number, done, written)
     if not done.examples:
@@ -339,18 +383,26 @@ def learn(
         click.echo("\n" + telling(learner, top) + "\n")
     click.echo(done.summary())
     advise(done.lines[-1])
-    for what, path in (("model", save), ("report", report)):
+    for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
         if path is not None:
             click.echo(f"{what}: {path}")
     if plot is not None:
         click.echo(str(plot))
 
 
+def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
+    if folder is None:
+        return nullcontext()
+    from streaml1.checkpoint import Checkpoints
+
+    return Checkpoints(folder, seconds=seconds)
+
+
 def _open(source: str, options: dict[str, Any], require_label: bool = True) -> Source:
     import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
     from streaml1.streams import open_source
 
-    reading = {name: options[name] for name in READING}
+    reading: dict[str, Any] = {name: options.get(name) for name in READING}
     return open_source(source, require_label=require_label, **reading)
 
 
@@ -369,8 +421,8 @@ def _learner(
 
     if load is not None:
         learner = streaml1.load(load)
-        _require_kind(learner, model, task, load)
-        _change(learner, given, load)
+        _require_kind(learner, model, task, str(load), ANEW)
+        _change(learner, given, str(load), ANEW)
         return learner
     task = task or _task(source, given.get("loss"))
     model = model or "elastic-net"
@@ -407,7 +459,10 @@ def _task(source: str, loss: str | None) -> str:
     return "classification"
 
 
-def _require_kind(learner: Any, model: str | None, task: str | None, load: Path) -> None:
+ANEW = "start anew without --load"
+
+
+def _require_kind(learner: Any, model: str | None, task: str | None, place: str, anew: str) -> None:
     kind = type(learner).__name__
     for name, kinds in MODELS.items():
         for one, cls in kinds.items():
@@ -416,14 +471,14 @@ def _require_kind(learner: Any, model: str | None, task: str | None, load: Path)
             for option, asked, has in (("--model", model, name), ("--task", task, one)):
                 if asked not in (None, has):
                     raise Refusal(
-                        f"{option} {asked} does not fit {load}, which holds a model of the kind "
-                        f"{has}: leave {option} out, or start anew without --load"
+                        f"{option} {asked} does not fit {place}, which holds a model of the kind "
+                        f"{has}: leave {option} out, or {anew}"
                     )
 
 
-def _change(learner: Any, given: dict[str, Any], load: Path) -> None:
+def _change(learner: Any, given: dict[str, Any], place: str, anew: str) -> None:
     """Set the parameters that were given to a model that has been loaded."""
-    _require_parameters(type(learner), given, str(load))
+    _require_parameters(type(learner), given, place)
     for name, value in given.items():
         has = getattr(learner, name)
         if has == value:
@@ -431,8 +486,8 @@ def _change(learner: Any, given: dict[str, Any], load: Path) -> None:
         try:
             if name not in learner._mutable_attributes:
                 raise Refusal(
-                    f"--{name.replace('_', '-')} {value} cannot be given to {load}, which began "
-                    f"with {has}: leave it out, or start anew without --load"
+                    f"--{name.replace('_', '-')} {value} cannot be given to {place}, which began "
+                    f"with {has}: leave it out, or {anew}"
                 )
             learner.mutate({name: value})
         except ValueError as error:
@@ -574,7 +629,8 @@ def _plain(value: Any) -> str:
 @click.argument("source")
 @source_options
 @click.option("--json", "as_json", is_flag=True,
-              help="Write JSON: the line of the example, and its prediction.")  # fmt: skip
+              help="Write JSON: the line of the example (of a topic: its place), and its "
+              "prediction.")  # fmt: skip
 def predict(
     model: Path, source: str, limit: int | None, bad: str, as_json: bool, **options: Any
 ) -> None:
@@ -590,6 +646,8 @@ def predict(
     key = "value" if learner.loss in REGRESSION_LOSSES else "p"
     examples = _open(source, options, require_label=False)
 
+    topic = source.startswith("kafka:")
+
     def text(one: Prediction) -> str:
         if isinstance(one.p, dict):
             best = max(one.p, key=one.p.__getitem__, default=None)
@@ -597,7 +655,8 @@ def predict(
             told = {"line": one.line, "label": _jsonable(best), "p": listed}
             return json.dumps(told) if as_json else shown(best)
         if as_json:
-            return json.dumps({"line": one.line, key: one.p})
+            place = {"place": one.place} if topic else {"line": one.line}
+            return json.dumps({**place, key: one.p})
         return "" if one.p is None else repr(one.p)
 
     with logged():

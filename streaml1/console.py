@@ -9,13 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 if TYPE_CHECKING:
     from streaml1.report import Line, Report
     from streaml1.streams import Block, Refuse, Source
+    from streaml1.streams.source import Resumable
 
 __all__ = [
     "PROGRAM",
@@ -89,12 +90,25 @@ class Signals:
         if self._reading:
             raise _Interrupted
 
-    def next_of(self, blocks: Iterator[Block]) -> Block | None:
-        """The next block; None at the end, or once a signal has come."""
+    def next_of(self, blocks: Iterator[Block], gently: bool = False) -> Block | None:
+        """The next block; None at the end, or once a signal has come.
+
+        `gently`: the reading ends by itself once `number` is set, and is not interrupted.
+        """
         try:
-            self._reading = True
+            self._reading = not gently
             # A signal is heard here or raises from here on: it is never slept over.
             return None if self.number else next(blocks, None)
+        except _Interrupted:
+            return None
+        finally:
+            self._reading = False
+
+    def wait(self, read: Callable[[int], bytes], size: int) -> bytes | None:
+        """What `read` reads; None once a signal has come."""
+        try:
+            self._reading = True
+            return None if self.number else read(size)
         except _Interrupted:
             return None
         finally:
@@ -109,13 +123,23 @@ class Interruptible:
         self._source = source
         self._signals = signals
         self._advance = advance
+        # It ends by itself, and is not interrupted wherever it stands.
+        self._heeds = hasattr(source, "heed")
+        if hasattr(source, "heed"):
+            source.heed(lambda: signals.number != 0, signals.wait)
+        if hasattr(source, "begin"):
+            resumable = cast("Resumable", source)
+            self.identity, self.begin = resumable.identity, resumable.begin
+            self.position = resumable.position
+        if hasattr(source, "kept"):
+            self.kept = source.kept
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start."""
         return self._watched(self._source.blocks(size, refuse))
 
     def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        while (block := self._signals.next_of(blocks)) is not None:
+        while (block := self._signals.next_of(blocks, self._heeds)) is not None:
             yield block
             self._advance(len(block))
 
@@ -178,7 +202,7 @@ class Screen:
     def line(self, line: Line) -> None:
         """Show a line; the first comes with the heads of the columns."""
         assert self._report is not None
-        if len(self._report) == 1:
+        if not self._columns:
             self._columns = {"refused": self._report.skips, "skewed": line.skewed}
             self._print(self._report.header(**self._columns))
         self._print(self._report.row(line, **self._columns))

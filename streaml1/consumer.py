@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import inspect
 import itertools
 import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +19,7 @@ from river import base
 
 import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
 from streaml1.batches import is_frame, is_matrix
+from streaml1.checkpoint import Checkpoints, Keeper
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, Line, Report
 from streaml1.rows import BadExample
 from streaml1.streams import (
@@ -66,6 +69,11 @@ def progressive(
     categorical: Iterable[str] = (),
     weight: str | None = None,
     seed: int = 0,
+    start: str | None = None,
+    until_end: bool = False,
+    partitions: Sequence[int] | None = None,
+    group: str | None = None,
+    checkpoint: str | Path | Checkpoints | None = None,
 ) -> Report:
     """Predict each example of a stream, then learn it, and report.
 
@@ -94,8 +102,12 @@ def progressive(
     stop
         A `threading.Event`, or a function: once it is set, or true, the run ends after the
         current block.
-    format, target, categorical, weight, seed
+    format, target, categorical, weight, seed, start, until_end, partitions, group
         As for `open_source`, where the source is a name.
+    checkpoint
+        A folder. The run goes on from the last checkpoint in it, if there is one, as if it had not
+        ended: the model takes its state, and the report goes on too. Else it is the first. Another
+        checkpoint follows every ten seconds, and at the end.
 
     Returns
     -------
@@ -121,15 +133,37 @@ def progressive(
     _require_positive(every=every, limit=limit, passes=passes)
     refuse = _Refusals(bad)
     opened = _opened(
-        source, format=format, target=target, categorical=categorical, weight=weight, seed=seed
-    )
+        source, format=format, target=target, categorical=categorical, weight=weight, seed=seed,
+        start=start, until_end=until_end, partitions=partitions, group=group,
+    )  # fmt: skip
+    run = partial(_run, model, opened, every, limit, passes, refuse, on_line, on_start, stop)
+    if isinstance(checkpoint, str | Path):
+        with Checkpoints(checkpoint) as store:
+            return run(store)
+    return run(checkpoint)
+
+
+def _run(
+    model: Any,
+    opened: _Opened,
+    every: int,
+    limit: int | None,
+    passes: int,
+    refuse: _Refusals,
+    on_line: Callable[[Line], object] | None,
+    on_start: Callable[[Report], object] | None,
+    stop: Any,
+    store: Checkpoints | None,
+) -> Report:
+    keeper = Keeper(store, opened, model)
     learner = learner_of(model)
     loss = _loss_of(learner)
     known = len(learner.classes_met) if loss == "softmax" else 0
     report = Report(loss, f"{opened.name}: {_called(model)}", getattr(opened, "d", None), known)
     learn, most = _learning(model, loss)
     stopped = _stopped(stop)
-
+    if stop is not None and hasattr(opened, "heed"):
+        opened.heed(stopped)
     report.skips = refuse.skip
 
     def tell(line: Line) -> None:
@@ -143,25 +177,40 @@ def progressive(
         return min(most, until_line, until_end)
 
     prepare(model)
+    report.start()
+    first, learnt = keeper.begin(report)
+    refuse.count = report.refused
     report.follow(learner)
     if on_start is not None:
         on_start(report)
-    report.start()
-    for reading in _readings(opened, passes, min(opened.block, every, limit or every), refuse):
-        before = report.examples
-        for block in reading:
-            chunk = _chunk(block, loss)
-            for lo, hi, p in _parts(chunk, learn, room, refuse):
-                _, y, w = chunk.part(lo, hi)
-                report.add(p, _places(learner, y) if loss == "softmax" else y, w)
+    size = min(opened.block, every, limit or every)
+    with contextlib.closing(_readings(opened, passes - first, size, refuse)) as readings:
+        for turn, reading in enumerate(readings, start=first):
+            before, learnt = report.examples - learnt, 0
+            if room() == 0:
+                continue
+            for block in reading:
+                chunk = _chunk(block, loss)
+                rows = 0
+                for lo, rows, p in _parts(chunk, learn, room, refuse):
+                    _, y, w = chunk.part(lo, rows)
+                    report.add(p, _places(learner, y) if loss == "softmax" else y, w)
+                    report.refused = refuse.count
+                    if report.examples % every == 0:
+                        tell(report.line(learner))
                 report.refused = refuse.count
-                if report.examples % every == 0:
-                    tell(report.line(learner))
-            if stopped() or room() == 0:
+                done = room() == 0
+                if store is not None:
+                    after = block.after(rows if done else len(block))
+                    keeper.moved(after, turn, report.examples - before)
+                if stopped() or done:
+                    break
+            else:
+                keeper.ended(turn, report.examples - before, stopped() or turn == passes - 1)
+            if stopped():
                 break
-        if stopped():
-            break
     report.refused = refuse.count
+    keeper.finish()
     if report.finish(learner):
         tell(report.lines[-1])
     refuse.summarise()
@@ -179,10 +228,13 @@ class Prediction:
     p
         The probability of True; the value for regressors; the probability of each label, where
         there are many; None for an example that was refused.
+    place
+        Where the example was read: ``clicks.svm:7``, or ``clicks/0@7`` of a topic.
     """
 
     line: int
     p: float | dict[Hashable, float] | None
+    place: str
 
 
 def predictions(
@@ -216,7 +268,7 @@ def prediction_blocks(
     """As `predictions`, but those that come at the same time together."""
     _require_positive(limit=limit)
     refuse = _Refusals(bad)
-    opened = _opened(source, **options, require_label=False)
+    opened = _opened(source, require_label=False, **options)
     return _predicted(model, opened, limit, refuse)
 
 
@@ -245,9 +297,10 @@ def _predicted(
         chunk = _Chunk(block.x, None, None, [], block)
         for lo, hi, p in _parts(chunk, predict, room, refuse):
             told: list[Prediction] = []
-            for line, one in zip(block.lines[lo:hi], p.tolist(), strict=True):
+            for row, one in enumerate(p.tolist(), start=lo):
+                line = block.lines[row]
                 told += refuse.before(line)
-                told.append(Prediction(line, one))
+                told.append(Prediction(line, one, block.place(row)))
             yield told
             done += hi - lo
         if room() == 0:
@@ -396,6 +449,13 @@ class _Named:
     def __init__(self, source: Any) -> None:
         self.name = str(source.name)
         self.blocks = source.blocks
+        if hasattr(source, "heed"):
+            self.heed = source.heed
+        if hasattr(source, "begin"):
+            self.identity, self.begin = source.identity, source.begin
+            self.position = source.position
+        if hasattr(source, "kept"):
+            self.kept = source.kept
 
 
 class _Examples:
@@ -499,14 +559,18 @@ def _rows(x: Any, lo: int, hi: int) -> Any:
     return nw.from_native(x, eager_only=True)[lo:hi].to_native()
 
 
-def _readings(opened: _Opened, passes: int, size: int, refuse: Refuse) -> Iterator[Iterator[Any]]:
+def _readings(
+    opened: _Opened, passes: int, size: int, refuse: Refuse
+) -> Generator[Iterator[Any], None, None]:
     """One reading for each pass; that the source can be read twice is asked first."""
     first = [opened.blocks(size, refuse) for _ in range(min(passes, 2))]
     rest = (opened.blocks(size, refuse) for _ in range(passes - len(first)))
     for blocks in itertools.chain(first, rest):
-        yield blocks
-        if hasattr(blocks, "close"):
-            blocks.close()
+        try:
+            yield blocks
+        finally:
+            if hasattr(blocks, "close"):
+                blocks.close()
 
 
 # Blocks, cut into parts that can be learnt
@@ -582,7 +646,7 @@ def _parts(
     lo, size = 0, n
     while lo < n:
         if faults and faults[0][0] == lo:
-            refuse(chunk.block.place(lo), heapq.heappop(faults)[1])
+            refuse(chunk.block.place(lo), heapq.heappop(faults)[1], chunk.block.lines[lo])
             lo, size = lo + 1, 1
             continue
         hi = min(n, lo + size, lo + room(), faults[0][0] if faults else n)
@@ -606,21 +670,24 @@ class _Refusals:
             raise ValueError(f'bad={bad!r} is not known; give one of "fail", "skip"')
         self.skip = bad == "skip"
         self.count = 0
-        self.lines: list[int] | None = None  # of the refused, where they are wanted
+        # Numbers and places of the refused, where they are wanted.
+        self.lines: list[tuple[int, str]] | None = None
 
-    def __call__(self, place: str, reason: str) -> None:
+    def __call__(self, place: str, reason: str, number: int | None = None) -> None:
         if not self.skip:
             raise BadExample(f"{place}: {reason}")
         self.count += 1
         if self.count <= LOGGED:
             logger.warning("skipped %s: %s", place, reason)
         if self.lines is not None:
-            heapq.heappush(self.lines, int(place.rpartition(":")[2]))
+            line = int(place.rpartition(":")[2]) if number is None else number
+            heapq.heappush(self.lines, (line, place))
 
     def before(self, line: int | None) -> Iterator[Prediction]:
         """What to say of the examples refused before a line; None: of all that are left."""
-        while self.lines and (line is None or self.lines[0] < line):
-            yield Prediction(heapq.heappop(self.lines), None)
+        while self.lines and (line is None or self.lines[0][0] < line):
+            refused, place = heapq.heappop(self.lines)
+            yield Prediction(refused, None, place)
 
     def summarise(self) -> None:
         if self.count > LOGGED:

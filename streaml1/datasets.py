@@ -12,8 +12,9 @@ import tokenize
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from streaml1.streams.source import SOURCES, Block, Example, Refuse, SourceError, blocks_of
+from streaml1.streams.source import SOURCES, Block, Numbered, Refuse, SourceError, blocks_of
 
 __all__ = ["Stdlib", "stdlib"]
 
@@ -39,7 +40,7 @@ COMMENT = re.compile(rf"({STRING})|#[^\n]*", re.DOTALL)
 WORD = re.compile(r"(?<!\w)_+|[A-Z]?[a-z]+|[A-Z]+(?![a-z])", re.ASCII)
 
 
-class Stdlib:
+class Stdlib(Numbered):
     """The functions of Python's standard library, and which of them have a docstring.
 
     One example is one function or method, with the functions inside it. Its features are the words
@@ -82,11 +83,11 @@ class Stdlib:
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start, at most `size` examples at a time; none is ever refused."""
-        return blocks_of(self._examples(), self.name, size)
+        return blocks_of(self.numbered(self), self.name, size)
 
-    def _examples(self) -> Iterator[Example]:
-        for number, (words, label) in enumerate(self._shuffled, start=1):
-            yield number, dict.fromkeys(words, 1.0), label, 1.0
+    def identity(self) -> dict[str, Any]:
+        """What must be the same, by name, for a position to mean the same."""
+        return {"source": self.name, "seed": self.seed, "examples": len(self)}
 
     @functools.cached_property
     def _shuffled(self) -> list[Labelled]:

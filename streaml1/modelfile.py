@@ -22,7 +22,7 @@ import numpy as np
 
 from streaml1.rows import ensure
 
-__all__ = ["FORMAT", "ModelFileError", "read", "write"]
+__all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "replace", "write"]
 
 MAGIC = b"streaml1"
 FORMAT = 1
@@ -35,6 +35,18 @@ class ModelFileError(ValueError):
 
 def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
     """Write a model's class name, parameters and state; takes the place of `path` at the end."""
+    data = encode(model, params, state)
+    try:
+        replace(path, data)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link to itself
+        reason = (getattr(error, "strerror", None) or "the disk refused").lower()
+        raise ModelFileError(
+            f"{path} cannot be written ({reason}); what was there is as it was"
+        ) from None
+
+
+def encode(model: str, params: dict[str, Any], state: dict[str, Any]) -> bytes:
+    """What a file holds."""
     names = dict(state["names"])
     header = {
         "model": model,
@@ -54,21 +66,14 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
     archive = io.BytesIO()
     np.savez_compressed(archive, **arrays)
     body = archive.getvalue()
-    head = _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body))
-    try:
-        _replace(path, head + body)
-    except (OSError, RuntimeError) as error:  # RuntimeError: a link to itself
-        reason = (getattr(error, "strerror", None) or "the disk refused").lower()
-        raise ModelFileError(
-            f"{path} cannot be written ({reason}); what was there is as it was"
-        ) from None
+    return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body)) + body
 
 
 def _digest(version: int, body: bytes) -> bytes:
     return hashlib.sha256(struct.pack("<IQ", version, len(body)) + body).digest()
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes) -> None:
     """Put `data` at `path` in one step: a reader sees the old file or the new one, whole."""
     path = path.resolve()  # a link goes on pointing where it did
     if path.exists() and not path.is_file():
@@ -103,6 +108,11 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
         data = path.read_bytes()
     except OSError as error:
         raise ModelFileError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
+    return decode(data, path)
+
+
+def decode(data: bytes, path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """What `encode` has written; `path` is what errors call it."""
     if data[:8] != MAGIC[: len(data)] or not data:
         raise ModelFileError(f"{path} is not a streaml1 model; `save` writes one")
     if len(data) < _HEAD.size:

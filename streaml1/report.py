@@ -445,6 +445,43 @@ class Report:
                 told["normalised_entropy"] = float(a.loss / a.weight) / entropy
         return told
 
+    # To go on with
+
+    def dump(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What `resume` goes on from: facts as JSON has them, and arrays."""
+        facts: dict[str, Any] = {
+            "loss": self.loss,
+            "lines": [line.as_dict() for line in self.lines],
+            "examples": self.examples,
+            "refused": self.refused,
+            "all": vars(self._all),
+            "recent": vars(self._recent),
+            "total": self._total,
+            "labels": [self._counts.known, self._counts.of.tolist()],
+            "seconds": time.perf_counter() - self._started,
+        }
+        if self._window is None:
+            return facts, {}
+        n = min(self._window.n, WINDOW)
+        facts |= {"window": [self._window.n, self._window.ranked_at]}
+        return facts, {"p": self._window.p[:n], "y": self._window.y[:n]}
+
+    def resume(self, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Go on where another report was; its time away does not count."""
+        self.lines = [Line(**line) for line in facts["lines"]]
+        self.examples, self.refused = facts["examples"], facts["refused"]
+        vars(self._all).update(facts["all"])
+        vars(self._recent).update(facts["recent"])
+        self._total = facts["total"]
+        self._counts.known, of = facts["labels"]
+        self._counts.of = np.array(of, np.float64)
+        now = time.perf_counter()
+        self._started, self._lined = now - facts["seconds"], now
+        if self._window is not None:
+            self._window.n, self._window.ranked_at = facts["window"]
+            n = len(arrays["p"])
+            self._window.p[:n], self._window.y[:n] = arrays["p"], arrays["y"]
+
     # As text
 
     def header(self, refused: bool = False, skewed: bool = False) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -47,3 +48,22 @@ def python(tmp_path: Path) -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+KAFKA = {
+    "real": "an Apache Kafka broker",
+    "mock": "librdkafka's mock cluster: what needs groups or times was left out",
+    "none": "left out, as --no-kafka asks",
+    None: "left out, as no broker was given: scripts/test starts one",
+}[os.environ.get("STREAML1_KAFKA_KIND")]
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    if os.environ.get("STREAML1_KAFKA_KIND") not in ("real", "mock"):
+        left_out = [item for item in items if item.get_closest_marker("kafka")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    terminalreporter.write_line(f"Kafka tests: {KAFKA}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -228,6 +229,33 @@ def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
     assert "l1=-1.0 is out of range" in refused("learn", svm, "--load", saved, "--l1", "-1")
 
 
+def test_a_checkpoint_is_gone_on_from(svm: str, here: Path) -> None:
+    (here / "b.svm").write_text("\n".join(ROWS[:37]) + "\n")
+    run(*PLAIN, svm, "--save", "whole")
+    options = ["--checkpoint", "kept", "--every", "40"]
+    assert "checkpoint: kept\n" in run(*PLAIN, "b.svm", *options).stdout
+    out = run(*PLAIN, svm, *options, "--save", "m").stdout
+    assert [line.split()[0] for line in out.split("\n")[2:5]] == ["40", "80", "100"]
+    assert streaml1.load("m").weights == streaml1.load("whole").weights
+    out = run("learn", svm, *options).stdout  # nothing new, and the parameters are known
+    assert "100 examples: " in out
+    run("learn", svm, *options, "--l1", "0.5", "--save", "m")
+    assert streaml1.load("m").l1 == 0.5
+    assert refused("learn", svm, *options, "--intercept-init", "1") == (
+        "--intercept-init 1.0 cannot be given to the checkpoint in kept, which began with 0.0: "
+        "leave it out, or take another folder"
+    )
+    assert "--model ftrl does not fit the checkpoint" in refused(
+        "learn", svm, *options, "--model", "ftrl"
+    )
+    from streaml1.checkpoint import Checkpoints
+
+    with Checkpoints("kept"):
+        assert "kept is in use by process" in refused("learn", svm, *options)
+    Path("kept2").touch()
+    assert "'kept2' is a file" in refused("learn", svm, "--checkpoint", "kept2")
+
+
 # What is refused
 
 GOOD = "+1 1:1\n"
@@ -238,6 +266,13 @@ GOOD = "+1 1:1\n"
     [
         (["learn", "no.svm"], "no.svm: there is no such file"),
         (["learn", "."], ". is a directory"),
+        (["learn", "kafka://h"], "kafka://h is no topic: write kafka://host:port/topic"),
+        (["learn", "kafka://h/t", "--passes", "2"], "cannot be read twice: it has no end; add"),
+        (["learn", "kafka://h/t", "--partitions", "a"], "'a' is no list of numbers such as 0,2"),
+        (["learn", "kafka://h/t", "--from", "now"], "'now' is no place to start"),
+        (["learn", "kafka://h/t", "--group", "g"], "--group is for what checkpoints hold: give"),
+        (["learn", "a.svm", "--group", "g", "--checkpoint", "k"], "a.svm is no topic"),
+        (["learn", "a.svm", "--until-end"], "a.svm is no topic: only kafka://... has"),
         (["learn", "-"], "standard input has no name that tells its format: say --format"),
         (["learn", "a.svm", "--model", "forest"], "'forest' is not one of 'elastic-net'"),
         (["learn", "a.svm", "--gravity", "1"], "--gravity is no option of elastic-net, which has"),
@@ -686,3 +721,11 @@ def test_the_demo(python: Callable[..., str], here: Path) -> None:
         float, re.findall(r"log-loss ([\d.]+) \(constant predictor ([\d.]+)", out)[0]
     )
     assert loss < constant - 0.1
+
+
+@pytest.mark.parametrize("command", ["learn", "predict"])
+def test_the_docs_name_every_option(command: str) -> None:
+    told = set(re.findall(r"`(--[a-z0-9-]+)`", (ROOT / "docs" / f"{command}.md").read_text()))
+    parameters = [one for one in cli.commands[command].params if isinstance(one, click.Option)]
+    options = {name for one in parameters for name in (*one.opts, *one.secondary_opts)}
+    assert options <= told

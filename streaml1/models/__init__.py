@@ -37,6 +37,7 @@ __all__ = [
     "SoftmaxClassifier",
     "TruncatedGradientClassifier",
     "TruncatedGradientRegressor",
+    "decode",
     "load",
 ]
 
@@ -64,7 +65,16 @@ def load(path: str | Path) -> Any:
     ModelFileError
         In one sentence, where the file is missing, torn, altered, foreign or too new.
     """
-    name, params, state = modelfile.read(Path(path))
+    return _made(modelfile.read(Path(path)), Path(path))
+
+
+def decode(data: bytes, path: Path) -> Any:
+    """The model in the bytes that `encode` of a model gave; `path` is what errors call them."""
+    return _made(modelfile.decode(data, path), path)
+
+
+def _made(content: tuple[str, dict[str, Any], dict[str, Any]], path: Path) -> Any:
+    name, params, state = content
     if name not in MODELS:
         raise modelfile.ModelFileError(f"{path} holds a {name}, which this streaml1 does not know")
     try:

@@ -265,6 +265,10 @@ class OnlineModel(base.Base):
         """
         modelfile.write(Path(path), type(self).__name__, self._parameters(), self._file_state())
 
+    def _encode(self) -> bytes:
+        """What `save` writes."""
+        return modelfile.encode(type(self).__name__, self._parameters(), self._file_state())
+
     def _parameters(self) -> dict[str, Any]:
         # river's own list of them takes a scheduler apart.
         return {name: getattr(self, name) for name in self._get_params()}

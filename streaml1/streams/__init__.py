@@ -1,12 +1,13 @@
-"""Where examples come from: files, standard input, river's data sets."""
+"""Where examples come from: files, standard input, river's data sets, Kafka."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 from streaml1.streams.jsonl import parse_json
+from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.river_sets import RiverSet
 from streaml1.streams.source import (
     SOURCES,
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 SOURCES["river"] = lambda spec, seed: RiverSet(spec)
+SOURCES["kafka"] = lambda spec, seed: KafkaSource(spec)
 
 ENDINGS = {".svm": "svmlight", ".svmlight": "svmlight", ".jsonl": "jsonl", ".csv": "csv"}
 
@@ -47,6 +49,10 @@ def open_source(
     categorical: Iterable[str] = (),
     weight: str | None = None,
     seed: int = 0,
+    start: str | None = None,
+    until_end: bool = False,
+    partitions: Sequence[int] | None = None,
+    group: str | None = None,
     require_label: bool = True,
 ) -> Source:
     """Open a source of examples by what the user calls it.
@@ -55,13 +61,18 @@ def open_source(
     ----------
     spec
         The path of a file (``.svm``, ``.svmlight``, ``.jsonl``, ``.csv``, each also ``.gz``), ``-``
-        for standard input, or one of `SOURCES`, such as ``river:Phishing``.
+        for standard input, or one of `SOURCES`, such as ``river:Phishing`` or
+        ``kafka://host:port/topic``.
     format
         svmlight, jsonl or csv (with ``.gz`` if it is packed), where the name does not end in it.
+        Of a topic svmlight or jsonl, where its records do not tell.
     target, categorical, weight
         The columns of a CSV file: the label, those that hold text, the sample weight.
     seed
         For sources that draw their order at random.
+    start, until_end, partitions, group
+        Of a topic: where to start, whether to end, what to read, and who to commit for, as for
+        `KafkaSource`.
     require_label
         Whether an example without a label is refused, as learning needs; predicting does not, and
         gets the label None.
@@ -76,6 +87,18 @@ def open_source(
     text = [categorical] if isinstance(categorical, str) else list(categorical)
     columns = [column for column in (target, weight, *text) if column is not None]
     opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
+    if name.startswith("kafka:"):
+        if columns:
+            raise SourceError(f"{name} has no columns such as {columns[0]!r}: only a CSV file has")
+        return KafkaSource(
+            name, format=format, start=start, until_end=until_end, partitions=partitions,
+            group=group,
+            require_label=require_label,
+        )  # fmt: skip
+    if until_end or any(one is not None for one in (start, partitions, group)):
+        raise SourceError(
+            f"{name} is no topic: only kafka://... has partitions, a start and an end"
+        )
     if opener is not None:
         if format is not None or columns:
             raise SourceError(f"{name} is no file: it takes no format and no columns")
@@ -90,7 +113,7 @@ def open_source(
         "jsonl": each_line(partial(parse_json, require_label=require_label)),
         "csv": csv_reader(target, text, weight, require_label),
     }
-    return TextSource(name, readers[kind], gz)
+    return TextSource(name, readers[kind], gz, headed=kind == "csv")
 
 
 def _format(name: str, format: str | None) -> tuple[str, bool]:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from streaml1.streams.source import Block, Example, Refuse, SourceError, blocks_of
+from streaml1.streams.source import Block, Numbered, Refuse, SourceError, blocks_of
 
 __all__ = ["RiverSet"]
 
@@ -19,7 +19,7 @@ TASKS = {
 }
 
 
-class RiverSet:
+class RiverSet(Numbered):
     """A data set of river, one label an example.
 
     Parameters
@@ -54,11 +54,7 @@ class RiverSet:
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start, at most `size` examples at a time."""
-        return blocks_of(self._examples(), self.name, size)
-
-    def _examples(self) -> Iterator[Example]:
-        for number, (x, y) in enumerate(self._data, start=1):
-            yield number, x, y, 1.0
+        return blocks_of(self.numbered(self._data), self.name, size)
 
 
 @functools.cache

@@ -12,10 +12,13 @@ __all__ = [
     "SOURCES",
     "Block",
     "Example",
+    "Numbered",
     "Refuse",
+    "Resumable",
     "Source",
     "SourceError",
     "binary_label",
+    "block_of",
     "blocks_of",
     "class_label",
     "number_label",
@@ -24,11 +27,13 @@ __all__ = [
     "shown",
 ]
 
-Example = tuple[int, dict[Hashable, Any], Any, float]
-"""The line (from 1), the features, the raw label and the sample weight."""
+Example = tuple[Any, dict[Hashable, Any], Any, float]
+"""The line (from 1) or what tells the place, the features, the raw label and the sample weight."""
 
-Refuse = Callable[[str, str], None]
-"""``refuse(place, reason)``: raises to stop, or counts and returns to go on after the line."""
+Refuse = Callable[..., None]
+"""``refuse(place, reason, number)``: raises to stop, or counts and returns to go on after the line.
+
+The number, of the example in the reading, may be left out where a place ends in ``:number``."""
 
 
 class SourceError(ValueError):
@@ -51,6 +56,8 @@ class Block:
         The source, as the user wrote it.
     lines
         The line, or the number of the example, of each; from 1.
+    end
+        The position after all that was read for the block, where `lines` alone do not tell it.
 
     Examples
     --------
@@ -66,10 +73,17 @@ class Block:
     w: list[float] | None
     name: str
     lines: list[int]
+    end: Any = None
 
     def __len__(self) -> int:
         """How many examples the block holds."""
         return len(self.x)
+
+    def after(self, rows: int) -> Any:
+        """The position after so many examples, to `begin` at."""
+        if rows < len(self):
+            return {"line": self.lines[rows] - 1}
+        return {"line": self.lines[-1]} if self.end is None else self.end
 
     def place(self, row: int) -> str:
         """Where an example of the block was read."""
@@ -91,14 +105,67 @@ class Source(Protocol):
         """
 
 
+class Resumable(Source, Protocol):
+    """A source that can go on where it was: a position is what JSON can hold."""
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same, by name, for a position to mean the same."""
+
+    def begin(self, at: Any) -> Any:
+        """Have the next reading begin at a position, or at its start: None; returns where."""
+
+    def position(self) -> Any:
+        """Where the reading is, all that was read being behind it; None: where the block ended."""
+
+
+class Numbered:
+    """What is resumable of a source whose examples are the same each time, and counted."""
+
+    name: str
+    _skipped = 0
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same, by name, for a position to mean the same."""
+        return {"source": self.name}
+
+    def begin(self, at: Any) -> Any:
+        """Have the next reading begin at a position, or at its start: None; returns where."""
+        self._skipped = 0 if at is None else at["line"]
+        return {"line": self._skipped}
+
+    def position(self) -> Any:
+        """None: where the last block ended."""
+        return None
+
+    def numbered(self, examples: Iterable[tuple[Any, Any]]) -> Iterator[Example]:
+        """Examples (x, y) from where the reading is to begin, each once it is asked for."""
+        skipped, self._skipped = self._skipped, 0
+        return self._numbered(examples, skipped)
+
+    def _numbered(self, examples: Iterable[tuple[Any, Any]], skipped: int) -> Iterator[Example]:
+        for number, (x, y) in enumerate(examples, start=1):
+            if number > skipped:
+                yield number, x, y, 1.0
+
+
 SOURCES: dict[str, Callable[[str, int], Source]] = {}
 """Sources that are not files: the word before the colon, and what opens it: (spec, seed) -> Source.
 
 A module below the readers adds its own with one line, as `streaml1.datasets` does."""
 
 
+def block_of(rows: list[Example], name: str) -> Block:
+    """Make a block of examples, one or more."""
+    lines, x, y, w = map(list, zip(*rows, strict=True))
+    return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines)
+
+
 def blocks_of(
-    examples: Iterable[Example], name: str, size: int, patience: float = math.inf
+    examples: Iterable[Example | None],
+    name: str,
+    size: int,
+    patience: float = math.inf,
+    make: Callable[[list[Example], str], Block] = block_of,
 ) -> Iterator[Block]:
     """Gather examples into blocks.
 
@@ -108,13 +175,15 @@ def blocks_of(
     Parameters
     ----------
     examples
-        The examples, in order.
+        The examples, in order; None where no other comes soon, so that none should wait for it.
     name
         The name of their source.
     size
         The most examples in a block.
     patience
         Seconds after which a block is delivered with the next example, full or not.
+    make
+        Makes a block of examples and the name.
 
     """
     if size < 1:
@@ -123,23 +192,20 @@ def blocks_of(
     start = 0.0
     try:
         for row in examples:
-            if not rows:
-                start = time.monotonic()
-            rows.append(row)
-            if len(rows) == size or time.monotonic() - start >= patience:
-                full, rows = rows, []
-                yield _block(full, name)
+            if row is not None:
+                if not rows:
+                    start = time.monotonic()
+                rows.append(row)
+            full = len(rows) == size or row is None
+            if rows and (full or time.monotonic() - start >= patience):
+                done, rows = rows, []
+                yield make(done, name)
     except Exception:
         if rows:
-            yield _block(rows, name)
+            yield make(rows, name)
         raise
     if rows:
-        yield _block(rows, name)
-
-
-def _block(rows: list[Example], name: str) -> Block:
-    lines, x, y, w = map(list, zip(*rows, strict=True))
-    return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines)
+        yield make(rows, name)
 
 
 def shown(value: object) -> str:

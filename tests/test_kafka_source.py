@@ -1,0 +1,214 @@
+"""Topics as sources: what needs no broker."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import TopicPartition
+
+from streaml1.streams import SOURCES, SourceError, open_source
+from streaml1.streams.kafka import KafkaSource, _lines, _start
+from streaml1.streams.partitions import HELD, merged
+from streaml1.streams.topic import Topic
+
+
+class Record(NamedTuple):
+    partition: int
+    offset: int
+    timestamp: int
+    value: bytes = b""
+
+
+class Records:
+    """A consumer of records in memory: it hands over a few of some partitions at a time."""
+
+    def __init__(self, records: dict[int, list[Record]], most: int = 50, seed: int = 0) -> None:
+        self.records = records
+        self.most = most
+        self.random = random.Random(seed)
+        self.at: dict[TopicPartition, int] = {}
+        self.assigned: list[list[int]] = []
+
+    def assign(self, parts: list[TopicPartition]) -> None:
+        self.at = dict.fromkeys(parts, -1)
+        self.assigned.append([part.partition for part in parts])
+
+    def seek(self, part: TopicPartition, offset: int) -> None:
+        self.at[part] = offset
+
+    def position(self, part: TopicPartition) -> int:
+        left = [one for one in self.records[part.partition] if one.offset >= self.at[part]]
+        if not left:  # past what is no record
+            self.at[part] = max(self.at[part], end(self.records[part.partition]))
+        return self.at[part]
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Record]]:
+        polled = {}
+        for part, at in self.at.items():
+            n = self.random.randint(0, self.most)
+            left = [one for one in self.records[part.partition] if one.offset >= at][:n]
+            if left:
+                polled[part] = left
+                self.at[part] = left[-1].offset + 1
+        return polled
+
+
+def end(records: list[Record]) -> int:
+    return records[-1].offset + 2 if records else 1  # each ends with a gap
+
+
+def topic_of(times: list[list[int]], seed: int) -> dict[int, list[Record]]:
+    """Partitions with these timestamps, and gaps between their offsets."""
+    rng = random.Random(seed)
+    records: dict[int, list[Record]] = {}
+    for partition, stamps in enumerate(times):
+        offset, records[partition] = 0, []
+        for stamp in stamps:
+            offset += rng.choice((1, 1, 3))
+            records[partition].append(Record(partition, offset, stamp))
+    return records
+
+
+def slowly(records: dict[int, list[Record]]) -> list[Record]:
+    """The merge as it is meant: again and again the earliest of the first records."""
+    queues = {one: list(rest) for one, rest in records.items()}
+    merged = []
+    while any(queues.values()):
+        first = min((rest[0].timestamp, one) for one, rest in queues.items() if rest)[1]
+        merged.append(queues[first].pop(0))
+    return merged
+
+
+def read(consumer: Any, starts: dict[int, int], ends: Any, stopped: Any) -> list[Record]:
+    return [one for one in merged(consumer, "t", starts, ends, stopped) if one is not None]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 30), max_size=40), min_size=1, max_size=4),
+    st.integers(1, 20),
+    st.integers(0, 1000),
+)
+def test_the_order_depends_on_nothing_but_the_topic(
+    times: list[list[int]], most: int, seed: int
+) -> None:
+    records = topic_of(times, seed)
+    ends = {one: end(rest) for one, rest in records.items()}
+    consumer = Records(records, most, seed)
+    assert read(consumer, dict.fromkeys(records, 0), ends, lambda: False) == slowly(records)
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(0, 60), min_size=3, max_size=3))
+def test_it_goes_on_in_the_same_order(seed: int, starts: list[int]) -> None:
+    rng = random.Random(seed)
+    records = topic_of([[rng.randrange(50) for _ in range(30)] for _ in range(3)], seed)
+    ends = {one: end(rest) for one, rest in records.items()}
+    late = {one: [r for r in rest if r.offset >= starts[one]] for one, rest in records.items()}
+    consumer = Records(records, 7, seed)
+    assert read(consumer, dict(enumerate(starts)), ends, lambda: False) == slowly(late)
+
+
+def test_a_partition_that_is_ahead_waits() -> None:
+    n = 4 * HELD
+    records = topic_of([list(range(n)), list(range(n, 2 * n)), [5]], 1)
+    ends = {one: end(rest) for one, rest in records.items()}
+    consumer = Records(records, 2000)
+    held = []
+    seen = {0: 0, 1: 0, 2: 0}
+    at = {0: 0, 1: 0, 2: 0}
+    for one in merged(consumer, "t", dict.fromkeys(records, 0), ends, lambda: False):
+        if one is not None:
+            seen[one.partition] += 1
+            at |= {part.partition: offset for part, offset in consumer.at.items()}
+            if one.partition == 0 and one.offset % 500 == 0:
+                fetched = sum(r.offset < at[1] for r in records[1])
+                held.append(fetched - seen[1])
+    assert seen == {0: n, 1: n, 2: 1}
+    assert HELD < max(held) <= HELD + 2000
+    assert len(consumer.assigned) < 30, "what is fetched is seldom changed"
+
+
+def test_without_an_end_everything_comes_at_once() -> None:
+    records = topic_of([[5] * 300, [3] * 200, []], 2)
+    stop = threading.Event()
+    got: list[Record] = []
+    for one in merged(Records(records), "t", dict.fromkeys(records, 0), None, stop.is_set):
+        if one is None and len(got) == 500:
+            stop.set()
+        elif one is not None:
+            got.append(one)
+    for partition in records:
+        assert [one for one in got if one.partition == partition] == records[partition]
+
+
+@pytest.mark.parametrize(
+    ("value", "lines"),
+    [
+        (None, []),
+        (b"", []),
+        (b"a", [(0, b"a")]),
+        (b"a\n", [(0, b"a")]),
+        (b"a\nb", [(1, b"a"), (2, b"b")]),
+        (b"a\n\nb\n", [(1, b"a"), (2, b""), (3, b"b")]),
+        (b"\n", [(0, b"")]),
+    ],
+)
+def test_lines_of_a_record(value: bytes | None, lines: list[tuple[int, bytes]]) -> None:
+    assert list(_lines(value)) == lines
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["kafka:", "kafka://", "kafka://h:1", "kafka://h:1/", "kafka:///t", "kafka:h/t",
+     "kafka://h:x/t", "kafka://h:1/t/u"],
+)  # fmt: skip
+def test_what_is_no_topic(spec: str) -> None:
+    with pytest.raises(SourceError, match="is no topic: write kafka://host:port/topic"):
+        open_source(spec)
+
+
+def test_urls() -> None:
+    assert Topic("kafka://a,b:1/t").brokers == ["a:9092", "b:1"]
+    one = Topic("kafka://a:1/my.topic-1_x?api_version=2.3")
+    assert (one.name, one.settings) == ("my.topic-1_x", {"api_version": (2, 3)})
+    assert "kafka" in SOURCES
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "said"),
+    [
+        ("kafka://h/t?acks=all", {}, "'acks=all' is no setting; there is one"),
+        ("kafka://h/t?api_version=x", {}, "'api_version=x' is no setting"),
+        ("kafka://h/t", {"format": "csv"}, "format 'csv' is none of a topic: say jsonl or"),
+        ("kafka://h/t", {"target": "y"}, "has no columns such as 'y'"),
+        ("kafka://h/t", {"start": "yesterday"}, "'yesterday' is no place to start: say earliest"),
+        ("river:Phishing", {"until_end": True}, "river:Phishing is no topic"),
+        ("a.svm", {"start": "latest"}, "a.svm is no topic: only kafka://... has partitions"),
+        ("-", {"partitions": [0]}, "- is no topic"),
+    ],
+)
+def test_options_that_do_not_fit(spec: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(SourceError) as told:
+        open_source(spec, **options)
+    assert said in str(told.value) and "\n" not in str(told.value)
+
+
+def test_times() -> None:
+    assert _start(None) == "earliest" and _start("latest") == "latest"
+    assert _start("1700000000123") == 1_700_000_000_123
+    assert _start("2023-11-14T22:13:20.123Z") == 1_700_000_000_123
+    assert _start("2023-11-14T23:13:20+01:00") == 1_700_000_000_000
+    assert _start("2023-11-14") == 1_699_920_000_000
+    assert _start("1960-01-01") == 0
+
+
+def test_nobody_connects_before_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = KafkaSource("kafka://127.0.0.1:9/t")
+    source.heed(lambda: True)
+    blocks: Iterator[Any] = source.blocks(5, pytest.fail)
+    assert list(blocks) == []
