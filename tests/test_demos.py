@@ -1,0 +1,25 @@
+"""Demos that no other test runs, on little data."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_sparse_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{k % 2} {k % 2 + 1}:1 {10 + k % 7}:0.5 {20 + k}:0.1\n" for k in range(40)]
+    (tmp_path / "few.svm").write_text("".join(rows))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["sparse_paths.py", "few.svm"])
+    runpy.run_path(str(ROOT / "demos" / "sparse_paths.py"), run_name="__main__")
+    told = capsys.readouterr().out
+    assert told.startswith("few.svm: 40 examples, 49 features, 120 non-zeros\n")
+    assert all(name in told for name in ("elastic net", "l1 ball", "SMIDAS", "EG+-", "Pegasos"))
+    assert (tmp_path / "out" / "sparse_paths.png").stat().st_size > 10_000
