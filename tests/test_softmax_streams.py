@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import runpy
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,22 @@ def test_reports_refuse_what_does_not_fit() -> None:
     # Of labels that join, the model has said nothing: wrong, with the probability on joining.
     assert line.error == 1.0 and line.loss == pytest.approx(math.log(2.0) / 2.0)
     assert line.constant_loss == pytest.approx(math.log(4.0) / 2.0)
+
+
+def test_the_page_tells_what_the_demo_shows() -> None:
+    root = Path(__file__).parent.parent
+    demo = runpy.run_path(str(root / "demos" / "many_classes.py"))
+    told = " ".join((root / "docs" / "softmax.md").read_text().split())
+    X, y = demo["stream"]()
+    for penalty, place, said in (
+        ("l1", 4, "l1 has some weight of {:,} features"),
+        ("l1/l2", 5, "l1/l2 keeps the rows of {:,}"),
+        ("l1/linf", 5, "l1/linf those of {:,}"),
+    ):
+        line, w = demo["run"](X, y, penalty, demo["STRENGTHS"][penalty][place])
+        used = w.any(axis=1)
+        assert said.format(used.sum()) in told
+        assert used[: demo["TELL"]].all() and line.error < 0.385
 
 
 # The command line
