@@ -114,7 +114,7 @@ def test_killed_at_every_step_of_a_save(tmp_path: Path) -> None:
         spec, options = make(folder)
         options |= {"bad": "skip", "every": 20}
         expected, report = clean(spec, **options)
-        step = ended = 0
+        step = ended = killed = 0
         while not ended:
             step = step % 30 + 1
             pid = os.fork()
@@ -125,6 +125,8 @@ def test_killed_at_every_step_of_a_save(tmp_path: Path) -> None:
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             assert status in (0, 9), name
             ended = status == 0
+            killed += status == 9
+        assert killed >= 12, "none died"
         one = model()
         again = progressive(one, spec, checkpoint=always(folder / "kept"), **options)
         assert state(one) == state(expected), name

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import TopicPartition
 
+from streaml1 import ElasticNetClassifier
+from streaml1.consumer import progressive
 from streaml1.streams import SOURCES, SourceError, open_source
 from streaml1.streams.kafka import KafkaSource, _lines, _start
 from streaml1.streams.partitions import HELD, merged
@@ -212,3 +214,27 @@ def test_nobody_connects_before_the_first_example(monkeypatch: pytest.MonkeyPatc
     source.heed(lambda: True)
     blocks: Iterator[Any] = source.blocks(5, pytest.fail)
     assert list(blocks) == []
+
+
+def test_an_error_of_a_poll_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafka.errors import CorruptRecordError
+
+    class Failing(Records):
+        closed = False
+
+        def poll(self, timeout_ms: int) -> dict[TopicPartition, list[Record]]:
+            if self.at and max(self.at.values()) > 0:
+                raise CorruptRecordError("a checksum\nis wrong")
+            return super().poll(timeout_ms)
+
+        def close(self) -> None:
+            self.closed = True
+
+    consumer = Failing({0: [Record(0, k, k, b"1 1:1") for k in range(60)]}, most=20)
+    monkeypatch.setattr(Topic, "consumer", lambda *args: consumer)
+    source = KafkaSource("kafka://h/t", until_end=True)
+    source._bounds = {0: 0}, {0: 60}
+    learner = ElasticNetClassifier()
+    with pytest.raises(SourceError, match="^kafka://h/t cannot be read on: .*checksum is wrong$"):
+        progressive(learner, source)
+    assert 0 < learner.n_iterations < 60 and consumer.closed
