@@ -95,7 +95,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 # What is done does not depend on how features are called, but for ties at a cap and for hashes.
 CAPPED = ("capped", "capped ball", "capped rows", "capped tree", "hashed", "crowded")
 BINARY = ("classifier", "seldom", "pegasos", "small ball")
-BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped rows", "capped tree")
+BALLS = ("ball", "tree", "simplex", "small ball", "capped ball", "capped tree")
 MANY = ("rows", "balls", "sharp rows", "capped rows")
 # What falls when a rule starts its ledger anew.
 LEDGER = {
