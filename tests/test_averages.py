@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from river import optim
 from scipy.sparse import csr_matrix
 
 import streaml1
@@ -55,6 +56,8 @@ NETS: dict[str, dict[str, Any]] = {
     "small budget": {"l1": 0.01, "budget": 7, "loss": "smoothed_hinge", "schedule": "constant"},
     "explicit": {"l1": 0.01, "l2": 0.01, "stamps": "explicit", "budget": 500, "loss": "squared"},
     "strong": {"l1": 0.3, "l2": 2.0, "lr": 0.5, "loss": "squared", "schedule": "constant"},
+    "inverse": {"l1": 0.01, "l2": 0.1, "lr": 3.0, "schedule": "inverse"},
+    "scheduler": {"l1": 0.01, "lr": optim.schedulers.InverseScaling(0.5, 0.4), "loss": "squared"},
 }
 GRADIENTS: dict[str, dict[str, Any]] = {
     "l1": {"gravity": 0.01, "lr": 0.5},
@@ -63,6 +66,11 @@ GRADIENTS: dict[str, dict[str, Any]] = {
     "near and seldom": {"gravity": 0.02, "threshold": 0.2, "period": 10, "loss": "hinge"},
     "strong": {"gravity": 0.9, "threshold": 0.7, "lr": 0.4, "loss": "smoothed_hinge"},
     "none": {"gravity": 0.01, "threshold": 0.0, "loss": "squared"},
+    "inverse": {"gravity": 0.01, "lr": 3.0, "schedule": "inverse", "period": 3},
+    "scheduler": {
+        **{"gravity": 0.01, "threshold": 0.3, "loss": "squared"},
+        "lr": optim.schedulers.InverseScaling(0.5, 0.4),
+    },
 }
 CASES = {
     "pegasos": Case(PegasosClassifier, reference.Pegasos, {}),
