@@ -697,10 +697,10 @@ def test_saved_here_it_goes_on_elsewhere(python: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not jit.COMPILED, reason="this is that run")
 def test_the_law_holds_interpreted(python: Any) -> None:
-    some = "test_the_law and not every_row and (fobos or rows or pegasos or tree)"
+    # What a rule computes interpreted is compared above, for each; here it is the engine's roads.
+    some = "(test_the_law and not every_row or names_are) and (fobos or pegasos)"
     python(
-        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__),
-        *("-k", f"{some} or names_are or writes or its_own or squared-18"),
+        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", some),
         NUMBA_DISABLE_JIT="1",
         STREAML1_EXAMPLES="3",
         timeout=400.0,
