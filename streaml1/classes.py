@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.labels import column_of
+from streaml1.labels import column_of, equals_itself
 from streaml1.rows import BadExample, shown
 
 __all__ = ["Classes", "declared"]
@@ -100,7 +100,7 @@ def _label(y: Any) -> Hashable:
             f"{shown(y)} is a {type(y).__name__}, which is no label; labels are strings, numbers "
             "or anything else that can be a key of a dict"
         ) from None
-    if y != y:
+    if not equals_itself(y):
         raise BadExample(f"the label {shown(y)} is no label: it does not equal itself")
     label: Hashable = y
     return label

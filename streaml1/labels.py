@@ -17,6 +17,7 @@ __all__ = [
     "binary",
     "binaries",
     "column_of",
+    "equals_itself",
     "refuse_unless_dict",
     "value",
     "values",
@@ -26,6 +27,14 @@ __all__ = [
 
 WEIGHT_LIMIT = 1e15
 NUMBERS = (numbers.Real, Decimal, np.bool_)
+
+
+def equals_itself(given: Any) -> bool:
+    """Whether a label equals itself: NaN does not, and pandas.NA cannot tell."""
+    try:
+        return bool(given == given)
+    except (TypeError, ValueError):
+        return False
 
 
 def _float(given: Any) -> float:

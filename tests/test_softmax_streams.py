@@ -115,6 +115,23 @@ def test_a_bad_label_has_its_place() -> None:
     assert streaml1.progressive(model, rows, bad="skip").refused == 1
 
 
+def test_the_missing_of_pandas_is_no_label() -> None:
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"a": [1.0, 2.0, 3.0]})
+    names = pandas.Series(["up", None, "down"], dtype="string")
+    model = SoftmaxClassifier()
+    with pytest.raises(BadExample, match="the label <NA> is no label"):
+        model.learn_many(X, names)
+    with pytest.raises(BadExample, match="the label <NA> is no label"):
+        model.learn_one({"a": 1.0}, pandas.NA)
+    assert model.n_iterations == 0 and model.classes_met == []
+    with pytest.raises(BadExample, match="rows:2: label <NA> is not a label"):
+        streaml1.progressive(model, (X, names))
+    assert streaml1.progressive(SoftmaxClassifier(), (X, names), bad="skip").refused == 1
+    two = (X, pandas.Series([True, None, False], dtype="boolean"))
+    assert streaml1.progressive(streaml1.ElasticNetClassifier(), two, bad="skip").refused == 1
+
+
 def test_labels_of_files() -> None:
     given = [3.0, "3", "-3", 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", ""]
     assert [class_label(y) for y in given] == [
