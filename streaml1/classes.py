@@ -10,7 +10,7 @@ import numpy as np
 from streaml1.labels import column_of, equals_itself
 from streaml1.rows import BadExample, shown
 
-__all__ = ["Classes", "declared"]
+__all__ = ["Classes", "as_label", "declared"]
 
 PLAIN = (bool, int, float, str)
 
@@ -41,7 +41,7 @@ class Classes:
         try:
             return self.places[y]
         except (KeyError, TypeError):
-            return self._join(_label(y))
+            return self._join(as_label(y))
 
     def column(self, y: Any, n: int) -> Any:
         """The places of `n` labels, as floats."""
@@ -88,7 +88,7 @@ class Classes:
         return listed[places]
 
 
-def _label(y: Any) -> Hashable:
+def as_label(y: Any) -> Hashable:
     """A label as it is kept: numpy's scalars as Python's."""
     y = y.item() if isinstance(y, np.generic) else y
     if y is None:
@@ -113,7 +113,7 @@ def declared(name: str, value: Any) -> list[Hashable] | None:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise ValueError(f"{name}={shown(value)} is no list of labels; give one, or None")
     try:
-        labels = [_label(one) for one in value]
+        labels = [as_label(one) for one in value]
     except BadExample as bad:
         raise ValueError(f"{name}: {bad.reason}") from None
     if len(set(labels)) != len(labels):

@@ -17,6 +17,7 @@ from river import base
 
 import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
 from streaml1.batches import is_frame, is_matrix
+from streaml1.classes import as_label
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, Line, Report
 from streaml1.rows import BadExample
 from streaml1.streams import (
@@ -150,7 +151,7 @@ def progressive(
     for reading in _readings(opened, passes, min(opened.block, every, limit or every), refuse):
         before = report.examples
         for block in reading:
-            chunk = _chunk(block, loss)
+            chunk = _chunk(block, loss, opened.label)
             for lo, hi, p in _parts(chunk, learn, room, refuse):
                 _, y, w = chunk.part(lo, hi)
                 report.add(p, _places(learner, y) if loss == "softmax" else y, w)
@@ -361,10 +362,11 @@ def _margin(p: float) -> float:
 
 
 class _Opened(Protocol):
-    """A source of blocks, and the most rows that one should have."""
+    """A source of blocks, the most rows that one should have, and what its labels mean."""
 
     name: str
     block: int
+    label: Callable[[Any], Hashable]
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Any]: ...
 
@@ -392,6 +394,7 @@ class _Named:
     """A source of `streaml1.streams`."""
 
     block = BLOCK
+    label = staticmethod(class_label)
 
     def __init__(self, source: Any) -> None:
         self.name = str(source.name)
@@ -402,6 +405,7 @@ class _Examples:
     """Any iterable of (x, y) or (x, y, {"w": weight}): a river data set, say."""
 
     block = BLOCK
+    label = staticmethod(as_label)
 
     def __init__(self, examples: Iterable[Any]) -> None:
         kind = type(examples)
@@ -467,6 +471,7 @@ class _Table:
     """Rows, labels and weights side by side."""
 
     block = MATRIX_BLOCK
+    label = staticmethod(as_label)
 
     def __init__(self, x: Any, y: Any, w: Any = None) -> None:
         self.name = "rows"
@@ -527,20 +532,22 @@ class _Chunk:
         return _rows(self.x, lo, hi), y, None if self.w is None else self.w[lo:hi]
 
 
-def _chunk(block: Any, loss: str) -> _Chunk:
+def _chunk(block: Any, loss: str, label: Callable[[Any], Hashable]) -> _Chunk:
     if loss == "softmax":
-        y, faults = _class_labels(block.y)
+        y, faults = _class_labels(block.y, label)
     else:
         y, faults = _labels(block.y, loss in REGRESSION)
     return _Chunk(block.x, y, block.w, faults, block)
 
 
-def _class_labels(y: Any) -> tuple[list[Hashable], list[tuple[int, str]]]:
+def _class_labels(
+    y: Any, read: Callable[[Any], Hashable]
+) -> tuple[list[Hashable], list[tuple[int, str]]]:
     labels: list[Hashable] = []
     faults = []
     for row, one in enumerate(y.tolist() if isinstance(y, np.ndarray) else y):
         try:
-            labels.append(class_label(one))
+            labels.append(read(one))
         except ValueError as error:
             labels.append(None)
             faults.append((row, str(error)))

@@ -125,11 +125,23 @@ def test_the_missing_of_pandas_is_no_label() -> None:
     with pytest.raises(BadExample, match="the label <NA> is no label"):
         model.learn_one({"a": 1.0}, pandas.NA)
     assert model.n_iterations == 0 and model.classes_met == []
-    with pytest.raises(BadExample, match="rows:2: label <NA> is not a label"):
+    with pytest.raises(BadExample, match="rows:2: the label <NA> is no label"):
         streaml1.progressive(model, (X, names))
     assert streaml1.progressive(SoftmaxClassifier(), (X, names), bad="skip").refused == 1
     two = (X, pandas.Series([True, None, False], dtype="boolean"))
     assert streaml1.progressive(streaml1.ElasticNetClassifier(), two, bad="skip").refused == 1
+
+
+def test_labels_from_python_stay_what_they_are() -> None:
+    rows = [({"a": 1.0}, "0"), ({"b": 1.0}, "1"), ({"a": 2.0}, "0")]
+    xs, ys = [x for x, _ in rows], [y for _, y in rows]
+    for source in (rows, (xs, ys), (xs, np.array(ys))):
+        model = SoftmaxClassifier(classes=["1", "0"])
+        assert streaml1.progressive(model, source).examples == 3
+        assert model.predict_one({"a": 1.0}) == "0"
+    pipeline = preprocessing.StandardScaler() | SoftmaxClassifier()
+    streaml1.progressive(pipeline, rows)
+    assert pipeline["SoftmaxClassifier"].classes_met == ["0", "1"]
 
 
 def test_labels_of_files() -> None:
