@@ -82,7 +82,11 @@ class Classes:
         places = np.asarray(places, np.intp)
         kinds = set(map(type, self.names))
         if len(kinds) == 1 and kinds <= set(PLAIN) and np.all(places >= 0):
-            return np.array(self.names)[places]
+            plain = np.array(self.names)
+            # Text that ends in NUL would lose it, large ints would be floats.
+            told = plain.tolist()
+            if told == self.names and type(told[0]) in kinds:
+                return plain[places]
         listed = np.empty(len(self.names) + 1, object)
         listed[:-1] = self.names
         return listed[places]

@@ -124,7 +124,9 @@ def column_of(what: str, given: Any, n: int) -> Any:
         kinds = set(map(type, given))
         if len(kinds) == 1 and kinds <= {bool, int, float}:
             with suppress(OverflowError):
-                column = np.asarray(given)
+                together = np.asarray(given)
+                # Ints of more than one range together would be floats.
+                column = column if kinds == {int} and together.dtype.kind == "f" else together
     else:
         column = np.asarray(given)
     if column.ndim != 1 or len(column) != n:

@@ -271,6 +271,18 @@ def test_what_is_no_label_is_refused(y: Any) -> None:
     assert pickle.dumps(model) == before
 
 
+@pytest.mark.parametrize("labels", [[2**63, -1], [2**63, 5], [2**70, 1], ["a\0", "a"], ["b", ""]])
+def test_labels_come_back_as_they_went(labels: list[Any]) -> None:
+    rows = [{"a": 1.0}, {"b": 1.0}]
+    model = SoftmaxClassifier(lr=5.0, intercept_lr=0.0)
+    for _ in range(3):
+        model.learn_many(rows, labels)
+    assert model.classes_met == labels
+    assert list(map(type, model.classes_met)) == list(map(type, labels))
+    assert model.predict_many(rows).tolist() == labels
+    assert [type(one) for one in model.predict_many(rows).tolist()] == list(map(type, labels))
+
+
 def test_a_refused_example_brings_no_label() -> None:
     model = make()
     model.learn_one({"x": 1.0}, "a")
