@@ -433,6 +433,15 @@ def test_changed_parameters_act_from_the_next_step() -> None:
         make().mutate({"penalty": "l1/l2"})
 
 
+def test_a_refused_change_changes_nothing() -> None:
+    model = make(penalty="ball", radius=3.0)
+    with pytest.raises(ValueError, match="l2=1.0 does not go with the ball"):
+        model.mutate({"radius": 1.0, "l2": 1.0})
+    assert model.radius == 3.0 and model._state.rule.clock[0].radius == 3.0
+    model.mutate({"radius": 2.0, "l2": 0.0})
+    assert model.radius == 2.0
+
+
 def test_a_radius_may_change() -> None:
     model, twin = make(penalty="ball"), reference.Softmax(D, penalty="ball")
     X, y, w = data_of(4, 2_000)

@@ -152,12 +152,16 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         else:
             rule.clock[0].strength, rule.clock[0].l2 = float(self.strength), float(self.l2)
 
+    def mutate(self, new_attrs: dict[str, Any]) -> None:
+        """Change parameters, from the next step on; none if one of them is refused."""
+        if self.penalty == "ball" and new_attrs.get("l2"):
+            raise _no_l2(new_attrs["l2"])
+        super().mutate(new_attrs)
+
     def _refuse_l2(self) -> None:
         if self.l2:
             l2, self.__dict__["l2"] = self.l2, 0.0
-            raise ValueError(
-                f"l2={l2!r} does not go with the ball, which bounds the weights: 0 does"
-            )
+            raise _no_l2(l2)
 
     def _begin(self) -> None:
         self._classes = Classes(self.classes or (), closed=self.classes is not None)
@@ -390,3 +394,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         if len(model._classes.places) != model._met:
             raise ValueError("other labels")
         return model
+
+
+def _no_l2(l2: Any) -> ValueError:
+    return ValueError(f"l2={l2!r} does not go with the ball, which bounds the weights: 0 does")
