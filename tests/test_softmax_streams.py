@@ -232,6 +232,17 @@ def test_learn_show_and_predict(files: Path) -> None:
     assert ends[0] == ends[1] == ends[2]
 
 
+def test_long_labels_stand_apart_from_their_intercepts(files: Path) -> None:
+    model = SoftmaxClassifier()
+    for label in ("a label of some length", "b"):
+        model.learn_one({"a": 1.0}, label)
+    model.save("a.model")
+    shown = run("show", "a.model")
+    long, short = (line for line in shown.splitlines() if "intercept " in line)
+    assert long.split() == [*"intercept a label of some length".split(), "-0.005"]
+    assert long.index("-0.005") == short.index("0.005")
+
+
 def _first(source: str) -> dict[Any, float]:
     x = examples(300)[0][0]
     return {int(c[1:]): v for c, v in x.items()} if source == "a.svm" else dict(x)
