@@ -366,7 +366,9 @@ class _Opened(Protocol):
 
     name: str
     block: int
-    label: Callable[[Any], Hashable]
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable: ...
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Any]: ...
 
@@ -394,7 +396,10 @@ class _Named:
     """A source of `streaml1.streams`."""
 
     block = BLOCK
-    label = staticmethod(class_label)
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        return class_label(y)
 
     def __init__(self, source: Any) -> None:
         self.name = str(source.name)
@@ -405,7 +410,10 @@ class _Examples:
     """Any iterable of (x, y) or (x, y, {"w": weight}): a river data set, say."""
 
     block = BLOCK
-    label = staticmethod(as_label)
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        return as_label(y)
 
     def __init__(self, examples: Iterable[Any]) -> None:
         kind = type(examples)
@@ -471,7 +479,10 @@ class _Table:
     """Rows, labels and weights side by side."""
 
     block = MATRIX_BLOCK
-    label = staticmethod(as_label)
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        return as_label(y)
 
     def __init__(self, x: Any, y: Any, w: Any = None) -> None:
         self.name = "rows"
