@@ -32,9 +32,16 @@ class Classes:
         self.names = list(names)
         self.places = {name: k for k, name in enumerate(self.names)}
         self.closed = closed
+        self.learnt = 0  # so many of them, the first ones, are sure to stay
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __getstate__(self) -> tuple[list[Hashable], bool]:
+        return list(self.names), self.closed  # a copy: another thread may have labels join
+
+    def __setstate__(self, state: tuple[list[Hashable], bool]) -> None:
+        Classes.__init__(self, *state)
 
     def place(self, y: Any) -> int:
         """The place of a label; one that is new takes the next."""

@@ -6,8 +6,9 @@ import copy
 import itertools
 import math
 import pickle
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -716,3 +717,52 @@ def test_readers_beside_a_writer_that_meets_new_labels() -> None:
         reader.join()
     assert not wrong and len(model.classes_met) == 500
     model._engine.check()
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def test_what_one_thread_has_refused_takes_no_label_from_another(hasty: None) -> None:
+    model, done = make(), threading.Event()
+
+    def refused() -> None:
+        while not done.is_set():
+            with pytest.raises(BadExample):
+                model.learn_one({"a": math.nan}, "bad")
+
+    others = [threading.Thread(target=refused) for _ in range(2)]
+    for other in others:
+        other.start()
+    for i in range(300):
+        model.learn_one({"a": 1.0, f"n{i % 7}": 1.0}, i)
+    done.set()
+    for other in others:
+        other.join()
+    assert model.classes_met == list(range(300)) and model._met == 300
+
+
+def test_copies_while_labels_join(hasty: None) -> None:
+    model, done = make(), threading.Event()
+
+    def learn() -> None:
+        for i in range(4_000):
+            if done.is_set():
+                break
+            model.learn_one({"a": 1.0, f"n{i % 7}": 1.0}, i)
+
+    other = threading.Thread(target=learn)
+    other.start()
+    try:
+        for _ in range(100):
+            whole = pickle.loads(pickle.dumps(model))
+            for one in (whole, copy.deepcopy(model), model.clone(include_attributes=True)):
+                assert one._classes.names == list(range(one._met)) == one.classes_met
+    finally:
+        done.set()
+        other.join()

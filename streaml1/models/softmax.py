@@ -187,12 +187,17 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
     @contextmanager
     def _joining(self) -> Iterator[None]:
-        """Labels that come meanwhile are the model's own if nothing goes wrong."""
-        try:
-            yield
-        except BaseException:
-            self._classes.cut(self._met)
-            raise
+        """Labels that come meanwhile are the model's own if nothing goes wrong.
+
+        No other thread learns meanwhile, whose labels would take the same places.
+        """
+        with self._state.lock:
+            try:
+                yield
+            except BaseException:
+                self._classes.cut(self._met)
+                raise
+            self._classes.learnt = self._met
 
     def _label(self, y: Any) -> float:
         try:
@@ -230,11 +235,15 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         BadExample
             Where x, y or w is refused; nothing has been learnt then.
         """
+        classes: Classes = self.__dict__["_classes"]
         try:
+            learnt = classes.places[y] < classes.learnt
+        except (KeyError, TypeError):
+            learnt = False
+        if learnt:  # it stays where it is, whatever other threads do: no lock
+            return super().learn_one(x, y, w)
+        with self._joining():
             super().learn_one(x, y, w)
-        except BaseException:
-            self._classes.cut(self._met)
-            raise
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
         """Learn the rows of X one after the other, or none of them if one is refused.
@@ -375,7 +384,22 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         order = [j for j in np.argsort(-np.abs(w), kind="stable")[:k].tolist() if w[j] != 0.0]
         return [((names[j // len(labels)], labels[j % len(labels)]), float(w[j])) for j in order]
 
-    # Copies
+    # Copies: another thread may learn meanwhile
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The labels last: then they are those of the engine, and perhaps some that came since."""
+        state = self.__dict__.copy()
+        state["_classes"] = state.pop("_classes")
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._classes.cut(self._met)
+
+    def clone(self, *args: Any, **kwargs: Any) -> Self:
+        """A model of the same parameters that has learnt nothing; see `river.base.Base.clone`."""
+        with self._state.lock:
+            return super().clone(*args, **kwargs)
 
     def freeze(self) -> FrozenClasses:
         """A small immutable predictor of what is known now, safe from any thread."""
