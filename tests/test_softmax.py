@@ -691,6 +691,17 @@ def test_frames_and_their_kinds() -> None:
     assert model.predict_many(polars.DataFrame(rows)).to_list() == one.tolist()
 
 
+def test_no_column_of_a_frame_hides_another() -> None:
+    polars = pytest.importorskip("polars")
+    X, model = polars.DataFrame({"a": [1.0, 2.0]}), make()
+    model.learn_many(X, [1, "2"])
+    assert model.predict_proba_many(X).columns == ["1", "2"]
+    model.learn_one({"a": 1.0}, "1")
+    with pytest.raises(ValueError, match="two are one as names of columns"):
+        model.predict_proba_many(X)
+    assert model.predict_proba_many(X.to_dicts()).shape == (2, 3)
+
+
 def test_readers_beside_a_writer_that_meets_new_labels() -> None:
     """The rule grows wider all the while: no prediction is of half a step, or of too few labels."""
     model, wrong, done = make(strength=1e-3), [], threading.Event()

@@ -312,7 +312,12 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
         names = self._classes.names[: p.shape[1]]
         columns = {name: p[:, k].copy() for k, name in enumerate(names)}
-        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+        frame: Any = dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+        if frame.shape[1] != len(columns):  # their names are text
+            raise ValueError(
+                f"of the labels {names!r} two are one as names of columns; give a list of dicts"
+            )
+        return frame
 
     def predict_many(self, X: Any) -> Any:
         """The most probable label of each row, a series like X; an array for matrices."""
