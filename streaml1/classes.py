@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.labels import column_of
+from streaml1.labels import column_of, equals_itself
 from streaml1.rows import BadExample, shown
 
-__all__ = ["Classes", "declared"]
+__all__ = ["Classes", "as_label", "declared"]
 
 PLAIN = (bool, int, float, str)
 
@@ -32,16 +32,23 @@ class Classes:
         self.names = list(names)
         self.places = {name: k for k, name in enumerate(self.names)}
         self.closed = closed
+        self.learnt = 0  # so many of them, the first ones, are sure to stay
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __getstate__(self) -> tuple[list[Hashable], bool]:
+        return list(self.names), self.closed  # a copy: another thread may have labels join
+
+    def __setstate__(self, state: tuple[list[Hashable], bool]) -> None:
+        Classes.__init__(self, *state)
 
     def place(self, y: Any) -> int:
         """The place of a label; one that is new takes the next."""
         try:
             return self.places[y]
         except (KeyError, TypeError):
-            return self._join(_label(y))
+            return self._join(as_label(y))
 
     def column(self, y: Any, n: int) -> Any:
         """The places of `n` labels, as floats."""
@@ -82,13 +89,17 @@ class Classes:
         places = np.asarray(places, np.intp)
         kinds = set(map(type, self.names))
         if len(kinds) == 1 and kinds <= set(PLAIN) and np.all(places >= 0):
-            return np.array(self.names)[places]
+            plain = np.array(self.names)
+            # Text that ends in NUL would lose it, large ints would be floats.
+            told = plain.tolist()
+            if told == self.names and type(told[0]) in kinds:
+                return plain[places]
         listed = np.empty(len(self.names) + 1, object)
         listed[:-1] = self.names
         return listed[places]
 
 
-def _label(y: Any) -> Hashable:
+def as_label(y: Any) -> Hashable:
     """A label as it is kept: numpy's scalars as Python's."""
     y = y.item() if isinstance(y, np.generic) else y
     if y is None:
@@ -100,7 +111,7 @@ def _label(y: Any) -> Hashable:
             f"{shown(y)} is a {type(y).__name__}, which is no label; labels are strings, numbers "
             "or anything else that can be a key of a dict"
         ) from None
-    if y != y:
+    if not equals_itself(y):
         raise BadExample(f"the label {shown(y)} is no label: it does not equal itself")
     label: Hashable = y
     return label
@@ -113,7 +124,7 @@ def declared(name: str, value: Any) -> list[Hashable] | None:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise ValueError(f"{name}={shown(value)} is no list of labels; give one, or None")
     try:
-        labels = [_label(one) for one in value]
+        labels = [as_label(one) for one in value]
     except BadExample as bad:
         raise ValueError(f"{name}: {bad.reason}") from None
     if len(set(labels)) != len(labels):

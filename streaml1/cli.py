@@ -579,8 +579,9 @@ def show(model: Path, top: int, features: tuple[str, ...]) -> None:
     else:
         facts.append(("intercept", f"{learner.intercept:.6g}"))
     click.echo(type(learner).__name__)
+    width = max(18, 2 + max(len(name) for name, _ in facts))  # labels may be long
     for name, value in facts:
-        click.echo(f"  {name:<18}{value}")
+        click.echo(f"  {name:<{width}}{value}")
     if top:
         entries = learner.top_weights(top)
         click.echo("\n" + entries_table(learner, entries) if entries else "\nno weights")

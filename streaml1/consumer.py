@@ -20,6 +20,7 @@ from river import base
 import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
 from streaml1.batches import is_frame, is_matrix
 from streaml1.checkpoint import Checkpoints, Keeper
+from streaml1.classes import as_label
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, Line, Report
 from streaml1.rows import BadExample
 from streaml1.streams import (
@@ -190,7 +191,7 @@ def _run(
             if room() == 0:
                 continue
             for block in reading:
-                chunk = _chunk(block, loss)
+                chunk = _chunk(block, loss, opened.label)
                 rows = 0
                 for lo, rows, p in _parts(chunk, learn, room, refuse):
                     _, y, w = chunk.part(lo, rows)
@@ -414,10 +415,13 @@ def _margin(p: float) -> float:
 
 
 class _Opened(Protocol):
-    """A source of blocks, and the most rows that one should have."""
+    """A source of blocks, the most rows that one should have, and what its labels mean."""
 
     name: str
     block: int
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable: ...
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Any]: ...
 
@@ -446,6 +450,10 @@ class _Named:
 
     block = BLOCK
 
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        return class_label(y)
+
     def __init__(self, source: Any) -> None:
         self.name = str(source.name)
         self.blocks = source.blocks
@@ -462,6 +470,10 @@ class _Examples:
     """Any iterable of (x, y) or (x, y, {"w": weight}): a river data set, say."""
 
     block = BLOCK
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        return as_label(y)
 
     def __init__(self, examples: Iterable[Any]) -> None:
         kind = type(examples)
@@ -528,6 +540,10 @@ class _Table:
 
     block = MATRIX_BLOCK
 
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        return as_label(y)
+
     def __init__(self, x: Any, y: Any, w: Any = None) -> None:
         self.name = "rows"
         self._x = x.tocsr() if hasattr(x, "tocsr") else x
@@ -591,20 +607,22 @@ class _Chunk:
         return _rows(self.x, lo, hi), y, None if self.w is None else self.w[lo:hi]
 
 
-def _chunk(block: Any, loss: str) -> _Chunk:
+def _chunk(block: Any, loss: str, label: Callable[[Any], Hashable]) -> _Chunk:
     if loss == "softmax":
-        y, faults = _class_labels(block.y)
+        y, faults = _class_labels(block.y, label)
     else:
         y, faults = _labels(block.y, loss in REGRESSION)
     return _Chunk(block.x, y, block.w, faults, block)
 
 
-def _class_labels(y: Any) -> tuple[list[Hashable], list[tuple[int, str]]]:
+def _class_labels(
+    y: Any, read: Callable[[Any], Hashable]
+) -> tuple[list[Hashable], list[tuple[int, str]]]:
     labels: list[Hashable] = []
     faults = []
     for row, one in enumerate(y.tolist() if isinstance(y, np.ndarray) else y):
         try:
-            labels.append(class_label(one))
+            labels.append(read(one))
         except ValueError as error:
             labels.append(None)
             faults.append((row, str(error)))

@@ -17,6 +17,7 @@ __all__ = [
     "binary",
     "binaries",
     "column_of",
+    "equals_itself",
     "refuse_unless_dict",
     "value",
     "values",
@@ -26,6 +27,14 @@ __all__ = [
 
 WEIGHT_LIMIT = 1e15
 NUMBERS = (numbers.Real, Decimal, np.bool_)
+
+
+def equals_itself(given: Any) -> bool:
+    """Whether a label equals itself: NaN does not, and pandas.NA cannot tell."""
+    try:
+        return bool(given == given)
+    except (TypeError, ValueError):
+        return False
 
 
 def _float(given: Any) -> float:
@@ -115,7 +124,9 @@ def column_of(what: str, given: Any, n: int) -> Any:
         kinds = set(map(type, given))
         if len(kinds) == 1 and kinds <= {bool, int, float}:
             with suppress(OverflowError):
-                column = np.asarray(given)
+                together = np.asarray(given)
+                # Ints of more than one range together would be floats.
+                column = column if kinds == {int} and together.dtype.kind == "f" else together
     else:
         column = np.asarray(given)
     if column.ndim != 1 or len(column) != n:

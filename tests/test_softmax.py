@@ -6,8 +6,9 @@ import copy
 import itertools
 import math
 import pickle
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -271,6 +272,18 @@ def test_what_is_no_label_is_refused(y: Any) -> None:
     assert pickle.dumps(model) == before
 
 
+@pytest.mark.parametrize("labels", [[2**63, -1], [2**63, 5], [2**70, 1], ["a\0", "a"], ["b", ""]])
+def test_labels_come_back_as_they_went(labels: list[Any]) -> None:
+    rows = [{"a": 1.0}, {"b": 1.0}]
+    model = SoftmaxClassifier(lr=5.0, intercept_lr=0.0)
+    for _ in range(3):
+        model.learn_many(rows, labels)
+    assert model.classes_met == labels
+    assert list(map(type, model.classes_met)) == list(map(type, labels))
+    assert model.predict_many(rows).tolist() == labels
+    assert [type(one) for one in model.predict_many(rows).tolist()] == list(map(type, labels))
+
+
 def test_a_refused_example_brings_no_label() -> None:
     model = make()
     model.learn_one({"x": 1.0}, "a")
@@ -419,6 +432,15 @@ def test_changed_parameters_act_from_the_next_step() -> None:
             run_beside(model, twin, (X[part], y[part], w[part]), NAMES, [0, 1, 20, 500])
     with pytest.raises(ValueError, match="penalty cannot change"):
         make().mutate({"penalty": "l1/l2"})
+
+
+def test_a_refused_change_changes_nothing() -> None:
+    model = make(penalty="ball", radius=3.0)
+    with pytest.raises(ValueError, match="l2=1.0 does not go with the ball"):
+        model.mutate({"radius": 1.0, "l2": 1.0})
+    assert model.radius == 3.0 and model._state.rule.clock[0].radius == 3.0
+    model.mutate({"radius": 2.0, "l2": 0.0})
+    assert model.radius == 2.0
 
 
 def test_a_radius_may_change() -> None:
@@ -669,6 +691,17 @@ def test_frames_and_their_kinds() -> None:
     assert model.predict_many(polars.DataFrame(rows)).to_list() == one.tolist()
 
 
+def test_no_column_of_a_frame_hides_another() -> None:
+    polars = pytest.importorskip("polars")
+    X, model = polars.DataFrame({"a": [1.0, 2.0]}), make()
+    model.learn_many(X, [1, "2"])
+    assert model.predict_proba_many(X).columns == ["1", "2"]
+    model.learn_one({"a": 1.0}, "1")
+    with pytest.raises(ValueError, match="two are one as names of columns"):
+        model.predict_proba_many(X)
+    assert model.predict_proba_many(X.to_dicts()).shape == (2, 3)
+
+
 def test_readers_beside_a_writer_that_meets_new_labels() -> None:
     """The rule grows wider all the while: no prediction is of half a step, or of too few labels."""
     model, wrong, done = make(strength=1e-3), [], threading.Event()
@@ -695,3 +728,52 @@ def test_readers_beside_a_writer_that_meets_new_labels() -> None:
         reader.join()
     assert not wrong and len(model.classes_met) == 500
     model._engine.check()
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def test_what_one_thread_has_refused_takes_no_label_from_another(hasty: None) -> None:
+    model, done = make(), threading.Event()
+
+    def refused() -> None:
+        while not done.is_set():
+            with pytest.raises(BadExample):
+                model.learn_one({"a": math.nan}, "bad")
+
+    others = [threading.Thread(target=refused) for _ in range(2)]
+    for other in others:
+        other.start()
+    for i in range(300):
+        model.learn_one({"a": 1.0, f"n{i % 7}": 1.0}, i)
+    done.set()
+    for other in others:
+        other.join()
+    assert model.classes_met == list(range(300)) and model._met == 300
+
+
+def test_copies_while_labels_join(hasty: None) -> None:
+    model, done = make(), threading.Event()
+
+    def learn() -> None:
+        for i in range(4_000):
+            if done.is_set():
+                break
+            model.learn_one({"a": 1.0, f"n{i % 7}": 1.0}, i)
+
+    other = threading.Thread(target=learn)
+    other.start()
+    try:
+        for _ in range(100):
+            whole = pickle.loads(pickle.dumps(model))
+            for one in (whole, copy.deepcopy(model), model.clone(include_attributes=True)):
+                assert one._classes.names == list(range(one._met)) == one.classes_met
+    finally:
+        done.set()
+        other.join()

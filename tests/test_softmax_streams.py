@@ -116,6 +116,35 @@ def test_a_bad_label_has_its_place() -> None:
     assert streaml1.progressive(model, rows, bad="skip").refused == 1
 
 
+def test_the_missing_of_pandas_is_no_label() -> None:
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"a": [1.0, 2.0, 3.0]})
+    names = pandas.Series(["up", None, "down"], dtype="string")
+    model = SoftmaxClassifier()
+    with pytest.raises(BadExample, match="the label <NA> is no label"):
+        model.learn_many(X, names)
+    with pytest.raises(BadExample, match="the label <NA> is no label"):
+        model.learn_one({"a": 1.0}, pandas.NA)
+    assert model.n_iterations == 0 and model.classes_met == []
+    with pytest.raises(BadExample, match="rows:2: the label <NA> is no label"):
+        streaml1.progressive(model, (X, names))
+    assert streaml1.progressive(SoftmaxClassifier(), (X, names), bad="skip").refused == 1
+    two = (X, pandas.Series([True, None, False], dtype="boolean"))
+    assert streaml1.progressive(streaml1.ElasticNetClassifier(), two, bad="skip").refused == 1
+
+
+def test_labels_from_python_stay_what_they_are() -> None:
+    rows = [({"a": 1.0}, "0"), ({"b": 1.0}, "1"), ({"a": 2.0}, "0")]
+    xs, ys = [x for x, _ in rows], [y for _, y in rows]
+    for source in (rows, (xs, ys), (xs, np.array(ys))):
+        model = SoftmaxClassifier(classes=["1", "0"])
+        assert streaml1.progressive(model, source).examples == 3
+        assert model.predict_one({"a": 1.0}) == "0"
+    pipeline = preprocessing.StandardScaler() | SoftmaxClassifier()
+    streaml1.progressive(pipeline, rows)
+    assert pipeline["SoftmaxClassifier"].classes_met == ["0", "1"]
+
+
 def test_labels_of_files() -> None:
     given = [3.0, "3", "-3", 2.5, "03", "2.5", " 3", "news", True, "9" * 30, "-0", ""]
     assert [class_label(y) for y in given] == [
@@ -218,6 +247,17 @@ def test_learn_show_and_predict(files: Path) -> None:
         assert str(first["label"]) == best[0] == str(max(p, key=p.__getitem__))
     # JSON and svmlight leave out the zeros of the CSV file, which are no features seen.
     assert ends[0] == ends[1] == ends[2]
+
+
+def test_long_labels_stand_apart_from_their_intercepts(files: Path) -> None:
+    model = SoftmaxClassifier()
+    for label in ("a label of some length", "b"):
+        model.learn_one({"a": 1.0}, label)
+    model.save("a.model")
+    shown = run("show", "a.model")
+    long, short = (line for line in shown.splitlines() if "intercept " in line)
+    assert long.startswith("  intercept a label of some length  -0.005")
+    assert long.index("-0.005") == short.index("0.005")
 
 
 def _first(source: str) -> dict[Any, float]:

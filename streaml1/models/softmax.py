@@ -152,12 +152,16 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         else:
             rule.clock[0].strength, rule.clock[0].l2 = float(self.strength), float(self.l2)
 
+    def mutate(self, new_attrs: dict[str, Any]) -> None:
+        """Change parameters, from the next step on; none if one of them is refused."""
+        if self.penalty == "ball" and new_attrs.get("l2"):
+            raise _no_l2(new_attrs["l2"])
+        super().mutate(new_attrs)
+
     def _refuse_l2(self) -> None:
         if self.l2:
             l2, self.__dict__["l2"] = self.l2, 0.0
-            raise ValueError(
-                f"l2={l2!r} does not go with the ball, which bounds the weights: 0 does"
-            )
+            raise _no_l2(l2)
 
     def _begin(self) -> None:
         self._classes = Classes(self.classes or (), closed=self.classes is not None)
@@ -183,12 +187,17 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
     @contextmanager
     def _joining(self) -> Iterator[None]:
-        """Labels that come meanwhile are the model's own if nothing goes wrong."""
-        try:
-            yield
-        except BaseException:
-            self._classes.cut(self._met)
-            raise
+        """Labels that come meanwhile are the model's own if nothing goes wrong.
+
+        No other thread learns meanwhile, whose labels would take the same places.
+        """
+        with self._state.lock:
+            try:
+                yield
+            except BaseException:
+                self._classes.cut(self._met)
+                raise
+            self._classes.learnt = self._met
 
     def _label(self, y: Any) -> float:
         try:
@@ -226,11 +235,15 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         BadExample
             Where x, y or w is refused; nothing has been learnt then.
         """
+        classes: Classes = self.__dict__["_classes"]
         try:
+            learnt = classes.places[y] < classes.learnt
+        except (KeyError, TypeError):
+            learnt = False
+        if learnt:  # it stays where it is, whatever other threads do: no lock
+            return super().learn_one(x, y, w)
+        with self._joining():
             super().learn_one(x, y, w)
-        except BaseException:
-            self._classes.cut(self._met)
-            raise
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
         """Learn the rows of X one after the other, or none of them if one is refused.
@@ -299,7 +312,12 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
         names = self._classes.names[: p.shape[1]]
         columns = {name: p[:, k].copy() for k, name in enumerate(names)}
-        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+        frame: Any = dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+        if frame.shape[1] != len(columns):  # their names are text
+            raise ValueError(
+                f"of the labels {names!r} two are one as names of columns; give a list of dicts"
+            )
+        return frame
 
     def predict_many(self, X: Any) -> Any:
         """The most probable label of each row, a series like X; an array for matrices."""
@@ -371,7 +389,22 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         order = [j for j in np.argsort(-np.abs(w), kind="stable")[:k].tolist() if w[j] != 0.0]
         return [((names[j // len(labels)], labels[j % len(labels)]), float(w[j])) for j in order]
 
-    # Copies
+    # Copies: another thread may learn meanwhile
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The labels last: then they are those of the engine, and perhaps some that came since."""
+        state = self.__dict__.copy()
+        state["_classes"] = state.pop("_classes")
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._classes.cut(self._met)
+
+    def clone(self, *args: Any, **kwargs: Any) -> Self:
+        """A model of the same parameters that has learnt nothing; see `river.base.Base.clone`."""
+        with self._state.lock:
+            return super().clone(*args, **kwargs)
 
     def freeze(self) -> FrozenClasses:
         """A small immutable predictor of what is known now, safe from any thread."""
@@ -390,3 +423,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         if len(model._classes.places) != model._met:
             raise ValueError("other labels")
         return model
+
+
+def _no_l2(l2: Any) -> ValueError:
+    return ValueError(f"l2={l2!r} does not go with the ball, which bounds the weights: 0 does")

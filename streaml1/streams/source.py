@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from streaml1.labels import equals_itself
+
 __all__ = [
     "SOURCES",
     "Block",
@@ -310,7 +312,7 @@ def binary_label(y: Any) -> bool:
     if isinstance(value, Hashable) and value in _BINARY:
         return _BINARY[value]
     rule = "it must be 0 or 1, -1 or 1, or true or false"
-    if value == 2:
+    if equals_itself(value) and value == 2:
         rule = "files coded 1/2 must be recoded to 0/1 or -1/1"
     raise ValueError(f"label {shown(y)} is not a label: {rule}")
 
@@ -344,7 +346,7 @@ def class_label(y: Any) -> Hashable:
         return y
     if isinstance(y, float) and y.is_integer():
         return int(y)
-    if not isinstance(y, Hashable) or y != y:
+    if not isinstance(y, Hashable) or not equals_itself(y):
         raise ValueError(f"label {shown(y)} is not a label: it must be a text or a number")
     return y
 
