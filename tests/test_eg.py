@@ -93,6 +93,22 @@ def test_equals_the_dense_twin(loss: str) -> None:
             model._engine.check()
 
 
+def test_all_features_far_below_their_start(tmp_path: Path) -> None:
+    """Where all have fallen alike, their weights show beside the share of theta = 0."""
+    params: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "loss": "absolute"}
+    model = EGRegressor(n_features=2, nonnegative=True, radius=1.0, intercept_lr=0.0, **params)
+    for t in range(1, 701):
+        model.learn_one({"a": 1.0, "b": 1.001}, -5.0)
+        if t % 50 == 0:
+            odds = np.exp(-0.001 * t)
+            assert model.weights["a"] == pytest.approx(1.0 / (1.0 + odds), abs=1e-9)
+            assert model.weights["b"] == pytest.approx(odds / (1.0 + odds), abs=1e-9)
+            assert model.predict_one({"a": 1.0}) == pytest.approx(model.weights["a"])
+            model._engine.check()
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").weights == model.weights
+
+
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("lr", [5.0, 50.0, 500.0, 5e4])
 def test_plain_numbers_would_overflow(lr: float, nonnegative: bool) -> None:

@@ -578,3 +578,14 @@ def test_the_demo(tmp_path: Path) -> None:
     assert min(lines[0].us.values()) > 0.0
     demo["draw"](lines, tmp_path / "out" / "sizes.png")
     assert (tmp_path / "out" / "sizes.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("index", ["wheel", "tree"])
+def test_a_step_beside_which_the_radius_is_lost(index: str) -> None:
+    """Of a step of 1e24 radii the projection leaves one radius, not nothing."""
+    model = streaml1.L1BallRegressor(
+        radius=10.0, index=index, loss="absolute", lr=1.0, schedule="constant"
+    )
+    model.learn_one({"a": 1.0, "b": 1.0}, 3.0)
+    model.learn_one({"a": 1e25}, -1e30)
+    assert model.weights == pytest.approx({"a": -10.0})

@@ -48,7 +48,7 @@ CLOCK = np.dtype(
         ("two", "f8"),  # 1: a pair of weights a coordinate, EG+-; 0: one, EG
         ("M", "f8"),  # shares are in units of 2^M
         ("twice_M", "i8"),  # as `exponentials` wants it
-        ("one", "f8"),  # 2^-M: the share of theta = 0
+        ("one", "f8"),  # 2^-M: the share of theta = 0; 0 where M < 0: nothing is at its start
         ("four", "f8"),  # 4 e^theta e^-theta in shares, EG+-
         ("Z", "f8"),
         ("noise", "f8"),  # sum of the squares of Z since it was summed up
@@ -145,7 +145,8 @@ class EG(NamedTuple):
         held, most = _largest(self, c.two)
         c.M = np.floor(most * LOG2E)
         c.twice_M = np.int64(2.0 * min(2000.0, max(-2000.0, c.M)))
-        c.one = math.pow(2.0, min(860.0, max(-1000.0, -c.M)))
+        # M < 0 only where all d are held: none is at its start, beside which no share would show.
+        c.one = math.pow(2.0, max(-1000.0, -c.M)) if c.M >= 0.0 else 0.0
         c.four = c.two * 4.0 * c.one * c.one
         c.Z = _sum_of_shares(self, held) + (c.d - held) * (1.0 + c.two) * c.one
         c.noise = c.Z * c.Z
@@ -187,7 +188,7 @@ class EG(NamedTuple):
         theta = self.theta[2 * slots]
         self.theta[2 * slots] = np.where(theta == 0.0, 0.0, GIVEN_UP)
         self.theta[2 * slots + 1] = 0.0
-        if np.any(np.abs(theta) > TOUCHED):
+        if np.any(np.abs(theta) > TOUCHED) or self.clock[0].one == 0.0:
             _rebase(self)
 
     def make_room(self, nnz: int) -> EG:

@@ -242,12 +242,12 @@ def project_row(
     c.S -= S
     c.n -= n
     # What is a radius below the largest becomes zero; the rest is small, and so precise.
-    base = max(most - z, 0.0)
+    base, top = max(most - z, 0.0), min(most, z)  # from `most`: far above z, base has lost z
     theta, rho, before = 0.0, np.int64(0), np.int64(-1)
     while rho != before:  # each theta is too small; what is below it goes, and the next is larger
         total, before, rho = 0.0, rho, np.int64(0)
         for k in range(lo, hi):
-            u = abs(_moved(slots, clock, ids[k], values[k], s)) - base
+            u = (abs(_moved(slots, clock, ids[k], values[k], s)) - most) + top
             total += u if u > theta else 0.0
             rho += np.int64(u > theta)
         if total - rho * theta <= z:
@@ -259,7 +259,7 @@ def project_row(
     S, n = np.int64(0), np.int64(0)
     for k in range(lo, hi):
         w = _moved(slots, clock, ids[k], values[k], s)
-        left = np.int64(np.rint(max(abs(w) - base - theta, 0.0)))
+        left = np.int64(np.rint(max((abs(w) - most) + top - theta, 0.0)))
         S += left
         n += np.int64(left != 0)
         # One that becomes zero must be so now: the index is not told of it.
