@@ -143,6 +143,7 @@ def learn(
 @kernel
 def alive(rule: Any, slots: Any, sizes: Any) -> int:
     """Write down the slots whose weights are not zero, and their distance from it; how many."""
+    rule = borrowed(rule)
     n = np.uint64(0)
     for j in range(np.uint64(len(slots))):
         w = weight(rule, j)
