@@ -170,7 +170,7 @@ def _labels(ctx: click.Context, param: click.Parameter, listed: str | None) -> A
         return None
     from streaml1.streams import class_label
 
-    return [class_label(label) for label in listed.split(",")]
+    return [class_label(label.strip()) for label in listed.split(",")]
 
 
 def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[int] | None:

@@ -116,7 +116,7 @@ def test_changed_parameters_act_from_the_next_step(loss: str, norm: str) -> None
 
 
 def test_the_norm_cannot_change() -> None:
-    with pytest.raises(ValueError, match="norm cannot change; of a FOBOSClassifier these can"):
+    with pytest.raises(ValueError, match="norm cannot change; FOBOSClassifier can"):
         FOBOSClassifier().mutate({"norm": "linf"})
 
 

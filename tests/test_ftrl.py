@@ -115,7 +115,7 @@ def test_it_has_no_rate_and_no_schedule() -> None:
     for name in ("lr", "schedule"):
         with pytest.raises(TypeError):
             FTRLClassifier(**{name: 0.1})
-        with pytest.raises(ValueError, match=f"{name} cannot change; of a FTRLClassifier these"):
+        with pytest.raises(ValueError, match=f"{name} cannot change; FTRLClassifier can"):
             FTRLClassifier().mutate({name: 0.1})
         with pytest.raises(ValueError, match=f"{name} cannot be set: the rates of this model are"):
             setattr(FTRLClassifier(), name, 0.1)

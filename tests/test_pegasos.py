@@ -159,7 +159,7 @@ def test_it_has_no_rate_and_no_schedule() -> None:
     for name in ("lr", "schedule"):
         with pytest.raises(TypeError):
             PegasosClassifier(**{name: 0.1})
-        with pytest.raises(ValueError, match=f"{name} cannot change; of a PegasosClassifier these"):
+        with pytest.raises(ValueError, match=f"{name} cannot change; PegasosClassifier can"):
             PegasosClassifier().mutate({name: 0.1})
         with pytest.raises(ValueError, match=f"{name} cannot be set: the rates of this model are"):
             setattr(PegasosClassifier(), name, 0.1)

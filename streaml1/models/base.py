@@ -88,7 +88,7 @@ class OnlineModel(base.Base):
         fixed = sorted(set(new_attrs) - self._mutable_attributes)
         if fixed:
             raise ValueError(
-                f"{fixed[0]} cannot change; of a {type(self).__name__} these can: "
+                f"{fixed[0]} cannot change; {type(self).__name__} can change "
                 f"{', '.join(sorted(self._mutable_attributes))}"
             )
         for name, new in new_attrs.items():
