@@ -670,7 +670,9 @@ def _jsonable(label: Any) -> Any:
 
 
 @cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
-def warm() -> None:
+@click.option("--model", "chosen", type=click.Choice(list(MODELS)), multiple=True,
+              help="Only this method; may be given again.  [default: all]")  # fmt: skip
+def warm(chosen: tuple[str, ...]) -> None:
     """Compile everything now, so that the first run need not.
 
     What is compiled is kept on disk, for all programs that use this installation.
@@ -679,8 +681,8 @@ def warm() -> None:
     from streaml1 import jit, online
 
     start = time.perf_counter()
-    for kinds in MODELS.values():
-        for name in kinds.values():
+    for method in chosen or MODELS:
+        for name in MODELS[method].values():
             _exercise(getattr(streaml1, name))
     seconds = time.perf_counter() - start
     kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"

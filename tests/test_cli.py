@@ -459,7 +459,9 @@ def test_predict_values(svm: str) -> None:
 
 
 def test_warm() -> None:
-    assert re.fullmatch(r"compiled in \d+\.\d s.*\n", run("warm").stdout)
+    told = run("warm", "--model", "elastic-net", "--model", "ftrl").stdout
+    assert re.fullmatch(r"compiled in \d+\.\d s.*\n", told)
+    assert "'ball' is not one of" in run("warm", "--model", "ball", code=2).stderr
 
 
 @pytest.mark.parametrize("command", [[], ["learn"], ["show"], ["predict"], ["warm"]])
