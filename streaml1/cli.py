@@ -187,9 +187,9 @@ READING = ("format", "target", "categorical", "weight", "seed", "start", "until_
 positive = click.IntRange(min=1)
 
 source_options = _options(
-    click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
-                 "where the name does not end in it; needed for standard input. Kafka: svmlight "
-                 "or jsonl, where the records do not tell."),
+    click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl or csv, each also with "
+                 ".gz, where the name does not end in it; needed for standard input. Kafka: "
+                 "svmlight, vw or jsonl, where the records do not tell."),
     click.option("--target", metavar="COLUMN", help="CSV: the column of the labels."),
     click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=_split,
                  help="CSV: the columns of text; all others hold numbers."),
@@ -331,8 +331,8 @@ def learn(
 ) -> None:
     """Predict each example of SOURCE, then learn it, and report on the way.
 
-    SOURCE is a file (.svm, .svmlight, .jsonl, .csv, each also .gz), - for standard input,
-    river:NAME for a data set of river, stdlib, or kafka://HOST:PORT/TOPIC.
+    SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, each also .gz), - for standard
+    input, river:NAME for a data set of river, stdlib, or kafka://HOST:PORT/TOPIC.
 
     Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
     """

@@ -16,12 +16,12 @@ from streaml1.streams.source import Block, Example, Refuse, SourceError, blocks_
 from streaml1.streams.svmlight import parse_svmlight
 from streaml1.streams.text import PATIENCE, decode
 from streaml1.streams.topic import Topic
+from streaml1.streams.vw import parse_vw
 
 __all__ = ["Coordinates", "KafkaBlock", "KafkaSource"]
 
 COMMIT_SECONDS = 5.0
 
-FORMATS = ("jsonl", "svmlight")
 STARTS = ("earliest", "latest", "checkpoint")
 
 
@@ -92,8 +92,8 @@ class KafkaSource:
         ``kafka://host:port/topic``; several brokers with commas between. After ``?`` may stand
         ``api_version=2.3``, for a broker that does not tell its version.
     format
-        ``jsonl`` or ``svmlight``; by default a value that begins as JSON does is JSON, and any
-        other svmlight.
+        ``jsonl``, ``svmlight`` or ``vw``; by default a value that begins as JSON does is JSON, and
+        any other svmlight.
     start
         ``earliest``, ``latest``, or a time: records from then on. A time is ISO 8601, in UTC where
         it has no zone, or milliseconds since 1970.
@@ -286,11 +286,12 @@ def _parser(format: str | None, require_label: bool) -> Callable[[str], Any]:
     parse: dict[str, Callable[[str], Any]] = {
         "jsonl": partial(parse_json, require_label=require_label),
         "svmlight": partial(parse_svmlight, require_label=require_label),
+        "vw": partial(parse_vw, require_label=require_label),
     }
     if format is None:
         json, svmlight = parse["jsonl"], parse["svmlight"]
         return lambda text: (json if text.lstrip()[:1] in ("{", "[", '"') else svmlight)(text)
     name = {"svm": "svmlight"}.get(format.lower(), format.lower())
     if name not in parse:
-        raise SourceError(f"format {format!r} is none of a topic: say {' or '.join(FORMATS)}")
+        raise SourceError(f"format {format!r} is none of a topic: say jsonl, svmlight or vw")
     return parse[name]
