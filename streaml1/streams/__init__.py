@@ -8,6 +8,7 @@ from pathlib import Path
 
 from streaml1.streams.jsonl import parse_json
 from streaml1.streams.kafka import KafkaSource
+from streaml1.streams.parsed import LineParser, Parser
 from streaml1.streams.river_sets import RiverSet
 from streaml1.streams.source import (
     SOURCES,
@@ -19,9 +20,9 @@ from streaml1.streams.source import (
     class_label,
     number_label,
 )
-from streaml1.streams.svmlight import parse_svmlight
+from streaml1.streams.svmlight import SvmlightParser
 from streaml1.streams.table import csv_reader
-from streaml1.streams.text import TextSource, each_line, require_readable
+from streaml1.streams.text import Reader, TextSource, require_readable
 from streaml1.streams.vw import parse_vw
 
 __all__ = [
@@ -116,10 +117,10 @@ def open_source(
     kind, gz = _format(name, format)
     if columns and kind != "csv":
         raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
-    readers = {
-        "svmlight": each_line(partial(parse_svmlight, require_label=require_label)),
-        "vw": each_line(partial(parse_vw, require_label=require_label)),
-        "jsonl": each_line(partial(parse_json, require_label=require_label)),
+    readers: dict[str, Reader | Parser] = {
+        "svmlight": SvmlightParser(require_label),
+        "vw": LineParser(partial(parse_vw, require_label=require_label)),
+        "jsonl": LineParser(partial(parse_json, require_label=require_label)),
         "csv": csv_reader(target, text, weight, require_label),
     }
     return TextSource(name, readers[kind], gz, headed=kind == "csv")

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from streaml1.streams.jsonl import parse_json
+from streaml1.streams.parsed import decode
 from streaml1.streams.partitions import merged
 from streaml1.streams.source import Block, Example, Refuse, SourceError, blocks_of, shown
 from streaml1.streams.svmlight import parse_svmlight
-from streaml1.streams.text import PATIENCE, decode
+from streaml1.streams.text import PATIENCE
 from streaml1.streams.topic import Topic
 from streaml1.streams.vw import parse_vw
 
