@@ -42,11 +42,11 @@ def _after_cell(at: Any, end: Any) -> Any:
 
 @inlined
 def _without_comment(at: Any, end: Any) -> Any:
-    """Where a comment begins, or `end`; 0 where a byte is not ASCII."""
+    """Where a comment begins, or `end`; 0 where a byte is not ASCII or another kind of blank."""
     found = end
     while at < end:
         c = load_byte(at)
-        if c > _LAST_ASCII:
+        if c > _LAST_ASCII or (c < BLANK and c != _TAB and c != RETURN):
             return _ZERO
         if c == _HASH and found == end:
             found = at

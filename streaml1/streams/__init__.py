@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 
-from streaml1.streams.jsonl import parse_json
+from streaml1.streams.formats import line_parser
 from streaml1.streams.kafka import KafkaSource
-from streaml1.streams.parsed import LineParser, Parser
 from streaml1.streams.river_sets import RiverSet
 from streaml1.streams.source import (
     SOURCES,
@@ -20,10 +18,8 @@ from streaml1.streams.source import (
     class_label,
     number_label,
 )
-from streaml1.streams.svmlight import SvmlightParser
 from streaml1.streams.table import csv_reader
-from streaml1.streams.text import Reader, TextSource, require_readable
-from streaml1.streams.vw import parse_vw
+from streaml1.streams.text import TextSource, require_readable
 
 __all__ = [
     "SOURCES",
@@ -117,13 +113,9 @@ def open_source(
     kind, gz = _format(name, format)
     if columns and kind != "csv":
         raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
-    readers: dict[str, Reader | Parser] = {
-        "svmlight": SvmlightParser(require_label),
-        "vw": LineParser(partial(parse_vw, require_label=require_label)),
-        "jsonl": LineParser(partial(parse_json, require_label=require_label)),
-        "csv": csv_reader(target, text, weight, require_label),
-    }
-    return TextSource(name, readers[kind], gz, headed=kind == "csv")
+    if kind == "csv":
+        return TextSource(name, csv_reader(target, text, weight, require_label), gz, headed=True)
+    return TextSource(name, line_parser(kind, require_label), gz)
 
 
 def _format(name: str, format: str | None) -> tuple[str, bool]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from streaml1.parse.delimiters import PAD
 
-__all__ = ["LineParser", "Parsed", "Parser", "decode", "padded"]
+__all__ = ["EachLine", "LineParser", "Parsed", "Parser", "decode", "padded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +80,22 @@ def decode(line: bytes, what: str = "file") -> str:
         raise ValueError(f"{byte} is not UTF-8: convert the {what} to UTF-8") from None
 
 
-Parse = Callable[[str], tuple[dict[Any, Any], Any, float] | None]
-"""Features, label and weight of a line, None where it has none; ValueError refuses the line."""
+Example = tuple[dict[Any, Any], Any, float]
+"""Features, label and weight."""
 
 
-class LineParser:
-    """A parser that has each line read by a function of Python.
+class EachLine:
+    """A parser that reads one line after the other.
 
     Parameters
     ----------
-    parse
-        Reads a line.
-    what
-        Has the lines, for a sentence about them: a file, or a record.
+    one
+        Reads a line: features, label and weight, None where it has no example; ValueError, with
+        one sentence, refuses it.
     """
 
-    def __init__(self, parse: Parse, what: str = "file") -> None:
-        self._parse = parse
-        self._what = what
-
-    def one(self, line: bytes) -> tuple[dict[Any, Any], Any, float] | None:
-        """Read a line; ValueError refuses it."""
-        return self._parse(decode(line, self._what))
+    def __init__(self, one: Callable[[bytes], Example | None]) -> None:
+        self.one = one
 
     def read(self, text: bytes) -> Parsed:
         """Read lines, with newlines between."""
@@ -109,7 +103,7 @@ class LineParser:
 
     def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
         """Read lines within a buffer."""
-        rows: list[tuple[Any, Any, float]] = []
+        rows: list[Example] = []
         lines: list[int] = []
         ends: list[int] = []
         faults: list[tuple[int, str]] = []
@@ -129,3 +123,18 @@ class LineParser:
         x, y, w = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
         weights = None if all(one == 1.0 for one in w) else np.array(w)
         return Parsed(x, y, weights, np.array(lines, int), np.array(ends, int), faults, len(texts))
+
+
+class LineParser(EachLine):
+    """A parser that has each line read by a function of Python; others do better where they can.
+
+    Parameters
+    ----------
+    parse
+        Reads the text of a line.
+    what
+        Has the lines, for a sentence about them: a file, or a record.
+    """
+
+    def __init__(self, parse: Callable[[str], Example | None], what: str = "file") -> None:
+        super().__init__(lambda line: parse(decode(line, what)))

@@ -92,7 +92,7 @@ class SvmlightParser(LineParser):
     def __init__(self, require_label: bool = True, what: str = "file") -> None:
         super().__init__(partial(parse_svmlight, require_label=require_label), what)
         self._labelled = require_label
-        self._room = 0
+        self._room = -1
 
     def _have_room(self, n: int) -> None:
         """Have memory for what `n` bytes may hold."""
