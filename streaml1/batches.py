@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.parse.rows import IntRows
 from streaml1.rows import (
     MOST_IDS,
     NUMBERS,
@@ -59,6 +60,8 @@ def batch_of(X: Any) -> Batch:
     TypeError
         Where X is none of the kinds above.
     """
+    if isinstance(X, IntRows):
+        return _from_ints(X)
     if is_matrix(X):
         return _from_matrix(X)
     if is_frame(X):
@@ -98,10 +101,24 @@ def _from_matrix(X: Any) -> Batch:
         raise TypeError(stray(width))
     if width < MOST_IDS:
         return Batch(Rows(indices.astype(np.uint32), data, rows_of), None, width)
-    columns, places = np.unique(indices, return_inverse=True)
+    return _named(indices, data, rows_of)
+
+
+def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
+    """Rows whose ids are larger than slots can be."""
+    columns, places = np.unique(ids, return_inverse=True)
     names = columns.tolist()
     rows = Rows(places.astype(np.uint32), data, rows_of)
     return Batch(plain_rows(rows, names.__getitem__), names)
+
+
+def _from_ints(X: IntRows) -> Batch:
+    ids, values, indptr = X.parts()
+    rows_of = _own(indptr, np.uint64)
+    if ids.dtype != np.uint32 or (len(ids) and largest(ids) >= MOST_IDS - 1):
+        return _named(ids, _own(values, np.float64), rows_of)
+    width = largest(ids) + 1 if len(ids) else 0
+    return Batch(Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of), None, width)
 
 
 def checked(batch: Batch) -> Batch:

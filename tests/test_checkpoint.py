@@ -447,8 +447,11 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(
 
 
 @pytest.mark.parametrize("name", ["svmlight", "packed", "csv"])
-def test_a_stop_between_any_two_lines(name: str, tmp_path: Path) -> None:
+def test_a_stop_between_any_two_lines(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where a record goes on in the next line."""
+    monkeypatch.setattr("streaml1.streams.chunks.CHUNK", 32)  # a line or two
     spec, options = SOURCES[name](tmp_path)
     columns = {name: options[name] for name in options if name in ("target", "categorical")}
 

@@ -176,7 +176,11 @@ def test_urls() -> None:
     [
         ("kafka://h/t?acks=all", {}, "'acks=all' is no setting; there is one"),
         ("kafka://h/t?api_version=x", {}, "'api_version=x' is no setting"),
-        ("kafka://h/t", {"format": "csv"}, "format 'csv' is none of a topic: say jsonl or"),
+        (
+            "kafka://h/t",
+            {"format": "csv"},
+            "format 'csv' is none of a topic: say jsonl, svmlight or vw",
+        ),
         ("kafka://h/t", {"target": "y"}, "has no columns such as 'y'"),
         ("kafka://h/t", {"start": "yesterday"}, "'yesterday' is no place to start: say earliest"),
         ("river:Phishing", {"until_end": True}, "river:Phishing is no topic"),

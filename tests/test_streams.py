@@ -250,7 +250,9 @@ def test_a_refuse_that_returns_skips_the_line_and_no_other(write):
 
 def test_standard_input_needs_a_format(pipe_in):
     pipe_in(SVM)
-    with pytest.raises(SourceError, match="standard input .* say --format svmlight, jsonl or csv"):
+    with pytest.raises(
+        SourceError, match="standard input .* say --format svmlight, vw, jsonl or csv"
+    ):
         open_source("-")
 
 
@@ -603,7 +605,10 @@ def test_files_that_are_not_there(write, tmp_path):
         ),
         ("Phishing", "Phishing: there is no such file; .*river"),
         (".", r"\. is a directory: name a file in it"),
-        ("a.txt", r"a\.txt: its name does not tell its format: say --format svmlight, jsonl or"),
+        (
+            "a.txt",
+            r"a\.txt: its name does not tell its format: say --format svmlight, vw, jsonl or",
+        ),
         ("a.txt/b.svm", r"a\.txt/b\.svm cannot be read: Not a directory"),
         ("a\0.svm", "is not the name of a file: .*embedded null"),
         ("a" * 300 + ".svm", "cannot be read: File name too long"),
@@ -632,10 +637,12 @@ def test_files_that_go_away_before_they_are_read(write):
 
 def test_reading_that_breaks(write, monkeypatch):
     class Broken(io.BytesIO):
-        def readline(self, size: int | None = -1) -> bytes:
+        def readinto1(self, room: Any) -> int:
             if self.tell():
                 raise OSError(5, "Input/output error")
-            return super().readline(size)
+            line = self.readline()
+            room[: len(line)] = line
+            return len(line)
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Broken(SVM.encode())))
     blocks = open_source("-", format="svm").blocks(5, stop)

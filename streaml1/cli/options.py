@@ -73,9 +73,9 @@ READING = ("format", "target", "categorical", "weight", "seed", "start", "until_
 positive = click.IntRange(min=1)
 
 source_options = _options(
-    click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
-                 "where the name does not end in it; needed for standard input. Kafka: svmlight "
-                 "or jsonl, where the records do not tell."),
+    click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl or csv, each also with "
+                 ".gz, where the name does not end in it; needed for standard input. Kafka: "
+                 "svmlight, vw or jsonl, where the records do not tell."),
     click.option("--target", metavar="COLUMN", help="CSV: the column of the labels."),
     click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=_split,
                  help="CSV: the columns of text; all others hold numbers."),

@@ -26,12 +26,20 @@ def warm(chosen: tuple[str, ...]) -> None:
     from streaml1 import jit, online
 
     start = time.perf_counter()
+    _parse()
     for method in chosen or MODELS:
         for name in MODELS[method].values():
             _exercise(getattr(streaml1, name))
     seconds = time.perf_counter() - start
     kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"
     click.echo(f"compiled in {seconds:.1f} s{kept}")
+
+
+def _parse() -> None:
+    """Read a line of each format that has kernels."""
+    from streaml1.streams.formats import line_parser
+
+    line_parser("svmlight").read(b"1 1:1\n")
 
 
 def _exercise(kind: Any) -> None:

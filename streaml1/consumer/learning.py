@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ def _one_by_one(model: Any, loss: str) -> Learn:
     """For pipelines, whose steps river teaches one example at a time."""
 
     def learn(xs: Any, ys: Any, ws: Any) -> Any:
-        if not isinstance(xs, list):
+        if not isinstance(xs, Sequence):
             raise TypeError(
                 f"{type(model).__name__} learns one example at a time; give (x, y) pairs, dicts "
                 "and labels, not a matrix or a frame"

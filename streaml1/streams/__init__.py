@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 
-from streaml1.streams.jsonl import parse_json
+from streaml1.streams.formats import line_parser
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.river_sets import RiverSet
 from streaml1.streams.source import (
@@ -19,9 +18,8 @@ from streaml1.streams.source import (
     class_label,
     number_label,
 )
-from streaml1.streams.svmlight import parse_svmlight
 from streaml1.streams.table import csv_reader
-from streaml1.streams.text import TextSource, each_line, require_readable
+from streaml1.streams.text import TextSource, require_readable
 
 __all__ = [
     "SOURCES",
@@ -38,7 +36,13 @@ __all__ = [
 SOURCES["river"] = lambda spec, seed: RiverSet(spec)
 SOURCES["kafka"] = lambda spec, seed: KafkaSource(spec)
 
-ENDINGS = {".svm": "svmlight", ".svmlight": "svmlight", ".jsonl": "jsonl", ".csv": "csv"}
+ENDINGS = {
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".vw": "vw",
+    ".jsonl": "jsonl",
+    ".csv": "csv",
+}
 
 
 def open_source(
@@ -60,12 +64,13 @@ def open_source(
     Parameters
     ----------
     spec
-        The path of a file (``.svm``, ``.svmlight``, ``.jsonl``, ``.csv``, each also ``.gz``), ``-``
-        for standard input, or one of `SOURCES`, such as ``river:Phishing`` or
+        The path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, each also
+        ``.gz``), ``-`` for standard input, or one of `SOURCES`, such as ``river:Phishing`` or
         ``kafka://host:port/topic``.
     format
-        svmlight, jsonl or csv (with ``.gz`` if it is packed), where the name does not end in it.
-        Of a topic svmlight or jsonl, where its records do not tell.
+        svmlight, vw, jsonl or csv (with ``.gz`` if it is packed), where the name does not end in
+        it.
+        Of a topic svmlight, vw or jsonl, where its records do not tell.
     target, categorical, weight
         The columns of a CSV file: the label, those that hold text, the sample weight.
     seed
@@ -108,12 +113,9 @@ def open_source(
     kind, gz = _format(name, format)
     if columns and kind != "csv":
         raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
-    readers = {
-        "svmlight": each_line(partial(parse_svmlight, require_label=require_label)),
-        "jsonl": each_line(partial(parse_json, require_label=require_label)),
-        "csv": csv_reader(target, text, weight, require_label),
-    }
-    return TextSource(name, readers[kind], gz, headed=kind == "csv")
+    if kind == "csv":
+        return TextSource(name, csv_reader(target, text, weight, require_label), gz, headed=True)
+    return TextSource(name, line_parser(kind, require_label), gz)
 
 
 def _format(name: str, format: str | None) -> tuple[str, bool]:
@@ -123,7 +125,7 @@ def _format(name: str, format: str | None) -> tuple[str, bool]:
     kind = ENDINGS.get(plain[plain.rfind(".") :])
     if kind is not None:
         return kind, plain != whole or name.lower().endswith(".gz")
-    remedy = "say --format svmlight, jsonl or csv"
+    remedy = "say --format svmlight, vw, jsonl or csv"
     if format is not None:
         raise SourceError(f"format {format!r} is none that can be read: {remedy}")
     if name == "-":

@@ -33,8 +33,8 @@ class KafkaSource:
         ``kafka://host:port/topic``; several brokers with commas between. After ``?`` may stand
         ``api_version=2.3``, for a broker that does not tell its version.
     format
-        ``jsonl`` or ``svmlight``; by default a value that begins as JSON does is JSON, and any
-        other svmlight.
+        ``jsonl``, ``svmlight`` or ``vw``; by default a value that begins as JSON does is JSON, and
+        any other svmlight.
     start
         ``earliest``, ``latest``, or a time: records from then on. A time is ISO 8601, in UTC where
         it has no zone, or milliseconds since 1970.

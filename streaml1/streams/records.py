@@ -4,50 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
-from streaml1.streams.jsonl import parse_json
+from streaml1.streams.formats import line_parser
+from streaml1.streams.parsed import EachLine, Parsed
 from streaml1.streams.source import Block, Refuse, SourceError
-from streaml1.streams.svmlight import parse_svmlight
-from streaml1.streams.text import decode
 
 __all__ = [
     "KafkaBlock",
     "Origin",
     "Parse",
-    "Parsed",
     "Position",
     "RecordLines",
     "RecordReader",
-    "each_text",
     "record_parser",
 ]
 
-FORMATS = ("jsonl", "svmlight")
+FORMATS = ("jsonl", "svmlight", "vw")
 
 Position = dict[int, tuple[int, int]]
 """By partition, the offset of the next record and how many of its lines are done with."""
-
-
-class Parsed(NamedTuple):
-    """The examples in some lines.
-
-    Parameters
-    ----------
-    x, y, w
-        Features, labels and weights, as in a `Block`.
-    lines
-        The line of each, from 0.
-    faults
-        Lines that hold no example though they should, and one sentence for each.
-    """
-
-    x: Any
-    y: Any
-    w: Any
-    lines: Sequence[int]
-    faults: Sequence[tuple[int, str]]
 
 
 Parse = Callable[[bytes], Parsed]
@@ -281,44 +257,32 @@ def record_parser(format: str | None, require_label: bool) -> Parse:
         One sentence, where records cannot have it.
 
     """
-    json = partial(parse_json, require_label=require_label)
-    svmlight = partial(parse_svmlight, require_label=require_label)
-    parse: dict[str, Callable[[str], Any]] = {"jsonl": json, "svmlight": svmlight}
     if format is None:
-        return each_text(
-            lambda text: (json if text.lstrip()[:1] in ("{", "[", '"') else svmlight)(text)
-        )
+        return _Either(require_label).read
     name = {"svm": "svmlight"}.get(format.lower(), format.lower())
-    if name not in parse:
-        raise SourceError(f"format {format!r} is none of a topic: say {' or '.join(FORMATS)}")
-    return each_text(parse[name])
+    if name not in FORMATS:
+        raise SourceError(
+            f"format {format!r} is none of a topic: say {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        )
+    return line_parser(name, require_label, "record").read
 
 
-def each_text(parse: Callable[[str], Any]) -> Parse:
-    """Read lines one by one.
+JSON_BEGINS = b"{", b"[", b'"'
 
-    Parameters
-    ----------
-    parse
-        Gives features, label and weight, None for a line without an example; ValueError, with one
-        sentence, refuses the line.
 
-    """
+class _Either:
+    """Reads lines of JSON and of svmlight, as each begins."""
 
-    def read(text: bytes) -> Parsed:
-        examples, lines, faults = [], [], []
-        for number, line in enumerate(text.split(b"\n")):
-            if not line:
-                continue
-            try:
-                example = parse(decode(line, "record"))
-            except ValueError as error:
-                faults.append((number, str(error)))
-                continue
-            if example is not None:
-                examples.append(example)
-                lines.append(number)
-        x, y, w = map(list, zip(*examples, strict=True)) if examples else ([], [], [])
-        return Parsed(x, y, None if all(one == 1.0 for one in w) else w, lines, faults)
+    def __init__(self, require_label: bool) -> None:
+        json = line_parser("jsonl", require_label, "record")
+        self._svmlight = line_parser("svmlight", require_label, "record")
+        self._each = EachLine(lambda line: (json if _is_json(line) else self._svmlight).one(line))
 
-    return read
+    def read(self, text: bytes) -> Parsed:
+        if any(one in text for one in JSON_BEGINS):
+            return self._each.read(text)
+        return self._svmlight.read(text)
+
+
+def _is_json(line: bytes) -> bool:
+    return line.lstrip().startswith(JSON_BEGINS)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from math import isfinite
+from typing import Any
 
+import numpy as np
+
+from streaml1.jit import COMPILED
+from streaml1.parse import svmlight
+from streaml1.parse.numbers import TABLE
+from streaml1.parse.rows import IntRows
+from streaml1.streams.parsed import LineParser, Parsed
 from streaml1.streams.source import read_number, shown
 
-__all__ = ["parse_svmlight"]
+__all__ = ["SvmlightParser", "parse_svmlight"]
 
 LAST_ID = 2**63 - 1
 
@@ -54,6 +64,103 @@ def parse_svmlight(
         del cells[0]
     x = _fast(cells) if text.isascii() and "_" not in text else None
     return _careful(cells) if x is None else x, label, 1.0
+
+
+class SvmlightParser(LineParser):
+    r"""Reads lines by a kernel; those that are out of the ordinary by `parse_svmlight`.
+
+    One thread at a time may use it.
+
+    Parameters
+    ----------
+    require_label
+        Whether a line without a label is refused.
+    what
+        Has the lines, for a sentence about them: a file, or a record.
+
+    Examples
+    --------
+    >>> from streaml1.streams.svmlight import SvmlightParser
+    >>> parsed = SvmlightParser().read(b"1 3:0.5 7:1\n1 x\n\n-1 3:2  # the last\n")
+    >>> list(parsed.x), parsed.y, parsed.lines
+    ([{3: 0.5, 7: 1.0}, {3: 2.0}], array([ 1., -1.]), array([0, 3]))
+    >>> parsed.faults
+    [(1, "'x' is not a feature: it must be id:value")]
+
+    """
+
+    def __init__(self, require_label: bool = True, what: str = "file") -> None:
+        super().__init__(partial(parse_svmlight, require_label=require_label), what)
+        self._labelled = require_label
+        self._room = -1
+
+    def _have_room(self, n: int) -> None:
+        """Have memory for what `n` bytes may hold."""
+        if n > self._room:
+            self._positions = np.empty(n + 8, np.uint32)
+            self._ids, self._values = np.empty(n // 4 + 2, np.uint32), np.empty(n // 4 + 2)
+            # A line has two bytes, but for the blank ones, which are no rows.
+            most = n // 2 + 1
+            self._y = np.empty(most)
+            self._indptr, self._lines, self._ends = np.empty((3, most + 1), np.int64)
+            self._odd = np.empty((most, 2), np.int64)
+            self._room = n
+
+    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+        """Read lines within a buffer."""
+        if not COMPILED or hi - lo >= 2**32:
+            return super().read_at(buffer, lo, hi)
+        self._have_room(hi - lo)
+        start = buffer.ctypes.data
+        row, n_odd, n_lines = svmlight.rows(
+            np.uint64(start + lo), np.uint64(start + hi), np.uint64(TABLE.ctypes.data),
+            self._labelled, self._positions, self._ids, self._values, self._y, self._indptr,
+            self._lines, self._ends, self._odd,
+        )  # fmt: skip
+        k = int(self._indptr[row])
+        x = IntRows(self._ids[:k].copy(), self._values[:k].copy(), self._indptr[: row + 1].copy())
+        y, lines, ends = (a[:row].copy() for a in (self._y, self._lines, self._ends))
+        parsed = Parsed(x, y, None, lines, ends, [], int(n_lines))
+        if n_odd:
+            parsed = self._mended(parsed, self._odd[:n_odd].tolist(), buffer[lo:hi])
+        if not self._labelled:
+            return replace(parsed, y=[None if one != one else one for one in parsed.y.tolist()])
+        return parsed
+
+    def _mended(self, parsed: Parsed, odd: list[list[int]], text: Any) -> Parsed:
+        """With the rows that were left empty: those of lines out of the ordinary."""
+        x, y = parsed.x, parsed.y
+        counts = np.diff(x.indptr)
+        kept = np.ones(len(y), bool)
+        found: list[tuple[int, dict[int, float]]] = []
+        faults = []
+        for row, begin in odd:
+            end = int(parsed.ends[row])
+            try:
+                example = self.one(text[begin : end - 1].tobytes())
+            except ValueError as error:
+                example = None
+                faults.append((int(parsed.lines[row]), str(error)))
+            if example is None:
+                kept[row] = False
+                continue
+            features, label, _ = example
+            y[row] = np.nan if label is None else label
+            counts[row] = len(features)
+            found.append((row, features))
+        indptr = np.concatenate([[0], np.cumsum(counts[kept])])
+        ids, values = x.ids, x.values
+        if any(features for _, features in found):
+            places = np.concatenate([np.full(len(one), x.indptr[row]) for row, one in found])
+            names = [name for _, one in found for name in one]
+            if max(names) >= 2**32:
+                ids = ids.astype(np.int64)
+            ids = np.insert(ids, places, np.array(names, ids.dtype))
+            values = np.insert(values, places, [v for _, one in found for v in one.values()])
+        return Parsed(
+            IntRows(ids, values, indptr), y[kept], None, parsed.lines[kept], parsed.ends[kept],
+            faults, parsed.n_lines,
+        )  # fmt: skip
 
 
 def _fast(cells: list[str]) -> dict[int, float] | None:

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from streaml1.streams.parsed import decode
 from streaml1.streams.source import (
     Example,
     Refuse,
@@ -14,7 +15,7 @@ from streaml1.streams.source import (
     read_weight,
     shown,
 )
-from streaml1.streams.text import Lines, Reader, decode
+from streaml1.streams.text import Lines, Reader
 
 __all__ = ["csv_reader"]
 

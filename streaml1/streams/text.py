@@ -5,15 +5,22 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import itertools
 import math
 import os
+import re
 import sys
-import zlib
-from collections.abc import Callable, Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import numpy as np
+
+from streaml1.streams.chunks import Chunks, Ended, Wait
+from streaml1.streams.parsed import Parsed, Parser
 from streaml1.streams.source import (
     SOURCES,
     Block,
@@ -24,7 +31,7 @@ from streaml1.streams.source import (
     blocks_of,
 )
 
-__all__ = ["Lines", "Reader", "TextSource", "decode", "each_line", "require_readable"]
+__all__ = ["Lines", "Reader", "TextSource", "require_readable"]
 
 MAX_LINE = 2**26
 """A longer line ends the reading: a file that is no text must not fill the memory."""
@@ -39,14 +46,6 @@ Reader = Callable[[Lines, str, Refuse], Iterator[Example]]
 """``reader(lines, name, refuse)``: the examples in the lines of the source called name."""
 
 
-Wait = Callable[[Callable[[int], bytes], int], bytes | None]
-"""``wait(read, size)``: ``read(size)``, or None where the wait for it is to end."""
-
-
-class _Ended(Exception):
-    """Raised where the reading is to end, which is not the end of the file."""
-
-
 class TextSource:
     """Examples in a text file, or on standard input.
 
@@ -55,7 +54,7 @@ class TextSource:
     name
         The path, or ``-`` for standard input.
     reader
-        What turns lines into examples: one for each format.
+        What turns lines into examples: a parser, or a reader of lines that belong together.
     gz
         Whether the bytes are to be unpacked by gzip first.
     headed
@@ -63,7 +62,9 @@ class TextSource:
 
     """
 
-    def __init__(self, name: str, reader: Reader, gz: bool = False, headed: bool = False) -> None:
+    def __init__(
+        self, name: str, reader: Reader | Parser, gz: bool = False, headed: bool = False
+    ) -> None:
         self.name = name
         self._reader = reader
         self._gz = gz
@@ -94,36 +95,129 @@ class TextSource:
         self._read_before = True
         patience = PATIENCE if is_stream else math.inf
         begin, self._begin = self._begin, {"line": 0}
-        return blocks_of(self._examples(begin, refuse), self.name, size, patience, self._block)
+        if callable(self._reader):
+            examples = self._examples(self._reader, begin, refuse)
+            return blocks_of(examples, self.name, size, patience, self._block)
+        if size < 1:
+            raise ValueError(f"size {size} is not a size of blocks: it must be 1 or more")
+        return self._parsed_blocks(self._reader, begin, size, refuse, patience)
 
-    def _examples(self, begin: dict[str, Any], refuse: Refuse) -> Iterator[Example]:
+    def _chunks(self, file: BinaryIO) -> Chunks:
+        is_stream = self._is_stream()
+        wait = self._wait if is_stream else None
+        return Chunks(self._unpacked(file), self.name, MAX_LINE, wait, fill=not is_stream)
+
+    # One example a line: by a parser
+
+    def _parsed_blocks(
+        self, parser: Parser, begin: dict[str, Any], size: int, refuse: Refuse, patience: float
+    ) -> Iterator[Block]:
+        held = _Held(self.name)
+        start = 0.0
+        try:
+            for parsed, first, text in self._parsed(parser, begin):
+                faults = deque(parsed.faults)
+                lo, done = 0, 0
+                while lo < len(parsed) or faults:
+                    hi = len(parsed)
+                    if faults:
+                        hi = int(np.searchsorted(parsed.lines, faults[0][0]))
+                    late = len(held) > 0 and time.monotonic() - start >= patience
+                    hi = min(hi, lo + (1 if late else size - len(held)))
+                    if hi == lo:
+                        line, reason = faults.popleft()
+                        refuse(f"{self.name}:{first + line + 1}", reason)
+                        continue
+                    if not len(held):
+                        start = time.monotonic()
+                    held.take(parsed, lo, hi, first)
+                    lo, end = hi, int(parsed.ends[hi - 1])
+                    self._go_past(text[done:end], first + int(parsed.lines[hi - 1]) + 1)
+                    done = end
+                    if late or len(held) == size:
+                        yield held.block(self._end())
+                        self._heed_stop()
+                self._go_past(text[done:], first + parsed.n_lines)
+        except Ended:
+            pass
+        except Exception:
+            if len(held):
+                yield held.block(self._end())
+            raise
+        if len(held):
+            yield held.block(self._end())
+
+    def _parsed(self, parser: Parser, begin: dict[str, Any]) -> Iterator[tuple[Parsed, int, Any]]:
+        """The examples behind a position, each time with the lines before them, and the text."""
+        left = begin["line"]
+        self._begun, self._mark, self._line = begin, None, 0
+        if self._digest is not None:
+            self._digest = hashlib.sha256()
         with _open(self.name) as file:
-            wait = self._wait if self._is_stream() else None
-            lines = _numbered(self._unpacked(file), self.name, wait)
-            if self._stopped is not None:
-                lines = _until(self._stopped, lines)
-            with contextlib.suppress(_Ended):
-                if self._digest is None:
-                    yield from self._reader(lines, self.name, refuse)
-                else:
-                    yield from self._counted(lines, begin, refuse)
+            chunks = self._chunks(file)
+            for buffer, lo, hi in chunks:
+                self._heed_stop()
+                if left:
+                    stops = np.flatnonzero(buffer[lo:hi] == 10)[:left]
+                    text = buffer[lo : lo + int(stops[-1]) + 1]
+                    left -= len(stops)
+                    lo += len(text)
+                    chunks.number += len(stops)
+                    self._go_past(text, chunks.number)
+                    if not left:
+                        self._require_same(begin)
+                    if lo == hi:
+                        continue
+                parsed = parser.read_at(buffer, lo, hi)
+                yield parsed, chunks.number, buffer[lo:hi]
+                chunks.number += parsed.n_lines
+        self._require_all(begin)
 
-    def _counted(self, lines: Lines, begin: dict[str, Any], refuse: Refuse) -> Iterator[Example]:
+    def _heed_stop(self) -> None:
+        if self._stopped is not None and self._stopped():
+            raise Ended
+
+    def _go_past(self, text: Any, line: int) -> None:
+        """Have done with a text that ends at a line."""
+        self._line = line
+        if self._digest is not None:
+            raw = text.tobytes()
+            self._digest.update(re.sub(rb"\r+\n", b"\n", raw) if b"\r" in raw else raw)
+
+    def _end(self) -> Any:
+        return None if self._digest is None else self.position()
+
+    # Examples of several lines: by a reader
+
+    def _examples(self, reader: Reader, begin: dict[str, Any], refuse: Refuse) -> Iterator[Example]:
+        with _open(self.name) as file, contextlib.suppress(Ended):
+            lines = self._lines(self._chunks(file))
+            if self._digest is None:
+                yield from reader(lines, self.name, refuse)
+            else:
+                yield from self._counted(reader, lines, begin, refuse)
+
+    def _lines(self, chunks: Chunks) -> Lines:
+        for buffer, lo, hi in chunks:
+            for line in buffer[lo:hi].tobytes().split(b"\n")[:-1]:
+                chunks.number += 1
+                yield chunks.number, line + b"\n"
+                self._heed_stop()
+
+    def _counted(
+        self, reader: Reader, lines: Lines, begin: dict[str, Any], refuse: Refuse
+    ) -> Iterator[Example]:
         """The examples behind a position; `position` is right whenever one is handed over."""
         self._digest, self._line = hashlib.sha256(), 0
         rest = self._rest(lines, begin)
         self._begun, self._mark = begin, begin
-        if not self._headed:
-            self._mark = None
-            yield from self._reader(rest, self.name, refuse)
-            return
 
         def refuse_late(place: str, reason: str, number: int | None = None) -> None:
             if self._line > begin["line"]:
                 refuse(place, reason)
 
         # A record may be of several lines, and the reading may end in the middle of one.
-        for example in self._reader(rest, self.name, refuse_late):
+        for example in reader(rest, self.name, refuse_late):
             if example[0] > begin["line"]:
                 self._mark = self._here()
                 yield example
@@ -162,21 +256,27 @@ class TextSource:
 
     def _rest(self, lines: Lines, begin: dict[str, Any]) -> Lines:
         """The lines behind a position, those before it being the same as they were."""
-        done, expected = begin["line"], begin.get("sha256")
         for number, line in lines:
             self._line = number
             self._digest.update(line.rstrip(b"\r\n") + b"\n")
-            if number == done and expected not in (None, self._digest.hexdigest()):
-                raise SourceError(
-                    f"{self.name} is not what the checkpoint is of: its first {done:,} lines are "
-                    "others"
-                )
-            if number > done or self._headed:
+            if number == begin["line"]:
+                self._require_same(begin)
+            if number > begin["line"] or self._headed:
                 yield number, line
-        if self._line < done:
+        self._require_all(begin)
+
+    def _require_same(self, begin: dict[str, Any]) -> None:
+        if begin.get("sha256") not in (None, self._digest.hexdigest()):
             raise SourceError(
-                f"{self.name} has {self._line:,} lines, but the checkpoint is of {done:,}: is it "
-                "another file, or was it cut short?"
+                f"{self.name} is not what the checkpoint is of: its first {begin['line']:,} lines "
+                "are others"
+            )
+
+    def _require_all(self, begin: dict[str, Any]) -> None:
+        if self._line < begin["line"]:
+            raise SourceError(
+                f"{self.name} has {self._line:,} lines, but the checkpoint is of "
+                f"{begin['line']:,}: is it another file, or was it cut short?"
             )
 
     def _unpacked(self, file: BinaryIO) -> BinaryIO:
@@ -230,69 +330,37 @@ def _unreadable(name: str, error: OSError | ValueError) -> SourceError:
     return SourceError(f"{name!r} is not the name of a file: {error}")
 
 
-def _until(stopped: Callable[[], bool], lines: Lines) -> Lines:
-    for line in lines:
-        yield line
-        if stopped():
-            raise _Ended
+class _Held:
+    """Examples that wait for the block to fill."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pieces: list[tuple[Any, list[Any], Any, list[int]]] = []
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def take(self, parsed: Parsed, lo: int, hi: int, first: int) -> None:
+        """Take some examples, before whose text `first` lines stand."""
+        y, w = parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi].tolist()
+        lines = (parsed.lines[lo:hi] + (first + 1)).tolist()
+        y = y.tolist() if isinstance(y, np.ndarray) else y
+        self._pieces.append((parsed.x[lo:hi], y, w, lines))
+        self._n += hi - lo
+
+    def block(self, end: Any) -> Block:
+        """All of them, behind which the position `end` is."""
+        x, y, w, lines = zip(*self._pieces, strict=True)
+        weights = None
+        if any(one is not None for one in w):
+            pairs = zip(w, y, strict=True)
+            weights = _joined([[1.0] * len(ys) if one is None else one for one, ys in pairs])
+            weights = None if all(one == 1.0 for one in weights) else weights
+        self._pieces, self._n = [], 0
+        rows = x[0] if len(x) == 1 else getattr(type(x[0]), "joined", _joined)(x)
+        return Block(rows, _joined(y), weights, self._name, _joined(lines), end)
 
 
-def _numbered(file: BinaryIO, name: str, wait: Wait | None = None) -> Lines:
-    number = 0
-    while True:
-        try:
-            line = file.readline(MAX_LINE) if wait is None else wait(file.readline, MAX_LINE)
-        except gzip.BadGzipFile as error:
-            if number == 0:
-                raise SourceError(
-                    f"{name} is not packed by gzip: take .gz from its name if it is plain text"
-                ) from None
-            raise _broken(name, number, error) from None
-        except (OSError, EOFError, zlib.error) as error:
-            raise _broken(name, number, error) from None
-        if line is None:
-            raise _Ended
-        if not line:
-            return
-        number += 1
-        if len(line) == MAX_LINE:
-            raise SourceError(f"{name}:{number}: more than {MAX_LINE} bytes in a line: is it text?")
-        yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-
-
-def _broken(name: str, number: int, error: Exception) -> SourceError:
-    reason = str(error).rstrip(".")
-    return SourceError(f"{name}:{number + 1}: nothing can be read from here on: {reason}")
-
-
-def decode(line: bytes, what: str = "file") -> str:
-    """Decode a line of a file as UTF-8; ValueError with one sentence where it is none."""
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        byte = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
-        raise ValueError(f"{byte} is not UTF-8: convert the {what} to UTF-8") from None
-
-
-def each_line(parse: Callable[[str], tuple[dict[Any, Any], Any, float] | None]) -> Reader:
-    """Make the reader of a format that has one example a line.
-
-    Parameters
-    ----------
-    parse
-        Gives features, label and weight, None for a line without an example; ValueError, with one
-        sentence, refuses the line.
-
-    """
-
-    def read(lines: Lines, name: str, refuse: Refuse) -> Iterator[Example]:
-        for number, line in lines:
-            try:
-                example = parse(decode(line))
-            except ValueError as error:
-                refuse(f"{name}:{number}", str(error))
-                continue
-            if example is not None:
-                yield number, *example
-
-    return read
+def _joined(lists: Sequence[list[Any]]) -> list[Any]:
+    return lists[0] if len(lists) == 1 else list(itertools.chain.from_iterable(lists))

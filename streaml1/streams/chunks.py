@@ -1,0 +1,166 @@
+"""The bytes of a file in chunks of whole lines, and what can go wrong as they are read."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from streaml1.parse.delimiters import PAD
+from streaml1.streams.source import SourceError
+
+__all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
+
+CHUNK = 2**18
+"""Bytes that are read and parsed at once: they stay in the processor's cache."""
+
+Wait = Callable[[Callable[[int], Any], int], Any]
+"""``wait(read, size)``: ``read(size)``, or None where the wait for it is to end."""
+
+Chunk = tuple[Any, int, int]
+"""``buffer[lo:hi]`` ends in a newline; it holds until the next chunk is asked for."""
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Ended(Exception):
+    """Raised where the reading is to end, which is not the end of the file."""
+
+
+class _Buffer:
+    """Memory that a file is read into: lines that are whole go first, the rest is kept."""
+
+    def __init__(self, size: int) -> None:
+        self._new(size)
+        self.first = self.last = 0
+
+    def _new(self, size: int) -> None:
+        self.size = size
+        self.bytes = np.zeros(size + 2 * PAD + 1, np.uint8)
+        self._text = self.bytes[PAD:]
+        self._view: memoryview = self.bytes.data[PAD : PAD + size]
+
+    def room(self, most: int) -> memoryview:
+        """Where the next bytes go, after more room has been made, up to `most`; may be empty."""
+        if self.last == self.size and self.first == 0 and self.size < most:
+            kept = self._text[: self.last].copy()
+            self._new(min(2 * self.size, most))
+            self._text[: self.last] = kept
+        elif self.first:
+            kept = self._text[self.first : self.last].copy()
+            self.last -= self.first
+            self.first = 0
+            self._text[: self.last] = kept
+        return self._view[self.last :]
+
+    def lines(self, at_end: bool) -> Chunk | None:
+        """All lines that are whole; at the end the last one is."""
+        if at_end and self.last > self.first:
+            self._text[self.last] = 10
+            self.last += self._text[self.last - 1] != 10
+        stop = self.last
+        tail = 0
+        while stop > self.first and self._text[stop - 1] != 10:
+            # Backwards by blocks: a long line must not be looked at byte by byte.
+            tail = min(max(64, 2 * tail), stop - self.first)
+            found = np.flatnonzero(self._text[stop - tail : stop] == 10)
+            stop = stop - tail + (int(found[-1]) + 1 if len(found) else 0)
+        if stop == self.first:
+            return None
+        first, self.first = self.first, stop
+        return self.bytes, PAD + first, PAD + stop
+
+
+class Chunks:
+    """A file read to its end, without a byte order mark.
+
+    Parameters
+    ----------
+    file
+        The file, unpacked.
+    name
+        What the user calls it.
+    most
+        So many bytes in a line are refused: a file that is no text must not fill the memory.
+    wait
+        Calls what may wait.
+    fill
+        Whether a chunk may wait for the buffer to be full: not where others write the file.
+
+    Attributes
+    ----------
+    number : int
+        How many lines were read before; who reads them counts.
+
+    """
+
+    def __init__(
+        self, file: BinaryIO, name: str, most: int, wait: Wait | None = None, fill: bool = False
+    ) -> None:
+        self.number = 0
+        self._name = name
+        self._most = most
+        self._fill = fill
+        read: Any = file
+        into = read.readinto1
+        self._into = into if wait is None else lambda room: wait(lambda n: into(room), len(room))
+        self._buffer = _Buffer(min(CHUNK, most))
+        self._begun = False
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Give all lines.
+
+        Raises
+        ------
+        SourceError
+            One sentence, where the file cannot be read on; what came before has been given.
+        Ended
+            Where a wait has ended.
+
+        """
+        at_end, failure = False, None
+        while not at_end:
+            try:
+                at_end = self._read()
+            except (OSError, EOFError, zlib.error) as error:
+                failure = error
+            chunk = self._buffer.lines(at_end)
+            if chunk is not None:
+                yield self._without_mark(chunk)
+            if failure is not None:
+                raise self._unreadable(failure) from None
+
+    def _read(self) -> bool:
+        """Read once, or until the buffer is full; whether the file has ended."""
+        while True:
+            room = self._buffer.room(self._most)
+            if not room:
+                raise SourceError(
+                    f"{self._name}:{self.number + 1}: more than {self._most} bytes in a line: "
+                    "is it text?"
+                )
+            n = self._into(room)
+            if n is None:
+                raise Ended
+            self._buffer.last += n
+            if n == 0 or n == len(room) or not self._fill:
+                return bool(n == 0)
+
+    def _without_mark(self, chunk: Chunk) -> Chunk:
+        buffer, lo, hi = chunk
+        if not self._begun and buffer[lo : lo + 3].tobytes() == BOM:
+            lo += 3
+        self._begun = True
+        return buffer, lo, hi
+
+    def _unreadable(self, error: Exception) -> SourceError:
+        if isinstance(error, gzip.BadGzipFile) and self.number == 0:
+            return SourceError(
+                f"{self._name} is not packed by gzip: take .gz from its name if it is plain text"
+            )
+        reason = str(error).rstrip(".")
+        place = f"{self._name}:{self.number + 1}"
+        return SourceError(f"{place}: nothing can be read from here on: {reason}")

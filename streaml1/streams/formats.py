@@ -1,0 +1,31 @@
+"""The formats of one example a line, and what reads each."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from streaml1.streams.jsonl import parse_json
+from streaml1.streams.parsed import LineParser
+from streaml1.streams.svmlight import SvmlightParser
+from streaml1.streams.vw import parse_vw
+
+__all__ = ["line_parser"]
+
+
+def line_parser(format: str, require_label: bool = True, what: str = "file") -> LineParser:
+    """Make the parser of svmlight, vw or jsonl.
+
+    Parameters
+    ----------
+    format
+        One of the three.
+    require_label
+        Whether a line without a label is refused; else its label is None.
+    what
+        Has the lines, for a sentence about them: a file, or a record.
+
+    """
+    if format == "svmlight":
+        return SvmlightParser(require_label, what)
+    parse = {"vw": parse_vw, "jsonl": parse_json}[format]
+    return LineParser(partial(parse, require_label=require_label), what)

@@ -1,0 +1,140 @@
+"""Lines of text to examples, many at once: by a kernel where there is one, or line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from streaml1.parse.delimiters import PAD
+
+__all__ = ["EachLine", "LineParser", "Parsed", "Parser", "decode", "padded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The examples in some lines.
+
+    Parameters
+    ----------
+    x
+        Their features: dicts, or rows such as `streaml1.parse.rows.IntRows`.
+    y
+        Their labels as they were read: floats, or a list where others may be among them.
+    w
+        The sample weights, or None where all of them are 1.
+    lines
+        The line of each, from 0.
+    ends
+        Where the line of each ends: bytes from the beginning.
+    faults
+        The lines that are refused, and why.
+    n_lines
+        How many lines there are.
+    """
+
+    x: Any
+    y: Any
+    w: Any
+    lines: Any
+    ends: Any
+    faults: list[tuple[int, str]]
+    n_lines: int
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+class Parser(Protocol):
+    """What reads the lines of a format."""
+
+    def read(self, text: bytes) -> Parsed:
+        """Read lines, with newlines between."""
+
+    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+        """Read `buffer[lo:hi]`, which ends in a newline.
+
+        `buffer` is uint8, and has `PAD` bytes more before and after the part.
+        """
+
+
+def padded(text: bytes) -> tuple[Any, int, int]:
+    """A buffer as `Parser.read_at` takes it, and where in it the lines are."""
+    n = len(text)
+    buffer = np.empty(n + 2 * PAD + 1, np.uint8)
+    buffer[PAD : PAD + n] = np.frombuffer(text, np.uint8)
+    if n and not text.endswith(b"\n"):
+        buffer[PAD + n] = 10
+        n += 1
+    return buffer, PAD, PAD + n
+
+
+def decode(line: bytes, what: str = "file") -> str:
+    """Decode a line of a file as UTF-8; ValueError with one sentence where it is none."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        byte = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
+        raise ValueError(f"{byte} is not UTF-8: convert the {what} to UTF-8") from None
+
+
+Example = tuple[dict[Any, Any], Any, float]
+"""Features, label and weight."""
+
+
+class EachLine:
+    """A parser that reads one line after the other.
+
+    Parameters
+    ----------
+    one
+        Reads a line: features, label and weight, None where it has no example; ValueError, with
+        one sentence, refuses it.
+    """
+
+    def __init__(self, one: Callable[[bytes], Example | None]) -> None:
+        self.one = one
+
+    def read(self, text: bytes) -> Parsed:
+        """Read lines, with newlines between."""
+        return self.read_at(*padded(text))
+
+    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+        """Read lines within a buffer."""
+        rows: list[Example] = []
+        lines: list[int] = []
+        ends: list[int] = []
+        faults: list[tuple[int, str]] = []
+        end = 0
+        texts = buffer[lo:hi].tobytes().split(b"\n")[:-1]
+        for number, line in enumerate(texts):
+            end += len(line) + 1
+            try:
+                example = self.one(line)
+            except ValueError as error:
+                faults.append((number, str(error)))
+                continue
+            if example is not None:
+                rows.append(example)
+                lines.append(number)
+                ends.append(end)
+        x, y, w = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+        weights = None if all(one == 1.0 for one in w) else np.array(w)
+        return Parsed(x, y, weights, np.array(lines, int), np.array(ends, int), faults, len(texts))
+
+
+class LineParser(EachLine):
+    """A parser that has each line read by a function of Python; others do better where they can.
+
+    Parameters
+    ----------
+    parse
+        Reads the text of a line.
+    what
+        Has the lines, for a sentence about them: a file, or a record.
+    """
+
+    def __init__(self, parse: Callable[[str], Example | None], what: str = "file") -> None:
+        super().__init__(lambda line: parse(decode(line, what)))

@@ -1,0 +1,276 @@
+"""Compiled readers of text, held to the plain ones: no line is read differently.
+
+`STREAML1_FUZZ=1000000` has a million mutated lines of each format tried.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streaml1
+from streaml1.jit import COMPILED
+from streaml1.parse import numbers
+from streaml1.streams import chunks, open_source
+from streaml1.streams.formats import line_parser
+from streaml1.streams.parsed import EachLine, Parsed, padded
+from streaml1.streams.svmlight import parse_svmlight
+from tests.test_streams import Refused, rows_of
+
+FUZZ = int(os.environ.get("STREAML1_FUZZ", "5000"))
+
+compiled = pytest.mark.skipif(not COMPILED, reason="raw memory is read by compiled code only")
+
+
+def bits(v: float | None) -> bytes | None:
+    return None if v is None else struct.pack("<d", v)
+
+
+# Numbers
+
+
+def read_number(text: bytes, read: Any = numbers.number) -> float:
+    buffer, lo, hi = padded(text)
+    start = buffer.ctypes.data
+    ends = (np.uint64(start + lo), np.uint64(start + hi - 1))
+    return float(read(*ends, np.uint64(numbers.TABLE.ctypes.data)))
+
+
+def is_floats(text: str, read: Any = numbers.number) -> bool:
+    """Whether a number is not read here, or is that of `float` to the bit."""
+    found = read_number(text.encode() + b"\n", read)
+    return found != found or bits(found) == bits(float(text))
+
+
+EDGES = [
+    *("0", "-0", "0.0", "-0.000", "1", "+1", "1.", ".5", "-.5e1", "9" * 19, "0" * 40 + "1"),
+    *("9007199254740993", "9007199254740992.5", "1e22", "1e23", "8.5e-23", "123456789012345678e-9"),
+    *("2.2250738585072014e-308", "1.7976931348623157e308", "5e-324", "1e400", "1e-400", "0e999"),
+    *("4503599627370497.5", "4503599627370496.5", "9007199254740991.49999999999999999999"),
+    *("0.1234567890123456789", "0.0000000000000000000012345678", "7.000000000000000000"),
+]
+
+
+@compiled
+@pytest.mark.parametrize("text", EDGES)
+def test_edges_of_numbers(text: str) -> None:
+    assert is_floats(text) and is_floats(text, numbers.long_value)
+
+
+@compiled
+@given(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["%r", "%.17g", "%.3f", "%.6g", "%.17e", "%+.9f", "%.24f", "%g"]),
+)
+def test_floats_are_read_to_the_bit(v: float, form: str) -> None:
+    assert is_floats(form % v) and is_floats(form % v, numbers.long_value)
+
+
+@compiled
+@given(st.integers(0, 2**64 - 1), st.integers(-330, 320))
+def test_any_digits_and_exponent(m: int, power: int) -> None:
+    text = f"{m}e{power}"
+    assert is_floats(text)
+    if m and abs(power) < 200 and len(str(m)) <= 19:
+        assert read_number(text.encode() + b"\n") == float(text), "it is read here"
+
+
+@compiled
+@given(st.integers(2**52, 2**53 - 1), st.integers(-50, 60))
+def test_half_way_between_two_floats(m: int, power: int) -> None:
+    """And as near to it as 19 digits go."""
+    half = (2 * m + 1) * 2**power if power >= 0 else None
+    text = str(half) if half is not None else None
+    if text is None:
+        digits = (2 * m + 1) * 10 ** (-power) // 2 ** (-power)
+        text = f"{digits}e{power}"
+    short = f"{text.partition('e')[0][:19]}"
+    rest = len(text.partition("e")[0]) - len(short)
+    exponent = int(text.partition("e")[2] or 0) + rest
+    for last in (-1, 0, 1):
+        assert is_floats(f"{int(short) + last}e{exponent}")
+
+
+@compiled
+@pytest.mark.parametrize(
+    "text",
+    ["", "-", "+", ".", "-.", "e5", "1e", "1e+", "1e5.", "1.2.3", "1_0", "nan", "inf", "0x1", "--1"]
+    + ["1 ", " 1", "1a", "١", "1e12345", "1\t", "1,5", "1e 5"],
+)
+def test_what_is_no_number_is_left_to_float(text: str) -> None:
+    for read in (numbers.number, numbers.long_value):
+        assert read_number(text.encode() + b"\n", read) != 0
+        assert np.isnan(read_number(text.encode() + b"\n", read))
+
+
+# Lines
+
+
+def outcome(parsed: Parsed) -> list[Any]:
+    """All that is told of some lines, to the bit and in the order of the lines."""
+    w = [1.0] * len(parsed) if parsed.w is None else parsed.w
+    found: list[Any] = [(line, reason) for line, reason in parsed.faults]
+    for x, y, one, line, end in zip(parsed.x, parsed.y, w, parsed.lines, parsed.ends, strict=True):
+        pairs = [(name, type(name), bits(v)) for name, v in x.items()]
+        label = y if isinstance(y, str) else bits(y)
+        found.append((int(line), pairs, label, float(one), int(end)))
+    return [*sorted(found, key=lambda one: one[0]), parsed.n_lines]
+
+
+def twin(format: str, require_label: bool) -> EachLine:
+    """The plain reader of each line."""
+    parser = line_parser(format, require_label)
+    return EachLine(parser.one)
+
+
+def svm_cell(random: Random) -> str:
+    name = random.choice([random.randrange(30), random.randrange(10**6), random.randrange(2**33)])
+    value: Any = random.choice(
+        [1, random.random(), round(random.random(), 6), random.randrange(-9, 9), 0]
+    )
+    form = random.choice(["%r", "%r", "%g", "%.3e", "%.20f"])
+    return f"{name}:{form % value}"
+
+
+def svm_line(random: Random) -> bytes:
+    label = random.choice(["1", "-1", "0", "+1", "0.5", "1e-3", ""])
+    cells = [svm_cell(random) for _ in range(random.randrange(6))]
+    blank = random.choice([" ", " ", " ", "\t", "  "])
+    qid = random.choice(["", "", f"qid:{random.randrange(9)}{blank}"])
+    end = random.choice(["", "", " ", "\r", " \r", " # more", "#é"])
+    return f"{label}{blank}{qid}{blank.join(cells)}{end}".encode()
+
+
+PIECES = [*(bytes([c]) for c in b" :-+.eE0159#\t\r\x00\x0b\xff_n"), b"\xc2\xa0", b"nan", b"9" * 12]
+
+
+def mutated(line: bytes, random: Random) -> bytes:
+    """A line with up to three pieces put in, taken out or put in another's place."""
+    for _ in range(random.choice([0, 0, 1, 1, 2, 3])):
+        at = random.randrange(len(line) + 1)
+        what = random.randrange(3)
+        new = b"" if what == 0 else random.choice(PIECES)
+        line = line[:at] + new + line[at + (what != 1) :]
+    return line
+
+
+MAKE: dict[str, Callable[[Random], bytes]] = {"svmlight": svm_line}
+
+
+@pytest.mark.parametrize("format", MAKE)
+@pytest.mark.parametrize("require_label", [True, False])
+def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_label: bool) -> None:
+    random = Random(f"{format} {require_label}")
+    parser, plain = line_parser(format, require_label), twin(format, require_label)
+    left = FUZZ // 2
+    accepted = 0
+    while left > 0:
+        n = random.choice([1, 2, 10, 500])
+        left -= n
+        text = b"\n".join(mutated(MAKE[format](random), random) for _ in range(n))
+        text += random.choice([b"", b"\n"])
+        found = parser.read(text)
+        accepted += len(found)
+        assert outcome(found) == outcome(plain.read(text)), text
+    assert FUZZ / 8 < accepted < FUZZ / 2
+
+
+@compiled
+def test_ordinary_lines_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one of them by Python."""
+    texts = {
+        "svmlight": b"1 1:0.5 7:2\r\n\n-1 3:-1e-5\t4:12.25 \n0  qid:3 5:1 # x\n1\n1 4294967295:1\n"
+    }
+    for format, text in texts.items():
+        parser = line_parser(format)
+        monkeypatch.setattr(parser, "one", None)
+        assert len(parser.read(text)) == 5
+
+
+def test_ids_beyond_32_bits_among_others() -> None:
+    text = f"1 {2**32 - 1}:1\n1 {2**32}:1 5:2\n-1 5:1 {2**63 - 1}:3\n1 5:1\n".encode()
+    parsed = line_parser("svmlight").read(text)
+    assert outcome(parsed) == outcome(twin("svmlight", True).read(text))
+    model, other = (streaml1.ElasticNetClassifier(l1=1e-3) for _ in range(2))
+    model.learn_many(parsed.x, parsed.y > 0)
+    other.learn_many(list(parsed.x), parsed.y > 0)
+    assert model.weights == other.weights and model.n_features_seen == 4
+
+
+def test_nothing_is_read_of_nothing() -> None:
+    for text in (b"", b"\n", b"\r\n\n", b"# no\n"):
+        assert len(line_parser("svmlight").read(text)) == 0
+    assert line_parser("svmlight").read(b"").n_lines == 0
+
+
+def test_rows_are_dicts() -> None:
+    parsed = line_parser("svmlight").read(b"1 3:1 4:2\n1\n1 5:1 5:2\n1 7:1\n")
+    x = parsed.x
+    assert x[1:][1] == x[-2] == {5: 3.0} and x[1] == {} and len(x[1:3]) == 2
+    assert list(x[4:]) == [] and list(x[2:1]) == []
+    with pytest.raises(IndexError):
+        x[4]
+    assert list(type(x).joined([x[2:], x[:1]])) == [{5: 3.0}, {7: 1.0}, {3: 1.0, 4: 2.0}]
+
+
+# Files
+
+
+def lines_for(n: int, seed: int) -> list[bytes]:
+    random = Random(seed)
+    return [mutated(svm_line(random), random) for _ in range(n)]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 300, 2**18])
+@pytest.mark.parametrize("packed", [False, True])
+def test_chunks_change_nothing(
+    chunk: int, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = b"\n".join(lines_for(300, 5))
+    path = tmp_path / ("a.svm.gz" if packed else "a.svm")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    refused = Refused()
+    found = rows_of(open_source(path), 17, refused)
+    expected, faults = [], []
+    for number, line in enumerate(text.split(b"\n"), start=1):
+        try:
+            example = parse_svmlight(line.decode())
+        except UnicodeDecodeError:
+            faults.append(number)
+        except ValueError:
+            faults.append(number)
+        else:
+            expected += [] if example is None else [example]
+    assert found == expected
+    assert [int(place.rpartition(":")[2]) for place, _ in refused] == faults
+
+
+def test_a_file_teaches_what_its_dicts_do(tmp_path: Path) -> None:
+    random = Random(1)
+    rows = []
+    for i in range(3000):
+        names = [random.randrange(2000) for _ in range(20)]
+        cells = " ".join(f"{j}:{random.random()!r}" for j in names)
+        rows.append(f"{i % 2} {cells}")
+    path = tmp_path / "a.svm"
+    path.write_text("\n".join(rows))
+    for bits_ in (None, 8):
+        taught, other = (streaml1.ElasticNetClassifier(l1=1e-4, hash_bits=bits_) for _ in range(2))
+        report = streaml1.progressive(taught, path, every=700)
+        for row in rows:
+            x, y, _ = parse_svmlight(row) or ({}, 0, 1.0)
+            other.learn_one(x, y == 1)
+        assert report.examples == 3000
+        assert taught.weights == other.weights and taught.intercept == other.intercept
+        assert taught.n_features_seen == other.n_features_seen

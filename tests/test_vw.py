@@ -1,0 +1,112 @@
+"""Vowpal Wabbit's text: what a line means, and what each mistake is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1.streams import open_source
+from streaml1.streams.vw import parse_vw
+from tests.test_streams import Refused, lines_of, rows_of
+
+
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        ("1 |a b", ({"a^b": 1.0}, 1.0, 1.0)),
+        ("-1 | b c:2", ({"b": 1.0, "c": 2.0}, -1.0, 1.0)),
+        ("0 2.5 'tag|a:2 b:3 c |d:0.5 e", ({"a^b": 6.0, "a^c": 2.0, "d^e": 0.5}, 0.0, 2.5)),
+        ("1 1 tag|a b", ({"a^b": 1.0}, 1.0, 1.0)),
+        ("1 'tag |a b", ({"a^b": 1.0}, 1.0, 1.0)),
+        ("1 '|a b", ({"a^b": 1.0}, 1.0, 1.0)),
+        ("1 0 |a b", ({"a^b": 1.0}, 1.0, 0.0)),
+        ("0.25 |a b\tc:-1e-2 \r\n", ({"a^b": 1.0, "a^c": -0.01}, 0.25, 1.0)),
+        ("  1  |  b", ({"b": 1.0}, 1.0, 1.0)),
+        ("1 |a", ({}, 1.0, 1.0)),
+        ("1 |", ({}, 1.0, 1.0)),
+        ("1 || |a", ({}, 1.0, 1.0)),
+        ("1 |a b|c d|a e", ({"a^b": 1.0, "c^d": 1.0, "a^e": 1.0}, 1.0, 1.0)),
+        ("1 |a b b:0.5 |a:2 b", ({"a^b": 3.5}, 1.0, 1.0)),
+        ("1 |a b:1 b:-1", ({"a^b": 0.0}, 1.0, 1.0)),
+        ("1 |a^b c |a b^c", ({"a^b^c": 2.0}, 1.0, 1.0)),
+        ("sports 2 |ü é=ß", ({"ü^é=ß": 1.0}, "sports", 2.0)),
+        ("1 |a 3:4 x#y", ({"a^3": 4.0, "a^x#y": 1.0}, 1.0, 1.0)),
+        ("1 | a\u00a0b", ({"a\u00a0b": 1.0}, 1.0, 1.0)),
+    ],
+)
+def test_lines(line, row):
+    found = parse_vw(line)
+    assert found == row
+    assert found is not None and list(found[0]) == list(row[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1", "'1' has no bar: it must be label |name:value name:value"),
+        ("1|a b", "the line has no label: '1' is its tag, for want of a blank before the bar"),
+        ("|a b", "the line has no label: it must begin with one, as in 1 |name:value"),
+        ("'tag|a b", "the line has no label: it must begin with one"),
+        ("1 1 0.5 |a b", "'0.5' before the bar is an initial prediction: only label, importance"),
+        ("1 1 0 2 |a b", "'0' before the bar is too much: only label"),
+        ("1 -1 |a b", "weight '-1' is not a weight: it must be a number >= 0"),
+        ("1 a |a b", "weight 'a' is not a weight"),
+        ("nan |a b", "label: 'nan' is not finite"),
+        ("1:0.5:0.1 |a b", "label '1:0.5:0.1' has a colon: labels with costs or probabilities"),
+        ("1 |:2 b", "':2' after the bar has no name: it must be namespace:value"),
+        ("1 |a:x b", "namespace 'a': 'x' is not a number"),
+        ("1 |a: b", "namespace 'a': '' is not a number"),
+        ("1 |a :2", "':2' has no name: it must be name:value"),
+        ("1 |a b:", "feature 'a^b': '' is not a number"),
+        ("1 | colour:red", "feature 'colour': 'red' is not a number"),
+        ("1 |a b:1:2", "feature 'a^b': '1:2' is not a number"),
+        ("1 |a b:inf", "feature 'a^b': 'inf' is not finite"),
+        ("1 |a:1e200 b:1e200", "the value of feature 'a^b' comes to infinity"),
+        ("1 |a b:1e308 b:1e308", "the value of feature 'a^b' comes to infinity"),
+    ],
+)
+def test_mistakes(line, reason):
+    with pytest.raises(ValueError) as error:
+        parse_vw(line)
+    assert reason in str(error.value)
+    assert len(str(error.value)) < 150 and "\n" not in str(error.value)
+
+
+def test_without_required_labels():
+    assert parse_vw("|a b", require_label=False) == ({"a^b": 1.0}, None, 1.0)
+    assert parse_vw("1|a b", require_label=False) == ({"a^b": 1.0}, None, 1.0)
+    assert parse_vw("1 |a b", require_label=False) == ({"a^b": 1.0}, 1.0, 1.0)
+
+
+def test_a_file(tmp_path: Path):
+    path = tmp_path / "a.vw"
+    path.write_bytes(b"\xef\xbb\xbf1 |a b\r\n\n0 2 |a c:2\n \t\n1 | \xff\nspam\n0 | d")
+    refused = Refused()
+    assert lines_of(open_source(path), refused) == [1, 3, 7]
+    assert [place.rpartition(":")[2] for place, _ in refused] == ["5", "6"]
+    assert refused[0][1] == "byte 0xff at column 5 is not UTF-8: convert the file to UTF-8"
+    rows = rows_of(open_source(path), refuse=refused)
+    assert rows[:2] == [({"a^b": 1.0}, 1.0, 1.0), ({"a^c": 2.0}, 0.0, 2.0)]
+
+
+names = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters=" \t\r\n:|"), min_size=1, max_size=6
+)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(finite, st.floats(0, 1e300), st.dictionaries(names, st.dictionaries(names, finite)))
+def test_what_is_written_is_read_back(y, w, spaces):
+    namespaces = "".join(
+        f"|{space} {' '.join(f'{name}:{value}' for name, value in x.items())}"
+        for space, x in spaces.items()
+    )
+    summed: dict[str, float] = {}
+    for space, x in spaces.items():
+        for name, value in x.items():
+            summed[f"{space}^{name}"] = summed.get(f"{space}^{name}", 0.0) + value
+    if namespaces and all(abs(value) < 1e307 for value in summed.values()):
+        assert parse_vw(f"{y} {w} {namespaces}") == (summed, y, w)
