@@ -31,6 +31,9 @@ REGRESSION = ("squared", "absolute")
 # As in river: an example on which a model was sure and wrong costs at most 34.5.
 LEAST_PROBABILITY = 1e-15
 
+NAMED = 1000
+"""How many features that entered, and that left, a line names; it counts all of them."""
+
 WINDOW = 2**20
 """How many examples, the last ones, ROC AUC looks at."""
 
@@ -280,7 +283,8 @@ class Report:
     skips : bool
         Whether the run goes on after a refused example, so that the table counts them.
     changes : streaml1.watch.Changes or None
-        Which features have entered and left the model between the last two lines.
+        Which features have entered and left the model between the last two lines: the 1,000 of each
+        that are farthest from zero.
 
     Examples
     --------
@@ -395,7 +399,9 @@ class Report:
         n_nonzero = getattr(model, "n_nonzero", None)
         seen = getattr(model, "n_features_seen", None)
         every = max(1, len(getattr(model, "classes_met", ())))  # weights of a feature
-        self.changes = None if self._watch is None else self._watch.changes()
+        born = died = None
+        if self._watch is not None:
+            self.changes, born, died = self._watch.counted(NAMED)
         line = Line(
             examples=self.examples,
             loss_name=self.loss_name,
@@ -407,8 +413,8 @@ class Report:
             n_features_seen=seen,
             sparsity=_zeros(n_nonzero, seen and seen * every),
             share_of_d=n_nonzero / self.d / every if n_nonzero is not None and self.d else None,
-            born=None if self.changes is None else len(self.changes.born),
-            died=None if self.changes is None else len(self.changes.died),
+            born=born,
+            died=died,
             cut=getattr(model, "n_cut", None),
             **self._if_skewed(),
             refused=self.refused,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,21 +49,25 @@ class Watch:
 
     def changes(self) -> Changes:
         """What has changed since the last call, or since the watch was made."""
+        return self.counted(None)[0]
+
+    def counted(self, most: int | None) -> tuple[Changes, int, int]:
+        """The same, with at most so many of each by name, and how many there are of each."""
         engine = self._engine
         with engine.alone():
             now = engine.rule.weights()
             before, gone = self.state
             last = np.zeros(len(now))
             last[: len(before)] = before
-            name = engine.names.name
-            born = [(name(j), w) for j, w in _entries(now, (now != 0.0) & (last == 0.0))]
-            died = [(name(j), w) for j, w in _entries(last, (now == 0.0) & (last != 0.0))]
+            born = np.flatnonzero((now != 0.0) & (last == 0.0))
+            died = np.flatnonzero((now == 0.0) & (last != 0.0))
             self.state = now, {}
-        if gone:
-            back = {feature for feature, _ in born} & gone.keys()
-            born = [one for one in born if one[0] not in back]
-            died += [one for one in gone.items() if one[0] not in back]
-        return Changes(_sorted(born), _sorted(died))
+            name = engine.names.name
+            if gone:  # some of them may have come back, to another slot
+                return _with_those_gone(_named(born, now, name), _named(died, last, name), gone)
+            named = (_named(_farthest(born, now, most), now, name),
+                     _named(_farthest(died, last, most), last, name))  # fmt: skip
+        return Changes(*map(_sorted, named)), len(born), len(died)
 
     def __setstate__(self, own: dict[str, Any]) -> None:
         self.__dict__.update(own)
@@ -85,5 +89,29 @@ def _entries(w: Any, chosen: Any) -> list[tuple[int, float]]:
     return list(zip(slots.tolist(), w[slots].tolist(), strict=True))
 
 
-def _sorted(entries: list[tuple[Hashable, float]]) -> list[tuple[Hashable, float]]:
+Entries = list[tuple[Hashable, float]]
+
+
+def _named(slots: Any, w: Any, name: Callable[[int], Hashable]) -> Entries:
+    return [(name(j), v) for j, v in zip(slots.tolist(), w[slots].tolist(), strict=True)]
+
+
+def _farthest(slots: Any, w: Any, most: int | None) -> Any:
+    """Those of some slots with the largest weights, no more than `most`, in the order of slots."""
+    if most is None or len(slots) <= most:
+        return slots
+    order = np.argsort(-np.abs(w[slots]), kind="stable")[:most]
+    return slots[np.sort(order)]
+
+
+def _with_those_gone(
+    born: Entries, died: Entries, gone: dict[Hashable, float]
+) -> tuple[Changes, int, int]:
+    back = {feature for feature, _ in born} & gone.keys()
+    born = [one for one in born if one[0] not in back]
+    died = died + [one for one in gone.items() if one[0] not in back]
+    return Changes(_sorted(born), _sorted(died)), len(born), len(died)
+
+
+def _sorted(entries: Entries) -> Entries:
     return sorted(entries, key=lambda one: -abs(one[1]))

@@ -330,7 +330,7 @@ def test_births_and_deaths() -> None:
 def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]]) -> None:
     """Against the difference of `weights`, through evictions, cuts and refused batches."""
     model = ElasticNetClassifier(l1=0.05, lr=1.0, schedule="constant", max_features=8)
-    watch, before = model.watch(), dict[Any, float]()
+    watch, few, before = model.watch(), model.watch(), dict[Any, float]()
     for event, k in plan:
         if event == 0:
             model.learn_one({f"w{k}": 1.0, k: 0.5}, k % 2 == 0)
@@ -343,6 +343,11 @@ def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]]) -> None:
         else:
             now = model.weights
             born, died = watch.changes()
+            named, *counts = few.counted(2)
+            assert counts == [len(born), len(died)]
+            for some, every in zip(named, (born, died), strict=True):
+                assert set(some) <= set(every) and len(some) >= min(2, len(every))
+                assert [abs(w) for _, w in some] == [abs(w) for _, w in every[: len(some)]]
             assert dict(born) == {name: w for name, w in now.items() if name not in before}
             assert dict(died) == {name: w for name, w in before.items() if name not in now}
             before = now

@@ -30,7 +30,7 @@ __all__ = ["learn"]
               help="How often the source is read.")  # fmt: skip
 @click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
               help="A line of the table after each so many examples.")  # fmt: skip
-@click.option("--watch", type=click.IntRange(min=0), default=0, metavar="N",
+@click.option("--watch", type=click.IntRange(0, 1000), default=0, metavar="N",
               help="After each line name up to so many features that entered (+) and left (-) "
               "the model.")  # fmt: skip
 @click.option("--report", type=output, metavar="FILE.jsonl",

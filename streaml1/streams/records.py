@@ -76,19 +76,21 @@ class RecordLines:
         self.records = records
         self.began = began
         values = [record.value or b"" for record in records]
-        self.text = b"\n".join(values)
+        self.text = b"\n".join([*values, b""])
         self.n = len(values)
         # Where a record has several lines: the record of each line, its number in it, and it.
         self._several: list[tuple[int, int, bytes]] | None = None
-        if self.text.count(b"\n") > self.n - 1:
-            self._several = list(self._each(values))
-            self.text = b"\n".join(text for _, _, text in self._several)
-            self.n = len(self._several)
 
-    def _each(self, values: list[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    def apart(self) -> None:
+        """Tell the lines of each record, as there are more of them than records."""
+        self._several = list(self._each())
+        self.text = b"\n".join([*(text for _, _, text in self._several), b""])
+        self.n = len(self._several)
+
+    def _each(self) -> Iterator[tuple[int, int, bytes]]:
         begun = {one: there for one, there in self.began.items() if there[1]}
-        for place, (record, value) in enumerate(zip(self.records, values, strict=True)):
-            texts = value.removesuffix(b"\n").split(b"\n")
+        for place, record in enumerate(self.records):
+            texts = (record.value or b"").removesuffix(b"\n").split(b"\n")
             if len(texts) == 1:
                 yield place, 0, texts[0]
                 continue
@@ -192,6 +194,9 @@ class RecordReader:
 
     def _blocks(self, lines: RecordLines, size: int, refuse: Refuse) -> Iterator[KafkaBlock]:
         parsed = self._parse(lines.text)
+        if parsed.n_lines > lines.n:
+            lines.apart()
+            parsed = self._parse(lines.text)
         try:
             numbers = self._numbers(lines, parsed, refuse)
         except _Raised as raised:
