@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 
 # From the ground up. Neighbours in a line are of one height; the later may import the earlier.
 LAYERS = [
-    *("jit", "hashing", "losses", "vectors", "rows"),
+    *("exits", "jit", "hashing", "losses", "vectors", "rows"),
     *("names", "batches", "sketch"),
     *("rules", "online", "walk"),
     *("cap", "watch", "reader", "engine"),

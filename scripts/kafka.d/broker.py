@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("command", choices=["up", "down", "status"])
     parser.add_argument("--mock", action="store_true", help="librdkafka's mock cluster instead")
     parser.add_argument("--secure", action="store_true",
-                        help="also listen with TLS and SASL: settings in FOLDER/secure")  # fmt: skip
+                        help="also with TLS and SASL: for clients see FOLDER/secure")  # fmt: skip
     parser.add_argument("--state", type=Path, default=STATE, metavar="FOLDER",
                         help="where the broker keeps all it has (default: .kafka)")  # fmt: skip
     asked = parser.parse_args()

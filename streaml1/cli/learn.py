@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.writing import require_outputs, write_all
@@ -26,6 +27,7 @@ __all__ = ["learn"]
 @click.argument("source")
 @model_options
 @source_options
+@kafka_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
               help="How often the source is read.")  # fmt: skip
 @click.option("--every", type=positive, default=1000, show_default=True, metavar="N",

@@ -106,6 +106,9 @@ class KafkaSource:
         show how far behind it is. Nothing reads them here.
     require_label
         Whether an example without a label is refused.
+    kafka
+        How to come in to the brokers, as `security_of` takes it; by default as the environment
+        says.
 
     Raises
     ------
@@ -130,9 +133,10 @@ class KafkaSource:
         partitions: Sequence[int] | None = None,
         group: str | None = None,
         require_label: bool = True,
+        kafka: Any = None,
     ) -> None:
+        self._topic = Topic(spec, kafka)
         self.name = spec
-        self._topic = Topic(spec)
         self._parse = _parser(format, require_label)
         self._start = _start(start)
         self._until_end = until_end

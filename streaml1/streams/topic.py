@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 from streaml1.streams.partitions import POLL_MS
-from streaml1.streams.source import SourceError, shown
+from streaml1.streams.probe import Silent, probe
+from streaml1.streams.security import brokers_of, security_of
+from streaml1.streams.source import Lost, SourceError, Unavailable, shown
 
 __all__ = ["Topic"]
 
@@ -21,6 +23,9 @@ POLLED = 1000
 
 CONNECT_SECONDS = 5.0
 
+PROBE_SECONDS = 2.0
+"""How long a broker may take to say its first word."""
+
 LISTED = 8
 """How many topics are named where the one that is asked for is not there."""
 
@@ -28,22 +33,35 @@ LISTED = 8
 class Topic:
     """A topic by its URL, ``kafka://host:port/topic``.
 
+    Parameters
+    ----------
+    url
+        Several brokers have commas between; those of `security` are taken where it names none.
+    security
+        How to come in, as `security_of` takes it.
+
     Raises
     ------
     SourceError
-        One sentence, where it is none.
+        One sentence, where it is none. It repeats no password.
 
     """
 
-    def __init__(self, url: str) -> None:
-        rest, _, query = url.removeprefix("kafka:").removeprefix("//").partition("?")
-        hosts, _, topic = rest.partition("/")
-        brokers = [host if ":" in host else f"{host}:9092" for host in hosts.split(",") if host]
-        right = all(broker.rpartition(":")[2].isdecimal() for broker in brokers)
-        if not (url.startswith("kafka://") and brokers and right and topic and "/" not in topic):
-            raise SourceError(f"{url} is no topic: write kafka://host:port/topic")
+    def __init__(self, url: str, security: Any = None) -> None:
+        if "@" in url:
+            raise SourceError(
+                "a URL of Kafka holds no user and no password: say --kafka-user, and set "
+                "STREAML1_KAFKA_PASSWORD"
+            )
+        address, _, query = url.partition("?")
+        hosts, _, topic = address.removeprefix("kafka:").removeprefix("//").partition("/")
+        self.security = security_of(security)
+        brokers = brokers_of(hosts) or ([] if hosts else list(self.security.brokers))
+        if not (url.startswith("kafka://") and brokers and topic and "/" not in topic):
+            raise SourceError(f"{address} is no topic: write kafka://host:port/topic")
         self.url, self.brokers, self.name = url, brokers, topic
-        self.settings = _settings(url, query)
+        self.settings = _settings(address, query)
+        self._up = brokers  # those that answered when last asked
 
     def place(self, partition: int, offset: int, line: int = 0) -> str:
         """Where a record stands, or one of its lines."""
@@ -133,28 +151,50 @@ class Topic:
 
     def unreadable(self, error: Exception) -> SourceError:
         """What an error of kafka-python says, in one sentence."""
-        from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+        from kafka import errors
 
-        if isinstance(error, OffsetOutOfRangeError) and isinstance(error.args[0], dict):
+        if isinstance(error, SourceError):
+            return error
+        if isinstance(error, errors.OffsetOutOfRangeError) and isinstance(error.args[0], dict):
             ((tp, offset), *_) = error.args[0].items()
-            return SourceError(
+            return Lost(
                 f"{self.place(tp.partition, offset)} is gone: the topic keeps its records no "
                 "longer, so start at another place"
             )
-        if isinstance(error, KafkaTimeoutError):
+        if isinstance(error, errors.KafkaTimeoutError):
             return self._silent()
+        if isinstance(error, errors.AuthenticationFailedError):
+            user = shown(self.security.user)
+            return SourceError(f"{self.url}: the broker refuses user {user} with that password")
+        if isinstance(error, errors.AuthorizationError):
+            what = type(error).__name__.partition("Authorization")[0].lower()
+            return SourceError(
+                f"{self.url}: user {shown(self.security.user)} may not use this {what}: have an "
+                "ACL made for it"
+            )
         reason = " ".join(str(error).split()) or type(error).__name__
-        return SourceError(f"{self.url} cannot be read on: {shown(reason)[1:-1]}")
+        kind = Unavailable if getattr(error, "retriable", False) else SourceError
+        if isinstance(error, errors.CorruptRecordError):
+            kind = Lost
+        return kind(f"{self.url} cannot be read on: {shown(reason)[1:-1]}")
 
     def _common(self) -> dict[str, Any]:
         timeout = round(1000 * CONNECT_SECONDS)
-        common = {"bootstrap_servers": self.brokers, "client_id": "streaml1"}
-        return {**common, "bootstrap_timeout_ms": timeout, **self.settings}
+        common = {"bootstrap_servers": self._up, "client_id": "streaml1"}
+        return {
+            **common,
+            **self.security.arguments(),
+            "bootstrap_timeout_ms": timeout,
+            **self.settings,
+        }
 
     def _answers(self, stopped: Callable[[], bool]) -> bool:
-        """Wait for a broker: a client of kafka-python that finds none leaves sockets open."""
+        """Wait for a broker: a client of kafka-python that finds none leaves sockets open.
+
+        It would also wait for one that does not answer, though another of the list does.
+        """
         limit = time.monotonic() + CONNECT_SECONDS
-        while not any(map(_is_listening, self.brokers)):
+        while not self.is_reachable():
             if stopped():
                 return False
             if time.monotonic() > limit:
@@ -162,9 +202,28 @@ class Topic:
             time.sleep(POLL_MS / 1000)
         return True
 
+    def is_reachable(self) -> bool:
+        """Whether a broker answers now; SourceError, where the ones that do let nobody in."""
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            found = list(pool.map(self._asked, self.brokers))
+        if None in found:
+            self._up = [one for one, error in zip(self.brokers, found, strict=True) if not error]
+            return True
+        for error in found:
+            if isinstance(error, SourceError):
+                raise SourceError(f"{self.url}: {error}")
+        return False
+
+    def _asked(self, broker: str) -> Exception | None:
+        try:
+            probe(broker, self.security, PROBE_SECONDS)
+        except (Silent, SourceError) as error:
+            return error
+        return None
+
     def _silent(self) -> SourceError:
         brokers = ", ".join(self.brokers)
-        return SourceError(f"{self.url}: no broker answers at {brokers}: is one running?")
+        return Unavailable(f"{self.url}: no broker answers at {brokers}: is one running?")
 
     def _wanted(self, consumer: Any, partitions: Sequence[int] | None) -> list[int]:
         there = consumer.partitions_for_topic(self.name)
@@ -199,21 +258,13 @@ class Topic:
         return first, {one.partition: ends[one] for one in parts}
 
 
-def _is_listening(broker: str) -> bool:
-    host, _, port = broker.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
-            return True
-    except OSError:
-        return False
-
-
 def _settings(url: str, query: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for one in filter(None, query.split("&")):
         name, _, value = one.partition("=")
         numbers = value.split(".")
         if name != "api_version" or not all(number.isdecimal() for number in numbers):
-            raise SourceError(f"{url}: {one!r} is no setting; there is one, as api_version=2.3")
+            # It may be a password: it is not repeated.
+            raise SourceError(f"{url}?... has a setting other than api_version=2.3: leave it out")
         settings[name] = tuple(map(int, numbers))
     return settings
