@@ -11,6 +11,7 @@ UTF-8, a model file, and a numpy archive without objects.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import io
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1 import models
+from streaml1 import exits, models
 from streaml1.modelfile import ModelFileError, replace
 from streaml1.models.base import OnlineModel
 from streaml1.report import Report
@@ -45,6 +46,24 @@ _NAME = re.compile(r"(\d{8})-(\d{12})\.checkpoint")
 
 class CheckpointError(ModelFileError):
     """A checkpoint, or a folder of them, that is refused; its text is one sentence."""
+
+
+class InUse(CheckpointError):
+    """A folder that another process owns, until it ends."""
+
+    exit_code = exits.AGAIN
+
+
+class Full(CheckpointError):
+    """A folder on a disk that has no room, or does not answer."""
+
+    exit_code = exits.AGAIN
+
+
+class Unreadable(CheckpointError):
+    """A folder of which no checkpoint is whole."""
+
+    exit_code = exits.DATA
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,7 @@ class Checkpoints:
         except OSError:
             owner = self._owner()
             who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}"
-            raise CheckpointError(
+            raise InUse(
                 f"{self.folder} is in use by {who}: end it first, or take another folder"
             ) from None
         for left in self.folder.glob(".*"):  # of a process that was killed as it wrote
@@ -181,7 +200,7 @@ class Checkpoints:
             else:
                 return self._found
         if error is not None:
-            raise CheckpointError(f"{self.folder} holds no checkpoint that can be read: {error}")
+            raise Unreadable(f"{self.folder} holds no checkpoint that can be read: {error}")
         return None
 
     @property
@@ -271,4 +290,5 @@ def _read(path: Path) -> Checkpoint:
 
 def _unwritable(folder: Path, error: OSError) -> CheckpointError:
     reason = (error.strerror or str(error)).lower()
-    return CheckpointError(f"{folder} cannot be written: {reason}")
+    kind = Full if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else CheckpointError
+    return kind(f"{folder} cannot be written: {reason}")

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1 import exits
 from streaml1.rows import ensure
 
 __all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "replace", "write"]
@@ -31,6 +32,8 @@ _HEAD = struct.Struct("<8sIQ32s")
 
 class ModelFileError(ValueError):
     """A file that is refused: missing, foreign, torn, altered or too new."""
+
+    exit_code = exits.WRONG
 
 
 def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from streaml1 import exits
 from streaml1.console import PROGRAM, abandon_output, complain
 
 __all__ = ["Program", "Refusal", "cli", "main"]
@@ -23,13 +24,15 @@ def main() -> NoReturn:
 
 
 class Refusal(click.ClickException):
-    """What ends a command in one sentence, with exit code 2."""
+    """What ends a command in one sentence, and with which exit code."""
 
-    exit_code = 2
+    def __init__(self, message: str, code: int = exits.WRONG) -> None:
+        super().__init__(message)
+        self.exit_code = code
 
 
 class Program(click.Group):
-    """Tells every mistake in one sentence on standard error, and exits with 2."""
+    """Tells every mistake in one sentence on standard error; what to exit with, errors know."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
@@ -65,15 +68,15 @@ class Program(click.Group):
             if error.errno != errno.ENOSPC:
                 raise
             abandon_output()
-            raise Refusal("standard output cannot be written: no space left on device") from None
-        except ValueError as error:
-            from streaml1.modelfile import ModelFileError
-            from streaml1.rows import BadExample
-            from streaml1.streams import SourceError
-
-            if isinstance(error, SourceError | BadExample | ModelFileError):
-                raise Refusal(str(error)) from None
+            full = "standard output cannot be written: no space left on device"
+            raise Refusal(full, exits.AGAIN) from None
+        except (click.ClickException, click.exceptions.Exit):
             raise
+        except Exception as error:
+            code = getattr(error, "exit_code", None)
+            if code is None:
+                raise
+            raise Refusal(str(error), code) from None
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
