@@ -104,6 +104,11 @@ class Checkpoints:
     keep
         How many checkpoints stay.
 
+    Attributes
+    ----------
+    size : int or None
+        The bytes of the last one that was saved here.
+
     Raises
     ------
     CheckpointError
@@ -125,6 +130,7 @@ class Checkpoints:
             self.close()
             raise
         self._saved = time.monotonic()
+        self.size: int | None = None
         self._found: Checkpoint | None = None
 
     def __enter__(self) -> Checkpoints:
@@ -246,6 +252,7 @@ class Checkpoints:
             raise _unwritable(self.folder, error) from None
         self._next += 1
         self._saved = time.monotonic()
+        self.size = len(data)
         for name in self._names()[self.keep :]:
             self._path(*name).unlink(missing_ok=True)
 

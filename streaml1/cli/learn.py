@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,18 @@ from streaml1.cli.choosing import change, new_learner, require_kind
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
 from streaml1.cli.program import Refusal, cli
+from streaml1.cli.run_options import log_option, metrics_of, metrics_options
 from streaml1.cli.writing import require_outputs, write_all
 from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
+from streaml1.logs import event
 
 if TYPE_CHECKING:
     from streaml1.checkpoint import Checkpoints
+    from streaml1.report import Line
 
 __all__ = ["learn"]
+
+logger = logging.getLogger("streaml1")
 
 
 @cli.command(
@@ -48,6 +54,8 @@ __all__ = ["learn"]
 @click.option("--group", metavar="NAME",
                  help="Kafka: commit the offsets of checkpoints under this name, for tools that "
                  "show the lag; nothing reads them here.")  # fmt: skip
+@metrics_options
+@log_option
 @click.option("--load", type=output, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
@@ -69,6 +77,8 @@ def learn(
     checkpoint: Path | None,
     checkpoint_every: float,
     top: int,
+    metrics: str | None,
+    stalled: float,
     **options: Any,
 ) -> None:
     """Predict each example of SOURCE, then learn it, and report on the way.
@@ -79,6 +89,7 @@ def learn(
     Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
     """
     from streaml1.consumer import prepare, progressive
+    from streaml1.consumer.log import RunLog
 
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
@@ -92,8 +103,14 @@ def learn(
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
+        metrics_of(metrics, stalled) as shown,
         Screen(signals, total, watch) as screen,
     ):
+        log = RunLog()
+        outs = [log] if shown is None else [log, shown]
+        if shown is not None:
+            logger.info("metrics at http://%s/metrics", shown.address,
+                        extra=event("metrics", address=shown.address))  # fmt: skip
         if store is not None and (found := store.latest()) is not None:
             learner, kept = found.model, f"the checkpoint in {checkpoint}"
             require_kind(learner, model, task, kept, "take another folder")
@@ -101,6 +118,11 @@ def learn(
         else:
             learner = new_learner(source, model, task, given, load)
         prepare(learner)
+
+        def told(line: Line) -> None:
+            screen.line(line)
+            log.line(line)
+
         done = progressive(
             learner,
             Interruptible(examples, signals, screen.advance),
@@ -108,11 +130,13 @@ def learn(
             limit=limit,
             passes=passes,
             bad=bad,
-            on_line=screen.line,
+            on_line=told,
             on_start=screen.start,
             stop=lambda: signals.number,
             checkpoint=store,
+            outs=outs,
         )
+        log.end(done, signals.number)
         if done.examples:
             write_all(learner, done, save, report, plot)
     written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]

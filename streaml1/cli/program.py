@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from streaml1 import exits
-from streaml1.console import PROGRAM, abandon_output, complain
+from streaml1.console import PROGRAM, abandon_output, complain, say_as
 
 __all__ = ["Program", "Refusal", "cli", "main"]
 
@@ -28,7 +28,7 @@ class Refusal(click.ClickException):
 
     def __init__(self, message: str, code: int = exits.WRONG) -> None:
         super().__init__(message)
-        self.exit_code = code
+        self.exit_code = code  # type: ignore[misc]  # click has it in the class
 
 
 class Program(click.Group):
@@ -40,6 +40,7 @@ class Program(click.Group):
             if hasattr(stream, "reconfigure"):  # a name may hold what the terminal cannot show
                 stream.reconfigure(errors="backslashreplace")
         extra["standalone_mode"] = False
+        say_as("text")
         try:
             code = super().main(*args, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
@@ -47,14 +48,14 @@ class Program(click.Group):
             code = error.exit_code
         except click.UsageError as error:
             where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
-            complain(error.format_message().rstrip(".") + where)
             code = error.exit_code
+            complain(error.format_message().rstrip(".") + where, "error", exit_code=code)
         except click.ClickException as error:
-            complain(error.format_message())
             code = error.exit_code
+            complain(error.format_message(), "error", exit_code=code)
         except click.Abort:
-            complain("interrupted")
             code = 128 + signal.SIGINT
+            complain("interrupted", "error", exit_code=code)
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:

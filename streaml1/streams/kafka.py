@@ -89,6 +89,8 @@ class KafkaSource:
         self._read_before = False
         self._is_kept = False
         self._stopped: Callable[[], bool] = lambda: False
+        self._consumer: Any = None
+        self._highwater: dict[int, int] = {}
 
     def heed(self, stopped: Callable[[], bool], wait: Any = None) -> None:
         """End the reading soon after `stopped` has become true; no wait is long."""
@@ -115,6 +117,7 @@ class KafkaSource:
             self._reader = RecordReader(self._topic.name, self._parse)
         with closing(self._records()) as batches:
             for records in batches:
+                self._look()
                 yield from self._reader.blocks(records, size, refuse)
 
     # Positions
@@ -149,6 +152,28 @@ class KafkaSource:
             offsets = {one: offset for one, (offset, _) in at.items()}
             self._topic.commit(self._group, offsets, self._stopped)
 
+    # What is watched from other threads
+
+    def _look(self) -> None:
+        """Note how far the partitions go by now, as the last fetches told."""
+        for part in self._consumer.assignment():
+            highwater = self._consumer.highwater(part)
+            if highwater is not None:
+                self._highwater[part.partition] = highwater
+
+    def lag(self) -> dict[int, int]:
+        """By partition, how many offsets are left to be read, as far as is known."""
+        position = self._reader.position
+        starts = self._bounds[0] if self._bounds is not None else {}
+        return {
+            one: max(0, end - (position[one][0] if one in position else starts.get(one, end)))
+            for one, end in list(self._highwater.items())
+        }
+
+    def is_reachable(self) -> bool:
+        """Whether a broker answers and lets us in."""
+        return self._topic.is_reachable()
+
     def _found_bounds(
         self, consumer: Any, at: dict[int, int]
     ) -> tuple[dict[int, int], dict[int, int]]:
@@ -162,6 +187,7 @@ class KafkaSource:
             return
         with closing(consumer):
             self._bounds = starts, ends = self._bounds or self._found_bounds(consumer, {})
+            self._consumer, self._highwater = consumer, dict(ends)
             limits = self._topic.parts(ends) if self._until_end else None
             try:
                 yield from merged(consumer, self._topic.parts(starts), limits, self._stopped)
