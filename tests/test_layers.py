@@ -107,7 +107,8 @@ def test_one_file_knows_the_compiler(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_heavy_libraries_wait_until_called_for(path: Path) -> None:
     allowed = {"cli": {"click"}, "console": {"click"}}.get(own(path), set())
-    heavy = {"pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka", "prometheus_client"}
+    heavy = {"pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka",
+             "prometheus_client"}  # fmt: skip
     loaded = {name.split(".")[0] for name in imports(path, when_loaded=True)}
     assert loaded & heavy <= allowed
 

@@ -37,7 +37,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stre
 WRONG, UNREACHABLE, DOWN = 2, 3, 4
 """Exit codes: what has to be mended first; jars that cannot be fetched; no broker (status)."""
 
-PACKAGES = ["default-jre-headless", "maven"]
+PACKAGES = ["default-jre-headless", "maven", "openssl"]
 OLDEST_JAVA = 17
 PATIENCE = 60.0
 
@@ -55,6 +55,8 @@ def main() -> None:
     if asked.command == "status":
         status(state)
         return
+    if asked.mock and asked.secure:
+        fail("the mock cluster has no TLS and no SASL: leave --secure out")
     with alone():
         if asked.command == "down":
             down(state)
@@ -263,21 +265,21 @@ def last_line(log: Path) -> str:
 
 def require_commands(secured: bool) -> None:
     """See that Java is here, and Maven where jars are to be fetched; install them if we may."""
-    if secured and shutil.which("openssl") is None:
-        fail("openssl is missing, which makes the certificates: apt-get install openssl")
-    missing = lacking()
+    missing = lacking(secured)
     if missing:
         install()
-        missing = lacking()
+        missing = lacking(secured)
     if missing:
         fail(f"{' and '.join(missing)} is missing: apt-get install {' '.join(PACKAGES)}, "
              "or leave the Kafka tests out with --no-kafka")  # fmt: skip
 
 
-def lacking() -> list[str]:
+def lacking(secured: bool) -> list[str]:
     missing = [] if java_version() >= OLDEST_JAVA else [f"Java {OLDEST_JAVA} or newer"]
     if not whole(cache_folder()) and shutil.which("mvn") is None:
         missing.append("Maven")
+    if secured and shutil.which("openssl") is None:
+        missing.append("openssl")
     return missing
 
 

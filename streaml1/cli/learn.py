@@ -16,6 +16,7 @@ from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import log_option, metrics_of, metrics_options
 from streaml1.cli.writing import require_outputs, write_all
 from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
+from streaml1.exits import AGAIN, DATA, DONE, WRONG
 from streaml1.logs import event
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ logger = logging.getLogger("streaml1")
 
 @cli.command(
     epilog="Example: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
+    f"\n\nExit codes: {DONE} done; {WRONG} refused, as it will be again; {DATA} look at the data; "
+    f"{AGAIN} something is away: restart; 130, 143 ended by Ctrl-C, by SIGTERM, all saved."
 )
 @click.argument("source")
 @model_options

@@ -59,7 +59,7 @@ class Run:
         self.learner = learner_of(model)
         self.source = opened
         self.store = store
-        self.outs = tuple(outs)
+        self.outs = outs
         self._keeper = Keeper(store, opened, model, outs)
         self._loss = loss_of(self.learner)
         known = len(self.learner.classes_met) if self._loss == "softmax" else 0
@@ -68,7 +68,7 @@ class Run:
         self.report.skips = refuse.skip
         self._learn, self._most = learning_of(model, self._loss)
         self._refuse, self._every, self._limit = refuse, every, limit
-        self._on_line = on_line
+        self._on_line, self._outs = on_line, outs
         self._before = 0  # examples learnt before this pass
         self.turn = 0
 
@@ -80,7 +80,7 @@ class Run:
         self._before = self.report.examples - learnt
         self._refuse.count = self.report.refused
         self.report.follow(self.learner)
-        for out in self.outs:
+        for out in self._outs:
             out.begin(self)
 
     @property
@@ -108,7 +108,7 @@ class Run:
             told = places_of(self.learner, y) if self._loss == "softmax" else y
             self.report.add(p, told, w)
             self.report.refused = self._refuse.count
-            for out in self.outs:
+            for out in self._outs:
                 out.predicted(Part(block, lo, rows, y, w, p))
             if self.report.examples % self._every == 0:
                 self._tell(self.report.line(self.learner))

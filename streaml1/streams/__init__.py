@@ -93,12 +93,13 @@ def open_source(
     columns = [column for column in (target, weight, *text) if column is not None]
     opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
     if name.startswith("kafka:"):
-        if columns and "@" not in name:
-            raise SourceError(f"{name} has no columns such as {columns[0]!r}: only a CSV file has")
-        return KafkaSource(
+        topic = KafkaSource(
             name, format=format, start=start, until_end=until_end, partitions=partitions,
             group=group, require_label=require_label, kafka=kafka,
         )  # fmt: skip
+        if columns:
+            raise SourceError(f"{name} has no columns such as {columns[0]!r}: only a CSV file has")
+        return topic
     if until_end or any(one is not None for one in (start, partitions, group, kafka)):
         raise SourceError(
             f"{name} is no topic: only kafka://... has partitions, a start, an end and brokers"
