@@ -242,7 +242,7 @@ class Checkpoints:
         }
         archive = io.BytesIO()
         np.savez(archive, **arrays)
-        parts = [json.dumps(header).encode(), model._encode(), archive.getvalue()]
+        parts = [json.dumps(header).encode(), model._encode(packed=False), archive.getvalue()]
         body = _PARTS.pack(*map(len, parts)) + b"".join(parts)
         data = _HEAD.pack(MAGIC, FORMAT, len(body), _digest(body)) + body
         self._require_ours()

@@ -48,8 +48,8 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
         ) from None
 
 
-def encode(model: str, params: dict[str, Any], state: dict[str, Any]) -> bytes:
-    """What a file holds."""
+def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bool = True) -> bytes:
+    """What a file holds; not `packed` it is half as large again, and written ten times as fast."""
     names = dict(state["names"])
     header = {
         "model": model,
@@ -67,7 +67,7 @@ def encode(model: str, params: dict[str, Any], state: dict[str, Any]) -> bytes:
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
     archive = io.BytesIO()
-    np.savez_compressed(archive, **arrays)
+    (np.savez_compressed if packed else np.savez)(archive, **arrays)
     body = archive.getvalue()
     return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body)) + body
 

@@ -15,7 +15,16 @@ from streaml1.cli.options import READING, model_options, opened, output, positiv
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import log_option, metrics_of, metrics_options
 from streaml1.cli.writing import require_outputs, write_all
-from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
+from streaml1.console import (
+    Interruptible,
+    Screen,
+    Signals,
+    advise,
+    complain,
+    end_early,
+    logged,
+    telling,
+)
 from streaml1.exits import AGAIN, DATA, DONE, WRONG
 from streaml1.logs import event
 
@@ -93,6 +102,7 @@ def learn(
     """
     from streaml1.consumer import prepare, progressive
     from streaml1.consumer.log import RunLog
+    from streaml1.streams.source import Unavailable
 
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
@@ -126,19 +136,25 @@ def learn(
             screen.line(line)
             log.line(line)
 
-        done = progressive(
-            learner,
-            Interruptible(examples, signals, screen.advance),
-            every=every,
-            limit=limit,
-            passes=passes,
-            bad=bad,
-            on_line=told,
-            on_start=screen.start,
-            stop=lambda: signals.number,
-            checkpoint=store,
-            outs=outs,
-        )
+        try:
+            done = progressive(
+                learner,
+                Interruptible(examples, signals, screen.advance),
+                every=every,
+                limit=limit,
+                passes=passes,
+                bad=bad,
+                on_line=told,
+                on_start=screen.start,
+                stop=lambda: signals.number,
+                checkpoint=store,
+                outs=outs,
+            )
+        except Unavailable as error:
+            if not signals.number:
+                raise
+            complain(f"interrupted; {error}", "interrupted", signal=signals.number)
+            raise click.exceptions.Exit(128 + signals.number) from None
         log.end(done, signals.number)
         if done.examples:
             write_all(learner, done, save, report, plot)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import signal
 import sys
 from typing import Any, NoReturn
@@ -14,13 +16,27 @@ from streaml1.console import PROGRAM, abandon_output, complain, say_as
 
 __all__ = ["Program", "Refusal", "cli", "main"]
 
+INTERRUPTED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
 def main() -> NoReturn:
     """Run the command line."""
-    cli.main(prog_name=PROGRAM)
+    try:
+        cli.main(prog_name=PROGRAM)
+    except SystemExit as end:
+        if end.code in INTERRUPTED:
+            _leave(end.code)
+        raise
     raise AssertionError("cli.main exits")
+
+
+def _leave(code: Any) -> NoReturn:
+    """Exit without taking the interpreter apart: all is written, and that can take a second."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 class Refusal(click.ClickException):

@@ -124,7 +124,7 @@ class KafkaSource:
 
     def identity(self) -> dict[str, Any]:
         """What must be the same, by name, for a position to mean the same."""
-        return {"source": "kafka", **self._topic.identity()}
+        return {"source": "kafka", **self._topic.identity(self._stopped)}
 
     def begin(self, at: Any) -> Any:
         """Have the next reading begin at a position, or at its start: None; returns where."""

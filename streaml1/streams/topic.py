@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -22,6 +22,9 @@ POLLED = 1000
 """The most records that one poll hands over."""
 
 CONNECT_SECONDS = 5.0
+
+LAST_SECONDS = 0.5
+"""How long a last word to the brokers may take."""
 
 PROBE_SECONDS = 2.0
 """How long a broker may take to say its first word."""
@@ -94,11 +97,12 @@ class Topic:
             raise self.unreadable(error) from None
         return consumer
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self, stopped: Callable[[], bool]) -> dict[str, Any]:
         """What tells the topic from another of its name: of the mock cluster not all is known."""
         from kafka.admin import KafkaAdminClient
 
-        self._answers(lambda: False)
+        if not self._answers(stopped):
+            raise self._silent()
         try:
             with closing(KafkaAdminClient(**self._common())) as admin:
                 cluster = admin.describe_cluster()["cluster_id"]
@@ -112,11 +116,13 @@ class Topic:
         from kafka import TopicPartition
         from kafka.structs import OffsetAndMetadata
 
+        seconds = LAST_SECONDS if stopped() else CONNECT_SECONDS
+        limit = time.monotonic() + seconds
         try:
-            with closing(self.consumer(stopped, group)) as consumer:
+            with closing(self.consumer(lambda: time.monotonic() > limit, group)) as consumer:
                 told = {TopicPartition(self.name, one): OffsetAndMetadata(offset, "", -1)
                         for one, offset in offsets.items()}  # fmt: skip
-                consumer.commit(told, timeout_ms=round(1000 * CONNECT_SECONDS))
+                consumer.commit(told, timeout_ms=round(1000 * seconds))
         except Exception as error:
             logger.info("the offsets of %s were not committed: %s", group, error)
 
@@ -165,7 +171,7 @@ class Topic:
             )
         if isinstance(error, errors.KafkaTimeoutError):
             return self._silent()
-        if isinstance(error, errors.AuthenticationFailedError):
+        if isinstance(error, errors.SaslAuthenticationFailedError):
             user = shown(self.security.user)
             return SourceError(f"{self.url}: the broker refuses user {user} with that password")
         if isinstance(error, errors.AuthorizationError):
@@ -196,7 +202,7 @@ class Topic:
         It would also wait for one that does not answer, though another of the list does.
         """
         limit = time.monotonic() + CONNECT_SECONDS
-        while not self.is_reachable():
+        while not self.is_reachable(stopped):
             if stopped():
                 return False
             if time.monotonic() > limit:
@@ -204,24 +210,30 @@ class Topic:
             time.sleep(POLL_MS / 1000)
         return True
 
-    def is_reachable(self) -> bool:
-        """Whether a broker answers now; SourceError, where the ones that do let nobody in."""
-        with ThreadPoolExecutor(len(self.brokers)) as pool:
-            found = list(pool.map(self._asked, self.brokers))
-        if None in found:
-            self._up = [one for one, error in zip(self.brokers, found, strict=True) if not error]
-            return True
-        for error in found:
-            if isinstance(error, SourceError):
-                raise SourceError(f"{self.url}: {error}")
-        return False
+    def is_reachable(self, stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Whether a broker answers now; SourceError, where those that do let nobody in."""
+        found: dict[str, Exception | None] = {}
 
-    def _asked(self, broker: str) -> Exception | None:
-        try:
-            probe(broker, self.security, PROBE_SECONDS)
-        except (Silent, SourceError) as error:
-            return error
-        return None
+        def ask(broker: str) -> None:
+            try:
+                probe(broker, self.security, PROBE_SECONDS)
+                found[broker] = None
+            except (Silent, SourceError) as error:
+                found[broker] = error
+
+        for broker in self.brokers:  # not waited for at the end: one may be silent
+            threading.Thread(target=ask, args=(broker,), daemon=True).start()
+        limit = time.monotonic() + PROBE_SECONDS + 1.0
+        while len(found) < len(self.brokers) and None not in list(found.values()):
+            if stopped() or time.monotonic() > limit:
+                return False
+            time.sleep(0.002)
+        up = [one for one, error in list(found.items()) if error is None]
+        self._up = up or self._up
+        refused = [one for one in found.values() if isinstance(one, SourceError)]
+        if refused and not up:
+            raise SourceError(f"{self.url}: {refused[0]}")
+        return bool(up)
 
     def _silent(self) -> SourceError:
         brokers = ", ".join(self.brokers)
