@@ -49,7 +49,7 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
 
 
 def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bool = True) -> bytes:
-    """What a file holds; not `packed` it is half as large again, and written ten times as fast."""
+    """What a file holds; not `packed` it is larger, and far sooner there."""
     names = dict(state["names"])
     header = {
         "model": model,
