@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from streaml1.checkpoint import CheckpointError, Checkpoints
 from streaml1.cli import cli
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError
+from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.topic import Topic
 from tests.broker import Broker, given
 
@@ -214,6 +216,9 @@ class Between:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
 
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -293,3 +298,53 @@ def test_sigterm_while_there_was_never_a_broker(here: Path) -> None:
         with connection:
             time.sleep(0.2)
             assert ended(process) < 2.0
+
+
+@pytest.mark.kafka
+def test_a_broker_that_goes_and_comes_is_logged_once(
+    broker: Broker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.require_real()
+    monkeypatch.setattr("streaml1.streams.kafka.QUIET_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.streams.topic.PROBE_SECONDS", 0.3)
+    topic = broker.topic()
+    broker.send(topic, ["1 1:1"] * 5)
+    between = Between(broker.address)
+    source = KafkaSource(f"kafka://{between.address}/{topic}")
+    stopped = threading.Event()
+    source.heed(stopped.is_set)
+    seen: list[int] = []
+
+    def read() -> None:
+        seen.extend(len(block) for block in source.blocks(10, pytest.fail))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+
+    def until_logged(*names: str) -> None:
+        limit = time.monotonic() + 30.0
+        while [one.event for one in caplog.records if one.name == "streaml1"] != list(names):
+            assert time.monotonic() < limit, caplog.records
+            time.sleep(0.05)
+
+    try:
+        time.sleep(2.0)
+        until_logged()
+        between.stop()
+        until_logged("broker_away")
+        time.sleep(2.0)
+        until_logged("broker_away")
+        between.go_on()
+        until_logged("broker_away", "broker_back")
+        broker.send(topic, ["1 1:1"] * 5)
+        limit = time.monotonic() + 30.0
+        while sum(source.lag().values()) or source.position() != {0: (10, 0)}:
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+    finally:
+        stopped.set()
+        reader.join()
+        between.close()
+    assert sum(seen) == 10
+    [away, _] = [one for one in caplog.records if one.name == "streaml1"]
+    assert away.getMessage().endswith(f"{topic}: no broker answers: waiting for it")

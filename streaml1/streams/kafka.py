@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
+from streaml1.logs import event
 from streaml1.streams.partitions import merged
 from streaml1.streams.records import Position, RecordReader, record_parser
 from streaml1.streams.source import Block, Refuse, SourceError, shown
@@ -15,7 +17,12 @@ from streaml1.streams.topic import Topic
 
 __all__ = ["KafkaSource"]
 
+logger = logging.getLogger("streaml1")
+
 COMMIT_SECONDS = 5.0
+
+QUIET_SECONDS = 15.0
+"""After so long without a record a broker is asked whether it is there: a client only waits."""
 
 STARTS = ("earliest", "latest", "checkpoint")
 
@@ -90,6 +97,8 @@ class KafkaSource:
         self._is_kept = False
         self._stopped: Callable[[], bool] = lambda: False
         self._consumer: Any = None
+        self._away = False
+        self._heard = 0.0
         self._highwater: dict[int, int] = {}
 
     def heed(self, stopped: Callable[[], bool], wait: Any = None) -> None:
@@ -116,8 +125,9 @@ class KafkaSource:
         if not self._is_kept:
             self._reader = RecordReader(self._topic.name, self._parse)
         with closing(self._records()) as batches:
+            self._heard = time.monotonic()
             for records in batches:
-                self._look()
+                self._look(bool(records))
                 yield from self._reader.blocks(records, size, refuse)
 
     # Positions
@@ -154,12 +164,34 @@ class KafkaSource:
 
     # What is watched from other threads
 
-    def _look(self) -> None:
-        """Note how far the partitions go by now, as the last fetches told."""
+    def _look(self, came: bool) -> None:
+        """Note how far the partitions go by now; where nothing came for long, ask for a broker."""
+        if came:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard >= QUIET_SECONDS:
+            self._note(self._why_silent())
+            self._heard = time.monotonic()
+        if came and self._away:
+            self._note(None)
         for part in self._consumer.assignment():
             highwater = self._consumer.highwater(part)
             if highwater is not None:
                 self._highwater[part.partition] = highwater
+
+    def _why_silent(self) -> str | None:
+        try:
+            there = self._topic.is_reachable(self._stopped) or self._stopped()
+            return None if there else f"{self.name}: no broker answers"
+        except SourceError as error:
+            return str(error)
+
+    def _note(self, why: str | None) -> None:
+        """Log once that a broker is away, and once that it is back."""
+        if why is not None and not self._away:
+            logger.warning("%s: waiting for it", why, extra=event("broker_away", reason=why))
+        if why is None and self._away:
+            logger.warning("%s: a broker answers again", self.name, extra=event("broker_back"))
+        self._away = why is not None
 
     def lag(self) -> dict[int, int]:
         """By partition, how many offsets are left to be read, as far as is known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -275,10 +276,11 @@ class Topic:
 def _settings(url: str, query: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for one in filter(None, query.split("&")):
-        name, _, value = one.partition("=")
+        name, equals, value = one.partition("=")
         numbers = value.split(".")
         if name != "api_version" or not all(number.isdecimal() for number in numbers):
-            # It may be a password: it is not repeated.
-            raise SourceError(f"{url}?... has a setting other than api_version=2.3: leave it out")
+            # The value may be a password, and what is no name too: they are not repeated.
+            known = name if re.fullmatch(r"[a-z]+([._][a-z]+)*=", f"{name}{equals}") else "..."
+            raise SourceError(f"{url}: {known}=... is no setting; there is one, as api_version=2.3")
         settings[name] = tuple(map(int, numbers))
     return settings
