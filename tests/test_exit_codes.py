@@ -55,7 +55,7 @@ def test_the_page_and_the_help_name_every_code() -> None:
     signals = {128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
     assert named == {*ours, *signals, 1}  # 1: Python's own, of a traceback
     helped = CliRunner().invoke(cli, ["learn", "--help"]).output
-    codes = helped.partition("Exit codes:")[2]
+    codes = helped.partition("Exit codes:")[2].partition("Example")[0]
     assert {int(one) for one in re.findall(r"\d+", codes)} == named - {1, 141}
 
 
@@ -161,15 +161,24 @@ def started(here: Path, source: str, *args: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def crowd() -> float:
+    """How many times as long as it takes by itself a computation takes now: others run beside."""
+    start, own = time.perf_counter(), time.process_time()
+    while time.process_time() - own < 0.1:
+        pass
+    return (time.perf_counter() - start) / (time.process_time() - own)
+
+
 def ended(process: subprocess.Popen[str]) -> float:
-    """Seconds from SIGTERM to the end."""
+    """Seconds from SIGTERM to the end, on a machine that does nothing else."""
+    share = crowd()
     start = time.monotonic()
     process.terminate()
     _, err = process.communicate(timeout=60)
     seconds = time.monotonic() - start
     assert process.returncode == 143, err
     assert "Traceback" not in err, err
-    return seconds
+    return seconds / share
 
 
 def until(process: subprocess.Popen[str], there: Callable[[str], bool]) -> None:

@@ -38,9 +38,9 @@ logger = logging.getLogger("streaml1")
 
 
 @cli.command(
-    epilog="Example: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
-    f"\n\nExit codes: {DONE} done; {WRONG} refused, as it will be again; {DATA} look at the data; "
-    f"{AGAIN} something is away: restart; 130, 143 ended by Ctrl-C, by SIGTERM, all saved."
+    epilog=f"Exit codes: {DONE} done; {WRONG} refused, as it will be again; {DATA} look at the "
+    f"data; {AGAIN} something is away: restart; 130, 143 ended by Ctrl-C, by SIGTERM, all saved."
+    "\n\nExample: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
 )
 @click.argument("source")
 @model_options
