@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import kafka
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,6 +27,7 @@ from streaml1.checkpoint import Checkpoints
 from streaml1.consumer import Out, progressive
 from streaml1.consumer import gauges as gauges_module
 from streaml1.consumer.metrics import Metrics, MetricsError, address_of
+from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.source import Block
 from tests.broker import Broker, given
 
@@ -439,3 +441,34 @@ def _until(there: Callable[[], bool], seconds: float = 60.0) -> None:
     while not there():
         assert time.monotonic() < limit
         time.sleep(0.05)
+
+
+@pytest.mark.kafka
+def test_lag_is_what_is_left_to_be_read() -> None:
+    """Markers of transactions have offsets too, and are never read."""
+    broker: Broker = given()
+    broker.require_real()
+    topic = broker.topic(3)
+    broker.send(topic, ["1 1:1"] * 50, (0,))
+    producer = kafka.KafkaProducer(**broker.settings, transactional_id=topic)
+    producer.init_transactions()
+    for value in (b"1 1:1", b"0 2:1"):
+        producer.begin_transaction()
+        producer.send(topic, value, partition=1)
+        producer.commit_transaction()
+    producer.close()
+    source = KafkaSource(broker.url(topic))
+    over = threading.Event()
+    source.heed(over.is_set)
+    assert source.lag() == {}
+    lags = []
+    limit = time.monotonic() + 30.0
+    for block in source.blocks(10, pytest.fail):
+        lags.append(source.lag())
+        if not len(block) and lags[-1] == {0: 0, 1: 0, 2: 0}:
+            over.set()
+        assert time.monotonic() < limit, lags[-1]
+    broker.close()
+    assert sum(lags[0].values()) >= 40 and lags[0][2] == 0
+    totals = [sum(lag.values()) for lag in lags]
+    assert totals == sorted(totals, reverse=True) and totals[-1] == 0

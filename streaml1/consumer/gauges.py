@@ -114,8 +114,9 @@ class Gauges:
             if run.store.size is not None:
                 yield ("checkpoint_bytes", "Size of the last checkpoint.", run.store.size)
         yield ("healthy", "1 where /health is green, else 0.", float(not self._faults()))
-        for out in run.outs:
-            for name, value in out.numbers().items():
+        for one in (run, *run.outs):
+            told = one.numbers() if hasattr(one, "numbers") else {}
+            for name, value in told.items():
                 yield (name, f"{name.removesuffix('_total').replace('_', ' ')}.", value)
 
     def _of_learning(self, now: Moment) -> Iterator[Number]:

@@ -100,6 +100,7 @@ class KafkaSource:
         self._away = False
         self._heard = 0.0
         self._highwater: dict[int, int] = {}
+        self._passed: dict[int, int] = {}
 
     def heed(self, stopped: Callable[[], bool], wait: Any = None) -> None:
         """End the reading soon after `stopped` has become true; no wait is long."""
@@ -177,6 +178,9 @@ class KafkaSource:
             highwater = self._consumer.highwater(part)
             if highwater is not None:
                 self._highwater[part.partition] = highwater
+            if not came and not self._until_end:
+                # Nothing is held back: what it has stepped over was no record to be read.
+                self._passed[part.partition] = self._consumer.position(part) or 0
 
     def _why_silent(self) -> str | None:
         try:
@@ -195,10 +199,10 @@ class KafkaSource:
 
     def lag(self) -> dict[int, int]:
         """By partition, how many offsets are left to be read, as far as is known."""
-        position = self._reader.position
+        at = {one: offset for one, (offset, _) in self._reader.position.items()}
         starts = self._bounds[0] if self._bounds is not None else {}
         return {
-            one: max(0, end - (position[one][0] if one in position else starts.get(one, end)))
+            one: max(0, end - max(at.get(one, starts.get(one, end)), self._passed.get(one, 0)))
             for one, end in list(self._highwater.items())
         }
 
