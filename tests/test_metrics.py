@@ -472,3 +472,30 @@ def test_lag_is_what_is_left_to_be_read() -> None:
     assert sum(lags[0].values()) >= 40 and lags[0][2] == 0
     totals = [sum(lag.values()) for lag in lags]
     assert totals == sorted(totals, reverse=True) and totals[-1] == 0
+
+
+def test_partitions_with_runs_of_their_own(clock: Callable[[float], None]) -> None:
+    with Metrics(stalled_seconds=30.0) as metrics:
+        for partition, n in ((3, 20), (1, 12)):
+            source: Any = Fed([examples(n, n)])
+            source.ends = {partition: n + partition, 9: 0}
+            source.lag = lambda source=source, p=partition: {p: source.ends[p] - source.done}
+            model = streaml1.ElasticNetClassifier()
+            progressive(model, source, outs=[metrics.part(partition)])
+        told = read(metrics)
+        assert told["streaml1_examples_total"] == {"partition=1": 12, "partition=3": 20}
+        assert told["streaml1_lag"] == {"partition=1": 1, "partition=3": 3}
+        assert health(metrics) == (
+            200, {"status": "green", "reasons": [], "examples": 32, "partitions": 2}
+        )  # fmt: skip
+        clock(31.0)
+        metrics.part(1)  # another run begins over it
+        code, about = health(metrics)
+        assert code == 503 and about["reasons"] == [
+            "partition 3: nothing was learnt for 31 s, and 3 records are left to be read"
+        ]
+        metrics.drop(3)
+        assert health(metrics) == (200, {"status": "starting", "reasons": []})
+        metrics.drop(1)
+        metrics.drop(1)
+        assert health(metrics)[0] == 200

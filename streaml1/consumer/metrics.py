@@ -53,8 +53,33 @@ def address_of(text: str) -> tuple[str, int]:
     return host.strip("[]") or HOST, int(port)
 
 
-class Metrics(Out):
-    """Serves ``/metrics`` and ``/health`` while it is open.
+class Watched(Out):
+    """Hears of one run."""
+
+    def __init__(self, stalled_seconds: float) -> None:
+        self.gauges = Gauges(stalled_seconds)
+
+    def begin(self, run: Run) -> None:
+        """Count from here on."""
+        self.gauges.begin(run)
+
+    def predicted(self, part: Part) -> None:
+        """Note where the run is."""
+        self.gauges.moved()
+
+    def refused(self, refused: Refused) -> None:
+        """Count it."""
+        self.gauges.refuse()
+
+    def saved(self) -> None:
+        """Note when."""
+        self.gauges.saved()
+
+
+class Metrics(Watched):
+    """Serves ``/metrics`` and ``/health`` while it is open, of the run that it hears of.
+
+    Where partitions have runs of their own, `part` gives each who is to hear of it.
 
     Parameters
     ----------
@@ -83,11 +108,13 @@ class Metrics(Out):
             raise MetricsError(
                 "metrics need prometheus-client: pip install 'streaml1[metrics]'"
             ) from None
-        self._gauges = Gauges(stalled_seconds)
+        super().__init__(stalled_seconds)
+        self._stalled = stalled_seconds
+        self._parts: dict[int, Watched] = {}
         registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=registry)
-        registry.register(_Collector(self._gauges))
-        self._server = _listening(host, port, _handler(registry, self._gauges.health))
+        registry.register(_Collector(self))
+        self._server = _listening(host, port, _handler(registry, self.health))
         shown = f"[{host}]" if ":" in host else host
         self.address = f"{shown}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
@@ -107,41 +134,64 @@ class Metrics(Out):
         self._server.server_close()
         self._thread.join()
 
-    def begin(self, run: Run) -> None:
-        """Count from here on."""
-        self._gauges.begin(run)
+    def part(self, partition: int) -> Out:
+        """Who is to hear of the run over one partition, where each has a run of its own."""
+        self._parts[partition] = one = Watched(self._stalled)
+        return one
 
-    def predicted(self, part: Part) -> None:
-        """Note where the run is."""
-        self._gauges.moved()
+    def drop(self, partition: int) -> None:
+        """Show a partition no longer: it belongs to another process."""
+        self._parts.pop(partition, None)
 
-    def refused(self, refused: Refused) -> None:
-        """Count it."""
-        self._gauges.refuse()
+    def numbers_of_all(self) -> dict[str, tuple[str, dict[int | None, float]]]:
+        """By name what it means, and the values by partition; None: of the whole run."""
+        found: dict[str, tuple[str, dict[int | None, float]]] = {}
+        for partition, one in self._watched():
+            for name, about, value in one.gauges.numbers():
+                values = found.setdefault(name, (about, {}))[1]
+                told = value if isinstance(value, dict) else {partition: value}
+                for key, number in told.items():
+                    values[key] = values.get(key, 0.0) + number
+        return found
 
-    def saved(self) -> None:
-        """Note when."""
-        self._gauges.saved()
+    def health(self) -> dict[str, Any]:
+        """What /health says: red where one run is."""
+        parts = [(partition, one.gauges.health()) for partition, one in self._watched()]
+        if len(parts) == 1:
+            return parts[0][1]
+        reasons = [
+            f"partition {partition}: {reason}"
+            for partition, about in parts
+            for reason in about["reasons"]
+        ]
+        return {
+            "status": "red" if reasons else "green",
+            "reasons": reasons,
+            "examples": sum(about.get("examples", 0) for _, about in parts),
+            "partitions": len(parts),
+        }
+
+    def _watched(self) -> list[tuple[int | None, Watched]]:
+        parts: list[tuple[int | None, Watched]] = sorted(self._parts.items())
+        return parts or [(None, self)]
 
 
 class _Collector:
     """What prometheus-client asks at each look."""
 
-    def __init__(self, gauges: Gauges) -> None:
-        self._gauges = gauges
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        for name, about, value in self._gauges.numbers():
-            family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            if not isinstance(value, dict):
-                yield family(f"streaml1_{name}", about, value=value)
-                continue
-            labelled = family(f"streaml1_{name}", about, labels=["partition"])
-            for partition, one in value.items():
-                labelled.add_metric([str(partition)], one)
-            yield labelled
+        for name, (about, values) in self._metrics.numbers_of_all().items():
+            labels = [] if set(values) == {None} else ["partition"]
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(f"streaml1_{name}", about, labels=labels)
+            for partition, value in values.items():
+                family.add_metric([str(partition)] * len(labels), value)
+            yield family
 
 
 class _Server(ThreadingHTTPServer):
