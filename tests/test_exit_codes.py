@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import signal
@@ -66,6 +67,16 @@ def test_files() -> None:
     assert code("learn", "bad.svm") == 65
     assert code("learn", "bad.svm", "--bad", "skip") == 0
     assert code("learn", "a.svm", "--metrics", "spam") == 2
+
+
+def test_errors_as_json() -> None:
+    for args, number in ((["nowhere.svm"], 2), (["bad.svm"], 65), (["a.svm", "--lr", "x"], 2)):
+        done = CliRunner().invoke(cli, ["learn", *args, "--log", "json"])
+        *_, told = map(json.loads, done.stderr.splitlines())
+        assert (told["event"], told["level"]) == ("error", "error")
+        assert told["exit_code"] == done.exit_code == number
+    # The next command of the process says sentences again.
+    assert code("learn", "bad.svm") == 65
 
 
 def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,28 +12,15 @@ from streaml1.cli.choosing import change, new_learner, require_kind
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
 from streaml1.cli.program import Refusal, cli
-from streaml1.cli.run_options import log_option, metrics_of, metrics_options
+from streaml1.cli.run_options import excused, log_option, metrics_options, watching
 from streaml1.cli.writing import require_outputs, write_all
-from streaml1.console import (
-    Interruptible,
-    Screen,
-    Signals,
-    advise,
-    complain,
-    end_early,
-    logged,
-    telling,
-)
+from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
 from streaml1.exits import AGAIN, DATA, DONE, WRONG
-from streaml1.logs import event
 
 if TYPE_CHECKING:
     from streaml1.checkpoint import Checkpoints
-    from streaml1.report import Line
 
 __all__ = ["learn"]
-
-logger = logging.getLogger("streaml1")
 
 
 @cli.command(
@@ -101,8 +87,6 @@ def learn(
     Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
     """
     from streaml1.consumer import prepare, progressive
-    from streaml1.consumer.log import RunLog
-    from streaml1.streams.source import Unavailable
 
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
@@ -116,14 +100,10 @@ def learn(
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
-        metrics_of(metrics, stalled) as shown,
+        watching(metrics, stalled) as (log, outs),
         Screen(signals, total, watch) as screen,
+        excused(signals),
     ):
-        log = RunLog()
-        outs = [log] if shown is None else [log, shown]
-        if shown is not None:
-            logger.info("metrics at http://%s/metrics", shown.address,
-                        extra=event("metrics", address=shown.address))  # fmt: skip
         if store is not None and (found := store.latest()) is not None:
             learner, kept = found.model, f"the checkpoint in {checkpoint}"
             require_kind(learner, model, task, kept, "take another folder")
@@ -131,30 +111,19 @@ def learn(
         else:
             learner = new_learner(source, model, task, given, load)
         prepare(learner)
-
-        def told(line: Line) -> None:
-            screen.line(line)
-            log.line(line)
-
-        try:
-            done = progressive(
-                learner,
-                Interruptible(examples, signals, screen.advance),
-                every=every,
-                limit=limit,
-                passes=passes,
-                bad=bad,
-                on_line=told,
-                on_start=screen.start,
-                stop=lambda: signals.number,
-                checkpoint=store,
-                outs=outs,
-            )
-        except Unavailable as error:
-            if not signals.number:
-                raise
-            complain(f"interrupted; {error}", "interrupted", signal=signals.number)
-            raise click.exceptions.Exit(128 + signals.number) from None
+        done = progressive(
+            learner,
+            Interruptible(examples, signals, screen.advance),
+            every=every,
+            limit=limit,
+            passes=passes,
+            bad=bad,
+            on_line=log.beside(screen.line),
+            on_start=screen.start,
+            stop=lambda: signals.number,
+            checkpoint=store,
+            outs=outs,
+        )
         log.end(done, signals.number)
         if done.examples:
             write_all(learner, done, save, report, plot)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.console import say_as
+from streaml1.console import Signals, complain, say_as
+from streaml1.logs import event
 
 if TYPE_CHECKING:
-    from streaml1.consumer.metrics import Metrics
+    from streaml1.consumer import Out
+    from streaml1.consumer.log import RunLog
 
-__all__ = ["log_option", "metrics_of", "metrics_options"]
+__all__ = ["excused", "log_option", "metrics_options", "watching"]
+
+logger = logging.getLogger("streaml1")
 
 Command = Callable[..., Any]
 
@@ -45,10 +50,32 @@ def metrics_options(command: Command) -> Command:
     return metrics(stalled(command))
 
 
-def metrics_of(where: str | None, stalled: float) -> AbstractContextManager[Metrics | None]:
-    """What serves them, if that is asked for."""
+@contextmanager
+def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[Out]]]:
+    """The log of a run, and who hears of it: the log, and metrics if they are asked for."""
+    from streaml1.consumer.log import RunLog
+
+    log = RunLog()
     if where is None:
-        return nullcontext()
+        yield log, [log]
+        return
     from streaml1.consumer.metrics import Metrics, address_of
 
-    return Metrics(*address_of(where), stalled_seconds=stalled)
+    with Metrics(*address_of(where), stalled_seconds=stalled) as metrics:
+        said = event("metrics", address=metrics.address)
+        logger.info("metrics at http://%s/metrics", metrics.address, extra=said)
+        yield log, [log, metrics]
+
+
+@contextmanager
+def excused(signals: Signals) -> Iterator[None]:
+    """A signal that comes before a broker has answered ends the run, not the missing broker."""
+    from streaml1.streams.source import Unavailable
+
+    try:
+        yield
+    except Unavailable as error:
+        if not signals.number:
+            raise
+        complain(f"interrupted; {error}", "interrupted", signal=signals.number)
+        raise click.exceptions.Exit(128 + signals.number) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from streaml1.consumer.outs import Out
@@ -35,6 +36,15 @@ class RunLog(Out):
             extra=event("run_begins", source=run.source.name, examples=examples,
                         passes_done=run.turn, resumed=examples > 0),
         )  # fmt: skip
+
+    def beside(self, show: Callable[[Line], object]) -> Callable[[Line], None]:
+        """What shows a line of the report and logs it."""
+
+        def told(line: Line) -> None:
+            show(line)
+            self.line(line)
+
+        return told
 
     def line(self, line: Line) -> None:
         """Log a line of the report."""
