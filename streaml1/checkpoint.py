@@ -11,6 +11,7 @@ UTF-8, a model file, and a numpy archive without objects.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import io
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1 import models
+from streaml1 import exits, models
 from streaml1.modelfile import ModelFileError, replace
 from streaml1.models.base import OnlineModel
 from streaml1.report import Report
@@ -45,6 +46,24 @@ _NAME = re.compile(r"(\d{8})-(\d{12})\.checkpoint")
 
 class CheckpointError(ModelFileError):
     """A checkpoint, or a folder of them, that is refused; its text is one sentence."""
+
+
+class InUse(CheckpointError):
+    """A folder that another process owns, until it ends."""
+
+    exit_code = exits.AGAIN
+
+
+class Full(CheckpointError):
+    """A folder on a disk that has no room, or does not answer."""
+
+    exit_code = exits.AGAIN
+
+
+class Unreadable(CheckpointError):
+    """A folder of which no checkpoint is whole."""
+
+    exit_code = exits.DATA
 
 
 @dataclass(frozen=True)
@@ -85,6 +104,11 @@ class Checkpoints:
     keep
         How many checkpoints stay.
 
+    Attributes
+    ----------
+    size : int or None
+        The bytes of the last one that was saved here.
+
     Raises
     ------
     CheckpointError
@@ -106,6 +130,7 @@ class Checkpoints:
             self.close()
             raise
         self._saved = time.monotonic()
+        self.size: int | None = None
         self._found: Checkpoint | None = None
 
     def __enter__(self) -> Checkpoints:
@@ -129,7 +154,7 @@ class Checkpoints:
         except OSError:
             owner = self._owner()
             who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}"
-            raise CheckpointError(
+            raise InUse(
                 f"{self.folder} is in use by {who}: end it first, or take another folder"
             ) from None
         for left in self.folder.glob(".*"):  # of a process that was killed as it wrote
@@ -181,7 +206,7 @@ class Checkpoints:
             else:
                 return self._found
         if error is not None:
-            raise CheckpointError(f"{self.folder} holds no checkpoint that can be read: {error}")
+            raise Unreadable(f"{self.folder} holds no checkpoint that can be read: {error}")
         return None
 
     @property
@@ -217,7 +242,7 @@ class Checkpoints:
         }
         archive = io.BytesIO()
         np.savez(archive, **arrays)
-        parts = [json.dumps(header).encode(), model._encode(), archive.getvalue()]
+        parts = [json.dumps(header).encode(), model._encode(packed=False), archive.getvalue()]
         body = _PARTS.pack(*map(len, parts)) + b"".join(parts)
         data = _HEAD.pack(MAGIC, FORMAT, len(body), _digest(body)) + body
         self._require_ours()
@@ -227,6 +252,7 @@ class Checkpoints:
             raise _unwritable(self.folder, error) from None
         self._next += 1
         self._saved = time.monotonic()
+        self.size = len(data)
         for name in self._names()[self.keep :]:
             self._path(*name).unlink(missing_ok=True)
 
@@ -271,4 +297,5 @@ def _read(path: Path) -> Checkpoint:
 
 def _unwritable(folder: Path, error: OSError) -> CheckpointError:
     reason = (error.strerror or str(error)).lower()
-    return CheckpointError(f"{folder} cannot be written: {reason}")
+    kind = Full if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else CheckpointError
+    return kind(f"{folder} cannot be written: {reason}")

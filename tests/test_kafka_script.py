@@ -17,7 +17,8 @@ SCRIPT = ROOT / "scripts" / "kafka.d" / "broker.py"
 
 
 @pytest.fixture
-def script() -> Any:
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
     spec = importlib.util.spec_from_file_location("broker", SCRIPT)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -35,6 +36,11 @@ def run(*args: str, code: int = 0, **environment: str) -> subprocess.CompletedPr
     )
     assert done.returncode == code, done
     return done
+
+
+def test_the_mock_cluster_has_no_tls(tmp_path: Path) -> None:
+    told = run("up", "--mock", "--secure", "--state", str(tmp_path / "kafka"), code=2).stderr
+    assert "has no TLS and no SASL" in told and not (tmp_path / "kafka").exists()
 
 
 def test_up_is_idempotent_and_down_leaves_nothing(tmp_path: Path) -> None:

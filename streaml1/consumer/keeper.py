@@ -85,11 +85,10 @@ class Keeper:
 
     def moved(self, position: Any, turn: int, learnt: int) -> None:
         """Everything up to `position` has been learnt; save it if it is time."""
-        if self._state == (position, turn, learnt):
-            return
-        self._state = position, turn, learnt
-        self._moved = True
-        if self._store is not None and self._store.is_due:
+        if self._state != (position, turn, learnt):
+            self._state = position, turn, learnt
+            self._moved = True
+        if self._moved and self._store is not None and self._store.is_due:
             self._save()
 
     def ended(self, turn: int, learnt: int, last: bool) -> None:

@@ -66,3 +66,10 @@ class Out:
 
     def saved(self) -> None:
         """A checkpoint was written."""
+
+    def numbers(self) -> dict[str, float]:
+        """What metrics show of it, by names such as ``dead_letters_total``; from any thread.
+
+        What only grows has a name that ends in ``_total``.
+        """
+        return {}

@@ -265,9 +265,10 @@ class OnlineModel(base.Base):
         """
         modelfile.write(Path(path), type(self).__name__, self._parameters(), self._file_state())
 
-    def _encode(self) -> bytes:
+    def _encode(self, packed: bool = True) -> bytes:
         """What `save` writes."""
-        return modelfile.encode(type(self).__name__, self._parameters(), self._file_state())
+        name, params = type(self).__name__, self._parameters()
+        return modelfile.encode(name, params, self._file_state(), packed)
 
     def _parameters(self) -> dict[str, Any]:
         # river's own list of them takes a scheduler apart.
