@@ -24,8 +24,8 @@ STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0
 def alive(model: Any) -> list[tuple[float, int]]:
     """Value and members of each block that has any."""
     rule = model._engine.rule
-    found = rule.blocks[: rule.clock[0].blocks][blocks.alive(rule)]
-    return [(float(b.value), int(b.n)) for b in found]
+    found = rule.blocks[: rule.clock[0].blocks]
+    return [(float(b.value), int(b.n)) for b in found if b.n > 0 and b.value > 0.0]
 
 
 def test_the_first_steps_by_hand() -> None:
