@@ -42,10 +42,11 @@ from streaml1.rows import ensure
 from streaml1.rules.parts import blocks, candidates
 from streaml1.rules.parts.blocks import (
     BLOCK,
-    PLACE,
+    MEMBER,
     add_block,
     blocks_of,
-    cut,
+    current,
+    join,
     leave,
     top_block,
 )
@@ -71,7 +72,7 @@ CLOCK = np.dtype(
     [
         ("strength", "f8"),
         ("level", "f8"),  # where the last step has left it: no weight is larger
-        ("now", "i8"),  # from 1; members have joined before
+        ("now", "f8"),  # in units of MEMBER; members have joined before
         ("risen", "i8"),  # how many of the row in hand are at the level or above,
         ("excess", "f8"),  # and by how much together
         ("blocks", "i8"),
@@ -100,7 +101,7 @@ class FobosLinf(NamedTuple):
     """State of FoBoS with the l-infinity norm: weights, blocks of equal ones, a heap of others."""
 
     u: Annotated[Any, np.float64]
-    places: Annotated[Any, PLACE]
+    places: Annotated[Any, np.int64]
     blocks: Annotated[Any, BLOCK]
     heap: Annotated[Any, ENTRY]
     heads: Annotated[Any, np.int64]
@@ -110,14 +111,10 @@ class FobosLinf(NamedTuple):
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         a = 0.0
-        floor = self.clock[0].floor
         ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
         for k in range(lo, hi):
             prefetch(self.u, np.uint64(ids[k + ahead]))
-            w = self.u[ids[k]]
-            if abs(w) >= floor:
-                w = cut(self, ids[k], w)
-            a += w * values[k]
+            a += current(self, self.u[ids[k]]) * values[k]
         return a
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
@@ -132,17 +129,19 @@ class FobosLinf(NamedTuple):
                 if w == 0.0:
                     self.u[j] = MARK
                 continue
+            known = abs(w)
+            if known >= MEMBER:
+                w = leave(self, w)
+                known = 0.0
             v = w - step * values[k]
-            if max(abs(w), abs(v)) >= floor:
-                v = leave(self, j, w) - step * values[k]
-                size = abs(v)
-                if size >= level:
-                    self.scratch[risen] = np.int64(j)
-                    risen += np.uint64(size > 0.0)
-                    excess += size - level
-                elif size >= floor:
-                    enter(self, size, max(size, min(SLACK * size, NEAR * level)), np.int64(j))
+            size = abs(v)
             self.u[j] = v if v != 0.0 else MARK
+            if size >= level:
+                self.scratch[risen] = np.int64(j)
+                risen += np.uint64(size > 0.0)
+                excess += size - level
+            elif size >= floor and size > known:
+                enter(self, size, max(size, min(SLACK * size, NEAR * level)), np.int64(j))
         c.risen = np.int64(risen)
         c.excess = excess
 
@@ -155,7 +154,7 @@ class FobosLinf(NamedTuple):
             _fall(self, left - c.excess)
         c.risen = 0
         c.excess = 0.0
-        c.now += 1
+        c.now += MEMBER
         settle(self)
         c.lowest = min(c.lowest, c.level)
         if c.touches >= np.int64(len(self.u)) >> 2:
@@ -173,11 +172,11 @@ class FobosLinf(NamedTuple):
         return nnz <= np.uint64(len(self.scratch)) and c.blocks < np.int64(len(self.blocks))
 
     def weight(self, j: Any) -> float:
-        return cut(self, j, self.u[j])
+        return current(self, self.u[j])
 
     def weights(self) -> Any:
         w = np.array(self.u)
-        members = np.flatnonzero(self.places["joined"])
+        members = np.flatnonzero(np.abs(w) >= MEMBER)
         values = self.blocks["value"][blocks_of(self, members)]
         w[members] = np.copysign(values, w[members])
         return w
@@ -189,9 +188,8 @@ class FobosLinf(NamedTuple):
         return self.weights() != 0.0
 
     def drop(self, slots: Any) -> None:
-        members = slots[self.places["joined"][slots] != 0]
+        members = slots[np.abs(self.u[slots]) >= MEMBER]
         np.subtract.at(self.blocks["n"], blocks_of(self, members), 1)
-        self.places["joined"][slots] = 0
         self.u[slots] = MARK
 
     def make_room(self, nnz: int) -> FobosLinf:
@@ -234,13 +232,13 @@ class FobosLinf(NamedTuple):
         return _built(u, scalars[0], scalars[1], ROOM_LEAST)
 
     def check(self) -> None:
-        kinds = {"places": PLACE, "blocks": BLOCK, "heap": ENTRY, "links": LINK, "clock": CLOCK}
+        kinds = {"blocks": BLOCK, "heap": ENTRY, "links": LINK, "clock": CLOCK}
         for name, dtype in kinds.items():
             array = getattr(self, name)
             ensure(array.dtype == dtype and array.ndim == 1, f"{name} is no row of records")
         for array in (self.places, self.heap, self.links):
             ensure(array.shape == self.u.shape, "the arrays are of different lengths")
-        ensure(np.all(np.abs(self.u) < WEIGHT_MOST), "a weight is out of range")
+        ensure(np.all(np.abs(self.weights()) < WEIGHT_MOST), "a weight is out of range")
         c = self.clock[0]
         ensure(0.0 <= c.strength < math.inf, "the strength is out of range")
         ensure(0.0 <= c.level < WEIGHT_MOST, "the level is out of range")
@@ -277,10 +275,9 @@ def _rise(rule: Any, left: float) -> None:
         n = above
     for k in range(np.uint64(c.risen)):
         j = rule.scratch[k]
-        one = rule.places[j]
         size = abs(rule.u[j])
         if n > 0 and size >= level:
-            one.joined = c.now
+            join(rule, j)
         elif size >= c.floor:
             enter(rule, size, size, j)
     add_block(rule, level, n, c.now)
@@ -294,7 +291,7 @@ def _fall(rule: Any, left: float) -> None:
     level = c.level
     n, first = c.risen, c.now
     for k in range(np.uint64(n)):
-        rule.places[rule.scratch[k]].joined = c.now
+        join(rule, rule.scratch[k])
     while True:
         top = top_block(rule)
         key = rule.heap[0].key if c.entries > 0 else 0.0
@@ -326,7 +323,7 @@ def _fall(rule: Any, left: float) -> None:
             left = max(left - n * (level - key), 0.0)
             level = key
             n += 1
-            rule.places[j].joined = c.now
+            join(rule, j)
     add_block(rule, level, n, first)
     c.level = level
 
@@ -335,9 +332,9 @@ def _built(u: Any, strength: float, level: float, nnz: int) -> FobosLinf:
     """The rule with these weights, none above the level."""
     d, clock = len(u), records(1, CLOCK)
     c = clock[0]
-    c.strength, c.level, c.now = strength, level, 1
+    c.strength, c.level, c.now = strength, level, MEMBER
     rule = FobosLinf(
-        *(u, records(d, PLACE), records(ROOM_LEAST, BLOCK), records(d, ENTRY)),
+        *(u, np.zeros(d, np.int64), records(ROOM_LEAST, BLOCK), records(d, ENTRY)),
         *(np.full(BUCKETS, -1), records(d, LINK), np.zeros(nnz, np.int64), clock),
     )
     fill(rule, 0.5 * level)

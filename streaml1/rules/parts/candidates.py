@@ -18,7 +18,7 @@ import numpy as np
 
 from streaml1.jit import inlined, kernel
 from streaml1.rows import ensure
-from streaml1.rules.parts.blocks import cut, leave
+from streaml1.rules.parts.blocks import MEMBER, current, leave
 
 __all__ = [
     "BUCKETS",
@@ -64,7 +64,7 @@ def _link(rule: Any, j: Any, b: Any) -> None:
     if after >= 0:
         rule.links[after].before = j
     rule.heads[b] = j
-    rule.places[j].place = 1 + b
+    rule.places[j] = 1 + b
 
 
 @inlined
@@ -76,7 +76,7 @@ def _unlink(rule: Any, j: Any) -> None:
         rule.heads[-1 - one.before] = one.after
     if one.after >= 0:
         rule.links[one.after].before = one.before
-    rule.places[j].place = 0
+    rule.places[j] = 0
 
 
 # The heap
@@ -86,7 +86,7 @@ def _unlink(rule: Any, j: Any) -> None:
 def _put(rule: Any, k: Any, key: float, id: Any) -> None:
     rule.heap[k].key = key
     rule.heap[k].id = id
-    rule.places[id].place = -1 - k
+    rule.places[id] = -1 - k
 
 
 @inlined
@@ -131,14 +131,13 @@ def take(rule: Any) -> Any:
     """Take the first entry off, if its key is true; else -1: it is gone or set right."""
     c = rule.clock[0]
     key, id = rule.heap[0].key, rule.heap[0].id
-    one = rule.places[id]
     size = abs(rule.u[id])
-    kept = one.joined == 0 and size >= c.floor
+    kept = c.floor <= size < MEMBER
     b = bucket_of(rule, size) if kept else np.int64(0)
     if kept and b >= c.open and size < key:
         _sift_down(rule, size, id)
         return np.int64(-1)
-    one.place = 0
+    rule.places[id] = 0
     c.entries -= 1
     if c.entries > 0:
         last = rule.heap[c.entries]
@@ -155,7 +154,7 @@ def take(rule: Any) -> Any:
 def enter(rule: Any, size: float, key: float, j: Any) -> None:
     """Let a free weight stand where its size belongs or higher; if it must move, at `key`."""
     c = rule.clock[0]
-    place = rule.places[j].place
+    place = rule.places[j]
     b = bucket_of(rule, size)
     if b >= c.open:
         if place > 0:
@@ -189,8 +188,8 @@ def come_down(rule: Any, size: float) -> Any:
         while j >= 0:
             after = rule.links[j].after
             size = abs(rule.u[j])
-            rule.places[j].place = 0
-            if rule.places[j].joined == 0 and size >= c.floor:
+            rule.places[j] = 0
+            if c.floor <= size < MEMBER:
                 b = bucket_of(rule, size)
                 if b == c.open:
                     _push(rule, size, j)
@@ -212,8 +211,8 @@ def settle(rule: Any) -> None:
     for k in range(n):
         id = rule.heap[k].id
         size = abs(rule.u[id])
-        rule.places[id].place = 0
-        if rule.places[id].joined == 0 and size >= c.floor:
+        rule.places[id] = 0
+        if c.floor <= size < MEMBER:
             b = bucket_of(rule, size)
             if b >= c.open:
                 _push(rule, size, id)
@@ -227,11 +226,11 @@ def fill(rule: Any, floor: float) -> None:
     """Link all free weights from `floor` on; blocks below it are taken apart."""
     c = rule.clock[0]
     for k in range(np.uint64(c.entries)):
-        rule.places[rule.heap[k].id].place = 0
+        rule.places[rule.heap[k].id] = 0
     for b in range(np.uint64(len(rule.heads))):
         j = rule.heads[b]
         while j >= 0:
-            rule.places[j].place = 0
+            rule.places[j] = 0
             j = rule.links[j].after
         rule.heads[b] = -1
     if floor < FLOOR_LEAST:
@@ -247,12 +246,11 @@ def fill(rule: Any, floor: float) -> None:
         size = abs(rule.u[j])
         if size < floor or size == 0.0:
             continue
-        if rule.places[j].joined != 0:
-            w = cut(rule, j, rule.u[j])
-            if abs(w) >= floor:
-                continue
-            leave(rule, j, w)
-            rule.u[j] = w if w != 0.0 else MARK
+        if size >= MEMBER:
+            w = current(rule, rule.u[j])
+            if abs(w) < floor:
+                leave(rule, rule.u[j])
+                rule.u[j] = w if w != 0.0 else MARK
             continue
         _link(rule, np.int64(j), bucket_of(rule, size))
 
@@ -272,7 +270,7 @@ def check(rule: Any) -> None:
     ensure(0.0 <= c.floor < math.inf, "the floor is out of range")
     ensure(0 <= c.entries <= len(rule.heap), "the entries are miscounted")
     ensure(0 <= c.open <= BUCKETS, "no such bucket")
-    size, joined, place = np.abs(rule.u), rule.places["joined"], rule.places["place"]
+    size, place = np.abs(rule.u), rule.places
     entries = rule.heap[: c.entries]
     key, id = entries["key"], entries["id"]
     k = np.arange(len(key))
@@ -280,7 +278,7 @@ def check(rule: Any) -> None:
     ensure(np.array_equal(np.flatnonzero(place < 0), np.sort(id)), "an entry is of no slot")
     ensure(np.all(place[id] == -1 - k), "an entry is elsewhere")
     bucket = np.minimum((size - c.floor) * c.scale, BUCKETS - 1.0)
-    asked = (joined == 0) & (size >= c.floor) & (size > 0.0)
+    asked = (c.floor <= size) & (size < MEMBER) & (size > 0.0)
     ensure(np.all(place[asked] != 0), "a weight has no place")
     heaped = id[asked[id]]
     ensure(np.all(key[asked[id]] >= size[heaped]), "a weight is above its key")
