@@ -44,7 +44,7 @@ def test_the_first_steps_by_hand() -> None:
     assert [n for _, n in alive(model)] == [3]
     model.learn_one({"z": 1.0}, 5.0)  # z leaves the block, up to 5
     assert model.weights == pytest.approx({"x": 2 / 3, "y": -2 / 3, "z": 4.0}, abs=1e-15)
-    assert [n for _, n in alive(model)] == [2]
+    assert [n for _, n in alive(model)] == [2, 1]
     for size in (3.0, 2.0, 1.0):
         model.learn_one({}, 0.0)
         assert model.weights == pytest.approx({"x": 2 / 3, "y": -2 / 3, "z": size}, abs=1e-15)
@@ -66,12 +66,12 @@ def test_a_block_costs_as_much_as_one_weight() -> None:
     model = FOBOSRegressor(**params)
     model.learn_one({f"w {j}": (-1.0) ** j for j in range(10_000)}, 0.5)
     rule = model._engine.rule
-    before = rule.slots.tobytes(), rule.clock[0].blocks
+    before = rule.u.tobytes(), rule.places.tobytes(), rule.clock[0].blocks
     for _ in range(2_000):
         model.learn_one({}, 0.0)
         assert model._engine.rule.clock[0].entries == 0
     assert alive(model) == [(pytest.approx(0.5 - 2_001 / 10_000, abs=1e-12), 10_000)]
-    assert (model._engine.rule.slots.tobytes(), rule.clock[0].blocks) == before
+    assert (rule.u.tobytes(), rule.places.tobytes(), rule.clock[0].blocks) == before
     model._engine.check()
 
 
@@ -151,8 +151,7 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FobosLinf, "make_room", counted)
-        for module in (blocks, fobos_linf):
-            patch.setattr(module, "ROOM_LEAST", 2)
+        patch.setattr(fobos_linf, "ROOM_LEAST", 2)
         patch.setattr(engine, "LEAST_SIZE", 1)
         model, twin = FOBOSRegressor(**params), reference.FOBOS(20, loss="squared", **params)
         for t in range(100):
@@ -201,8 +200,7 @@ def test_many_weights_near_the_level() -> None:
 def test_blocks_run_out() -> None:
     """Two blocks are made and left again and again: their numbers are used up."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (blocks, fobos_linf):
-            patch.setattr(module, "ROOM_LEAST", 4)
+        patch.setattr(fobos_linf, "ROOM_LEAST", 4)
         patch.setattr(engine, "LEAST_SIZE", 1)
         params: dict[str, Any] = {"strength": 1.0, **STEADY}
         model, twin = FOBOSRegressor(**params), reference.FOBOS(6, loss="squared", **params)

@@ -270,9 +270,10 @@ def _rise(rule: Any, left: float) -> None:
             over = size >= level
             above += np.int64(over)
             excess += (size - old) * over
-        if above == n:
-            break
+        same = above >= n  # more only by rounding
         n = above
+        if same:
+            break
     for k in range(np.uint64(c.risen)):
         j = rule.scratch[k]
         size = abs(rule.u[j])

@@ -285,9 +285,9 @@ def check(rule: Any) -> None:
     linked = place > 0
     ensure(np.all(place[asked & linked] > bucket[asked & linked].astype(int)), "above its bucket")
     seen = 0
-    for b, head in enumerate(rule.heads.tolist()):
-        before, j = -1 - b, head
-        ensure(j < 0 or b < c.open, "a bucket is open, and not empty")
+    for b in np.flatnonzero(rule.heads >= 0).tolist():
+        before, j = -1 - b, int(rule.heads[b])
+        ensure(b < c.open, "a bucket is open, and not empty")
         while j >= 0:
             ensure(place[j] == 1 + b and rule.links[j].before == before, "a chain is broken")
             before, j = j, int(rule.links[j].after)
