@@ -53,6 +53,7 @@ from streaml1.rules.parts.blocks import (
 from streaml1.rules.parts.candidates import (
     BUCKETS,
     ENTRY,
+    HEAP_MOST,
     LINK,
     LOWER,
     MARK,
@@ -114,7 +115,12 @@ class FobosLinf(NamedTuple):
         ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
         for k in range(lo, hi):
             prefetch(self.u, np.uint64(ids[k + ahead]))
-            a += current(self, self.u[ids[k]]) * values[k]
+            w = self.u[ids[k]]
+            if abs(w) >= MEMBER:  # it will leave
+                prefetch(self.places, np.uint64(ids[k]))
+                prefetch(self.links, np.uint64(ids[k]))
+                w = current(self, w)
+            a += w * values[k]
         return a
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
@@ -163,6 +169,7 @@ class FobosLinf(NamedTuple):
                 fill(self, 0.75 * c.lowest)
             c.touches = 0
             c.lowest = c.level
+            c.most = HEAP_MOST
 
     def rebase(self) -> None:
         pass

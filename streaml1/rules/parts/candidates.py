@@ -23,6 +23,7 @@ from streaml1.rules.parts.blocks import MEMBER, current, leave
 __all__ = [
     "BUCKETS",
     "ENTRY",
+    "HEAP_MOST",
     "LINK",
     "LOWER",
     "MARK",
