@@ -1,4 +1,4 @@
-"""FoBoS with the l-infinity norm: blocks of equal values, and the heap."""
+"""FoBoS with the l-infinity norm: blocks of equal values, and the next largest."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_many_weights_near_the_level() -> None:
 
 
 def test_a_staircase_of_blocks() -> None:
-    """Each example lifts one weight above all others; then the level comes down over all of them."""
+    """Each example lifts one weight above all others; then the level comes down over them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fobos_linf, "ROOM_LEAST", 2)
         patch.setattr(engine, "LEAST_SIZE", 1)

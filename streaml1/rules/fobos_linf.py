@@ -10,24 +10,22 @@ is found from above: it falls from the largest to the next, which it takes along
 $\eta\lambda$ is used up.
 
 What was cut is equal from then on, until it is touched: it is one *block*, which costs no more than one
-weight however many members it has. A member that an example touches leaves; blocks that the level meets
-merge. One group at the level is not enough: a single weight may stand above an old block, and the level comes
-down to that block again.
+weight however many members it has (`parts/blocks.py`). A member that an example touches leaves. Blocks that the
+level comes down to merge. One block is not enough: what an example lifts above the level stands above it until the
+level comes down again.
 
-- A slot is free, and has its weight, or is in a block, and has the sign. Blocks are a forest (union by size):
-  a root has the value, and counts the members.
-- A heap has an entry for each block and at least one for each free weight that is not 0, with a key at or
-  above it. A weight that falls, or rises below its key, leaves its entry alone: it is set right when it comes to
-  the top. So an example's non-zero makes at most one entry, and each entry is taken off once.
-- The level depends on the values and how many weights have each, in the order of the values: not on
-  how they are held in blocks, on keys, or on what is stale. So blocks and heap are built anew from the weights
-  alone.
+- The weights of a row that rise to the level or above are looked at together: if what they have above it is more
+  than $\eta\lambda$, the new level is among them, and nothing else moves. Otherwise all of them join, and the
+  level falls.
+- Where it falls, it meets blocks, and single weights in the order of their sizes (`parts/candidates.py`).
+- The level depends on the last one, on the values of the weights and how many have each, and on the order of the
+  row: not on how weights are held, in blocks, in order or below the floor. So all but `u` and the level is built
+  anew where slots move.
 
 Differs from the paper: it finds $\theta$ in time O(d). (Its lazy step, several as one of the summed strength, is
 for what no example touches meanwhile; here each step touches the vector.)
 
-Cost of a step: the non-zeros of the row times a logarithm, amortised; 16 bytes a slot, and 32 a weight that is
-not 0.
+Cost of a step: the non-zeros of the row, times a logarithm for those near the level, amortised; 48 bytes a slot.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -77,10 +75,10 @@ CLOCK = np.dtype(
         ("risen", "i8"),  # how many of the row in hand are at the level or above,
         ("excess", "f8"),  # and by how much together
         ("blocks", "i8"),
-        # Of the candidates: see there.
+        # Of the candidates:
         ("entries", "i8"),  # of the heap
         ("most", "i8"),  # of them, until it is settled
-        ("open", "i8"),
+        ("open", "i8"),  # the first bucket whose weights are in the heap
         ("floor", "f8"),
         ("scale", "f8"),  # buckets for a unit of size
         ("lowest", "f8"),  # level since they were filled
@@ -118,7 +116,6 @@ class FobosLinf(NamedTuple):
             w = self.u[ids[k]]
             if abs(w) >= MEMBER:  # it will leave
                 prefetch(self.places, np.uint64(ids[k]))
-                prefetch(self.links, np.uint64(ids[k]))
                 w = current(self, w)
             a += w * values[k]
         return a

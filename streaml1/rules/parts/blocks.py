@@ -16,7 +16,17 @@ import numpy as np
 from streaml1.jit import inlined
 from streaml1.rows import ensure
 
-__all__ = ["BLOCK", "MEMBER", "add_block", "blocks_of", "check", "current", "join", "leave", "top_block"]
+__all__ = [
+    "BLOCK",
+    "MEMBER",
+    "add_block",
+    "blocks_of",
+    "check",
+    "current",
+    "join",
+    "leave",
+    "top_block",
+]
 
 BLOCK = np.dtype([("value", "f8"), ("n", "i8"), ("first", "f8")], align=True)
 MEMBER = 2.0**600  # above all weights, and its multiples are exact for long enough

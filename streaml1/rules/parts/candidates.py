@@ -1,13 +1,14 @@
 """Free weights in the order of their sizes, for `rules/fobos_linf.py`, which owns the arrays.
 
-Only what the level may meet soon is kept in order. From `floor` on there are buckets, each a chain through
-its slots, of a width that is a small part of the floor. The buckets from `open` on are empty: what belongs there
-stands in a heap. When the level comes down to a bucket, it is opened; when it comes down to the floor,
-that is lowered and all slots are looked at.
+Only what the level may meet soon is kept in order. From `floor` on there are buckets, each a chain through its
+slots, of a width that is a small part of the floor; the last has no upper end. The buckets from `open` on are
+empty: what belongs there stands in a heap. When the level comes down to a bucket, that is opened; when it comes
+down to the floor, the floor is lowered and all slots are looked at. It is raised again no sooner than after so
+many non-zeros that looking at all slots costs little beside them.
 
-A weight that falls stays where it is: that it stands too high is seen when it comes to the top of the
-heap, or its bucket is opened.
-"""
+A weight that falls or becomes a member stays where it is: that it stands too high is seen when it comes to the
+top of the heap, or its bucket is opened.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ __all__ = [
 
 # A place is 0 for none, 1 + the bucket, or -1 - the index in the heap.
 ENTRY = np.dtype([("key", "f8"), ("id", "i8")], align=True)
-LINK = np.dtype([("after", "i8"), ("before", "i8")], align=True)  # slots; -1 at the end, -1 - bucket
+LINK = np.dtype(
+    [("after", "i8"), ("before", "i8")], align=True
+)  # slots; -1 at the end, -1 - bucket
 MARK = -0.0  # the u of a slot that an example has touched and that has no weight
 BUCKETS = 2048
 FINE = 256.0  # buckets as wide as the floor is high
