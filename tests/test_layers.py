@@ -16,9 +16,10 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 LAYERS = [
     *("jit", "hashing", "losses", "vectors", "rows"),
     *("names", "batches", "sketch"),
-    *("rules", "online", "walk"),
+    *("rules", "projection", "online", "walk"),
     *("cap", "watch", "reader", "engine"),
     *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),
+    "offline",
     *("models", "report"),
     *("streams", "datasets", "checkpoint", "consumer"),
     *("console", "cli"),
