@@ -82,7 +82,7 @@ def fista(
     tol
         The gap to stop at, absolute; relative to the objective where that is above 1.
     max_epochs
-        Steps at most; each reads X twice, or three times with an intercept.
+        Steps at most; each reads X twice, and the dual of an intercept once more.
     seed
         Of the start of the power iteration that measures X.
     callback
@@ -153,7 +153,6 @@ class _Run:
 
     def dual(self) -> float:
         """The lower bound that the slopes at y give."""
-        self.accesses += self.data.nnz * self.fit_intercept
         return dual_bound(self.f, self.g, self.theta, self.gradient, self.fit_intercept)
 
     def intercept(self) -> Any:
