@@ -323,10 +323,9 @@ def _by_pivots(
                 r = kept[0]
                 for k in range(n):
                     r = max(r, kept[k])
-        total, gap = s, (r - low) * scale
+        total = s + rho * ((r - low) * scale) if rho > 0.0 else 0.0
         for k in range(n):
             total += (kept[k] - low) * scale
-        total += rho * gap
         if sure or total >= z or low == -math.inf:
             break
         if low == least:
