@@ -32,7 +32,7 @@ __all__ = ["project_l1_ball", "project_simplex"]
 SAMPLE = 4096
 SPREAD = 4.0  # standard deviations that theta is hardly below a sample's
 FEW = 0.01  # of so small a share all may be kept
-WINDOW = 0.1  # how much of the tangent's step is kept above where it leads
+WINDOW = 0.2  # how much of the tangent's step is kept above where it leads
 BLOCK = np.uint64(64)
 RANGE = 1e200  # beyond it a product of weights and values could overflow
 LEAST_WEIGHT = 1e-100
@@ -326,12 +326,18 @@ def _bracket(
     _, s, rho = _sums(v, ball, guess, guess, scale, kept, sample)
     if rho == 0.0:
         return low, guess, state
-    tangent = guess + (s - z) / (rho * scale)
-    step = abs(tangent - guess)
-    low = tangent - 1e-6 * step - 1e-15 * abs(tangent)
+    low, high = _tangent(guess, (s - z) / scale, rho)
     if rho < FEW * len(v):
-        return low, (guess if guess > low else math.inf), state
-    return low, low + WINDOW * step + 1e-15 * abs(tangent), state
+        high = guess if guess > low else math.inf
+    return low, high, state
+
+
+@inlined
+def _tangent(at: float, excess: float, rho: float) -> tuple[float, float]:
+    """Just below where the tangent leads, for all that rounding does, and some way above."""
+    tangent = at + excess / rho
+    step, error = abs(tangent - at), 1e-15 * abs(tangent)
+    return tangent - 1e-6 * step - error, tangent + WINDOW * step + error
 
 
 @kernel
@@ -344,7 +350,7 @@ def _by_pivots(
     """
     z *= scale
     least = 0.0 if ball else -math.inf
-    low, high, sure = least, math.inf, False
+    low, high, sure, tries = least, math.inf, False, 0
     if len(v) > len(sample) // 2:
         low, high, state = _bracket(v, ball, z, scale, state, kept, sample)
         low = max(low, least)
@@ -352,7 +358,12 @@ def _by_pivots(
     while True:
         n, s, rho = _sums(v, ball, low, high, scale, kept, sample)
         if s >= z:  # theta is above both
-            low, high, sure = high, math.inf, True
+            tries += 1
+            sure = tries > 3
+            if sure:
+                low, high = high, math.inf
+            else:
+                low, high = _tangent(high, (s - z) / scale, rho)
             continue
         r = high
         if rho == 0.0:
