@@ -10,6 +10,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
+import streaml1
 from streaml1.offline import NotConverged, fista
 from tests import reference_offline as slow
 from tests.offline_data import POOR, poor, real, toy
@@ -221,3 +222,75 @@ def test_real_data_beside_scikit_learn(name: str) -> None:
         theirs = sklearns(X, np.where(y > 0, 1.0, -1.0), l1, l2, solver, False)
         ours = fista(X, y, l1=l1, l2=l2, tol=1e-7).objective
         assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+LEARNERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "ElasticNetClassifier": ({"l1": 0.02, "l2": 0.05}, {"l1": 0.02, "l2": 0.05}),
+    "TruncatedGradientClassifier": ({"gravity": 0.02}, {"l1": 0.02}),
+    "SMIDASClassifier": ({"l1": 0.02, "p": 2.0}, {"l1": 0.02}),
+    "FOBOSClassifier": ({"strength": 0.05}, {"penalty": "l2", "strength": 0.05}),
+    "FOBOSClassifier linf": (
+        {"strength": 0.05, "norm": "linf"},
+        {"penalty": "linf", "strength": 0.05},
+    ),
+    "L1BallClassifier": ({"radius": 1.5}, {"penalty": "ball", "radius": 1.5}),
+    "L1BallClassifier nonnegative": (
+        {"radius": 1.5, "nonnegative": True},
+        {"penalty": "ball", "radius": 1.5, "nonnegative": True},
+    ),
+    "EGClassifier": ({"radius": 1.5, "n_features": 8}, {"penalty": "ball", "radius": 1.5}),
+    "EGClassifier nonnegative": (
+        {"radius": 1.5, "n_features": 8, "nonnegative": True},
+        {"penalty": "simplex", "radius": 1.5},
+    ),
+    "PegasosClassifier": (
+        {"l2": 0.05},
+        # The hinge is at most gamma / 2 above the smoothed one.
+        {"l2": 0.05, "penalty": "l2-ball", "radius": 0.05**-0.5, "gamma": 1e-3},
+    ),
+    "SoftmaxClassifier": (
+        {"strength": 0.02, "l2": 0.01},
+        {"penalty": "l1", "strength": 0.02, "l2": 0.01},
+    ),
+    **{
+        f"SoftmaxClassifier {kind}": (
+            {"penalty": kind, "strength": 0.02},
+            {"penalty": kind, "strength": 0.02},
+        )
+        for kind in ("l1/l2", "l1/linf")
+    },
+    "SoftmaxClassifier ball": (
+        {"penalty": "ball", "radius": 1.5, "nonnegative": True},
+        {"penalty": "ball", "radius": 1.5, "nonnegative": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(LEARNERS))
+def test_each_learner_has_its_comparator(name: str) -> None:
+    """Hundreds of passes come close to the solver's optimum, and not below its bound."""
+    kind, (own, given) = name.split()[0], LEARNERS[name]
+    loss = "softmax" if kind.startswith("Softmax") else "logistic"
+    X, y = toy(loss)
+    smooth = "smoothed_hinge" if kind.startswith("Pegasos") else loss
+    best = fista(X, y, loss=smooth, tol=1e-7, **given)
+    rate = {} if kind.startswith("Pegasos") else {"lr": 0.3}
+    classes = {"classes": [0, 1, 2]} if loss == "softmax" else {}
+    model = getattr(streaml1, kind)(intercept_lr=0.0, **own, **rate, **classes)
+    rows, random = csr_matrix(X), np.random.default_rng(0)
+    labels = y if loss == "softmax" else y > 0
+    for _ in range(300):
+        order = random.permutation(60)
+        model.learn_many(rows[order], labels[order])
+    w = np.zeros(best.weights.shape)
+    for j, weight in model.weights.items():
+        if loss == "softmax":
+            for label, one in weight.items():
+                w[label, j] = one
+        else:
+            w[j] = weight
+    name_of = given.get("penalty", "l1")
+    s = given.get("strength", given.get("l1", 0.0))
+    reached = slow.mean_loss("hinge" if smooth != loss else loss, X, y, w, 0.0)[0]
+    reached += slow.penalty(name_of, w, s, given.get("l2", 0.0))
+    assert best.dual - 1e-12 <= reached <= best.objective * 1.01
