@@ -186,6 +186,33 @@ def test_the_dual_is_below(loss: str, seed: int, fit_intercept: bool) -> None:
             assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge", "squared", "softmax"])
+def test_the_dual_is_below_the_optimum(loss: str, fit_intercept: bool) -> None:
+    """Slopes at and about the optimum, where a bound that is too high shows."""
+    X, y = toy(loss, n=12, d=5)
+    data, random = Data(X, y, loss), np.random.default_rng(0)
+    term = term_of(data, loss, 1.0)
+    kinds: list[dict[str, Any]] = [
+        *({"penalty": kind, "strength": 0.05} for kind in ("l1", "l2", "linf")),
+        *({"penalty": kind, "radius": 1.0} for kind in ("ball", "simplex", "l2-ball")),
+        {"penalty": "ball", "radius": 1.0, "nonnegative": True},
+    ]
+    if loss == "softmax":
+        kinds += [{"penalty": kind, "strength": 0.05} for kind in ("l1/l2", "l1/linf")]
+    for kind in kinds:
+        for l2 in (0.0, 0.2):
+            g = penalty_of("fista", **kind, l2=l2)
+            given: dict[str, Any] = {"loss": loss, "l2": l2, "fit_intercept": fit_intercept}
+            best = offline.fista(X, y, tol=1e-11, **given, **kind)
+            a = term.margins(best.weights, best.intercept)
+            assert min(record.objective - record.dual for record in best.trace) >= -1e-13
+            for noise in (0.0, 1e-6, 1e-3, 0.1):
+                theta = term.slopes(a + noise * random.normal(size=a.shape))
+                bound = dual_bound(term, g, theta, term.gradient(theta), fit_intercept)
+                assert bound <= best.objective + 1e-13
+
+
 @given(st.sampled_from([*FIVE, "softmax"]), st.integers(0, 10**6))
 def test_balanced_slopes(loss: str, seed: int) -> None:
     """They sum to zero and stay where the conjugate is finite."""
