@@ -16,9 +16,10 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 LAYERS = [
     *("exits", "logs", "jit", "hashing", "losses", "vectors", "rows", "parse"),
     *("names", "batches", "sketch"),
-    *("rules", "online", "walk"),
+    *("rules", "projection", "online", "walk"),
     *("cap", "watch", "reader", "engine"),
     *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),
+    "offline",
     *("models", "report"),
     *("streams", "datasets", "checkpoint", "consumer"),
     *("console", "cli"),

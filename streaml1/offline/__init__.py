@@ -1,0 +1,13 @@
+"""Solvers for data in memory: the optimum that the learners of a stream are held to.
+
+All are `f(X, y, loss=..., ...) -> Solution`. What is minimised is the mean loss + l1 |w|_1 +
+l2/2 |w|^2, or another penalty or ball where a solver takes one; the intercept is in none.
+"""
+
+from __future__ import annotations
+
+from streaml1.offline.fista import fista
+from streaml1.offline.projected_gradient import projected_gradient
+from streaml1.offline.solution import NotConverged, Record, Solution
+
+__all__ = ["NotConverged", "Record", "Solution", "fista", "projected_gradient"]
