@@ -109,7 +109,7 @@ def gap_of(loss: int, a: float, alpha: float, y: float, gamma: float) -> float:
 @inlined
 def rests(loss: int, a: float, alpha: float, y: float, gamma: float, far: float) -> bool:
     """Whether alpha is at a bound, and the margin pushes it there by more than `far`."""
-    if loss == LOGISTIC or loss == SQUARED:
+    if loss in (LOGISTIC, SQUARED):
         return False
     if loss == ABSOLUTE:
         return abs(alpha) == 1.0 and (y - a) * alpha > far

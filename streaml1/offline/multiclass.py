@@ -48,7 +48,7 @@ def _margins(ids: Any, values: Any, lo: Any, hi: Any, W: Any, v: Any) -> None:
 
 @inlined
 def _top(u: Any) -> Any:
-    best = np.uint64(0)
+    best: Any = np.uint64(0)
     for j in range(np.uint64(len(u))):
         if u[j] > u[best]:
             best = j
@@ -94,8 +94,10 @@ def _epoch(
     v: Any,
 ) -> Any:
     """Take the first `m` steps of `order`; what is returned is as in `sdca`."""
-    kept, m, k = np.uint64(0), np.uint64(m), np.uint64(len(v))
-    most, gap, read = 0.0, 0.0, np.uint64(0)
+    kept: Any = np.uint64(0)
+    read: Any = np.uint64(0)
+    m, k = np.uint64(m), np.uint64(len(v))
+    most, gap = 0.0, 0.0
     for t in range(m):
         i = np.uint64(order[t])
         lo, hi = indptr[i], indptr[i + ONE]
@@ -146,9 +148,9 @@ def _bounds(
     """Sum W anew; returns the sums of the losses and of the costs under p."""
     k = np.uint64(len(v))
     n = np.uint64(len(y))
-    for row in range(np.uint64(len(W))):
+    for feature in range(np.uint64(len(W))):
         for j in range(k):
-            W[row, j] = 0.0
+            W[feature, j] = 0.0
     for i in range(n):
         for j in range(k):
             v[j] = ((1.0 if j == np.uint64(y[i]) else 0.0) - p[i, j]) * scale

@@ -1,8 +1,8 @@
 """Which coordinate is next: drawn, permuted or in turn; and products with sparse rows.
 
-An order is an array of numbers, a part of which is gone through in an epoch. It is shuffled in
-place by xorshift64 (Marsaglia 2003), whose state is an array of one uint64, so that a seed gives the
-same run everywhere.
+An order is an array of numbers, a part of which is gone through in an epoch. What is random comes
+from xorshift64 (Marsaglia 2003), whose state is an array of one uint64: a seed gives the same run
+everywhere.
 """
 
 from __future__ import annotations

@@ -10,18 +10,18 @@ D(\alpha) = \frac 1n \sum_i -\phi_i^*(-\alpha_i)
 $$\Delta_i = \arg\max_\Delta D(\alpha + \Delta e_i), \qquad \alpha_i \mathrel{+}= \Delta_i, \qquad
 w \mathrel{+}= \frac{\Delta_i}{\lambda n} x_i$$
 
-D never falls, and P(w) - D, never negative, bounds how far P(w) is above the optimum: it is what the
-run ends by.
+D never falls, and P(w) - D, never negative, bounds how far P(w) is above the optimum: it is what
+the run ends by.
 
 Differences from the paper: a) An epoch is n steps, by default through a new permutation of the
 examples; `order="random"` draws with replacement, as the paper does. b) The logistic loss has no
-closed form: Newton steps between bounds, ended while the dual has surely risen. c) Examples that are
-pushed against a bound of their dual variable, harder than any other was moved in the epoch before,
-are left out until the rest is solved; then all come back (not with `order="random"`). d) The gap
-takes a pass over the data, so its parts are added up as the examples come by; it is looked at when
-these say that it may be small enough, and after 1, 2, 4, 8, ... epochs. For that w is summed
-anew. e) No intercept: without a penalty it would tie the dual variables, $\sum_i \alpha_i = 0$, and
-no single one could move. f) The squared loss is halved.
+closed form: Newton steps between bounds, ended once the dual has surely risen. c) Examples that
+are pushed against a bound of their dual variable, harder than any other was moved in the epoch
+before, are left out until the rest is solved; then all come back (not with `order="random"`).
+d) The gap takes a pass over the data, so its parts are added up as the examples come by; it is
+looked at when these say that it may be small enough, and after 1, 2, 4, 8, ... epochs. For that w
+is summed anew. e) No intercept: without a penalty it would tie the dual variables,
+$\sum_i \alpha_i = 0$, and no single one could move. f) The squared loss is halved.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def sdca(
     >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> solution = sdca(X, [1, 0, 1], loss="hinge", l2=0.1)
     >>> solution.weights.round(3), solution.converged
-    (array([ 1.333, -0.667]), True)
+    (array([ 2., -1.]), True)
     """
     choose("sdca", "loss", loss, LOSSES)
     how = ORDERS[choose("sdca", "order", order, tuple(ORDERS))]
