@@ -6,6 +6,8 @@ l2/2 |w|^2, or another penalty or ball where a solver takes one; the intercept i
 
 from __future__ import annotations
 
+from streaml1.offline.fista import fista
+from streaml1.offline.projected_gradient import projected_gradient
 from streaml1.offline.solution import NotConverged, Record, Solution
 
-__all__ = ["NotConverged", "Record", "Solution"]
+__all__ = ["NotConverged", "Record", "Solution", "fista", "projected_gradient"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.batches import batch_of, checked, is_matrix
-from streaml1.labels import binaries, column_of, values
+from streaml1.labels import binaries, column_of, equals_itself, values
 from streaml1.parameters import number, whole
 from streaml1.rows import Rows, shown
 
@@ -57,10 +57,7 @@ class Data:
             raise ValueError("X has no rows; a solver needs one at least")
         self.classes: tuple[Any, ...] = ()
         if loss in MULTICLASS:
-            labels, self.y = np.unique(column_of("labels", y, self.n), return_inverse=True)
-            if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-                raise ValueError("a label is NaN or infinite; leave its row out")
-            self.classes = tuple(labels.tolist())
+            self.classes, self.y = _classes(y, self.n)
         elif loss in REGRESSORS:
             self.y = values(y, self.n)
         else:
@@ -97,6 +94,19 @@ class Data:
     def column_squares(self) -> Any:
         """The sum of x_ij^2 of each column."""
         return np.bincount(self.rows.ids, self.rows.values**2, self.d)
+
+
+def _classes(y: Any, n: int) -> tuple[tuple[Any, ...], Any]:
+    column = column_of("labels", y, n)
+    try:
+        labels, places = np.unique(column, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in column})
+        raise ValueError(f"labels are {' and '.join(kinds)}; give labels of one type") from None
+    classes = tuple(labels.tolist())
+    if not all(map(equals_itself, classes)):
+        raise ValueError("a label is NaN; leave its row out")
+    return classes, places
 
 
 def _signs(y: Any, n: int) -> Any:

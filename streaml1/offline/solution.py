@@ -28,7 +28,7 @@ class Record(NamedTuple):
     gap: float
     """`objective - dual`: the objective is at most so much above the optimum."""
     accesses: int
-    """How many non-zero entries of X have been read."""
+    """How many non-zero entries of X the steps have read; what tells the gap alone is not in it."""
     n_nonzero: int
     """How many weights are not zero."""
     seconds: float

@@ -1,0 +1,416 @@
+r"""Euclidean projection on the simplex and on the l1 ball, plain and weighted, of a dense vector.
+
+Duchi, Shalev-Shwartz, Singer & Chandra (2008), Figures 1 and 2, in the paper's symbols: the
+projection of v on the simplex $\{w \ge 0, \sum w = z\}$ is $w_i = \max(v_i - \theta, 0)$, Eq. (6),
+with $\theta = (\sum_{v_j \ge v_{(\rho)}} v_j - z) / \rho$, Eq. (10). The ball is the simplex of
+$|v|$ (Section 4). With weights $a \ge 0$ the paper leaves the case out "for lack of space":
+$w_i = \mathrm{sgn}(v_i) \max(|v_i| - \theta a_i, 0)$, where what is in $w$ are the largest
+$|v_i| / a_i$ and $\theta = (\sum a_i |v_i| - z) / \sum a_i^2$ over these.
+
+What differs from the paper:
+
+- Sums are of $v_j - r$ for a reference r close to $\theta$, which loses no digits to a large $v$.
+- Figure 2 throws away all that equals the pivot where the paper throws away the pivot alone:
+  equal entries would make it quadratic.
+- A long vector is first cut to the entries between two pivots that come from a sample, as Floyd and
+  Rivest do to select; one pass then leaves few entries to Figure 2. Pivots that turn out wrong
+  cost another pass.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import inlined, kernel
+from streaml1.rows import shown
+
+__all__ = ["project_l1_ball", "project_simplex"]
+
+SAMPLE = 4096  # of a vector of 10^6 they leave some 3% between the pivots
+SPREAD = 4.0  # standard deviations that the pivots keep from the sample's estimate
+RANGE = 1e200  # beyond it a product of weights and values could overflow
+LEAST_WEIGHT = 1e-100
+
+ONE = np.uint64(1)
+
+
+def project_simplex(v: Any, z: float, method: str = "linear", seed: int = 0) -> Any:
+    """The nearest point to v of {w >= 0, sum w = z}.
+
+    Parameters
+    ----------
+    v
+        A vector.
+    z
+        What the entries of the projection sum to.
+    method
+        "sort" (the paper's Figure 1) or "linear" (Figure 2, expected time linear in the length).
+    seed
+        Of the pivots of "linear"; the projection does not depend on it but for rounding.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> project_simplex([0.5, 1.5, -1.0], 1.0)
+    array([0., 1., 0.])
+    """
+    v, z = _vector("v", v), _radius(z)
+    if not len(v):
+        raise ValueError("v has no entries, so that no point sums to z; give one at least")
+    if z == 0.0:
+        return np.zeros(len(v))
+    r, theta, scale = _threshold(v, z, method, seed)
+    w = np.empty(len(v))
+    _shrunk(v, False, r, theta, scale, w)
+    return w
+
+
+def project_l1_ball(
+    v: Any, z: float, a: Any = None, *, method: str = "linear", seed: int = 0
+) -> Any:
+    """The nearest point to v of {w: sum |w| <= z}, or of {w: sum a_i |w_i| <= z}.
+
+    Parameters
+    ----------
+    v
+        A vector.
+    z
+        The radius.
+    a
+        None, or a weight from 0 for each entry; an entry of weight 0 stays as it is.
+    method, seed
+        As in `project_simplex`.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> project_l1_ball([3.0, -2.0], 3.0)
+    array([ 2., -1.])
+    >>> project_l1_ball([3.0, -2.0], 3.0, a=[1.0, 0.0])
+    array([ 3., -2.])
+    """
+    v, z = _vector("v", v), _radius(z)
+    if a is not None:
+        return _weighted(v, z, _weights(a, len(v)), method, seed)
+    if z == 0.0 or not len(v):
+        return np.zeros(len(v))
+    r, theta, scale = _threshold(v, z, method, seed, ball=True)
+    if theta == -math.inf:
+        return v.copy()
+    w = np.empty(len(v))
+    _shrunk(v, True, r, theta, scale, w)
+    return w
+
+
+def _vector(name: str, v: Any) -> Any:
+    v = np.require(v, np.float64, ["C", "A"])
+    if v.ndim != 1:
+        raise ValueError(f"{name} has {v.ndim} dimensions; give a vector")
+    if not _finite(v):
+        at = int(np.flatnonzero(~np.isfinite(v))[0])
+        raise ValueError(f"{name}[{at}] is {v[at]}; a projection takes finite numbers")
+    return v
+
+
+def _radius(z: Any) -> float:
+    if not (isinstance(z, int | float | np.number) and 0.0 <= z < math.inf):
+        raise ValueError(f"z={shown(z)} is no radius; give a finite number from 0")
+    return float(z)
+
+
+def _weights(a: Any, n: int) -> Any:
+    a = _vector("a", a)
+    if len(a) != n:
+        raise ValueError(f"a has {len(a)} weights beside {n} entries of v; give as many")
+    most = a.max(initial=0.0)
+    low = np.flatnonzero((a < 0.0) | ((a > 0.0) & (a < LEAST_WEIGHT * most)))
+    if len(low):
+        raise ValueError(
+            f"a[{low[0]}]={a[low[0]]} is not a weight beside {most:g}; "
+            "give 0, or from 1e-100 of the largest on"
+        )
+    return a
+
+
+def _threshold(
+    v: Any, z: float, method: str, seed: int, ball: bool = False
+) -> tuple[float, float, float]:
+    """(r, theta, s): the projection is max(s (v - r) - theta, 0) / s; -inf: v is in the ball."""
+    scale = _unit(z)
+    if method == "sort":
+        with np.errstate(over="ignore"):
+            if ball and np.abs(v).sum() <= z:
+                return 0.0, -math.inf, scale
+        return _by_sorting(np.abs(v) if ball else v, z, scale)
+    if method != "linear":
+        raise ValueError(f'method={shown(method)} is not known; give "sort" or "linear"')
+    kept, sample = np.empty(len(v)), np.empty(2 * min(len(v), SAMPLE))
+    r, theta = _by_pivots(v, ball, z, scale, _state(seed), kept, sample)
+    return float(r), float(theta), scale
+
+
+def _unit(z: float) -> float:
+    """A power of two that brings z to where sums neither overflow nor lose digits."""
+    return 2.0**600 if z < 1e-150 else 2.0**-600 if z > 1e150 else 1.0
+
+
+def _by_sorting(v: Any, z: float, scale: float) -> tuple[float, float, float]:
+    """Figure 1."""
+    r = float(v.max())
+    with np.errstate(over="ignore"):
+        u = (v - r) * scale
+    z *= scale
+    mu = np.sort(u[u > -z])[::-1]  # no other is within z of the largest
+    theta = (np.cumsum(mu) - z) / np.arange(1, len(mu) + 1)
+    rho = int(np.flatnonzero(mu > theta)[-1])
+    return r, float(theta[rho]), scale
+
+
+def _state(seed: int) -> Any:
+    """The state to draw pivots from; never zero."""
+    return np.uint64((int(seed) + 1) * 0x9E3779B97F4A7C15 % 2**64 | 1)
+
+
+@kernel
+def _finite(v: Any) -> bool:
+    bad = np.int64(0)
+    for i in range(np.uint64(len(v))):
+        bad += np.int64(not abs(v[i]) < math.inf)
+    return bool(bad == 0)
+
+
+@kernel
+def _shrunk(v: Any, ball: bool, r: float, theta: float, scale: float, w: Any) -> None:
+    """Eq. (6), with the sign of v for the ball; no entry grows there."""
+    n = np.uint64(len(v))
+    if ball and scale == 1.0:
+        for i in range(n):
+            size = abs(v[i])
+            w[i] = math.copysign(min(max((size - r) - theta, 0.0), size), v[i])
+    elif ball:
+        for i in range(n):
+            size = abs(v[i])
+            w[i] = math.copysign(min(max((size - r) * scale - theta, 0.0) / scale, size), v[i])
+    else:
+        for i in range(n):
+            w[i] = max((v[i] - r) * scale - theta, 0.0) / scale
+
+
+@inlined
+def _drawn(state: Any) -> Any:
+    """The next state of a generator of pivots (Marsaglia's xorshift)."""
+    state ^= state << np.uint64(13)
+    state ^= state >> np.uint64(7)
+    return state ^ (state << np.uint64(17))
+
+
+@kernel
+def _figure_2(U: Any, n: Any, z: float, s: float, rho: float, state: Any) -> tuple[float, Any]:
+    """Theta of the first n entries of U and of rho others above them, which sum to s.
+
+    U is moved about.
+    """
+    first, last = np.uint64(0), np.uint64(n)  # what is left of U
+    while first < last:
+        state = _drawn(state)
+        pivot = U[first + (state >> np.uint64(11)) % (last - first)]
+        # Three parts: above the pivot, equal to it, below.
+        above, at, low = first, first, last
+        ds = 0.0
+        while at < low:
+            x = U[at]
+            if x > pivot:
+                ds += x
+                U[at] = U[above]
+                U[above] = x
+                above += ONE
+                at += ONE
+            elif x == pivot:
+                at += ONE
+            else:
+                low -= ONE
+                U[at] = U[low]
+                U[low] = x
+        equal = float(low - above)
+        n_above = float(above - first)
+        if (s + ds) - (rho + n_above) * pivot < z:
+            s += ds + equal * pivot
+            rho += n_above + equal
+            first = low
+        else:
+            last = above
+    return (s - z) / rho, state
+
+
+@kernel
+def _between(
+    v: Any, ball: bool, low: float, high: float, scale: float, kept: Any
+) -> tuple[Any, float, float]:
+    """Keep what is above `low` and at most `high`; sum and number of what is above `high`."""
+    k = np.uint64(0)
+    s, rho = 0.0, np.int64(0)
+    for i in range(np.uint64(len(v))):
+        x = abs(v[i]) if ball else v[i]
+        kept[k] = x
+        k += np.uint64((x > low) & (x <= high))
+        beyond = (x - high) * scale
+        s += max(beyond, 0.0)
+        rho += np.int64(beyond > 0.0)
+    return k, s, float(rho)
+
+
+@kernel
+def _pivots(
+    v: Any, ball: bool, z: float, scale: float, state: Any, sample: Any
+) -> tuple[float, float, Any]:
+    """Two pivots with theta between them, as a sample has it."""
+    n, m = np.uint64(len(v)), np.uint64(len(sample) // 2)
+    U, work = sample[:m], sample[m:]
+    r = -math.inf
+    for k in range(m):
+        state = _drawn(state)
+        x = v[(state >> np.uint64(11)) % n]
+        U[k] = abs(x) if ball else x
+        r = max(r, U[k])
+    for k in range(m):
+        U[k] = work[k] = (U[k] - r) * scale
+    share = z * (float(m) / float(n))
+    theta, state = _figure_2(work, m, share, 0.0, 0.0, state)
+    squares = 0.0
+    for k in range(m):
+        squares += max(U[k] - theta, 0.0) ** 2
+        work[k] = U[k]
+    error = SPREAD * math.sqrt(squares)
+    low, state = _figure_2(work, m, share + error, 0.0, 0.0, state)
+    high = math.inf
+    if share > error:
+        for k in range(m):
+            work[k] = U[k]
+        high, state = _figure_2(work, m, share - error, 0.0, 0.0, state)
+    return r + low / scale, r + high / scale, state
+
+
+@kernel
+def _by_pivots(
+    v: Any, ball: bool, z: float, scale: float, state: Any, kept: Any, sample: Any
+) -> tuple[float, float]:
+    """Reference and theta by Figure 2; theta is -inf where v is in the ball."""
+    z *= scale
+    least = 0.0 if ball else -math.inf
+    low, high, sure = least, math.inf, False
+    if len(v) > len(sample) // 2:
+        low, high, state = _pivots(v, ball, z, scale, state, sample)
+        low = max(low, least)
+    while True:
+        n, s, rho = _between(v, ball, low, high, scale, kept)
+        if s >= z:  # theta is above both
+            low, high, sure = high, math.inf, True
+            continue
+        r = high
+        if rho == 0.0:
+            if n == 0:  # all is at or below `low`
+                r = low
+            else:
+                r = kept[0]
+                for k in range(n):
+                    r = max(r, kept[k])
+        total = s + rho * ((r - low) * scale) if rho > 0.0 else 0.0
+        for k in range(n):
+            total += (kept[k] - low) * scale
+        if sure or total >= z or low == -math.inf:
+            break
+        if low == least:
+            return 0.0, -math.inf
+        low, high = least, low  # theta is below both
+    for k in range(n):
+        kept[k] = (kept[k] - r) * scale
+    theta, state = _figure_2(kept, n, z, s, rho, state)
+    return r, theta
+
+
+def _weighted(v: Any, z: float, a: Any, method: str, seed: int) -> Any:
+    """The projection where entry i counts a_i times."""
+    held = a > 0.0
+    w = v.copy()
+    if not held.any():
+        return w
+    size, weight = np.abs(v[held]), a[held]
+    most = float(weight.max())
+    z, weight = z / most, weight / most
+    if size.max() > RANGE:
+        raise ValueError(f"v has an entry of {size.max():g}, beyond 1e200 beside weights; scale it")
+    if z == 0.0:
+        w[held] = 0.0
+        return w
+    if np.vdot(weight, size) <= z:
+        return w
+    if method == "sort":
+        theta = _weighted_by_sorting(size, weight, z)
+    elif method == "linear":
+        U = np.stack([size / weight, weight * size, weight * weight], axis=1)
+        theta = _weighted_figure_2(U, z, _state(seed))
+    else:
+        raise ValueError(f'method={shown(method)} is not known; give "sort" or "linear"')
+    shrunk = np.maximum(size - theta * weight, 0.0)
+    total = float(np.vdot(weight, shrunk))
+    if total > z:  # by rounding
+        shrunk *= z / total
+    w[held] = np.copysign(shrunk, v[held])
+    return w
+
+
+def _weighted_by_sorting(size: Any, weight: Any, z: float) -> float:
+    ratio = size / weight
+    order = np.argsort(-ratio)
+    s = np.cumsum((weight * size)[order]) - z
+    theta = s / np.cumsum((weight * weight)[order])
+    inside = np.flatnonzero(ratio[order] > theta)
+    return float(theta[inside[-1] if len(inside) else 0])
+
+
+@inlined
+def _swap(U: Any, i: Any, j: Any) -> None:
+    for c in range(3):
+        U[i, c], U[j, c] = U[j, c], U[i, c]
+
+
+@kernel
+def _weighted_figure_2(U: Any, z: float, state: Any) -> float:
+    """Figure 2 on rows of (|v| / a, a |v|, a^2), which are moved about."""
+    first, last = np.uint64(0), np.uint64(len(U))
+    s, rho = 0.0, 0.0
+    while first < last:
+        state = _drawn(state)
+        pivot = U[first + (state >> np.uint64(11)) % (last - first), 0]
+        above, at, low = first, first, last
+        ds, drho, equal_s, equal_rho = 0.0, 0.0, 0.0, 0.0
+        while at < low:
+            if U[at, 0] > pivot:
+                ds += U[at, 1]
+                drho += U[at, 2]
+                _swap(U, at, above)
+                above += ONE
+                at += ONE
+            elif U[at, 0] == pivot:
+                equal_s += U[at, 1]
+                equal_rho += U[at, 2]
+                at += ONE
+            else:
+                low -= ONE
+                _swap(U, at, low)
+        if (s + ds) - (rho + drho) * pivot < z:
+            s += ds + equal_s
+            rho += drho + equal_rho
+            first = low
+        else:
+            last = above
+    return (s - z) / rho

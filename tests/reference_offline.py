@@ -1,0 +1,165 @@
+"""The slow truth of the offline solvers: dense numpy that a reader believes at sight.
+
+No code is shared with the package. Projections bisect; `ista` takes short steps for long.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def simplex(v: Any, z: float) -> Any:
+    """Project on {w >= 0, sum w = z}: bisect the threshold."""
+    v = np.asarray(v, float)
+    low, high = v.max() - z, v.max()
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if np.maximum(v - middle, 0.0).sum() > z else (low, middle)
+    return np.maximum(v - high, 0.0)
+
+
+def ball(v: Any, z: float, a: Any = None) -> Any:
+    """Project on {sum a_i |w_i| <= z}: bisect the multiplier."""
+    v = np.asarray(v, float)
+    a = np.ones(len(v)) if a is None else np.asarray(a, float)
+    if (a * np.abs(v)).sum() <= z:
+        return v.copy()
+    low, high = 0.0, max(abs(x) / c for x, c in zip(v, a, strict=True) if c > 0.0)
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        size = np.maximum(np.abs(v) - middle * a, 0.0)
+        low, high = (middle, high) if (a * size).sum() > z else (low, middle)
+    return np.sign(v) * np.maximum(np.abs(v) - high * a, 0.0)
+
+
+def loss(name: str, a: float, y: float, gamma: float = 1.0) -> tuple[float, float]:
+    """Value and derivative."""
+    if name == "squared":
+        return (a - y) ** 2 / 2, a - y
+    if name == "absolute":
+        return abs(a - y), float(np.sign(a - y))
+    m = y * a
+    if name == "logistic":
+        return float(np.logaddexp(0.0, -m)), -y * math.exp(-float(np.logaddexp(0.0, m)))
+    if name == "hinge":
+        return (1 - m, -y) if m < 1 else (0.0, 0.0)
+    if m > 1:
+        return 0.0, 0.0
+    return (
+        (1 - m - gamma / 2, -y)
+        if m < 1 - gamma
+        else ((1 - m) ** 2 / 2 / gamma, -y * (1 - m) / gamma)
+    )
+
+
+def mean_loss(
+    name: str, X: Any, y: Any, w: Any, b: Any, gamma: float = 1.0
+) -> tuple[float, Any, Any]:
+    """Mean loss and its gradient in weights and intercept; "softmax" has a row a class."""
+    n = len(X)
+    if name == "softmax":
+        a = X @ w.T + b
+        logs = a - np.logaddexp.reduce(a, axis=1)[:, None]
+        p = np.exp(logs)
+        p[range(n), y] -= 1.0
+        return -logs[range(n), y].mean(), p.T @ X / n, p.mean(axis=0)
+    each = np.array(
+        [loss(name, float(a), float(t), gamma) for a, t in zip(X @ w + b, y, strict=True)]
+    )
+    return each[:, 0].mean(), each[:, 1] @ X / n, each[:, 1].mean()
+
+
+def penalty(kind: str, w: Any, s: float, l2: float) -> float:
+    """The norm of that kind times s, and l2/2 |w|^2; sets are 0."""
+    size = np.abs(w)
+    norm = {
+        "l1": lambda: size.sum(),
+        "l2": lambda: math.sqrt((size**2).sum()),
+        "linf": lambda: size.max(),
+        "l1/l2": lambda: sum(math.sqrt(sum(x * x for x in column)) for column in w.T),
+        "l1/linf": lambda: sum(max(abs(column)) for column in w.T),
+    }
+    return float(s * (norm[kind]() if kind in norm else 0.0) + l2 / 2 * (size**2).sum())
+
+
+def prox(kind: str, v: Any, eta: float, s: float, l2: float) -> Any:
+    """The least eta times penalty + |w - v|^2 / 2; s is the radius of a set."""
+    eta, v = eta / (1.0 + eta * l2), v / (1.0 + eta * l2)
+    if kind == "l1":
+        return np.sign(v) * np.maximum(np.abs(v) - eta * s, 0.0)
+    if kind == "l2":
+        return v * max(0.0, 1.0 - eta * s / max(math.sqrt((v**2).sum()), 1e-300))
+    if kind == "linf":
+        return (v.ravel() - ball(v.ravel(), eta * s)).reshape(v.shape)
+    if kind in ("l1/l2", "l1/linf"):
+        return np.array([prox(kind[3:], column, eta, s, 0.0) for column in v.T]).T
+    if kind == "l2-ball":
+        return v * min(1.0, s / max(math.sqrt((v**2).sum()), 1e-300))
+    rows = v if v.ndim > 1 else v[None]
+    one = {
+        "ball": lambda row: ball(row, s),
+        "nonnegative": lambda row: ball(np.maximum(row, 0.0), s),
+        "simplex": lambda row: simplex(row, s),
+    }[kind]
+    return np.array([one(row) for row in rows]).reshape(v.shape)
+
+
+def ista(
+    name: str,
+    X: Any,
+    y: Any,
+    kind: str,
+    s: float,
+    l2: float = 0.0,
+    intercept: bool = False,
+    steps: int = 3000,
+) -> tuple[float, Any, Any]:
+    """The least objective that proximal steps of the safe length reach; weights, intercept."""
+    k = 1 + int(max(y)) if name == "softmax" else None
+    w = np.zeros(X.shape[1] if k is None else (k, X.shape[1]))
+    b = 0.0 if k is None else np.zeros(k)
+    wide = np.hstack([X, np.ones((len(X), 1))]) if intercept else X
+    eta = len(X) / np.linalg.norm(wide, 2) ** 2
+    for _ in range(steps):
+        _, gradient, slope = mean_loss(name, X, y, w, b)
+        w = prox(kind, w - eta * gradient, eta, s, l2)
+        b = b - eta * slope * intercept
+    return mean_loss(name, X, y, w, b)[0] + penalty(kind, w, s, l2), w, b
+
+
+def projected(
+    name: str,
+    X: Any,
+    y: Any,
+    z: float,
+    geometry: str,
+    nonnegative: bool,
+    lr: float,
+    parts: list[list[Any]],
+) -> list[Any]:
+    """The weights after each epoch of steps lr / sqrt(t) on these rows, one step a part."""
+    d, t, found = X.shape[1], 0, []
+    w = np.zeros(d)
+    plus, minus = np.full(d, z / (2 * d)), np.full(d, z / (2 * d))
+    if nonnegative:
+        plus, minus = np.full(d, z / d), np.zeros(d)
+    if geometry == "eg":
+        w = plus - minus
+    for epoch in parts:
+        for rows in epoch:
+            t += 1
+            _, g, _ = mean_loss(name, X[rows], y[rows], w, 0.0)
+            eta = lr / math.sqrt(t)
+            if geometry == "eg":
+                plus, minus = plus * np.exp(-eta * g), minus * np.exp(eta * g)
+                total = plus.sum() + minus.sum()
+                plus, minus = plus * z / total, minus * z / total
+                w = plus - minus
+            else:
+                v = w - eta * g
+                w = ball(np.maximum(v, 0.0) if nonnegative else v, z)
+        found.append(w)
+    return found

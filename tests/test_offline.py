@@ -1,0 +1,237 @@
+"""What all offline solvers stand on: data, losses and their conjugates, the trace, the refusals."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
+
+from streaml1 import BadExample, offline
+from streaml1.losses import CODES
+from streaml1.offline import objective
+from streaml1.offline.data import Data, check_run, check_strength, choose, unable
+from streaml1.offline.penalties import penalty_of
+from streaml1.offline.solution import NotConverged, Trace
+from streaml1.offline.terms import dual_bound, term_of
+from tests import reference_offline as slow
+from tests.offline_data import toy
+
+FIVE = list(CODES)
+
+
+def test_matrices() -> None:
+    dense = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
+    wide = csr_array(dense)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    for X in (dense, csr_matrix(dense), csc_matrix(dense), wide, dense.astype(np.float32)):
+        data = Data(X, [0, 1], "logistic")
+        assert (data.n, data.d, data.nnz) == (2, 3, 3)
+        assert data.matrix.toarray().tolist() == dense.tolist()
+        assert data.rows.values.dtype == np.float64
+        columns = data.columns
+        assert columns.ids.tolist() == [0, 1, 0]
+        assert columns.values.tolist() == [1.0, 3.0, 2.0]
+        assert columns.indptr.tolist() == [0, 1, 2, 3]
+        assert data.row_squares.tolist() == [5.0, 9.0]
+        assert data.column_squares.tolist() == [1.0, 9.0, 4.0]
+    twice = coo_matrix(([1.0, 2.0, 3.0, 0.0], ([0, 0, 1, 1], [1, 1, 0, 1])), shape=(2, 2))
+    unsummed = csr_matrix(([1.0, 2.0, -3.0, 3.0], [1, 1, 0, 0], [0, 2, 4]), shape=(2, 2))
+    assert Data(twice, [0, 1], "hinge").matrix.toarray().tolist() == [[0.0, 3.0], [3.0, 0.0]]
+    data = Data(unsummed, [0, 1], "hinge")
+    assert data.nnz == 1 and data.matrix.toarray().tolist() == [[0.0, 3.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("y", "signs"),
+    [
+        ([False, True], [-1.0, 1.0]),
+        ([0, 1], [-1.0, 1.0]),
+        ([1, -1], [1.0, -1.0]),
+        ([0.0, 0.0], [-1.0, -1.0]),
+        ([1.0, 1.0], [1.0, 1.0]),
+        (np.array([-1, -1], np.int8), [-1.0, -1.0]),
+        (np.array([True, 0], object), [1.0, -1.0]),
+    ],
+)
+def test_labels(y: Any, signs: list[float]) -> None:
+    for loss in ("logistic", "hinge", "smoothed_hinge"):
+        found = Data(np.eye(2), y, loss).y
+        assert found.tolist() == signs and found.dtype == np.float64
+
+
+def test_other_labels() -> None:
+    assert Data(np.eye(2), [3, -1.5], "squared").y.tolist() == [3.0, -1.5]
+    data = Data(np.eye(3), ["b", "a", "b"], "softmax")
+    assert data.classes == ("a", "b") and data.y.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "loss", "sentence"),
+    [
+        (np.eye(2), [0, 2], "logistic", "2 is not a label of a classifier beside these others; "),
+        (np.eye(2), [0, -1], "logistic", "-1 is not a label of a classifier beside these"),
+        (np.eye(2), [0, math.nan], "logistic", "nan is not a label of a classifier"),
+        (np.eye(2), [0, math.nan], "squared", "the label nan is not finite"),
+        (np.eye(2), [0, math.nan], "softmax", "a label is NaN; leave its row out"),
+        (np.eye(2), [0, "a"], "softmax", "labels are int and str; give labels of one type"),
+        (np.eye(2), [0], "logistic", r"labels have the shape \(1,\) beside 2 rows; give 2"),
+        (np.array([[1.0], [math.nan]]), [0, 1], "logistic", "the value of 0 is NaN"),
+        (np.array([[1.0], [math.inf]]), [0, 1], "logistic", "the value inf of 0 is too large"),
+        (np.zeros((0, 2)), [], "logistic", "X has no rows; a solver needs one at least"),
+    ],
+)
+def test_bad_data(X: Any, y: Any, loss: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as caught:
+        Data(X, y, loss)
+    if isinstance(caught.value, BadExample):
+        assert caught.value.row == 1
+    with pytest.raises(TypeError, match="X is a list; give a scipy.sparse or a numpy matrix"):
+        Data([{"a": 1.0}], [1], loss)
+
+
+def test_refusals_by_name() -> None:
+    assert str(unable("sdca", "l1=0.1", "use prox_sdca")) == "sdca cannot do l1=0.1; use prox_sdca"
+    assert choose("scd", "loss", "squared", ("logistic", "squared")) == "squared"
+    with pytest.raises(ValueError, match="scd cannot do loss='hinge'; give one of \"logistic\""):
+        choose("scd", "loss", "hinge", ("logistic", "squared"))
+    with pytest.raises(ValueError, match="l1=-1 is out of range"):
+        check_strength("l1", -1)
+    with pytest.raises(ValueError, match="gamma=0.0 is out of range; give a number above 0"):
+        check_strength("gamma", 0.0, above_zero=True)
+    with pytest.raises(ValueError, match="max_epochs=1.5 is no whole number"):
+        check_run(1e-6, 1.5)
+    with pytest.raises(ValueError, match="tol=nan is out of range"):
+        check_run(math.nan, 1)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.25, 3.0])
+@pytest.mark.parametrize("loss", FIVE)
+def test_losses(loss: str, gamma: float) -> None:
+    """Value and derivative are the twin's; the conjugate is the most of theta a - loss(a)."""
+    code = CODES[loss]
+    grid = np.linspace(-40.0, 40.0, 4001)
+    for y in (-1.0, 1.0) if loss not in ("squared", "absolute") else (-0.7, 2.0):
+        for a in (-30.0, -2.0, 1.0 - gamma, 0.0, 0.5, 0.99, 1.01, 5.0, 800.0):
+            value, slope = slow.loss(loss, a, y, gamma)
+            assert objective.value(code, a, y, gamma) == pytest.approx(value, rel=1e-12, abs=1e-12)
+            found = objective.derivative(code, a, y, gamma)
+            assert found == pytest.approx(slope, rel=1e-12, abs=1e-12)
+        for s in (0.0, 0.1, 0.5, 0.9, 1.0):
+            theta = s if loss in ("squared", "absolute") else -y * s
+            most = max(theta * a - objective.value(code, a, y, gamma) for a in grid)
+            found = objective.conjugate(code, theta, y, gamma)
+            assert most - 1e-12 <= found <= most + 0.03
+    outside = 1.1 if loss != "squared" else math.nan
+    if loss != "squared":
+        assert objective.conjugate(code, outside, 1.0, gamma) == math.inf
+        assert objective.conjugate(code, -outside, 1.0, gamma) == math.inf
+
+
+def test_sums_over_rows() -> None:
+    X, y = toy("logistic")
+    data, random = Data(X, y, "logistic"), np.random.default_rng(1)
+    w, theta = random.normal(size=8), random.normal(size=60)
+    a, v = np.empty(60), np.full(8, 9.0)
+    objective.margins(*data.rows, w, 0.5, a)
+    objective.pulled_back(*data.rows, theta, -2.0, v)
+    np.testing.assert_allclose(a, X @ w + 0.5, rtol=0.0, atol=1e-13)
+    np.testing.assert_allclose(v, -2.0 * theta @ X, rtol=0.0, atol=1e-12)
+    expected = slow.mean_loss("logistic", X, y, w, 0.5)[0]
+    assert objective.mean_loss(0, a, data.y, 1.0) == pytest.approx(expected, abs=1e-13)
+    slopes = np.empty(60)
+    objective.derivatives(0, a, data.y, 1.0, slopes)
+    np.testing.assert_allclose(slopes @ X / 60, slow.mean_loss("logistic", X, y, w, 0.5)[1])
+    assert objective.elastic_net(w, 0.3, 0.2) == pytest.approx(
+        0.3 * np.abs(w).sum() + 0.1 * (w @ w)
+    )
+
+
+@given(st.sampled_from([*FIVE, "softmax"]), st.integers(0, 10**6), st.booleans())
+def test_the_dual_is_below(loss: str, seed: int, fit_intercept: bool) -> None:
+    """Any slopes bound the objective of any weights, for each penalty and ball."""
+    X, y = toy(loss, n=12, d=5, seed=seed)
+    data, random = Data(X, y, loss), np.random.default_rng(seed)
+    term = term_of(data, loss, 1.0)
+    many = term.shape[:-1]
+    theta = term.slopes(random.normal(size=(12, *many)) * random.choice([0.1, 1.0, 20.0]))
+    b = random.normal(size=many) if fit_intercept else np.zeros(many)
+    kinds: list[dict[str, Any]] = [
+        *({"penalty": kind, "strength": 0.2} for kind in ("l1", "l2", "linf")),
+        *({"penalty": kind, "radius": 2.0} for kind in ("ball", "simplex", "l2-ball")),
+        {"penalty": "ball", "radius": 2.0, "nonnegative": True},
+        {"penalty": "elastic-net", "l1": 0.1},
+    ]
+    if loss == "softmax":
+        kinds += [{"penalty": kind, "strength": 0.2} for kind in ("l1/l2", "l1/linf")]
+    for kind in kinds:
+        for l2 in (0.0, 0.3):
+            g = penalty_of("fista", **kind, l2=l2)
+            w = g.prox(random.normal(size=term.shape) * random.choice([0.1, 3.0]), 0.5)
+            primal = term.mean(term.margins(w, b)) + g.value(w)
+            bound = dual_bound(term, g, theta, term.gradient(theta), fit_intercept)
+            assert -math.inf < bound <= primal + 1e-12
+    if loss != "softmax":  # the elastic net's own formula, which other solvers use
+        v = -term.gradient(theta)
+        for l1, l2 in ((0.1, 0.0), (0.1, 0.3), (0.0, 0.3)):
+            g = penalty_of("fista", "elastic-net", l1=l1, l2=l2)
+            found = objective.elastic_net_dual(CODES[loss], theta, v, data.y, 1.0, l1, l2)
+            expected = dual_bound(term, g, theta, -v, False)
+            assert found == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@given(st.sampled_from([*FIVE, "softmax"]), st.integers(0, 10**6))
+def test_balanced_slopes(loss: str, seed: int) -> None:
+    """They sum to zero and stay where the conjugate is finite."""
+    X, y = toy(loss, n=9, seed=seed)
+    term = term_of(Data(X, y, loss), loss, 1.0)
+    a = np.random.default_rng(seed).normal(size=(9, *term.shape[:-1])) * 5.0
+    theta = term.balanced(term.slopes(a))
+    np.testing.assert_allclose(theta.sum(axis=0), 0.0, rtol=0.0, atol=1e-12)
+    assert term.conjugate(theta, 1.0) < math.inf
+    np.testing.assert_allclose(term.balanced(theta), theta, rtol=0.0, atol=1e-12)
+
+
+def test_trace() -> None:
+    trace = Trace("scd", 0.1, 5)
+    w = np.array([0.0, 2.0])
+    assert not trace.record(0, 1.0, -math.inf, 0, w)
+    assert not trace.record(1, 0.9, 0.5, 10, w)
+    assert not trace.record(2, 0.8, 0.2, 20, w)  # the better bound is kept
+    assert trace.record(3, 0.5, math.nan, 30, w)
+    solution = trace.solution(w, 0.25)
+    assert solution.converged and solution.gap == 0.0 and solution.dual == 0.5
+    assert [record.gap for record in solution.trace] == pytest.approx([math.inf, 0.4, 0.3, 0.0])
+    assert [record.accesses for record in solution.trace] == [0, 10, 20, 30]
+    assert solution.trace[-1].n_nonzero == 1 and solution.intercept == 0.25
+    with pytest.raises(AttributeError):
+        solution.gap = 1.0  # type: ignore[misc]
+
+
+def test_a_warning_names_the_gap() -> None:
+    trace = Trace("scd", 1e-6, 1)
+    assert trace.record(1, 2.0, 1.5, 0, np.zeros(1))
+    sentence = (
+        "scd stopped after 1 epochs with a gap of 0.5, above tol=1e-06; raise max_epochs=1 or"
+    )
+    with pytest.warns(NotConverged, match=sentence):
+        assert not trace.solution(np.zeros(1)).converged
+
+
+def test_a_callback_ends_the_run() -> None:
+    seen = []
+
+    def callback(record: Any, weights: Any) -> bool:
+        seen.append((record.epoch, weights.copy()))
+        return record.epoch == 3
+
+    X, y = toy("logistic")
+    with warnings.catch_warnings(action="error"):  # who stops it need not be warned
+        solution = offline.fista(X, y, tol=0.0, callback=callback)
+    assert [epoch for epoch, _ in seen] == [0, 1, 2, 3] and not solution.converged
+    assert np.array_equal(seen[-1][1], solution.weights)

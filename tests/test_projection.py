@@ -1,0 +1,202 @@
+"""Projections: both ways against one another, a bisection, a general solver, and the conditions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from streaml1.projection import SAMPLE, project_l1_ball, project_simplex
+from tests import reference_offline as slow
+
+METHODS = ("sort", "linear")
+
+# Ties, zeros, denormals, all equal, and what no sum holds.
+plain = st.one_of(
+    st.floats(-10.0, 10.0),
+    st.sampled_from([0.0, -0.0, 1.0, 0.5, -1.0, 5e-324, 1e-310, 1e10, -1e10]),
+)
+wild = st.one_of(plain, st.floats(-1e308, 1e308), st.sampled_from([1e308, -1e308, 1.7e308]))
+vectors = st.one_of(
+    st.lists(plain, min_size=1, max_size=30),
+    st.lists(wild, min_size=1, max_size=30),
+    st.tuples(wild, st.integers(1, 30)).map(lambda t: [t[0]] * t[1]),
+)
+radii = st.one_of(st.floats(1e-3, 1e3), st.sampled_from([5e-324, 1e-300, 1e-20, 1e20, 1e307]))
+
+
+def total(w: Any) -> float:
+    """The sum, or infinity."""
+    try:
+        return math.fsum(w)
+    except OverflowError:
+        return math.inf
+
+
+@given(vectors, radii, st.integers(0, 5))
+def test_simplex(v: list[float], z: float, seed: int) -> None:
+    at = np.array(v)
+    found = [project_simplex(at, z, method, seed) for method in METHODS]
+    for w in found:
+        assert np.all(w >= 0.0)
+        # A denormal z is met to a denormal.
+        assert total(w) == pytest.approx(z, rel=1e-12, abs=5e-324 * len(v))
+        stationary(at, w, z)
+    np.testing.assert_allclose(found[0], found[1], rtol=0.0, atol=1e-12 * z + 5e-323)
+    again = project_simplex(found[1], z)
+    np.testing.assert_allclose(again, found[1], rtol=0.0, atol=1e-12 * z + 5e-322)
+
+
+def stationary(v: Any, w: Any, z: float) -> None:
+    """One theta: v - w where w > 0, and v at most that elsewhere."""
+    if not np.any(w > 0.0):  # shares of a denormal z
+        assert z / len(v) < 5e-324
+        return
+    with np.errstate(over="ignore"):
+        gap = v - w
+        slack = 1e-12 * (z + np.abs(v[w > 0.0]).max()) + 5e-322
+        theta = gap[w > 0.0].min()
+    assert gap[w > 0.0].max() <= theta + slack
+    assert np.all(gap[w == 0.0] <= theta + slack)
+
+
+@given(vectors, radii, st.integers(0, 5))
+def test_ball(v: list[float], z: float, seed: int) -> None:
+    at = np.array(v)
+    size = total(np.abs(at))
+    for method in METHODS:
+        w = project_l1_ball(at, z, method=method, seed=seed)
+        assert np.all(np.abs(w) <= np.abs(at)) and np.all(w * np.sign(at) >= 0.0)
+        assert total(np.abs(w)) <= z * (1.0 + 1e-12) + 5e-323
+        if size <= z * (1.0 - 1e-12):
+            assert np.array_equal(w, at)
+        elif size > z * (1.0 + 1e-12) + 5e-323:
+            assert total(np.abs(w)) == pytest.approx(z, rel=1e-12, abs=5e-324 * len(v))
+            simplex = project_simplex(np.abs(at), z)
+            np.testing.assert_allclose(np.abs(w), simplex, rtol=0.0, atol=1e-12 * z + 5e-323)
+        again = project_l1_ball(w, z, method=method)
+        np.testing.assert_allclose(again, w, rtol=0.0, atol=1e-12 * z + 5e-322)
+
+
+@given(st.data(), st.floats(1e-3, 1e3))
+def test_weighted_ball(data: Any, z: float) -> None:
+    n = data.draw(st.integers(1, 20))
+    v = np.array(data.draw(st.lists(st.floats(-100.0, 100.0), min_size=n, max_size=n)))
+    weights = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 1e-3, 1e3]), st.floats(0.01, 10.0))
+    a = np.array(data.draw(st.lists(weights, min_size=n, max_size=n)))
+    found = [project_l1_ball(v, z, a, method=method) for method in METHODS]
+    scale = np.abs(v).max()
+    for w in found:
+        assert np.vdot(a, np.abs(w)) <= z * (1.0 + 1e-12)
+        assert np.all(np.abs(w) <= np.abs(v)) and np.all(w * np.sign(v) >= 0.0)
+        assert np.array_equal(w[a == 0.0], v[a == 0.0])
+        np.testing.assert_allclose(w, slow.ball(v, z, a), rtol=0.0, atol=1e-9 * scale)
+    np.testing.assert_allclose(found[0], found[1], rtol=0.0, atol=1e-12 * scale)
+    ones = project_l1_ball(v, z, np.full(n, 2.0))
+    np.testing.assert_allclose(ones, project_l1_ball(v, z / 2.0), rtol=0.0, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_beside_a_general_solver(method: str) -> None:
+    random, z = np.random.default_rng(3), 0.7
+    for n in (1, 2, 5, 8):
+        v, a = random.normal(size=n), random.uniform(0.2, 2.0, n)
+        for weights in (None, a):
+            c = np.ones(n) if weights is None else a
+            # The two parts of w, so that the ball is a linear constraint.
+            best = minimize(
+                lambda u, v=v, n=n: 0.5 * np.sum((u[:n] - u[n:] - v) ** 2),
+                np.full(2 * n, 0.1 / n),
+                method="SLSQP",
+                bounds=[(0.0, None)] * (2 * n),
+                constraints={"type": "ineq", "fun": lambda u, c=c: z - np.tile(c, 2) @ u},
+                options={"ftol": 1e-14, "maxiter": 500},
+            )
+            w = project_l1_ball(v, z, weights, method=method)
+            np.testing.assert_allclose(w, best.x[:n] - best.x[n:], rtol=0.0, atol=1e-5)
+            assert 0.5 * np.sum((w - v) ** 2) <= best.fun + 1e-9
+
+
+def kinds(n: int) -> dict[str, Any]:
+    random = np.random.default_rng(n)
+    few = np.full(n, 0.3)
+    few[random.integers(0, n, 2)] = 1.0
+    return {
+        "normal": random.normal(size=n),
+        "heavy": random.standard_cauchy(n),
+        "ties": random.integers(-3, 4, n).astype(float),
+        "equal": np.full(n, -2.5),
+        "few large": few,
+        "one": np.eye(1, n, n // 2)[0] * 1e6,
+        "far away": random.normal(size=n) + 1e9,
+        "rising": np.arange(n, dtype=float),
+    }
+
+
+@pytest.mark.parametrize("kind", list(kinds(2)))
+def test_long_vectors(kind: str) -> None:
+    """Longer than the sample: pivots that hold, and those that do not."""
+    for n in (SAMPLE, SAMPLE + 1, 50_000):
+        v = kinds(n)[kind]
+        for z in (1e-6, 0.9, 30.0, 1e5, 1e9):
+            for seed in range(3):
+                w = project_simplex(v, z, seed=seed)
+                np.testing.assert_allclose(
+                    w, project_simplex(v, z, "sort"), rtol=0.0, atol=1e-11 * z + 1e-15
+                )
+                w = project_l1_ball(v, z, seed=seed)
+                expected = project_l1_ball(v, z, method="sort")
+                np.testing.assert_allclose(w, expected, rtol=0.0, atol=1e-11 * z + 1e-15)
+        if n == 50_000:
+            np.testing.assert_allclose(w, slow.ball(v, z), rtol=1e-9, atol=1e-12 * z)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_far_values_lose_no_digits(method: str) -> None:
+    """Sums of v itself would leave nothing of z here."""
+    w = project_simplex([1e16, 1e16, 0.0], 1.0, method)
+    assert w.tolist() == [0.5, 0.5, 0.0]
+    w = project_l1_ball([1e300, -1e300], 1e-300, method=method)
+    assert w.tolist() == [5e-301, -5e-301]
+
+
+def test_points() -> None:
+    assert project_simplex([3], 2).tolist() == [2.0]
+    assert project_simplex([-5.0, 1.0], 0.0).tolist() == [0.0, 0.0]
+    assert project_l1_ball([], 1.0).tolist() == []
+    assert project_l1_ball([1.0, -2.0], 0.0).tolist() == [0.0, 0.0]
+    assert project_l1_ball([1.0, -2.0], 0.0, [1.0, 0.0]).tolist() == [0.0, -2.0]
+    assert project_l1_ball([1.0, -2.0], 1.0, [0.0, 0.0]).tolist() == [1.0, -2.0]
+    v = np.array([1.0, 2.0])
+    v.flags.writeable = False
+    w = project_l1_ball(v, 5.0)
+    w[0] = 7.0
+    assert v.tolist() == [1.0, 2.0]
+    assert project_l1_ball(np.arange(8.0)[::2], 3.0).tolist() == [0.0, 0.0, 0.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: project_simplex([], 1.0), "v has no entries, so that no point sums to z"),
+        (lambda: project_simplex([1.0, math.nan], 1.0), r"v\[1\] is nan; a projection takes"),
+        (lambda: project_simplex([[1.0]], 1.0), "v has 2 dimensions; give a vector"),
+        (lambda: project_simplex([1.0], -1.0), "z=-1.0 is no radius; give a finite number from 0"),
+        (lambda: project_simplex([1.0], math.inf), "z=inf is no radius"),
+        (lambda: project_simplex([1.0], "2"), "z='2' is no radius"),
+        (lambda: project_simplex([1.0], 1.0, "quick"), "method='quick' is not known"),
+        (lambda: project_l1_ball([3.0], 1.0, [1.0], method="quick"), "method='quick' is not known"),
+        (lambda: project_l1_ball([1.0], 1.0, [1.0, 2.0]), "a has 2 weights beside 1 entries of v"),
+        (lambda: project_l1_ball([1.0], 1.0, [-1.0]), r"a\[0\]=-1.0 is not a weight"),
+        (lambda: project_l1_ball([1.0, 1.0], 1.0, [1.0, 1e-200]), r"a\[1\]=1e-200 is not a weight"),
+        (lambda: project_l1_ball([1e250], 1.0, [1.0]), "v has an entry of 1e.250, beyond 1e200"),
+    ],
+)
+def test_refusals(call: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()
