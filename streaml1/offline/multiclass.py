@@ -212,7 +212,6 @@ def multiclass_sdca(
             pool, rest, m, far = rest, pool, int(kept), most or math.inf
         small = gap / n <= trace.goal or not m
         if small or trace.due(epoch):
-            accesses += 2 * data.nnz
             done = look(epoch)
         if small and m < n:
             pool[:], m, far = every, n, math.inf

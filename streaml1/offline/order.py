@@ -13,7 +13,17 @@ import numpy as np
 
 from streaml1.jit import inlined, kernel, prefetch
 
-__all__ = ["ORDERS", "RANDOM", "add", "arrange", "dot", "fetch", "generator", "squares"]
+__all__ = [
+    "ORDERS",
+    "PERMUTATION",
+    "RANDOM",
+    "add",
+    "arrange",
+    "dot",
+    "fetch",
+    "generator",
+    "squares",
+]
 
 RANDOM, PERMUTATION, CYCLIC = range(3)
 ORDERS = {"random": RANDOM, "permutation": PERMUTATION, "cyclic": CYCLIC}

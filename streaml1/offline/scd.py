@@ -41,6 +41,7 @@ from streaml1.offline.coordinates_run import Run, bounds_of
 from streaml1.offline.data import Data, check_run, check_strength, choose, unable
 from streaml1.offline.order import ORDERS, RANDOM, arrange, generator
 from streaml1.offline.solution import Callback, Solution, Trace
+from streaml1.parameters import flag
 
 __all__ = ["detcd", "scd"]
 
@@ -68,7 +69,7 @@ def _setup(
             "l1=0 beside l2=0",
             "without a penalty or bounds no gap is known; give a small l2, or use fista",
         )
-    return Run(data, loss, l1, l2, linear, lower, upper, bool(fit_intercept))
+    return Run(data, loss, l1, l2, linear, lower, upper, flag("fit_intercept", fit_intercept))
 
 
 def _line_search(run: Run, w: Any, z: Any, objective: float) -> None:

@@ -47,6 +47,7 @@ from streaml1.offline.multiclass import multiclass_sdca
 from streaml1.offline.objective import conjugate, pulled_back, value
 from streaml1.offline.order import ONE, ORDERS, RANDOM, add, arrange, dot, fetch, generator, squares
 from streaml1.offline.solution import Callback, Solution, Trace
+from streaml1.parameters import flag
 
 __all__ = ["sdca"]
 
@@ -185,7 +186,7 @@ def sdca(
     l2 = check_strength("l2", l2)
     if not l2:
         raise unable("sdca", "l2=0", "give an l2 above 0, or use fista or scd")
-    if fit_intercept:
+    if flag("fit_intercept", fit_intercept):
         raise unable("sdca", "fit_intercept=True", "add a column of ones, or use fista or scd")
     gamma = check_strength("gamma", gamma, above_zero=True)
     trace = Trace("sdca", tol, max_epochs, callback)
@@ -228,7 +229,6 @@ def _ascend(
             pool, rest, m, far = rest, pool, int(kept), most or math.inf
         small = gap / n <= trace.goal or not m
         if small or trace.due(epoch):
-            accesses += 2 * data.nnz
             done = look(epoch)
         if small and m < n:
             pool[:], m, far = every, n, math.inf
