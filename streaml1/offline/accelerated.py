@@ -71,7 +71,7 @@ def _epoch(
     n, m = np.uint64(len(order)), np.uint64(len(a))
     gap = 0.0
     for number in range((n + m - ONE) // m):
-        first = np.uint64(number) * m
+        first: Any = np.uint64(number) * m
         size = min(m, n - first)
         part = (1.0 - theta) * s
         for t in range(size):

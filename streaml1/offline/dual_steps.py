@@ -29,8 +29,8 @@ from streaml1.offline.objective import conjugate, value
 __all__ = ["best", "gap_of", "rests"]
 
 STEPS = np.uint64(60)
-# How exactly the logistic equation is solved: a tenth of the rise may be left.
-PART = 0.1
+# How exactly the logistic equation is solved: less than a tenth of the dual's rise is left.
+PART = 0.2
 LEAST = 1e-15
 
 
@@ -38,8 +38,8 @@ LEAST = 1e-15
 def _logistic(ya: float, b: float, q: float) -> float:
     """A b' near the one whose logit u solves F(u) = u + q sigmoid(u) + ya - q b = 0.
 
-    As a function of b' the dual is concave by at least q + 4, and falls by F: with |F| at most half
-    of (q + 4) |b' - b| it has not fallen.
+    As a function of b' the dual is concave by at least q + 4 and has the slope -F: where |F| is at
+    most PART (q + 4) |b' - b|, PART below 1/2, it has risen, and at most F^2 / 2(q + 4) is left.
     """
     c = ya - q * b
     low, high = -c - q, -c
@@ -52,7 +52,7 @@ def _logistic(ya: float, b: float, q: float) -> float:
     else:
         p = sigmoid(u)
     F = u + q * p + c
-    first, least = F, LEAST * (1.0 + abs(c) + q)
+    least = LEAST * (1.0 + abs(c) + q)
     for _ in range(STEPS):
         if abs(F) <= least:
             break
@@ -67,7 +67,7 @@ def _logistic(ya: float, b: float, q: float) -> float:
             u = 0.5 * (low + high)
         p = sigmoid(u)
         F = u + q * p + c
-        if abs(F) <= PART * (q + 4.0) * abs(p - b) or 0.0 < F / first < PART:
+        if abs(F) <= PART * (q + 4.0) * abs(p - b):
             break
     return p
 
