@@ -655,6 +655,25 @@ def bench_softmax() -> None:
     softmax.bench_shapes(in_turn, table, CONSOLE.print)
 
 
+def bench_kafka() -> None:
+    """From a topic, beside polling alone."""
+    import bench_kafka as topics
+
+    topics.bench(w1, table, CONSOLE.print)
+
+
+def bench_projection() -> None:
+    """Projections of 10^6 entries, as ratios to a plain sum of them."""
+    import bench_projection as projection
+
+    columns = ("entries", "z", "left", "plain sum, ms", "numpy's sum /", "a new vector /")
+    title = f"{projection.N:,} entries: a plain sum, and ratios to it"
+    made = table(title, *columns, "ball /", "simplex /", "ball, sort /")
+    for name, z, left, (ms, *ratios) in projection.rows():
+        made.add_row(name, z, left, f"{ms:.2f}", *(f"{ratio:.1f}" for ratio in ratios))
+    CONSOLE.print(made)
+
+
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
@@ -667,6 +686,8 @@ BENCHES = {
     "copies": bench_copies,
     "memory": bench_memory,
     "softmax": bench_softmax,
+    "kafka": bench_kafka,
+    "projection": bench_projection,
 }
 
 

@@ -75,9 +75,14 @@ _HOMES = {
 }
 
 
+_MODULES = ("offline", "projection")
+
+
 def __getattr__(name: str) -> Any:
     # Loaded when called for: the command line answers --help without a compiler, and learning
     # does without the readers and the report.
+    if name in _MODULES:
+        return import_module(f"streaml1.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'streaml1' has no attribute {name!r}")
     value = getattr(import_module(f"streaml1.{_HOMES[name]}"), name)
@@ -86,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -32,7 +32,7 @@ from streaml1.modelfile import ModelFileError, replace
 from streaml1.models.base import OnlineModel
 from streaml1.report import Report
 
-__all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "Keeper"]
+__all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "require_model"]
 
 logger = logging.getLogger("streaml1")
 
@@ -229,110 +229,6 @@ class Checkpoints:
         self._saved = time.monotonic()
         for name in self._names()[self.keep :]:
             self._path(*name).unlink(missing_ok=True)
-
-
-class Keeper:
-    """The checkpoints of one run over a source; without a store it keeps none.
-
-    Parameters
-    ----------
-    store
-        Where to; None: nowhere.
-    source
-        What is read: it must be resumable.
-    model
-        What learns. It takes the state of the last checkpoint, if it is not from there already.
-
-    Raises
-    ------
-    CheckpointError
-        Where the model, the source and the last checkpoint do not fit.
-    """
-
-    def __init__(self, store: Checkpoints | None, source: Any, model: Any) -> None:
-        self._store = store
-        if store is None:
-            return
-        require_model(model)
-        if not hasattr(source, "begin"):
-            raise CheckpointError(
-                f"{source.name} cannot be gone on with: checkpoints need a source by its name"
-            )
-        self._model, self._source = model, source
-        self._found = store.latest()
-        self._moved = False
-        if self._found is not None and self._found.model is not model:
-            _adopt(model, self._found.model, store.folder)
-
-    def begin(self, report: Report) -> tuple[int, int]:
-        """Have source and report go on; which pass it is, and how much of it has been learnt."""
-        if self._store is None:
-            return 0, 0
-        self._report = report
-        self._identity = self._source.identity()
-        found = self._found
-        if found is None:
-            self._state = self._source.begin(None), 0, 0
-            if self._state[0] is not None:
-                self._save()  # so that the next run does not begin at another `latest`
-            return 0, 0
-        for name, value in found.identity.items():
-            if self._identity.get(name) != value:
-                raise CheckpointError(
-                    f"{self._store.folder} is of another source: its {name} is {value}, that of "
-                    f"{self._source.name} {self._identity.get(name)}"
-                )
-        if found.report[0]["loss"] != report.loss:
-            raise CheckpointError(
-                f"{self._store.folder} is of a run with the loss {found.report[0]['loss']}"
-            )
-        report.resume(*found.report)
-        self._source.begin(found.position)
-        self._state = found.position, found.turn, found.learnt
-        return found.turn, found.learnt
-
-    def moved(self, position: Any, turn: int, learnt: int) -> None:
-        """Everything up to `position` has been learnt; save it if it is time."""
-        if self._store is None or self._state == (position, turn, learnt):
-            return
-        self._state = position, turn, learnt
-        self._moved = True
-        if self._store.is_due:
-            self._save()
-
-    def ended(self, turn: int, learnt: int, last: bool) -> None:
-        """A pass has been read to its end; a last one may go on some day."""
-        if self._store is None:
-            return
-        if last:
-            position = self._source.position()
-            self.moved(self._state[0] if position is None else position, turn, learnt)
-        else:
-            self.moved(None, turn + 1, 0)
-
-    def finish(self) -> None:
-        """Save what has not been saved."""
-        if self._store is None:
-            return
-        if self._moved:
-            self._save()
-        if hasattr(self._source, "kept"):
-            self._source.kept(self._state[0], True)
-
-    def _save(self) -> None:
-        assert self._store is not None
-        position, turn, learnt = self._state
-        self._store.save(self._model, self._report, self._identity, position, turn, learnt)
-        self._moved = False
-        if hasattr(self._source, "kept"):
-            self._source.kept(position, False)
-
-
-def _adopt(model: Any, saved: Any, folder: Path) -> None:
-    """Give a model the state of one that was saved."""
-    if repr(model) != repr(saved):
-        raise CheckpointError(f"{folder} holds {saved!r}: go on with a model like it")
-    vars(model).update(vars(saved))
 
 
 def require_model(model: Any) -> None:

@@ -12,9 +12,9 @@ What differs from the paper:
 - Sums are of $v_j - r$ for a reference r close to $\theta$, which loses no digits to a large $v$.
 - Figure 2 throws away all that equals the pivot where the paper throws away the pivot alone:
   equal entries would make it quadratic.
-- A long vector is first cut to the entries between two pivots that come from a sample, as Floyd and
-  Rivest do to select; one pass then leaves few entries to Figure 2. Pivots that turn out wrong
-  cost another pass.
+- A long vector is first cut to the few entries between two pivots, one by a sample and a tangent,
+  in two passes that a processor does not have to branch in; Figure 2 has the rest. A pivot that
+  turns out wrong costs another pass.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ from streaml1.rows import shown
 
 __all__ = ["project_l1_ball", "project_simplex"]
 
-SAMPLE = 4096  # of a vector of 10^6 they leave some 3% between the pivots
-SPREAD = 4.0  # standard deviations that the pivots keep from the sample's estimate
+SAMPLE = 4096
+SPREAD = 4.0  # standard deviations that theta is hardly below a sample's
+FEW = 0.01  # of so small a share all may be kept
+WINDOW = 0.2  # how much of the tangent's step is kept above where it leads
+BLOCK = np.uint64(64)
 RANGE = 1e200  # beyond it a product of weights and values could overflow
 LEAST_WEIGHT = 1e-100
 
@@ -65,10 +68,7 @@ def project_simplex(v: Any, z: float, method: str = "linear", seed: int = 0) -> 
         raise ValueError("v has no entries, so that no point sums to z; give one at least")
     if z == 0.0:
         return np.zeros(len(v))
-    r, theta, scale = _threshold(v, z, method, seed)
-    w = np.empty(len(v))
-    _shrunk(v, False, r, theta, scale, w)
-    return w
+    return _projected(v, z, False, method, seed)
 
 
 def project_l1_ball(
@@ -100,25 +100,26 @@ def project_l1_ball(
     """
     v, z = _vector("v", v), _radius(z)
     if a is not None:
+        _refuse_stray("v", v)
         return _weighted(v, z, _weights(a, len(v)), method, seed)
     if z == 0.0 or not len(v):
         return np.zeros(len(v))
-    r, theta, scale = _threshold(v, z, method, seed, ball=True)
-    if theta == -math.inf:
-        return v.copy()
-    w = np.empty(len(v))
-    _shrunk(v, True, r, theta, scale, w)
-    return w
+    return _projected(v, z, True, method, seed)
 
 
 def _vector(name: str, v: Any) -> Any:
-    v = np.require(v, np.float64, ["C", "A"])
+    v = np.require(v, np.float64, ["C", "A", "W"])  # another kind would be compiled for anew
     if v.ndim != 1:
         raise ValueError(f"{name} has {v.ndim} dimensions; give a vector")
-    if not _finite(v):
-        at = int(np.flatnonzero(~np.isfinite(v))[0])
-        raise ValueError(f"{name}[{at}] is {v[at]}; a projection takes finite numbers")
     return v
+
+
+def _refuse_stray(name: str, v: Any) -> None:
+    stray = np.flatnonzero(~np.isfinite(v))
+    if len(stray):
+        raise ValueError(
+            f"{name}[{stray[0]}] is {v[stray[0]]}; a projection takes finite numbers, leave it out"
+        )
 
 
 def _radius(z: Any) -> float:
@@ -129,6 +130,7 @@ def _radius(z: Any) -> float:
 
 def _weights(a: Any, n: int) -> Any:
     a = _vector("a", a)
+    _refuse_stray("a", a)
     if len(a) != n:
         raise ValueError(f"a has {len(a)} weights beside {n} entries of v; give as many")
     most = a.max(initial=0.0)
@@ -141,21 +143,21 @@ def _weights(a: Any, n: int) -> Any:
     return a
 
 
-def _threshold(
-    v: Any, z: float, method: str, seed: int, ball: bool = False
-) -> tuple[float, float, float]:
-    """(r, theta, s): the projection is max(s (v - r) - theta, 0) / s; -inf: v is in the ball."""
+def _projected(v: Any, z: float, ball: bool, method: str, seed: int) -> Any:
     scale = _unit(z)
+    w = np.empty(len(v))
     if method == "sort":
-        with np.errstate(over="ignore"):
-            if ball and np.abs(v).sum() <= z:
-                return 0.0, -math.inf, scale
-        return _by_sorting(np.abs(v) if ball else v, z, scale)
-    if method != "linear":
+        _refuse_stray("v", v)
+        r, theta = _by_sorting(np.abs(v) if ball else v, ball, z, scale)
+    elif method == "linear":
+        sample = np.empty(2 * max(int(BLOCK), min(len(v), SAMPLE)))
+        r, theta = _by_pivots(v, ball, z, scale, _state(seed), w, sample)
+    else:
         raise ValueError(f'method={shown(method)} is not known; give "sort" or "linear"')
-    kept, sample = np.empty(len(v)), np.empty(2 * min(len(v), SAMPLE))
-    r, theta = _by_pivots(v, ball, z, scale, _state(seed), kept, sample)
-    return float(r), float(theta), scale
+    if theta == -math.inf or not _shrunk(v, ball, r, theta, scale, w):
+        _refuse_stray("v", v)
+        return v.copy()
+    return w
 
 
 def _unit(z: float) -> float:
@@ -163,16 +165,18 @@ def _unit(z: float) -> float:
     return 2.0**600 if z < 1e-150 else 2.0**-600 if z > 1e150 else 1.0
 
 
-def _by_sorting(v: Any, z: float, scale: float) -> tuple[float, float, float]:
-    """Figure 1."""
+def _by_sorting(v: Any, ball: bool, z: float, scale: float) -> tuple[float, float]:
+    """Figure 1; reference and theta as `_by_pivots` has them."""
     r = float(v.max())
     with np.errstate(over="ignore"):
+        if ball and v.sum() <= z:
+            return 0.0, -math.inf
         u = (v - r) * scale
     z *= scale
     mu = np.sort(u[u > -z])[::-1]  # no other is within z of the largest
     theta = (np.cumsum(mu) - z) / np.arange(1, len(mu) + 1)
     rho = int(np.flatnonzero(mu > theta)[-1])
-    return r, float(theta[rho]), scale
+    return r, float(theta[rho])
 
 
 def _state(seed: int) -> Any:
@@ -181,28 +185,24 @@ def _state(seed: int) -> Any:
 
 
 @kernel
-def _finite(v: Any) -> bool:
-    bad = np.int64(0)
-    for i in range(np.uint64(len(v))):
-        bad += np.int64(not abs(v[i]) < math.inf)
-    return bool(bad == 0)
-
-
-@kernel
-def _shrunk(v: Any, ball: bool, r: float, theta: float, scale: float, w: Any) -> None:
-    """Eq. (6), with the sign of v for the ball; no entry grows there."""
-    n = np.uint64(len(v))
+def _shrunk(v: Any, ball: bool, r: float, theta: float, scale: float, w: Any) -> bool:
+    """Eq. (6), with the sign of v for the ball, where no entry grows; whether v is finite."""
+    n, stray = np.uint64(len(v)), np.int64(0)
     if ball and scale == 1.0:
         for i in range(n):
             size = abs(v[i])
+            stray += np.int64(not size < math.inf)
             w[i] = math.copysign(min(max((size - r) - theta, 0.0), size), v[i])
     elif ball:
         for i in range(n):
             size = abs(v[i])
+            stray += np.int64(not size < math.inf)
             w[i] = math.copysign(min(max((size - r) * scale - theta, 0.0) / scale, size), v[i])
     else:
         for i in range(n):
+            stray += np.int64(not abs(v[i]) < math.inf)
             w[i] = max((v[i] - r) * scale - theta, 0.0) / scale
+    return bool(stray == 0)
 
 
 @inlined
@@ -252,27 +252,46 @@ def _figure_2(U: Any, n: Any, z: float, s: float, rho: float, state: Any) -> tup
 
 
 @kernel
-def _between(
-    v: Any, ball: bool, low: float, high: float, scale: float, kept: Any
+def _sums(
+    v: Any, ball: bool, low: float, high: float, scale: float, kept: Any, part: Any
 ) -> tuple[Any, float, float]:
-    """Keep what is above `low` and at most `high`; sum and number of what is above `high`."""
-    k = np.uint64(0)
-    s, rho = 0.0, np.int64(0)
-    for i in range(np.uint64(len(v))):
+    """Keep what is above `low` and at most `high`; sum and number of what is above `high`.
+
+    Blocks without anything to keep, most of them, are looked at without a branch.
+    """
+    n, k, rho = np.uint64(len(v)), np.uint64(0), np.int64(0)
+    for j in range(BLOCK):
+        part[j] = 0.0
+    for first in range(np.uint64(0), n - n % BLOCK, BLOCK):
+        inside = np.int64(0)
+        for j in range(BLOCK):
+            x = abs(v[first + j]) if ball else v[first + j]
+            part[j] += max((x - high) * scale, 0.0)
+            rho += np.int64(x > high)
+            inside += np.int64(x > low) - np.int64(x > high)
+        if inside > 0:
+            for j in range(BLOCK):
+                x = abs(v[first + j]) if ball else v[first + j]
+                kept[k] = x
+                k += np.uint64((x > low) & (x <= high))
+    s = 0.0
+    for j in range(BLOCK):
+        s += part[j]
+    for i in range(n - n % BLOCK, n):
         x = abs(v[i]) if ball else v[i]
         kept[k] = x
         k += np.uint64((x > low) & (x <= high))
-        beyond = (x - high) * scale
-        s += max(beyond, 0.0)
-        rho += np.int64(beyond > 0.0)
+        if x > high:
+            s += (x - high) * scale
+            rho += np.int64(1)
     return k, s, float(rho)
 
 
 @kernel
-def _pivots(
+def _guess(
     v: Any, ball: bool, z: float, scale: float, state: Any, sample: Any
 ) -> tuple[float, float, Any]:
-    """Two pivots with theta between them, as a sample has it."""
+    """Theta as a sample has it, and what it is hardly below."""
     n, m = np.uint64(len(v)), np.uint64(len(sample) // 2)
     U, work = sample[:m], sample[m:]
     r = -math.inf
@@ -288,32 +307,63 @@ def _pivots(
     squares = 0.0
     for k in range(m):
         squares += max(U[k] - theta, 0.0) ** 2
-        work[k] = U[k]
-    error = SPREAD * math.sqrt(squares)
-    low, state = _figure_2(work, m, share + error, 0.0, 0.0, state)
-    high = math.inf
-    if share > error:
-        for k in range(m):
-            work[k] = U[k]
-        high, state = _figure_2(work, m, share - error, 0.0, 0.0, state)
-    return r + low / scale, r + high / scale, state
+    low, state = _figure_2(U, m, share + SPREAD * math.sqrt(squares), 0.0, 0.0, state)
+    return r + theta / scale, r + low / scale, state
+
+
+@kernel
+def _bracket(
+    v: Any, ball: bool, z: float, scale: float, state: Any, kept: Any, sample: Any
+) -> tuple[float, float, Any]:
+    """Two numbers, theta between them but for bad luck with the second.
+
+    The sum of what is above a number is convex in it: its tangent at the guess meets z at theta or
+    below, and hardly below.
+    """
+    guess, low, state = _guess(v, ball, z, scale, state, sample)
+    if ball and guess <= 0.0:
+        guess = 0.0
+    _, s, rho = _sums(v, ball, guess, guess, scale, kept, sample)
+    if rho == 0.0:
+        return low, guess, state
+    low, high = _tangent(guess, (s - z) / scale, rho)
+    if rho < FEW * len(v):
+        high = guess if guess > low else math.inf
+    return low, high, state
+
+
+@inlined
+def _tangent(at: float, excess: float, rho: float) -> tuple[float, float]:
+    """Just below where the tangent leads, for all that rounding does, and some way above."""
+    tangent = at + excess / rho
+    step, error = abs(tangent - at), 1e-15 * abs(tangent)
+    return tangent - 1e-6 * step - error, tangent + WINDOW * step + error
 
 
 @kernel
 def _by_pivots(
     v: Any, ball: bool, z: float, scale: float, state: Any, kept: Any, sample: Any
 ) -> tuple[float, float]:
-    """Reference and theta by Figure 2; theta is -inf where v is in the ball."""
+    """Reference and theta: the projection is max(scale (v - r) - theta, 0) / scale.
+
+    Theta is -inf where v is in the ball.
+    """
     z *= scale
     least = 0.0 if ball else -math.inf
-    low, high, sure = least, math.inf, False
+    low, high, sure, tries = least, math.inf, False, 0
     if len(v) > len(sample) // 2:
-        low, high, state = _pivots(v, ball, z, scale, state, sample)
+        low, high, state = _bracket(v, ball, z, scale, state, kept, sample)
         low = max(low, least)
+        high = high if high > low else math.inf
     while True:
-        n, s, rho = _between(v, ball, low, high, scale, kept)
+        n, s, rho = _sums(v, ball, low, high, scale, kept, sample)
         if s >= z:  # theta is above both
-            low, high, sure = high, math.inf, True
+            tries += 1
+            sure = tries > 3
+            if sure:
+                low, high = high, math.inf
+            else:
+                low, high = _tangent(high, (s - z) / scale, rho)
             continue
         r = high
         if rho == 0.0:

@@ -15,7 +15,7 @@ def simplex(v: Any, z: float) -> Any:
     """Project on {w >= 0, sum w = z}: bisect the threshold."""
     v = np.asarray(v, float)
     low, high = v.max() - z, v.max()
-    for _ in range(200):
+    for _ in range(70):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if np.maximum(v - middle, 0.0).sum() > z else (low, middle)
     return np.maximum(v - high, 0.0)
@@ -28,7 +28,7 @@ def ball(v: Any, z: float, a: Any = None) -> Any:
     if (a * np.abs(v)).sum() <= z:
         return v.copy()
     low, high = 0.0, max(abs(x) / c for x, c in zip(v, a, strict=True) if c > 0.0)
-    for _ in range(200):
+    for _ in range(70):
         middle = 0.5 * (low + high)
         size = np.maximum(np.abs(v) - middle * a, 0.0)
         low, high = (middle, high) if (a * size).sum() > z else (low, middle)
@@ -94,8 +94,15 @@ def prox(kind: str, v: Any, eta: float, s: float, l2: float) -> Any:
         return v * max(0.0, 1.0 - eta * s / max(math.sqrt((v**2).sum()), 1e-300))
     if kind == "linf":
         return (v.ravel() - ball(v.ravel(), eta * s)).reshape(v.shape)
-    if kind in ("l1/l2", "l1/linf"):
-        return np.array([prox(kind[3:], column, eta, s, 0.0) for column in v.T]).T
+    if kind == "l1/l2":
+        return np.array([prox("l2", column, eta, s, 0.0) for column in v.T]).T
+    if kind == "l1/linf":  # clip each column at c, so that what is cut off sums to eta s
+        low, high = np.zeros(v.shape[1]), np.abs(v).max(axis=0)
+        for _ in range(70):
+            c = 0.5 * (low + high)
+            much = np.maximum(np.abs(v) - c, 0.0).sum(axis=0) > eta * s
+            low, high = np.where(much, c, low), np.where(much, high, c)
+        return np.clip(v, -high, high)
     if kind == "l2-ball":
         return v * min(1.0, s / max(math.sqrt((v**2).sum()), 1e-300))
     rows = v if v.ndim > 1 else v[None]
@@ -115,7 +122,7 @@ def ista(
     s: float,
     l2: float = 0.0,
     intercept: bool = False,
-    steps: int = 3000,
+    steps: int = 800,
 ) -> tuple[float, Any, Any]:
     """The least objective that proximal steps of the safe length reach; weights, intercept."""
     k = 1 + int(max(y)) if name == "softmax" else None

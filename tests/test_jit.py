@@ -201,7 +201,7 @@ def test_the_cache_survives_a_process_and_an_upgrade_is_noticed(tmp_path: Path) 
     assert files(cache)
 
     # what is not compiled is no reason to compile again
-    (package / "streaml1" / "cli.py").write_text("# another command line\n")
+    (package / "streaml1" / "cli" / "program.py").write_text("# another command line\n")
     again = run(package, NUMBA_CACHE_DIR=str(cache))
     assert again[1].split()[1] == "0"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from typing import Any
@@ -235,3 +236,19 @@ def test_a_callback_ends_the_run() -> None:
         solution = offline.fista(X, y, tol=0.0, callback=callback)
     assert [epoch for epoch, _ in seen] == [0, 1, 2, 3] and not solution.converged
     assert np.array_equal(seen[-1][1], solution.weights)
+
+
+@pytest.mark.parametrize("name", [n for n in offline.__all__ if n.islower()])
+def test_every_parameter_is_described(name: str) -> None:
+    solver = getattr(offline, name)
+    section = inspect.getdoc(solver).partition("Parameters\n")[2].partition("Returns\n")[0]
+    described = [
+        part.strip()
+        for line in section.splitlines()
+        if not line.startswith(" ")
+        for part in line.split(",")
+    ]
+    parameters = list(inspect.signature(solver).parameters)
+    assert set(parameters) <= set(described)
+    shared = ["loss", "fit_intercept", "tol", "max_epochs", "seed", "callback"]
+    assert parameters[:2] == ["X", "y"] and set(shared) <= set(parameters)

@@ -157,6 +157,21 @@ def test_long_vectors(kind: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("stray", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_refused(stray: float, method: str) -> None:
+    for n in (3, 20_000):
+        v = np.random.default_rng(0).normal(size=n)
+        for at in (0, n - 1):
+            for z in (1.0, 1e9):
+                broken = v.copy()
+                broken[at] = stray
+                with pytest.raises(ValueError, match=rf"v\[{at}\] is -?(nan|inf); a projection"):
+                    project_l1_ball(broken, z, method=method)
+                with pytest.raises(ValueError, match=rf"v\[{at}\] is -?(nan|inf); a projection"):
+                    project_simplex(broken, z, method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_far_values_lose_no_digits(method: str) -> None:
     """Sums of v itself would leave nothing of z here."""
     w = project_simplex([1e16, 1e16, 0.0], 1.0, method)

@@ -136,7 +136,7 @@ class _Run:
     def __init__(self, f: Term, g: Penalty, data: Data, fit_intercept: bool, seed: int) -> None:
         self.f, self.g, self.data, self.fit_intercept = f, g, data, fit_intercept
         self.s = _metric(data, g, seed)
-        self.mu = g.l2 / float(np.max(self.s))
+        self.mu = g.l2 / float(np.max(self.s, initial=1e-300))
         self.L = max(f.curvature, 1e-300)
         w = g.prox(np.zeros(f.shape), 1.0)
         b = np.zeros(f.shape[:-1]) if len(f.shape) > 1 else 0.0

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from streaml1.offline.data import Data
+from streaml1.offline.penalties import each_row
 from streaml1.projection import project_l1_ball
 
 __all__ = ["Entropy", "Euclidean", "Geometry"]
@@ -55,8 +56,7 @@ class Euclidean:
         """Eq. (2)."""
         v = state - eta * gradient
         v = np.maximum(v, 0.0) if self.nonnegative else v
-        each = [project_l1_ball(row, self.radius) for row in v.reshape(-1, v.shape[-1])]
-        return np.reshape(each, v.shape)
+        return each_row(project_l1_ball, v, self.radius)
 
     def distance(self, new: Any, old: Any) -> float:
         """Half the squared distance."""
@@ -112,9 +112,8 @@ class Entropy:
         most = float(data.column_squares.max(initial=0.0)) / data.n
         entry = math.sqrt(most) * _slope(theta)
         eta = math.sqrt(2.0 * math.log(2.0 * max(data.d, 1))) / entry if entry > 0.0 else 1.0
-        largest = float(np.abs(data.rows.values).max(initial=0.0)) ** 2
-        most = self.radius * largest
-        return min(eta, 1.0 / most) if unbounded and most > 0.0 else eta
+        stable = self.radius * most
+        return min(eta, 1.0 / stable) if unbounded and stable > 0.0 else eta
 
 
 def _slope(theta: Any) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from streaml1.offline.data import check_strength, choose, unable
 from streaml1.projection import project_l1_ball, project_simplex
 
-__all__ = ["PENALTIES", "Penalty", "penalty_of"]
+__all__ = ["PENALTIES", "Penalty", "each_row", "penalty_of"]
 
 Prox = Callable[[Any, Any], Any]
 Norm = Callable[[Any], float]
@@ -71,6 +71,13 @@ class Penalty:
             w = self._prox(v / self.l2, 1.0 / self.l2)
             return float(np.vdot(w, v)) - self.value(w)
         return self._dual(v) if self._norm is None else 0.0
+
+
+def each_row(project: Callable[[Any, float], Any], v: Any, radius: float) -> Any:
+    """A vector projected, or each row of a matrix."""
+    if v.ndim == 1:
+        return project(v, radius)
+    return np.stack([project(row, radius) for row in v])
 
 
 def _soft(v: Any, by: Any) -> Any:
@@ -155,8 +162,7 @@ def _ball(radius: float, l2: float, nonnegative: bool) -> Penalty:
 
     def prox(v: Any, eta: float) -> Any:
         v = np.maximum(v, 0.0) if nonnegative else v
-        each = [project_l1_ball(row, radius) for row in v.reshape(-1, v.shape[-1])]
-        return np.reshape(each, v.shape)
+        return each_row(project_l1_ball, v, radius)
 
     def dual(v: Any) -> float:
         size = v if nonnegative else np.abs(v)
@@ -167,8 +173,7 @@ def _ball(radius: float, l2: float, nonnegative: bool) -> Penalty:
 
 def _simplex(radius: float, l2: float) -> Penalty:
     def prox(v: Any, eta: float) -> Any:
-        each = [project_simplex(row, radius) for row in v.reshape(-1, v.shape[-1])]
-        return np.reshape(each, v.shape)
+        return each_row(project_simplex, v, radius)
 
     return Penalty(prox, None, lambda v: radius * float(np.sum(np.max(v, axis=-1))), l2)
 

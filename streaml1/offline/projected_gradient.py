@@ -114,6 +114,8 @@ def projected_gradient(
         flag("fit_intercept", fit_intercept),
     )
     data = Data(X, y, loss)
+    if geometry == "eg" and data.d == 0:
+        raise unable(ME, 'geometry="eg" with no columns', "give one at least")
     size = _batch_size(batch, data.n)
     f = term_of(data, loss, check_strength("gamma", gamma, above_zero=True))
     if step == "line" and (size < data.n or not math.isfinite(f.curvature)):

@@ -37,6 +37,7 @@ import numpy as np
 from streaml1.jit import inlined, kernel, prefetch, scratch
 from streaml1.rows import ensure
 from streaml1.rules import rebase, weight
+from streaml1.rules.parts.slots import records
 from streaml1.vectors import LOG2E, exponentials, total
 
 __all__ = ["EG"]
@@ -261,7 +262,7 @@ class EG(NamedTuple):
     @staticmethod
     def start(d: int, radius: float, n_features: int, nonnegative: bool) -> EG:
         """`d` slots at the start."""
-        clock = np.zeros(1, CLOCK).view(np.recarray)
+        clock = records(1, CLOCK)
         c = clock[0]
         c.R, c.d, c.two, c.one = radius, n_features, float(not nonnegative), 1.0
         c.four = 4.0 * c.two

@@ -30,6 +30,7 @@ import numpy as np
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["A_START", "CLOCK", "ElasticNet", "advance", "beyond"]
 
@@ -160,15 +161,10 @@ class ElasticNet(NamedTuple):
         return len(self.u)
 
     def grow(self, d: int) -> ElasticNet:
-        u = np.zeros(d)
-        u[: len(self.u)] = self.u
-        return self._replace(u=u)
+        return self._replace(u=grown(self.u, d))
 
     def renumber(self, new_slots: Any, d: int) -> ElasticNet:
-        kept = new_slots >= 0
-        u = np.zeros(d)
-        u[new_slots[kept]] = self.u[kept]
-        return self._replace(u=u)
+        return self._replace(u=moved(self.u, new_slots, d))
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
         slots = np.flatnonzero(self.holding())
@@ -201,6 +197,6 @@ class ElasticNet(NamedTuple):
     @staticmethod
     def start(d: int, l1: float, l2: float, sgd: bool) -> ElasticNet:
         """`d` zero weights."""
-        clock = np.zeros(1, CLOCK).view(np.recarray)
+        clock = records(1, CLOCK)
         clock[0] = (1.0, A_START, 0.0, l1, l2, sgd)
         return ElasticNet(np.zeros(d), clock)

@@ -41,6 +41,7 @@ import numpy as np
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["BUDGET_MOST", "EQUAL_MOST", "ElasticNetStamps"]
 
@@ -255,7 +256,7 @@ class ElasticNetStamps(NamedTuple):
         rule, c = self, self.clock[0]
         if c.now + START >= len(self.table):
             steps = EQUAL_MOST if c.even else max(c.budget, c.now)
-            table = _records(min(2 * len(self.table), int(steps) + 2), STEP)
+            table = records(min(2 * len(self.table), int(steps) + 2), STEP)
             table[: len(self.table)] = self.table
             rule = rule._replace(table=table)
         if nnz > len(self.scratch):
@@ -267,21 +268,16 @@ class ElasticNetStamps(NamedTuple):
         return len(self.slots)
 
     def grow(self, d: int) -> ElasticNetStamps:
-        slots = _records(d, SLOT)
-        slots[: len(self.slots)] = self.slots
-        return self._replace(slots=slots)
+        return self._replace(slots=grown(self.slots, d))
 
     def renumber(self, new_slots: Any, d: int) -> ElasticNetStamps:
-        kept = new_slots >= 0
-        slots = _records(d, SLOT)
-        slots[new_slots[kept]] = self.slots[kept]
-        return self._replace(slots=slots)
+        return self._replace(slots=moved(self.slots, new_slots, d))
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
         # Of the table what a stamp points at; what equal steps do follows from the ledger.
         slots = np.flatnonzero(self.holding())
         held = self.slots[slots]
-        steps = _records(len(slots), STEP)
+        steps = records(len(slots), STEP)
         if not self.clock[0].even:
             steps[:] = self.table[held["psi"]]
         arrays = {name: held[name].copy() for name in ("w", "psi")}
@@ -301,7 +297,7 @@ class ElasticNetStamps(NamedTuple):
         ensure(np.all(arrays["psi"] <= c.now), "a stamp lies in the future")
         rule.slots["w"][slots] = arrays["w"]
         rule.slots["psi"][slots] = arrays["psi"]
-        table = _records(max(ROOM_LEAST, int(c.now) + 2), STEP)
+        table = records(max(ROOM_LEAST, int(c.now) + 2), STEP)
         table[:2] = rule.table[:2]
         if c.even:
             for n in range(1, int(c.now)):
@@ -341,14 +337,9 @@ class ElasticNetStamps(NamedTuple):
     @staticmethod
     def start(d: int, l1: float, l2: float, sgd: bool, budget: int) -> ElasticNetStamps:
         """`d` zero weights."""
-        clock = _records(1, CLOCK)
+        clock = records(1, CLOCK)
         clock[0] = (START, 1.0, 0.0, 0.0, 0.0, 0.0, True, l1, l2, sgd, budget)
-        table, scratch = _records(ROOM_LEAST, STEP), np.zeros(ROOM_LEAST)
-        rule = ElasticNetStamps(_records(d, SLOT), table, scratch, clock)
+        table, scratch = records(ROOM_LEAST, STEP), np.zeros(ROOM_LEAST)
+        rule = ElasticNetStamps(records(d, SLOT), table, scratch, clock)
         _start_anew(rule)
         return rule
-
-
-def _records(n: int, dtype: Any) -> Any:
-    """`n` zeros that compiled code reads as records."""
-    return np.zeros(n, dtype).view(np.recarray)

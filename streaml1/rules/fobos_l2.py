@@ -29,6 +29,7 @@ import numpy as np
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["FobosL2"]
 
@@ -203,15 +204,10 @@ class FobosL2(NamedTuple):
         return len(self.u)
 
     def grow(self, d: int) -> FobosL2:
-        u, listed = np.zeros(d), np.zeros(d, np.uint32)
-        u[: len(self.u)] = self.u
-        listed[: len(self.u)] = self.listed
-        return self._replace(u=u, listed=listed)
+        return self._replace(u=grown(self.u, d), listed=grown(self.listed, d))
 
     def renumber(self, new_slots: Any, d: int) -> FobosL2:
-        kept = new_slots >= 0
-        u = np.zeros(d)
-        u[new_slots[kept]] = self.u[kept]
+        u = moved(self.u, new_slots, d)
         return self._replace(u=u, listed=_listed(u))
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
@@ -248,7 +244,7 @@ class FobosL2(NamedTuple):
     @staticmethod
     def start(d: int, strength: float) -> FobosL2:
         """`d` zero weights."""
-        clock = np.zeros(1, CLOCK).view(np.recarray)
+        clock = records(1, CLOCK)
         clock[0] = (S_START, 0.0, 0.0, 0.0, 0, strength)
         return FobosL2(np.zeros(d), np.zeros(d, np.uint32), clock)
 

@@ -56,7 +56,6 @@ from streaml1.rules.parts.blocks import (
     join,
     merged,
     push,
-    records,
     requeue,
     root,
     roots_of,
@@ -65,6 +64,7 @@ from streaml1.rules.parts.blocks import (
     topmost,
     with_room,
 )
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["FobosLinf"]
 
@@ -235,15 +235,10 @@ class FobosLinf(NamedTuple):
         return len(self.slots)
 
     def grow(self, d: int) -> FobosLinf:
-        slots = records(d, SLOT)
-        slots[: len(self.slots)] = self.slots
-        return self._replace(slots=slots)
+        return self._replace(slots=grown(self.slots, d))
 
     def renumber(self, new_slots: Any, d: int) -> FobosLinf:
-        kept = new_slots >= 0
-        w, touched = np.zeros(d), np.zeros(d, bool)
-        w[new_slots[kept]] = self.weights()[kept]
-        touched[new_slots[kept]] = self.touched()[kept]
+        w, touched = (moved(a, new_slots, d) for a in (self.weights(), self.touched()))
         return _built(w, touched, self.clock, len(self.scratch))
 
     def dump(self) -> tuple[Any, dict[str, Any]]:

@@ -26,6 +26,7 @@ import numpy as np
 
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["FTRL"]
 
@@ -133,22 +134,17 @@ class FTRL(NamedTuple):
     def make_room(self, nnz: int) -> FTRL:
         if nnz <= len(self.scratch):
             return self
-        return self._replace(scratch=_records(max(nnz, 2 * len(self.scratch)), ENTRY))
+        return self._replace(scratch=records(max(nnz, 2 * len(self.scratch)), ENTRY))
 
     @property
     def size(self) -> int:
         return len(self.slots)
 
     def grow(self, d: int) -> FTRL:
-        slots = _records(d, SLOT)
-        slots[: len(self.slots)] = self.slots
-        return self._replace(slots=slots)
+        return self._replace(slots=grown(self.slots, d))
 
     def renumber(self, new_slots: Any, d: int) -> FTRL:
-        kept = new_slots >= 0
-        slots = _records(d, SLOT)
-        slots[new_slots[kept]] = self.slots[kept]
-        return self._replace(slots=slots)
+        return self._replace(slots=moved(self.slots, new_slots, d))
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
         slots = np.flatnonzero(self.holding())
@@ -183,11 +179,6 @@ class FTRL(NamedTuple):
     @staticmethod
     def start(d: int, alpha: float, beta: float, l1: float, l2: float) -> FTRL:
         """`d` zero weights."""
-        clock = _records(1, CLOCK)
+        clock = records(1, CLOCK)
         clock[0] = (alpha, beta, l1, l2, 1.0 / alpha, beta, l1, l2)
-        return FTRL(_records(d, SLOT), _records(ROOM_LEAST, ENTRY), clock)
-
-
-def _records(n: int, dtype: Any) -> Any:
-    """`n` zeros that compiled code reads as records."""
-    return np.zeros(n, dtype).view(np.recarray)
+        return FTRL(records(d, SLOT), records(ROOM_LEAST, ENTRY), clock)

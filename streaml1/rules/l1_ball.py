@@ -45,6 +45,7 @@ from streaml1.rules.parts.raw_vector import (
     move_row,
     weight,
 )
+from streaml1.rules.parts.slots import grown, records
 from streaml1.rules.parts.wheel import (
     BUCKETS_LEAST,
     CHUNK,
@@ -166,9 +167,7 @@ class L1Ball(NamedTuple):
         return len(self.slots)
 
     def grow(self, d: int) -> L1Ball:
-        slots = np.zeros(d, SLOT).view(np.recarray)
-        slots[: self.size] = self.slots
-        return self._replace(slots=slots)
+        return self._replace(slots=grown(self.slots, d))
 
     def renumber(self, new_slots: Any, d: int) -> L1Ball:
         kept = new_slots >= 0
@@ -252,14 +251,14 @@ class L1Ball(NamedTuple):
 
 def _asleep(d: int, chunks: int = 1, buckets: int = BUCKETS_LEAST, row: int = 1) -> L1Ball:
     """`d` empty slots, and an empty wheel; as it is, it has room for nothing."""
-    clock = np.zeros(1, CLOCK).view(np.recarray)
+    clock = records(1, CLOCK)
     clock.free[0] = min(1, chunks - 1)
     clock.room[0] = max(0, _room(chunks, buckets))
     pool = np.zeros(CHUNK * chunks, np.uint32)
     pool[::CHUNK] = np.arange(1, chunks + 1)
     pool[-CHUNK] = 0
     return L1Ball(
-        np.zeros(d, SLOT).view(np.recarray),
+        records(d, SLOT),
         np.full(buckets, EMPTY, np.uint32),
         pool,
         np.zeros(row, np.uint32),

@@ -47,6 +47,7 @@ from streaml1.rules.parts.raw_vector import (
     rescale,
     weight,
 )
+from streaml1.rules.parts.slots import grown, records
 from streaml1.rules.parts.tree_nodes import (
     CHILDREN,
     CLOCK,
@@ -252,9 +253,7 @@ class L1BallTree(NamedTuple):
         return len(self.slots)
 
     def grow(self, d: int) -> L1BallTree:
-        slots = np.zeros(d, SLOT).view(np.recarray)
-        slots[: self.size] = self.slots
-        return self._replace(slots=slots)
+        return self._replace(slots=grown(self.slots, d))
 
     def renumber(self, new_slots: Any, d: int) -> L1BallTree:
         kept = new_slots >= 0
@@ -350,12 +349,12 @@ class L1BallTree(NamedTuple):
 
 def _asleep(d: int, leaves: int = 1, nodes: int = 1, like: Any = None) -> L1BallTree:
     """`d` empty slots, no tree but room for one, and a ledger like another."""
-    clock = np.zeros(1, CLOCK).view(np.recarray)
+    clock = records(1, CLOCK)
     if like is not None:
         for name, _ in LEDGER:
             clock[name] = like[name]
     rule = L1BallTree(
-        np.zeros(d, SLOT).view(np.recarray),
+        records(d, SLOT),
         np.zeros(leaves * LEAF, np.int64),
         np.zeros(nodes * NODE, np.int64),
         clock,

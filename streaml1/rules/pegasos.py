@@ -31,6 +31,7 @@ import numpy as np
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["CLOCK", "Pegasos", "advance"]
 
@@ -176,15 +177,10 @@ class Pegasos(NamedTuple):
         return len(self.u)
 
     def grow(self, d: int) -> Pegasos:
-        u = np.zeros(d)
-        u[: len(self.u)] = self.u
-        return self._replace(u=u)
+        return self._replace(u=grown(self.u, d))
 
     def renumber(self, new_slots: Any, d: int) -> Pegasos:
-        kept = new_slots >= 0
-        u = np.zeros(d)
-        u[new_slots[kept]] = self.u[kept]
-        return self._replace(u=u)
+        return self._replace(u=moved(self.u, new_slots, d))
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
         slots = np.flatnonzero(self.holding())
@@ -214,6 +210,6 @@ class Pegasos(NamedTuple):
     @staticmethod
     def start(d: int, l2: float, project: bool) -> Pegasos:
         """`d` zero weights."""
-        clock = np.zeros(1, CLOCK).view(np.recarray)
+        clock = records(1, CLOCK)
         clock[0] = (1.0, 0.0, 0.0, 0.0, 0, l2, project)
         return Pegasos(np.zeros(d), clock)

@@ -32,6 +32,7 @@ from streaml1.rows import ensure
 from streaml1.rules import rebase, weight
 from streaml1.rules.parts import pnorm
 from streaml1.rules.parts.pnorm import CHUNK, NORM, TERMS
+from streaml1.rules.parts.slots import grown, moved, records
 from streaml1.vectors import power, small_int, times_powers
 
 __all__ = ["SMIDAS"]
@@ -190,15 +191,10 @@ class SMIDAS(NamedTuple):
         return len(self.listed)
 
     def grow(self, d: int) -> SMIDAS:
-        u, listed = np.zeros(d), np.zeros(d, np.uint32)
-        u[: len(self.u)], listed[: self.size] = self.u, self.listed
-        return self._replace(u=u, listed=listed)
+        return self._replace(u=grown(self.u, d), listed=grown(self.listed, d))
 
     def renumber(self, new_slots: Any, d: int) -> SMIDAS:
-        kept = np.flatnonzero(new_slots >= 0)
-        u = np.zeros(d)
-        u[new_slots[kept]] = self.u[kept]
-        return self._replace(u=u)._listed_anew()
+        return self._replace(u=moved(self.u, new_slots, d))._listed_anew()
 
     def _listed_anew(self) -> SMIDAS:
         slots = np.flatnonzero(np.abs(self.u) >= A_START)
@@ -250,7 +246,7 @@ class SMIDAS(NamedTuple):
     @staticmethod
     def start(d: int, l1: float, p: float) -> SMIDAS:
         """`d` zero weights."""
-        clock, norm = (np.zeros(1, kind).view(np.recarray) for kind in (CLOCK, NORM))
+        clock, norm = (records(1, kind) for kind in (CLOCK, NORM))
         clock[0].A, clock[0].l1 = A_START, l1
         M, binomial = np.zeros(TERMS), np.zeros(TERMS)
         pnorm.set_p(norm, binomial, p)

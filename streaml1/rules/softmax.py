@@ -35,6 +35,7 @@ from streaml1.jit import array_at, inlined, kernel, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.many import answer, fits, softmax
+from streaml1.rules.parts.slots import records
 
 __all__ = ["PENALTIES", "Softmax"]
 
@@ -397,7 +398,7 @@ class Softmax(NamedTuple):
     def start(d: int, k: int, penalty: int, strength: float, l2: float, b: float) -> Softmax:
         """`d` rows of zeros, for `k` labels that are met."""
         width = _width(k)
-        clock = np.zeros(1, CLOCK).view(np.recarray)
+        clock = records(1, CLOCK)
         clock[0] = (1.0, A_START, 0.0, strength, l2, b, penalty, k, width)
         return Softmax(np.zeros(d * width), np.full(width, b), np.zeros(width), clock)
 

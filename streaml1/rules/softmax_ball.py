@@ -27,6 +27,7 @@ from streaml1.rows import ensure
 from streaml1.rules import gather, rebase, room, scatter, tick, weight
 from streaml1.rules.l1_ball import L1Ball
 from streaml1.rules.parts.many import answer, fits, softmax
+from streaml1.rules.parts.slots import records
 from streaml1.rules.parts.wheel import CLOCK as BALL
 from streaml1.rules.parts.wheel import SLOT
 
@@ -240,7 +241,7 @@ class SoftmaxBall(NamedTuple):
     @staticmethod
     def start(d: int, k: int, radius: float, nonnegative: bool, b: float) -> SoftmaxBall:
         """`d` zero weights for each of `k` labels that are met."""
-        clock = np.zeros(1, CLOCK).view(np.recarray)
+        clock = records(1, CLOCK)
         clock[0] = (radius, b, nonnegative, k, 0)
         nothing = np.zeros(0)
         rule = SoftmaxBall(*(nothing,) * 8, clock)

@@ -31,6 +31,7 @@ import numpy as np
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance", "current"]
 
@@ -171,15 +172,10 @@ class TruncatedGradient(NamedTuple):
         return len(self.slots)
 
     def grow(self, d: int) -> TruncatedGradient:
-        slots = _records(d, SLOT)
-        slots[: len(self.slots)] = self.slots
-        return self._replace(slots=slots)
+        return self._replace(slots=grown(self.slots, d))
 
     def renumber(self, new_slots: Any, d: int) -> TruncatedGradient:
-        kept = new_slots >= 0
-        slots = _records(d, SLOT)
-        slots[new_slots[kept]] = self.slots[kept]
-        return self._replace(slots=slots)
+        return self._replace(slots=moved(self.slots, new_slots, d))
 
     def dump(self) -> tuple[Any, dict[str, Any]]:
         slots = np.flatnonzero(self.holding())
@@ -218,11 +214,6 @@ class TruncatedGradient(NamedTuple):
     @staticmethod
     def start(d: int, gravity: float, period: int, threshold: float) -> TruncatedGradient:
         """`d` zero weights."""
-        clock = _records(1, CLOCK)
+        clock = records(1, CLOCK)
         clock[0] = (A_START, 0.0, 0, threshold, gravity, period, threshold)
-        return TruncatedGradient(_records(d, SLOT), np.zeros(ROOM_LEAST), clock)
-
-
-def _records(n: int, dtype: Any) -> Any:
-    """`n` zeros that compiled code reads as records."""
-    return np.zeros(n, dtype).view(np.recarray)
+        return TruncatedGradient(records(d, SLOT), np.zeros(ROOM_LEAST), clock)

@@ -33,9 +33,10 @@ Example = tuple[Any, dict[Hashable, Any], Any, float]
 """The line (from 1) or what tells the place, the features, the raw label and the sample weight."""
 
 Refuse = Callable[..., None]
-"""``refuse(place, reason, number)``: raises to stop, or counts and returns to go on after the line.
+"""``refuse(place, reason, number, origin)``: raises to stop, or counts and returns to go on.
 
-The number, of the example in the reading, may be left out where a place ends in ``:number``."""
+The number, of the example in the reading, may be left out where a place ends in ``:number``; the
+origin is what a source knows of the example beside its place."""
 
 
 class SourceError(ValueError):
@@ -90,6 +91,10 @@ class Block:
     def place(self, row: int) -> str:
         """Where an example of the block was read."""
         return f"{self.name}:{self.lines[row]}"
+
+    def origin(self, row: int) -> Any:
+        """What is known of an example beside, for `refuse`; None: nothing."""
+        return None
 
 
 class Source(Protocol):

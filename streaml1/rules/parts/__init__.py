@@ -2,6 +2,7 @@
 
 | file | what | whose |
 |---|---|---|
+| `slots.py` | arrays as slots are made and moved | nearly all |
 | `raw_vector.py` | weights as whole numbers and one shift for all | both balls |
 | `wheel.py` | timers: which weights end next | l1 ball, ball of each label |
 | `wide_tree.py`, `tree_nodes.py` | a tree with counts and sums | l1 ball by the tree |

@@ -27,6 +27,7 @@ from streaml1 import losses
 from streaml1.jit import generic, inlined
 from streaml1.rows import ensure
 from streaml1.rules import respond, weight
+from streaml1.rules.parts import slots as of_slots
 
 __all__ = [
     "FAR",
@@ -43,7 +44,6 @@ __all__ = [
     "moved",
     "plain",
     "read",
-    "record",
     "respond_mean",
     "settle",
     "told",
@@ -153,16 +153,12 @@ def intercept(rule: Any, record: Any) -> float:
 
 def grown(rule: Any, d: int) -> dict[str, Any]:
     """The fields of a rule with `d` slots."""
-    sums = np.zeros(d)
-    sums[: len(rule.sums)] = rule.sums
-    return {**rule.plain().grow(d)._asdict(), "sums": sums}
+    return {**rule.plain().grow(d)._asdict(), "sums": of_slots.grown(rule.sums, d)}
 
 
 def moved(rule: Any, new_slots: Any, d: int) -> dict[str, Any]:
     """The fields of a rule whose slots have moved."""
-    kept = new_slots >= 0
-    sums = np.zeros(d)
-    sums[new_slots[kept]] = rule.sums[kept]
+    sums = of_slots.moved(rule.sums, new_slots, d)
     return {**rule.plain().renumber(new_slots, d)._asdict(), "sums": sums}
 
 
@@ -172,18 +168,13 @@ def hand_for(rule: Any, nnz: int) -> Any:
     return in_hand if nnz < len(in_hand) else np.zeros(max(nnz + 1, 2 * len(in_hand)))
 
 
-def record(dtype: Any) -> Any:
-    """A record of zeros, aligned, as kernels are compiled for."""
-    return np.zeros(1, dtype).view(np.recarray)
-
-
 def read(arrays: dict[str, Any], d: int, slots: Any, dtype: Any) -> tuple[Any, Any]:
     """Sums and record that were dumped; both are taken out of `arrays`."""
     ensure({"sums", "mean"} <= set(arrays), "no mean")
     dumped, kept = arrays.pop("sums"), arrays.pop("mean")
     ensure(dumped.dtype == np.float64 and dumped.shape == slots.shape, "not sums")
     ensure(kept.dtype == dtype and kept.shape == (1,), "not a mean")
-    sums, mean = np.zeros(d), record(dtype)
+    sums, mean = np.zeros(d), of_slots.records(1, dtype)
     sums[slots] = dumped
     mean[:] = kept
     return sums, mean

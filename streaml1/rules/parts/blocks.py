@@ -14,6 +14,7 @@ import numpy as np
 
 from streaml1.jit import inlined, kernel
 from streaml1.rows import ensure
+from streaml1.rules.parts.slots import records
 
 __all__ = [
     "BLOCK",
@@ -32,7 +33,6 @@ __all__ = [
     "join",
     "merged",
     "push",
-    "records",
     "requeue",
     "root",
     "roots_of",
@@ -293,11 +293,6 @@ def built(w: Any, touched: Any, nnz: int) -> tuple[Any, Any, Any, int, int]:
 def with_room(n: int, d: int, nnz: int) -> int:
     """How long the heap is for `n` entries that are needed: others may come, and become stale."""
     return n + max(n, d // 8, 2 * nnz, ROOM_LEAST)
-
-
-def records(n: int, dtype: Any) -> Any:
-    """`n` zeros that compiled code reads as records."""
-    return np.zeros(n, dtype).view(np.recarray)
 
 
 def check(rule: Any) -> None:

@@ -28,6 +28,7 @@ import numpy as np
 from streaml1.jit import inlined
 from streaml1.rows import ensure
 from streaml1.rules.parts import averages
+from streaml1.rules.parts.slots import records
 
 __all__ = [
     "BUDGET",
@@ -211,7 +212,7 @@ def with_room(rule: Any, nnz: int) -> dict[str, Any]:
     m, table, marks, row = rule.mean[0], rule.table, rule.marks, rule.row
     if m.entries - m.first + 1 >= len(table):
         entries = min(2 * len(table), int(max(m.budget, m.entries)) + 2)
-        table = _records(entries, ENTRY)
+        table = records(entries, ENTRY)
         table[: len(rule.table)] = rule.table
         marks = np.zeros(int(FINE) * entries, np.uint32)
         marks[: len(rule.marks)] = rule.marks
@@ -240,7 +241,7 @@ def since_all(rule: Any, A: float, size: Any, a: Any) -> Any:
 
 def begun(budget: int) -> Any:
     """A record of no step."""
-    mean = averages.record(MEAN)
+    mean = records(1, MEAN)
     mean[0].budget = budget
     return mean
 
@@ -248,12 +249,12 @@ def begun(budget: int) -> Any:
 def undumped(mean: Any, A: float) -> tuple[Any, ...]:
     """`in_hand`, `row`, `table`, `marks` and `ruler`; the table's one entry is that of now."""
     m = mean[0]
-    table = _records(averages.ROOM_LEAST, ENTRY)
+    table = records(averages.ROOM_LEAST, ENTRY)
     m.first = m.entries
     table[0] = (A, m.P_sum, m.PA_sum)
     row = np.zeros(averages.ROOM_LEAST, np.uint32)
     marks = np.zeros(int(FINE) * averages.ROOM_LEAST, np.uint32)
-    return np.zeros(averages.ROOM_LEAST), row, table, marks, averages.record(RULER)
+    return np.zeros(averages.ROOM_LEAST), row, table, marks, records(1, RULER)
 
 
 def check(rule: Any, A: float, P: float) -> None:
@@ -279,8 +280,3 @@ def check(rule: Any, A: float, P: float) -> None:
     ensure(r.cells <= len(rule.marks) and np.all(np.diff(marks) >= 0), "the marks fall")
     ensure(marks[-1] == (last if r.cells else 0), "the last mark is not of now")
     averages.check(rule)
-
-
-def _records(n: int, dtype: Any) -> Any:
-    """`n` zeros that compiled code reads as records."""
-    return np.zeros(n, dtype).view(np.recarray)

@@ -1,0 +1,95 @@
+"""The model that is to learn: a new one, or one that goes on, with what may change in it."""
+
+from __future__ import annotations
+
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from streaml1.cli.options import MODELS
+from streaml1.cli.program import Refusal
+from streaml1.console import REGRESSION_LOSSES
+
+__all__ = ["change", "new_learner", "require_kind"]
+
+
+def new_learner(
+    source: str, model: str | None, task: str | None, given: dict[str, Any], load: Path | None
+) -> Any:
+    """A model as the options say, or the one in the file `load` with what is given beside."""
+    import streaml1
+
+    if load is not None:
+        learner = streaml1.load(load)
+        require_kind(learner, model, task, str(load), ANEW)
+        change(learner, given, str(load), ANEW)
+        return learner
+    task = task or _task(source, given.get("loss"))
+    model = model or "elastic-net"
+    if task not in MODELS[model]:
+        raise Refusal(f"{model} is for {', '.join(MODELS[model])}, not for {task}; take another")
+    kind = getattr(streaml1, MODELS[model][task])
+    require_parameters(kind, given, model)
+    try:
+        return kind(**given)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+def require_parameters(kind: Any, given: dict[str, Any], what: str) -> None:
+    """Refuse options that a model has no use for."""
+    known = list(signature(kind).parameters)
+    for name in given:
+        if name not in known:
+            options = ", ".join(f"--{one.replace('_', '-')}" for one in known)
+            raise Refusal(
+                f"--{name.replace('_', '-')} is no option of {what}, which has {options}: "
+                "leave it out"
+            )
+
+
+def _task(source: str, loss: str | None) -> str:
+    if loss is not None:
+        return "regression" if loss in REGRESSION_LOSSES else "classification"
+    if source.startswith("river:"):
+        from river import datasets
+
+        task = getattr(datasets, source.removeprefix("river:"))().task
+        return "regression" if task == "Regression" else "classification"
+    return "classification"
+
+
+ANEW = "start anew without --load"
+
+
+def require_kind(learner: Any, model: str | None, task: str | None, place: str, anew: str) -> None:
+    """Refuse options that ask for another kind of model than what `place` holds."""
+    kind = type(learner).__name__
+    for name, kinds in MODELS.items():
+        for one, cls in kinds.items():
+            if cls != kind:
+                continue
+            for option, asked, has in (("--model", model, name), ("--task", task, one)):
+                if asked not in (None, has):
+                    raise Refusal(
+                        f"{option} {asked} does not fit {place}, which holds a model of the kind "
+                        f"{has}: leave {option} out, or {anew}"
+                    )
+
+
+def change(learner: Any, given: dict[str, Any], place: str, anew: str) -> None:
+    """Set the parameters that were given to a model that has been loaded."""
+    require_parameters(type(learner), given, place)
+    for name, value in given.items():
+        has = getattr(learner, name)
+        if has == value:
+            continue
+        try:
+            if name not in learner._mutable_attributes:
+                raise Refusal(
+                    f"--{name.replace('_', '-')} {value} cannot be given to {place}, which began "
+                    f"with {has}: leave it out, or {anew}"
+                )
+            learner.mutate({name: value})
+        except ValueError as error:
+            raise Refusal(str(error)) from None

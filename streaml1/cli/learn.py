@@ -1,0 +1,143 @@
+"""``streaml1 learn``."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
+from streaml1.cli.program import Refusal, cli
+from streaml1.cli.writing import require_outputs, write_all
+from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
+
+if TYPE_CHECKING:
+    from streaml1.checkpoint import Checkpoints
+
+__all__ = ["learn"]
+
+
+@cli.command(
+    epilog="Example: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
+)
+@click.argument("source")
+@model_options
+@source_options
+@click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
+              help="How often the source is read.")  # fmt: skip
+@click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
+              help="A line of the table after each so many examples.")  # fmt: skip
+@click.option("--watch", type=click.IntRange(min=0), default=0, metavar="N",
+              help="After each line name up to so many features that entered (+) and left (-) "
+              "the model.")  # fmt: skip
+@click.option("--report", type=output, metavar="FILE.jsonl",
+              help="Write the lines of the table as JSON.")  # fmt: skip
+@click.option("--plot", type=output, metavar="FILE.png",
+              help="Draw loss and non-zeros.")  # fmt: skip
+@click.option("--save", type=output, metavar="FILE", help="Write the model.")
+@click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Keep checkpoints here, and go on from the last one, if there is one.",
+)  # fmt: skip
+@click.option("--checkpoint-every", type=click.FloatRange(min=0), default=10.0, show_default=True,
+              metavar="SECONDS", help="How often a checkpoint is kept.")  # fmt: skip
+@click.option("--group", metavar="NAME",
+                 help="Kafka: commit the offsets of checkpoints under this name, for tools that "
+                 "show the lag; nothing reads them here.")  # fmt: skip
+@click.option("--load", type=output, metavar="FILE",
+              help="Go on with this model; its parameters stay, but for those given here.",
+)  # fmt: skip
+@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
+              help="How many features to show for each label.")  # fmt: skip
+def learn(
+    source: str,
+    model: str | None,
+    task: str | None,
+    limit: int | None,
+    bad: str,
+    passes: int,
+    every: int,
+    watch: int,
+    report: Path | None,
+    plot: Path | None,
+    save: Path | None,
+    load: Path | None,
+    checkpoint: Path | None,
+    checkpoint_every: float,
+    top: int,
+    **options: Any,
+) -> None:
+    """Predict each example of SOURCE, then learn it, and report on the way.
+
+    SOURCE is a file (.svm, .svmlight, .jsonl, .csv, each also .gz), - for standard input,
+    river:NAME for a data set of river, stdlib, or kafka://HOST:PORT/TOPIC.
+
+    Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
+    """
+    from streaml1.consumer import prepare, progressive
+
+    if options["group"] is not None and checkpoint is None:
+        raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
+    examples: Any = opened(source, options)
+    given = {k: v for k, v in options.items() if k not in READING and v is not None}
+    require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
+    total = _total(examples, limit, passes)
+
+    signals = Signals()
+    with (
+        logged(),
+        _store(checkpoint, checkpoint_every) as store,
+        signals.handled(),
+        Screen(signals, total, watch) as screen,
+    ):
+        if store is not None and (found := store.latest()) is not None:
+            learner, kept = found.model, f"the checkpoint in {checkpoint}"
+            require_kind(learner, model, task, kept, "take another folder")
+            change(learner, given, kept, "take another folder")
+        else:
+            learner = new_learner(source, model, task, given, load)
+        prepare(learner)
+        done = progressive(
+            learner,
+            Interruptible(examples, signals, screen.advance),
+            every=every,
+            limit=limit,
+            passes=passes,
+            bad=bad,
+            on_line=screen.line,
+            on_start=screen.start,
+            stop=lambda: signals.number,
+            checkpoint=store,
+        )
+        if done.examples:
+            write_all(learner, done, save, report, plot)
+    written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]
+    if signals.number:
+        end_early(signals.number, done, written)
+    if not done.examples:
+        refused = f" ({done.refused:,} refused)" if done.refused else ""
+        raise Refusal(f"{source} has no example to learn{refused}; nothing was written")
+    if top:
+        click.echo("\n" + telling(learner, top) + "\n")
+    click.echo(done.summary())
+    advise(done.lines[-1])
+    for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
+        if path is not None:
+            click.echo(f"{what}: {path}")
+    if plot is not None:
+        click.echo(str(plot))
+
+
+def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
+    if folder is None:
+        return nullcontext()
+    from streaml1.checkpoint import Checkpoints
+
+    return Checkpoints(folder, seconds=seconds)
+
+
+def _total(examples: Any, limit: int | None, passes: int) -> int | None:
+    known = [n for n in (len(examples) if hasattr(examples, "__len__") else None, limit) if n]
+    return min(known) * passes if known else None

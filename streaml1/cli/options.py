@@ -1,0 +1,175 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaml1.console import REGRESSION_LOSSES
+
+if TYPE_CHECKING:
+    from streaml1.streams import Source
+
+__all__ = ["MODELS", "READING", "model_options", "opened", "output", "positive", "source_options"]
+
+MODELS = {
+    "elastic-net": {
+        "classification": "ElasticNetClassifier",
+        "regression": "ElasticNetRegressor",
+    },
+    "truncated-gradient": {
+        "classification": "TruncatedGradientClassifier",
+        "regression": "TruncatedGradientRegressor",
+    },
+    "pegasos": {"classification": "PegasosClassifier"},
+    "softmax": {"classification": "SoftmaxClassifier"},
+    "ftrl": {"classification": "FTRLClassifier", "regression": "FTRLRegressor"},
+    "fobos": {"classification": "FOBOSClassifier", "regression": "FOBOSRegressor"},
+    "l1-ball": {"classification": "L1BallClassifier", "regression": "L1BallRegressor"},
+    "smidas": {"classification": "SMIDASClassifier", "regression": "SMIDASRegressor"},
+    "eg": {"classification": "EGClassifier", "regression": "EGRegressor"},
+}
+LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _options(*options: Decorator) -> Decorator:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _split(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -> list[str]:
+    return [name for one in lists for name in one.split(",")]
+
+
+def _labels(ctx: click.Context, param: click.Parameter, listed: str | None) -> Any:
+    if listed is None:
+        return None
+    from streaml1.streams import class_label
+
+    return [class_label(label.strip()) for label in listed.split(",")]
+
+
+def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 0,2", ctx, param)
+    return [int(number) for number in numbers]
+
+
+READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions",
+           "group")  # fmt: skip
+positive = click.IntRange(min=1)
+
+source_options = _options(
+    click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
+                 "where the name does not end in it; needed for standard input. Kafka: svmlight "
+                 "or jsonl, where the records do not tell."),
+    click.option("--target", metavar="COLUMN", help="CSV: the column of the labels."),
+    click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=_split,
+                 help="CSV: the columns of text; all others hold numbers."),
+    click.option("--weight", metavar="COLUMN", help="CSV: the column of the sample weights."),
+    click.option("--limit", type=positive, metavar="N",
+                 help="At most so many examples (of each pass)."),
+    click.option("--bad", type=click.Choice(["fail", "skip"]), default="fail", show_default=True,
+                 help="An example that is refused ends the run, or is counted and left out."),
+    click.option("--seed", type=int, default=0, show_default=True,
+                 help="Order of the examples of stdlib."),
+    click.option("--from", "start", metavar="WHERE",
+                 help="Kafka: earliest, latest, a time such as 2026-01-31T06:00Z, or "
+                 "checkpoint; where there is a checkpoint it is always gone on from.  "
+                 "[default: earliest]"),
+    click.option("--until-end", is_flag=True,
+                 help="Kafka: end where the topic ends now; else wait for more."),
+    click.option("--partitions", metavar="N,...", callback=_numbers,
+                 help="Kafka: read only these partitions."),
+)  # fmt: skip
+
+# Without a value an option leaves the model's own default, or what a loaded model has.
+model_options = _options(
+    click.option("--model", type=click.Choice(list(MODELS)), help="[default: elastic-net]"),
+    click.option("--task", type=click.Choice(["classification", "regression"]),
+                 help="[default: that of --loss, or of a set of river's; else classification]"),
+    click.option("--l1", type=float, help="Strength of the l1 penalty.  "
+                 "[default: 0; ftrl: 1; smidas: 1e-4]"),
+    click.option("--l2", type=float,
+                 help="Strength of the squared l2 penalty.  [default: 0; pegasos: 1e-4]"),
+    click.option("--update", type=click.Choice(["fobos", "sgd"]),
+                 help="How the penalty is applied.  [default: fobos]"),
+    click.option("--stamps", type=click.Choice(["folded", "explicit"]),
+                 help="How lazy weights are kept.  [default: folded]"),
+    click.option("--budget", type=positive,
+                 help="Steps that the tables of explicit stamps hold.  [default: 2**20]"),
+    click.option("--gravity", type=float,
+                 help="Truncated gradient: the pull towards zero.  [default: 1e-4]"),
+    click.option("--period", type=positive,
+                 help="Truncated gradient: it pulls in each so many-th step.  [default: 1]"),
+    click.option("--threshold", type=float,
+                 help="Truncated gradient: larger weights are not pulled.  [default: inf]"),
+    click.option("--alpha", type=float,
+                 help="FTRL: how large the rates are.  [default: 0.1]"),
+    click.option("--beta", type=float,
+                 help="FTRL: how slowly the rates fall at first.  [default: 1]"),
+    click.option("--strength", type=float,
+                 help="fobos, softmax: strength of the norm or the penalty.  [default: 1e-4]"),
+    click.option("--norm", type=click.Choice(["l2", "linf"]),
+                 help="FoBoS: of all weights the root of the squares, or the largest.  "
+                 "[default: l2]"),
+    click.option("--project/--no-project", default=None,
+                 help="Pegasos: whether weights are scaled into a ball.  [default: project]"),
+    click.option("--radius", type=float,
+                 help="l1-ball, softmax with a ball: the most that the distances of the weights "
+                 "from zero may add up to.  eg: the sum of the weights.  [default: 10]"),
+    click.option("--nonnegative", is_flag=True, default=None,
+                 help="l1-ball, softmax with a ball, eg: no weight below zero.  [default: any]"),
+    click.option("--index", type=click.Choice(["wheel", "tree"]),
+                 help="l1-ball: how the weights that become zero are found.  [default: wheel]"),
+    click.option("--p", type=float,
+                 help="SMIDAS: the norm, from 2 to 100.  [default: 2 log n-features]"),
+    click.option("--n-features", type=positive, metavar="N",
+                 help="How many features there may be.  [default: smidas 2**20; eg 2**18]"),
+    click.option("--penalty", type=click.Choice(["l1", "l1/l2", "l1/linf", "ball"]),
+                 help="Softmax: on single weights, on the rows of features, or a ball for each "
+                 "label.  [default: l1]"),
+    click.option("--classes", metavar="LABEL,...", callback=_labels,
+                 help="Softmax: the labels; others are refused.  [default: as they come]"),
+    click.option("--loss", type=click.Choice(LOSSES),
+                 help="[default: logistic; squared for regression; hinge for pegasos]"),
+    click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
+    click.option("--schedule", type=click.Choice(["invsqrt", "constant", "inverse"]),
+                 help="How the rate falls.  [default: invsqrt]"),
+    click.option("--intercept-lr", type=float,
+                 help="The intercept's own rate; 0 freezes it.  [default: 0.01]"),
+    click.option("--intercept-init", type=float,
+                 help="Where the intercept starts.  [default: 0]"),
+    click.option("--clip-gradient", type=float,
+                 help="The most that the derivative of the loss counts for.  [default: 1e12]"),
+    click.option("--average/--no-average", default=None,
+                 help="Tell the mean of the weights after each step.  [default: no-average]"),
+    click.option("--max-features", type=int, metavar="N",
+                 help="At most so many weights are not zero: the smallest go.  [default: any]"),
+    click.option("--hash-bits", type=int, metavar="B",
+                 help="Keep no names: hash them to 2^B slots.  [default: keep them]"),
+)  # fmt: skip
+
+output = click.Path(dir_okay=False, readable=False, path_type=Path)
+
+
+def opened(source: str, options: dict[str, Any], require_label: bool = True) -> Source:
+    """The source of that name, read as the options say."""
+    import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
+    from streaml1.streams import open_source
+
+    reading: dict[str, Any] = {name: options.get(name) for name in READING}
+    return open_source(source, require_label=require_label, **reading)

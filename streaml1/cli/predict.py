@@ -1,0 +1,62 @@
+"""``streaml1 predict``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaml1.cli.options import opened, output, source_options
+from streaml1.cli.program import cli
+from streaml1.console import REGRESSION_LOSSES, logged, shown
+
+if TYPE_CHECKING:
+    from streaml1.consumer import Prediction
+
+__all__ = ["predict"]
+
+
+@cli.command(epilog="Example: zcat new.jsonl.gz | streaml1 predict clicks.model - --format jsonl")
+@click.argument("model", type=output)
+@click.argument("source")
+@source_options
+@click.option("--json", "as_json", is_flag=True,
+              help="Write JSON: the line of the example (of a topic: its place), and its "
+              "prediction.")  # fmt: skip
+def predict(
+    model: Path, source: str, limit: int | None, bad: str, as_json: bool, **options: Any
+) -> None:
+    """Predict each example of SOURCE with MODEL, a file that learn --save wrote.
+
+    One number a line: the probability of True, or for regressors the value; of many labels the
+    most probable. SOURCE needs no labels. With --bad skip a refused example has an empty line.
+    """
+    import streaml1
+    from streaml1.consumer import prediction_blocks
+
+    learner = streaml1.load(model)
+    key = "value" if learner.loss in REGRESSION_LOSSES else "p"
+    examples = opened(source, options, require_label=False)
+
+    topic = source.startswith("kafka:")
+
+    def text(one: Prediction) -> str:
+        if isinstance(one.p, dict):
+            best = max(one.p, key=one.p.__getitem__, default=None)
+            listed = [[_jsonable(label), p] for label, p in one.p.items()]
+            told = {"line": one.line, "label": _jsonable(best), "p": listed}
+            return json.dumps(told) if as_json else shown(best)
+        if as_json:
+            place = {"place": one.place} if topic else {"line": one.line}
+            return json.dumps({**place, key: one.p})
+        return "" if one.p is None else repr(one.p)
+
+    with logged():
+        for block in prediction_blocks(learner, examples, limit=limit, bad=bad):
+            click.echo("\n".join(map(text, block)))
+
+
+def _jsonable(label: Any) -> Any:
+    return label if label is None or isinstance(label, str | int | float) else repr(label)

@@ -1,0 +1,55 @@
+"""``streaml1 warm``."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import click
+
+from streaml1.cli.options import MODELS
+from streaml1.cli.program import cli
+
+__all__ = ["warm"]
+
+
+@cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
+@click.option("--model", "chosen", type=click.Choice(list(MODELS)), multiple=True,
+              help="Only this method; may be given again.  [default: all]")  # fmt: skip
+def warm(chosen: tuple[str, ...]) -> None:
+    """Compile everything now, so that the first run need not.
+
+    What is compiled is kept on disk, for all programs that use this installation.
+    """
+    import streaml1
+    from streaml1 import jit, online
+
+    start = time.perf_counter()
+    for method in chosen or MODELS:
+        for name in MODELS[method].values():
+            _exercise(getattr(streaml1, name))
+    seconds = time.perf_counter() - start
+    kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"
+    click.echo(f"compiled in {seconds:.1f} s{kept}")
+
+
+def _exercise(kind: Any) -> None:
+    """Call all that compiles: dicts of ints and of strings, and matrices, one of them unsorted."""
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
+    wide = csr_array(np.eye(40, 2000))
+    examples = (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted))
+    hashed = {"hash_bits": 11, "max_features": 1}
+    for params, (x, X) in itertools.product([*kind._unit_test_params(), hashed], examples):
+        model = kind(**params)
+        for _ in range(2):  # the first dict of names makes the table that the second is walked with
+            model.learn_one(x, 1)
+            model.predict_one(x)
+            model.top_weights()
+        for batch, n in (([x], 1), (X, X.shape[0])):
+            model.progressive_many(batch, np.arange(n) % 2)
+            model.predict_many(batch)
+        model._engine.rule.make_room(1)  # what comes once room has run out

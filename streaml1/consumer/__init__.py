@@ -1,0 +1,162 @@
+"""A model run over a stream: each example is predicted, then learnt, and the report grows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from streaml1.checkpoint import Checkpoints
+from streaml1.consumer.examples import opened_source, readings_of
+from streaml1.consumer.learning import learner_of, prepare
+from streaml1.consumer.outs import Out, Part, Refused
+from streaml1.consumer.predicting import Prediction, prediction_blocks, predictions
+from streaml1.consumer.refusals import Refusals, require_positive
+from streaml1.consumer.run import Run
+from streaml1.report import Line, Report
+
+__all__ = [
+    "Out",
+    "Part",
+    "Prediction",
+    "Refused",
+    "learner_of",
+    "prediction_blocks",
+    "predictions",
+    "prepare",
+    "progressive",
+]
+
+
+def progressive(
+    model: Any,
+    source: Any,
+    *,
+    every: int = 1000,
+    limit: int | None = None,
+    passes: int = 1,
+    bad: str = "fail",
+    on_line: Callable[[Line], object] | None = None,
+    on_start: Callable[[Report], object] | None = None,
+    stop: Any = None,
+    format: str | None = None,
+    target: str | None = None,
+    categorical: Iterable[str] = (),
+    weight: str | None = None,
+    seed: int = 0,
+    start: str | None = None,
+    until_end: bool = False,
+    partitions: Sequence[int] | None = None,
+    group: str | None = None,
+    checkpoint: str | Path | Checkpoints | None = None,
+    outs: Sequence[Out] = (),
+) -> Report:
+    """Predict each example of a stream, then learn it, and report.
+
+    Parameters
+    ----------
+    model
+        An online learner of streaml1, or a river pipeline that ends in one.
+    source
+        What to learn from: a source as the command line names it (`"clicks.svm"`,
+        `"river:Phishing"`, `"stdlib"`), a river dataset or any iterable of `(x, y)` or
+        `(x, y, {"w": weight})`, or `(X, y)` or `(X, y, w)` with a data frame, a scipy.sparse
+        matrix or a list of dicts.
+    every
+        A line of the report comes after each so many examples, and at the end.
+    limit
+        At most so many examples are learnt in each pass.
+    passes
+        How often the source is read.
+    bad
+        What to do with an example that is refused: `"fail"` stops, `"skip"` counts it, logs the
+        first few under "streaml1" and goes on. It is never learnt.
+    on_line
+        Called with each line as it comes.
+    on_start
+        Called with the report once, before the stream is read.
+    stop
+        A `threading.Event`, or a function: once it is set, or true, the run ends after the
+        current block.
+    format, target, categorical, weight, seed, start, until_end, partitions, group
+        As for `open_source`, where the source is a name.
+    checkpoint
+        A folder. The run goes on from the last checkpoint in it, if there is one, as if it had not
+        ended: the model takes its state, and the report goes on too. Else it is the first. Another
+        checkpoint follows every ten seconds, and at the end.
+    outs
+        Who hears of the run beside, such as what writes dead letters; see `streaml1.consumer.Out`.
+
+    Returns
+    -------
+    Report
+        With `lines`, `table()`, `plot(path)` and `write(path)`.
+
+    Raises
+    ------
+    BadExample
+        Where an example is refused and `bad` is `"fail"`; the examples before it are learnt.
+    SourceError
+        Where the source cannot be read, or not as often as asked.
+
+    Examples
+    --------
+    >>> from river import datasets
+    >>> import streaml1
+    >>> model = streaml1.ElasticNetClassifier(l1=1e-3)
+    >>> report = streaml1.progressive(model, datasets.Phishing(), every=500)
+    >>> [line.examples for line in report.lines]
+    [500, 1000, 1250]
+    """
+    require_positive(every=every, limit=limit, passes=passes)
+    refuse = Refusals(bad, outs)
+    opened = opened_source(
+        source, format=format, target=target, categorical=categorical, weight=weight, seed=seed,
+        start=start, until_end=until_end, partitions=partitions, group=group,
+    )  # fmt: skip
+    asked = _asked(stop)
+    size = min(opened.block, every, limit or every)
+    with _folder(checkpoint) as store:
+        run = Run(
+            model, opened, refuse, every=every, limit=limit, on_line=on_line, store=store, outs=outs
+        )
+        if stop is not None and hasattr(opened, "heed"):
+            opened.heed(asked)
+        run.begin()
+        if on_start is not None:
+            on_start(run.report)
+        with contextlib.closing(readings_of(opened, passes - run.turn, size, refuse)) as readings:
+            for number, reading in enumerate(readings):
+                if number:
+                    run.next_pass()
+                _feed(run, reading, asked, last=run.turn == passes - 1)
+                if asked():
+                    break
+        return run.finish()
+
+
+def _feed(run: Run, blocks: Iterable[Any], stopped: Callable[[], bool], last: bool) -> None:
+    """One pass, or what is left of it."""
+    if run.is_full:  # it was before the run went on
+        return
+    for block in blocks:
+        run.feed(block)
+        if stopped() or run.is_full:
+            return
+    run.end_pass(last or stopped())
+
+
+def _folder(
+    checkpoint: str | Path | Checkpoints | None,
+) -> contextlib.AbstractContextManager[Checkpoints | None]:
+    if isinstance(checkpoint, str | Path):
+        return Checkpoints(checkpoint)
+    return contextlib.nullcontext(checkpoint)
+
+
+def _asked(stop: Any) -> Callable[[], bool]:
+    if stop is None:
+        return lambda: False
+    asked: Callable[[], bool] = getattr(stop, "is_set", stop)
+    return asked

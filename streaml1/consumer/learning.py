@@ -1,0 +1,114 @@
+"""What a model of any kind is asked: its loss, and to predict and learn a part."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from river import base
+
+from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION
+
+__all__ = ["Learn", "called", "learner_of", "learning_of", "loss_of", "places_of", "prepare"]
+
+
+def learner_of(model: Any) -> Any:
+    """The model itself, or the last step of a river pipeline."""
+    steps = getattr(model, "steps", None)
+    return learner_of(list(steps.values())[-1]) if isinstance(steps, Mapping) and steps else model
+
+
+def called(model: Any) -> str:
+    """A model in a few words: the parameters that are not the defaults."""
+    if not hasattr(model, "_get_params") or learner_of(model) is not model:
+        return str(model)
+    usual = inspect.signature(type(model)).parameters
+    params = [
+        f"{name}={value!r}"
+        for name, value in model._get_params().items()
+        if name not in usual or value != usual[name].default
+    ]
+    return f"{type(model).__name__}({', '.join(params)})"
+
+
+def prepare(model: Any) -> None:
+    """Have the kernels of a model ready: their first compilation takes seconds."""
+    if hasattr(model, "progressive_many"):
+        # The second row has its features in another order, which takes a kernel more.
+        labels = (getattr(model, "classes", None) or [True, False])[:2]
+        model.clone().progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
+
+
+def loss_of(learner: Any) -> str:
+    """The loss that is reported of a model."""
+    if hasattr(learner, "classes_met"):
+        return "softmax"
+    loss = getattr(learner, "loss", None)
+    if isinstance(loss, str) and loss in NAMES:
+        return loss
+    if isinstance(learner, base.Regressor):
+        return "squared"
+    if isinstance(learner, base.Classifier):
+        return "logistic"
+    raise TypeError(
+        f"{type(learner).__name__} is neither a classifier nor a regressor of river; "
+        "give a model such as streaml1.ElasticNetClassifier()"
+    )
+
+
+Learn = Callable[[Any, Any, Any], Any]
+
+
+def learning_of(model: Any, loss: str) -> tuple[Learn, int]:
+    """What predicts and learns (X, y, w), and how many rows it may be given at once."""
+    if hasattr(model, "progressive_many"):
+        return model.progressive_many, 2**62
+    return _one_by_one(model, loss), 1
+
+
+def _one_by_one(model: Any, loss: str) -> Learn:
+    """For pipelines, whose steps river teaches one example at a time."""
+
+    def learn(xs: Any, ys: Any, ws: Any) -> Any:
+        if not isinstance(xs, list):
+            raise TypeError(
+                f"{type(model).__name__} learns one example at a time; give (x, y) pairs, dicts "
+                "and labels, not a matrix or a frame"
+            )
+        x, y = xs[0], ys[0]
+        if loss == "softmax":
+            return _one_of_many(model, x, y, ws)
+        if loss in REGRESSION:
+            p = model.predict_one(x)
+        else:
+            p = model.predict_proba_one(x).get(True, 0.5)
+            if loss in MARGINS:
+                p = _margin(p)
+        model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
+        return np.array([p], np.float64)
+
+    return learn
+
+
+def _one_of_many(model: Any, x: Any, y: Any, ws: Any) -> Any:
+    """Probabilities of the labels; one that joins has its share of a model that knows nothing."""
+    p = model.predict_proba_one(x)
+    model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
+    labels = learner_of(model).classes_met
+    share = 1.0 / len(labels) if y not in p else 0.0
+    return np.array([[p[one] * (1.0 - share) if one in p else share for one in labels]])
+
+
+def places_of(learner: Any, y: Any) -> Any:
+    """Which of the labels that a model has met each of `y` is."""
+    places = {label: k for k, label in enumerate(learner.classes_met)}
+    return np.array([places[one] for one in y], np.intp)
+
+
+def _margin(p: float) -> float:
+    """The margin that has the sigmoid `p`, as far as a float near 1 tells."""
+    p = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
+    return math.log(p) - math.log1p(-p)

@@ -1,0 +1,119 @@
+"""Each example of a stream predicted; nothing is learnt."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streaml1.consumer.examples import Opened, opened_source
+from streaml1.consumer.learning import loss_of
+from streaml1.consumer.parts import Chunk, parts_of
+from streaml1.consumer.refusals import Refusals, require_positive
+from streaml1.report import REGRESSION
+
+__all__ = ["Prediction", "prediction_blocks", "predictions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model says of one example.
+
+    Parameters
+    ----------
+    line
+        The line, or the number of the example, from 1.
+    p
+        The probability of True; the value for regressors; the probability of each label, where
+        there are many; None for an example that was refused.
+    place
+        Where the example was read: ``clicks.svm:7``, or ``clicks/0@7`` of a topic.
+    """
+
+    line: int
+    p: float | dict[Hashable, float] | None
+    place: str
+
+
+def predictions(
+    model: Any, source: Any, *, limit: int | None = None, bad: str = "fail", **options: Any
+) -> Iterator[Prediction]:
+    """Predict each example of a stream; nothing is learnt, and no labels are needed.
+
+    Parameters
+    ----------
+    model
+        A model of streaml1.
+    source, limit, bad
+        As for `progressive`; a refused example that is skipped has the prediction None.
+    options
+        As for `open_source`; `target` names the column that is left out, if there is one.
+
+    Examples
+    --------
+    >>> from streaml1 import ElasticNetClassifier
+    >>> from streaml1.consumer import predictions
+    >>> [one.p for one in predictions(ElasticNetClassifier(), [({"cheap": 1}, None)])]
+    [0.5]
+    """
+    blocks = prediction_blocks(model, source, limit=limit, bad=bad, **options)
+    return itertools.chain.from_iterable(blocks)
+
+
+def prediction_blocks(
+    model: Any, source: Any, *, limit: int | None = None, bad: str = "fail", **options: Any
+) -> Iterator[list[Prediction]]:
+    """As `predictions`, but those that come at the same time together."""
+    require_positive(limit=limit)
+    refuse = Refusals(bad)
+    opened = opened_source(source, require_label=False, **options)
+    return _predicted(model, opened, limit, refuse)
+
+
+def _predicted(
+    model: Any, opened: Opened, limit: int | None, refuse: Refusals
+) -> Iterator[list[Prediction]]:
+    loss = loss_of(model)
+
+    def predict(x: Any, y: Any, w: Any) -> Any:
+        if loss == "softmax":
+            labels = model.classes_met
+            table = np.asarray(model.predict_proba_many(x), np.float64)
+            told = np.empty(len(table), object)
+            told[:] = [dict(zip(labels, row, strict=True)) for row in table.tolist()]
+            return told
+        if loss in REGRESSION:
+            return np.asarray(model.predict_many(x), np.float64)
+        return np.asarray(model.predict_proba_many(x), np.float64)[:, 1]
+
+    def room() -> int:
+        return opened.block if limit is None else limit - done
+
+    done = 0
+    refuse.lines = []
+    for block in opened.blocks(min(opened.block, limit or opened.block), refuse):
+        chunk = Chunk(block.x, None, None, [], block)
+        for lo, hi, p in parts_of(chunk, predict, room, refuse):
+            told: list[Prediction] = []
+            for row, one in enumerate(p.tolist(), start=lo):
+                line = block.lines[row]
+                told += _refused_before(refuse, line)
+                told.append(Prediction(line, one, block.place(row)))
+            yield told
+            done += hi - lo
+        if room() == 0:
+            return
+    if last := list(_refused_before(refuse, None)):
+        yield last
+    refuse.summarise()
+
+
+def _refused_before(refuse: Refusals, line: int | None) -> Iterator[Prediction]:
+    """What to say of the examples refused before a line; None: of all that are left."""
+    while refuse.lines and (line is None or refuse.lines[0][0] < line):
+        refused, place = heapq.heappop(refuse.lines)
+        yield Prediction(refused, None, place)

@@ -1,0 +1,66 @@
+"""What is done with a refused example."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from streaml1.consumer.outs import Out, Refused
+from streaml1.rows import BadExample
+
+__all__ = ["Refusals", "require_positive"]
+
+logger = logging.getLogger("streaml1")
+
+LOGGED = 5
+"""How many refused examples are logged one by one."""
+
+
+class Refusals:
+    """What is done with a refused example: called with its place and the reason.
+
+    Parameters
+    ----------
+    bad
+        "fail": stop at the first; "skip": count it and go on.
+    outs
+        Who hears of those that are left out.
+    """
+
+    def __init__(self, bad: str, outs: Sequence[Out] = ()) -> None:
+        if bad not in ("fail", "skip"):
+            raise ValueError(f'bad={bad!r} is not known; give one of "fail", "skip"')
+        self.skip = bad == "skip"
+        self.count = 0
+        # Numbers and places of the refused, where they are wanted.
+        self.lines: list[tuple[int, str]] | None = None
+        self._outs = outs
+
+    def __call__(
+        self, place: str, reason: str, number: int | None = None, origin: Any = None
+    ) -> None:
+        """Refuse the example at a place; the number is of it in the reading."""
+        if not self.skip:
+            raise BadExample(f"{place}: {reason}")
+        self.count += 1
+        if self.count <= LOGGED:
+            logger.warning("skipped %s: %s", place, reason)
+        if self.lines is not None:
+            line = int(place.rpartition(":")[2]) if number is None else number
+            heapq.heappush(self.lines, (line, place))
+        for out in self._outs:
+            out.refused(Refused(place, reason, origin))
+
+    def summarise(self) -> None:
+        """Log how many there were, where not all were logged."""
+        if self.count > LOGGED:
+            logger.warning("skipped %d more, %d in all", self.count - LOGGED, self.count)
+
+
+def require_positive(**numbers: int | None) -> None:
+    """Refuse numbers below 1."""
+    for name, value in numbers.items():
+        if value is not None and value < 1:
+            raise ValueError(f"{name}={value!r} is out of range; give 1 or more")

@@ -1,0 +1,138 @@
+"""A model that goes over a stream: what is fed to a run is predicted, learnt and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streaml1.checkpoint import Checkpoints
+from streaml1.consumer.examples import Opened
+from streaml1.consumer.keeper import Keeper
+from streaml1.consumer.learning import called, learner_of, learning_of, loss_of, places_of, prepare
+from streaml1.consumer.outs import Out, Part
+from streaml1.consumer.parts import chunk_of, parts_of
+from streaml1.consumer.refusals import Refusals
+from streaml1.report import Line, Report
+
+__all__ = ["Run"]
+
+
+class Run:
+    """One model over the blocks of one source, for as many passes as they are fed.
+
+    Parameters
+    ----------
+    model
+        What learns.
+    opened
+        What the blocks are of.
+    refuse
+        What is done with an example that is refused.
+    every, limit
+        After how many examples a line of the report comes, and how many a pass may have.
+    on_line
+        Called with each line.
+    store
+        Where checkpoints are kept, and gone on from.
+    outs
+        Who hears of it. The run does not close them.
+
+    Raises
+    ------
+    CheckpointError
+        Where the last checkpoint in `store` does not fit.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        opened: Opened,
+        refuse: Refusals,
+        *,
+        every: int = 1000,
+        limit: int | None = None,
+        on_line: Callable[[Line], object] | None = None,
+        store: Checkpoints | None = None,
+        outs: Sequence[Out] = (),
+    ) -> None:
+        self.model = model
+        self.learner = learner_of(model)
+        self.source = opened
+        self._keeper = Keeper(store, opened, model, outs)
+        self._loss = loss_of(self.learner)
+        known = len(self.learner.classes_met) if self._loss == "softmax" else 0
+        title = f"{opened.name}: {called(model)}"
+        self.report = Report(self._loss, title, getattr(opened, "d", None), known)
+        self.report.skips = refuse.skip
+        self._learn, self._most = learning_of(model, self._loss)
+        self._refuse, self._every, self._limit = refuse, every, limit
+        self._on_line, self._outs = on_line, outs
+        self._before = 0  # examples learnt before this pass
+        self.turn = 0
+
+    def begin(self) -> None:
+        """Compile what is to run, and go on from the last checkpoint, if there is one."""
+        prepare(self.model)
+        self.report.start()
+        self.turn, learnt = self._keeper.begin(self.report)
+        self._before = self.report.examples - learnt
+        self._refuse.count = self.report.refused
+        self.report.follow(self.learner)
+        for out in self._outs:
+            out.begin(self)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this pass has had as many examples as it may have."""
+        return self._room() == 0
+
+    def _room(self) -> int:
+        """How many examples may be learnt at once: up to the next line, and to the limit."""
+        until_line = self._every - self.report.examples % self._every
+        limit = self._limit
+        until_end = self._most if limit is None else limit - self._learnt
+        return min(self._most, until_line, until_end)
+
+    @property
+    def _learnt(self) -> int:
+        return self.report.examples - self._before
+
+    def feed(self, block: Any) -> None:
+        """Predict and learn the examples of a block, up to the limit."""
+        chunk = chunk_of(block, self._loss, self.source.label)
+        rows = 0
+        for lo, rows, p in parts_of(chunk, self._learn, self._room, self._refuse):
+            _, y, w = chunk.part(lo, rows)
+            told = places_of(self.learner, y) if self._loss == "softmax" else y
+            self.report.add(p, told, w)
+            self.report.refused = self._refuse.count
+            for out in self._outs:
+                out.predicted(Part(block, lo, rows, y, w, p))
+            if self.report.examples % self._every == 0:
+                self._tell(self.report.line(self.learner))
+        self.report.refused = self._refuse.count
+        if self._keeper.keeps:
+            after = block.after(rows if self.is_full else len(block))
+            self._keeper.moved(after, self.turn, self._learnt)
+
+    def end_pass(self, last: bool) -> None:
+        """The source has been read to its end; a last pass may go on some day."""
+        self._keeper.ended(self.turn, self._learnt, last)
+
+    def next_pass(self) -> None:
+        """Begin another pass."""
+        self.turn += 1
+        self._before = self.report.examples
+
+    def finish(self) -> Report:
+        """Save what has not been saved, and write the last line."""
+        self.report.refused = self._refuse.count
+        self._keeper.finish()
+        if self.report.finish(self.learner):
+            self._tell(self.report.lines[-1])
+        self._refuse.summarise()
+        return self.report
+
+    def _tell(self, line: Line) -> None:
+        if self._on_line is not None:
+            self._on_line(line)

@@ -1,0 +1,34 @@
+"""Arrays with an entry for each slot, and what becomes of them when slots are made or moved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["grown", "moved", "records", "zeros"]
+
+
+def records(n: int, dtype: Any) -> Any:
+    """`n` zeros that compiled code reads as records."""
+    return np.zeros(n, dtype).view(np.recarray)
+
+
+def zeros(n: int, like: Any) -> Any:
+    """`n` zeros of the kind of the array `like`."""
+    return records(n, like.dtype) if like.dtype.names else np.zeros(n, like.dtype)
+
+
+def grown(a: Any, d: int) -> Any:
+    """The same entries, and zeros up to `d`."""
+    larger = zeros(d, a)
+    larger[: len(a)] = a
+    return larger
+
+
+def moved(a: Any, new_slots: Any, d: int) -> Any:
+    """`d` entries: the j-th has gone to `new_slots[j]`, or where that is negative away."""
+    kept = new_slots >= 0
+    there = zeros(d, a)
+    there[new_slots[kept]] = a[kept]
+    return there
