@@ -68,10 +68,11 @@ def _epoch(
 
     Returns the new s, and the sum of the parts of the gap as they were met.
     """
-    n, m = np.uint64(len(order)), np.uint64(len(a))
+    n: Any = np.uint64(len(order))
+    m: Any = np.uint64(len(a))
     gap = 0.0
-    for number in range((n + m - ONE) // m):
-        first: Any = np.uint64(number) * m
+    for number in range(np.uint64((n + m - ONE) // m)):
+        first = np.uint64(number) * m
         size = min(m, n - first)
         part = (1.0 - theta) * s
         for t in range(size):
@@ -98,8 +99,8 @@ def _epoch(
                 pair[j, Z] -= back * values[k]
         s = part
         if s < S_LEAST:
-            for j in range(np.uint64(len(pair))):
-                pair[j, Z] *= s
+            for feature in range(np.uint64(len(pair))):
+                pair[feature, Z] *= s
             s = 1.0
     return s, gap
 
