@@ -22,9 +22,10 @@ from sklearn.svm import LinearSVC
 
 from streaml1.offline import prox_sdca, scd, sdca
 
-NEAR, ROUNDS = 1e-6, 5
-TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-PASSES = (50, 100, 200, 400, 800)  # of saga
+NEAR, ROUNDS = 1e-6, 3
+LONG = 2.0  # seconds: what takes longer runs once
+TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+PASSES = (100, 400)  # of saga
 
 
 def rows(drawn: Callable[..., Any]) -> tuple[str, Any, Any]:
@@ -77,7 +78,7 @@ def problem(X: Any, y: Any, loss: str, l1: float, l2: float) -> list[list[str]]:
     """Rows of the table: solver, seconds, ratio to the first rival's, how far from the optimum."""
     solvers = {"scd": scd, "prox_sdca": prox_sdca} if l1 else {"sdca": sdca}
     run: dict[str, Any] = {"loss": loss, "l1": l1, "l2": l2, "max_epochs": 100_000}
-    least = next(iter(solvers.values()))(X, y, tol=1e-9, **run).objective
+    least = next(iter(solvers.values()))(X, y, tol=1e-8, **run).objective
     runs: dict[str, Callable[[], Any]] = {}
     for name, solver in solvers.items():
         runs[f"{name}, gap 1e-6"] = lambda solver=solver: solver(X, y, **run)
@@ -97,15 +98,16 @@ def problem(X: Any, y: Any, loss: str, l1: float, l2: float) -> list[list[str]]:
     made: dict[str, Any] = {}
     for turn in range(ROUNDS + 1):
         for name, call in runs.items():
-            if not (name.startswith("saga") and turn > 1):
+            if max(seconds[name], default=0.0) < LONG:
                 took, made[name] = timed(call)
-                seconds[name] += [took] if turn else []
+                seconds[name] += [took] if turn or took >= LONG else []
     cells = []
     for name, times in seconds.items():
         result = made[name]
         w = result.coef_.ravel() if hasattr(result, "coef_") else result.weights
         rest = objective(X, y, loss, l1, l2, w) - least
-        ratio = np.median(np.array(seconds[first][: len(times)]) / np.array(times))
+        shared = min(len(times), len(seconds[first]))
+        ratio = np.median(np.array(seconds[first][:shared]) / np.array(times[:shared]))
         cells.append([name, f"{np.median(times):.2f}", f"{ratio:.2f}", f"{rest:.0e}"])
     return cells
 

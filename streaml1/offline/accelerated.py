@@ -28,7 +28,7 @@ import numpy as np
 from streaml1.jit import kernel
 from streaml1.losses import CODES
 from streaml1.offline.data import Data, check_run, check_strength, choose, unable
-from streaml1.offline.dual_steps import gap_of
+from streaml1.offline.dual_steps import gap_of, logit_of
 from streaml1.offline.objective import (
     conjugates,
     curvature,
@@ -88,7 +88,8 @@ def _epoch(
             a[t] = one + part * other
         for t in range(size):
             i = np.uint64(order[first + t])
-            gap += gap_of(loss, a[t], alpha[i], y[i], gamma)
+            logit = logit_of(loss, alpha[i], y[i])
+            gap += gap_of(loss, a[t], alpha[i], logit, y[i], gamma)
             change = -theta * (derivative(loss, a[t], y[i], gamma) + alpha[i])
             alpha[i] += change
             change *= scale

@@ -26,7 +26,7 @@ from streaml1.jit import inlined
 from streaml1.losses import ABSOLUTE, LOGISTIC, SMOOTHED_HINGE, SQUARED, sigmoid
 from streaml1.offline.objective import conjugate, value
 
-__all__ = ["best", "gap_of", "rests"]
+__all__ = ["best", "gap_of", "logit_of", "rests"]
 
 STEPS = np.uint64(60)
 # How exactly the logistic equation is solved: less than a tenth of the dual's rise is left.
@@ -35,7 +35,16 @@ LEAST = 1e-15
 
 
 @inlined
-def _logistic(ya: float, b: float, q: float) -> float:
+def logit_of(loss: int, alpha: float, y: float) -> float:
+    """The logit of y alpha for the logistic loss, infinite at the bounds; 0 for others."""
+    if loss != LOGISTIC:
+        return 0.0
+    b = y * alpha
+    return math.log(b / (1.0 - b)) if b > 0.0 else -math.inf
+
+
+@inlined
+def _logistic(ya: float, b: float, logit: float, q: float) -> float:
     """A b' near the one whose logit u solves F(u) = u + q sigmoid(u) + ya - q b = 0.
 
     As a function of b' the dual is concave by at least q + 4 and has the slope -F: where |F| is at
@@ -45,7 +54,7 @@ def _logistic(ya: float, b: float, q: float) -> float:
     low, high = -c - q, -c
     p, u = b, 0.5 * (low + high)
     if 0.0 < b < 1.0:
-        u = math.log(b) - math.log1p(-b)
+        u = logit
         if not low <= u <= high:
             u = min(max(u, low), high)
             p = sigmoid(u)
@@ -73,8 +82,10 @@ def _logistic(ya: float, b: float, q: float) -> float:
 
 
 @inlined
-def best(loss: int, a: float, alpha: float, y: float, q: float, gamma: float) -> float:
-    """The best alpha' of a coordinate; `alpha` where nothing is to be gained."""
+def best(
+    loss: int, a: float, alpha: float, logit: float, y: float, q: float, gamma: float
+) -> float:
+    """The best alpha' of a coordinate, `logit` that of `logit_of`; `alpha` where it is that."""
     if loss == SQUARED:
         return alpha + (y - a - alpha) / (1.0 + q)
     if loss == ABSOLUTE:
@@ -83,7 +94,7 @@ def best(loss: int, a: float, alpha: float, y: float, q: float, gamma: float) ->
         return min(1.0, max(-1.0, alpha + step))
     b = y * alpha
     if loss == LOGISTIC:
-        return y * _logistic(y * a, b, q)
+        return y * _logistic(y * a, b, logit, q)
     slope = 1.0 - y * a
     if loss == SMOOTHED_HINGE:
         slope -= gamma * b
@@ -93,7 +104,7 @@ def best(loss: int, a: float, alpha: float, y: float, q: float, gamma: float) ->
 
 
 @inlined
-def gap_of(loss: int, a: float, alpha: float, y: float, gamma: float) -> float:
+def gap_of(loss: int, a: float, alpha: float, logit: float, y: float, gamma: float) -> float:
     """phi(a) + phi*(-alpha) + alpha a: an example's part of the gap, never below 0.
 
     Within the bounds of the logistic loss without an exponential, and right near the optimum alone:
@@ -101,7 +112,7 @@ def gap_of(loss: int, a: float, alpha: float, y: float, gamma: float) -> float:
     """
     b = y * alpha
     if loss == LOGISTIC and 0.0 < b < 1.0:
-        F = math.log(b) - math.log1p(-b) + y * a
+        F = logit + y * a
         return 0.5 * F * F * b * (1.0 - b)
     return value(loss, a, y, gamma) + conjugate(loss, -alpha, y, gamma) + alpha * a
 

@@ -46,7 +46,7 @@ from streaml1.offline.data import (
     choose,
     unable,
 )
-from streaml1.offline.dual_steps import best, gap_of, rests
+from streaml1.offline.dual_steps import best, gap_of, logit_of, rests
 from streaml1.offline.objective import (
     elastic_net,
     elastic_net_dual,
@@ -202,8 +202,9 @@ def _epoch(
             continue
         pool[kept] = i
         kept += ONE
-        gap += gap_of(loss, a, before, y[i], gamma)
-        after = best(loss, a, before, y[i], q[i], gamma)
+        logit = logit_of(loss, before, y[i])
+        gap += gap_of(loss, a, before, logit, y[i], gamma)
+        after = best(loss, a, before, logit, y[i], q[i], gamma)
         if after != before:
             most = max(most, abs(after - before) * q[i])
             alpha[i] = after

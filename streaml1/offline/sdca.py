@@ -19,7 +19,7 @@ closed form: Newton steps between bounds, ended once the dual has surely risen. 
 are pushed against a bound of their dual variable, harder than any other was moved in the epoch
 before, are left out until the rest is solved; then all come back (not with `order="random"`).
 d) The gap takes a pass over the data, so its parts are added up as the examples come by; it is
-looked at when these say that it may be small enough, and after 1, 2, 4, 8, ... epochs. For that w
+looked at when these say that it may be small enough, and after 8, 16, 32, ... epochs. For that w
 is summed anew. e) No intercept: without a penalty it would tie the dual variables,
 $\sum_i \alpha_i = 0$, and no single one could move. f) The squared loss is halved.
 """
@@ -42,7 +42,7 @@ from streaml1.offline.data import (
     choose,
     unable,
 )
-from streaml1.offline.dual_steps import best, gap_of, rests
+from streaml1.offline.dual_steps import best, gap_of, logit_of, rests
 from streaml1.offline.multiclass import multiclass_sdca
 from streaml1.offline.objective import conjugate, pulled_back, value
 from streaml1.offline.order import ONE, ORDERS, RANDOM, add, arrange, dot, fetch, generator, squares
@@ -94,8 +94,9 @@ def _epoch(
             continue
         pool[kept] = i
         kept += ONE
-        gap += gap_of(loss, a, before, y[i], gamma)
-        after = best(loss, a, before, y[i], q[i], gamma)
+        logit = logit_of(loss, before, y[i])
+        gap += gap_of(loss, a, before, logit, y[i], gamma)
+        after = best(loss, a, before, logit, y[i], q[i], gamma)
         if after != before:
             most = max(most, abs(after - before) * q[i])
             alpha[i] = after

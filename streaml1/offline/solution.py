@@ -113,9 +113,9 @@ class Trace:
     def due(self, epoch: int) -> bool:
         """Whether to look at the gap though nothing says that it is small.
 
-        After each epoch where someone is called, else after 1, 2, 4, 8, ... and the last.
+        After each epoch where someone is called, else after 8, 16, 32, ... and the last.
         """
-        doubled = epoch & (epoch - 1) == 0
+        doubled = epoch >= 8 and epoch & (epoch - 1) == 0
         return self.callback is not None or doubled or epoch >= self.max_epochs
 
     def record(
