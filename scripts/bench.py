@@ -674,6 +674,13 @@ def bench_projection() -> None:
     CONSOLE.print(made)
 
 
+def bench_offline() -> None:
+    """Coordinate solvers beside scikit-learn's, to the same objective."""
+    import bench_offline as offline
+
+    offline.bench(w1, table, CONSOLE.print)
+
+
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
@@ -688,6 +695,7 @@ BENCHES = {
     "softmax": bench_softmax,
     "kafka": bench_kafka,
     "projection": bench_projection,
+    "offline": bench_offline,
 }
 
 

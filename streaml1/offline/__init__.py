@@ -6,8 +6,23 @@ l2/2 |w|^2, or another penalty or ball where a solver takes one; the intercept i
 
 from __future__ import annotations
 
+from streaml1.offline.accelerated import accelerated_sdca
 from streaml1.offline.fista import fista
 from streaml1.offline.projected_gradient import projected_gradient
+from streaml1.offline.prox_sdca import prox_sdca
+from streaml1.offline.scd import detcd, scd
+from streaml1.offline.sdca import sdca
 from streaml1.offline.solution import NotConverged, Record, Solution
 
-__all__ = ["NotConverged", "Record", "Solution", "fista", "projected_gradient"]
+__all__ = [
+    "NotConverged",
+    "Record",
+    "Solution",
+    "accelerated_sdca",
+    "detcd",
+    "fista",
+    "projected_gradient",
+    "prox_sdca",
+    "scd",
+    "sdca",
+]

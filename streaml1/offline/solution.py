@@ -103,8 +103,20 @@ class Trace:
     @property
     def converged(self) -> bool:
         """Whether the gap of the last record is within the tolerance."""
-        last = self.records[-1]
-        return last.gap <= self.tol * max(1.0, abs(last.objective))
+        return self.records[-1].gap <= self.goal
+
+    @property
+    def goal(self) -> float:
+        """The gap to reach, as of the last record."""
+        return self.tol * max(1.0, abs(self.records[-1].objective))
+
+    def due(self, epoch: int) -> bool:
+        """Whether to look at the gap though nothing says that it is small.
+
+        After each epoch where someone is called, else after 8, 16, 32, ... and the last.
+        """
+        doubled = epoch >= 8 and epoch & (epoch - 1) == 0
+        return self.callback is not None or doubled or epoch >= self.max_epochs
 
     def record(
         self, epoch: int, objective: float, dual: float, accesses: int, weights: Any

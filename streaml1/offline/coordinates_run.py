@@ -1,0 +1,157 @@
+"""What `scd` and `detcd` share: the problem they make of data, and its gap."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from streaml1.losses import CODES, LOGISTIC, SQUARED
+from streaml1.offline.coordinates import Problem, gradient, products, slopes
+from streaml1.offline.data import Data, unable
+from streaml1.offline.objective import balanced, conjugates, curvature, mean_loss
+from streaml1.rows import Rows
+
+__all__ = ["Run", "bounds_of"]
+
+# What scaling to the bound leaves beyond it, by rounding.
+ROUNDING = 1e-13
+
+
+def bounds_of(solver: str, d: int, *given: Any) -> list[Any]:
+    """The linear term and the bounds, a float a weight each."""
+    arrays = []
+    for name, value in zip(("linear", "lower", "upper"), given, strict=True):
+        whole = np.asarray(value, dtype=np.float64)
+        if whole.shape not in ((), (d,)):
+            raise unable(
+                solver, f"{name}= of the shape {whole.shape}", f"give a number, or {d} of them"
+            )
+        arrays.append(np.broadcast_to(whole, (d,)))
+    linear, lower, upper = arrays
+    if not np.isfinite(linear).all():
+        raise unable(solver, "a linear term that is not finite", "give finite numbers")
+    if not ((lower <= upper) & (lower < math.inf) & (upper > -math.inf)).all():
+        raise unable(solver, "these bounds", "each lower one must be at most the upper one")
+    return arrays
+
+
+class Run:
+    """The state of a run: weights `w`, margins `z`, slopes `r` of the losses at them.
+
+    With an intercept, it is the last of the `k` coordinates: a column of ones without a penalty.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        loss: str,
+        l1: float,
+        l2: float,
+        linear: Any,
+        lower: Any,
+        upper: Any,
+        fit_intercept: bool,
+    ) -> None:
+        n, d = data.n, data.d
+        self.n, self.d, self.k = n, d, d + fit_intercept
+        self.loss, self.beta = CODES[loss], curvature(loss)
+        self.exact = self.loss == SQUARED
+        self.rows = data.rows
+        ids, values, indptr = data.columns
+        if fit_intercept:
+            ids = np.append(ids, np.arange(n, dtype=np.uint32))
+            values = np.append(values, np.ones(n))
+            indptr = np.append(indptr, np.uint64(len(ids)))
+        signed = self.loss == LOGISTIC
+        self.signs = data.y if signed else np.ones(n)
+        self.y = np.ones(n) if signed else data.y
+        values = values * self.signs[ids] if signed else values
+        parts = [(l1, 0.0), (l2, 0.0), (linear, 0.0), (lower, -math.inf), (upper, math.inf)]
+        ends = [np.append(np.broadcast_to(one, (d,)), [end] * fit_intercept) for one, end in parts]
+        self.problem = Problem(ids, values, indptr, *ends)
+        self.w = np.clip(np.zeros(self.k), self.problem.lo, self.problem.hi)
+        self.z, self.r, self.v = np.empty(n), np.empty(n), np.empty(self.k)
+        self.accesses = 0
+        self.refresh()
+
+    @property
+    def weights(self) -> Any:
+        """The weights, without the intercept."""
+        return self.w[: self.d]
+
+    @property
+    def intercept(self) -> float:
+        """The intercept, 0.0 if there is none."""
+        return float(self.w[self.d]) if self.k > self.d else 0.0
+
+    def refresh(self) -> None:
+        """Sum margins and slopes anew."""
+        self.accesses += int(products(self.problem, self.w, self.z))
+        slopes(self.loss, self.z, self.y, self.r)
+
+    def signed_rows(self) -> Rows:
+        """The rows of the problem's matrix."""
+        ids, values, indptr = self.rows
+        counts = np.diff(indptr.astype(np.int64))
+        if self.k > self.d:
+            ends = indptr[1:].astype(np.int64)
+            ids = np.insert(ids, ends, np.uint32(self.d))
+            values, counts = np.insert(values, ends, 1.0), counts + 1
+            indptr = np.append(np.uint64(0), np.cumsum(counts).astype(np.uint64))
+        return Rows(ids, values * np.repeat(self.signs, counts), indptr)
+
+    def pull(self, theta: Any, v: Any) -> None:
+        """Put A^T theta / n into v."""
+        gradient(self.problem, theta, v)
+        self.accesses += len(self.problem.values)
+
+    def movable(self) -> Any:
+        """The coordinates that are not zero, or are not held there."""
+        p = self.problem
+        chosen = (self.w != 0.0) | (np.abs(self.v + p.c) > p.l1)
+        chosen[self.d :] = True
+        return np.flatnonzero(chosen).astype(np.uint32)
+
+    def objective(self) -> float:
+        """The objective of the weights."""
+        p, w = self.problem, self.w
+        penalty = p.c @ w + p.l1 @ np.abs(w) + 0.5 * (p.l2 @ (w * w))
+        return float(mean_loss(self.loss, self.z, self.y, 1.0) + penalty)
+
+    def dual(self) -> float:
+        """A lower bound of the optimum, from the slopes; `v` becomes A^T theta / n of its theta."""
+        theta = self.r
+        if self.k > self.d:
+            theta = self.signs * balanced(self.loss, self.signs * theta)
+        self.pull(theta, self.v)
+        v = self.v.copy()
+        v[self.d :] = 0.0
+        scales = {1.0, self._allowed(v)}
+        return max(
+            self._least(s * v) - conjugates(self.loss, theta, self.y, 1.0, s) for s in scales
+        )
+
+    def _allowed(self, v: Any) -> float:
+        """The largest scale up to 1 with which weights without bounds have a least value."""
+        p = self.problem
+        up, down = (v < 0.0) & np.isinf(p.hi), (v > 0.0) & np.isinf(p.lo)
+        most = 1.0
+        if up.any():
+            most = min(most, float(((p.l1 + p.c)[up] / -v[up]).min()))
+        if down.any():
+            most = min(most, float(((p.l1 - p.c)[down] / v[down]).min()))
+        return max(most, 0.0)
+
+    def _least(self, v: Any) -> float:
+        """The sum over weights of the least of (v + c) w + l1 |w| + l2/2 w^2 within the bounds."""
+        p = self.problem
+        v = v + p.c
+        beyond = np.maximum(np.abs(v) - p.l1, 0.0)
+        beyond[beyond <= ROUNDING * np.abs(v)] = 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            w = np.clip(np.where(beyond > 0.0, -np.sign(v) * beyond / p.l2, 0.0), p.lo, p.hi)
+        if np.isinf(w).any():
+            return -math.inf
+        return float(v @ w + p.l1 @ np.abs(w) + 0.5 * (p.l2 @ (w * w)))

@@ -1,0 +1,124 @@
+"""The slow truth of the coordinate solvers: dense numpy, step by step, by the definition of a step.
+
+No code is shared with the package. A dual step is found by bisection, from the loss's slope alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tests.reference_offline import loss, simplex
+
+
+def dual_step(name: str, a: float, alpha: float, y: float, q: float, gamma: float) -> float:
+    """The alpha' with -alpha' a slope of the loss at the margin a + q (alpha' - alpha)."""
+    low, high = a - q * (abs(alpha) + 1e9), a + q * (abs(alpha) + 1e9)
+    for _ in range(300):
+        z = 0.5 * (low + high)
+        rising = loss(name, z, y, gamma)[1] + (z - a) / q + alpha > 0.0
+        low, high = (low, z) if rising else (z, high)
+    return alpha + (0.5 * (low + high) - a) / q
+
+
+def soft(v: Any, t: float) -> Any:
+    return np.sign(v) * np.maximum(np.abs(v) - t, 0.0)
+
+
+def sdca(name: str, X: Any, y: Any, l2: float, gamma: float, epochs: int) -> tuple[Any, Any]:
+    """Weights and dual variables after some passes in order."""
+    n, d = X.shape
+    alpha, w = np.zeros(n), np.zeros(d)
+    for _ in range(epochs):
+        for i in range(n):
+            q = float(X[i] @ X[i]) / (l2 * n)
+            before = alpha[i]
+            alpha[i] = dual_step(name, float(w @ X[i]), before, y[i], q, gamma)
+            w = w + (alpha[i] - before) * X[i] / (l2 * n)
+    return w, alpha
+
+
+def multiclass(X: Any, y: Any, cost: Any, l2: float, epochs: int) -> Any:
+    """The weights, a row a class, after some passes in order."""
+    n, k = len(X), len(cost)
+    p = np.eye(k)[y]
+    W = np.zeros((k, X.shape[1]))
+    for _ in range(epochs):
+        for i in range(n):
+            q = float(X[i] @ X[i]) / (l2 * n)
+            p[i] = simplex(p[i] + (cost[y[i]] + W @ X[i]) / q, 1.0)
+            W = (np.eye(k)[y] - p).T @ X / (l2 * n)
+    return W
+
+
+def multiclass_objective(X: Any, y: Any, cost: Any, l2: float, W: Any) -> float:
+    v = X @ W.T
+    own = v[np.arange(len(X)), y]
+    return float((cost[y] + v - own[:, None]).max(axis=1).mean() + 0.5 * l2 * (W**2).sum())
+
+
+def prox_sdca(
+    name: str, X: Any, y: Any, l1: float, strength: float, norm: str, gamma: float, epochs: int
+) -> Any:
+    """The weights after some passes in order, with h around zero."""
+    n, d = X.shape
+    p = max(2.0, math.log(d)) if norm == "q" else 2.0
+    c = 3.0 * p if norm == "q" else 1.0
+    alpha = np.zeros(n)
+
+    def weights() -> Any:
+        u = soft(X.T @ alpha / (strength * n), l1 / strength)
+        size = (np.abs(u) ** p).sum() ** (1 / p)
+        return np.sign(u) * np.abs(u) ** (p - 1) / size ** (p - 2) / c if size else u
+
+    for _ in range(epochs):
+        for i in range(n):
+            q = (np.abs(X[i]) ** p).sum() ** (2 / p) * (p - 1) / c / (strength * n)
+            alpha[i] = dual_step(name, float(weights() @ X[i]), alpha[i], y[i], q, gamma)
+    return weights()
+
+
+def accelerated(
+    name: str, X: Any, y: Any, l2: float, gamma: float, smooth: float, batches: list[Any], m: int
+) -> Any:
+    """The weights after some batches; the loss is 1/smooth-smooth."""
+    n, d = X.shape
+    g = smooth * l2 * n / (X**2).sum(axis=1).max()
+    theta = 0.25 * min(1.0, math.sqrt(g / m), g, g ** (2 / 3) / m ** (1 / 3))
+    alpha, w = np.zeros(n), np.zeros(d)
+    for rows in batches:
+        u = (1 - theta) * w + theta * (X.T @ alpha / (l2 * n))
+        for i in rows:
+            slope = loss(name, float(u @ X[i]), y[i], gamma)[1]
+            alpha[i] = (1 - theta) * alpha[i] - theta * slope
+        w = (1 - theta) * w + theta * (X.T @ alpha / (l2 * n))
+    return w
+
+
+def scd(
+    name: str,
+    X: Any,
+    y: Any,
+    l1: float,
+    l2: float,
+    lo: float,
+    hi: float,
+    c: float,
+    steps: list[int],
+) -> Any:
+    """The weights after steps at these coordinates; where one is -1, at the best."""
+    n, d = X.shape
+    bound = 0.25 if name == "logistic" else 1.0
+    beta = bound * (X**2).mean(axis=0) + l2
+    w = np.zeros(d)
+    for j in steps:
+        slopes = np.array([loss(name, float(a), t)[1] for a, t in zip(X @ w, y, strict=True)])
+        g = X.T @ slopes / n + l2 * w + c
+        v = np.clip(np.sign(w - g / beta) * np.maximum(np.abs(w - g / beta) - l1 / beta, 0), lo, hi)
+        if j < 0:
+            after = g * (v - w) + beta / 2 * (v - w) ** 2 + l1 * (np.abs(v) - np.abs(w))
+            j = int(np.argmin(after))
+        w[j] = v[j]
+    return w

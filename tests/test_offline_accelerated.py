@@ -1,0 +1,100 @@
+"""Accelerated SDCA: its iterations by their definition, the optimum by others."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streaml1.offline import NotConverged, accelerated_sdca, sdca
+from streaml1.offline.order import PERMUTATION, arrange, generator
+from tests import reference_ascent as slow
+from tests.offline_data import POOR, poor, toy
+from tests.reference_offline import mean_loss, penalty
+
+SMOOTH = {"logistic": 4.0, "smoothed_hinge": 0.5, "squared": 1.0}
+
+
+def objective(name: str, X: Any, y: Any, w: Any, l2: float, gamma: float = 1.0) -> float:
+    return float(mean_loss(name, X, y, w, 0.0, gamma)[0]) + penalty("l1", w, 0.0, l2)
+
+
+def no_warning(*args: Any, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        return accelerated_sdca(*args, **options)
+
+
+def batches(n: int, m: int, epochs: int, seed: int) -> list[Any]:
+    every, order, state = np.arange(n, dtype=np.uint32), np.zeros(n, np.uint32), generator(seed)
+    found = []
+    for _ in range(epochs):
+        arrange(PERMUTATION, every, n, state, order)
+        found += [order[at : at + m].copy() for at in range(0, n, m)]
+    return found
+
+
+@pytest.mark.parametrize("m", [1, 7, 60, 100])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_it_takes_the_iterations_of_the_twin(name: str, m: int) -> None:
+    X, y = toy(name)
+    options: dict[str, Any] = {"l2": 0.05, "batch": m, "gamma": 0.5, "seed": 3, "tol": 0.0}
+    found = no_warning(X, y, name, max_epochs=5, **options)
+    parts = batches(len(X), m, 5, 3)
+    w = slow.accelerated(name, X, y, 0.05, 0.5, SMOOTH[name], parts, min(m, len(X)))
+    assert found.weights == pytest.approx(w, abs=1e-11)
+
+
+@pytest.mark.parametrize("m", [1, 16, 1000])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_optimum(name: str, m: int) -> None:
+    X, y = toy(name)
+    options: dict[str, Any] = {"l2": 0.02, "gamma": 0.5, "max_epochs": 100_000}
+    found = accelerated_sdca(X, y, name, batch=m, tol=1e-8, **options)
+    assert found.converged and found.gap >= 0.0
+    assert found.objective == pytest.approx(objective(name, X, y, found.weights, 0.02, 0.5))
+    other = sdca(X, y, name, tol=1e-9, **options)
+    assert found.objective == pytest.approx(other.objective, abs=2e-8)
+
+
+def test_long_runs_keep_their_digits() -> None:
+    # s falls below its least value several times.
+    X, y = toy("squared")
+    found = no_warning(X, y, "squared", l2=1.0, batch=1, tol=0.0, max_epochs=1000)
+    n, d = X.shape
+    w = np.linalg.solve(X.T @ X / n + np.eye(d), X.T @ y / n)
+    assert found.weights == pytest.approx(w, abs=1e-9)
+
+
+@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("name", SMOOTH)
+def test_poor_data(name: str, case: str) -> None:
+    X, y = poor(case, name)
+    found = no_warning(X, y, name, l2=0.1, max_epochs=20_000, tol=1e-5)
+    assert found.objective == pytest.approx(objective(name, X, y, found.weights, 0.1))
+    assert found.converged or case == "large"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"loss": "hinge"}, r"accelerated_sdca cannot do loss='hinge'"),
+        ({"l1": 0.1}, r"accelerated_sdca cannot do l1=0.1; use prox_sdca"),
+        ({"l2": 0.0}, r"accelerated_sdca cannot do l2=0"),
+        ({"fit_intercept": True}, r"accelerated_sdca cannot do fit_intercept=True"),
+        ({"batch": 0}, r"batch=0"),
+        ({"batch": 1.5}, r"batch=1.5"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
+    X, y = toy("logistic")
+    with pytest.raises(ValueError, match=sentence):
+        accelerated_sdca(X, y, **options)
+
+
+def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
+    X, y = toy("logistic")
+    with pytest.warns(NotConverged, match=r"accelerated_sdca stopped after 2 epochs with a gap"):
+        accelerated_sdca(X, y, l2=1e-4, tol=1e-12, max_epochs=2)

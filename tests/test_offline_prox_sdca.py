@@ -1,0 +1,204 @@
+"""Prox-SDCA: a step by its definition, the dual on the way, the optimum by others."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
+
+from streaml1.losses import CODES
+from streaml1.offline import NotConverged, fista, prox_sdca, scd, sdca
+from streaml1.offline.prox_sdca import Norm
+from streaml1.offline.solution import Trace
+from tests import reference_ascent as slow
+from tests.offline_data import POOR, poor, real, toy
+from tests.reference_offline import mean_loss, penalty
+
+FIVE = list(CODES)
+SMOOTH = ["logistic", "smoothed_hinge", "squared"]
+
+
+def objective(name: str, X: Any, y: Any, w: Any, l1: float, l2: float, gamma: float = 1.0) -> float:
+    return float(mean_loss(name, X, y, w, 0.0, gamma)[0]) + penalty("l1", w, l1, l2)
+
+
+def no_warning(*args: Any, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        return prox_sdca(*args, **options)
+
+
+@pytest.mark.parametrize("norm", ["l2", "q"])
+@pytest.mark.parametrize("name", [name for name in FIVE if name != "logistic"])
+def test_it_takes_the_steps_of_the_twin(name: str, norm: str) -> None:
+    X, y = toy(name, n=12, d=40)
+    options: dict[str, Any] = {"gamma": 0.5, "order": "cyclic", "tol": 0.0}
+    found = no_warning(X, y, name, 0.03, norm=norm, inner=0.1, max_epochs=1, **options)
+    w = slow.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=1)
+    assert found.weights == pytest.approx(w, abs=1e-9) and w.any()
+    if norm == "l2":
+        found = no_warning(X, y, name, 0.03, 0.1, max_epochs=2, **options)
+        w = slow.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=2)
+        assert found.weights == pytest.approx(w, abs=1e-9)
+
+
+@given(
+    u=st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=30),
+    p=st.sampled_from([2.0, 2.5, 6.0, 12.0]),
+    seed=st.integers(0, 99),
+)
+def test_a_norm(u: list[float], p: float, seed: int) -> None:
+    h = Norm(p, 3.0 * p)
+    theta = np.array(u)
+    other = np.random.default_rng(seed).normal(size=len(u))
+
+    def conjugate(v: Any) -> float:
+        return h.size(v) ** 2 / (2.0 * h.c)
+
+    w = h.weights(theta)
+    # The gradient of h* = |.|_p^2 / 2c, whose differences are bounded by its smoothness ...
+    for t in (1e-4, 0.1, 1.0):
+        change = conjugate(theta + t * other) - conjugate(theta) - t * float(w @ other)
+        most = (p - 1.0) / (2.0 * h.c) * (t * h.size(other)) ** 2
+        assert -1e-9 <= change <= most * (1.0 + 1e-9) + 1e-9
+    # ... and h itself, by its definition.
+    q = p / (p - 1.0)
+
+    def value(x: Any) -> float:
+        return h.c / 2.0 * float((np.abs(x) ** q).sum()) ** (2.0 / q)
+
+    v = h.weights(other)
+    expected = value(w) - value(v) - float(other @ (w - v))
+    assert h.distance(theta, other) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("order", ["permutation", "random", "cyclic"])
+@pytest.mark.parametrize("name", FIVE)
+def test_with_l2_the_dual_never_falls(
+    name: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[float, float]] = []
+    plain = Trace.record
+
+    def record(self: Trace, epoch: int, value: float, dual: float, *rest: Any) -> bool:
+        told.append((value, dual))
+        return plain(self, epoch, value, dual, *rest)
+
+    monkeypatch.setattr(Trace, "record", record)
+    X, y = toy(name)
+    found = prox_sdca(
+        *(X, y, name, 0.02, 0.05),
+        **{"gamma": 0.5, "order": order, "tol": 1e-8, "max_epochs": 20_000},
+        callback=lambda record, w: None,
+    )
+    values, dual = np.array(told).T
+    assert found.converged and (np.diff(dual) >= -1e-13).all() and (values >= dual - 1e-13).all()
+    expected = objective(name, X, y, found.weights, 0.02, 0.05, 0.5)
+    assert found.objective == pytest.approx(expected, abs=1e-12)
+    if name in SMOOTH:
+        other = fista(X, y, loss=name, l1=0.02, l2=0.05, gamma=0.5, tol=1e-9, max_epochs=9999)
+        assert found.objective == pytest.approx(other.objective, abs=2e-8)
+
+
+@pytest.mark.parametrize("norm", ["l2", "q"])
+@pytest.mark.parametrize("d", [8, 100])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_l1_alone(name: str, d: int, norm: str) -> None:
+    X, y = toy(name, d=d)
+    found = prox_sdca(X, y, name, 0.05, norm=norm, tol=1e-7, max_epochs=20_000)
+    assert found.converged
+    w = found.weights
+    assert found.objective == pytest.approx(objective(name, X, y, w, 0.05, 0.0), abs=1e-12)
+    other = fista(X, y, loss=name, l1=0.05, tol=1e-8, max_epochs=20_000)
+    assert found.objective == pytest.approx(other.objective, abs=2e-7)
+    g = mean_loss(name, X, y, w, 0.0)[1]
+    assert np.where(w != 0.0, np.abs(g + 0.05 * np.sign(w)), np.abs(g) - 0.05).max() < 3e-3
+    if name != "smoothed_hinge":
+        by_columns = scd(X, y, name, 0.05, tol=1e-8)
+        assert found.objective == pytest.approx(by_columns.objective, abs=2e-7)
+
+
+@pytest.mark.parametrize("norm", ["l2", "q"])
+@pytest.mark.parametrize("name", ["hinge", "absolute"])
+def test_l1_beside_a_loss_with_kinks_is_a_linear_program(name: str, norm: str) -> None:
+    X, y = toy(name, n=40, d=5)
+    n, d, l1 = *X.shape, 0.05
+    found = prox_sdca(X, y, name, l1, norm=norm, tol=1e-6, max_epochs=50_000)
+    eye = np.eye(n)
+    if name == "hinge":
+        A = -y[:, None] * X
+        rows, right = np.hstack([A, -A, -eye]), -np.ones(n)
+    else:
+        rows = np.vstack([np.hstack([X, -X, -eye]), np.hstack([-X, X, -eye])])
+        right = np.append(y, -y)
+    price = np.append(np.full(2 * d, l1), np.full(n, 1.0 / n))
+    other = linprog(price, A_ub=rows, b_ub=right, bounds=(0, None))
+    assert found.converged and found.objective == pytest.approx(other.fun, abs=2e-6)
+
+
+@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("name", FIVE)
+def test_poor_data(name: str, case: str) -> None:
+    X, y = poor(case, name)
+    for l1, l2, norm in ((0.1, 0.0, "l2"), (0.1, 0.0, "q"), (0.1, 0.1, "l2")):
+        found = no_warning(X, y, name, l1, l2, norm=norm, max_epochs=3000, tol=1e-5)
+        told = objective(name, X, y, found.weights, l1, l2)
+        assert found.objective == pytest.approx(told, rel=1e-9)
+        zero = objective(name, X, y, np.zeros(X.shape[1]), l1, l2)
+        assert found.gap >= 0.0 and found.dual <= zero + 1e-12
+        hard = case == "large" or (name in ("hinge", "absolute") and not l2)
+        assert found.converged or hard
+
+
+def test_without_l1_it_is_sdca_and_rows_come_in_any_order() -> None:
+    X, y = toy("hinge")
+    plain = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
+    found = prox_sdca(X, y, "hinge", 0.0, 0.01, tol=1e-9, max_epochs=9999)
+    assert found.objective == pytest.approx(plain.objective, abs=2e-9)
+    X, y = toy("logistic")
+    rng = np.random.default_rng(1)
+    rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
+    one = prox_sdca(X, y, l1=0.01, tol=1e-8)
+    other = prox_sdca(csr_matrix(X[rows][:, columns]), y[rows], l1=0.01, tol=1e-8)
+    assert other.objective == pytest.approx(one.objective, abs=2e-8)
+    assert (prox_sdca(X, y, l1=0.01, tol=1e-8).weights == one.weights).all()
+
+
+def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
+    X, y = toy("hinge")
+    with pytest.warns(NotConverged, match=r"prox_sdca stopped after 2 epochs with a gap of \d"):
+        prox_sdca(X, y, "hinge", 1e-4, tol=1e-12, max_epochs=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"l1": 0.0}, r"prox_sdca cannot do l1=0 beside l2=0"),
+        ({"l2": 0.1, "norm": "q"}, r"prox_sdca cannot do norm=\"q\" with l2=0.1"),
+        ({"l2": 0.1, "inner": 1.0}, r"prox_sdca cannot do inner= with l2=0.1"),
+        ({"norm": "l1"}, r"prox_sdca cannot do norm='l1'"),
+        ({"fit_intercept": True}, r"prox_sdca cannot do fit_intercept=True"),
+        ({"loss": "softmax"}, r"prox_sdca cannot do loss='softmax'"),
+        ({"order": 1}, r"prox_sdca cannot do order=1"),
+        ({"inner": 0.0}, r"inner=0.0"),
+        ({"l1": math.nan}, r"l1=nan"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
+    X, y = toy("logistic")
+    with pytest.raises(ValueError, match=sentence):
+        prox_sdca(X, y, **options)
+
+
+def test_real_data() -> None:
+    X, y = real("rcv1")
+    found = prox_sdca(X, y, l1=1e-3)
+    assert found.converged
+    assert found.objective == pytest.approx(scd(X, y, l1=1e-3).objective, abs=2e-6)

@@ -1,0 +1,201 @@
+"""SCD and DETCD: steps by their definition, a falling objective, the optimum by others."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
+
+from streaml1.offline import NotConverged, detcd, fista, scd, sdca
+from tests import reference_ascent as slow
+from tests.offline_data import POOR, poor, real, toy
+from tests.reference_offline import mean_loss, penalty
+
+TWO = ["logistic", "squared"]
+STEPS = [(scd, {"step": "newton"}), (scd, {"step": "bound"}), (detcd, {})]
+NAMES = ["newton", "bound", "detcd"]
+PENALTIES = [(0.02, 0.0), (0.0, 0.02), (0.01, 0.03)]
+
+
+def objective(name: str, X: Any, y: Any, w: Any, b: float, l1: float, l2: float) -> float:
+    return float(mean_loss(name, X, y, w, b)[0]) + penalty("l1", w, l1, l2)
+
+
+def no_warning(solver: Any, *args: Any, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        return solver(*args, **options)
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_it_takes_the_steps_of_the_twin(name: str) -> None:
+    X, y = toy(name)
+    d = X.shape[1]
+    # Without l1 all weights may move, so that none is left out.
+    for c, lo, hi in ((0.0, -math.inf, math.inf), (-0.01, -0.1, 0.2)):
+        options: dict[str, Any] = {"linear": c, "lower": lo, "upper": hi, "tol": 0.0}
+        w = slow.scd(name, X, y, 0.0, 0.05, lo, hi, c, list(range(d)) * 2)
+        found = no_warning(
+            *(scd, X, y, name, 0.0, 0.05), step="bound", order="cyclic", max_epochs=2, **options
+        )
+        assert found.weights == pytest.approx(w, abs=1e-12)
+        for l1 in (0.0, 0.05):
+            w = slow.scd(name, X, y, l1, 0.05, lo, hi, c, [-1] * d)
+            found = no_warning(detcd, X, y, name, l1, 0.05, max_epochs=1, **options)
+            assert found.weights == pytest.approx(w, abs=1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(("l1", "l2"), PENALTIES)
+@pytest.mark.parametrize(("solver", "options"), STEPS, ids=NAMES)
+@pytest.mark.parametrize("name", TWO)
+def test_optimum(
+    name: str, solver: Any, options: Any, l1: float, l2: float, fit_intercept: bool
+) -> None:
+    X, y = toy(name)
+    X = X * 3.0  # the paper's step would be too long
+    found = solver(
+        X, y, name, l1, l2, fit_intercept=fit_intercept, tol=1e-9, max_epochs=5000, **options
+    )
+    assert found.converged
+    w, b = found.weights, found.intercept
+    assert found.objective == pytest.approx(objective(name, X, y, w, b, l1, l2), abs=1e-12)
+    assert bool(b) == fit_intercept
+    assert np.diff([record.objective for record in found.trace]).max() <= 1e-15
+    other = fista(
+        *(X, y), loss=name, l1=l1, l2=l2, fit_intercept=fit_intercept, tol=1e-9, max_epochs=9999
+    )
+    assert found.objective == pytest.approx(other.objective, abs=5e-9)
+    # The conditions of the optimum.
+    _, g, slope = mean_loss(name, X, y, w, b)
+    g = g + l2 * w
+    assert np.where(w != 0.0, np.abs(g + l1 * np.sign(w)), np.abs(g) - l1).max() < 1e-3
+    assert not fit_intercept or abs(slope) < 1e-3
+
+
+def test_it_agrees_with_others() -> None:
+    X, y = toy("logistic")
+    n = len(X)
+    rival: Any = LogisticRegression(
+        C=1 / (0.02 * n), l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=1e-10
+    ).fit(X, y)
+    theirs = objective("logistic", X, y, rival.coef_.ravel(), 0.0, 0.02, 0.0)
+    assert scd(X, y, l1=0.02, tol=1e-9).objective == pytest.approx(theirs, abs=1e-6)
+    X, y = toy("squared")
+    for rival, l1, l2 in (
+        (Lasso(alpha=0.05, tol=1e-12), 0.05, 0.0),
+        (ElasticNet(alpha=0.05, l1_ratio=0.4, tol=1e-12), 0.02, 0.03),
+    ):
+        rival.fit(X, y)
+        theirs = objective("squared", X, y, rival.coef_, float(rival.intercept_), l1, l2)
+        found = scd(X, y, "squared", l1, l2, fit_intercept=True, tol=1e-9)
+        assert found.objective == pytest.approx(theirs, abs=1e-6)
+        assert found.weights == pytest.approx(rival.coef_, abs=1e-3)
+        assert ((found.weights == 0.0) == (rival.coef_ == 0.0)).all()
+
+
+def test_the_dual_of_the_hinge_loss() -> None:
+    X, y = toy("hinge")
+    n, d, l2 = *X.shape, 0.05
+    A = (X * y[:, None]).T
+    primal = sdca(X, y, "hinge", l2=l2, tol=1e-10, max_epochs=9999)
+    for solver in (scd, detcd):
+        dual = solver(
+            *(A * math.sqrt(d / l2) / n, np.zeros(d), "squared"),
+            **{"linear": -1.0 / n, "lower": 0.0, "upper": 1.0, "tol": 1e-10, "max_epochs": 9999},
+        )
+        assert dual.converged and -dual.objective == pytest.approx(primal.objective, abs=1e-9)
+        assert dual.weights.min() >= 0.0 and dual.weights.max() <= 1.0
+        assert A @ dual.weights / (l2 * n) == pytest.approx(primal.weights, abs=1e-4)
+
+
+def test_bounds_of_each_weight() -> None:
+    X, y = toy("squared")
+    d = X.shape[1]
+    free = scd(X, y, "squared", l2=0.01, tol=1e-10)
+    lower = np.where(np.arange(d) % 2, -math.inf, free.weights + 0.1)
+    found = scd(X, y, "squared", l2=0.01, lower=lower, tol=1e-10)
+    assert found.converged and (found.weights >= lower).all()
+    assert found.objective > free.objective
+    g = mean_loss("squared", X, y, found.weights, 0.0)[1] + 0.01 * found.weights
+    held = found.weights == lower
+    assert held.any() and (g[held] > 0.0).all() and np.abs(g[~held]).max() < 1e-4
+
+
+@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize(("solver", "options"), STEPS, ids=NAMES)
+@pytest.mark.parametrize("name", TWO)
+def test_poor_data(name: str, solver: Any, options: Any, case: str) -> None:
+    X, y = poor(case, name)
+    for fit_intercept in (False, True):
+        found = no_warning(
+            *(solver, X, y, name, 0.02), fit_intercept=fit_intercept, max_epochs=30_000, **options
+        )
+        told = objective(name, X, y, found.weights, found.intercept, 0.02, 0.0)
+        assert found.objective == pytest.approx(told, rel=1e-9, abs=1e-12)
+        zero = objective(name, X, y, np.zeros(X.shape[1]), 0.0, 0.02, 0.0)
+        assert found.objective <= zero + 1e-12 and found.gap >= 0.0
+        # One label and an intercept have no optimum: the intercept grows for ever.
+        endless = name == "logistic" and fit_intercept and case in ("one row", "one label")
+        assert found.converged or case == "large" or endless
+        if case == "duplicate column":
+            alone = fista(X[:, 1:], y, loss=name, l1=0.02, fit_intercept=fit_intercept, tol=1e-8)
+            assert found.objective == pytest.approx(alone.objective, abs=2e-6 * max(1.0, zero))
+
+
+def test_rows_and_columns_in_any_order_and_any_order_of_steps() -> None:
+    X, y = toy("logistic")
+    rng = np.random.default_rng(1)
+    rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
+    one = scd(X, y, l1=0.01, tol=1e-9)
+    for order in ("permutation", "random", "cyclic"):
+        other = scd(csr_matrix(X[rows][:, columns]), y[rows], l1=0.01, tol=1e-9, order=order)
+        assert other.converged and other.objective == pytest.approx(one.objective, abs=2e-9)
+        assert other.weights == pytest.approx(one.weights[columns], abs=1e-3)
+    assert (scd(X, y, l1=0.01, tol=1e-9).weights == one.weights).all()
+    called = scd(X, y, l1=0.01, tol=1e-9, callback=lambda record, w: None)
+    assert (called.weights == one.weights).all()
+
+
+def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
+    X, y = toy("logistic")
+    for solver in (scd, detcd):
+        sentence = rf"{solver.__name__} stopped after 1 epochs with a gap of \d"
+        with pytest.warns(NotConverged, match=sentence):
+            found = solver(X, y, l1=1e-4, tol=1e-12, max_epochs=1)
+        assert not found.converged and found.gap > 1e-12
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"loss": "hinge"}, r"cd cannot do loss='hinge'; give one of \"logistic\", \"squared\""),
+        ({}, r"cd cannot do l1=0 beside l2=0"),
+        ({"l1": 0.1, "lower": [0.0, 1.0]}, r"cannot do lower= of the shape \(2,\)"),
+        ({"l1": 0.1, "lower": 1.0, "upper": 0.0}, r"cannot do these bounds"),
+        ({"l1": 0.1, "lower": math.nan}, r"cannot do these bounds"),
+        ({"l1": 0.1, "linear": math.inf}, r"cannot do a linear term that is not finite"),
+        ({"l1": -0.1}, r"l1=-0.1"),
+        ({"l1": 0.1, "fit_intercept": 2}, r"fit_intercept=2"),
+    ],
+)
+def test_what_they_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
+    X, y = toy("logistic")
+    for solver in (scd, detcd):
+        with pytest.raises(ValueError, match=sentence):
+            solver(X, y, **options)
+    for other in ({"order": "sorted"}, {"step": "long"}):
+        with pytest.raises(ValueError, match="scd cannot do"):
+            scd(X, y, l1=0.1, **other)
+
+
+def test_real_data() -> None:
+    X, y = real("rcv1")
+    found = scd(X, y, l1=1e-3)
+    assert found.converged
+    assert scd(X, y, l1=1e-3, step="bound").objective == pytest.approx(found.objective, abs=2e-6)

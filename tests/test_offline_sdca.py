@@ -1,0 +1,386 @@
+"""SDCA: a step by its definition, the dual and the gap on the way, the optimum by others."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.svm import LinearSVC, LinearSVR
+
+from streaml1.losses import CODES
+from streaml1.offline import NotConverged, dual_steps, fista, sdca
+from streaml1.offline.dual_steps import logit_of, rests
+from streaml1.offline.order import arrange, generator
+from streaml1.offline.solution import Trace
+from tests import reference_ascent as slow
+from tests.offline_data import POOR, poor, real, toy
+from tests.reference_offline import loss as slow_loss
+from tests.reference_offline import mean_loss, penalty
+
+FIVE = list(CODES)
+ORDERS = ["permutation", "random", "cyclic"]
+
+
+def objective(name: str, X: Any, y: Any, w: Any, l2: float, gamma: float = 1.0) -> float:
+    return float(mean_loss(name, X, y, w, 0.0, gamma)[0]) + penalty("l1", w, 0.0, l2)
+
+
+@pytest.fixture
+def duals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """Objective and dual of each record, as the solver tells them: a trace keeps the best dual."""
+    told: list[tuple[float, float]] = []
+    plain = Trace.record
+
+    def record(self: Trace, epoch: int, value: float, dual: float, *rest: Any) -> bool:
+        told.append((value, dual))
+        return plain(self, epoch, value, dual, *rest)
+
+    monkeypatch.setattr(Trace, "record", record)
+    return told
+
+
+# A step.
+
+NUMBERS = st.floats(-8.0, 8.0)
+
+
+def best(code: int, a: float, alpha: float, y: float, q: float, gamma: float) -> float:
+    return dual_steps.best(code, a, alpha, logit_of(code, alpha, y), y, q, gamma)
+
+
+def gap_of(code: int, a: float, alpha: float, y: float, gamma: float) -> float:
+    return dual_steps.gap_of(code, a, alpha, logit_of(code, alpha, y), y, gamma)
+
+
+@given(
+    name=st.sampled_from([name for name in FIVE if name != "logistic"]),
+    a=NUMBERS,
+    part=st.sampled_from([0.0, 0.25, 0.7, 1.0]),
+    y=NUMBERS,
+    q=st.floats(1e-3, 1e3),
+    gamma=st.floats(0.05, 3.0),
+)
+def test_a_step_is_the_best(
+    name: str, a: float, part: float, y: float, q: float, gamma: float
+) -> None:
+    y = y if name in ("squared", "absolute") else 1.0 if y > 0 else -1.0
+    alpha = part * (y if name != "absolute" else 1.0)
+    found = best(CODES[name], a, alpha, y, q, gamma)
+    # The bisection knows z = a + q (alpha' - alpha) to 1e-12 or so.
+    expected = slow.dual_step(name, a, alpha, y, q, gamma)
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 / min(q, 1.0))
+
+
+def entropy(b: float) -> float:
+    return b * math.log(b) + (1.0 - b) * math.log1p(-b) if 0.0 < b < 1.0 else 0.0
+
+
+@given(
+    ya=st.floats(-300.0, 300.0),
+    logit=st.one_of(st.floats(-30.0, 30.0), st.sampled_from([-math.inf, math.inf])),
+    q=st.one_of(st.just(0.0), st.floats(1e-6, 1e6)),
+    y=st.sampled_from([-1.0, 1.0]),
+)
+def test_a_logistic_step_leaves_little_and_never_falls(
+    ya: float, logit: float, q: float, y: float
+) -> None:
+    b = 1.0 / (1.0 + math.exp(-logit)) if abs(logit) < 1e300 else float(logit > 0)
+    found = y * best(CODES["logistic"], y * ya, y * b, y, q, 1.0)
+    assert 0.0 <= found <= 1.0
+
+    def dual(other: float) -> float:
+        return -entropy(other) - ya * (other - b) - 0.5 * q * (other - b) ** 2
+
+    low, high = 0.0, 1.0  # where the derivative changes its sign
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        rising = (
+            math.log1p(-middle) - math.log(middle) - ya - q * (middle - b) > 0.0
+            if 0.0 < middle < 1.0
+            else middle == 0.0
+        )
+        low, high = (middle, high) if rising else (low, middle)
+    rise = dual(low) - dual(b)
+    rounding = 1e-11 * (1.0 + abs(ya) + q)
+    assert dual(found) >= dual(b) + 0.7 * rise - rounding
+
+
+@given(
+    name=st.sampled_from(FIVE),
+    a=NUMBERS,
+    part=st.floats(0.0, 1.0),
+    y=st.sampled_from([-1.0, 1.0]),
+    gamma=st.floats(0.05, 3.0),
+    far=st.floats(0.0, 3.0),
+)
+def test_what_is_left_out_would_not_move(
+    name: str, a: float, part: float, y: float, gamma: float, far: float
+) -> None:
+    code, alpha = CODES[name], y * round(part)
+    if rests(code, a, alpha, y, gamma, far):
+        assert best(code, a, alpha, y, 0.7, gamma) == alpha
+        # Nor where others have moved the margin by less than `far`.
+        for other in (a - 0.99 * far, a + 0.99 * far):
+            assert best(code, other, alpha, y, 0.7, gamma) == alpha
+
+
+@given(name=st.sampled_from(FIVE), a=NUMBERS, part=st.floats(0.0, 1.0))
+def test_a_part_of_the_gap(name: str, a: float, part: float) -> None:
+    y, alpha = 1.0, part
+    found = gap_of(CODES[name], a, alpha, y, 0.5)
+    assert found >= -1e-12
+    # phi*(-alpha), as the largest of -alpha z - phi(z) over many z.
+    z = np.linspace(-40.0, 40.0, 8001)
+    conjugate = max(-alpha * t - slow_loss(name, float(t), y, 0.5)[0] for t in z)
+    expected = slow_loss(name, a, y, 0.5)[0] + conjugate + alpha * a
+    if name != "logistic":
+        assert found == pytest.approx(expected, abs=2e-3)
+    elif 0.05 < part < 0.95 and expected < 0.01:
+        assert found == pytest.approx(expected, rel=0.5, abs=1e-4)
+
+
+# Runs.
+
+
+@pytest.mark.parametrize("name", [name for name in FIVE if name != "logistic"])
+def test_it_takes_the_steps_of_the_twin(name: str) -> None:
+    X, y = toy(name, n=30)
+    w, _ = slow.sdca(name, X, y, 0.02, 0.5, epochs=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        found = sdca(X, y, name, l2=0.02, gamma=0.5, order="cyclic", tol=0.0, max_epochs=2)
+    assert found.weights == pytest.approx(w, abs=1e-9)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", FIVE)
+def test_the_dual_never_falls_and_the_gap_is_true(
+    name: str, order: str, duals: list[tuple[float, float]]
+) -> None:
+    X, y = toy(name)
+    l2 = 1e-2 if name == "absolute" else 1e-3
+    found = sdca(
+        *(X, y, name),
+        **{"l2": l2, "gamma": 0.5, "order": order, "tol": 1e-8, "max_epochs": 20_000},
+        callback=lambda record, w: None,
+    )
+    assert found.converged and found.gap <= 1e-8
+    values, dual = np.array(duals).T
+    assert (np.diff(dual) >= -1e-13).all()
+    assert (values - dual >= -1e-13).all()
+    assert found.objective == pytest.approx(objective(name, X, y, found.weights, l2, 0.5))
+    assert [record.epoch for record in found.trace] == list(range(len(found.trace)))
+    if name in ("logistic", "smoothed_hinge", "squared"):
+        other = fista(X, y, loss=name, l2=1e-3, gamma=0.5, tol=1e-9, max_epochs=100_000)
+        assert found.objective == pytest.approx(other.objective, abs=2e-8)
+        gradient = mean_loss(name, X, y, found.weights, 0.0, 0.5)[1] + 1e-3 * found.weights
+        assert np.abs(gradient).max() < 1e-3
+
+
+def test_it_agrees_with_others() -> None:
+    n = 60
+    for name, C in (("hinge", 2.0), ("logistic", 2.0), ("squared", 2.0), ("absolute", 2.0)):
+        X, y = toy(name, n=n)
+        rival: Any = {
+            "hinge": LinearSVC(C=C, loss="hinge", fit_intercept=False, tol=1e-10),
+            "logistic": LogisticRegression(C=C, fit_intercept=False, tol=1e-10),
+            "squared": Ridge(alpha=1.0 / C, fit_intercept=False, tol=1e-12),
+            "absolute": LinearSVR(
+                C=C, epsilon=0.0, loss="epsilon_insensitive", fit_intercept=False, tol=1e-10
+            ),
+        }[name]
+        rival.set_params(max_iter=1_000_000).fit(X, y)
+        l2 = 1.0 / (C * n)
+        found = sdca(X, y, name, l2=l2, tol=1e-9, max_epochs=100_000)
+        theirs = objective(name, X, y, np.ravel(rival.coef_), l2)
+        assert found.objective == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("name", FIVE)
+def test_poor_data(name: str, case: str) -> None:
+    X, y = poor(case, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if case == "large" else "error", NotConverged)
+        found = sdca(X, y, name, l2=0.1, max_epochs=2000 if case == "large" else 100_000)
+    assert found.objective == pytest.approx(objective(name, X, y, found.weights, 0.1))
+    assert (
+        found.gap >= 0.0 and found.dual <= objective(name, X, y, np.zeros(X.shape[1]), 0.1) + 1e-12
+    )
+    assert found.converged or case == "large"
+    if case == "all zero":
+        assert not found.weights.any() and found.gap <= 1e-6
+
+
+def test_examples_that_do_not_count_and_rows_in_any_order() -> None:
+    X, y = toy("hinge")
+    rng = np.random.default_rng(1)
+    rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
+    one = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
+    other = sdca(
+        csr_matrix(X[rows][:, columns]), y[rows], "hinge", l2=0.01, tol=1e-9, max_epochs=9999
+    )
+    assert other.objective == pytest.approx(one.objective, abs=2e-9)
+    assert other.weights == pytest.approx(one.weights[columns], abs=1e-3)
+    twice = sdca(np.vstack([X, X]), np.append(y, y), "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
+    assert twice.objective == pytest.approx(one.objective, abs=2e-9)
+
+
+def test_the_same_seed_is_the_same_run_and_looking_changes_nothing() -> None:
+    X, y = toy("logistic")
+    seen: list[int] = []
+    run: dict[str, Any] = {"l2": 1e-3, "tol": 1e-8, "seed": 3}
+    one = sdca(X, y, **run)
+    other = sdca(X, y, **run, callback=lambda record, w: seen.append(record.epoch))
+    assert seen == list(range(len(seen)))
+    values = {record.epoch: record.objective for record in other.trace}
+    shared = [record for record in one.trace if record.epoch in values]
+    assert len(shared) > 2
+    assert all(record.objective == values[record.epoch] for record in shared)
+    assert (sdca(X, y, **run).weights == one.weights).all()
+    assert (sdca(X, y, **run | {"seed": 4}).weights != one.weights).any()
+    stopped = sdca(X, y, **run, callback=lambda record, w: record.epoch == 2)
+    assert stopped.trace[-1].epoch == 2 and not stopped.converged
+
+
+def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
+    X, y = toy("hinge")
+    with pytest.warns(NotConverged, match=r"sdca stopped after 3 epochs with a gap of \d"):
+        found = sdca(X, y, "hinge", l2=1e-6, tol=1e-12, max_epochs=3)
+    assert not found.converged and found.gap > 1e-12
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"l1": 0.1}, r"sdca cannot do l1=0.1; use prox_sdca"),
+        ({"l2": 0.0}, r"sdca cannot do l2=0; give an l2 above 0"),
+        ({"fit_intercept": True}, r"sdca cannot do fit_intercept=True; add a column of ones"),
+        ({"loss": "softmax"}, r"sdca cannot do loss='softmax'; give one of"),
+        ({"order": "sorted"}, r"sdca cannot do order='sorted'; give one of"),
+        ({"cost": [[0, 1], [1, 0]]}, r"sdca cannot do cost= with loss='logistic'"),
+        ({"gamma": 0.0}, r"gamma=0.0"),
+        ({"l2": -1.0}, r"l2=-1.0"),
+        ({"tol": -1.0}, r"tol=-1.0"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
+    X, y = toy("logistic")
+    with pytest.raises(ValueError, match=sentence):
+        sdca(X, y, **options)
+
+
+def test_orders() -> None:
+    pool, order = np.arange(7, dtype=np.uint32) * 3, np.zeros(7, np.uint32)
+    state = generator(0)
+    for _ in range(20):
+        arrange(1, pool, 5, state, order)
+        assert sorted(order[:5]) == [0, 3, 6, 9, 12]
+    arrange(2, pool, 7, state, order)
+    assert (order == pool).all()
+    counts, firsts = np.zeros(21), np.zeros(21)
+    for _ in range(2000):
+        arrange(0, pool, 7, state, order)
+        np.add.at(counts, order, 1)
+        arrange(1, pool, 7, state, order)
+        firsts[order[0]] += 1
+    assert np.abs(counts[::3] - 2000).max() < 250 and np.abs(firsts[::3] - 2000 / 7).max() < 90
+
+
+# Many classes.
+
+
+def many(n: int = 24, k: int = 3) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(n, 4)) * (rng.random((n, 4)) < 0.8)
+    return X, rng.integers(0, k, n), rng.random((k, k)) * (1.0 - np.eye(k)) * 2
+
+
+def test_multiclass_takes_the_steps_of_the_twin() -> None:
+    X, y, cost = many()
+    W = slow.multiclass(X, y, cost, 0.05, epochs=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        found = sdca(
+            *(X, y, "multiclass_hinge"), l2=0.05, cost=cost, order="cyclic", tol=0.0, max_epochs=2
+        )
+    assert found.weights == pytest.approx(W, abs=1e-9)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_multiclass_optimum(order: str, duals: list[tuple[float, float]]) -> None:
+    X, y, cost = many()
+    found = sdca(
+        *(X, y, "multiclass_hinge"),
+        **{"l2": 0.05, "cost": cost, "order": order, "tol": 1e-8, "max_epochs": 20_000},
+        callback=lambda record, W: None,
+    )
+    values, dual = np.array(duals).T
+    assert found.converged and (np.diff(dual) >= -1e-13).all() and (values >= dual - 1e-13).all()
+    told = slow.multiclass_objective(X, y, cost, 0.05, found.weights)
+    assert found.objective == pytest.approx(told, abs=1e-12)
+
+    # The same as a quadratic program: slacks above each of the k costs.
+    n, k, d = len(X), 3, 4
+    constraint = {
+        "type": "ineq",
+        "fun": lambda v: (
+            v[k * d :, None]
+            - cost[y]
+            - X @ v[: k * d].reshape(k, d).T
+            + (X @ v[: k * d].reshape(k, d).T)[np.arange(n), y][:, None]
+        ).ravel(),
+    }
+    other = minimize(
+        lambda v: v[k * d :].mean() + 0.025 * (v[: k * d] ** 2).sum(),
+        np.append(np.zeros(k * d), np.full(n, 3.0)),
+        constraints=constraint,
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    assert found.objective == pytest.approx(other.fun, abs=1e-6)
+
+
+def test_two_classes_are_the_hinge_loss() -> None:
+    X, y = toy("hinge")
+    two = sdca(X, y, "multiclass_hinge", l2=0.02, tol=1e-9, max_epochs=9999)
+    one = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
+    assert two.classes == (-1.0, 1.0) and two.weights.shape == (2, X.shape[1])
+    assert two.objective == pytest.approx(one.objective, abs=2e-9)
+    assert two.weights[1] - two.weights[0] == pytest.approx(one.weights, abs=1e-3)
+
+
+def test_poor_classes() -> None:
+    X, y, _ = many()
+    one = sdca(X, np.zeros(len(X)), "multiclass_hinge", l2=0.1)
+    assert one.converged and not one.weights.any() and one.classes == (0.0,)
+    nothing = sdca(np.zeros_like(X), y, "multiclass_hinge", l2=0.1)
+    assert nothing.converged and nothing.objective == pytest.approx(1.0)
+    huge = sdca(X * 1e8, y, "multiclass_hinge", l2=1e14, tol=1e-6, max_epochs=9999)
+    assert huge.converged
+    for bad in ([[0.0, 1.0]], np.ones((3, 3)), -cost_of(3), np.full((3, 3), math.inf)):
+        with pytest.raises(ValueError, match="sdca cannot do"):
+            sdca(X, y, "multiclass_hinge", l2=0.1, cost=bad)
+
+
+def cost_of(k: int) -> Any:
+    return 1.0 - np.eye(k)
+
+
+def test_real_data() -> None:
+    X, y = real("rcv1")
+    for name in ("logistic", "hinge"):
+        found = sdca(X, y, name, l2=1e-4)
+        assert found.converged
+    rival = LogisticRegression(C=1.0 / (1e-4 * len(y)), fit_intercept=False, tol=1e-8).fit(X, y)
+    w = rival.coef_.ravel()
+    theirs = np.logaddexp(0.0, -np.where(y, 1.0, -1.0) * (X @ w)).mean() + 0.5e-4 * (w @ w)
+    assert sdca(X, y, l2=1e-4).objective == pytest.approx(theirs, abs=1e-6)
