@@ -19,7 +19,15 @@ import math
 
 from streaml1.jit import inlined
 
-__all__ = ["CODES", "derivative", "output", "output_and_derivative", "sigmoid", "value"]
+__all__ = [
+    "CODES",
+    "derivative",
+    "output",
+    "output_and_derivative",
+    "sigmoid",
+    "value",
+    "value_and_derivative",
+]
 
 LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE = range(5)
 
@@ -78,6 +86,16 @@ def derivative(loss: int, a: float, y: float) -> float:
 def output(loss: int, a: float) -> float:
     """What a report is made of: the probability of True if logistic, else the margin."""
     return sigmoid(a) if loss == LOGISTIC else a
+
+
+@inlined
+def value_and_derivative(loss: int, a: float, y: float) -> tuple[float, float]:
+    """`value` and `derivative`, the same floats, for one exponential instead of two."""
+    if loss == LOGISTIC:
+        e = math.exp(-abs(a))
+        r = 1.0 / (1.0 + e)
+        return max(0.0, -y * a) + math.log1p(e), -y * (e * r if y * a >= 0.0 else r)
+    return value(loss, a, y), derivative(loss, a, y)
 
 
 @inlined

@@ -11,7 +11,19 @@ import numpy as np
 
 from streaml1.rows import shown
 
-__all__ = ["EngineSlot", "Parameter", "choice", "flag", "number", "rate", "whole"]
+__all__ = [
+    "AUTO",
+    "EngineSlot",
+    "Parameter",
+    "choice",
+    "flag",
+    "number",
+    "rate",
+    "rate_or_auto",
+    "whole",
+]
+
+AUTO = "auto"
 
 Check = Callable[[str, Any], Any]
 
@@ -38,8 +50,14 @@ class Parameter:
         value = self.check(self.name, value)
         if self.fixed and model._engine is not None:
             raise ValueError(f"{self.name} cannot change once the model is made; clone it instead")
+        had, before = self.name in model.__dict__, model.__dict__.get(self.name)
         model.__dict__[self.name] = value
-        model._parameter_changed()
+        try:
+            model._parameter_changed()
+        except ValueError:  # it does not go with the others
+            if had:
+                model.__dict__[self.name] = before
+            raise
 
 
 class EngineSlot:
@@ -114,8 +132,15 @@ def rate(name: str, value: Any) -> Any:
     """Check a learning rate: a number, or an object like river's schedulers."""
     if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
         return value
+    if value == AUTO and isinstance(value, str):
+        raise ValueError(f'{name}="auto" is for the elastic net alone; give a number')
     if not _is_number(value):
         raise ValueError(
             f"{name}={shown(value)} is neither a number nor a scheduler of river.optim.schedulers"
         )
     return number(0.0, 1e10)(name, value)
+
+
+def rate_or_auto(name: str, value: Any) -> Any:
+    """Check a learning rate, which may also be "auto"."""
+    return value if isinstance(value, str) and value == AUTO else rate(name, value)

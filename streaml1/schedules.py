@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.parameters import AUTO
+
 __all__ = ["SCHEDULES", "rate", "rates"]
 
 SCHEDULES = ("invsqrt", "constant", "inverse")
@@ -14,7 +16,12 @@ MOST = 1e10
 
 
 def rate(lr: Any, schedule: str, t: int) -> float:
-    """Rate of step `t` (from 0): `lr` / sqrt(t + 1), `lr`, `lr` / (t + 1), or `lr.get(t)`."""
+    """Rate of step `t` (from 0): `lr` / sqrt(t + 1), `lr`, `lr` / (t + 1), or `lr.get(t)`.
+
+    Where `lr` is "auto", what the rates of all lanes are multiplied by: (t + 1) ** (-1/4).
+    """
+    if lr == AUTO:
+        return 1.0 / math.sqrt(math.sqrt(t + 1.0))
     if hasattr(lr, "get"):
         return _checked(float(lr.get(t)), lr, t)
     if schedule == "invsqrt":
@@ -28,9 +35,11 @@ def rates(lr: Any, schedule: str, t: int, n: int) -> Any:
     """Rates of the steps t, t + 1, ..., t + n - 1; the same floats as `rate` gives."""
     if hasattr(lr, "get"):
         return np.array([_checked(float(lr.get(s)), lr, s) for s in range(t, t + n)])
-    if schedule == "constant":
+    if schedule == "constant" and lr != AUTO:
         return np.full(n, float(lr))
     after = np.arange(t + 1, t + n + 1, dtype=np.float64)
+    if lr == AUTO:
+        return 1.0 / np.sqrt(np.sqrt(after))
     return float(lr) / (np.sqrt(after) if schedule == "invsqrt" else after)
 
 

@@ -139,6 +139,49 @@ class ElasticNet(Online):
         return {"fobos": fobos, "sgd": sgd}[self.update](v, eta, self.l1, self.l2)
 
 
+class ElasticNetLanes:
+    """Elastic nets at several rates, over the mean of |x|^2 and (t + 1) ** 0.25; their mixture."""
+
+    def __init__(
+        self, d: int, *, rates: Iterable[float], loss: str = "logistic", **own: Any
+    ) -> None:
+        self.rates, self.loss = list(rates), loss
+        self.nets = [ElasticNet(d, loss=loss, schedule="constant", **own) for _ in self.rates]
+        self.lost = np.zeros(len(self.rates))
+        self.best = len(self.rates) // 2
+        self.t, self.squares, self.labels = 0, 0.0, 0.0
+
+    @property
+    def w(self) -> Any:
+        return self.nets[self.best].w
+
+    @property
+    def b(self) -> float:
+        return self.nets[self.best].b
+
+    def output(self, x: Any) -> float:
+        if self.loss != "logistic":
+            return self.nets[self.best].margin(x)
+        share = np.exp(self.lost.min() - self.lost)
+        return float(share @ [net.output(x) for net in self.nets] / share.sum())
+
+    def learn(self, x: Any, y: float, w: float) -> None:
+        self.t += 1
+        self.squares += x @ x
+        self.labels += abs(y)
+        scale = self.t / self.squares if self.squares else 1.0
+        if self.loss == "absolute":
+            scale *= self.labels / self.t
+        for k, net in enumerate(self.nets):
+            self.lost[k] += w * LOSSES[self.loss][0](net.margin(x), y)
+            net.lr = self.rates[k] * scale / self.t**0.25
+            net.learn(x, y, w)
+        if self.lost.min() < self.lost[self.best]:
+            self.best = int(self.lost.argmin())
+
+    progressive = Online.progressive
+
+
 class TruncatedGradient(Online):
     def __init__(
         self,

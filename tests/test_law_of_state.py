@@ -81,6 +81,8 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         gravity=0.9, threshold=0.7, lr=0.4, schedule="constant", average=True
     ),
     "mean pegasos": lambda: PegasosClassifier(l2=1e-8, average=True),
+    "lanes": lambda: ElasticNetRegressor(l1=0.02, l2=0.1, lr="auto", clip_gradient=30.0),
+    "mixed lanes": lambda: ElasticNetClassifier(l1=1e-3, l2=1e-2, lr="auto", intercept_lr=0.1),
     "l2 norm": lambda: FOBOSRegressor(strength=40.0, lr=0.4, schedule="constant"),
     "l2, often zero": lambda: FOBOSClassifier(strength=0.5, lr=0.5, schedule="constant"),
     "linf norm": lambda: FOBOSRegressor(norm="linf", strength=40.0, lr=0.4, schedule="constant"),

@@ -13,6 +13,10 @@ from streaml1.console import REGRESSION_LOSSES
 __all__ = ["change", "new_learner", "require_kind"]
 
 
+# Whoever gives one of these has a rate in mind, or what does not go with auto.
+OWN_RATE = {"lr", "schedule", "stamps", "budget", "average"}
+
+
 def new_learner(
     source: str, model: str | None, task: str | None, given: dict[str, Any], load: Path | None
 ) -> Any:
@@ -30,6 +34,8 @@ def new_learner(
         raise Refusal(f"{model} is for {', '.join(MODELS[model])}, not for {task}; take another")
     kind = getattr(streaml1, MODELS[model][task])
     require_parameters(kind, given, model)
+    if model == "elastic-net" and not given.keys() & OWN_RATE:
+        given = {**given, "lr": "auto"}
     try:
         return kind(**given)
     except ValueError as error:

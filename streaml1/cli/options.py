@@ -72,6 +72,17 @@ READING = ("format", "target", "categorical", "weight", "seed", "start", "until_
            "group", "kafka")  # fmt: skip
 positive = click.IntRange(min=1)
 
+
+class Rate(click.ParamType):  # type: ignore[type-arg]
+    """A number, or auto."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Read it."""
+        return value if value == "auto" else click.FLOAT.convert(value, param, ctx)
+
+
 source_options = _options(
     click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl or csv, each also with "
                  ".gz, where the name does not end in it; needed for standard input. Kafka: "
@@ -146,9 +157,11 @@ model_options = _options(
                  help="Softmax: the labels; others are refused.  [default: as they come]"),
     click.option("--loss", type=click.Choice(LOSSES),
                  help="[default: logistic; squared for regression; hinge for pegasos]"),
-    click.option("--lr", type=float, help="The rate.  [default: 0.1]"),
+    click.option("--lr", type=Rate(), metavar="FLOAT|auto",
+                 help="The rate; auto: eight side by side.  [default: auto for elastic-net, unless "
+                 "--schedule is given; else 0.1]"),
     click.option("--schedule", type=click.Choice(["invsqrt", "constant", "inverse"]),
-                 help="How the rate falls.  [default: invsqrt]"),
+                 help="How the rate falls, unless it is auto.  [default: invsqrt]"),
     click.option("--intercept-lr", type=float,
                  help="The intercept's own rate; 0 freezes it.  [default: 0.01]"),
     click.option("--intercept-init", type=float,

@@ -6,15 +6,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, choice, flag, number, whole
+from streaml1.parameters import AUTO, Parameter, choice, flag, number, rate_or_auto, whole
 from streaml1.rules.averaged_elastic_net import AveragedElasticNet
 from streaml1.rules.elastic_net import ElasticNet
+from streaml1.rules.elastic_net_lanes import ElasticNetLanes
 from streaml1.rules.elastic_net_stamps import ElasticNetStamps
 
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 
+# The rates of lr="auto", over the mean squared norm of the examples. The squared loss diverges
+# where a rate is beyond 2.
+_FOR_LABELS = tuple(0.3 * 2.3**k for k in range(8))
+_FOR_VALUES = tuple(0.02 * 2.5**k for k in range(8))
+RATES = {
+    "logistic": _FOR_LABELS,
+    "hinge": _FOR_LABELS,
+    "smoothed_hinge": _FOR_LABELS,
+    "squared": _FOR_VALUES,
+    "absolute": _FOR_VALUES,
+}
+
 
 class _ElasticNet(OnlineModel):
+    lr = Parameter(rate_or_auto)
     l1 = Parameter(number(0.0, 1e30))
     l2 = Parameter(number(0.0, 1e30))
     update = Parameter(choice("fobos", "sgd"))
@@ -24,11 +38,20 @@ class _ElasticNet(OnlineModel):
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return super()._mutable_attributes | {"l1", "l2", "update", "budget"}
+        own = super()._mutable_attributes | {"l1", "l2", "update", "budget"}
+        return own - {"lr", "loss"} if self.lr == AUTO else own
+
+    def _begin(self) -> None:
+        if self.lr == AUTO and (self.average or self.stamps == "explicit"):
+            other = "average=True" if self.average else 'stamps="explicit"'
+            raise ValueError(f'lr="auto" does not go with {other}; give a number')
+        super()._begin()
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
         if self._engine is not None:
+            if (self.lr == AUTO) != isinstance(self._engine.rule, ElasticNetLanes):
+                raise ValueError('lr cannot become "auto", or cease to be; clone the model instead')
             clock = self._engine.rule.clock[0]
             clock.l1, clock.l2 = float(self.l1), float(self.l2)
             clock.sgd = self.update == "sgd"
@@ -39,6 +62,9 @@ class _ElasticNet(OnlineModel):
 
     def _rule(self) -> Any:
         l1, l2, sgd = float(self.l1), float(self.l2), self.update == "sgd"
+        if self.lr == AUTO:
+            rates = RATES[self.loss]
+            return ElasticNetLanes.start(0, l1, l2, sgd, rates, float(self.intercept_init))
         if self.average:
             return AveragedElasticNet.start(0, l1, l2, sgd, int(self.budget))
         if self.stamps == "explicit":
@@ -71,8 +97,11 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
     loss
         `"logistic"`, `"hinge"` or `"smoothed_hinge"` (of width 1).
     lr
-        The rate: a number, or a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0.
+        The rate: a number; a scheduler of `river.optim.schedulers`, asked `get(t)` for the
+        t-th example, from 0; or `"auto"`: eight rates learn side by side, over the mean squared
+        norm of the examples so far and falling as `(t + 1) ** -0.25`. Predictions are then their
+        mixture (logistic; its loss exceeds that of the best rate by `log(8)` in all, at most) or
+        those of the rate with the least loss so far, whose `weights` are told.
     schedule
         Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
         `"constant"` or `"inverse"` (`lr / (t + 1)`).
@@ -151,6 +180,7 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         yield {"l1": 1e-4, "loss": "smoothed_hinge"}
         yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
         yield {"l1": 1e-3, "l2": 1e-2, "average": True}
+        yield {"l1": 1e-3, "lr": "auto"}
 
 
 class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
@@ -177,8 +207,11 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     loss
         `"squared"` (half the squared error) or `"absolute"`.
     lr
-        The rate: a number, or a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0.
+        The rate: a number; a scheduler of `river.optim.schedulers`, asked `get(t)` for the
+        t-th example, from 0; or `"auto"`: eight rates learn side by side, over the mean squared
+        norm of the examples so far and falling as `(t + 1) ** -0.25`. Predictions are then their
+        mixture (logistic; its loss exceeds that of the best rate by `log(8)` in all, at most) or
+        those of the rate with the least loss so far, whose `weights` are told.
     schedule
         Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
         `"constant"` or `"inverse"` (`lr / (t + 1)`).
@@ -259,3 +292,4 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         yield {"l1": 1e-4, "loss": "absolute"}
         yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
         yield {"l1": 1e-3, "l2": 1e-2, "average": True}
+        yield {"l1": 1e-3, "lr": "auto"}

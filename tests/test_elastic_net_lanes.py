@@ -1,0 +1,165 @@
+"""Eight rates side by side, held to eight dense elastic nets and their mixture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+
+import streaml1
+from streaml1 import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.models.elastic_net import RATES
+from tests import kit, reference
+from tests.test_elastic_net import D
+
+LOSSES = ["logistic", "hinge", "smoothed_hinge", "squared", "absolute"]
+
+
+def make(loss: str, **params: Any) -> Any:
+    kind = ElasticNetRegressor if loss in ("squared", "absolute") else ElasticNetClassifier
+    return kind(loss=loss, lr="auto", clip_gradient=30.0, **params)
+
+
+def twin_of(loss: str, **params: Any) -> reference.ElasticNetLanes:
+    return reference.ElasticNetLanes(D, rates=RATES[loss], loss=loss, clip_gradient=30.0, **params)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+def test_it_is_eight_dense_nets(loss: str, update: str) -> None:
+    params: Any = {"l1": 1e-3, "l2": 1e-2, "update": update, "intercept_init": 0.3}
+    kit.run_beside(make(loss, **params), twin_of(loss, **params), kit.data_of(loss))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_steps_that_take_all(loss: str) -> None:
+    """At the higher rates eta l2 is above 1."""
+    params: Any = {"l2": 3.0, "update": "sgd"}
+    data = tuple(part[:600] for part in kit.data_of(loss))
+    kit.run_beside(make(loss, **params), twin_of(loss, **params), data, [0, 1, 40, 600])
+
+
+@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("loss", ["logistic", "absolute"])
+def test_poor_data(loss: str, case: str) -> None:
+    kit.poor_data_behaves(
+        lambda **params: make(**params), lambda d, **params: twin_of(**params), loss, case
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.floats(-30.0, 30.0), st.booleans(), st.floats(0.0, 1.0)),
+        min_size=1,
+        max_size=80,
+    )
+)
+def test_the_mixture_loses_no_more_than_the_best_rate_and_log_8(
+    stream: list[tuple[int, float, bool, float]],
+) -> None:
+    model = ElasticNetClassifier(lr="auto", intercept_lr=0.3)
+    lost = 0.0
+    for j, v, y, w in stream:
+        a = model._margin({j: v, "bias": 1.0})
+        lost += w * float(np.logaddexp(0.0, -a if y else a))
+        model.learn_one({j: v, "bias": 1.0}, y, w)
+    rule = model._engine.rule
+    best = rule.lanes[40:48].min()
+    assert lost <= best + math.log(8.0) + 1e-9
+
+
+def test_names_permute_weights() -> None:
+    kit.permuting_names_permutes_weights(lambda: make("logistic", l1=1e-3))
+
+
+def test_a_name_never_seen_weighs_nothing() -> None:
+    model = make("logistic", l1=1e-3)
+    for i in range(200):
+        model.learn_one({2 * (i % 9): 1.0}, i % 3 == 0)
+    assert all(j % 2 == 0 for j in model.weights) and model.n_features_seen == 9
+    assert model._margin({1: 5.0, 10**6: 3.0, "x": 1.0}) == model._margin({})
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_progressive_is_what_is_predicted_before(loss: str) -> None:
+    X, y, _, w = kit.data_of(loss, 600)
+    whole, single = make(loss, l1=1e-3), make(loss, l1=1e-3)
+    p = whole.progressive_many(csr_matrix(X), y, w)
+    for i, row in enumerate(X):
+        x = {j: v for j, v in enumerate(row.tolist()) if v}
+        assert single._margin(x, loss == "logistic") == p[i]
+        single.learn_one(x, y[i], float(w[i]))
+    assert single.weights == whole.weights and single.intercept == whole.intercept
+
+
+def test_saved_it_goes_on_with_all_its_rates(tmp_path: Path) -> None:
+    X, y, _, w = kit.data_of("logistic", 2_000)
+    model = make("logistic", l1=1e-2)
+    model.progressive_many(csr_matrix(X[:900]), y[:900], w[:900])
+    model.save(tmp_path / "m")
+    loaded = streaml1.load(tmp_path / "m")
+    rest = csr_matrix(X[900:]), y[900:], w[900:]
+    assert np.array_equal(model.progressive_many(*rest), loaded.progressive_many(*rest))
+    assert model.weights == loaded.weights and repr(model) == repr(loaded)
+    frozen = model.freeze()
+    x = {0: 1.0, 3: -2.0}
+    assert frozen.predict_proba_one(x) == model.predict_proba_one(x)
+
+
+def test_at_most_so_many_weights_whichever_rate_leads() -> None:
+    rng = np.random.default_rng(5)
+    model = make("logistic", max_features=20)
+    leaders = set()
+    for i in range(3_000):
+        noise = 8.0 if i > 1_500 else 0.05
+        x = {int(j): 1.0 for j in rng.integers(0, 60, 5)}
+        y = bool(sum(j < 30 for j in x) + noise * rng.normal() > 2.5)
+        model.learn_one(x, y)
+        leaders.add(int(model._engine.rule.clock[0].leader))
+        assert model.n_nonzero <= 20
+        if i % 100 == 0:
+            model._engine.check()
+    assert len(leaders) > 1
+
+
+def test_it_needs_no_scale() -> None:
+    """Features a thousand times as large: the same predictions, but for the intercept."""
+    X, y, _, _ = kit.data_of("logistic", 2_000)
+    outputs = [
+        make("logistic", intercept_lr=0.0).progressive_many(csr_matrix(X * scale), y)
+        for scale in (1.0, 1024.0)
+    ]
+    np.testing.assert_allclose(*outputs, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (lambda: make("hinge", average=True), 'lr="auto" does not go with average=True'),
+        (lambda: make("hinge", stamps="explicit"), 'does not go with stamps="explicit"'),
+        (lambda: make("hinge").mutate({"lr": 0.1}), "lr cannot change"),
+        (lambda: ElasticNetClassifier().mutate({"lr": "auto"}), 'lr cannot become "auto"'),
+        (lambda: ElasticNetClassifier(lr="best"), "lr='best' is neither a number nor a scheduler"),
+        (lambda: streaml1.L1BallClassifier(lr="auto"), 'lr="auto" is for the elastic net alone'),
+        (lambda: setattr(make("hinge"), "lr", 0.1), 'lr cannot become "auto", or cease to be'),
+    ],
+)
+def test_what_does_not_go_together(act: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ValueError) as told:
+        act()
+    assert said in str(told.value)
+
+
+def test_a_refused_change_leaves_the_rate() -> None:
+    model = ElasticNetClassifier(lr=0.2)
+    with pytest.raises(ValueError, match="lr cannot become"):
+        model.lr = "auto"
+    assert model.lr == 0.2
+    model.learn_one({"a": 1.0}, True)
