@@ -153,8 +153,8 @@ class ElasticNetStamps(NamedTuple):
         far, near = (FAR, NEAR) if hi + FAR <= np.uint64(len(ids)) else (hi - hi, hi - hi)
         for k in range(lo, hi):
             prefetch(self.slots, np.uint64(ids[k + far]))
-            if not even:
-                prefetch(self.table, self.slots[ids[k + near]].psi)
+            later = self.slots[ids[k + near]].psi
+            prefetch(self.table, now - later if even else later)
             one = self.slots[ids[k]]
             f, g = _pending(self.table, one, even, now, A)
             w = _shrunk(f * one.w, g)
