@@ -89,7 +89,8 @@ class Keeper:
             return
         self._state = position, turn, learnt
         self._moved = True
-        if self._store is not None and self._store.is_due:
+        due = self._store is not None and self._store.is_due
+        if due and not any(out.holds() for out in self._outs):
             self._save()
 
     def ended(self, turn: int, learnt: int, last: bool) -> None:

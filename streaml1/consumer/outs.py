@@ -42,11 +42,14 @@ class Refused(NamedTuple):
         Where it stands, and one sentence.
     origin
         What the source knows of it beside: of a topic its `Origin`, else None.
+    number
+        Of the example in this reading of the source, from 1; of a file the line.
     """
 
     place: str
     reason: str
     origin: Any
+    number: int
 
 
 class Out:
@@ -61,8 +64,22 @@ class Out:
     def refused(self, refused: Refused) -> None:
         """An example was refused and left out."""
 
+    def fed(self) -> None:
+        """A block is done with; empty ones come while a topic has no new records."""
+
+    def next_pass(self) -> None:
+        """The source is read from its start again."""
+
+    def holds(self) -> bool:
+        """Whether no checkpoint is to be written now."""
+        return False
+
     def flush(self) -> None:
         """What was heard must be safe on return: a checkpoint is about to pass it."""
 
     def saved(self) -> None:
         """A checkpoint was written."""
+
+    def finish(self) -> None:
+        """The run ends well: what was heard must be safe on return."""
+        self.flush()
