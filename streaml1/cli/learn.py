@@ -10,6 +10,7 @@ import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
 from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
+from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_options
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.writing import require_outputs, write_all
 from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
@@ -26,6 +27,8 @@ __all__ = ["learn"]
 @click.argument("source")
 @model_options
 @source_options
+@outgoing_options
+@publish_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
               help="How often the source is read.")  # fmt: skip
 @click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
@@ -81,7 +84,8 @@ def learn(
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     examples: Any = opened(source, options)
-    given = {k: v for k, v in options.items() if k not in READING and v is not None}
+    apart = READING + OUTGOING
+    given = {k: v for k, v in options.items() if k not in apart and v is not None}
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
 
@@ -90,6 +94,7 @@ def learn(
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
+        outs_of(examples, bad, options) as outs,
         Screen(signals, total, watch) as screen,
     ):
         if store is not None and (found := store.latest()) is not None:
@@ -105,11 +110,12 @@ def learn(
             every=every,
             limit=limit,
             passes=passes,
-            bad=bad,
+            bad="skip" if bad == "dead-letter" else bad,
             on_line=screen.line,
             on_start=screen.start,
             stop=lambda: signals.number,
             checkpoint=store,
+            outs=outs,
         )
         if done.examples:
             write_all(learner, done, save, report, plot)

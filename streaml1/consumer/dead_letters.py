@@ -5,23 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from streaml1.consumer.coordinates import coordinates, record_key
 from streaml1.consumer.outs import Out, Refused
-from streaml1.streams.outbox import Header, Outbox, topic_beside
+from streaml1.streams.outbox import Header, Outbox, as_topic, topic_beside
 from streaml1.streams.source import SourceError
 from streaml1.streams.topic import Topic
 
-__all__ = ["DeadLetters", "record_key"]
+__all__ = ["DeadLetters"]
 
 ENDING = ".dlq"
-
-
-def record_key(origin: Any) -> str:
-    """What tells an example of a topic from all others: ``clicks-0-1047``, ``clicks-0-1047:2``.
-
-    A record that was written twice has the same key twice.
-    """
-    key = f"{origin.topic}-{origin.partition}-{origin.offset}"
-    return f"{key}:{origin.line}" if origin.line else key
 
 
 class DeadLetters(Out):
@@ -43,8 +35,8 @@ class DeadLetters(Out):
         Where `source` is no topic, or the other cannot be written.
     """
 
-    def __init__(self, source: str, topic: str | None = None) -> None:
-        read = Topic(source)
+    def __init__(self, source: str | Topic, topic: str | None = None) -> None:
+        read = as_topic(source)
         self._outbox = Outbox(topic_beside(read, topic or f"{read.name}{ENDING}"))
         self.url = self._outbox.topic.url
 
@@ -59,22 +51,19 @@ class DeadLetters(Out):
         origin = refused.origin
         if origin is None:
             raise SourceError(f"{refused.place} cannot be put aside: it was not read from a topic")
-        self._outbox.send(
-            record_key(origin), origin.value, _headers(refused, origin), origin.partition
-        )
+        key, headers = record_key(refused.place, origin), _headers(refused)
+        self._outbox.send(key, origin.value, headers, origin.partition)
 
     def flush(self) -> None:
         """Return once all that was refused is in the topic."""
         self._outbox.flush()
 
 
-def _headers(refused: Refused, origin: Any) -> list[Header]:
-    told = {
+def _headers(refused: Refused) -> list[Header]:
+    origin = refused.origin
+    told: dict[str, Any] = {
         "reason": refused.reason,
-        "topic": origin.topic,
-        "partition": origin.partition,
-        "offset": origin.offset,
-        "line": origin.line,
+        **coordinates(refused.place, origin),
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
     headers = [(name, str(value).encode("utf-8", "replace")) for name, value in told.items()]

@@ -56,6 +56,11 @@ class Keeper:
         """Whether there is a store."""
         return self._store is not None
 
+    @property
+    def epoch(self) -> int | None:
+        """How often a run has begun, or gone on, in the store."""
+        return None if self._store is None else self._store.epoch
+
     def begin(self, report: Report) -> tuple[int, int]:
         """Have source and report go on; which pass it is, and how much of it has been learnt."""
         if self._store is None:

@@ -58,6 +58,9 @@ class Out:
     def begin(self, run: Run) -> None:
         """The run begins, or goes on from a checkpoint."""
 
+    def look(self, model: Any) -> None:
+        """The predictions that come are those of a model that learns nothing; no run begins."""
+
     def predicted(self, part: Part) -> None:
         """Some examples were predicted, and learnt after."""
 

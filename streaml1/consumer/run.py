@@ -82,6 +82,11 @@ class Run:
             out.begin(self)
 
     @property
+    def epoch(self) -> int | None:
+        """How often a run has begun, or gone on, in the store of checkpoints; None without one."""
+        return self._keeper.epoch
+
+    @property
     def is_full(self) -> bool:
         """Whether this pass has had as many examples as it may have."""
         return self._room() == 0

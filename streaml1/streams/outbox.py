@@ -13,7 +13,15 @@ from zlib import crc32
 from streaml1.streams.source import SourceError, shown
 from streaml1.streams.topic import Topic
 
-__all__ = ["Header", "Outbox", "has_topic", "make_topic", "topic_beside"]
+__all__ = [
+    "Header",
+    "Outbox",
+    "as_topic",
+    "has_topic",
+    "make_topic",
+    "topic_beside",
+    "unwritten",
+]
 
 Header = tuple[str, bytes]
 
@@ -113,8 +121,10 @@ class Outbox:
 
         """
         size = 0 if value is None else len(value)
+        while self._held and self._held[0][0].is_done:
+            self._settle()
         if len(self._held) >= HELD or self._bytes + size > HELD_BYTES:
-            self._make_room()
+            self.flush()
         data = key.encode()
         place = (crc32(data) if partition is None else partition) % self._partitions
         try:
@@ -155,20 +165,22 @@ class Outbox:
             with contextlib.suppress(Exception):
                 self._producer.close(timeout=CLOSE_SECONDS)
 
-    def _make_room(self) -> None:
-        while self._held and self._held[0][0].is_done:
-            self._settle()
-        if len(self._held) > HELD // 2 or self._bytes > HELD_BYTES // 2:
-            self.flush()
-
     def _settle(self) -> None:
         """Let go of the first record, which is in the topic, or has failed."""
+        from kafka.errors import KafkaTimeoutError
+
         future, key, size = self._held.popleft()
         self._bytes -= size
-        try:
-            future.get(DELIVERY_SECONDS)
-        except Exception as error:
-            raise unwritten(self.topic, error, key) from None
+        if not future.is_done:
+            with contextlib.suppress(Exception):
+                future.get(DELIVERY_SECONDS)
+        if not future.succeeded():
+            raise unwritten(self.topic, future.exception or KafkaTimeoutError(), key)
+
+
+def as_topic(topic: str | Topic) -> Topic:
+    """A topic, or the one of a URL."""
+    return Topic(topic) if isinstance(topic, str) else topic
 
 
 def topic_beside(topic: Topic, name: str) -> Topic:
