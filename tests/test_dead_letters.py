@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kafka
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given as drawn
@@ -24,6 +23,7 @@ from streaml1.consumer.dead_letters import DeadLetters
 from streaml1.streams import SourceError
 from streaml1.streams.outbox import Outbox, as_topic, make_topic, topic_beside
 from tests.broker import Broker, given
+from tests.topics import records_of
 
 
 @pytest.fixture(scope="session")
@@ -32,23 +32,6 @@ def broker() -> Iterator[Broker]:
     one.require_real()
     yield one
     one.close()
-
-
-def read(broker: Broker, topic: str) -> list[Any]:
-    """All records of a topic, by partition and offset."""
-    consumer = kafka.KafkaConsumer(**broker.settings, enable_auto_commit=False)
-    try:
-        parts = [kafka.TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic)]
-        consumer.assign(parts)
-        consumer.seek_to_beginning()
-        ends = consumer.end_offsets(parts)
-        records: list[Any] = []
-        while any(consumer.position(part) < end for part, end in ends.items()):
-            for polled in consumer.poll(timeout_ms=200).values():
-                records += polled
-    finally:
-        consumer.close()
-    return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 def lines(n: int, bad: set[int], seed: int = 0) -> list[str]:
@@ -82,7 +65,7 @@ def test_a_dead_letter_tells_where_it_is_from_and_why(broker: Broker) -> None:
     start = time.time()
     done = learn(broker, topic)
     assert done.exit_code == 0, done.output
-    letters = read(broker, f"{topic}.dlq")
+    letters = records_of(broker, f"{topic}.dlq")
     told = {letter.key.decode(): (letter.value, dict(letter.headers)) for letter in letters}
     assert set(told) == {f"{topic}-1-0:2", f"{topic}-1-0:4", f"{topic}-0-1"}
     value, headers = told[f"{topic}-1-0:4"]
@@ -121,7 +104,7 @@ def test_the_rest_is_learnt_as_if_nothing_had_been(broker: Broker, tmp_path: Pat
     progressive(one, tmp_path / "good.svm")
     saved = streaml1.load(tmp_path / "a")
     assert saved.n_iterations == one.n_iterations
-    assert [letter.key.decode() for letter in read(broker, aside)] == [
+    assert [letter.key.decode() for letter in records_of(broker, aside)] == [
         f"{topic}-0-{offset}" for offset in sorted(bad)
     ]
 
@@ -159,7 +142,7 @@ def test_none_is_missing_whatever_ends_a_run(broker: Broker, tmp_path: Path) -> 
         one = store.latest()
     assert one is not None
     assert one.learnt == 2000 - len(bad)
-    keys = [letter.key.decode() for letter in read(broker, f"{topic}.dlq")]
+    keys = [letter.key.decode() for letter in records_of(broker, f"{topic}.dlq")]
     expected = {f"{topic}-{number % 3}-{number // 3}" for number in bad}
     assert set(keys) == expected
 
@@ -184,7 +167,7 @@ def test_a_checkpoint_does_not_pass_what_cannot_be_written(broker: Broker, tmp_p
             found = store.latest()
         assert found is not None
         assert 1000 <= int(found.position["0"][0]) <= 1700
-    assert {letter.key.decode() for letter in read(broker, aside)} == {f"{topic}-0-1500"}
+    assert {letter.key.decode() for letter in records_of(broker, aside)} == {f"{topic}-0-1500"}
 
 
 @pytest.mark.kafka
@@ -196,7 +179,7 @@ def test_predict_puts_aside_too(broker: Broker, tmp_path: Path) -> None:
                "--bad", "dead-letter")  # fmt: skip
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == ["" if one in (7, 9) else "0.5" for one in range(50)]
-    assert [letter.offset for letter in read(broker, f"{topic}.dlq")] != []
+    assert [letter.offset for letter in records_of(broker, f"{topic}.dlq")] != []
 
 
 @pytest.mark.kafka
@@ -341,7 +324,7 @@ def test_a_run_stops_before_it_has_drained_the_topic(broker: Broker, tmp_path: P
         assert found is not None
         places.append(int(found.position["0"][0]))
     assert all(2900 <= place <= 3050 for place in places)
-    assert len({letter.key for letter in read(broker, f"{topic}.dlq")}) < 200
+    assert len({letter.key for letter in records_of(broker, f"{topic}.dlq")}) < 200
 
 
 @pytest.mark.kafka
@@ -351,9 +334,9 @@ def test_in_python(broker: Broker) -> None:
     with DeadLetters(broker.url(topic)) as letters:
         report = progressive(model(), broker.url(topic), until_end=True, bad="skip", outs=[letters])
         assert report.refused == 1
-        assert [one.key.decode() for one in read(broker, f"{topic}.dlq")] == [f"{topic}-0-5"]
+        assert [one.key.decode() for one in records_of(broker, f"{topic}.dlq")] == [f"{topic}-0-5"]
         told = list(
             predictions(model(), broker.url(topic), until_end=True, bad="skip", outs=[letters])
         )
         assert [one.line for one in told if one.p is None] == [6]
-    assert len(read(broker, f"{topic}.dlq")) == 2
+    assert len(records_of(broker, f"{topic}.dlq")) == 2
