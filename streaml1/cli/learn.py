@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
-from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
+from streaml1.cli.options import (
+    READING,
+    model_options,
+    model_place,
+    opened,
+    output,
+    positive,
+    source_options,
+)
 from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_options
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.writing import require_outputs, write_all
@@ -49,7 +57,7 @@ __all__ = ["learn"]
 @click.option("--group", metavar="NAME",
                  help="Kafka: commit the offsets of checkpoints under this name, for tools that "
                  "show the lag; nothing reads them here.")  # fmt: skip
-@click.option("--load", type=output, metavar="FILE",
+@click.option("--load", type=model_place, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
@@ -66,7 +74,7 @@ def learn(
     report: Path | None,
     plot: Path | None,
     save: Path | None,
-    load: Path | None,
+    load: str | Path | None,
     checkpoint: Path | None,
     checkpoint_every: float,
     top: int,

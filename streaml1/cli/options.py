@@ -17,6 +17,7 @@ __all__ = [
     "MODELS",
     "READING",
     "model_options",
+    "model_place",
     "opened",
     "output",
     "positive",
@@ -176,6 +177,17 @@ model_options = together(
 )  # fmt: skip
 
 output = click.Path(dir_okay=False, readable=False, path_type=Path)
+
+
+class _ModelPlace(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value.startswith("kafka:"):
+            return value
+        return super().convert(value, param, ctx)
+
+
+model_place = _ModelPlace(dir_okay=False, readable=False, path_type=Path)
+"""A file, as a path; or a topic that models are published in, by its URL."""
 
 
 def opened(source: str, options: dict[str, Any], require_label: bool = True) -> Source:

@@ -68,6 +68,13 @@ def outs_of(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[O
                     f"--bad dead-letter is for topics, and {examples.name} is none: say skip"
                 )
             outs.append(stack.enter_context(DeadLetters(read, asked["dead_letters"])))
+        if asked["publish"] is not None:
+            from streaml1.consumer.publishing import EVERY, Publishing
+
+            topic = _topic(examples, "--publish", asked["publish"])
+            every = asked["publish_every"]
+            publishing = Publishing(topic, EVERY if every is None else every)
+            outs.append(stack.enter_context(publishing))
         most = asked["most_bad"]
         if most is not None or bad == "dead-letter":
             from streaml1.consumer.bad_share import BadShare

@@ -83,7 +83,7 @@ class Outbox:
         self._held: deque[tuple[Any, str, int]] = deque()
         self._bytes = 0
         try:
-            self._partitions = len(self._producer.partitions_for(topic.name))
+            self.partitions = len(self._producer.partitions_for(topic.name))
         except Exception as error:
             self.close()
             raise unwritten(topic, error) from None
@@ -126,7 +126,7 @@ class Outbox:
         if len(self._held) >= HELD or self._bytes + size > HELD_BYTES:
             self.flush()
         data = key.encode()
-        place = (crc32(data) if partition is None else partition) % self._partitions
+        place = (crc32(data) if partition is None else partition) % self.partitions
         try:
             future = self._producer.send(self.topic.name, value, data, headers, place)
         except Exception as error:
