@@ -20,7 +20,7 @@ from streaml1.published.layout import (
     digest,
     manifest_key,
 )
-from streaml1.published.reading import Log, TopicLog, manifests_of, newest
+from streaml1.published.reading import Log, TopicLog, manifests_of, newest_of
 from streaml1.streams.outbox import Outbox, as_topic, has_topic, make_topic, unwritten
 from streaml1.streams.source import SourceError
 from streaml1.streams.topic import Topic
@@ -60,7 +60,7 @@ class Publisher:
         self._slot = 1
         if known:
             try:
-                found = newest(log, url)
+                found = newest_of(log, url)
             except ModelFileError:  # all are torn, so that there is none to keep
                 found = None
             self._slot = found[0].slot if found else 1

@@ -14,7 +14,7 @@ from streaml1.streams.outbox import as_topic, has_topic
 from streaml1.streams.source import SourceError
 from streaml1.streams.topic import Topic
 
-__all__ = ["Log", "TopicLog", "manifests_of", "newest", "read"]
+__all__ = ["Log", "TopicLog", "manifests_of", "newest_of", "read"]
 
 logger = logging.getLogger("streaml1")
 
@@ -30,7 +30,7 @@ class Log(Protocol):
     """The records of a topic."""
 
     def records(self, partition: int, lo: int = 0, hi: int | None = None) -> Iterator[Any]:
-        """Those with offsets from `lo` on, below `hi` or where the partition ends now."""
+        """Those with offsets from `lo` on, below `hi`, or until there is no other."""
 
 
 class TopicLog:
@@ -45,7 +45,7 @@ class TopicLog:
         self._consumer.close()
 
     def records(self, partition: int, lo: int = 0, hi: int | None = None) -> Iterator[Any]:
-        """Those with offsets from `lo` on, below `hi` or where the partition ends now."""
+        """Those with offsets from `lo` on, below `hi`, or until there is no other."""
         try:
             yield from self._records(partition, lo, hi)
         except SourceError:
@@ -57,18 +57,23 @@ class TopicLog:
         from kafka import TopicPartition
 
         consumer, part = self._consumer, TopicPartition(self._topic.name, partition)
-        begin, end = consumer.beginning_offsets([part])[part], consumer.end_offsets([part])[part]
-        at, end = max(lo, begin), end if hi is None else min(hi, end)
+        at = max(lo, consumer.beginning_offsets([part])[part])
         consumer.assign([part])
         consumer.seek(part, at)
         heard = time.monotonic()
-        while consumer.position(part) < end:  # what was compacted away is stepped over
-            polled = consumer.poll(timeout_ms=POLL_MS).get(part, ())
-            yield from (record for record in polled if record.offset < end)
-            if consumer.position(part) > at:
-                at, heard = consumer.position(part), time.monotonic()
-            elif time.monotonic() - heard > SILENCE_SECONDS:
-                raise SourceError(f"{self._topic.url}: the broker sends nothing; try again")
+        while at < (end := self._end(part, hi)):
+            while at < end:  # what was compacted away is stepped over
+                polled = consumer.poll(timeout_ms=POLL_MS).get(part, ())
+                yield from (record for record in polled if record.offset < end)
+                if consumer.position(part) > at:
+                    at, heard = consumer.position(part), time.monotonic()
+                elif time.monotonic() - heard > SILENCE_SECONDS:
+                    raise SourceError(f"{self._topic.url}: the broker sends nothing; try again")
+
+    def _end(self, part: Any, hi: int | None) -> int:
+        """Where reading ends, as far as is known now."""
+        end: int = self._consumer.end_offsets([part])[part]
+        return end if hi is None else min(hi, end)
 
 
 class _Torn(Exception):
@@ -88,7 +93,7 @@ def read(url: str | Topic) -> Any:
         raise SourceError(f"{topic.url}: there is no topic {topic.name}")
     log = TopicLog(topic)
     try:
-        found = newest(log, topic.url)
+        found = newest_of(log, topic.url)
     finally:
         log.close()
     if found is None:
@@ -96,7 +101,7 @@ def read(url: str | Topic) -> Any:
     return models.decode(found[1], topic.url)
 
 
-def newest(log: Log, url: str) -> tuple[Manifest, bytes] | None:
+def newest_of(log: Log, url: str) -> tuple[Manifest, bytes] | None:
     """The manifest and the bytes of the newest whole publication; None where there is none at all.
 
     Raises
@@ -107,27 +112,30 @@ def newest(log: Log, url: str) -> tuple[Manifest, bytes] | None:
     manifests = manifests_of(log)
     if not manifests:
         return None
-    why = ""
+    newest, torn = manifests[0].rank, []
     while manifests:
         manifest = manifests.pop(0)
         try:
-            return manifest, _fetched(log, manifest)
-        except _Torn as torn:
-            why = str(torn)
+            data = _fetched(log, manifest)
+        except _Torn as why:
+            torn.append(f"the model of {manifest.time} is torn: {why}")
+        else:
+            for sentence in torn:
+                logger.warning("%s: %s; the one before is taken", url, sentence)
+            return manifest, data
         # It may have been overtaken: then there is a newer one by now.
         now = manifests_of(log)
-        if now and now[0].rank > manifest.rank and now[0] not in manifests:
-            manifests = now
-        elif manifests:
-            logger.warning(
-                "%s: the model of %s is torn (%s); the one before is taken",
-                url, manifest.time, why,
-            )  # fmt: skip
-    raise ModelFileError(f"{url} holds no whole model: {why}")
+        if now and now[0].rank > newest:
+            manifests, newest, torn = now, now[0].rank, []
+    raise ModelFileError(f"{url} holds no whole model: {torn[0]}")
 
 
 def manifests_of(log: Log) -> list[Manifest]:
-    """The last manifests, the newest first."""
+    """The last manifests, the newest first.
+
+    It is among them though others come meanwhile, and though compaction takes what they replace:
+    reading ends where there is no other.
+    """
     found = (Manifest.decode(record.value) for record in log.records(MANIFESTS))
     ranked = sorted((one for one in found if one), key=lambda one: one.rank, reverse=True)
     return ranked[:OLDER]
