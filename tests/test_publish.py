@@ -263,11 +263,12 @@ def run(*args: str) -> Result:
 
 @pytest.mark.kafka
 @pytest.mark.usefixtures("small")
-def test_killed_at_every_chunk(url: str) -> None:
+def test_killed_at_every_chunk(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "CHUNK_BYTES", 800)
     with ModelTopic(url) as topic:
         topic.publish(MODELS[1])
     n = len(list(layout.chunks_of(MODELS[3]._encode())))
-    assert n > 5
+    assert n > 3
     for left in range(n + 1):
         with ModelTopic(url) as topic:
             outbox, sent = topic._outbox, []
@@ -344,8 +345,8 @@ def test_reading_while_another_publishes(url: str) -> None:
     assert ready.wait(20)
     seen: list[int] = []
     try:
-        limit = time.monotonic() + 6
-        while time.monotonic() < limit and len(seen) < 60:
+        limit = time.monotonic() + 5
+        while time.monotonic() < limit and len(seen) < 30:
             try:
                 one = streaml1.load(url)
             except ModelFileError as error:
@@ -425,6 +426,33 @@ def test_on_the_command_line(broker: Broker, url: str, tmp_path: Path) -> None:
     )
     done = run("learn", str(path), "--publish-every", "3")
     assert done.stderr == "streaml1: --publish-every is for --publish: give it too\n"
+
+
+@pytest.mark.kafka
+def test_the_last_examples_before_a_silence(broker: Broker, url: str) -> None:
+    """They are published though no other comes."""
+    topic, stop = broker.topic(), threading.Event()
+    broker.send(topic, ["1 1:1"] * 10)
+    with Publishing(url, seconds=0.5) as publishing:
+        done = threading.Thread(
+            target=progressive,
+            args=(streaml1.ElasticNetClassifier(), broker.url(topic)),
+            kwargs={"outs": [publishing], "stop": stop},
+        )
+        done.start()
+        try:
+            limit = time.monotonic() + 20
+            while time.monotonic() < limit:
+                with contextlib.suppress(ModelFileError):
+                    if streaml1.load(url).n_iterations == 10:
+                        break
+                time.sleep(0.1)
+            assert streaml1.load(url).n_iterations == 10
+        finally:
+            stop.set()
+            done.join()
+    name = url.rpartition("/")[2]
+    assert sum(one.partition == MANIFESTS for one in records_of(broker, name)) == 1
 
 
 @pytest.mark.kafka

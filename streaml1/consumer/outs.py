@@ -20,9 +20,12 @@ class Part(NamedTuple):
     lo, hi
         The first row, and the one after the last.
     y, w
-        Their labels as the model takes them, and their weights, or None.
+        Their labels as the model takes them, and their weights; None where not learnt now.
     p
         Their predictions, as `progressive_many` gives them.
+    learnt
+        How many examples the model had learnt when it predicted the first; None: as many as it has
+        now, without those of the part that are learnt.
     """
 
     block: Any
@@ -31,6 +34,7 @@ class Part(NamedTuple):
     y: Any
     w: Any
     p: Any
+    learnt: int | None = None
 
 
 class Refused(NamedTuple):

@@ -62,14 +62,15 @@ class PredictionRecords(Out):
         """Hand the predictions over; `flush` waits for them."""
         block = part.block
         ids = getattr(block, "ids", None)
-        learnt = getattr(self._model, "n_iterations", 0)
-        # The part has been learnt since.
-        before = learnt - (part.hi - part.lo) if self._learns else learnt
+        step = 1 if self._learns and part.y is not None else 0
+        learnt = part.learnt
+        if learnt is None:
+            learnt = getattr(self._model, "n_iterations", 0) - step * (part.hi - part.lo)
         for row, told in zip(range(part.lo, part.hi), self._told(part.p), strict=True):
             place, origin = block.place(row), block.origin(row)
             if ids is not None and ids[row] is not None:
                 told["id"] = ids[row]
-            examples = before + (row - part.lo if self._learns else 0)
+            examples = learnt + step * (row - part.lo)
             told["model"] = {"examples": examples, "epoch": self._epoch}
             told |= coordinates(place, origin)
             partition = None if origin is None else origin.partition
