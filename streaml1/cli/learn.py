@@ -10,7 +10,16 @@ import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
+from streaml1.cli.options import (
+    READING,
+    model_options,
+    model_place,
+    opened,
+    output,
+    positive,
+    source_options,
+)
+from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_options
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import excused, log_option, metrics_options, watching
 from streaml1.cli.writing import require_outputs, write_all
@@ -32,6 +41,8 @@ __all__ = ["learn"]
 @model_options
 @source_options
 @kafka_options
+@outgoing_options
+@publish_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
               help="How often the source is read.")  # fmt: skip
 @click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
@@ -54,7 +65,7 @@ __all__ = ["learn"]
                  "show the lag; nothing reads them here.")  # fmt: skip
 @metrics_options
 @log_option
-@click.option("--load", type=output, metavar="FILE",
+@click.option("--load", type=model_place, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
@@ -71,7 +82,7 @@ def learn(
     report: Path | None,
     plot: Path | None,
     save: Path | None,
-    load: Path | None,
+    load: str | Path | None,
     checkpoint: Path | None,
     checkpoint_every: float,
     top: int,
@@ -91,7 +102,8 @@ def learn(
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     examples: Any = opened(source, options)
-    given = {k: v for k, v in options.items() if k not in READING and v is not None}
+    apart = READING + OUTGOING
+    given = {k: v for k, v in options.items() if k not in apart and v is not None}
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
 
@@ -100,7 +112,8 @@ def learn(
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
-        watching(metrics, stalled) as (log, outs),
+        outs_of(examples, bad, options) as told,
+        watching(metrics, stalled) as (log, watched),
         Screen(signals, total, watch) as screen,
         excused(signals),
     ):
@@ -117,12 +130,12 @@ def learn(
             every=every,
             limit=limit,
             passes=passes,
-            bad=bad,
+            bad="skip" if bad == "dead-letter" else bad,
             on_line=log.beside(screen.line),
             on_start=screen.start,
             stop=lambda: signals.number,
             checkpoint=store,
-            outs=outs,
+            outs=[*told, *watched],
         )
         log.end(done, signals.number)
         if done.examples:

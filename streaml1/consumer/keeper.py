@@ -56,6 +56,11 @@ class Keeper:
         """Whether there is a store."""
         return self._store is not None
 
+    @property
+    def epoch(self) -> int | None:
+        """How often a run has begun, or gone on, in the store."""
+        return None if self._store is None else self._store.epoch
+
     def begin(self, report: Report) -> tuple[int, int]:
         """Have source and report go on; which pass it is, and how much of it has been learnt."""
         if self._store is None:
@@ -88,7 +93,8 @@ class Keeper:
         if self._state != (position, turn, learnt):
             self._state = position, turn, learnt
             self._moved = True
-        if self._moved and self._store is not None and self._store.is_due:
+        due = self._moved and self._store is not None and self._store.is_due
+        if due and not any(out.holds() for out in self._outs):
             self._save()
 
     def ended(self, turn: int, learnt: int, last: bool) -> None:

@@ -49,11 +49,11 @@ class Refusals:
         if self.count <= LOGGED:
             said = event("example_refused", place=place, reason=reason)
             logger.warning("skipped %s: %s", place, reason, extra=said)
+        line = int(place.rpartition(":")[2]) if number is None else number
         if self.lines is not None:
-            line = int(place.rpartition(":")[2]) if number is None else number
             heapq.heappush(self.lines, (line, place))
         for out in self._outs:
-            out.refused(Refused(place, reason, origin))
+            out.refused(Refused(place, reason, origin, line))
 
     def summarise(self) -> None:
         """Log how many there were, where not all were logged."""

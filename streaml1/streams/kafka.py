@@ -102,6 +102,11 @@ class KafkaSource:
         self._highwater: dict[int, int] = {}
         self._passed: dict[int, int] = {}
 
+    @property
+    def topic(self) -> Topic:
+        """The topic, to write to others of its brokers."""
+        return self._topic
+
     def heed(self, stopped: Callable[[], bool], wait: Any = None) -> None:
         """End the reading soon after `stopped` has become true; no wait is long."""
         self._stopped = stopped

@@ -33,6 +33,8 @@ class Parsed:
         The lines that are refused, and why.
     n_lines
         How many lines there are.
+    ids
+        The id of each, or None; None where none has one.
     """
 
     x: Any
@@ -42,6 +44,7 @@ class Parsed:
     ends: Any
     faults: list[tuple[int, str]]
     n_lines: int
+    ids: list[int | str | None] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -80,8 +83,8 @@ def decode(line: bytes, what: str = "file") -> str:
         raise ValueError(f"{byte} is not UTF-8: convert the {what} to UTF-8") from None
 
 
-Example = tuple[dict[Any, Any], Any, float]
-"""Features, label and weight."""
+Example = tuple[Any, ...]
+"""Features, label and weight, and the id where there is one."""
 
 
 class EachLine:
@@ -107,6 +110,7 @@ class EachLine:
         lines: list[int] = []
         ends: list[int] = []
         faults: list[tuple[int, str]] = []
+        ids: dict[int, Any] = {}
         end = 0
         texts = buffer[lo:hi].tobytes().split(b"\n")[:-1]
         for number, line in enumerate(texts):
@@ -116,13 +120,19 @@ class EachLine:
             except ValueError as error:
                 faults.append((number, str(error)))
                 continue
-            if example is not None:
-                rows.append(example)
-                lines.append(number)
-                ends.append(end)
+            if example is None:
+                continue
+            if len(example) > 3:
+                ids[len(rows)] = example[3]
+            rows.append(example[:3])
+            lines.append(number)
+            ends.append(end)
         x, y, w = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
         weights = None if all(one == 1.0 for one in w) else np.array(w)
-        return Parsed(x, y, weights, np.array(lines, int), np.array(ends, int), faults, len(texts))
+        named = [ids.get(row) for row in range(len(rows))] if ids else None
+        return Parsed(
+            x, y, weights, np.array(lines, int), np.array(ends, int), faults, len(texts), named
+        )
 
 
 class LineParser(EachLine):

@@ -238,7 +238,7 @@ class RecordReader:
             yield KafkaBlock(
                 parsed.x[lo:hi], parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi],
                 self.topic, list(numbers[lo:hi]), end if hi == n else lines.position(at[-1] + 1),
-                lines, at,
+                None if parsed.ids is None else parsed.ids[lo:hi], lines, at,
             )  # fmt: skip
 
 

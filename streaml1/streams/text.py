@@ -335,7 +335,7 @@ class _Held:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._pieces: list[tuple[Any, list[Any], Any, list[int]]] = []
+        self._pieces: list[tuple[Any, list[Any], Any, list[int], Any]] = []
         self._n = 0
 
     def __len__(self) -> int:
@@ -346,12 +346,13 @@ class _Held:
         y, w = parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi].tolist()
         lines = (parsed.lines[lo:hi] + (first + 1)).tolist()
         y = y.tolist() if isinstance(y, np.ndarray) else y
-        self._pieces.append((parsed.x[lo:hi], y, w, lines))
+        ids = None if parsed.ids is None else parsed.ids[lo:hi]
+        self._pieces.append((parsed.x[lo:hi], y, w, lines, ids))
         self._n += hi - lo
 
     def block(self, end: Any) -> Block:
         """All of them, behind which the position `end` is."""
-        x, y, w, lines = zip(*self._pieces, strict=True)
+        x, y, w, lines, ids = zip(*self._pieces, strict=True)
         weights = None
         if any(one is not None for one in w):
             pairs = zip(w, y, strict=True)
@@ -359,7 +360,11 @@ class _Held:
             weights = None if all(one == 1.0 for one in weights) else weights
         self._pieces, self._n = [], 0
         rows = x[0] if len(x) == 1 else getattr(type(x[0]), "joined", _joined)(x)
-        return Block(rows, _joined(y), weights, self._name, _joined(lines), end)
+        named = None
+        if any(one is not None for one in ids):
+            pairs = zip(ids, y, strict=True)
+            named = _joined([[None] * len(ys) if one is None else one for one, ys in pairs])
+        return Block(rows, _joined(y), weights, self._name, _joined(lines), end, named)
 
 
 def _joined(lists: Sequence[list[Any]]) -> list[Any]:
