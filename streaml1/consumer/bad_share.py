@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 
 from streaml1.consumer.outs import Out, Part, Refused
-from streaml1.streams.source import SourceError
+from streaml1.streams.source import Lost
 
 __all__ = ["LEAST", "WINDOW", "BadShare", "TooManyBad"]
 
@@ -16,7 +16,7 @@ LEAST = 100
 """How many must have been seen."""
 
 
-class TooManyBad(SourceError):
+class TooManyBad(Lost):
     """More examples were refused than a run may leave out; its text is one sentence."""
 
 

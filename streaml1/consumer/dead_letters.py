@@ -39,6 +39,7 @@ class DeadLetters(Out):
         read = as_topic(source)
         self._outbox = Outbox(topic_beside(read, topic or f"{read.name}{ENDING}"))
         self.url = self._outbox.topic.url
+        self.written = 0
 
     def __enter__(self) -> DeadLetters:
         return self
@@ -53,10 +54,15 @@ class DeadLetters(Out):
             raise SourceError(f"{refused.place} cannot be put aside: it was not read from a topic")
         key, headers = record_key(refused.place, origin), _headers(refused)
         self._outbox.send(key, origin.value, headers, origin.partition)
+        self.written += 1
 
     def flush(self) -> None:
         """Return once all that was refused is in the topic."""
         self._outbox.flush()
+
+    def numbers(self) -> dict[str, float]:
+        """How many there were in this process."""
+        return {"dead_letters_total": float(self.written)}
 
 
 def _headers(refused: Refused) -> list[Header]:
