@@ -63,6 +63,8 @@ class Checkpoint:
         Which pass, from 0, and how many examples of it have been learnt.
     report
         What `Report.resume` takes.
+    extra
+        What else goes on, as JSON has it; None: nothing.
     """
 
     model: Any
@@ -71,6 +73,7 @@ class Checkpoint:
     turn: int
     learnt: int
     report: tuple[dict[str, Any], dict[str, Any]]
+    extra: Any = None
 
 
 class Checkpoints:
@@ -197,6 +200,8 @@ class Checkpoints:
         position: Any,
         turn: int = 0,
         learnt: int = 0,
+        *,
+        extra: Any = None,
     ) -> None:
         """Write a checkpoint in one step, and drop the oldest.
 
@@ -214,6 +219,7 @@ class Checkpoints:
             "learnt": learnt,
             "report": facts,
             "epoch": self.epoch,
+            "extra": extra,
         }
         archive = io.BytesIO()
         np.savez(archive, **arrays)
@@ -265,6 +271,7 @@ def _read(path: Path) -> Checkpoint:
     return Checkpoint(
         model=models.decode(model, path),
         report=(header["report"], arrays),
+        extra=header.get("extra"),
         **{name: header[name] for name in ("identity", "position", "turn", "learnt")},
     )
 

@@ -12,7 +12,17 @@ from river import base
 
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION
 
-__all__ = ["Learn", "called", "learner_of", "learning_of", "loss_of", "places_of", "prepare"]
+__all__ = [
+    "Learn",
+    "called",
+    "learner_of",
+    "learning_of",
+    "loss_of",
+    "places_of",
+    "predicting_of",
+    "prepare",
+    "warm_up",
+]
 
 
 def learner_of(model: Any) -> Any:
@@ -42,6 +52,12 @@ def prepare(model: Any) -> None:
         model.clone().progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
 
 
+def warm_up(model: Any) -> None:
+    """As `prepare`, for a model that predicts without learning too."""
+    if hasattr(model, "progressive_many"):
+        predicting_of(model, loss_of(model))([{"a": 1.0, "b": 1.0}])
+
+
 def loss_of(learner: Any) -> str:
     """The loss that is reported of a model."""
     if hasattr(learner, "classes_met"):
@@ -69,6 +85,25 @@ def learning_of(model: Any, loss: str) -> tuple[Learn, int]:
     return _one_by_one(model, loss), 1
 
 
+def predicting_of(model: Any, loss: str) -> Callable[[Any], Any]:
+    """What tells of rows X what `learning_of` would tell of the first, and learns nothing."""
+    if not hasattr(model, "progressive_many"):
+        return lambda xs: np.array([_told(model, x, loss) for x in xs], np.float64)
+    if loss == "softmax":
+        return lambda xs: np.asarray(model.predict_proba_many(xs), np.float64)
+    return lambda xs: model._margins(xs, loss == "logistic")
+
+
+def _told(model: Any, x: Any, loss: str) -> Any:
+    if loss in REGRESSION:
+        return model.predict_one(x)
+    p = model.predict_proba_one(x)
+    if loss == "softmax":
+        return [p[label] for label in learner_of(model).classes_met]
+    p = p.get(True, 0.5)
+    return _margin(p) if loss in MARGINS else p
+
+
 def _one_by_one(model: Any, loss: str) -> Learn:
     """For pipelines, whose steps river teaches one example at a time."""
 
@@ -81,12 +116,7 @@ def _one_by_one(model: Any, loss: str) -> Learn:
         x, y = xs[0], ys[0]
         if loss == "softmax":
             return _one_of_many(model, x, y, ws)
-        if loss in REGRESSION:
-            p = model.predict_one(x)
-        else:
-            p = model.predict_proba_one(x).get(True, 0.5)
-            if loss in MARGINS:
-                p = _margin(p)
+        p = _told(model, x, loss)
         model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
         return np.array([p], np.float64)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from streaml1.streams.events import parse_event
 from streaml1.streams.jsonl import parse_json
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.river_sets import RiverSet
@@ -54,6 +55,7 @@ def open_source(
     partitions: Sequence[int] | None = None,
     group: str | None = None,
     require_label: bool = True,
+    events: bool = False,
 ) -> Source:
     """Open a source of examples by what the user calls it.
 
@@ -76,6 +78,8 @@ def open_source(
     require_label
         Whether an example without a label is refused, as learning needs; predicting does not, and
         gets the label None.
+    events
+        Whether labels come later than their examples: the examples are `Event`s then.
 
     Raises
     ------
@@ -93,12 +97,14 @@ def open_source(
         return KafkaSource(
             name, format=format, start=start, until_end=until_end, partitions=partitions,
             group=group,
-            require_label=require_label,
+            require_label=require_label, events=events,
         )  # fmt: skip
     if until_end or any(one is not None for one in (start, partitions, group)):
         raise SourceError(
             f"{name} is no topic: only kafka://... has partitions, a start and an end"
         )
+    if opener is not None and events:
+        raise SourceError(f"{name} has no late labels: only JSON lines and topics have")
     if opener is not None:
         if format is not None or columns:
             raise SourceError(f"{name} is no file: it takes no format and no columns")
@@ -108,9 +114,13 @@ def open_source(
     kind, gz = _format(name, format)
     if columns and kind != "csv":
         raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
+    if events and kind != "jsonl":
+        raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
     readers = {
         "svmlight": each_line(partial(parse_svmlight, require_label=require_label)),
-        "jsonl": each_line(partial(parse_json, require_label=require_label)),
+        "jsonl": each_line(
+            parse_event if events else partial(parse_json, require_label=require_label)
+        ),
         "csv": csv_reader(target, text, weight, require_label),
     }
     return TextSource(name, readers[kind], gz, headed=kind == "csv")

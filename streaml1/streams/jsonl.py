@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from streaml1.streams.source import read_weight, shown
 
-__all__ = ["parse_json"]
+__all__ = ["decoded", "features", "parse_json", "raw_label"]
 
 
 class _Twice(list[tuple[str, Any]]):
@@ -69,6 +69,12 @@ def parse_json(
 def _example(
     text: str, require_label: bool
 ) -> tuple[dict[str, Any], float | bool | str | None, float]:
+    example = decoded(text)
+    return features(example), raw_label(example, require_label), read_weight(example.get("w", 1.0))
+
+
+def decoded(text: str) -> dict[str, Any]:
+    """The object in a line; ValueError with one sentence where there is none."""
     try:
         example = _decode(text)
     except json.JSONDecodeError as error:
@@ -79,7 +85,7 @@ def _example(
         raise ValueError(f'{shown(example)} is not an example: write {{"x": {{...}}, "y": 1}}')
     if "\\u" in text:
         _require_text(example)
-    return _features(example), _label(example, require_label), read_weight(example.get("w", 1.0))
+    return example
 
 
 def _require_text(example: dict[str, Any]) -> None:
@@ -91,7 +97,8 @@ def _require_text(example: dict[str, Any]) -> None:
         raise ValueError(f"{half} is half of a character: its other half is missing") from None
 
 
-def _label(example: dict[str, Any], require_label: bool) -> float | bool | str | None:
+def raw_label(example: dict[str, Any], require_label: bool) -> float | bool | str | None:
+    """The label ``y`` of an object; ValueError with one sentence where it is none."""
     y = example.get("y")
     if y is None:
         if require_label:
@@ -105,7 +112,8 @@ def _label(example: dict[str, Any], require_label: bool) -> float | bool | str |
         raise ValueError(f"label {shown(y)} is not a number, a string, true or false") from None
 
 
-def _features(example: dict[str, Any]) -> dict[str, Any]:
+def features(example: dict[str, Any]) -> dict[str, Any]:
+    """The features ``x`` of an object; ValueError with one sentence where they are none."""
     if "x" not in example:
         raise ValueError('the example has no "x": the object of its features')
     x = example["x"]

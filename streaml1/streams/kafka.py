@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from streaml1.streams.partitions import merged
-from streaml1.streams.records import Position, RecordReader, record_parser
+from streaml1.streams.records import Position, RecordReader, event_parser, record_parser
 from streaml1.streams.source import Block, Refuse, SourceError, shown
 from streaml1.streams.topic import Topic
 
@@ -47,6 +47,8 @@ class KafkaSource:
         show how far behind it is. Nothing reads them here.
     require_label
         Whether an example without a label is refused.
+    events
+        Whether labels come later than their examples, so that each record is an `Event`.
 
     Raises
     ------
@@ -71,10 +73,11 @@ class KafkaSource:
         partitions: Sequence[int] | None = None,
         group: str | None = None,
         require_label: bool = True,
+        events: bool = False,
     ) -> None:
         self.name = spec
         self._topic = Topic(spec)
-        self._parse = record_parser(format, require_label)
+        self._parse = event_parser(format) if events else record_parser(format, require_label)
         self._reader = RecordReader(self._topic.name, self._parse)
         self._start = _start(start)
         self._until_end = until_end

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from streaml1.streams.events import parse_event
 from streaml1.streams.jsonl import parse_json
 from streaml1.streams.source import Block, Refuse, SourceError
 from streaml1.streams.svmlight import parse_svmlight
@@ -21,6 +22,7 @@ __all__ = [
     "RecordLines",
     "RecordReader",
     "each_text",
+    "event_parser",
     "record_parser",
 ]
 
@@ -292,6 +294,20 @@ def record_parser(format: str | None, require_label: bool) -> Parse:
     if name not in parse:
         raise SourceError(f"format {format!r} is none of a topic: say {' or '.join(FORMATS)}")
     return each_text(parse[name])
+
+
+def event_parser(format: str | None) -> Parse:
+    """What reads the values of records whose labels come late.
+
+    Raises
+    ------
+    SourceError
+        One sentence, where the format has no events.
+
+    """
+    if format not in (None, "jsonl"):
+        raise SourceError(f"format {format!r} has no late labels: only JSON has")
+    return each_text(partial(parse_event, timed=False))
 
 
 def each_text(parse: Callable[[str], Any]) -> Parse:
