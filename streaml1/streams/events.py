@@ -1,4 +1,4 @@
-"""JSON lines whose labels come later: ``{"id": "a7", "x": {...}}``, then ``{"id": "a7", "y": 1}``."""
+"""JSON lines whose labels come later: ``{"id": 7, "x": {...}}``, then ``{"id": 7, "y": 1}``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Event(NamedTuple):
     raw: str | None
 
 
-def parse_event(text: str, timed: bool = True) -> tuple[Event, None, float] | None:
+def parse_event(text: str, timed: bool = True) -> tuple[Any, None, float] | None:
     """Read one line.
 
     Parameters

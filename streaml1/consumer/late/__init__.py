@@ -1,4 +1,4 @@
-"""Labels that come later than their examples: what is predicted at once is learnt with its label."""
+"""Labels that come later: an example is predicted at once, and learnt with its label."""
 
 from __future__ import annotations
 

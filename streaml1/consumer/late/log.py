@@ -87,9 +87,10 @@ class Log:
             reason = (error.strerror or "cannot be read").lower()
             raise CheckpointError(f"{path}: {reason}; the last checkpoint needs it") from None
         lost = "what waits for its label is lost, so take another folder"
-        if len(data) < length or length < _HEAD.size or data[:8] != MAGIC:
+        whole = _HEAD.size <= length <= len(data)
+        magic, version = _HEAD.unpack_from(data) if whole else (b"", 0)
+        if magic != MAGIC or version < 1:
             raise CheckpointError(f"{path} is torn, or no log: {lost}")
-        version = _HEAD.unpack_from(data)[1]
         if version > FORMAT:
             raise CheckpointError(
                 f"{path} has format {version}, newer than {FORMAT}: upgrade streaml1"

@@ -21,7 +21,7 @@ from streaml1.consumer.late.pending import (
     Step,
     chunk_of_steps,
 )
-from streaml1.consumer.late.table import ASKED, EARLY, NEGATIVE
+from streaml1.consumer.late.table import ASKED, EARLY
 from streaml1.consumer.late.waiting import Waiting
 from streaml1.consumer.learning import learner_of, loss_of, places_of, predicting_of, warm_up
 from streaml1.consumer.outs import Part

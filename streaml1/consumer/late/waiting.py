@@ -233,7 +233,9 @@ class Waiting:
         if slot < 0:
             return -1
         following = self.table.following(slot)
-        return self._from(True) if following < 0 and self.table.kind[slot] != NEGATIVE else following
+        if following < 0 and self.table.kind[slot] != NEGATIVE:
+            return self._from(True)
+        return following
 
     def _from(self, negative: bool) -> int:
         first = self.table.first(negative)
