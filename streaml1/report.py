@@ -573,7 +573,11 @@ class Report:
 
     def summary(self) -> str:
         """The last line in words."""
-        told = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in self.numbers.items()]
+        told = [
+            f"{value:,.0f} {name.replace('_', ' ')}"
+            for name, value in self.numbers.items()
+            if value
+        ]
         if not self.lines:
             refused = [f"{self.refused:,} refused"] if self.refused else []
             return ", ".join(["no examples", *refused, *told])

@@ -554,7 +554,7 @@ def test_settings_out_of_range() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             progressive(model(), [], **settings)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="needs labels True and False"):
+    with pytest.raises(ValueError, match="only where labels are True and False"):
         progressive(streaml1.SoftmaxClassifier(), [], label_within=1.0, unanswered="negative")
     with pytest.raises(TypeError, match="is no event: late labels need JSON lines"):
         run_source(Plain())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.writing import require_outputs, write_all
@@ -16,6 +17,7 @@ from streaml1.console import Interruptible, Screen, Signals, advise, end_early, 
 
 if TYPE_CHECKING:
     from streaml1.checkpoint import Checkpoints
+    from streaml1.consumer.late import LateLabels
 
 __all__ = ["learn"]
 
@@ -26,6 +28,7 @@ __all__ = ["learn"]
 @click.argument("source")
 @model_options
 @source_options
+@late_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
               help="How often the source is read.")  # fmt: skip
 @click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
@@ -80,7 +83,8 @@ def learn(
 
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
-    examples: Any = opened(source, options)
+    late = late_labels(options)
+    examples: Any = opened(source, options, events=late is not None)
     given = {k: v for k, v in options.items() if k not in READING and v is not None}
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
@@ -98,6 +102,8 @@ def learn(
             change(learner, given, kept, "take another folder")
         else:
             learner = new_learner(source, model, task, given, load)
+        if late is not None:
+            _require_late(late, learner, passes)
         prepare(learner)
         done = progressive(
             learner,
@@ -110,24 +116,40 @@ def learn(
             on_start=screen.start,
             stop=lambda: signals.number,
             checkpoint=store,
+            label_within=None if late is None else late.within,
+            waiting=1 if late is None else late.most,
+            unanswered="drop" if late is None else late.unanswered,
         )
-        if done.examples:
+        waits = bool(done.numbers.get("asked"))
+        if done.examples or waits:
             write_all(learner, done, save, report, plot)
     written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]
     if signals.number:
         end_early(signals.number, done, written)
-    if not done.examples:
+    if not (done.examples or waits):
         refused = f" ({done.refused:,} refused)" if done.refused else ""
         raise Refusal(f"{source} has no example to learn{refused}; nothing was written")
     if top:
         click.echo("\n" + telling(learner, top) + "\n")
     click.echo(done.summary())
-    advise(done.lines[-1])
+    if done.lines:
+        advise(done.lines[-1])
     for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
         if path is not None:
             click.echo(f"{what}: {path}")
     if plot is not None:
         click.echo(str(plot))
+
+
+def _require_late(late: LateLabels, learner: Any, passes: int) -> None:
+    from streaml1.consumer.late import require_late
+
+    if passes > 1:
+        raise Refusal("--passes has no meaning with --label-within: labels come once")
+    try:
+        require_late(late, learner)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
 
 
 def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:

@@ -13,7 +13,16 @@ from streaml1.console import REGRESSION_LOSSES
 if TYPE_CHECKING:
     from streaml1.streams import Source
 
-__all__ = ["MODELS", "READING", "model_options", "opened", "output", "positive", "source_options"]
+__all__ = [
+    "MODELS",
+    "READING",
+    "group_of",
+    "model_options",
+    "opened",
+    "output",
+    "positive",
+    "source_options",
+]
 
 MODELS = {
     "elastic-net": {
@@ -38,7 +47,9 @@ LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _options(*options: Decorator) -> Decorator:
+def group_of(*options: Decorator) -> Decorator:
+    """Options that several commands have, or that belong together, as one decorator."""
+
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             command = option(command)
@@ -69,10 +80,10 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 
 
 READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions",
-           "group")  # fmt: skip
+           "group", "labels")  # fmt: skip
 positive = click.IntRange(min=1)
 
-source_options = _options(
+source_options = group_of(
     click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
                  "where the name does not end in it; needed for standard input. Kafka: svmlight "
                  "or jsonl, where the records do not tell."),
@@ -97,7 +108,7 @@ source_options = _options(
 )  # fmt: skip
 
 # Without a value an option leaves the model's own default, or what a loaded model has.
-model_options = _options(
+model_options = group_of(
     click.option("--model", type=click.Choice(list(MODELS)), help="[default: elastic-net]"),
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a set of river's; else classification]"),
@@ -166,10 +177,12 @@ model_options = _options(
 output = click.Path(dir_okay=False, readable=False, path_type=Path)
 
 
-def opened(source: str, options: dict[str, Any], require_label: bool = True) -> Source:
+def opened(
+    source: str, options: dict[str, Any], require_label: bool = True, events: bool = False
+) -> Source:
     """The source of that name, read as the options say."""
     import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
     from streaml1.streams import open_source
 
     reading: dict[str, Any] = {name: options.get(name) for name in READING}
-    return open_source(source, require_label=require_label, **reading)
+    return open_source(source, require_label=require_label, events=events, **reading)

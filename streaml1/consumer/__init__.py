@@ -54,6 +54,7 @@ def progressive(
     checkpoint: str | Path | Checkpoints | None = None,
     outs: Sequence[Out] = (),
     label_within: float | None = None,
+    labels: str | None = None,
     waiting: int = 1_000_000,
     unanswered: str = "drop",
 ) -> Report:
@@ -95,6 +96,8 @@ def progressive(
     label_within
         Labels come later than their examples: wait for each so many seconds of stream time. The
         source is of JSON lines, or an iterable of dicts, `{"id", "x"}` and `{"id", "y"}`.
+    labels
+        Of a topic: that of the labels, where it is another.
     waiting
         At most so many examples and labels wait; the oldest go.
     unanswered
@@ -126,7 +129,9 @@ def progressive(
     late = None if label_within is None else LateLabels(label_within, waiting, unanswered)
     if late is not None and passes > 1:
         raise ValueError(f"passes={passes} has no meaning with late labels: they come once")
-    opened = (opened_source if late is None else opened_events)(
+    if late is None and labels is not None:
+        raise ValueError(f"labels={labels!r} are for labels that come late: give label_within too")
+    opened = (opened_source if late is None else partial(opened_events, labels=labels))(
         source, format=format, target=target, categorical=categorical, weight=weight, seed=seed,
         start=start, until_end=until_end, partitions=partitions, group=group,
     )  # fmt: skip

@@ -56,6 +56,7 @@ def open_source(
     group: str | None = None,
     require_label: bool = True,
     events: bool = False,
+    labels: str | None = None,
 ) -> Source:
     """Open a source of examples by what the user calls it.
 
@@ -80,6 +81,8 @@ def open_source(
         gets the label None.
     events
         Whether labels come later than their examples: the examples are `Event`s then.
+    labels
+        The topic of the labels, where it is another.
 
     Raises
     ------
@@ -97,9 +100,9 @@ def open_source(
         return KafkaSource(
             name, format=format, start=start, until_end=until_end, partitions=partitions,
             group=group,
-            require_label=require_label, events=events,
+            require_label=require_label, events=events, labels=labels,
         )  # fmt: skip
-    if until_end or any(one is not None for one in (start, partitions, group)):
+    if until_end or any(one is not None for one in (start, partitions, group, labels)):
         raise SourceError(
             f"{name} is no topic: only kafka://... has partitions, a start and an end"
         )

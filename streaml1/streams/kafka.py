@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
@@ -49,6 +49,9 @@ class KafkaSource:
         Whether an example without a label is refused.
     events
         Whether labels come later than their examples, so that each record is an `Event`.
+    labels
+        The topic of the labels, where it is another; of its partitions all are read. A position
+        calls them ``labels/0``.
 
     Raises
     ------
@@ -74,17 +77,19 @@ class KafkaSource:
         group: str | None = None,
         require_label: bool = True,
         events: bool = False,
+        labels: str | None = None,
     ) -> None:
         self.name = spec
         self._topic = Topic(spec)
+        self._labels = _labels_beside(self._topic, labels)
         self._parse = event_parser(format) if events else record_parser(format, require_label)
-        self._reader = RecordReader(self._topic.name, self._parse)
+        self._reader = self._new_reader()
         self._start = _start(start)
         self._until_end = until_end
         self._partitions = partitions
         self._group = group
         self._committed = time.monotonic()
-        self._bounds: tuple[dict[int, int], dict[int, int]] | None = None
+        self._bounds: tuple[Offsets, Offsets] | None = None
         self._read_before = False
         self._is_kept = False
         self._stopped: Callable[[], bool] = lambda: False
@@ -111,20 +116,33 @@ class KafkaSource:
 
     def _blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         if not self._is_kept:
-            self._reader = RecordReader(self._topic.name, self._parse)
+            self._reader = self._new_reader()
         with closing(self._records()) as batches:
             for records in batches:
                 yield from self._reader.blocks(records, size, refuse)
+
+    def _new_reader(self) -> RecordReader:
+        if self._labels is None:
+            return RecordReader(self._topic.name, self._parse)
+        return RecordReader(self._topic.name, self._parse, self._key)
+
+    def _key(self, record: Any) -> int | str:
+        partition: int = record.partition
+        return partition if record.topic == self._topic.name else f"{LABELS}{partition}"
 
     # Positions
 
     def identity(self) -> dict[str, Any]:
         """What must be the same, by name, for a position to mean the same."""
-        return {"source": "kafka", **self._topic.identity()}
+        own = {"source": "kafka", **self._topic.identity()}
+        if self._labels is None:
+            return own
+        labels = self._labels.identity()
+        return own | {"labels": labels["topic"], "labels id": labels["topic id"]}
 
     def begin(self, at: Any) -> Any:
         """Have the next reading begin at a position, or at its start: None; returns where."""
-        done: Position = {int(one): tuple(there) for one, there in (at or {}).items()}
+        done: Position = {_read_key(one): tuple(there) for one, there in (at or {}).items()}
         consumer = self._topic.consumer(self._stopped)
         if consumer is None:
             return at
@@ -145,15 +163,26 @@ class KafkaSource:
         due = last or time.monotonic() - self._committed >= COMMIT_SECONDS
         if self._group is not None and at and due:
             self._committed = time.monotonic()
-            offsets = {one: offset for one, (offset, _) in at.items()}
-            self._topic.commit(self._group, offsets, self._stopped)
+            own, labels = _apart({one: offset for one, (offset, _) in at.items()})
+            self._topic.commit(self._group, own, self._stopped)
+            if self._labels is not None:
+                self._labels.commit(self._group, labels, self._stopped)
 
-    def _found_bounds(
-        self, consumer: Any, at: dict[int, int]
-    ) -> tuple[dict[int, int], dict[int, int]]:
+    def _found_bounds(self, consumer: Any, at: Offsets) -> tuple[Offsets, Offsets]:
         if self._start == "checkpoint" and not at:
             raise SourceError(f"{self.name}: there is no checkpoint to start from")
-        return self._topic.bounds(consumer, self._start, self._partitions, at)
+        own, labels = _apart(at)
+        starts, ends = self._topic.bounds(consumer, self._start, self._partitions, own)
+        beside: tuple[dict[int, int], dict[int, int]] = {}, {}
+        if self._labels is not None:
+            beside = self._labels.bounds(consumer, self._start, None, labels)
+        return _together(starts, beside[0]), _together(ends, beside[1])
+
+    def _parts(self, offsets: Offsets) -> dict[Any, int]:
+        """Offsets as kafka-python names partitions, the labels last."""
+        own, labels = _apart(offsets)
+        beside = {} if self._labels is None else self._labels.parts(labels)
+        return {**self._topic.parts(own), **beside}
 
     def _records(self) -> Generator[list[Any], None, None]:
         consumer = self._topic.consumer(self._stopped)
@@ -161,11 +190,47 @@ class KafkaSource:
             return
         with closing(consumer):
             self._bounds = starts, ends = self._bounds or self._found_bounds(consumer, {})
-            limits = self._topic.parts(ends) if self._until_end else None
+            limits = self._parts(ends) if self._until_end else None
             try:
-                yield from merged(consumer, self._topic.parts(starts), limits, self._stopped)
+                yield from merged(consumer, self._parts(starts), limits, self._stopped)
             except Exception as error:
                 raise self._topic.unreadable(error) from None
+
+
+# Two topics
+
+LABELS = "labels/"
+
+Offsets = dict[int | str, int]
+"""By partition of the examples, and of the labels behind `LABELS`."""
+
+
+def _labels_beside(topic: Topic, labels: str | None) -> Topic | None:
+    if labels in (None, topic.name):
+        return None
+    if not labels or "/" in labels:
+        raise SourceError(f"{shown(labels)} is no topic: write its name alone, as in clicks")
+    return topic.beside(labels)
+
+
+def _read_key(key: str | int) -> int | str:
+    return key if isinstance(key, str) and key.startswith(LABELS) else int(key)
+
+
+def _apart(offsets: Mapping[int | str, int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Of the examples, and of the labels."""
+    own = {one: offset for one, offset in offsets.items() if isinstance(one, int)}
+    labels = {
+        int(one.removeprefix(LABELS)): offset
+        for one, offset in offsets.items()
+        if isinstance(one, str)
+    }
+    return own, labels
+
+
+def _together(own: dict[int, int], labels: dict[int, int]) -> Offsets:
+    together: Offsets = {one: offset for one, offset in own.items()}
+    return together | {f"{LABELS}{one}": offset for one, offset in labels.items()}
 
 
 # What the user writes

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from copy import copy
 from typing import Any
 
 from streaml1.streams.partitions import POLL_MS
@@ -44,6 +45,13 @@ class Topic:
             raise SourceError(f"{url} is no topic: write kafka://host:port/topic")
         self.url, self.brokers, self.name = url, brokers, topic
         self.settings = _settings(url, query)
+
+    def beside(self, name: str) -> Topic:
+        """Another topic of the same brokers."""
+        other = copy(self)
+        head, mark, query = self.url.partition("?")
+        other.url, other.name = f"{head.rpartition('/')[0]}/{name}{mark}{query}", name
+        return other
 
     def parts(self, offsets: dict[int, int]) -> dict[Any, int]:
         """Offsets by partition as kafka-python names partitions."""

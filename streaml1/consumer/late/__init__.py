@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from streaml1.consumer.late.run import LateLabels, LateRun
+from streaml1.consumer.late.run import LateRun
+from streaml1.consumer.late.settings import LateLabels, require_late
 from streaml1.consumer.late.sources import Events, opened_events
 
-__all__ = ["Events", "LateLabels", "LateRun", "opened_events"]
+__all__ = ["Events", "LateLabels", "LateRun", "opened_events", "require_late"]

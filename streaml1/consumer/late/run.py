@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from streaml1.consumer.late.pending import (
     Step,
     chunk_of_steps,
 )
+from streaml1.consumer.late.settings import LateLabels, require_late
 from streaml1.consumer.late.table import ASKED, EARLY
 from streaml1.consumer.late.waiting import Waiting
 from streaml1.consumer.learning import learner_of, loss_of, places_of, predicting_of, warm_up
@@ -32,30 +33,12 @@ from streaml1.report import REGRESSION
 from streaml1.streams import binary_label, number_label
 from streaml1.streams.events import Event
 
-__all__ = ["FOLDER", "LateLabels", "LateRun"]
+__all__ = ["FOLDER", "LateRun"]
 
 logger = logging.getLogger("streaml1")
 
 FOLDER = "waiting"
 """Of the log, in that of the checkpoints."""
-
-
-class LateLabels(NamedTuple):
-    """How labels are waited for.
-
-    Parameters
-    ----------
-    within
-        For how many seconds of stream time.
-    most
-        How many examples and labels may wait at once.
-    unanswered
-        `"drop"` an example whose label has not come by then, or learn it as a `"negative"`.
-    """
-
-    within: float
-    most: int = 1_000_000
-    unanswered: str = "drop"
 
 
 class LateRun(Run):
@@ -84,7 +67,8 @@ class LateRun(Run):
         **options: Any,
     ) -> None:
         loss = loss_of(learner_of(model))
-        self._late = _checked(late, loss)
+        require_late(late, model)
+        self._late = late
         self.waiting = Waiting(late.within, scalar=loss != "softmax")
         super().__init__(model, opened, refuse, store=store, beside=self.waiting, **options)
         if store is not None:
@@ -424,23 +408,6 @@ class LateRun(Run):
     def _correct(self, steps: list[Step]) -> None:
         for step in steps:
             self.report.correct(step.number, step.p, step.before, step.w)
-
-
-def _checked(late: LateLabels, loss: str) -> LateLabels:
-    if not 0.0 < late.within < float("inf"):
-        raise ValueError(f"label_within={late.within!r} is out of range; give seconds above 0")
-    if late.most < 1:
-        raise ValueError(f"waiting={late.most!r} is out of range; give 1 or more")
-    if late.unanswered not in ("drop", "negative"):
-        raise ValueError(
-            f'unanswered={late.unanswered!r} is not known; give one of "drop", "negative"'
-        )
-    if late.unanswered == "negative" and loss in (*REGRESSION, "softmax"):
-        raise ValueError(
-            'unanswered="negative" needs labels True and False: only a classifier of two labels '
-            "has them"
-        )
-    return late
 
 
 def _plain(p: Any) -> list[Any]:
