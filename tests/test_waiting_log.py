@@ -324,10 +324,8 @@ def test_other_limits_hold_when_it_goes_on(tmp_path: Path) -> None:
 # The log stays small
 
 
-def fill(one: Waiting, k: int, size: int = 30) -> int:
-    slot = one.add(f"i{k}", ASKED, None, b"p:1\n" + b"x" * size)
-    one.settle(slot, 0.25 + k)
-    return slot
+def fill(one: Waiting, k: int, size: int = 30) -> None:
+    one.add(f"i{k}", ASKED, None, b"p:1\n" + b"x" * size, 0.25 + k)
 
 
 def test_the_log_follows_what_waits(tmp_path: Path, small: None) -> None:
@@ -410,7 +408,7 @@ def test_a_checkpoint_does_not_stall_what_waits(tmp_path: Path) -> None:
     for start in range(0, n, n // 20):
         began = time.perf_counter()
         for k in range(start, start + n // 20):
-            one.settle(one.add(f"id{k:014}", ASKED, k * 1e-3, bytes([k % 256]) + body), 0.5)
+            one.add(f"id{k:014}", ASKED, k * 1e-3, bytes([k % 256]) + body, 0.5)
         one.clean()
         adding += time.perf_counter() - began
         began = time.perf_counter()

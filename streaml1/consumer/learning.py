@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,12 +17,12 @@ __all__ = [
     "Learn",
     "called",
     "learner_of",
+    "learning_one_of",
     "learning_of",
     "loss_of",
     "places_of",
-    "predicting_of",
+    "predicting_one_of",
     "prepare",
-    "warm_up",
 ]
 
 
@@ -52,12 +53,6 @@ def prepare(model: Any) -> None:
         model.clone().progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
 
 
-def warm_up(model: Any) -> None:
-    """As `prepare`, for a model that predicts without learning too."""
-    if hasattr(model, "progressive_many"):
-        predicting_of(model, loss_of(model))([{"a": 1.0, "b": 1.0}])
-
-
 def loss_of(learner: Any) -> str:
     """The loss that is reported of a model."""
     if hasattr(learner, "classes_met"):
@@ -85,13 +80,30 @@ def learning_of(model: Any, loss: str) -> tuple[Learn, int]:
     return _one_by_one(model, loss), 1
 
 
-def predicting_of(model: Any, loss: str) -> Callable[[Any], Any]:
-    """What tells of rows X what `learning_of` would tell of the first, and learns nothing."""
-    if not hasattr(model, "progressive_many"):
-        return lambda xs: np.array([_told(model, x, loss) for x in xs], np.float64)
+def predicting_one_of(model: Any, loss: str) -> Callable[[Any], Any]:
+    """What tells of one x what `learning_of` would tell, and learns nothing.
+
+    Of many labels it is the bytes of a row of float64, in the order of `classes_met`.
+    """
     if loss == "softmax":
-        return lambda xs: np.asarray(model.predict_proba_many(xs), np.float64)
-    return lambda xs: model._margins(xs, loss == "logistic")
+        return lambda x: array("d", _told(model, x, loss)).tobytes()
+    if not hasattr(model, "progressive_many"):
+        return lambda x: _told(model, x, loss)
+    if loss == "logistic":
+        return lambda x: model.predict_proba_one(x)[True]
+    return lambda x: model._margin(x)
+
+
+def learning_one_of(model: Any) -> Callable[[Any, Any, float], None]:
+    """What learns one example (x, y, w); not all models of river know of weights."""
+
+    def learn(x: Any, y: Any, w: float) -> None:
+        if w == 1.0:
+            model.learn_one(x, y)
+        else:
+            model.learn_one(x, y, w=w)
+
+    return learn
 
 
 def _told(model: Any, x: Any, loss: str) -> Any:

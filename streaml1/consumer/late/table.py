@@ -30,8 +30,8 @@ class Table:
     ----------
     kind, p, since, time, seq, segment, number, weight
         Of each slot: what it holds; the prediction; stream time as it came; its own time, NaN
-        where it has none; its number in the order of arrival; where the log has it, -1: nowhere
-        yet; which example of the report a `NEGATIVE` is, -1: not counted yet, and its weight.
+        where it has none; its number in the order of arrival; where the log has it; which example
+        of the report a `NEGATIVE` is, and its weight.
     id, body
         Of each slot: the id, and what is to be learnt.
     kinds

@@ -26,8 +26,7 @@ MOVES = 2
 class Waiting:
     """What waits, oldest first; stream time; and what has become of the rest.
 
-    With a log everything that waits is in it too, once it is settled: a prediction is made of many
-    examples at once, and until then `settle` has not been called.
+    With a log everything that waits is in it too.
 
     Parameters
     ----------
@@ -68,45 +67,36 @@ class Waiting:
 
     # Comings and goings
 
-    def add(self, id: Id, kind: int, time: float | None, body: Any) -> int:
-        """Have something wait from now on; returns its slot."""
+    def add(self, id: Id, kind: int, time: float | None, body: Any, p: Any = None) -> None:
+        """Have something wait from now on; p is the prediction of an example."""
         self._seq += 1
         own = math.nan if time is None else time
-        return self.table.add(id, kind, self._seq, self.clock.at(time), own, body)
-
-    def turn(self, slot: int) -> None:
-        """Have an example, learnt as a negative, wait for a correction from now on."""
-        if slot == self._cursor:
-            self._cursor = self._following(slot)
-        self._seq += 1
-        self.table.turn(slot, self._seq, self.clock.now)
-
-    def is_settled(self, slot: int) -> bool:
-        """Whether all is known of what waits: its prediction, and which example it was counted."""
-        t = self.table
-        return t.segment[slot] >= 0 and (t.kind[slot] != NEGATIVE or t.number[slot] >= 0)
-
-    def settle(self, slot: int, p: Any) -> None:
-        """Keep the prediction of an example, or None of a label."""
-        t = self.table
-        if t.kind[slot] == ASKED:
-            t.p[slot] = p
-        t.segment[slot] = 0
+        slot = self.table.add(id, kind, self._seq, self.clock.at(time), own, body)
+        if kind == ASKED:
+            self.table.p[slot] = p
         if self._log is not None:
             self._write(slot, self._log)
 
-    def count(self, slot: int, was: int, number: int, weight: float) -> None:
-        """Keep which example of the report a negative is, which had the seq `was` before."""
+    def turn(self, slot: int, number: int, weight: float) -> None:
+        """Have an example, learnt as a negative, wait for a correction from now on.
+
+        `number` is which example of the report it is.
+        """
+        if slot == self._cursor:
+            self._cursor = self._following(slot)
         t = self.table
+        was = t.seq[slot]
+        self._seq += 1
+        t.turn(slot, self._seq, self.clock.now)
         t.number[slot], t.weight[slot] = number, weight
         if self._log is not None:
-            self._log.append(turned(was, t.seq[slot], t.since[slot], number, weight))
+            self._log.append(turned(was, self._seq, self.clock.now, number, weight))
             self._moves += MOVES
 
     def remove(self, slot: int) -> None:
         """Forget what waited in a slot."""
         t = self.table
-        if self._log is not None and t.segment[slot] >= 0:
+        if self._log is not None:
             self._log.append(done(t.seq[slot]))
             self._moves += MOVES
             self._leave(slot)
@@ -187,8 +177,8 @@ class Waiting:
     def clean(self) -> None:
         """Write some of what waits anew, once most of the log is of what does not wait any more.
 
-        Everything has to be settled. As much is done as has been written since the last time, so
-        that the log stays small and nothing takes long.
+        As much is done as has been written since the last time, so that the log stays small and
+        nothing takes long.
         """
         if self._log is None:
             return
