@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from array import array
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from streaml1.consumer.late.table import ASKED, EARLY, NEGATIVE, Id
@@ -63,7 +64,7 @@ def done(seq: int) -> bytes:
 
 
 class Replay:
-    """What waits after some entries.
+    """What waits after some entries, which stay bytes until all are heard.
 
     Parameters
     ----------
@@ -73,32 +74,38 @@ class Replay:
 
     def __init__(self, scalar: bool) -> None:
         self._scalar = scalar
-        self._waiting: dict[int, tuple[Entry, int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+        # By seq. Millions of objects of any other kind would keep the garbage collector busy.
+        self._data: dict[int, bytes] = {}
+        self._segment: dict[int, int] = {}
+        self._turned: dict[int, bytes] = {}
 
     def take(self, data: bytes, segment: int) -> None:
         """Hear the next entry, and which segment it is in."""
-        letter = data[:1]
+        letter, seq = _DONE.unpack_from(data)
         if letter == b"D":
-            self._waiting.pop(_DONE.unpack(data)[1], None)
+            self._data.pop(seq, None)
+            self._segment.pop(seq, None)
+            self._turned.pop(seq, None)
         elif letter == b"T":
-            _, was, seq, since, number, weight = _TURNED.unpack(data)
-            # Copied into a later segment it is there as what it is by then.
-            if (found := self._waiting.pop(was, None)) is not None:
-                entry, segment = found
+            if seq in self._data:
+                now = _TURNED.unpack(data)[2]
+                self._data[now] = self._data.pop(seq)
+                self._segment[now] = self._segment.pop(seq)
+                self._turned[now] = data
+        else:  # new, or copied to a later segment as what it is by then
+            self._data[seq], self._segment[seq] = data, segment
+            self._turned.pop(seq, None)
+
+    def result(self) -> Iterator[tuple[Entry, int]]:
+        """All that waits, in order of arrival, and the segment of each."""
+        for seq in sorted(self._data):
+            entry = self._entry(self._data.pop(seq))
+            if seq in self._turned:
+                _, _, _, since, number, weight = _TURNED.unpack(self._turned[seq])
                 entry = entry._replace(
                     kind=NEGATIVE, seq=seq, since=since, number=number, weight=weight
                 )
-                self._waiting[seq] = entry, segment
-        else:
-            entry = self._entry(data)
-            self._waiting[entry.seq] = entry, segment
-
-    def result(self) -> list[tuple[Entry, int]]:
-        """All that waits, in order of arrival, and the segment of each."""
-        return [self._waiting[seq] for seq in sorted(self._waiting)]
+            yield entry, self._segment[seq]
 
     def _entry(self, data: bytes) -> Entry:
         letter, seq, since, time, number, weight, row, name = _HEAD.unpack_from(data)
