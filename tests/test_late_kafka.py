@@ -146,7 +146,7 @@ def test_a_killed_consumer_of_two_topics_goes_on(broker: Broker, tmp_path: Path)
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert process.stdout is not None
-        if number < 3:
+        if number < 2:
             for _ in range(4):
                 process.stdout.readline()
             time.sleep(0.02 * number)
@@ -156,7 +156,7 @@ def test_a_killed_consumer_of_two_topics_goes_on(broker: Broker, tmp_path: Path)
         if process.returncode == 0:
             break
         assert process.returncode == -9, err
-    assert killed >= 2
+    assert killed >= 1
     assert state(streaml1.load(tmp_path / "m")) == state(expected)
     assert report.summary().split("; ")[-1] in out
 

@@ -178,7 +178,7 @@ def test_limits_that_go_on_are_one_run(seed: int, limits: list[int], late: LateL
 
 
 def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
-    spec = write(tmp_path / "a.jsonl", events(60_000))
+    spec = write(tmp_path / "a.jsonl", events(25_000))
     expected = model()
     report = progressive(expected, spec, every=1000, label_within=300, unanswered="negative")
     command = [sys.executable, "-m", "streaml1", "learn", spec, "--l1", "1e-3", "--l2", "1e-3",
@@ -192,7 +192,7 @@ def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert process.stdout is not None
-        if number < 3:
+        if number < 2:
             for _ in range(5):
                 process.stdout.readline()
             time.sleep(0.01 * number)
@@ -202,7 +202,7 @@ def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
         if process.returncode == 0:
             break
         assert process.returncode == -9, err
-    assert killed == 3
+    assert killed == 2
     found = streaml1.load(tmp_path / "m")
     assert (found.weights, found.intercept) == (expected.weights, expected.intercept)
     assert report.summary().split("; ")[-1] in out
@@ -300,6 +300,19 @@ def test_a_damaged_checkpoint_is_passed_over_and_its_log_too(kept: Path) -> None
         assert told(run(spec, store)) == expected
 
 
+def test_the_checkpoint_it_went_on_from_is_still_good(kept: Path) -> None:
+    """One more was written, whose log has dropped what it did not need, and it is damaged."""
+    spec = str(kept.parent / "a.jsonl")
+    expected = told(run(spec, None))
+    with Checkpoints(kept, seconds=1e9) as store:
+        run(spec, store, limit=60)
+    newest = sorted(kept.glob("*.checkpoint"))[-1]
+    assert newest.name.startswith("00000002")
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with Checkpoints(kept, seconds=0) as store:
+        assert told(run(spec, store)) == expected
+
+
 def test_with_and_without_late_labels(kept: Path, tmp_path: Path) -> None:
     spec = str(kept.parent / "a.jsonl")
     with pytest.raises(CheckpointError, match="is of a run with late labels: give the time limit"):
@@ -355,6 +368,35 @@ def test_the_log_follows_what_waits(tmp_path: Path, small: None) -> None:
     assert other._bytes == one._bytes and sum(other._live.values()) == len(other)
     one.close()
     other.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cleaning_misses_nothing(tmp_path: Path, small: None, seed: int) -> None:
+    """Whatever comes, goes and turns meanwhile, all that waits is in the segments behind."""
+    rng = random.Random(seed)
+    one = Waiting(1e9)
+    one.keep(tmp_path / "log", 1, 3)
+    t, cleaned = one.table, 0
+    for k in range(3000):
+        what = rng.random()
+        at_cursor = one._cursor if rng.random() < 0.3 else -1
+        alive = [s for s in range(len(t.kind)) if t.kind[s]]
+        slot = at_cursor if at_cursor >= 0 or not alive else rng.choice(alive)
+        if what < 0.4 or len(alive) < 60:
+            fill(one, k)
+        elif what < 0.5 and t.kind[slot] == ASKED:
+            one.turn(slot, k, 1.0)
+        elif what < 0.9:
+            one.remove(slot)
+        target = one._target
+        one.clean()
+        if target >= 0 and one._target < 0:
+            cleaned += 1
+            assert all(t.segment[s] >= target for q in (False, True) for s in t.queue(q))
+            one.dump()
+    assert cleaned >= 3
+    assert sum(one._live.values()) == len(one)
+    one.close()
 
 
 def test_segments_that_all_are_done_with_go(tmp_path: Path, small: None) -> None:
