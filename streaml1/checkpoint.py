@@ -82,6 +82,8 @@ class Checkpoint:
         Which pass, from 0, and how many examples of it have been learnt.
     report
         What `Report.resume` takes.
+    extra
+        What else goes on, as JSON has it; None: nothing.
     """
 
     model: Any
@@ -90,6 +92,7 @@ class Checkpoint:
     turn: int
     learnt: int
     report: tuple[dict[str, Any], dict[str, Any]]
+    extra: Any = None
 
 
 class Checkpoints:
@@ -222,6 +225,8 @@ class Checkpoints:
         position: Any,
         turn: int = 0,
         learnt: int = 0,
+        *,
+        extra: Any = None,
     ) -> None:
         """Write a checkpoint in one step, and drop the oldest.
 
@@ -239,6 +244,7 @@ class Checkpoints:
             "learnt": learnt,
             "report": facts,
             "epoch": self.epoch,
+            "extra": extra,
         }
         archive = io.BytesIO()
         np.savez(archive, **arrays)
@@ -291,6 +297,7 @@ def _read(path: Path) -> Checkpoint:
     return Checkpoint(
         model=models.decode(model, path),
         report=(header["report"], arrays),
+        extra=header.get("extra"),
         **{name: header[name] for name in ("identity", "position", "turn", "learnt")},
     )
 

@@ -282,6 +282,8 @@ class Report:
         How many examples were refused; counted by whoever refuses them.
     skips : bool
         Whether the run goes on after a refused example, so that the table counts them.
+    numbers : dict of str to float
+        What else the run tells of itself at the end, such as how many examples wait.
     changes : streaml1.watch.Changes or None
         Which features have entered and left the model between the last two lines: the 1,000 of each
         that are farthest from zero.
@@ -306,6 +308,7 @@ class Report:
         self.examples = 0
         self.refused = 0
         self.skips = False
+        self.numbers: dict[str, float] = {}
         self.changes: Any = None
         self._watch: Any = None
         self._all, self._recent = _Sums(), _Sums()
@@ -390,6 +393,34 @@ class Report:
         for sums in (self._all, self._recent):
             sums.add(w, loss, constant, error, np.zeros(len(y)))
         self.examples += len(p)
+
+    def correct(self, number: int, p: float, before: float, w: float) -> None:
+        """Have an example that was counted as False, and turned out to be True, counted so.
+
+        Its loss is taken back and that of True counted; the constant predictor's too, as of what it
+        says now. Lines that were closed before stay as they are.
+
+        Parameters
+        ----------
+        number
+            Which of the examples, from 0.
+        p
+            Its prediction.
+        before, w
+            Its weight as False, and as True.
+        """
+        n, total = np.array([self._all.weight]), np.array([self._total])
+        said = np.repeat(_constants(self.loss, n, total), 2)
+        y, ws = np.array([False, True]), np.array([-before, w])
+        ps = np.array([p, p])
+        error = (ps > (0.5 if self.loss == "logistic" else 0.0)) != y
+        loss, constant = losses(self.loss, ps, y), losses(self.loss, said, y)
+        lined = self.lines[-1].examples if self.lines else 0
+        for sums in (self._all, self._recent) if number >= lined else (self._all,):
+            sums.add(ws, loss, constant, error, ps)
+        self._total += w
+        if self._window is not None and number >= self._window.n - WINDOW:
+            self._window.y[number % WINDOW] = True
 
     def line(self, model: Any = None) -> Line:
         """Close a line, and start the next.
@@ -554,8 +585,14 @@ class Report:
 
     def summary(self) -> str:
         """The last line in words."""
+        told = [
+            f"{value:,.0f} {name.replace('_', ' ')}"
+            for name, value in self.numbers.items()
+            if value
+        ]
         if not self.lines:
-            return "no examples" + (f", {self.refused:,} refused" if self.refused else "")
+            refused = [f"{self.refused:,} refused"] if self.refused else []
+            return ", ".join(["no examples", *refused, *told])
         line = self.lines[-1]
         regression = self.loss in REGRESSION
         number = _number if regression else _four
@@ -590,6 +627,8 @@ class Report:
             parts.append(f"normalised entropy {_four(line.normalised_entropy)}")
         if line.refused:
             parts.append(f"{line.refused:,} refused")
+        if told:
+            parts.append(", ".join(told))
         return "; ".join(parts)
 
     # As files

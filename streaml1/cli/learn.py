@@ -10,6 +10,7 @@ import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
 from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.options import (
     READING,
     model_options,
@@ -28,6 +29,7 @@ from streaml1.exits import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:
     from streaml1.checkpoint import Checkpoints
+    from streaml1.consumer.late import LateLabels
 
 __all__ = ["learn"]
 
@@ -41,6 +43,7 @@ __all__ = ["learn"]
 @model_options
 @source_options
 @kafka_options
+@late_options
 @outgoing_options
 @publish_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
@@ -101,7 +104,8 @@ def learn(
 
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
-    examples: Any = opened(source, options)
+    late = late_labels(options)
+    examples: Any = opened(source, options, events=late is not None)
     apart = READING + OUTGOING
     given = {k: v for k, v in options.items() if k not in apart and v is not None}
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
@@ -123,6 +127,8 @@ def learn(
             change(learner, given, kept, "take another folder")
         else:
             learner = new_learner(source, model, task, given, load)
+        if late is not None:
+            _require_late(late, learner, passes)
         prepare(learner)
         done = progressive(
             learner,
@@ -136,25 +142,41 @@ def learn(
             stop=lambda: signals.number,
             checkpoint=store,
             outs=[*told, *watched],
+            label_within=None if late is None else late.within,
+            waiting=1 if late is None else late.most,
+            unanswered="drop" if late is None else late.unanswered,
         )
         log.end(done, signals.number)
-        if done.examples:
+        waits = bool(done.numbers.get("asked"))
+        if done.examples or waits:
             write_all(learner, done, save, report, plot)
     written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]
     if signals.number:
         end_early(signals.number, done, written)
-    if not done.examples:
+    if not (done.examples or waits):
         refused = f" ({done.refused:,} refused)" if done.refused else ""
         raise Refusal(f"{source} has no example to learn{refused}; nothing was written")
     if top:
         click.echo("\n" + telling(learner, top) + "\n")
     click.echo(done.summary())
-    advise(done.lines[-1])
+    if done.lines:
+        advise(done.lines[-1])
     for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
         if path is not None:
             click.echo(f"{what}: {path}")
     if plot is not None:
         click.echo(str(plot))
+
+
+def _require_late(late: LateLabels, learner: Any, passes: int) -> None:
+    from streaml1.consumer.late import require_late
+
+    if passes > 1:
+        raise Refusal("--passes has no meaning with --label-within: labels come once")
+    try:
+        require_late(late, learner)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
 
 
 def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:

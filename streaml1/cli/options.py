@@ -81,7 +81,7 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 
 
 READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions",
-           "group", "kafka")  # fmt: skip
+           "group", "kafka", "labels")  # fmt: skip
 positive = click.IntRange(min=1)
 
 
@@ -203,10 +203,12 @@ model_place = _ModelPlace(dir_okay=False, readable=False, path_type=Path)
 """A file, as a path; or a topic that models are published in, by its URL."""
 
 
-def opened(source: str, options: dict[str, Any], require_label: bool = True) -> Source:
+def opened(
+    source: str, options: dict[str, Any], require_label: bool = True, events: bool = False
+) -> Source:
     """The source of that name, read as the options say."""
     import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
     from streaml1.streams import open_source
 
     reading: dict[str, Any] = {name: options.get(name) for name in READING}
-    return open_source(source, require_label=require_label, **reading)
+    return open_source(source, require_label=require_label, events=events, **reading)

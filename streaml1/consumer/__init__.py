@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from streaml1.checkpoint import Checkpoints
 from streaml1.consumer.examples import opened_source, readings_of
+from streaml1.consumer.late import LateLabels, LateRun, opened_events
 from streaml1.consumer.learning import learner_of, prepare
 from streaml1.consumer.outs import Out, Part, Refused
 from streaml1.consumer.predicting import Prediction, prediction_blocks, predictions
@@ -52,6 +54,10 @@ def progressive(
     kafka: Any = None,
     checkpoint: str | Path | Checkpoints | None = None,
     outs: Sequence[Out] = (),
+    label_within: float | None = None,
+    labels: str | None = None,
+    waiting: int = 1_000_000,
+    unanswered: str = "drop",
 ) -> Report:
     """Predict each example of a stream, then learn it, and report.
 
@@ -88,6 +94,15 @@ def progressive(
         checkpoint follows every ten seconds, and at the end.
     outs
         Who hears of the run beside, such as what writes dead letters; see `streaml1.consumer.Out`.
+    label_within
+        Labels come later than their examples: wait for each so many seconds of stream time. The
+        source is of JSON lines, or an iterable of dicts, `{"id", "x"}` and `{"id", "y"}`.
+    labels
+        Of a topic: that of the labels, where it is another.
+    waiting
+        At most so many examples and labels wait; the oldest go.
+    unanswered
+        `"drop"` an example whose label has not come in time, or learn it as a `"negative"`.
 
     Returns
     -------
@@ -112,7 +127,12 @@ def progressive(
     """
     require_positive(every=every, limit=limit, passes=passes)
     refuse = Refusals(bad, outs)
-    opened = opened_source(
+    late = None if label_within is None else LateLabels(label_within, waiting, unanswered)
+    if late is not None and passes > 1:
+        raise ValueError(f"passes={passes} has no meaning with late labels: they come once")
+    if late is None and labels is not None:
+        raise ValueError(f"labels={labels!r} are for labels that come late: give label_within too")
+    opened = (opened_source if late is None else partial(opened_events, labels=labels))(
         source, format=format, target=target, categorical=categorical, weight=weight, seed=seed,
         start=start, until_end=until_end, partitions=partitions, group=group,
         kafka=kafka,
@@ -120,7 +140,8 @@ def progressive(
     asked = _asked(stop)
     size = min(opened.block, every, limit or every)
     with _folder(checkpoint) as store:
-        run = Run(
+        make = Run if late is None else partial(LateRun, late=late)
+        run = make(
             model, opened, refuse, every=every, limit=limit, on_line=on_line, store=store, outs=outs
         )
         if stop is not None and hasattr(opened, "heed"):

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from streaml1.checkpoint import CheckpointError, Checkpoints, require_model
 from streaml1.consumer.outs import Out
 from streaml1.report import Report
 
-__all__ = ["Keeper"]
+__all__ = ["Beside", "Keeper"]
+
+
+class Beside(Protocol):
+    """Something of a run that goes on too, and is in its checkpoints."""
+
+    def dump(self) -> Any:
+        """What `resume` goes on from, as JSON has it; all that it leaves out is on the disk."""
+
+    def resume(self, state: Any) -> None:
+        """Go on where a checkpoint was."""
+
+    def saved(self) -> None:
+        """The checkpoint of the last `dump` was written."""
 
 
 class Keeper:
@@ -26,6 +39,8 @@ class Keeper:
         What learns. It takes the state of the last checkpoint, if it is not from there already.
     outs
         Who must have what they heard in safety before a checkpoint passes it.
+    beside
+        What else goes on; None: nothing.
 
     Raises
     ------
@@ -34,9 +49,15 @@ class Keeper:
     """
 
     def __init__(
-        self, store: Checkpoints | None, source: Any, model: Any, outs: Sequence[Out] = ()
+        self,
+        store: Checkpoints | None,
+        source: Any,
+        model: Any,
+        outs: Sequence[Out] = (),
+        beside: Beside | None = None,
     ) -> None:
         self._store = store
+        self._beside = beside
         self._outs = outs
         if store is None:
             return
@@ -83,7 +104,15 @@ class Keeper:
             raise CheckpointError(
                 f"{self._store.folder} is of a run with the loss {found.report[0]['loss']}"
             )
+        if (found.extra is None) != (self._beside is None):
+            without, remedy = ("out", "leave out") if found.extra is None else ("", "give")
+            raise CheckpointError(
+                f"{self._store.folder} is of a run with{without} late labels: {remedy} the time "
+                "limit for labels"
+            )
         report.resume(*found.report)
+        if self._beside is not None:
+            self._beside.resume(found.extra)
         self._source.begin(found.position)
         self._state = found.position, found.turn, found.learnt
         return found.turn, found.learnt
@@ -121,8 +150,13 @@ class Keeper:
         position, turn, learnt = self._state
         for out in self._outs:
             out.flush()
-        self._store.save(self._model, self._report, self._identity, position, turn, learnt)
+        extra = None if self._beside is None else self._beside.dump()
+        self._store.save(
+            self._model, self._report, self._identity, position, turn, learnt, extra=extra
+        )
         self._moved = False
+        if self._beside is not None:
+            self._beside.saved()
         for out in self._outs:
             out.saved()
         if hasattr(self._source, "kept"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,17 @@ from river import base
 
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION
 
-__all__ = ["Learn", "called", "learner_of", "learning_of", "loss_of", "places_of", "prepare"]
+__all__ = [
+    "Learn",
+    "called",
+    "learner_of",
+    "learning_one_of",
+    "learning_of",
+    "loss_of",
+    "places_of",
+    "predicting_one_of",
+    "prepare",
+]
 
 
 def learner_of(model: Any) -> Any:
@@ -69,6 +80,42 @@ def learning_of(model: Any, loss: str) -> tuple[Learn, int]:
     return _one_by_one(model, loss), 1
 
 
+def predicting_one_of(model: Any, loss: str) -> Callable[[Any], Any]:
+    """What tells of one x what `learning_of` would tell, and learns nothing.
+
+    Of many labels it is the bytes of a row of float64, in the order of `classes_met`.
+    """
+    if loss == "softmax":
+        return lambda x: array("d", _told(model, x, loss)).tobytes()
+    if not hasattr(model, "progressive_many"):
+        return lambda x: _told(model, x, loss)
+    if loss == "logistic":
+        return lambda x: model.predict_proba_one(x)[True]
+    return lambda x: model._margin(x)
+
+
+def learning_one_of(model: Any) -> Callable[[Any, Any, float], None]:
+    """What learns one example (x, y, w); not all models of river know of weights."""
+
+    def learn(x: Any, y: Any, w: float) -> None:
+        if w == 1.0:
+            model.learn_one(x, y)
+        else:
+            model.learn_one(x, y, w=w)
+
+    return learn
+
+
+def _told(model: Any, x: Any, loss: str) -> Any:
+    if loss in REGRESSION:
+        return model.predict_one(x)
+    p = model.predict_proba_one(x)
+    if loss == "softmax":
+        return [p[label] for label in learner_of(model).classes_met]
+    p = p.get(True, 0.5)
+    return _margin(p) if loss in MARGINS else p
+
+
 def _one_by_one(model: Any, loss: str) -> Learn:
     """For pipelines, whose steps river teaches one example at a time."""
 
@@ -81,12 +128,7 @@ def _one_by_one(model: Any, loss: str) -> Learn:
         x, y = xs[0], ys[0]
         if loss == "softmax":
             return _one_of_many(model, x, y, ws)
-        if loss in REGRESSION:
-            p = model.predict_one(x)
-        else:
-            p = model.predict_proba_one(x).get(True, 0.5)
-            if loss in MARGINS:
-                p = _margin(p)
+        p = _told(model, x, loss)
         model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
         return np.array([p], np.float64)
 

@@ -20,7 +20,8 @@ class Part(NamedTuple):
     lo, hi
         The first row, and the one after the last.
     y, w
-        Their labels as the model takes them, and their weights; None where not learnt now.
+        Their labels as the model takes them, and their weights, or None. Where labels come late
+        y is None of examples whose label has not come: they are predicted, and not learnt yet.
     p
         Their predictions, as `progressive_many` gives them.
     learnt
@@ -67,6 +68,9 @@ class Out:
 
     def predicted(self, part: Part) -> None:
         """Some examples were predicted, and learnt after."""
+
+    def answered(self, part: Part) -> None:
+        """Late labels have come: the rows of the block are theirs, p was told before."""
 
     def refused(self, refused: Refused) -> None:
         """An example was refused and left out."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from streaml1.checkpoint import Checkpoints
 from streaml1.consumer.examples import Opened
-from streaml1.consumer.keeper import Keeper
+from streaml1.consumer.keeper import Beside, Keeper
 from streaml1.consumer.learning import called, learner_of, learning_of, loss_of, places_of, prepare
 from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import chunk_of, parts_of
@@ -36,6 +36,8 @@ class Run:
         Where checkpoints are kept, and gone on from.
     outs
         Who hears of it. The run does not close them.
+    beside
+        What else checkpoints are to hold.
 
     Raises
     ------
@@ -54,13 +56,14 @@ class Run:
         on_line: Callable[[Line], object] | None = None,
         store: Checkpoints | None = None,
         outs: Sequence[Out] = (),
+        beside: Beside | None = None,
     ) -> None:
         self.model = model
         self.learner = learner_of(model)
         self.source = opened
         self.store = store
         self.outs = outs
-        self._keeper = Keeper(store, opened, model, outs)
+        self._keeper = Keeper(store, opened, model, outs, beside)
         self._loss = loss_of(self.learner)
         known = len(self.learner.classes_met) if self._loss == "softmax" else 0
         title = f"{opened.name}: {called(model)}"
@@ -82,6 +85,10 @@ class Run:
         self.report.follow(self.learner)
         for out in self._outs:
             out.begin(self)
+
+    def numbers(self) -> dict[str, float]:
+        """What else there is to tell of the run, by name."""
+        return {}
 
     @property
     def epoch(self) -> int | None:

@@ -60,6 +60,8 @@ def open_source(
     group: str | None = None,
     require_label: bool = True,
     kafka: Any = None,
+    events: bool = False,
+    labels: str | None = None,
 ) -> Source:
     """Open a source of examples by what the user calls it.
 
@@ -86,6 +88,10 @@ def open_source(
     kafka
         How to come in to the brokers of a topic: the path of a properties file, or settings by
         their names, such as ``{"user": "ann", ...}``. By default as the environment says.
+    events
+        Whether labels come later than their examples: the examples are `Event`s then.
+    labels
+        The topic of the labels, where it is another.
 
     Raises
     ------
@@ -100,15 +106,17 @@ def open_source(
     if name.startswith("kafka:"):
         topic = KafkaSource(
             name, format=format, start=start, until_end=until_end, partitions=partitions,
-            group=group, require_label=require_label, kafka=kafka,
+            group=group, require_label=require_label, kafka=kafka, events=events, labels=labels,
         )  # fmt: skip
         if columns:
             raise SourceError(f"{name} has no columns such as {columns[0]!r}: only a CSV file has")
         return topic
-    if until_end or any(one is not None for one in (start, partitions, group, kafka)):
+    if until_end or any(one is not None for one in (start, partitions, group, labels, kafka)):
         raise SourceError(
             f"{name} is no topic: only kafka://... has partitions, a start, an end and brokers"
         )
+    if opener is not None and events:
+        raise SourceError(f"{name} has no late labels: only JSON lines and topics have")
     if opener is not None:
         if format is not None or columns:
             raise SourceError(f"{name} is no file: it takes no format and no columns")
@@ -118,9 +126,12 @@ def open_source(
     kind, gz = _format(name, format)
     if columns and kind != "csv":
         raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
+    if events and kind != "jsonl":
+        raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
     if kind == "csv":
         return TextSource(name, csv_reader(target, text, weight, require_label), gz, headed=True)
-    return TextSource(name, line_parser(kind, require_label), gz)
+    parser = line_parser("events" if events else kind, require_label)
+    return TextSource(name, parser, gz)
 
 
 def _format(name: str, format: str | None) -> tuple[str, bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from streaml1.streams.events import parse_event
 from streaml1.streams.jsonl import parse_json
 from streaml1.streams.parsed import LineParser
 from streaml1.streams.svmlight import SvmlightParser
@@ -18,7 +19,8 @@ def line_parser(format: str, require_label: bool = True, what: str = "file") -> 
     Parameters
     ----------
     format
-        One of the three.
+        One of the three; or events, JSON lines whose labels come late, or untimed events, where
+        times are not looked for in the lines.
     require_label
         Whether a line without a label is refused; else its label is None.
     what
@@ -27,5 +29,7 @@ def line_parser(format: str, require_label: bool = True, what: str = "file") -> 
     """
     if format == "svmlight":
         return SvmlightParser(require_label, what)
+    if format in ("events", "untimed events"):
+        return LineParser(partial(parse_event, timed=format == "events"), what)
     parse = {"vw": parse_vw, "jsonl": parse_json}[format]
     return LineParser(partial(parse, require_label=require_label), what)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from streaml1.streams.source import read_weight, shown
 
-__all__ = ["parse_json"]
+__all__ = ["decoded", "features", "parse_json", "raw_label"]
 
 
 Label = float | bool | str | None
@@ -72,6 +72,16 @@ def parse_json(text: str, require_label: bool = True) -> JsonExample | None:
 
 
 def _example(text: str, require_label: bool) -> JsonExample:
+    example = decoded(text)
+    x, y = features(example), raw_label(example, require_label)
+    w, known = read_weight(example.get("w", 1.0)), example.get("id")
+    if isinstance(known, str | int) and not isinstance(known, bool):
+        return x, y, w, known
+    return x, y, w
+
+
+def decoded(text: str) -> dict[str, Any]:
+    """The object in a line; ValueError with one sentence where there is none."""
     try:
         example = _decode(text)
     except json.JSONDecodeError as error:
@@ -82,11 +92,7 @@ def _example(text: str, require_label: bool) -> JsonExample:
         raise ValueError(f'{shown(example)} is not an example: write {{"x": {{...}}, "y": 1}}')
     if "\\u" in text:
         _require_text(example)
-    x, y = _features(example), _label(example, require_label)
-    w, known = read_weight(example.get("w", 1.0)), example.get("id")
-    if isinstance(known, str | int) and not isinstance(known, bool):
-        return x, y, w, known
-    return x, y, w
+    return example
 
 
 def _require_text(example: dict[str, Any]) -> None:
@@ -98,7 +104,8 @@ def _require_text(example: dict[str, Any]) -> None:
         raise ValueError(f"{half} is half of a character: its other half is missing") from None
 
 
-def _label(example: dict[str, Any], require_label: bool) -> float | bool | str | None:
+def raw_label(example: dict[str, Any], require_label: bool) -> float | bool | str | None:
+    """The label ``y`` of an object; ValueError with one sentence where it is none."""
     y = example.get("y")
     if y is None:
         if require_label:
@@ -112,7 +119,8 @@ def _label(example: dict[str, Any], require_label: bool) -> float | bool | str |
         raise ValueError(f"label {shown(y)} is not a number, a string, true or false") from None
 
 
-def _features(example: dict[str, Any]) -> dict[str, Any]:
+def features(example: dict[str, Any]) -> dict[str, Any]:
+    """The features ``x`` of an object; ValueError with one sentence where they are none."""
     if "x" not in example:
         raise ValueError('the example has no "x": the object of its features')
     x = example["x"]

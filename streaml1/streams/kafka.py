@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 from streaml1.logs import event
 from streaml1.streams.partitions import merged
-from streaml1.streams.records import Position, RecordReader, record_parser
+from streaml1.streams.records import Position, RecordReader, event_parser, record_parser
 from streaml1.streams.source import Block, Refuse, SourceError, shown
 from streaml1.streams.topic import Topic
 
@@ -57,6 +57,11 @@ class KafkaSource:
     kafka
         How to come in to the brokers, as `security_of` takes it; by default as the environment
         says.
+    events
+        Whether labels come later than their examples, so that each record is an `Event`.
+    labels
+        The topic of the labels, where it is another; of its partitions all are read. A position
+        calls them ``labels/0``.
 
     Raises
     ------
@@ -82,25 +87,28 @@ class KafkaSource:
         group: str | None = None,
         require_label: bool = True,
         kafka: Any = None,
+        events: bool = False,
+        labels: str | None = None,
     ) -> None:
         self._topic = Topic(spec, kafka)
         self.name = spec
-        self._parse = record_parser(format, require_label)
-        self._reader = RecordReader(self._topic.name, self._parse)
+        self._labels = _labels_beside(self._topic, labels)
+        self._parse = event_parser(format) if events else record_parser(format, require_label)
+        self._reader = self._new_reader()
         self._start = _start(start)
         self._until_end = until_end
         self._partitions = partitions
         self._group = group
         self._committed = time.monotonic()
-        self._bounds: tuple[dict[int, int], dict[int, int]] | None = None
+        self._bounds: tuple[Offsets, Offsets] | None = None
         self._read_before = False
         self._is_kept = False
         self._stopped: Callable[[], bool] = lambda: False
         self._consumer: Any = None
         self._away = False
         self._heard = 0.0
-        self._highwater: dict[int, int] = {}
-        self._passed: dict[int, int] = {}
+        self._highwater: Offsets = {}
+        self._passed: Offsets = {}
 
     @property
     def topic(self) -> Topic:
@@ -129,22 +137,35 @@ class KafkaSource:
 
     def _blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         if not self._is_kept:
-            self._reader = RecordReader(self._topic.name, self._parse)
+            self._reader = self._new_reader()
         with closing(self._records()) as batches:
             self._heard = time.monotonic()
             for records in batches:
                 self._look(bool(records))
                 yield from self._reader.blocks(records, size, refuse)
 
+    def _new_reader(self) -> RecordReader:
+        if self._labels is None:
+            return RecordReader(self._topic.name, self._parse)
+        return RecordReader(self._topic.name, self._parse, self._key)
+
+    def _key(self, record: Any) -> int | str:
+        partition: int = record.partition
+        return partition if record.topic == self._topic.name else f"{LABELS}{partition}"
+
     # Positions
 
     def identity(self) -> dict[str, Any]:
         """What must be the same, by name, for a position to mean the same."""
-        return {"source": "kafka", **self._topic.identity(self._stopped)}
+        own = {"source": "kafka", **self._topic.identity(self._stopped)}
+        if self._labels is None:
+            return own
+        labels = self._labels.identity(self._stopped)
+        return own | {"labels": labels["topic"], "labels id": labels["topic id"]}
 
     def begin(self, at: Any) -> Any:
         """Have the next reading begin at a position, or at its start: None; returns where."""
-        done: Position = {int(one): tuple(there) for one, there in (at or {}).items()}
+        done: Position = {_read_key(one): tuple(there) for one, there in (at or {}).items()}
         consumer = self._topic.consumer(self._stopped)
         if consumer is None:
             return at
@@ -165,8 +186,10 @@ class KafkaSource:
         due = last or time.monotonic() - self._committed >= COMMIT_SECONDS
         if self._group is not None and at and due:
             self._committed = time.monotonic()
-            offsets = {one: offset for one, (offset, _) in at.items()}
-            self._topic.commit(self._group, offsets, self._stopped)
+            own, labels = _apart({one: offset for one, (offset, _) in at.items()})
+            self._topic.commit(self._group, own, self._stopped)
+            if self._labels is not None:
+                self._labels.commit(self._group, labels, self._stopped)
 
     # What is watched from other threads
 
@@ -182,10 +205,10 @@ class KafkaSource:
         for part in self._consumer.assignment():
             highwater = self._consumer.highwater(part)
             if highwater is not None:
-                self._highwater[part.partition] = highwater
+                self._highwater[self._key(part)] = highwater
             if not came and not self._until_end:
                 # Nothing is held back: what it has stepped over was no record to be read.
-                self._passed[part.partition] = self._consumer.position(part) or 0
+                self._passed[self._key(part)] = self._consumer.position(part) or 0
 
     def _why_silent(self) -> str | None:
         try:
@@ -202,7 +225,7 @@ class KafkaSource:
             logger.warning("%s: a broker answers again", self.name, extra=event("broker_back"))
         self._away = why is not None
 
-    def lag(self) -> dict[int, int]:
+    def lag(self) -> dict[int | str, int]:
         """By partition, how many offsets are left to be read, as far as is known."""
         at = {one: offset for one, (offset, _) in self._reader.position.items()}
         starts = self._bounds[0] if self._bounds is not None else {}
@@ -215,12 +238,21 @@ class KafkaSource:
         """Whether a broker answers and lets us in."""
         return self._topic.is_reachable()
 
-    def _found_bounds(
-        self, consumer: Any, at: dict[int, int]
-    ) -> tuple[dict[int, int], dict[int, int]]:
+    def _found_bounds(self, consumer: Any, at: Offsets) -> tuple[Offsets, Offsets]:
         if self._start == "checkpoint" and not at:
             raise SourceError(f"{self.name}: there is no checkpoint to start from")
-        return self._topic.bounds(consumer, self._start, self._partitions, at)
+        own, labels = _apart(at)
+        starts, ends = self._topic.bounds(consumer, self._start, self._partitions, own)
+        beside: tuple[dict[int, int], dict[int, int]] = {}, {}
+        if self._labels is not None:
+            beside = self._labels.bounds(consumer, self._start, None, labels)
+        return _together(starts, beside[0]), _together(ends, beside[1])
+
+    def _parts(self, offsets: Offsets) -> dict[Any, int]:
+        """Offsets as kafka-python names partitions, the labels last."""
+        own, labels = _apart(offsets)
+        beside = {} if self._labels is None else self._labels.parts(labels)
+        return {**self._topic.parts(own), **beside}
 
     def _records(self) -> Generator[list[Any], None, None]:
         consumer = self._topic.consumer(self._stopped)
@@ -229,11 +261,47 @@ class KafkaSource:
         with closing(consumer):
             self._bounds = starts, ends = self._bounds or self._found_bounds(consumer, {})
             self._consumer, self._highwater = consumer, dict(ends)
-            limits = self._topic.parts(ends) if self._until_end else None
+            limits = self._parts(ends) if self._until_end else None
             try:
-                yield from merged(consumer, self._topic.parts(starts), limits, self._stopped)
+                yield from merged(consumer, self._parts(starts), limits, self._stopped)
             except Exception as error:
                 raise self._topic.unreadable(error) from None
+
+
+# Two topics
+
+LABELS = "labels/"
+
+Offsets = dict[int | str, int]
+"""By partition of the examples, and of the labels behind `LABELS`."""
+
+
+def _labels_beside(topic: Topic, labels: str | None) -> Topic | None:
+    if labels in (None, topic.name):
+        return None
+    if not labels or "/" in labels:
+        raise SourceError(f"{shown(labels)} is no topic: write its name alone, as in clicks")
+    return topic.beside(labels)
+
+
+def _read_key(key: str | int) -> int | str:
+    return key if isinstance(key, str) and key.startswith(LABELS) else int(key)
+
+
+def _apart(offsets: Mapping[int | str, int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Of the examples, and of the labels."""
+    own = {one: offset for one, offset in offsets.items() if isinstance(one, int)}
+    labels = {
+        int(one.removeprefix(LABELS)): offset
+        for one, offset in offsets.items()
+        if isinstance(one, str)
+    }
+    return own, labels
+
+
+def _together(own: dict[int, int], labels: dict[int, int]) -> Offsets:
+    together: Offsets = {one: offset for one, offset in own.items()}
+    return together | {f"{LABELS}{one}": offset for one, offset in labels.items()}
 
 
 # What the user writes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from streaml1.streams.formats import line_parser
@@ -17,13 +18,17 @@ __all__ = [
     "Position",
     "RecordLines",
     "RecordReader",
+    "event_parser",
     "record_parser",
 ]
 
 FORMATS = ("jsonl", "svmlight", "vw")
 
-Position = dict[int, tuple[int, int]]
+Position = dict[Any, tuple[int, int]]
 """By partition, the offset of the next record and how many of its lines are done with."""
+
+Key = Callable[[Any], Any]
+"""What a position calls the partition of a record: its number, where there is one topic."""
 
 
 Parse = Callable[[bytes], Parsed]
@@ -69,12 +74,17 @@ class RecordLines:
         As kafka-python hands them over, in the order in which they are to be learnt.
     began
         The position before them.
+    key
+        What it calls their partitions.
 
     """
 
-    def __init__(self, records: Sequence[Any], began: Position) -> None:
+    def __init__(
+        self, records: Sequence[Any], began: Position, key: Key = attrgetter("partition")
+    ) -> None:
         self.records = records
         self.began = began
+        self._key = key
         values = [record.value or b"" for record in records]
         self.text = b"\n".join([*values, b""])
         self.n = len(values)
@@ -94,7 +104,7 @@ class RecordLines:
             if len(texts) == 1:
                 yield place, 0, texts[0]
                 continue
-            offset, done = begun.get(record.partition, (-1, 0))
+            offset, done = begun.get(self._key(record), (-1, 0))
             skipped = done if offset == record.offset else 0
             for number, text in enumerate(texts[skipped:], start=skipped + 1):
                 yield place, number, text
@@ -117,10 +127,11 @@ class RecordLines:
         if done < self.n:
             whole, begun = (done, 0) if self._several is None else self._several[done][:2]
         position = dict(self.began)
-        position.update({one.partition: (one.offset + 1, 0) for one in self.records[:whole]})
+        key = self._key
+        position.update({key(one): (one.offset + 1, 0) for one in self.records[:whole]})
         if begun > 1:
             record = self.records[whole]
-            position[record.partition] = (record.offset, begun - 1)
+            position[key(record)] = (record.offset, begun - 1)
         return position
 
 
@@ -166,6 +177,8 @@ class RecordReader:
         Its name.
     parse
         Reads lines.
+    key
+        What positions call the partitions of records.
 
     Attributes
     ----------
@@ -174,9 +187,10 @@ class RecordReader:
 
     """
 
-    def __init__(self, topic: str, parse: Parse) -> None:
+    def __init__(self, topic: str, parse: Parse, key: Key = attrgetter("partition")) -> None:
         self.topic = topic
         self._parse = parse
+        self._key = key
         self.position: Position = {}
         self._number = 0
 
@@ -189,7 +203,7 @@ class RecordReader:
         """
         for lo in range(0, len(records) or 1, size):
             yield from self._blocks(
-                RecordLines(records[lo : lo + size], self.position), size, refuse
+                RecordLines(records[lo : lo + size], self.position, self._key), size, refuse
             )
 
     def _blocks(self, lines: RecordLines, size: int, refuse: Refuse) -> Iterator[KafkaBlock]:
@@ -270,6 +284,20 @@ def record_parser(format: str | None, require_label: bool) -> Parse:
             f"format {format!r} is none of a topic: say {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
         )
     return line_parser(name, require_label, "record").read
+
+
+def event_parser(format: str | None) -> Parse:
+    """What reads the values of records whose labels come late.
+
+    Raises
+    ------
+    SourceError
+        One sentence, where the format has no events.
+
+    """
+    if format not in (None, "jsonl"):
+        raise SourceError(f"format {format!r} has no late labels: only JSON has")
+    return line_parser("untimed events", what="record").read
 
 
 JSON_BEGINS = b"{", b"[", b'"'
