@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import streaml1
-from streaml1 import checkpoint, modelfile
+from streaml1 import claims, modelfile
 from streaml1.checkpoint import CheckpointError, Checkpoints
 from streaml1.consumer import progressive
 from streaml1.rows import BadExample
@@ -293,7 +293,7 @@ def test_the_last_few_are_kept_and_leftovers_go(tmp_path: Path) -> None:
     (tmp_path / "kept" / ".half.1.2").write_bytes(b"half")
     with Checkpoints(tmp_path / "kept"):
         names = {path.name for path in (tmp_path / "kept").iterdir()}
-        assert {"lock", "owner"} < names and len(names) == 4
+        assert {"lock", "00000003.owner"} < names and len(names) == 4
 
 
 # Owners
@@ -413,7 +413,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(CheckpointError, match="kept cannot be written: no space left on dev"):
             progressive(model(), spec, limit=40, checkpoint=store)
         assert [path.read_bytes() for path in files(tmp_path / "kept")] == before
-    assert modelfile.replace is checkpoint.replace
+    assert modelfile.replace is claims.replace
 
 
 def test_positions_are_json(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ LAYERS = [
     *("cap", "watch", "reader", "engine"),
     *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),
     *("models", "report"),
-    *("streams", "datasets", "checkpoint", "consumer"),
+    *("streams", "datasets", "claims", "checkpoint", "consumer"),
     *("console", "cli"),
 ]
 ORDER = {name: place for place, name in enumerate(LAYERS)}
