@@ -161,16 +161,24 @@ def wrong(log: list[tuple[Any, ...]], final: Chain) -> str | None:
                 return f"{name} saved after it was overtaken"
     for at, epoch, chain in loaded:
         for when, later, other in loaded:
-            if later > epoch and at < claimed[later] < when and other[: len(chain)] != chain:
-                return f"{later} went on from {other}, behind {chain} of {epoch}"
+            if later > epoch and at < claimed[later] < when and not goes_on(chain, epoch, other):
+                return f"{later} went on from {other}, beside {chain} of {epoch}"
     if loaded:
         _, epoch, chain = max(loaded, key=lambda one: one[1])
-        if final[: len(chain)] != chain:
+        if not goes_on(chain, epoch, final):
             return f"{final} does not go on from {chain} of {epoch}, the last owner"
     return None
 
 
-def explore(folder: Path, works: list[str], changes: int, keep: int = 3) -> tuple[int, list[str]]:
+def goes_on(chain: Chain, epoch: int, other: Chain) -> bool:
+    """Whether one chain is the beginning of another, and the rest is of no earlier owner."""
+    rest = other[len(chain) :]
+    return other[: len(chain)] == chain and all(one >= epoch for one in rest)
+
+
+def explore(
+    folder: Path, works: list[str], changes: int, keep: int = 3, until_found: bool = False
+) -> tuple[int, list[str]]:
     """How many orders there were, and what went wrong in them; the first owner has two saves."""
     log: list[tuple[Any, ...]] = []
 
@@ -191,13 +199,18 @@ def explore(folder: Path, works: list[str], changes: int, keep: int = 3) -> tupl
         final = last.last(read, lambda wrong: None) or []
         if (broken := wrong(log, final)) is not None:
             found.append(f"{order}: {broken}")
+        if found and until_found:
+            break
     return n, found
 
 
+MORE = 1 if "STREAML1_STORM" in os.environ else 0
+"""A change more in each order takes minutes."""
+
 WORKS = {
-    "a zombie saves twice while another claims": (["save save", "claim save"], 3),
-    "two claim at once": (["", "claim save", "claim save"], 2),
-    "a zombie wakes between two that claim": (["save", "claim save", "claim"], 2),
+    "a zombie saves twice while another claims": (["save save", "claim save"], 2 + MORE),
+    "two claim at once": (["", "claim save", "claim save"], 1 + MORE),
+    "a zombie wakes between two that claim": (["save", "claim save", "claim"], 1 + MORE),
 }
 
 
@@ -206,7 +219,7 @@ WORKS = {
 def test_every_order(works: str, keep: int, tmp_path: Path) -> None:
     n, found = explore(tmp_path / "kept", *WORKS[works], keep=keep)
     assert not found, (len(found), n, found[:3])
-    assert n > 300
+    assert n > 100
 
 
 def test_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +227,7 @@ def test_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("os.link", none)
-    _, found = explore(tmp_path / "kept", ["save save", "claim save"], 2)
+    _, found = explore(tmp_path / "kept", ["save", "claim save"], 1)
     assert not found, found[:3]
 
 
@@ -224,7 +237,7 @@ def test_what_is_left_out_is_missed(
 ) -> None:
     """The explorer would find it if a claim named nothing, or if nobody looked before saving."""
     monkeypatch.setattr(Folder, part, lambda *args: None)
-    _, found = explore(tmp_path / "kept", ["save", "claim save", "claim"], 2)
+    _, found = explore(tmp_path / "kept", ["save", "claim", "claim"], 2, until_found=True)
     assert found
 
 
