@@ -655,6 +655,13 @@ def bench_softmax() -> None:
     softmax.bench_shapes(in_turn, table, CONSOLE.print)
 
 
+def bench_kafka() -> None:
+    """From a topic, beside polling alone."""
+    import bench_kafka as topics
+
+    topics.bench(w1, table, CONSOLE.print)
+
+
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
@@ -667,6 +674,7 @@ BENCHES = {
     "copies": bench_copies,
     "memory": bench_memory,
     "softmax": bench_softmax,
+    "kafka": bench_kafka,
 }
 
 

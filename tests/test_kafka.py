@@ -25,7 +25,8 @@ from streaml1.cli import cli
 from streaml1.consumer import predictions, progressive
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError, open_source
-from streaml1.streams.kafka import KafkaBlock, KafkaSource
+from streaml1.streams.kafka import KafkaSource
+from streaml1.streams.records import KafkaBlock
 from tests.broker import Broker, given
 
 pytestmark = pytest.mark.kafka
@@ -252,7 +253,7 @@ def test_a_bad_record_has_its_coordinates(broker: Broker, tmp_path: Path) -> Non
     refused: list[Any] = []
     source = KafkaSource(broker.url(topic), until_end=True)
     list(source.blocks(10, lambda *told: refused.append(told)))
-    assert [(place, number) for place, _, number in refused] == [
+    assert [(place, number) for place, _, number, _ in refused] == [
         (f"{topic}/0@7", 8),
         (f"{topic}/0@8", 9),
     ]
@@ -374,9 +375,11 @@ def test_a_block_knows_its_coordinates(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, ["1 1:1", "", "1 1:1\n\n0 2:1"])
     source = open_source(broker.url(topic), until_end=True)
-    [block] = list(source.blocks(10, pytest.fail))
+    [block] = [one for one in source.blocks(10, pytest.fail) if len(one)]
     assert isinstance(block, KafkaBlock)
-    assert [tuple(one) for one in block.at] == [(1, 0, 0, 0), (2, 0, 2, 1), (3, 0, 2, 3)]
+    assert [block.origin(row)[1:3] + block.origin(row)[4:] for row in range(3)] == [
+        (0, 0, 0, b"key", b"1 1:1"), (0, 2, 1, b"key", b"1 1:1"), (0, 2, 3, b"key", b"0 2:1")
+    ]  # fmt: skip
 
 
 # Going on

@@ -3,80 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from streaml1.streams.jsonl import parse_json
 from streaml1.streams.partitions import merged
-from streaml1.streams.source import Block, Example, Refuse, SourceError, blocks_of, shown
-from streaml1.streams.svmlight import parse_svmlight
-from streaml1.streams.text import PATIENCE, decode
+from streaml1.streams.records import Position, RecordReader, record_parser
+from streaml1.streams.source import Block, Refuse, SourceError, shown
 from streaml1.streams.topic import Topic
 
-__all__ = ["Coordinates", "KafkaBlock", "KafkaSource"]
+__all__ = ["KafkaSource"]
 
 COMMIT_SECONDS = 5.0
 
-FORMATS = ("jsonl", "svmlight")
 STARTS = ("earliest", "latest", "checkpoint")
-
-
-Position = dict[int, tuple[int, int]]
-"""By partition, the offset of the next record and how many of its lines are done with."""
-
-
-class Coordinates(NamedTuple):
-    """Where an example stands in a topic.
-
-    Parameters
-    ----------
-    number
-        Of the example in this reading, from 1; the refused count.
-    partition, offset
-        Of its record.
-    line
-        In the record, from 1; 0 where the record has only one.
-    """
-
-    number: int
-    partition: int
-    offset: int
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaBlock(Block):
-    """Consecutive examples of a topic; `name` is the topic.
-
-    Parameters
-    ----------
-    at
-        Where each stands in it.
-    began
-        The position before the block.
-
-    """
-
-    at: list[Coordinates] = field(default_factory=list)
-    began: Position = field(default_factory=dict)
-
-    def after(self, rows: int) -> Any:
-        """The position after so many examples, to `begin` at."""
-        if rows == len(self):
-            return self.end
-        done = dict(self.began)
-        for _, partition, offset, line in self.at[:rows]:
-            done[partition] = (offset, line) if line else (offset + 1, 0)
-        return done
-
-    def place(self, row: int) -> str:
-        """Where an example of the block was read."""
-        _, partition, offset, line = self.at[row]
-        return f"{self.name}/{partition}@{offset}{f':{line}' if line else ''}"
 
 
 class KafkaSource:
@@ -133,17 +74,16 @@ class KafkaSource:
     ) -> None:
         self.name = spec
         self._topic = Topic(spec)
-        self._parse = _parser(format, require_label)
+        self._parse = record_parser(format, require_label)
+        self._reader = RecordReader(self._topic.name, self._parse)
         self._start = _start(start)
         self._until_end = until_end
         self._partitions = partitions
         self._group = group
         self._committed = time.monotonic()
         self._bounds: tuple[dict[int, int], dict[int, int]] | None = None
-        self._position: Position = {}
-        self._began: Position = {}
-        self._skips: Position = {}
         self._read_before = False
+        self._is_kept = False
         self._stopped: Callable[[], bool] = lambda: False
 
     def heed(self, stopped: Callable[[], bool], wait: Any = None) -> None:
@@ -161,44 +101,17 @@ class KafkaSource:
         """
         if self._read_before and not self._until_end:
             raise SourceError(f"{self.name} cannot be read twice: it has no end; add --until-end")
-        if self._read_before and self._position:
+        if self._read_before and self._is_kept:
             raise SourceError(f"{self.name} can be read only once where checkpoints are kept")
         self._read_before = True
-        self._began = dict(self._position)
-        return blocks_of(self._examples(refuse), self._topic.name, size, PATIENCE, self._block)
+        return self._blocks(size, refuse)
 
-    def _block(self, rows: list[Example], name: str) -> KafkaBlock:
-        at, x, y, w = map(list, zip(*rows, strict=True))
-        weights = None if all(one == 1.0 for one in w) else w
-        began, self._began = self._began, dict(self._position)
-        return KafkaBlock(
-            x, y, weights, name, [one.number for one in at], self._began, at, began
-        )  # fmt: skip
-
-    def _examples(self, refuse: Refuse) -> Iterator[Example | None]:
-        number = 0
-        skips, self._skips = self._skips, {}
-        for record in self._records():
-            if record is None:
-                yield None
-                continue
-            partition, offset, value = record.partition, record.offset, record.value
-            begun = skips.pop(partition, None) if skips else None
-            skipped = begun[1] if begun is not None and begun[0] == offset else 0
-            after = (offset + 1, 0)
-            lines = _lines(value)
-            for line, text in lines[skipped:]:
-                self._position[partition] = after if line in (0, len(lines)) else (offset, line)
-                try:
-                    example = self._parse(decode(text, "record"))
-                except ValueError as error:
-                    number += 1
-                    refuse(self._topic.place(partition, offset, line), str(error), number)
-                    continue
-                if example is not None:
-                    number += 1
-                    yield Coordinates(number, partition, offset, line), *example
-            self._position[partition] = after
+    def _blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+        if not self._is_kept:
+            self._reader = RecordReader(self._topic.name, self._parse)
+        with closing(self._records()) as batches:
+            for records in batches:
+                yield from self._reader.blocks(records, size, refuse)
 
     # Positions
 
@@ -208,7 +121,7 @@ class KafkaSource:
 
     def begin(self, at: Any) -> Any:
         """Have the next reading begin at a position, or at its start: None; returns where."""
-        done = {int(one): tuple(there) for one, there in (at or {}).items()}
+        done: Position = {int(one): tuple(there) for one, there in (at or {}).items()}
         consumer = self._topic.consumer(self._stopped)
         if consumer is None:
             return at
@@ -216,13 +129,13 @@ class KafkaSource:
             self._bounds = self._found_bounds(
                 consumer, {one: there[0] for one, there in done.items()}
             )
-        self._position = {one: (offset, 0) for one, offset in self._bounds[0].items()} | done
-        self._skips = done
+        self._is_kept = True
+        self._reader.position = {one: (at, 0) for one, at in self._bounds[0].items()} | done
         return self.position()
 
     def position(self) -> Any:
         """Where the reading is, all that was read being behind it."""
-        return dict(self._position)
+        return dict(self._reader.position)
 
     def kept(self, at: Any, last: bool) -> None:
         """Hear that a checkpoint holds a position, which may be the last of the run."""
@@ -239,27 +152,17 @@ class KafkaSource:
             raise SourceError(f"{self.name}: there is no checkpoint to start from")
         return self._topic.bounds(consumer, self._start, self._partitions, at)
 
-    def _records(self) -> Iterator[Any]:
+    def _records(self) -> Generator[list[Any], None, None]:
         consumer = self._topic.consumer(self._stopped)
         if consumer is None:
             return
         with closing(consumer):
             self._bounds = starts, ends = self._bounds or self._found_bounds(consumer, {})
-            limits = ends if self._until_end else None
+            limits = self._topic.parts(ends) if self._until_end else None
             try:
-                yield from merged(consumer, self._topic.name, starts, limits, self._stopped)
+                yield from merged(consumer, self._topic.parts(starts), limits, self._stopped)
             except Exception as error:
                 raise self._topic.unreadable(error) from None
-
-
-def _lines(value: bytes | None) -> list[tuple[int, bytes]]:
-    """The lines of a record with their numbers; 0 for the only one."""
-    if not value:
-        return []
-    if b"\n" not in value:
-        return [(0, value)]
-    lines = value.removesuffix(b"\n").split(b"\n")
-    return list(enumerate(lines, start=1)) if len(lines) > 1 else [(0, lines[0])]
 
 
 # What the user writes
@@ -280,17 +183,3 @@ def _start(start: str | None) -> str | int:
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0, round(moment.timestamp() * 1000))
-
-
-def _parser(format: str | None, require_label: bool) -> Callable[[str], Any]:
-    parse: dict[str, Callable[[str], Any]] = {
-        "jsonl": partial(parse_json, require_label=require_label),
-        "svmlight": partial(parse_svmlight, require_label=require_label),
-    }
-    if format is None:
-        json, svmlight = parse["jsonl"], parse["svmlight"]
-        return lambda text: (json if text.lstrip()[:1] in ("{", "[", '"') else svmlight)(text)
-    name = {"svm": "svmlight"}.get(format.lower(), format.lower())
-    if name not in parse:
-        raise SourceError(f"format {format!r} is none of a topic: say {' or '.join(FORMATS)}")
-    return parse[name]

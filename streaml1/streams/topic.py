@@ -45,9 +45,11 @@ class Topic:
         self.url, self.brokers, self.name = url, brokers, topic
         self.settings = _settings(url, query)
 
-    def place(self, partition: int, offset: int, line: int = 0) -> str:
-        """Where a record stands, or one of its lines."""
-        return f"{self.name}/{partition}@{offset}{f':{line}' if line else ''}"
+    def parts(self, offsets: dict[int, int]) -> dict[Any, int]:
+        """Offsets by partition as kafka-python names partitions."""
+        from kafka import TopicPartition
+
+        return {TopicPartition(self.name, one): offset for one, offset in offsets.items()}
 
     def consumer(self, stopped: Callable[[], bool], group: str | None = None) -> Any:
         """A consumer of kafka-python that knows the brokers; None where `stopped` says so before.
@@ -138,7 +140,7 @@ class Topic:
         if isinstance(error, OffsetOutOfRangeError) and isinstance(error.args[0], dict):
             ((tp, offset), *_) = error.args[0].items()
             return SourceError(
-                f"{self.place(tp.partition, offset)} is gone: the topic keeps its records no "
+                f"{tp.topic}/{tp.partition}@{offset} is gone: the topic keeps its records no "
                 "longer, so start at another place"
             )
         if isinstance(error, KafkaTimeoutError):

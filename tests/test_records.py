@@ -1,0 +1,168 @@
+"""Records to blocks, held to a plain loop over their lines."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1.streams import SourceError
+from streaml1.streams.records import RecordReader, record_parser
+from streaml1.streams.svmlight import parse_svmlight
+
+
+class Record(NamedTuple):
+    partition: int
+    offset: int
+    value: bytes | None
+    topic: str = "t"
+    timestamp: int = 7
+    key: bytes | None = b"k"
+
+
+class Step(NamedTuple):
+    """A line that is an example or refused: what it is, and the position behind it."""
+
+    place: str
+    text: bytes
+    is_bad: bool
+    position: dict[int, tuple[int, int]]
+
+
+def slowly(records: list[Record], start: dict[int, tuple[int, int]]) -> tuple[list[Step], Any]:
+    steps, position = [], dict(start)
+    for record in records:
+        done = start.get(record.partition, (-1, 0))
+        skipped = done[1] if done[0] == record.offset else 0
+        after = (record.offset + 1, 0)
+        texts = (record.value or b"").split(b"\n")
+        if len(texts) > 1 and not texts[-1]:
+            texts.pop()
+        for number, text in enumerate(texts, start=1):
+            last = number == len(texts)
+            position[record.partition] = after if last else (record.offset, number)
+            if (number <= skipped and len(texts) > 1) or not text.strip():
+                continue
+            line = f":{number}" if len(texts) > 1 else ""
+            try:
+                parse_svmlight(text.decode())
+                bad = False
+            except ValueError:
+                bad = True
+            place = f"t/{record.partition}@{record.offset}{line}"
+            steps.append(Step(place, text, bad, dict(position)))
+        position[record.partition] = after
+    return steps, position
+
+
+LINES = st.sampled_from([b"1 1:1", b"0 2:0.5 7:1", b"", b" ", b"1 1:x", b"\xff", b"-1 3:1\r"])
+VALUES = st.one_of(
+    st.none(), LINES, LINES.map(lambda one: one + b"\n"), st.lists(LINES).map(b"\n".join)
+)
+
+
+@st.composite
+def topics(draw: Any) -> list[Record]:
+    offsets = [0, 0, 0]
+    records = []
+    for partition, gap, value in draw(
+        st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), VALUES), max_size=20)
+    ):
+        offsets[partition] += gap
+        records.append(Record(partition, offsets[partition], value))
+    return records
+
+
+def left(records: list[Record], position: dict[int, tuple[int, int]]) -> list[Record]:
+    return [one for one in records if one.offset >= position.get(one.partition, (0, 0))[0]]
+
+
+@given(topics(), st.integers(1, 7), st.integers(1, 9))
+def test_blocks_are_the_lines_in_order(records: list[Record], size: int, polled: int) -> None:
+    steps, end = slowly(records, {})
+    reader = RecordReader("t", record_parser("svmlight", True))
+    refused: list[tuple[int, Any]] = []
+    got: list[tuple[int, Any]] = []
+    for lo in range(0, len(records), polled):
+        for block in reader.blocks(
+            records[lo : lo + polled],
+            size,
+            lambda place, reason, number, origin: refused.append((number, origin)),
+        ):
+            assert len(block) <= size
+            for row in range(len(block)):
+                got.append((block.lines[row], block.origin(row)))
+                if row + 1 < len(block):
+                    assert places(records, block.after(row + 1)) == [
+                        step.place for step in steps[block.lines[row] :]
+                    ]
+    assert reader.position == end
+    every = sorted([*got, *refused], key=lambda one: one[0])
+    assert [number for number, _ in every] == list(range(1, len(steps) + 1))
+    assert [origin.place for _, origin in every] == [step.place for step in steps]
+    assert [origin.value for _, origin in every] == [step.text for step in steps]
+    assert {number for number, _ in refused} == {
+        number for number, step in enumerate(steps, start=1) if step.is_bad
+    }
+
+
+def places(records: list[Record], position: Any) -> list[str]:
+    """Those of the lines behind a position."""
+    return [step.place for step in slowly(left(records, position), position)[0]]
+
+
+@given(topics(), st.integers(0, 30))
+def test_a_reader_goes_on_in_the_middle_of_a_record(records: list[Record], n: int) -> None:
+    steps, _ = slowly(records, {})
+    if not steps:
+        return
+    at = steps[n % len(steps)]
+    reader = RecordReader("t", record_parser("svmlight", True))
+    reader.position = dict(at.position)
+    seen: list[str] = []
+    blocks = list(
+        reader.blocks(left(records, at.position), 100, lambda place, *rest: seen.append(place))
+    )
+    seen += [block.place(row) for block in blocks for row in range(len(block))]
+    assert sorted(seen) == sorted(step.place for step in steps[n % len(steps) + 1 :])
+
+
+@given(topics(), st.integers(1, 7))
+def test_what_stands_before_a_refusal_that_raises_comes_first(
+    records: list[Record], size: int
+) -> None:
+    steps, end = slowly(records, {})
+    good = next((k for k, step in enumerate(steps) if step.is_bad), len(steps))
+    reader = RecordReader("t", record_parser("svmlight", True))
+
+    def refuse(place: str, *rest: Any) -> None:
+        raise SourceError(place)
+
+    got: list[str] = []
+    last = None
+    try:
+        for block in reader.blocks(records, size, refuse):
+            got += [block.place(row) for row in range(len(block))]
+            last = block.end
+        assert good == len(steps) and reader.position == end
+    except SourceError as error:
+        assert str(error) == steps[good].place
+        if last is not None:
+            assert places(records, last) == [step.place for step in steps[len(got) :]]
+    assert got == [step.place for step in steps[:good]]
+
+
+def test_an_empty_block_tells_that_nothing_came() -> None:
+    reader = RecordReader("t", record_parser(None, True))
+    reader.position = {0: (4, 0)}
+    [block] = reader.blocks([], 10, pytest.fail)
+    assert len(block) == 0 and block.after(0) == {0: (4, 0)}
+
+
+def test_json_and_svmlight_are_told_apart() -> None:
+    reader = RecordReader("t", record_parser(None, True))
+    records = [Record(0, 0, b' {"x": {"a": 1}, "y": 1}\n0 3:1')]
+    [block] = reader.blocks(records, 10, pytest.fail)
+    assert block.x == [{"a": 1}, {3: 1.0}] and block.y == [1, 0.0]
