@@ -11,6 +11,7 @@ UTF-8, a model file, and a numpy archive without objects.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -26,11 +27,19 @@ from typing import Any
 import numpy as np
 
 from streaml1 import models
-from streaml1.claims import CheckpointError, Folder, TakenOver
+from streaml1.claims import CheckpointError, Folder, TakenOver, file_in, names_in
+from streaml1.modelfile import ModelFileError
 from streaml1.models.base import OnlineModel
 from streaml1.report import Report
 
-__all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "TakenOver", "require_model"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Checkpoints",
+    "TakenOver",
+    "look",
+    "require_model",
+]
 
 logger = logging.getLogger("streaml1")
 
@@ -214,6 +223,15 @@ class _Saving:
             self._files.write(self._encode())
         except BaseException as error:
             self.error = error
+
+
+def look(folder: Path) -> Checkpoint | None:
+    """The last whole checkpoint in a folder that may be another's; None where there is none."""
+    for name in names_in(folder):
+        path = file_in(folder, name)
+        with contextlib.suppress(ModelFileError, OSError):
+            return _decode(path.read_bytes(), path)
+    return None
 
 
 def require_model(model: Any) -> None:

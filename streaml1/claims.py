@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 
 from streaml1.modelfile import ModelFileError, replace
 
-__all__ = ["CheckpointError", "Folder", "TakenOver"]
+__all__ = ["CheckpointError", "Folder", "TakenOver", "file_in", "names_in", "owner_of"]
 
 _NAME = re.compile(r"(\d{8,})-(\d{12,})\.checkpoint")
 _OWNER = re.compile(r"(\d{8,})\.owner")
@@ -115,7 +115,7 @@ class Folder:
             epoch = 1 + max([*self._owners(), *(epoch for epoch, _ in self.names())], default=0)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             try:
-                file = os.open(self._owner_path(epoch), flags, 0o666)
+                file = os.open(_owner_file(self.path, epoch), flags, 0o666)
             except FileExistsError:
                 continue  # another was faster
             try:
@@ -138,11 +138,7 @@ class Folder:
 
     def owner(self) -> dict[str, Any]:
         """What is known of the owner of the highest epoch."""
-        try:
-            about = json.loads(self._owner_path(max(self._owners())).read_text())
-        except (OSError, ValueError):
-            return {}
-        return about if isinstance(about, dict) else {}
+        return owner_of(self.path)
 
     def require_ours(self) -> None:
         """Raise TakenOver where there is a higher epoch."""
@@ -152,22 +148,17 @@ class Folder:
             )
 
     def _owners(self) -> list[int]:
-        found = [_OWNER.fullmatch(name) for name in os.listdir(self.path)]
-        return [int(one[1]) for one in found if one]
-
-    def _owner_path(self, epoch: int) -> Path:
-        return self.path / f"{epoch:08}.owner"
+        return _owners_in(self.path)
 
     # Files
 
     def names(self) -> list[Name]:
         """Epoch and number of each file, the last one first."""
-        found = [_NAME.fullmatch(name) for name in os.listdir(self.path)]
-        return sorted(((int(one[1]), int(one[2])) for one in found if one), reverse=True)
+        return names_in(self.path)
 
     def file(self, name: Name) -> Path:
         """Where a file is."""
-        return self.path / f"{name[0]:08}-{name[1]:012}.checkpoint"
+        return file_in(self.path, name)
 
     def last(
         self, read: Callable[[bytes, Path], Found], passed: Callable[[Exception], object]
@@ -255,6 +246,35 @@ class Folder:
 
     def _unwritable(self, error: OSError) -> CheckpointError:
         return CheckpointError(f"{self.path} cannot be written: {_reason(error)}")
+
+
+def names_in(path: Path) -> list[Name]:
+    """Epoch and number of each file in a folder, the last one first."""
+    found = [_NAME.fullmatch(name) for name in os.listdir(path)]
+    return sorted(((int(one[1]), int(one[2])) for one in found if one), reverse=True)
+
+
+def file_in(path: Path, name: Name) -> Path:
+    """Where a file of a folder is."""
+    return path / f"{name[0]:08}-{name[1]:012}.checkpoint"
+
+
+def owner_of(path: Path) -> dict[str, Any]:
+    """What is known of the owner of the highest epoch."""
+    try:
+        about = json.loads(_owner_file(path, max(_owners_in(path))).read_text())
+    except (OSError, ValueError):
+        return {}
+    return about if isinstance(about, dict) else {}
+
+
+def _owners_in(path: Path) -> list[int]:
+    found = [_OWNER.fullmatch(name) for name in os.listdir(path)]
+    return [int(one[1]) for one in found if one]
+
+
+def _owner_file(path: Path, epoch: int) -> Path:
+    return path / f"{epoch:08}.owner"
 
 
 def _reason(error: OSError) -> str:

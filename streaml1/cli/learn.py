@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.groups import GROUPING, group_options, learn_group
 from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.writing import require_outputs, write_all
@@ -46,6 +47,7 @@ __all__ = ["learn"]
 @click.option("--group", metavar="NAME",
                  help="Kafka: commit the offsets of checkpoints under this name, for tools that "
                  "show the lag; nothing reads them here.")  # fmt: skip
+@group_options
 @click.option("--load", type=output, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
@@ -78,10 +80,21 @@ def learn(
     """
     from streaml1.consumer import prepare, progressive
 
+    apart = READING + GROUPING
+    given = {k: v for k, v in options.items() if k not in apart and v is not None}
+    if options["per_partition"]:
+        learn_group(
+            source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+            every=every, bad=bad, options=options,
+            alone={
+                "limit": limit, "passes": passes, "save": save, "load": load, "report": report,
+                "plot": plot, "watch": watch, "partitions": options["partitions"],
+                "until_end": options["until_end"],
+            },
+        )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     examples: Any = opened(source, options)
-    given = {k: v for k, v in options.items() if k not in READING and v is not None}
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
 

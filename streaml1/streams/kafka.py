@@ -13,7 +13,7 @@ from streaml1.streams.records import Position, RecordReader, record_parser
 from streaml1.streams.source import Block, Refuse, SourceError, shown
 from streaml1.streams.topic import Topic
 
-__all__ = ["KafkaSource"]
+__all__ = ["KafkaSource", "start_of"]
 
 COMMIT_SECONDS = 5.0
 
@@ -76,7 +76,7 @@ class KafkaSource:
         self._topic = Topic(spec)
         self._parse = record_parser(format, require_label)
         self._reader = RecordReader(self._topic.name, self._parse)
-        self._start = _start(start)
+        self._start = start_of(start)
         self._until_end = until_end
         self._partitions = partitions
         self._group = group
@@ -168,7 +168,7 @@ class KafkaSource:
 # What the user writes
 
 
-def _start(start: str | None) -> str | int:
+def start_of(start: str | None) -> str | int:
     """Where to start: a word, or milliseconds since 1970."""
     if start is None or start in STARTS:
         return start or STARTS[0]
