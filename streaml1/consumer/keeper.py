@@ -86,15 +86,14 @@ class Keeper:
 
     def moved(self, position: Any, turn: int, learnt: int) -> None:
         """Everything up to `position` has been learnt; save it if it is time."""
-        if self._state == (position, turn, learnt):
-            return
-        self._state = position, turn, learnt
-        self._moved = True
+        if self._state != (position, turn, learnt):
+            self._state = position, turn, learnt
+            self._moved = True
         if self._store is None:
             return
         if self._store.settled():
             self._kept(self._aside)
-        if self._store.is_due:
+        if self._moved and self._store.is_due:
             self._save(aside=self._store.seconds > 0)
 
     def ended(self, turn: int, learnt: int, last: bool) -> None:
