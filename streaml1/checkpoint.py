@@ -258,6 +258,8 @@ def _decode(data: bytes, path: Path) -> Checkpoint:
     if len(data) < _HEAD.size or data[:8] != MAGIC:
         raise CheckpointError(f"{path} is no checkpoint, or is torn")
     _, version, length, digest = _HEAD.unpack_from(data)
+    if version < 1:
+        raise CheckpointError(f"{path} is torn, or has been altered")
     if version > FORMAT:
         raise CheckpointError(f"{path} has format {version}, newer than {FORMAT}: upgrade streaml1")
     body = data[_HEAD.size :]

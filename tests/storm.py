@@ -11,6 +11,7 @@ import faulthandler
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -249,14 +250,14 @@ class Storm:
         if not standing:
             return
         pid, luck = self._rng.choice(standing), self._rng.random()
-        if luck < 0.6:
+        if luck < 0.5:
             self._send(pid, signal.SIGKILL, "killed")
-        elif luck < 0.7:
+        elif luck < 0.6:
             self._send(pid, signal.SIGTERM, "told to end")
         elif luck < 0.8:
             self._send(pid, signal.SIGSTOP, "frozen")
             self._frozen[pid] = time.monotonic() + self._rng.uniform(0.5, 2.5) * SESSION
-        elif luck < 0.82 and self._broker is not None:
+        elif luck < 0.83 and self._broker is not None:
             self._broker.kill()
             self.count["broker killed"] += 1
             time.sleep(self._rng.uniform(0.0, 1.0))
@@ -378,6 +379,12 @@ def lines_of(lines: list[dict[str, Any]], examples: int) -> list[Any]:
     return [[line[name] for name in names] for line in lines if line["examples"] % 500 == 0]
 
 
+def complaints(log: Path) -> list[str]:
+    """The last lines of what workers that ended with an error have said."""
+    lines = log.read_text().splitlines()
+    return [line for line in lines if re.match(r"[\w.]+(Error|Exception|Lost)\b", line)]
+
+
 @contextmanager
 def stormy(
     address: str, workers: int, folder: Path, *, partitions: int, per_second: int, seed: int,
@@ -439,6 +446,8 @@ def main() -> None:
                 told = ", ".join(f"{what} {n:,}" for what, n in sorted(count.items()))
                 seconds = time.monotonic() - began
                 print(f"{workers} workers, {seconds:.0f} s: {told}: equal to the bit", flush=True)
+                for line in sorted(set(complaints(here / "workers.log"))):
+                    print(f"    {line}", flush=True)
         finally:
             broker.close()
 
