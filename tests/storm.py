@@ -342,7 +342,9 @@ def lag(url: str, folder: Path) -> int:
     return behind
 
 
-def differences(url: str, folder: Path, partitions: int) -> list[str]:
+def differences(
+    url: str, folder: Path, partitions: int, every: int = 500, bad: str = "skip"
+) -> list[str]:
     """What of the partitions is not as one run without an end has it."""
     from streaml1.checkpoint import look
     from streaml1.consumer import progressive
@@ -353,7 +355,8 @@ def differences(url: str, folder: Path, partitions: int) -> list[str]:
     for one in range(partitions):
         found = look(folder_of(folder, Topic(url).name, one))
         expected = model()
-        report = progressive(expected, url, until_end=True, partitions=[one], bad="skip", every=500)
+        report = progressive(expected, url, until_end=True, partitions=[one], bad=bad,
+                             every=every)  # fmt: skip
         assert found is not None
         facts, arrays = report.dump()
         told = {
@@ -364,8 +367,7 @@ def differences(url: str, folder: Path, partitions: int) -> list[str]:
                for what in ("examples", "refused", "all", "total")},
             "window": (found.report[1]["y"].tolist(), arrays["y"].tolist()),
             "predictions": (found.report[1]["p"].tolist(), arrays["p"].tolist()),
-            "lines": (*(lines_of(these["lines"], facts["examples"])
-                        for these in (found.report[0], facts)),),
+            "lines": tuple(lines_of(these["lines"], every) for these in (found.report[0], facts)),
         }  # fmt: skip
         wrong += [f"{what} of partition {one}" for what, (a, b) in told.items() if a != b]
         if not found.model.n_iterations:
@@ -373,10 +375,10 @@ def differences(url: str, folder: Path, partitions: int) -> list[str]:
     return wrong
 
 
-def lines_of(lines: list[dict[str, Any]], examples: int) -> list[Any]:
-    """What lines tell that does not depend on when processes began; one at each 500 examples."""
+def lines_of(lines: list[dict[str, Any]], every: int) -> list[Any]:
+    """What lines tell that does not depend on when processes began, but for those at an end."""
     names = ("examples", "loss", "recent_loss", "constant_loss", "error", "n_nonzero")
-    return [[line[name] for name in names] for line in lines if line["examples"] % 500 == 0]
+    return [[line[name] for name in names] for line in lines if line["examples"] % every == 0]
 
 
 def complaints(log: Path) -> list[str]:
