@@ -41,7 +41,8 @@ def bench(table: Callable[..., Any], show: Callable[[Any], Any]) -> None:
     """Print the stall, and the longest 100 rows beside the thread that writes."""
     made = table(
         f"A checkpoint of 10^6 weights and the last 2^{WINDOW.bit_length() - 1} predictions, "
-        f"medians of {ROUNDS}; the first two columns are times of the thread", "names", "all of it", "stall", "by the clock", "100 rows: alone", "longest beside it",
+        f"medians of {ROUNDS}; the first two columns are times of the thread",
+        "names", "all of it", "stall", "by the clock", "100 rows: alone", "longest beside it",
     )  # fmt: skip
     for name, make in (("ints", by_ints), ("strings", by_names)):
         model, rows = make()
