@@ -17,6 +17,7 @@ import kafka
 import numpy as np
 
 import streaml1
+from streaml1.consumer.prediction_records import PredictionRecords
 
 ROOT = Path(__file__).resolve().parent.parent
 BROKER = [sys.executable, str(ROOT / "scripts" / "kafka.d" / "broker.py")]
@@ -106,6 +107,7 @@ def bench(rows: Any, table: Any, tell: Any) -> None:
         f"learning {ROWS:,} rows of W1 from a topic (elastic net), beside polling alone; median of "
         f"{ROUNDS} rounds in turn",
         "records", "polling, us/row", "learning, us/row", "ratio (all threads)", "ratio (clock)",
+        "with predictions, us/row",
     )  # fmt: skip
     with broker() as address:
         for name, values in forms.items():
@@ -119,12 +121,19 @@ def bench(rows: Any, table: Any, tell: Any) -> None:
             def only_poll(topic: str = topic, address: str = address) -> None:
                 poll(address, topic)
 
+            def tell_each(url: str = url) -> None:
+                model = streaml1.ElasticNetClassifier(l1=1e-6, l2=1e-6)
+                with PredictionRecords(f"{url}-p") as out:
+                    streaml1.progressive(model, url, until_end=True, every=ROWS, outs=[out])
+
             learn()
-            times = np.array([(*timed(only_poll), *timed(learn)) for _ in range(ROUNDS)])
+            times = np.array(
+                [(*timed(only_poll), *timed(learn), *timed(tell_each)) for _ in range(ROUNDS)]
+            )
             cpu, wall = times[:, 2] / times[:, 0], times[:, 3] / times[:, 1]
             us = np.median(times, axis=0) / ROWS * 1e6
             shown.add_row(
                 name, f"{us[0]:.2f}", f"{us[2]:.2f}", f"{np.median(cpu):.2f}",
-                f"{np.median(wall):.2f}",
+                f"{np.median(wall):.2f}", f"{us[4]:.2f}",
             )  # fmt: skip
     tell(shown)

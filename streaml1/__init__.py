@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         SoftmaxClassifier,
         TruncatedGradientClassifier,
         TruncatedGradientRegressor,
-        load,
     )
+    from streaml1.published import load
     from streaml1.rows import BadExample
 
 __all__ = [
@@ -70,7 +70,7 @@ _HOMES = {
     "SoftmaxClassifier": "models",
     "TruncatedGradientClassifier": "models",
     "TruncatedGradientRegressor": "models",
-    "load": "models",
+    "load": "published",
     "progressive": "consumer",
 }
 

@@ -114,7 +114,7 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     return decode(data, path)
 
 
-def decode(data: bytes, path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def decode(data: bytes, path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """What `encode` has written; `path` is what errors call it."""
     if data[:8] != MAGIC[: len(data)] or not data:
         raise ModelFileError(f"{path} is not a streaml1 model; `save` writes one")

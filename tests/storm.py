@@ -1,7 +1,7 @@
 """A storm over the processes of a group: killed, stopped, frozen, and their broker too.
 
 Each partition has to be learnt as by one run without an end: weights, intercept, report and counts
-to the bit. `scripts/test --storm` has 200 processes killed; the suite a few.
+to the bit; and the dead letters have to be the records that are none, each once at least. `scripts/test --storm` has 200 processes killed; the suite a few.
 """
 
 from __future__ import annotations
@@ -65,14 +65,21 @@ def die_at(step: int) -> None:
 def work(url: str, folder: str, step: int) -> int:
     """Learn until SIGTERM."""
     from streaml1.checkpoint import TakenOver
+    from streaml1.consumer.dead_letters import DeadLetters
     from streaml1.consumer.group import Group
 
     faulthandler.register(signal.SIGUSR1)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *args: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    @contextmanager
+    def dead_letters(partition: int) -> Iterator[Any]:
+        with DeadLetters(url) as letters:
+            yield [letters]
+
     group = Group(model(), url, group="storm", folder=folder, every=500, bad="skip", seconds=0.2,
-                  session=SESSION)  # fmt: skip
+                  session=SESSION, outs=dead_letters)  # fmt: skip
     if step:
         die_at(step)
     try:
@@ -87,6 +94,7 @@ def work(url: str, folder: str, step: int) -> int:
 
 def nursery() -> None:
     """Fork a worker for each line `url folder step log` read; it is all compiled and imported."""
+    import streaml1.consumer.dead_letters
     import streaml1.consumer.group  # noqa: F401
     from streaml1.consumer import prepare
 
@@ -375,6 +383,42 @@ def differences(
     return wrong
 
 
+def misplaced(address: str, url: str, partitions: int) -> tuple[list[str], int]:
+    """What of the dead letters is too much or too little, and how many were written twice."""
+    import kafka
+
+    from streaml1.consumer import Out, progressive
+    from streaml1.consumer.coordinates import record_key
+
+    expected: dict[str, bytes] = {}
+
+    class Refusals(Out):
+        def refused(self, refused: Any) -> None:
+            expected[record_key(refused.place, refused.origin)] = refused.origin.value
+
+    for one in range(partitions):
+        progressive(model(), url, until_end=True, partitions=[one], bad="skip", outs=[Refusals()])
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    name = url.rpartition("/")[2] + ".dlq"
+    parts = [kafka.TopicPartition(name, one) for one in consumer.partitions_for_topic(name) or ()]
+    consumer.assign(parts)
+    left = sum(consumer.end_offsets(parts).values())
+    told: list[tuple[str, bytes]] = []
+    limit = time.monotonic() + 30.0
+    while len(told) < left and time.monotonic() < limit:
+        for records in consumer.poll(timeout_ms=500).values():
+            told += [(record.key.decode(), record.value) for record in records]
+    consumer.close()
+    wrong = [f"{key} is not among the dead letters" for key in expected.keys() - dict(told).keys()]
+    wrong += [f"{key} is a dead letter, {value!r}" for key, value in set(told)
+              if expected.get(key) != value]  # fmt: skip
+    if not expected:
+        wrong.append("nothing was refused")
+    return wrong, len(told) - len(expected)
+
+
 def lines_of(lines: list[dict[str, Any]], every: int) -> list[Any]:
     """What lines tell that does not depend on when processes began, but for those at an end."""
     names = ("examples", "loss", "recent_loss", "constant_loss", "error", "n_nonzero")
@@ -423,7 +467,10 @@ def run(address: str, workers: int, kills: int, folder: Path, seed: int,
         feed.join(90)
         storm.calm(url, 90.0)
         wrong = differences(url, storm.nursery.folder, partitions)
+        letters, twice = misplaced(address, url, partitions)
+        wrong += letters
         assert not wrong, (wrong, dict(storm.count))
+        storm.count["dead letters twice"] = twice
         storm.count["examples"] = feed.sent
         return storm.count
 

@@ -20,7 +20,7 @@ LAYERS = [
     *("cap", "watch", "reader", "engine"),
     *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),
     *("models", "report"),
-    *("streams", "datasets", "claims", "checkpoint", "consumer"),
+    *("streams", "datasets", "claims", "checkpoint", "published", "consumer"),
     *("console", "cli"),
 ]
 ORDER = {name: place for place, name in enumerate(LAYERS)}
@@ -113,11 +113,13 @@ def test_heavy_libraries_wait_until_called_for(path: Path) -> None:
 
 
 def test_the_front_door() -> None:
-    """It loads nothing by itself, and offers models and what is below them, and `progressive`."""
+    """It loads nothing by itself, and offers models, what is below, `load` and `progressive`."""
     path = PACKAGE / "__init__.py"
     assert {layer(name) for name in imports(path, when_loaded=True)} == {None}
     offered = {layer(name) for name in imports(path)} - {None}
-    assert all(ORDER[name] <= ORDER["models"] for name in offered - {"consumer"} if name)
+    assert all(
+        ORDER[name] <= ORDER["models"] for name in offered - {"consumer", "published"} if name
+    )
     homes = dict(streaml1._HOMES)
     assert set(homes) == set(streaml1.__all__)
     assert set(homes.values()) == offered

@@ -161,6 +161,18 @@ def test_an_empty_block_tells_that_nothing_came() -> None:
     assert len(block) == 0 and block.after(0) == {0: (4, 0)}
 
 
+def test_ids_stay_with_their_examples() -> None:
+    lines = ['{"id": "a", "x": {}, "y": 1}', '{"x": {}, "y": 1}', '{"id": 7, "x": {}, "y": 1}']
+    lines += ['{"id": 1.5, "x": {}, "y": 1}', '{"id": true, "x": {}, "y": 1}', "oops"]
+    value = "\n".join([*lines, *lines[:2]]).encode()
+    reader = RecordReader("t", record_parser("jsonl", True))
+    blocks = list(reader.blocks([Record(0, 0, value)], 3, lambda *_: None))
+    assert [block.ids for block in blocks] == [["a", None, 7], [None, None, "a"], [None]]
+    without = RecordReader("t", record_parser(None, True))
+    [block] = without.blocks([Record(0, 0, b"1 1:1")], 3, pytest.fail)
+    assert block.ids is None
+
+
 def test_json_and_svmlight_are_told_apart() -> None:
     reader = RecordReader("t", record_parser(None, True))
     records = [Record(0, 0, b' {"x": {"a": 1}, "y": 1}\n0 3:1')]

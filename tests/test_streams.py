@@ -927,3 +927,10 @@ def test_blocks_are_values():
     assert block == Block([{}], [1.0], None, "a.svm", [3])
     with pytest.raises(AttributeError):
         block.name = "b.svm"  # type: ignore[misc]
+
+
+def test_ids_of_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x": {}, "y": 1}\n{"x": {}, "y": 1, "id": "é"}\n{"x": {}, "y": 0}\n')
+    blocks = list(open_source(path).blocks(2, pytest.fail))
+    assert [block.ids for block in blocks] == [[None, "é"], None]

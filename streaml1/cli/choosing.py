@@ -14,7 +14,7 @@ __all__ = ["change", "new_learner", "require_kind"]
 
 
 def new_learner(
-    source: str, model: str | None, task: str | None, given: dict[str, Any], load: Path | None
+    source: str, model: str | None, task: str | None, given: dict[str, Any], load: str | Path | None
 ) -> Any:
     """A model as the options say, or the one in the file `load` with what is given beside."""
     import streaml1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streaml1.cli.choosing import new_learner
+from streaml1.cli.outgoing import outs_of
 from streaml1.cli.program import Refusal, cli
 from streaml1.console import Signals, complain, logged
 
@@ -21,7 +23,7 @@ GROUPING = ("per_partition", "session_timeout")
 
 ALONE = {
     "limit": None, "passes": 1, "save": None, "load": None, "report": None, "plot": None,
-    "partitions": None, "until_end": False, "watch": 0,
+    "partitions": None, "until_end": False, "watch": 0, "publish": None,
 }  # fmt: skip
 """What goes with one model for all, and its value where it is not given."""
 
@@ -47,6 +49,7 @@ def learn_group(
 ) -> None:  # fmt: skip
     """Learn as a process of a group until a signal comes, and say what was learnt."""
     from streaml1.consumer.group import Group
+    from streaml1.streams.topic import Topic
 
     for name, value in alone.items():
         if value != ALONE[name]:
@@ -60,9 +63,11 @@ def learn_group(
                       "--per-partition")  # fmt: skip
     signals, lines = Signals(), _Lines()
     with logged(), signals.handled():
+        place = SimpleNamespace(name=source, topic=Topic(source))
         group = Group(
             new_learner(source, model, task, given, None), source, group=options["group"],
-            folder=checkpoint, every=every, bad=bad, seconds=checkpoint_every,
+            folder=checkpoint, every=every, bad="skip" if bad == "dead-letter" else bad,
+            outs=lambda partition: outs_of(place, bad, options), seconds=checkpoint_every,
             format=options["format"], start=options["start"], session=options["session_timeout"],
             on_line=lines.show,
         )  # fmt: skip

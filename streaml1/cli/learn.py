@@ -10,7 +10,16 @@ import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
 from streaml1.cli.groups import GROUPING, group_options, learn_group
-from streaml1.cli.options import READING, model_options, opened, output, positive, source_options
+from streaml1.cli.options import (
+    READING,
+    model_options,
+    model_place,
+    opened,
+    output,
+    positive,
+    source_options,
+)
+from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_options
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.writing import require_outputs, write_all
 from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
@@ -27,6 +36,8 @@ __all__ = ["learn"]
 @click.argument("source")
 @model_options
 @source_options
+@outgoing_options
+@publish_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
               help="How often the source is read.")  # fmt: skip
 @click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
@@ -48,7 +59,7 @@ __all__ = ["learn"]
                  help="Kafka: commit the offsets of checkpoints under this name, for tools that "
                  "show the lag; nothing reads them here.")  # fmt: skip
 @group_options
-@click.option("--load", type=output, metavar="FILE",
+@click.option("--load", type=model_place, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
@@ -65,7 +76,7 @@ def learn(
     report: Path | None,
     plot: Path | None,
     save: Path | None,
-    load: Path | None,
+    load: str | Path | None,
     checkpoint: Path | None,
     checkpoint_every: float,
     top: int,
@@ -80,7 +91,7 @@ def learn(
     """
     from streaml1.consumer import prepare, progressive
 
-    apart = READING + GROUPING
+    apart = READING + GROUPING + OUTGOING
     given = {k: v for k, v in options.items() if k not in apart and v is not None}
     if options["per_partition"]:
         learn_group(
@@ -89,7 +100,7 @@ def learn(
             alone={
                 "limit": limit, "passes": passes, "save": save, "load": load, "report": report,
                 "plot": plot, "watch": watch, "partitions": options["partitions"],
-                "until_end": options["until_end"],
+                "until_end": options["until_end"], "publish": options["publish"],
             },
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
@@ -103,6 +114,7 @@ def learn(
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
+        outs_of(examples, bad, options) as outs,
         Screen(signals, total, watch) as screen,
     ):
         if store is not None and (found := store.latest()) is not None:
@@ -118,11 +130,12 @@ def learn(
             every=every,
             limit=limit,
             passes=passes,
-            bad=bad,
+            bad="skip" if bad == "dead-letter" else bad,
             on_line=screen.line,
             on_start=screen.start,
             stop=lambda: signals.number,
             checkpoint=store,
+            outs=outs,
         )
         if done.examples:
             write_all(learner, done, save, report, plot)

@@ -13,7 +13,17 @@ from streaml1.console import REGRESSION_LOSSES
 if TYPE_CHECKING:
     from streaml1.streams import Source
 
-__all__ = ["MODELS", "READING", "model_options", "opened", "output", "positive", "source_options"]
+__all__ = [
+    "MODELS",
+    "READING",
+    "model_options",
+    "model_place",
+    "opened",
+    "output",
+    "positive",
+    "source_options",
+    "together",
+]
 
 MODELS = {
     "elastic-net": {
@@ -38,7 +48,9 @@ LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _options(*options: Decorator) -> Decorator:
+def together(*options: Decorator) -> Decorator:
+    """Options that some commands share, as one decorator."""
+
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             command = option(command)
@@ -72,7 +84,7 @@ READING = ("format", "target", "categorical", "weight", "seed", "start", "until_
            "group")  # fmt: skip
 positive = click.IntRange(min=1)
 
-source_options = _options(
+source_options = together(
     click.option("--format", metavar="FORMAT", help="svmlight, jsonl or csv, each also with .gz, "
                  "where the name does not end in it; needed for standard input. Kafka: svmlight "
                  "or jsonl, where the records do not tell."),
@@ -82,8 +94,9 @@ source_options = _options(
     click.option("--weight", metavar="COLUMN", help="CSV: the column of the sample weights."),
     click.option("--limit", type=positive, metavar="N",
                  help="At most so many examples (of each pass)."),
-    click.option("--bad", type=click.Choice(["fail", "skip"]), default="fail", show_default=True,
-                 help="An example that is refused ends the run, or is counted and left out."),
+    click.option("--bad", type=click.Choice(["fail", "skip", "dead-letter"]), default="fail",
+                 show_default=True, help="An example that is refused ends the run, or is counted "
+                 "and left out; of a topic it can be put in another one."),
     click.option("--seed", type=int, default=0, show_default=True,
                  help="Order of the examples of stdlib."),
     click.option("--from", "start", metavar="WHERE",
@@ -97,7 +110,7 @@ source_options = _options(
 )  # fmt: skip
 
 # Without a value an option leaves the model's own default, or what a loaded model has.
-model_options = _options(
+model_options = together(
     click.option("--model", type=click.Choice(list(MODELS)), help="[default: elastic-net]"),
     click.option("--task", type=click.Choice(["classification", "regression"]),
                  help="[default: that of --loss, or of a set of river's; else classification]"),
@@ -164,6 +177,17 @@ model_options = _options(
 )  # fmt: skip
 
 output = click.Path(dir_okay=False, readable=False, path_type=Path)
+
+
+class _ModelPlace(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value.startswith("kafka:"):
+            return value
+        return super().convert(value, param, ctx)
+
+
+model_place = _ModelPlace(dir_okay=False, readable=False, path_type=Path)
+"""A file, as a path; or a topic that models are published in, by its URL."""
 
 
 def opened(source: str, options: dict[str, Any], require_label: bool = True) -> Source:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.options import opened, output, source_options
+from streaml1.cli.options import model_place, opened, source_options
+from streaml1.cli.outgoing import outgoing_options, outs_of
 from streaml1.cli.program import cli
 from streaml1.console import REGRESSION_LOSSES, logged, shown
 
@@ -19,19 +20,23 @@ __all__ = ["predict"]
 
 
 @cli.command(epilog="Example: zcat new.jsonl.gz | streaml1 predict clicks.model - --format jsonl")
-@click.argument("model", type=output)
+@click.argument("model", type=model_place)
 @click.argument("source")
 @source_options
+@outgoing_options
 @click.option("--json", "as_json", is_flag=True,
               help="Write JSON: the line of the example (of a topic: its place), and its "
               "prediction.")  # fmt: skip
 def predict(
-    model: Path, source: str, limit: int | None, bad: str, as_json: bool, **options: Any
+    model: str | Path, source: str, limit: int | None, bad: str, as_json: bool, **options: Any
 ) -> None:
-    """Predict each example of SOURCE with MODEL, a file that learn --save wrote.
+    """Predict each example of SOURCE with MODEL.
+
+    MODEL is a file that learn --save wrote, or the topic of learn --publish: the newest there.
 
     One number a line: the probability of True, or for regressors the value; of many labels the
     most probable. SOURCE needs no labels. With --bad skip a refused example has an empty line.
+    With --predictions all goes to the topic instead.
     """
     import streaml1
     from streaml1.consumer import prediction_blocks
@@ -53,9 +58,12 @@ def predict(
             return json.dumps({**place, key: one.p})
         return "" if one.p is None else repr(one.p)
 
-    with logged():
-        for block in prediction_blocks(learner, examples, limit=limit, bad=bad):
-            click.echo("\n".join(map(text, block)))
+    written = options["predictions"] is not None
+    with logged(), outs_of(examples, bad, options) as outs:
+        skip = "skip" if bad == "dead-letter" else bad
+        for block in prediction_blocks(learner, examples, limit=limit, bad=skip, outs=outs):
+            if not written:
+                click.echo("\n".join(map(text, block)))
 
 
 def _jsonable(label: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from streaml1.cli.options import output
+from streaml1.cli.options import model_place
 from streaml1.cli.program import cli
 from streaml1.console import entries_table, shown, text_table, weight_text
 
@@ -15,14 +15,14 @@ __all__ = ["show"]
 
 
 @cli.command(epilog="Example: streaml1 show clicks.model --top 30")
-@click.argument("model", type=output)
+@click.argument("model", type=model_place)
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
               help="How many features to show.")  # fmt: skip
 @click.option("--feature", "features", multiple=True, metavar="NAME",
               help="Show the weight of this feature instead; with --hash-bits also its slot: "
               "features of one slot share the weight.")  # fmt: skip
-def show(model: Path, top: int, features: tuple[str, ...]) -> None:
-    """Show what MODEL, a file that learn --save wrote, knows.
+def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
+    """Show what MODEL knows: a file that learn --save wrote, or a topic of learn --publish.
 
     Its parameters, how much it has learnt, and the weights farthest from zero.
     """

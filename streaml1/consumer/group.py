@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Group:
     on_line
         Called with the partition, its report and each line of it.
     outs
-        Who hears of the run over a partition, beside.
+        Makes those who hear of the run over a partition, beside; they are left with it.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Group:
         start: str | None = None,
         session: float = 45.0,
         on_line: Callable[[int, Report, Line], object] | None = None,
-        outs: Callable[[int], Sequence[Out]] | None = None,
+        outs: Callable[[int], AbstractContextManager[Sequence[Out]]] | None = None,
     ) -> None:
         require_positive(every=every)
         Refusals(bad)
@@ -138,9 +139,10 @@ class Group:
                 self._member, self._identity, partition, RecordReader(self.topic.name, self._parse),
                 self._start_of(partition),
             )  # fmt: skip
-            outs = [] if self._outs is None else list(self._outs(partition))
-            run = self._runs[partition] = _PartitionRun(self, source, store, outs)
-            stack.pop_all()
+            outs = [] if self._outs is None else stack.enter_context(self._outs(partition))
+            run = _PartitionRun(self, source, store, outs)
+            run.held = stack.pop_all()
+        self._runs[partition] = run
         run.begin()
 
     def _start_of(self, partition: int) -> str | int:
@@ -164,22 +166,27 @@ class Group:
         for one in partitions:
             if one in self._runs:
                 self._runs[one].finish()
-                self._runs.pop(one).store.close()
+                self._runs.pop(one).held.close()
 
     def lost(self, partitions: list[int]) -> None:
         """Forget some partitions: another may have gone on with them."""
         for one in partitions:
             if one in self._runs:
-                self._runs.pop(one).store.close()
+                self._runs.pop(one).held.close()
 
 
 class _PartitionRun:
     """The run over one partition."""
 
     def __init__(
-        self, group: Group, source: OnePartition, store: Checkpoints, outs: Sequence[Out]
+        self,
+        group: Group,
+        source: OnePartition,
+        store: Checkpoints,
+        outs: Sequence[Out],
     ) -> None:
-        self.source, self.store = source, store
+        self.source = source
+        self.held = contextlib.ExitStack()  # what is to be closed with it
         self._refuse = Refusals(group._bad, outs)
         partition, told = source.partition, group._on_line
 

@@ -57,6 +57,11 @@ class Keeper:
         """Whether there is a store."""
         return self._store is not None
 
+    @property
+    def epoch(self) -> int | None:
+        """How often a run has begun, or gone on, in the store."""
+        return None if self._store is None else self._store.epoch
+
     def begin(self, report: Report) -> tuple[int, int]:
         """Have source and report go on; which pass it is, and how much of it has been learnt."""
         if self._store is None:
@@ -93,7 +98,7 @@ class Keeper:
             return
         if self._store.settled():
             self._kept(self._aside)
-        if self._moved and self._store.is_due:
+        if self._moved and self._store.is_due and not any(out.holds() for out in self._outs):
             self._save(aside=self._store.seconds > 0)
 
     def ended(self, turn: int, learnt: int, last: bool) -> None:

@@ -20,9 +20,12 @@ class Part(NamedTuple):
     lo, hi
         The first row, and the one after the last.
     y, w
-        Their labels as the model takes them, and their weights, or None.
+        Their labels as the model takes them, and their weights; None where not learnt now.
     p
         Their predictions, as `progressive_many` gives them.
+    learnt
+        How many examples the model had learnt when it predicted the first; None: as many as it has
+        now, without those of the part that are learnt.
     """
 
     block: Any
@@ -31,6 +34,7 @@ class Part(NamedTuple):
     y: Any
     w: Any
     p: Any
+    learnt: int | None = None
 
 
 class Refused(NamedTuple):
@@ -42,11 +46,14 @@ class Refused(NamedTuple):
         Where it stands, and one sentence.
     origin
         What the source knows of it beside: of a topic its `Origin`, else None.
+    number
+        Of the example in this reading of the source, from 1; of a file the line.
     """
 
     place: str
     reason: str
     origin: Any
+    number: int
 
 
 class Out:
@@ -55,14 +62,31 @@ class Out:
     def begin(self, run: Run) -> None:
         """The run begins, or goes on from a checkpoint."""
 
+    def look(self, model: Any) -> None:
+        """The predictions that come are those of a model that learns nothing; no run begins."""
+
     def predicted(self, part: Part) -> None:
         """Some examples were predicted, and learnt after."""
 
     def refused(self, refused: Refused) -> None:
         """An example was refused and left out."""
 
+    def fed(self) -> None:
+        """A block is done with; empty ones come while a topic has no new records."""
+
+    def next_pass(self) -> None:
+        """The source is read from its start again."""
+
+    def holds(self) -> bool:
+        """Whether no checkpoint is to be written now."""
+        return False
+
     def flush(self) -> None:
         """What was heard must be safe on return: a checkpoint is about to pass it."""
 
     def saved(self) -> None:
         """A checkpoint was written."""
+
+    def finish(self) -> None:
+        """The run ends well: what was heard must be safe on return."""
+        self.flush()

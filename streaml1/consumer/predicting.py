@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from streaml1.consumer.examples import Opened, opened_source
 from streaml1.consumer.learning import loss_of
+from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import Chunk, parts_of
 from streaml1.consumer.refusals import Refusals, require_positive
 from streaml1.report import REGRESSION
@@ -40,7 +41,13 @@ class Prediction:
 
 
 def predictions(
-    model: Any, source: Any, *, limit: int | None = None, bad: str = "fail", **options: Any
+    model: Any,
+    source: Any,
+    *,
+    limit: int | None = None,
+    bad: str = "fail",
+    outs: Sequence[Out] = (),
+    **options: Any,
 ) -> Iterator[Prediction]:
     """Predict each example of a stream; nothing is learnt, and no labels are needed.
 
@@ -50,6 +57,8 @@ def predictions(
         A model of streaml1.
     source, limit, bad
         As for `progressive`; a refused example that is skipped has the prediction None.
+    outs
+        Who hears of the predictions, and of what is refused.
     options
         As for `open_source`; `target` names the column that is left out, if there is one.
 
@@ -60,32 +69,34 @@ def predictions(
     >>> [one.p for one in predictions(ElasticNetClassifier(), [({"cheap": 1}, None)])]
     [0.5]
     """
-    blocks = prediction_blocks(model, source, limit=limit, bad=bad, **options)
+    blocks = prediction_blocks(model, source, limit=limit, bad=bad, outs=outs, **options)
     return itertools.chain.from_iterable(blocks)
 
 
 def prediction_blocks(
-    model: Any, source: Any, *, limit: int | None = None, bad: str = "fail", **options: Any
+    model: Any,
+    source: Any,
+    *,
+    limit: int | None = None,
+    bad: str = "fail",
+    outs: Sequence[Out] = (),
+    **options: Any,
 ) -> Iterator[list[Prediction]]:
     """As `predictions`, but those that come at the same time together."""
     require_positive(limit=limit)
-    refuse = Refusals(bad)
+    refuse = Refusals(bad, outs)
     opened = opened_source(source, require_label=False, **options)
-    return _predicted(model, opened, limit, refuse)
+    return _predicted(model, opened, limit, refuse, outs)
 
 
 def _predicted(
-    model: Any, opened: Opened, limit: int | None, refuse: Refusals
+    model: Any, opened: Opened, limit: int | None, refuse: Refusals, outs: Sequence[Out]
 ) -> Iterator[list[Prediction]]:
     loss = loss_of(model)
 
     def predict(x: Any, y: Any, w: Any) -> Any:
         if loss == "softmax":
-            labels = model.classes_met
-            table = np.asarray(model.predict_proba_many(x), np.float64)
-            told = np.empty(len(table), object)
-            told[:] = [dict(zip(labels, row, strict=True)) for row in table.tolist()]
-            return told
+            return np.asarray(model.predict_proba_many(x), np.float64)
         if loss in REGRESSION:
             return np.asarray(model.predict_many(x), np.float64)
         return np.asarray(model.predict_proba_many(x), np.float64)[:, 1]
@@ -95,19 +106,28 @@ def _predicted(
 
     done = 0
     refuse.lines = []
+    for out in outs:
+        out.look(model)
     for block in opened.blocks(min(opened.block, limit or opened.block), refuse):
         chunk = Chunk(block.x, None, None, [], block)
         for lo, hi, p in parts_of(chunk, predict, room, refuse):
             told: list[Prediction] = []
-            for row, one in enumerate(p.tolist(), start=lo):
+            for out in outs:
+                out.predicted(Part(block, lo, hi, None, None, p))
+            each = p.tolist()
+            if loss == "softmax":
+                each = [dict(zip(model.classes_met, one, strict=True)) for one in each]
+            for row, one in enumerate(each, start=lo):
                 line = block.lines[row]
                 told += _refused_before(refuse, line)
                 told.append(Prediction(line, one, block.place(row)))
             yield told
             done += hi - lo
         if room() == 0:
-            return
-    if last := list(_refused_before(refuse, None)):
+            break
+    for out in outs:
+        out.finish()
+    if room() and (last := list(_refused_before(refuse, None))):
         yield last
     refuse.summarise()
 

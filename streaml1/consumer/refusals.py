@@ -47,11 +47,11 @@ class Refusals:
         self.count += 1
         if self.count <= LOGGED:
             logger.warning("skipped %s: %s", place, reason)
+        line = int(place.rpartition(":")[2]) if number is None else number
         if self.lines is not None:
-            line = int(place.rpartition(":")[2]) if number is None else number
             heapq.heappush(self.lines, (line, place))
         for out in self._outs:
-            out.refused(Refused(place, reason, origin))
+            out.refused(Refused(place, reason, origin, line))
 
     def summarise(self) -> None:
         """Log how many there were, where not all were logged."""

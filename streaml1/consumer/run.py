@@ -82,6 +82,11 @@ class Run:
             out.begin(self)
 
     @property
+    def epoch(self) -> int | None:
+        """How often a run has begun, or gone on, in the store of checkpoints; None without one."""
+        return self._keeper.epoch
+
+    @property
     def is_full(self) -> bool:
         """Whether this pass has had as many examples as it may have."""
         return self._room() == 0
@@ -114,6 +119,8 @@ class Run:
         if self._keeper.keeps:
             after = block.after(rows if self.is_full else len(block))
             self._keeper.moved(after, self.turn, self._learnt)
+        for out in self._outs:
+            out.fed()
 
     def end_pass(self, last: bool) -> None:
         """The source has been read to its end; a last pass may go on some day."""
@@ -123,11 +130,15 @@ class Run:
         """Begin another pass."""
         self.turn += 1
         self._before = self.report.examples
+        for out in self._outs:
+            out.next_pass()
 
     def finish(self) -> Report:
         """Save what has not been saved, and write the last line."""
         self.report.refused = self._refuse.count
         self._keeper.finish()
+        for out in self._outs:
+            out.finish()
         if self.report.finish(self.learner):
             self._tell(self.report.lines[-1])
         self._refuse.summarise()

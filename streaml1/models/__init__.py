@@ -68,12 +68,12 @@ def load(path: str | Path) -> Any:
     return _made(modelfile.read(Path(path)), Path(path))
 
 
-def decode(data: bytes, path: Path) -> Any:
+def decode(data: bytes, path: str | Path) -> Any:
     """The model in the bytes that `encode` of a model gave; `path` is what errors call them."""
     return _made(modelfile.decode(data, path), path)
 
 
-def _made(content: tuple[str, dict[str, Any], dict[str, Any]], path: Path) -> Any:
+def _made(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | Path) -> Any:
     name, params, state = content
     if name not in MODELS:
         raise modelfile.ModelFileError(f"{path} holds a {name}, which this streaml1 does not know")

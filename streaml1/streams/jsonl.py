@@ -11,6 +11,11 @@ from streaml1.streams.source import read_weight, shown
 __all__ = ["parse_json"]
 
 
+Label = float | bool | str | None
+JsonExample = tuple[dict[str, Any], Label, float] | tuple[dict[str, Any], Label, float, int | str]
+"""Features, label and weight, and the id where there is one."""
+
+
 class _Twice(list[tuple[str, Any]]):
     """The pairs of an object in which a name comes twice."""
 
@@ -27,23 +32,21 @@ def _constant(name: str) -> NoReturn:
 _decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant).decode
 
 
-def parse_json(
-    text: str, require_label: bool = True
-) -> tuple[dict[str, Any], float | bool | str | None, float] | None:
+def parse_json(text: str, require_label: bool = True) -> JsonExample | None:
     """Read one line.
 
     Parameters
     ----------
     text
         The line: an object with the features ``x`` (numbers, strings, true, false or null), the
-        label ``y`` and, if it is not 1, the weight ``w``. Other names are left out. A number whose
-        name comes twice counts with the sum.
+        label ``y`` and, if it is not 1, the weight ``w``; it may have an ``id``, a string or a
+        whole number. All else is left out. A number whose name comes twice counts with the sum.
     require_label
         Whether a line without a label is refused; else its label is None.
 
     Returns
     -------
-    The features, the label and the weight, or None for an empty line.
+    The features, the label and the weight, and the id where there is one; None for an empty line.
 
     Raises
     ------
@@ -55,6 +58,8 @@ def parse_json(
     >>> from streaml1.streams.jsonl import parse_json
     >>> parse_json('{"x": {"age": 31, "country": "fr"}, "y": true}')
     ({'age': 31, 'country': 'fr'}, True, 1.0)
+    >>> parse_json('{"id": "v7", "x": {"age": 31}, "y": true}')
+    ({'age': 31}, True, 1.0, 'v7')
 
     """
     text = text.rstrip()
@@ -66,9 +71,7 @@ def parse_json(
         raise ValueError("not an example: its values are nested too deeply") from None
 
 
-def _example(
-    text: str, require_label: bool
-) -> tuple[dict[str, Any], float | bool | str | None, float]:
+def _example(text: str, require_label: bool) -> JsonExample:
     try:
         example = _decode(text)
     except json.JSONDecodeError as error:
@@ -79,7 +82,11 @@ def _example(
         raise ValueError(f'{shown(example)} is not an example: write {{"x": {{...}}, "y": 1}}')
     if "\\u" in text:
         _require_text(example)
-    return _features(example), _label(example, require_label), read_weight(example.get("w", 1.0))
+    x, y = _features(example), _label(example, require_label)
+    w, known = read_weight(example.get("w", 1.0)), example.get("id")
+    if isinstance(known, str | int) and not isinstance(known, bool):
+        return x, y, w, known
+    return x, y, w
 
 
 def _require_text(example: dict[str, Any]) -> None:

@@ -86,6 +86,11 @@ class KafkaSource:
         self._is_kept = False
         self._stopped: Callable[[], bool] = lambda: False
 
+    @property
+    def topic(self) -> Topic:
+        """The topic, to write to others of its brokers."""
+        return self._topic
+
     def heed(self, stopped: Callable[[], bool], wait: Any = None) -> None:
         """End the reading soon after `stopped` has become true; no wait is long."""
         self._stopped = stopped

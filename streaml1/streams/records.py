@@ -41,6 +41,8 @@ class Parsed(NamedTuple):
         The line of each, from 0.
     faults
         Lines that hold no example though they should, and one sentence for each.
+    ids
+        The id of each, or None; None where none has one.
     """
 
     x: Any
@@ -48,6 +50,7 @@ class Parsed(NamedTuple):
     w: Any
     lines: Sequence[int]
     faults: Sequence[tuple[int, str]]
+    ids: Sequence[int | str | None] | None = None
 
 
 Parse = Callable[[bytes], Parsed]
@@ -257,7 +260,7 @@ class RecordReader:
             yield KafkaBlock(
                 parsed.x[lo:hi], parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi],
                 self.topic, list(numbers[lo:hi]), end if hi == n else lines.position(at[-1] + 1),
-                lines, at,
+                None if parsed.ids is None else parsed.ids[lo:hi], lines, at,
             )  # fmt: skip
 
 
@@ -300,13 +303,15 @@ def each_text(parse: Callable[[str], Any]) -> Parse:
     Parameters
     ----------
     parse
-        Gives features, label and weight, None for a line without an example; ValueError, with one
-        sentence, refuses the line.
+        Gives features, label and weight, and the id if there is one; None for a line without an
+        example; ValueError, with one sentence, refuses the line.
 
     """
 
     def read(text: bytes) -> Parsed:
-        examples, lines, faults = [], [], []
+        examples: list[tuple[Any, ...]] = []
+        lines, faults = [], []
+        ids: dict[int, Any] = {}
         for number, line in enumerate(text.split(b"\n")):
             if not line:
                 continue
@@ -315,10 +320,15 @@ def each_text(parse: Callable[[str], Any]) -> Parse:
             except ValueError as error:
                 faults.append((number, str(error)))
                 continue
-            if example is not None:
-                examples.append(example)
-                lines.append(number)
+            if example is None:
+                continue
+            if len(example) == 4:
+                ids[len(examples)] = example[3]
+                example = example[:3]
+            examples.append(example)
+            lines.append(number)
         x, y, w = map(list, zip(*examples, strict=True)) if examples else ([], [], [])
-        return Parsed(x, y, None if all(one == 1.0 for one in w) else w, lines, faults)
+        named = [ids.get(one) for one in range(len(examples))] if ids else None
+        return Parsed(x, y, None if all(one == 1.0 for one in w) else w, lines, faults, named)
 
     return read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,8 +29,8 @@ __all__ = [
     "shown",
 ]
 
-Example = tuple[Any, dict[Hashable, Any], Any, float]
-"""The line (from 1) or what tells the place, the features, the raw label and the sample weight."""
+Example = tuple[Any, ...]
+"""The line (from 1), the features, the raw label and the sample weight; its id, if it has one."""
 
 Refuse = Callable[..., None]
 """``refuse(place, reason, number, origin)``: raises to stop, or counts and returns to go on.
@@ -61,6 +61,8 @@ class Block:
         The line, or the number of the example, of each; from 1.
     end
         The position after all that was read for the block, where `lines` alone do not tell it.
+    ids
+        What the source calls each example, or None; None where none has an id.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class Block:
     name: str
     lines: list[int]
     end: Any = None
+    ids: Sequence[int | str | None] | None = None
 
     def __len__(self) -> int:
         """How many examples the block holds."""
@@ -163,8 +166,12 @@ A module below the readers adds its own with one line, as `streaml1.datasets` do
 
 def block_of(rows: list[Example], name: str) -> Block:
     """Make a block of examples, one or more."""
+    ids = None
+    if any(len(row) > 4 for row in rows):
+        ids = [row[4] if len(row) > 4 else None for row in rows]
+        rows = [row[:4] for row in rows]
     lines, x, y, w = map(list, zip(*rows, strict=True))
-    return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines)
+    return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines, ids=ids)
 
 
 def blocks_of(

@@ -274,14 +274,14 @@ def decode(line: bytes, what: str = "file") -> str:
         raise ValueError(f"{byte} is not UTF-8: convert the {what} to UTF-8") from None
 
 
-def each_line(parse: Callable[[str], tuple[dict[Any, Any], Any, float] | None]) -> Reader:
+def each_line(parse: Callable[[str], tuple[Any, ...] | None]) -> Reader:
     """Make the reader of a format that has one example a line.
 
     Parameters
     ----------
     parse
-        Gives features, label and weight, None for a line without an example; ValueError, with one
-        sentence, refuses the line.
+        Gives features, label and weight, and the id if there is one; None for a line without an
+        example; ValueError, with one sentence, refuses the line.
 
     """
 

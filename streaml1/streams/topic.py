@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import socket
 import time
@@ -44,6 +45,14 @@ class Topic:
             raise SourceError(f"{url} is no topic: write kafka://host:port/topic")
         self.url, self.brokers, self.name = url, brokers, topic
         self.settings = _settings(url, query)
+
+    def beside(self, name: str) -> Topic:
+        """Another topic of the same brokers, reached in the same way."""
+        other = copy.copy(self)
+        hosts, _, query = self.url.partition("?")
+        other.url = hosts.removesuffix(self.name) + name + ("?" + query if query else "")
+        other.name = name
+        return other
 
     def parts(self, offsets: dict[int, int]) -> dict[Any, int]:
         """Offsets by partition as kafka-python names partitions."""

@@ -1,0 +1,269 @@
+"""What is written to a topic: each record is there at least once when `flush` returns."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import deque
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+from zlib import crc32
+
+from streaml1.streams.source import SourceError, shown
+from streaml1.streams.topic import Topic
+
+__all__ = [
+    "Header",
+    "Outbox",
+    "as_topic",
+    "has_topic",
+    "make_topic",
+    "topic_beside",
+    "unwritten",
+]
+
+Header = tuple[str, bytes]
+
+LINGER_MS = 50
+BATCH_BYTES = 262_144
+"""Records wait so long for others, or until they are so many bytes: a `send` costs half then."""
+
+LARGEST = 2**26
+"""The largest record that is handed over; what the topic takes is for the topic to say."""
+
+HELD, HELD_BYTES = 20_000, 2**25
+"""Records, and their bytes, that may be on their way: kafka-python itself has no limit."""
+
+DELIVERY_SECONDS, REQUEST_SECONDS = 120.0, 30.0
+"""How long a record may take, and one request for it: trouble that passes is waited out."""
+
+CLOSE_SECONDS = 5.0
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Outbox:
+    """A topic that records are written to.
+
+    Parameters
+    ----------
+    topic
+        Made, as the brokers make topics, where it is not there.
+    configs
+        The settings it is made with.
+
+    Raises
+    ------
+    SourceError
+        One sentence, where no broker answers, or the topic cannot be made.
+
+    """
+
+    def __init__(self, topic: Topic, configs: Mapping[str, str] | None = None) -> None:
+        import kafka
+
+        self.topic = topic
+        if not has_topic(topic):
+            make_topic(topic, configs or {})
+        try:
+            self._producer = kafka.KafkaProducer(
+                **topic._common(),
+                acks="all",
+                enable_idempotence=True,
+                linger_ms=LINGER_MS,
+                batch_size=BATCH_BYTES,
+                max_request_size=LARGEST,
+                delivery_timeout_ms=round(1000 * DELIVERY_SECONDS),
+                request_timeout_ms=round(1000 * REQUEST_SECONDS),
+                allow_auto_create_topics=False,
+            )
+        except Exception as error:
+            raise unwritten(topic, error) from None
+        self._held: deque[tuple[Any, str, int]] = deque()
+        self._bytes = 0
+        try:
+            self.partitions = len(self._producer.partitions_for(topic.name))
+        except Exception as error:
+            self.close()
+            raise unwritten(topic, error) from None
+
+    def __enter__(self) -> Outbox:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def send(
+        self,
+        key: str,
+        value: bytes | None,
+        headers: list[Header] | None = None,
+        partition: int | None = None,
+    ) -> Any:
+        """Hand a record over; it is on its way, and may still fail.
+
+        Parameters
+        ----------
+        key, value, headers
+            Of the record.
+        partition
+            Records of one number keep their order; without it those of one key do.
+
+        Returns
+        -------
+        The future of kafka-python, which `flush` waits for.
+
+        Raises
+        ------
+        SourceError
+            Where this or an earlier record has failed.
+
+        """
+        size = 0 if value is None else len(value)
+        while self._held and self._held[0][0].is_done:
+            self._settle()
+        if len(self._held) >= HELD or self._bytes + size > HELD_BYTES:
+            self.flush()
+        data = key.encode()
+        place = (crc32(data) if partition is None else partition) % self.partitions
+        try:
+            future = self._producer.send(self.topic.name, value, data, headers, place)
+        except Exception as error:
+            raise unwritten(self.topic, error, key) from None
+        self._held.append((future, key, size))
+        self._bytes += size
+        return future
+
+    def flush(self) -> None:
+        """Return once all records are in the topic.
+
+        Raises
+        ------
+        SourceError
+            One sentence about the first that is not, and never will be.
+
+        """
+        from kafka.errors import UnknownError
+
+        if not self._held:
+            return
+        # It loses sight of a batch that was too large and is taken apart: each is asked below.
+        with contextlib.suppress(UnknownError):
+            self._producer.flush()
+        while self._held:
+            self._settle()
+
+    def close(self) -> None:
+        """Write what can be written soon, and let go of the brokers."""
+        try:
+            self._producer.close(timeout=CLOSE_SECONDS)
+        except Exception:
+            # It does not end where something is left that cannot be written.
+            self._producer._sender.force_close()
+            self._producer._sender.join(CLOSE_SECONDS)
+            with contextlib.suppress(Exception):
+                self._producer.close(timeout=CLOSE_SECONDS)
+
+    def _settle(self) -> None:
+        """Let go of the first record, which is in the topic, or has failed."""
+        from kafka.errors import KafkaTimeoutError
+
+        future, key, size = self._held.popleft()
+        self._bytes -= size
+        if not future.is_done:
+            with contextlib.suppress(Exception):
+                future.get(DELIVERY_SECONDS)
+        if not future.succeeded():
+            raise unwritten(self.topic, future.exception or KafkaTimeoutError(), key)
+
+
+def as_topic(topic: str | Topic) -> Topic:
+    """A topic, or the one of a URL."""
+    return Topic(topic) if isinstance(topic, str) else topic
+
+
+def topic_beside(topic: Topic, name: str) -> Topic:
+    """A topic by its name, at the brokers of another; or by its URL.
+
+    Raises
+    ------
+    SourceError
+        Where there can be no such topic, or it is the same one.
+
+    Examples
+    --------
+    >>> from streaml1.streams.outbox import topic_beside
+    >>> from streaml1.streams.topic import Topic
+    >>> topic_beside(Topic("kafka://localhost:9092/clicks"), "clicks.dlq").url
+    'kafka://localhost:9092/clicks.dlq'
+
+    """
+    other = Topic(name) if name.startswith("kafka:") else topic.beside(name)
+    require_name(other)
+    if (other.name, set(other.brokers)) == (topic.name, set(topic.brokers)):
+        raise SourceError(f"{other.url} is what is read: write to another topic")
+    return other
+
+
+def require_name(topic: Topic) -> None:
+    """Refuse what Kafka does not take as the name of a topic."""
+    if not _NAME.fullmatch(topic.name) or topic.name in (".", ".."):
+        raise SourceError(
+            f"{shown(topic.name)} cannot name a topic: take up to 249 letters, digits, dots, "
+            "underscores and dashes"
+        )
+
+
+def has_topic(topic: Topic) -> bool:
+    """Whether the topic is there."""
+    from kafka.admin import KafkaAdminClient
+
+    topic._answers(lambda: False)
+    try:
+        with closing(KafkaAdminClient(**topic._common())) as admin:
+            return topic.name in admin.list_topics()
+    except Exception as error:
+        raise unwritten(topic, error) from None
+
+
+def make_topic(topic: Topic, configs: Mapping[str, str], partitions: int = -1) -> None:
+    """Make a topic with some settings; the brokers choose what is not said."""
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import TopicAlreadyExistsError
+
+    require_name(topic)
+    wanted = {topic.name: {"num_partitions": partitions, "configs": dict(configs)}}
+    try:
+        with closing(KafkaAdminClient(**topic._common())) as admin:
+            with contextlib.suppress(TopicAlreadyExistsError):  # another was faster
+                admin.create_topics(wanted)
+            admin.wait_for_topics([topic.name])
+    except Exception as error:
+        raise SourceError(
+            f"{topic.url}: there is no topic {topic.name}, and it cannot be made "
+            f"({_reason(error)}): make it first"
+        ) from None
+
+
+def unwritten(topic: Topic, error: Exception, key: str | None = None) -> SourceError:
+    """Why a record, or any, is not in a topic, in one sentence."""
+    from kafka import errors
+
+    what = "what was written" if key is None else f"the record {key}"
+    if isinstance(error, errors.MessageSizeTooLargeError | errors.RecordListTooLargeError):
+        return SourceError(
+            f"{topic.url} does not take {what}, which is too large for it: raise its "
+            "max.message.bytes"
+        )
+    if isinstance(error, errors.AuthorizationError):
+        return SourceError(
+            f"{topic.url} may not be written by this user: have the right to write granted"
+        )
+    if isinstance(error, errors.KafkaTimeoutError):
+        return SourceError(f"{topic.url}: no broker took {what}: is one running?")
+    return SourceError(f"{topic.url} did not take {what}: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return shown(" ".join(str(error).split()) or type(error).__name__)[1:-1]

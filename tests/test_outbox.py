@@ -1,0 +1,180 @@
+"""What is written to a topic is there when `flush` returns, or one sentence says why it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import errors
+
+from streaml1.streams import SourceError, outbox
+from streaml1.streams.outbox import Outbox, as_topic, make_topic, topic_beside, unwritten
+from streaml1.streams.topic import Topic
+from tests.broker import Broker, given
+from tests.topics import records_of
+
+ROOT = Path(__file__).parent.parent
+TOPIC = Topic("kafka://a:1,b:2/clicks?api_version=2.3")
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    one = given()
+    one.require_real()
+    yield one
+    one.close()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    assert "kafka-io-streaml1" not in {one.name for one in threading.enumerate()}
+
+
+def test_topics_beside() -> None:
+    other = topic_beside(TOPIC, "clicks.dlq")
+    assert (other.name, other.url) == ("clicks.dlq", "kafka://a:1,b:2/clicks.dlq?api_version=2.3")
+    assert (other.brokers, other.settings) == (TOPIC.brokers, TOPIC.settings)
+    assert topic_beside(TOPIC, "kafka://c:3/clicks").brokers == ["c:3"]
+    for same in ("clicks", "kafka://b:2,a:1/clicks"):
+        with pytest.raises(SourceError, match="/clicks.* is what is read: write to another topic"):
+            topic_beside(TOPIC, same)
+    for name in ("", "a b", "é", "x" * 250, "..", "a/b"):
+        with pytest.raises(SourceError, match="cannot name a topic: take up to 249 letters"):
+            topic_beside(TOPIC, name)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (errors.MessageSizeTooLargeError(), "does not take the record k, which is too large for"),
+        (errors.TopicAuthorizationFailedError(), "may not be written by this user: have the right"),
+        (errors.KafkaTimeoutError(), "no broker took the record k: is one running?"),
+        (errors.NotEnoughReplicasError("of 3"), "did not take the record k: .*of 3"),
+    ],
+)
+def test_reasons(error: Exception, sentence: str) -> None:
+    said = unwritten(TOPIC, error, "k")
+    assert str(said).startswith(TOPIC.url)
+    with pytest.raises(SourceError, match=sentence):
+        raise said
+
+
+@pytest.mark.kafka
+def test_all_is_there(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though little may be on its way, and batches are larger than the topic takes them."""
+    monkeypatch.setattr(outbox, "HELD", 300)
+    monkeypatch.setattr(outbox, "HELD_BYTES", 20_000)
+    topic = as_topic(broker.url(broker.topic(3, **{"max.message.bytes": "4000"})))
+    with Outbox(topic) as box:
+        for number in range(2000):
+            value = None if number % 100 == 7 else bytes(number % 150)
+            box.send(f"k{number % 700}", value, [("n", b"%d" % number)])
+        box.flush()
+        records = records_of(broker, topic.name)
+        assert sorted(int(record.headers[0][1]) for record in records) == list(range(2000))
+        last: dict[bytes, int] = {}
+        for record in records:  # those of one key are in one partition, in order
+            number = int(record.headers[0][1])
+            assert last.get(record.key, -1) < number
+            last[record.key] = number
+        for number in range(10):
+            box.send("any", b"x", None, number)
+        box.flush()
+        added = [one for one in records_of(broker, topic.name) if one.key == b"any"]
+        assert [one.partition for one in added] == [0] * 4 + [1] * 3 + [2] * 3
+
+
+@pytest.mark.kafka
+def test_the_first_that_fails_is_told_of(broker: Broker) -> None:
+    topic = as_topic(broker.url(broker.topic(**{"max.message.bytes": "1000"})))
+    with Outbox(topic) as box:
+        for size in (10, 5000, 10):
+            box.send(f"k{size}", bytes(size))
+        with pytest.raises(SourceError, match="does not take the record k5000, which is too large"):
+            box.flush()
+    with Outbox(topic) as box:  # also by the next record, without a flush
+        box.send("first", bytes(5000))
+        with pytest.raises(SourceError, match="does not take the record first"):
+            for _ in range(100):
+                time.sleep(0.05)
+                box.send("later", b"x")
+    with Outbox(topic) as box, pytest.raises(SourceError, match="does not take the record huge"):
+        box.send("huge", bytes(outbox.LARGEST + 1))
+
+
+@pytest.mark.kafka
+def test_a_topic_that_another_makes_meanwhile(broker: Broker) -> None:
+    topic = as_topic(broker.url(broker.topic()))
+    make_topic(topic, {})
+
+
+@pytest.mark.kafka
+def test_no_right_to_make_one(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise errors.TopicAuthorizationFailedError({"new"})
+
+    monkeypatch.setattr("kafka.admin.KafkaAdminClient.create_topics", refuse)
+    with pytest.raises(SourceError) as caught:
+        Outbox(as_topic(broker.url("new-one")))
+    text = str(caught.value)
+    assert text.startswith(f"{broker.url('new-one')}: there is no topic new-one, and it cannot be")
+    assert text.endswith("): make it first")
+
+
+class Own:
+    """A broker of a test, that can be frozen."""
+
+    def __init__(self, state: Path) -> None:
+        self.command = [sys.executable, str(ROOT / "scripts/kafka.d/broker.py"), "--state", state]
+        done = subprocess.run([*self.command, "up"], check=True, capture_output=True, text=True)
+        self.address = done.stdout.split()[-1]
+        self.pid = json.loads((state / "broker.json").read_text())["pid"]
+
+    def freeze(self, frozen: bool) -> None:
+        os.kill(self.pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def down(self) -> None:
+        self.freeze(False)
+        subprocess.run([*self.command, "down"], check=True)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_trouble_that_passes_is_waited_out(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And other trouble is not waited for without end."""
+    monkeypatch.setattr(outbox, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(outbox, "DELIVERY_SECONDS", 4.0)
+    monkeypatch.setattr(outbox, "CLOSE_SECONDS", 0.5)
+    own = Own(tmp_path / "broker")
+    there = SimpleNamespace(settings={"bootstrap_servers": own.address})
+    try:
+        topic = as_topic(f"kafka://{own.address}/clicks.dlq")
+        with Outbox(topic) as box:
+            box.send("a", b"1")
+            box.flush()
+            own.freeze(True)
+            box.send("b", b"2")
+            threading.Timer(1.5, own.freeze, [False]).start()
+            begin = time.monotonic()
+            box.flush()
+            assert time.monotonic() - begin > 1
+            assert {one.key for one in records_of(there, "clicks.dlq")} == {b"a", b"b"}  # type: ignore[arg-type]
+            own.freeze(True)
+            box.send("c", b"3")
+            with pytest.raises(SourceError, match="no broker took the record c: is one running?"):
+                box.flush()
+    finally:
+        own.down()
