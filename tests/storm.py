@@ -1,7 +1,8 @@
 """A storm over the processes of a group: killed, stopped, frozen, and their broker too.
 
 Each partition has to be learnt as by one run without an end: weights, intercept, report and counts
-to the bit; and the dead letters have to be the records that are none, each once at least. `scripts/test --storm` has 200 processes killed; the suite a few.
+to the bit; and the dead letters have to be the records that are none, each once at least.
+`scripts/test --storm` has 200 processes killed; the suite a few.
 """
 
 from __future__ import annotations
