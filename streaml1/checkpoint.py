@@ -27,7 +27,16 @@ from typing import Any
 import numpy as np
 
 from streaml1 import models
-from streaml1.claims import CheckpointError, Folder, TakenOver, file_in, names_in
+from streaml1.claims import (
+    CheckpointError,
+    Folder,
+    Full,
+    InUse,
+    TakenOver,
+    Unreadable,
+    file_in,
+    names_in,
+)
 from streaml1.modelfile import ModelFileError
 from streaml1.models.base import OnlineModel
 from streaml1.report import Report
@@ -36,7 +45,10 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Checkpoints",
+    "Full",
+    "InUse",
     "TakenOver",
+    "Unreadable",
     "look",
     "require_model",
 ]
@@ -90,6 +102,11 @@ class Checkpoints:
         Whether a process that is alive keeps the folder: a second one is refused. Else the second
         takes it over, and the first is refused where it saves again; see `streaml1.claims`.
 
+    Attributes
+    ----------
+    size : int or None
+        The bytes of the last one that was saved here.
+
     Raises
     ------
     CheckpointError
@@ -103,6 +120,7 @@ class Checkpoints:
         self.folder = self._files.path
         self.seconds = seconds
         self._saved = time.monotonic()
+        self.size: int | None = None
         self._found: Checkpoint | None = None
         self._saving: _Saving | None = None
 
@@ -153,7 +171,9 @@ class Checkpoints:
             Where the folder has another owner by now, or cannot be written.
         """
         self.settled(wait=True)
-        self._files.write(self._snapshot(model, report, identity, position, turn, learnt)())
+        data = self._snapshot(model, report, identity, position, turn, learnt)()
+        self._files.write(data)
+        self.size = len(data)
         self._saved = time.monotonic()
 
     def save_aside(self, *state: Any) -> None:
@@ -180,6 +200,7 @@ class Checkpoints:
         self._saving = None
         if saving.error is not None:
             raise saving.error
+        self.size = saving.size
         return True
 
     def _snapshot(
@@ -205,7 +226,7 @@ class Checkpoints:
                 "epoch": self.epoch,
             }
         ).encode()
-        model = model._snapshot()
+        model = model._snapshot(packed=False)
         return lambda: _encode(header, model(), arrays)
 
 
@@ -214,13 +235,16 @@ class _Saving:
 
     def __init__(self, encode: Callable[[], bytes], files: Folder) -> None:
         self.error: BaseException | None = None
+        self.size = 0
         self._encode, self._files = encode, files
         self.thread = threading.Thread(target=self._run, name="streaml1-checkpoint")
         self.thread.start()
 
     def _run(self) -> None:
         try:
-            self._files.write(self._encode())
+            data = self._encode()
+            self._files.write(data)
+            self.size = len(data)
         except BaseException as error:
             self.error = error
 

@@ -22,6 +22,7 @@ is taken, and epochs alone decide. Why that is enough, whatever two owners do an
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -31,9 +32,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from streaml1 import exits
 from streaml1.modelfile import ModelFileError, replace
 
-__all__ = ["CheckpointError", "Folder", "TakenOver", "file_in", "names_in", "owner_of"]
+__all__ = [
+    "CheckpointError",
+    "Folder",
+    "Full",
+    "InUse",
+    "TakenOver",
+    "Unreadable",
+    "file_in",
+    "names_in",
+    "owner_of",
+]
 
 _NAME = re.compile(r"(\d{8,})-(\d{12,})\.checkpoint")
 _OWNER = re.compile(r"(\d{8,})\.owner")
@@ -51,6 +63,26 @@ class CheckpointError(ModelFileError):
 
 class TakenOver(CheckpointError):
     """The folder has another owner by now."""
+
+    exit_code = exits.AGAIN
+
+
+class InUse(CheckpointError):
+    """A folder that another process owns, until it ends."""
+
+    exit_code = exits.AGAIN
+
+
+class Full(CheckpointError):
+    """A folder on a disk that has no room, or does not answer."""
+
+    exit_code = exits.AGAIN
+
+
+class Unreadable(CheckpointError):
+    """A folder of which no checkpoint is whole."""
+
+    exit_code = exits.DATA
 
 
 class Folder:
@@ -103,7 +135,7 @@ class Folder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CheckpointError(
+            raise InUse(
                 f"{self.path} is in use by {_called(self.owner())}: end it first, or take another "
                 "folder"
             ) from None
@@ -197,7 +229,7 @@ class Folder:
                     self._adopt(name, data)
                 return found
         if wrong is not None:
-            raise CheckpointError(f"{self.path} holds no checkpoint that can be read: {wrong}")
+            raise Unreadable(f"{self.path} holds no checkpoint that can be read: {wrong}")
         return None
 
     def _adopt(self, name: Name, data: bytes) -> None:
@@ -245,7 +277,8 @@ class Folder:
             os.close(folder)
 
     def _unwritable(self, error: OSError) -> CheckpointError:
-        return CheckpointError(f"{self.path} cannot be written: {_reason(error)}")
+        kind = Full if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else CheckpointError
+        return kind(f"{self.path} cannot be written: {_reason(error)}")
 
 
 def names_in(path: Path) -> list[Name]:

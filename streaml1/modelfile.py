@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1 import exits
 from streaml1.rows import ensure
 
 __all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "replace", "write"]
@@ -35,6 +36,8 @@ PIECE = 10_000
 class ModelFileError(ValueError):
     """A file that is refused: missing, foreign, torn, altered or too new."""
 
+    exit_code = exits.WRONG
+
 
 def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
     """Write a model's class name, parameters and state; takes the place of `path` at the end."""
@@ -48,8 +51,8 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
         ) from None
 
 
-def encode(model: str, params: dict[str, Any], state: dict[str, Any]) -> bytes:
-    """What a file holds."""
+def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bool = True) -> bytes:
+    """What a file holds; not `packed` it is larger, and far sooner there."""
     names = dict(state["names"])
     header = {
         "model": model,
@@ -67,7 +70,7 @@ def encode(model: str, params: dict[str, Any], state: dict[str, Any]) -> bytes:
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
     archive = io.BytesIO()
-    np.savez_compressed(archive, **arrays)
+    (np.savez_compressed if packed else np.savez)(archive, **arrays)
     body = archive.getvalue()
     return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body)) + body
 

@@ -22,7 +22,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 import streaml1
 from streaml1.checkpoint import CheckpointError, Checkpoints, TakenOver, look
 from streaml1.cli import cli
-from streaml1.consumer import progressive
+from streaml1.consumer import prepare, progressive
 from streaml1.consumer.group import Group, folder_of
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError
@@ -39,6 +39,11 @@ def broker() -> Iterator[Broker]:
     one = given()
     yield one
     one.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    prepare(model())
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import click
 from streaml1.cli.choosing import new_learner
 from streaml1.cli.outgoing import outs_of
 from streaml1.cli.program import Refusal, cli
+from streaml1.cli.run_options import excused, watching
 from streaml1.console import Signals, complain, logged
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def learn_group(
     source: str, model: str | None, task: str | None, given: dict[str, Any], *,
     checkpoint: Path | None, checkpoint_every: float, every: int, bad: str, alone: dict[str, Any],
-    options: dict[str, Any],
+    metrics: str | None, stalled: float, options: dict[str, Any],
 ) -> None:  # fmt: skip
     """Learn as a process of a group until a signal comes, and say what was learnt."""
     from streaml1.consumer.group import Group
@@ -62,12 +65,17 @@ def learn_group(
         raise Refusal(f"{source} is no topic, and only a topic has partitions: leave out "
                       "--per-partition")  # fmt: skip
     signals, lines = Signals(), _Lines()
-    with logged(), signals.handled():
+    with (
+        logged(),
+        signals.handled(),
+        watching(metrics, stalled) as (_, watchers),
+        excused(signals),
+    ):
         place = SimpleNamespace(name=source, topic=Topic(source))
         group = Group(
             new_learner(source, model, task, given, None), source, group=options["group"],
             folder=checkpoint, every=every, bad="skip" if bad == "dead-letter" else bad,
-            outs=lambda partition: outs_of(place, bad, options), seconds=checkpoint_every,
+            outs=partial(_outs_of, watchers, place, bad, options), seconds=checkpoint_every,
             format=options["format"], start=options["start"], session=options["session_timeout"],
             on_line=lines.show,
         )  # fmt: skip
@@ -77,6 +85,22 @@ def learn_group(
     click.echo(f"{len(reports)} partitions: {together(list(reports.values()))}")
     complain(f"interrupted; {checkpoint} was written")
     raise click.exceptions.Exit(128 + signals.number)
+
+
+@contextmanager
+def _outs_of(
+    watchers: list[Any], place: Any, bad: str, options: dict[str, Any], partition: int
+) -> Iterator[list[Any]]:
+    """Who hears of the run over a partition."""
+    from streaml1.consumer.log import RunLog
+
+    with outs_of(place, bad, options) as outs:
+        several = [one for one in watchers if hasattr(one, "part")]
+        try:
+            yield [RunLog(), *(one.part(partition) for one in several), *outs]
+        finally:
+            for one in several:
+                one.drop(partition)
 
 
 class _Lines:

@@ -108,7 +108,7 @@ class Group:
             Where an example is refused and `bad` is `"fail"`.
         """
         prepare(self._model)  # compiled before others wait for us
-        self._identity = {"source": "kafka", **self.topic.identity()}
+        self._identity = {"source": "kafka", **self.topic.identity(stopped)}
         self._member = Member(self.topic, self._group, self, self._session, stopped)
         try:
             if self._member.consumer is None:
@@ -275,6 +275,10 @@ class OnePartition:
     def position(self) -> Any:
         """Where the reading is, all that was read being behind it."""
         return dict(self._reader.position)
+
+    def lag(self) -> dict[int, int]:
+        """How many offsets are left to be read, as far as the brokers have told."""
+        return {self.partition: self._member.left(self.partition, self._reader.position)}
 
     def kept(self, at: Any, last: bool) -> None:
         """Hear that a checkpoint holds a position, which may be the last of the run."""

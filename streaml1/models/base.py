@@ -265,14 +265,14 @@ class OnlineModel(base.Base):
         """
         modelfile.write(Path(path), type(self).__name__, self._parameters(), self._file_state()())
 
-    def _encode(self) -> bytes:
+    def _encode(self, packed: bool = True) -> bytes:
         """What `save` writes."""
-        return self._snapshot()()
+        return self._snapshot(packed)()
 
-    def _snapshot(self) -> Callable[[], bytes]:
+    def _snapshot(self, packed: bool = True) -> Callable[[], bytes]:
         """What `save` writes, as of now, to be made at any time, by any thread."""
         name, params, state = type(self).__name__, self._parameters(), self._file_state()
-        return lambda: modelfile.encode(name, params, state())
+        return lambda: modelfile.encode(name, params, state(), packed)
 
     def _parameters(self) -> dict[str, Any]:
         # river's own list of them takes a scheduler apart.

@@ -97,6 +97,16 @@ class Member:
         self.consumer.seek(part, offset)
         self.consumer.resume(part)
 
+    def left(self, partition: int, position: dict[int, tuple[int, int]]) -> int:
+        """How many offsets after a position there were when records last came."""
+        [part] = self.topic.parts({partition: 0})
+        offset, _ = position[partition]
+        try:
+            end = self.consumer.highwater(part)
+        except Exception:  # not ours any more
+            end = None
+        return 0 if end is None else max(0, end - offset)
+
     def done(self, partition: int, offset: int, now: bool) -> None:
         """Tell the brokers now and then how far we are, for tools to see; nothing reads it."""
         self._offsets[partition] = offset
