@@ -242,6 +242,7 @@ class Storm:
         self._frozen: dict[int, float] = {}
         self._step = 0
         self._killed: set[int] = set()
+        self._spared: dict[int, float] = {}
 
     def until(self, kills: int, seconds: float) -> None:
         """Go on until so many were killed, or so long."""
@@ -255,7 +256,10 @@ class Storm:
             self._strike()
 
     def _strike(self) -> None:
-        standing = [one for one in self._alive if one not in self._frozen]
+        now = time.monotonic()
+        standing = [
+            one for one in self._alive if one not in self._frozen and now > self._spared.get(one, 0)
+        ]
         if not standing:
             return
         pid, luck = self._rng.choice(standing), self._rng.random()
@@ -299,7 +303,10 @@ class Storm:
             step = 0
             if self._rng.random() < 0.4:
                 self._step = step = self._step % LAST_STEP + 1
-            self._alive.append(self.nursery.start(step))
+            new = self.nursery.start(step)
+            self._alive.append(new)
+            if step:  # it has some time to come so far
+                self._spared[new] = time.monotonic() + 3.0 * SESSION
 
     def calm(self, url: str, seconds: float) -> None:
         """Let the workers learn to the end of the topic, and end."""

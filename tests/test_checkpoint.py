@@ -554,7 +554,7 @@ def test_outs_hear_that_a_checkpoint_is_kept_once_it_is(tmp_path: Path) -> None:
 
     with Checkpoints(tmp_path / "kept", seconds=1e-9) as store:
         progressive(model(), spec, every=10, checkpoint=store, outs=[Listening()])
-    assert [what for what, _ in told] == ["flush", "saved"] * (len(told) // 2)
+    assert [what for what, _ in told] == ["flush", "saved"] * (len(told) // 2) + ["flush"]
     kept = [name for what, name in told if what == "saved"]
     assert len(kept) > 3 and kept == sorted(set(kept))
 
