@@ -267,10 +267,10 @@ class Storm:
             self._send(pid, signal.SIGKILL, "killed")
         elif luck < 0.6:
             self._send(pid, signal.SIGTERM, "told to end")
-        elif luck < 0.8:
+        elif luck < (0.8 if len(self._alive) > 1 else 0.65):
             self._send(pid, signal.SIGSTOP, "frozen")
             self._frozen[pid] = time.monotonic() + self._rng.uniform(0.5, 2.5) * SESSION
-        elif luck < 0.83 and self._broker is not None:
+        elif 0.8 < luck < 0.83 and self._broker is not None:
             self._broker.kill()
             self.count["broker killed"] += 1
             time.sleep(self._rng.uniform(0.0, 1.0))
