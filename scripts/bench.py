@@ -662,6 +662,13 @@ def bench_kafka() -> None:
     topics.bench(w1, table, CONSOLE.print)
 
 
+def bench_checkpoint() -> None:
+    """How long a checkpoint keeps a run from learning."""
+    import bench_checkpoint as checkpoints
+
+    checkpoints.bench(table, CONSOLE.print)
+
+
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
@@ -675,6 +682,7 @@ BENCHES = {
     "memory": bench_memory,
     "softmax": bench_softmax,
     "kafka": bench_kafka,
+    "checkpoint": bench_checkpoint,
 }
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
+from streaml1.logs import JsonLines, json_line
+
 if TYPE_CHECKING:
     from streaml1.report import Line, Report
     from streaml1.streams import Block, Refuse, Source
@@ -30,6 +32,7 @@ __all__ = [
     "end_early",
     "entries_table",
     "logged",
+    "say_as",
     "shown",
     "telling",
     "text_table",
@@ -40,9 +43,24 @@ PROGRAM = "streaml1"
 REGRESSION_LOSSES = ("squared", "absolute")
 
 
-def complain(sentence: str) -> None:
+class _Form:
+    """How what is wrong, or worth knowing, is said."""
+
+    json = False
+
+
+def say_as(form: str) -> None:
+    """Have standard error hold sentences ("text"), or JSON ("json")."""
+    _Form.json = form == "json"
+
+
+def complain(sentence: str, name: str = "advice", **fields: Any) -> None:
     """Say on standard error what is wrong, or worth knowing."""
-    click.echo(f"{PROGRAM}: {sentence}", err=True)
+    if _Form.json:
+        level = "error" if name == "error" else "warning"
+        click.echo(json_line(level, name, sentence, fields), err=True)
+    else:
+        click.echo(f"{PROGRAM}: {sentence}", err=True)
 
 
 def abandon_output() -> None:
@@ -131,8 +149,9 @@ class Interruptible:
             resumable = cast("Resumable", source)
             self.identity, self.begin = resumable.identity, resumable.begin
             self.position = resumable.position
-        if hasattr(source, "kept"):
-            self.kept = source.kept
+        for name in ("kept", "lag", "is_reachable"):
+            if hasattr(source, name):
+                setattr(self, name, getattr(source, name))
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start."""
@@ -151,7 +170,8 @@ def end_early(number: int, done: Report, written: list[str]) -> NoReturn:
     files = ", ".join(written) if written and done.examples else "nothing"
     if number != signal.SIGPIPE or files != "nothing":
         why = "output closed" if number == signal.SIGPIPE else "interrupted"
-        complain(f"{why} after {done.examples:,} examples; {files} was written")
+        said = f"{why} after {done.examples:,} examples; {files} was written"
+        complain(said, "interrupted", examples=done.examples, signal=number)
     raise click.exceptions.Exit(128 + number)
 
 
@@ -226,20 +246,25 @@ class Screen:
 
 class _ToStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        complain(record.getMessage())
+        if _Form.json:
+            click.echo(JsonLines().format(record), err=True)
+        else:
+            complain(record.getMessage())
 
 
 @contextmanager
 def logged() -> Iterator[None]:
     """Show on standard error what is logged, such as the examples that are skipped."""
     logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
-    before, logger.propagate = logger.propagate, False
+    before, logger.propagate = (logger.propagate, logger.level), False
+    if _Form.json:
+        logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.propagate = before
+        logger.propagate, logger.level = before
 
 
 def advise(line: Line) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1 import exits
 from streaml1.rows import ensure
 
 __all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "replace", "write"]
@@ -28,9 +29,14 @@ MAGIC = b"streaml1"
 FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
 
+PIECE = 10_000
+"""How many names are written at once."""
+
 
 class ModelFileError(ValueError):
     """A file that is refused: missing, foreign, torn, altered or too new."""
+
+    exit_code = exits.WRONG
 
 
 def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
@@ -45,8 +51,8 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
         ) from None
 
 
-def encode(model: str, params: dict[str, Any], state: dict[str, Any]) -> bytes:
-    """What a file holds."""
+def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bool = True) -> bytes:
+    """What a file holds; not `packed` it is larger, and far sooner there."""
     names = dict(state["names"])
     header = {
         "model": model,
@@ -64,7 +70,7 @@ def encode(model: str, params: dict[str, Any], state: dict[str, Any]) -> bytes:
     if state["forgotten"] is not None:
         arrays["forgotten"] = state["forgotten"]
     archive = io.BytesIO()
-    np.savez_compressed(archive, **arrays)
+    (np.savez_compressed if packed else np.savez)(archive, **arrays)
     body = archive.getvalue()
     return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body)) + body
 
@@ -168,9 +174,18 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 
 def _text(value: Any) -> Any:
-    # Not escaped: a pair of surrogates would come back as the one character that it stands for.
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    if isinstance(value, list):
+        # Piece by piece: json lets no other thread run, however long a list is.
+        pieces = (_json(value[lo : lo + PIECE])[1:-1] for lo in range(0, len(value), PIECE))
+        text = f"[{','.join(pieces)}]"
+    else:
+        text = _json(value)
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def _json(value: Any) -> str:
+    # Not escaped: a pair of surrogates would come back as the one character that it stands for.
+    return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
 def _value(text: Any) -> Any:

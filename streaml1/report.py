@@ -321,6 +321,12 @@ class Report:
         """What the loss is called."""
         return NAMES[self.loss]
 
+    @property
+    def sums(self) -> tuple[float, float, float]:
+        """Of all examples the weights, the weighted losses, and those of the constant predictor."""
+        a = self._all
+        return float(a.weight), float(a.loss), float(a.constant)
+
     def follow(self, model: Any) -> None:
         """Have each line count the features that have entered and left a model."""
         self._watch = model.watch() if hasattr(model, "watch") else None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1 import exits
 from streaml1.jit import kernel
 
 __all__ = [
@@ -63,6 +64,8 @@ class BadExample(ValueError):
     row : int
         Which row of the batch, from 0.
     """
+
+    exit_code = exits.DATA
 
     def __init__(self, reason: str, row: int = 0) -> None:
         super().__init__(reason)

@@ -41,9 +41,9 @@ def run(*args: str, input: str | None = None, code: int = 0) -> Result:
     return result
 
 
-def refused(*args: str, input: str | None = None) -> str:
-    """The one sentence on standard error; nothing else is printed, and the code is 2."""
-    result = run(*args, input=input, code=2)
+def refused(*args: str, input: str | None = None, code: int = 2) -> str:
+    """The one sentence on standard error; nothing else is printed."""
+    result = run(*args, input=input, code=code)
     assert result.stderr.startswith("streaml1: ") and result.stderr.count("\n") == 1
     assert "Traceback" not in result.output
     return result.stderr.removeprefix("streaml1: ").rstrip("\n")
@@ -251,7 +251,7 @@ def test_a_checkpoint_is_gone_on_from(svm: str, here: Path) -> None:
     from streaml1.checkpoint import Checkpoints
 
     with Checkpoints("kept"):
-        assert "kept is in use by process" in refused("learn", svm, *options)
+        assert "kept is in use by process" in refused("learn", svm, *options, code=75)
     Path("kept2").touch()
     assert "'kept2' is a file" in refused("learn", svm, "--checkpoint", "kept2")
 
@@ -331,7 +331,7 @@ def test_bad_input_ends_the_run_and_overwrites_nothing(line: str, said: str, her
         (here / name).write_text("precious")
     before = files()
     outputs = ["--save", "m", "--report", "r.jsonl", "--plot", "p.png"]
-    result = run("learn", "a.svm", *outputs, code=2)
+    result = run("learn", "a.svm", *outputs, code=65 if line else 2)
     assert result.stderr.startswith(f"streaml1: {said}") and result.stderr.count("\n") == 1
     assert files() == before
 
@@ -448,7 +448,7 @@ def test_predict_needs_no_labels_and_keeps_lines_aligned(saved: str) -> None:
     told = [json.loads(line) for line in run(*args, input=text).stdout.splitlines()]
     assert [one["line"] for one in told] == [1, 2, 3, 4, 5]
     assert told[1]["p"] is None and told[0] == {"line": 1, "p": told[2]["p"]}
-    failed = run("predict", saved, "-", "--format", "svm", input=text, code=2)
+    failed = run("predict", saved, "-", "--format", "svm", input=text, code=65)
     assert failed.stderr.startswith("streaml1: -:2: ") and failed.stdout.count("\n") == 1
 
 
@@ -700,7 +700,7 @@ def test_a_full_disk_loses_no_model(here: Path, svm: str) -> None:
         "streaml1: output closed after 10 examples; kept was written\n",
     )
     assert code("show", "kept") == (
-        2,
+        75,
         "streaml1: standard output cannot be written: no space left on device\n",
     )
 

@@ -364,7 +364,7 @@ def test_a_bad_record_is_one_sentence_and_nothing_is_written(
     monkeypatch.chdir(tmp_path)
     topic = broker.topic()
     broker.send(topic, ["1 1:1", "2 1:1"])
-    told = run("learn", broker.url(topic), "--until-end", "--save", "m", code=2).stderr
+    told = run("learn", broker.url(topic), "--until-end", "--save", "m", code=65).stderr
     assert (
         told.startswith(f"streaml1: {topic}/0@1: label 2 is not a label") and told.count("\n") == 1
     )

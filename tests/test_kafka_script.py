@@ -17,7 +17,8 @@ SCRIPT = ROOT / "scripts" / "kafka.d" / "broker.py"
 
 
 @pytest.fixture
-def script() -> Any:
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
     spec = importlib.util.spec_from_file_location("broker", SCRIPT)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -26,6 +27,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+import secure
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 STATE = ROOT / ".kafka"
@@ -34,7 +37,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stre
 WRONG, UNREACHABLE, DOWN = 2, 3, 4
 """Exit codes: what has to be mended first; jars that cannot be fetched; no broker (status)."""
 
-PACKAGES = ["default-jre-headless", "maven"]
+PACKAGES = ["default-jre-headless", "maven", "openssl"]
 OLDEST_JAVA = 17
 PATIENCE = 60.0
 
@@ -43,6 +46,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/kafka", description="One local Kafka broker.")
     parser.add_argument("command", choices=["up", "down", "status"])
     parser.add_argument("--mock", action="store_true", help="librdkafka's mock cluster instead")
+    parser.add_argument("--secure", action="store_true",
+                        help="also with TLS and SASL: for clients see FOLDER/secure")  # fmt: skip
     parser.add_argument("--state", type=Path, default=STATE, metavar="FOLDER",
                         help="where the broker keeps all it has (default: .kafka)")  # fmt: skip
     asked = parser.parse_args()
@@ -50,29 +55,34 @@ def main() -> None:
     if asked.command == "status":
         status(state)
         return
+    if asked.mock and asked.secure:
+        fail("the mock cluster has no TLS and no SASL: leave --secure out")
     with alone():
         if asked.command == "down":
             down(state)
         else:
-            up(state, asked.mock)
+            up(state, asked.mock, asked.secure)
 
 
-def up(state: Path, mock: bool) -> None:
+def up(state: Path, mock: bool, secured: bool) -> None:
     running = found(state)
     if running is not None:
         if mock != (running["kind"] == "mock"):
             fail(f"a broker of another kind is up at {running['address']}: scripts/kafka down")
+        if secured and not (state / "secure").exists():
+            fail(f"the broker at {running['address']} is up without --secure: scripts/kafka down")
         print(running["address"])
         return
     require_own(state)
     shutil.rmtree(state, ignore_errors=True)  # what a broker that was killed has left
     command = mock_command() if mock else None
     if command is None:
-        require_commands()
+        require_commands(secured)
         classpath = ":".join(str(jar) for jar in jars())
     state.mkdir(parents=True)
     try:
-        about = start_mock(state, command) if command else start_kafka(state, classpath)
+        about = start_mock(state, command) if command else None
+        about = about or start_kafka(state, classpath, secured)
     except BaseException:
         shutil.rmtree(state, ignore_errors=True)
         raise
@@ -148,20 +158,23 @@ def alone() -> Iterator[None]:
 # Kafka
 
 
-def start_kafka(state: Path, classpath: str) -> dict:
+def start_kafka(state: Path, classpath: str, secured: bool) -> dict:
     for _ in range(3):  # a free port may be taken before the broker has it
-        about = try_kafka(state, classpath)
+        about = try_kafka(state, classpath, secured)
         if about is not None:
             return about
     fail(f"the broker did not start: {last_line(state / 'broker.log')}")
 
 
-def try_kafka(state: Path, classpath: str) -> dict | None:
-    port, controller = free_ports(2)
+def try_kafka(state: Path, classpath: str, secured: bool) -> dict | None:
+    port, controller, *others = free_ports(2 + len(secure.LISTENERS))
     text = (HERE / "server.properties").read_text()
     filled = {"PORT": port, "CONTROLLER": controller, "DATA": state / "data"}
     for name, value in filled.items():
         text = text.replace(f"@{name}@", str(value))
+    users: list[str] = []
+    if secured:
+        text, users = with_listeners(text, state / "secure", others)
     properties = state / "server.properties"
     properties.write_text(text)
     shutil.rmtree(state / "data", ignore_errors=True)
@@ -171,7 +184,7 @@ def try_kafka(state: Path, classpath: str) -> dict | None:
     tool = [*java, "kafka.tools.StorageTool"]
     with open(state / "broker.log", "wb") as log:
         identity = base64_uuid()
-        format = [*tool, "format", "-t", identity, "-c", str(properties), "--standalone"]
+        format = [*tool, "format", "-t", identity, "-c", str(properties), "--standalone", *users]
         if subprocess.run(format, stdout=log, stderr=log, stdin=subprocess.DEVNULL).returncode:
             return None
         process = subprocess.Popen(
@@ -192,6 +205,28 @@ def try_kafka(state: Path, classpath: str) -> dict | None:
     process.kill()
     process.wait()
     return None
+
+
+def with_listeners(text: str, folder: Path, free: list[int]) -> tuple[str, list[str]]:
+    """Properties with more listeners, and the arguments that make their users."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    password = secrets.token_urlsafe(12)
+    ports = dict(zip(secure.LISTENERS, free, strict=True))
+    secure.certificates(folder, password)
+    listening = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    protocols = ",".join(f"{name}:{one}" for name, (one, _) in secure.LISTENERS.items())
+    lines = []
+    for line in text.splitlines():
+        name = line.partition("=")[0]
+        if name in ("listeners", "advertised.listeners"):
+            line += f",{listening}"
+        if name == "listener.security.protocol.map":
+            line += f",{protocols}"
+        lines.append(line)
+    lines += [f"{k}={v}" for k, v in secure.server_settings(folder, ports, password).items()]
+    secure.client_settings(folder, ports, password)
+    return "\n".join(lines) + "\n", secure.scram_users(password)
 
 
 def base64_uuid() -> str:
@@ -228,21 +263,23 @@ def last_line(log: Path) -> str:
 # Java, Maven and the jars
 
 
-def require_commands() -> None:
+def require_commands(secured: bool) -> None:
     """See that Java is here, and Maven where jars are to be fetched; install them if we may."""
-    missing = lacking()
+    missing = lacking(secured)
     if missing:
         install()
-        missing = lacking()
+        missing = lacking(secured)
     if missing:
         fail(f"{' and '.join(missing)} is missing: apt-get install {' '.join(PACKAGES)}, "
              "or leave the Kafka tests out with --no-kafka")  # fmt: skip
 
 
-def lacking() -> list[str]:
+def lacking(secured: bool) -> list[str]:
     missing = [] if java_version() >= OLDEST_JAVA else [f"Java {OLDEST_JAVA} or newer"]
     if not whole(cache_folder()) and shutil.which("mvn") is None:
         missing.append("Maven")
+    if secured and shutil.which("openssl") is None:
+        missing.append("openssl")
     return missing
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.groups import GROUPING, group_options, learn_group
+from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import (
     READING,
     model_options,
@@ -20,8 +22,10 @@ from streaml1.cli.options import (
 )
 from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_options
 from streaml1.cli.program import Refusal, cli
+from streaml1.cli.run_options import excused, log_option, metrics_options, watching
 from streaml1.cli.writing import require_outputs, write_all
 from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
+from streaml1.exits import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:
     from streaml1.checkpoint import Checkpoints
@@ -30,11 +34,14 @@ __all__ = ["learn"]
 
 
 @cli.command(
-    epilog="Example: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
+    epilog=f"Exit codes: {DONE} done; {WRONG} refused, as it will be again; {DATA} look at the "
+    f"data; {AGAIN} something is away: restart; 130, 143 ended by Ctrl-C, by SIGTERM, all saved."
+    "\n\nExample: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
 )
 @click.argument("source")
 @model_options
 @source_options
+@kafka_options
 @outgoing_options
 @publish_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
@@ -57,6 +64,9 @@ __all__ = ["learn"]
 @click.option("--group", metavar="NAME",
                  help="Kafka: commit the offsets of checkpoints under this name, for tools that "
                  "show the lag; nothing reads them here.")  # fmt: skip
+@group_options
+@metrics_options
+@log_option
 @click.option("--load", type=model_place, metavar="FILE",
               help="Go on with this model; its parameters stay, but for those given here.",
 )  # fmt: skip
@@ -78,6 +88,8 @@ def learn(
     checkpoint: Path | None,
     checkpoint_every: float,
     top: int,
+    metrics: str | None,
+    stalled: float,
     **options: Any,
 ) -> None:
     """Predict each example of SOURCE, then learn it, and report on the way.
@@ -89,11 +101,21 @@ def learn(
     """
     from streaml1.consumer import prepare, progressive
 
+    apart = READING + GROUPING + OUTGOING
+    given = {k: v for k, v in options.items() if k not in apart and v is not None}
+    if options["per_partition"]:
+        learn_group(
+            source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+            every=every, bad=bad, metrics=metrics, stalled=stalled, options=options,
+            alone={
+                "limit": limit, "passes": passes, "save": save, "load": load, "report": report,
+                "plot": plot, "watch": watch, "partitions": options["partitions"],
+                "until_end": options["until_end"], "publish": options["publish"],
+            },
+        )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     examples: Any = opened(source, options)
-    apart = READING + OUTGOING
-    given = {k: v for k, v in options.items() if k not in apart and v is not None}
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
 
@@ -102,8 +124,10 @@ def learn(
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
-        outs_of(examples, bad, options) as outs,
+        watching(metrics, stalled) as (log, watchers),
+        outs_of(examples, bad, options) as outgoing,
         Screen(signals, total, watch) as screen,
+        excused(signals),
     ):
         if store is not None and (found := store.latest()) is not None:
             learner, kept = found.model, f"the checkpoint in {checkpoint}"
@@ -119,12 +143,13 @@ def learn(
             limit=limit,
             passes=passes,
             bad="skip" if bad == "dead-letter" else bad,
-            on_line=screen.line,
+            on_line=log.beside(screen.line),
             on_start=screen.start,
             stop=lambda: signals.number,
             checkpoint=store,
-            outs=outs,
+            outs=[*watchers, *outgoing],
         )
+        log.end(done, signals.number)
         if done.examples:
             write_all(learner, done, save, report, plot)
     written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]

@@ -81,7 +81,7 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 
 
 READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions",
-           "group")  # fmt: skip
+           "group", "kafka")  # fmt: skip
 positive = click.IntRange(min=1)
 
 source_options = together(

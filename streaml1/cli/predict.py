@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import model_place, opened, source_options
 from streaml1.cli.outgoing import outgoing_options, outs_of
 from streaml1.cli.program import cli
+from streaml1.cli.run_options import log_option
 from streaml1.console import REGRESSION_LOSSES, logged, shown
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ __all__ = ["predict"]
 @click.argument("model", type=model_place)
 @click.argument("source")
 @source_options
+@kafka_options
+@log_option
 @outgoing_options
 @click.option("--json", "as_json", is_flag=True,
               help="Write JSON: the line of the example (of a topic: its place), and its "

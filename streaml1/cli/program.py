@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import signal
 import sys
 from typing import Any, NoReturn
 
 import click
 
-from streaml1.console import PROGRAM, abandon_output, complain
+from streaml1 import exits
+from streaml1.console import PROGRAM, abandon_output, complain, say_as
 
 __all__ = ["Program", "Refusal", "cli", "main"]
 
+INTERRUPTED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
 def main() -> NoReturn:
     """Run the command line."""
-    cli.main(prog_name=PROGRAM)
+    try:
+        cli.main(prog_name=PROGRAM)
+    except SystemExit as end:
+        if end.code in INTERRUPTED:
+            _leave(end.code)
+        raise
     raise AssertionError("cli.main exits")
 
 
-class Refusal(click.ClickException):
-    """What ends a command in one sentence, with exit code 2."""
+def _leave(code: Any) -> NoReturn:
+    """Exit without taking the interpreter apart: all is written, and that can take a second."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
-    exit_code = 2
+
+class Refusal(click.ClickException):
+    """What ends a command in one sentence, and with which exit code."""
+
+    def __init__(self, message: str, code: int = exits.WRONG) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]  # click has it in the class
 
 
 class Program(click.Group):
-    """Tells every mistake in one sentence on standard error, and exits with 2."""
+    """Tells every mistake in one sentence on standard error; what to exit with, errors know."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
@@ -37,6 +56,7 @@ class Program(click.Group):
             if hasattr(stream, "reconfigure"):  # a name may hold what the terminal cannot show
                 stream.reconfigure(errors="backslashreplace")
         extra["standalone_mode"] = False
+        say_as("text")
         try:
             code = super().main(*args, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
@@ -44,14 +64,14 @@ class Program(click.Group):
             code = error.exit_code
         except click.UsageError as error:
             where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
-            complain(error.format_message().rstrip(".") + where)
             code = error.exit_code
+            complain(error.format_message().rstrip(".") + where, "error", exit_code=code)
         except click.ClickException as error:
-            complain(error.format_message())
             code = error.exit_code
+            complain(error.format_message(), "error", exit_code=code)
         except click.Abort:
-            complain("interrupted")
             code = 128 + signal.SIGINT
+            complain("interrupted", "error", exit_code=code)
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -65,15 +85,15 @@ class Program(click.Group):
             if error.errno != errno.ENOSPC:
                 raise
             abandon_output()
-            raise Refusal("standard output cannot be written: no space left on device") from None
-        except ValueError as error:
-            from streaml1.modelfile import ModelFileError
-            from streaml1.rows import BadExample
-            from streaml1.streams import SourceError
-
-            if isinstance(error, SourceError | BadExample | ModelFileError):
-                raise Refusal(str(error)) from None
+            full = "standard output cannot be written: no space left on device"
+            raise Refusal(full, exits.AGAIN) from None
+        except (click.ClickException, click.exceptions.Exit):
             raise
+        except Exception as error:
+            code = getattr(error, "exit_code", None)
+            if code is None:
+                raise
+            raise Refusal(str(error), code) from None
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

@@ -49,6 +49,7 @@ def progressive(
     until_end: bool = False,
     partitions: Sequence[int] | None = None,
     group: str | None = None,
+    kafka: Any = None,
     checkpoint: str | Path | Checkpoints | None = None,
     outs: Sequence[Out] = (),
 ) -> Report:
@@ -79,7 +80,7 @@ def progressive(
     stop
         A `threading.Event`, or a function: once it is set, or true, the run ends after the
         current block.
-    format, target, categorical, weight, seed, start, until_end, partitions, group
+    format, target, categorical, weight, seed, start, until_end, partitions, group, kafka
         As for `open_source`, where the source is a name.
     checkpoint
         A folder. The run goes on from the last checkpoint in it, if there is one, as if it had not
@@ -114,6 +115,7 @@ def progressive(
     opened = opened_source(
         source, format=format, target=target, categorical=categorical, weight=weight, seed=seed,
         start=start, until_end=until_end, partitions=partitions, group=group,
+        kafka=kafka,
     )  # fmt: skip
     asked = _asked(stop)
     size = min(opened.block, every, limit or every)

@@ -73,8 +73,9 @@ class Named:
         if hasattr(source, "begin"):
             self.identity, self.begin = source.identity, source.begin
             self.position = source.position
-        if hasattr(source, "kept"):
-            self.kept = source.kept
+        for name in ("kept", "lag", "is_reachable"):
+            if hasattr(source, name):
+                setattr(self, name, getattr(source, name))
 
 
 class Examples:

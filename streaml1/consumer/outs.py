@@ -90,3 +90,10 @@ class Out:
     def finish(self) -> None:
         """The run ends well: what was heard must be safe on return."""
         self.flush()
+
+    def numbers(self) -> dict[str, float]:
+        """What metrics show of it, by names such as ``dead_letters_total``; from any thread.
+
+        What only grows has a name that ends in ``_total``.
+        """
+        return {}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streaml1.consumer.outs import Out, Refused
+from streaml1.logs import event
 from streaml1.rows import BadExample
 
 __all__ = ["Refusals", "require_positive"]
@@ -46,7 +47,8 @@ class Refusals:
             raise BadExample(f"{place}: {reason}")
         self.count += 1
         if self.count <= LOGGED:
-            logger.warning("skipped %s: %s", place, reason)
+            said = event("example_refused", place=place, reason=reason)
+            logger.warning("skipped %s: %s", place, reason, extra=said)
         line = int(place.rpartition(":")[2]) if number is None else number
         if self.lines is not None:
             heapq.heappush(self.lines, (line, place))
@@ -56,7 +58,9 @@ class Refusals:
     def summarise(self) -> None:
         """Log how many there were, where not all were logged."""
         if self.count > LOGGED:
-            logger.warning("skipped %d more, %d in all", self.count - LOGGED, self.count)
+            said = event("examples_refused", refused=self.count)
+            more = self.count - LOGGED
+            logger.warning("skipped %d more, %d in all", more, self.count, extra=said)
 
 
 def require_positive(**numbers: int | None) -> None:

@@ -58,6 +58,8 @@ class Run:
         self.model = model
         self.learner = learner_of(model)
         self.source = opened
+        self.store = store
+        self.outs = outs
         self._keeper = Keeper(store, opened, model, outs)
         self._loss = loss_of(self.learner)
         known = len(self.learner.classes_met) if self._loss == "softmax" else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from streaml1.streams.jsonl import parse_json
 from streaml1.streams.kafka import KafkaSource
@@ -54,6 +55,7 @@ def open_source(
     partitions: Sequence[int] | None = None,
     group: str | None = None,
     require_label: bool = True,
+    kafka: Any = None,
 ) -> Source:
     """Open a source of examples by what the user calls it.
 
@@ -76,6 +78,9 @@ def open_source(
     require_label
         Whether an example without a label is refused, as learning needs; predicting does not, and
         gets the label None.
+    kafka
+        How to come in to the brokers of a topic: the path of a properties file, or settings by
+        their names, such as ``{"user": "ann", ...}``. By default as the environment says.
 
     Raises
     ------
@@ -88,16 +93,16 @@ def open_source(
     columns = [column for column in (target, weight, *text) if column is not None]
     opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
     if name.startswith("kafka:"):
+        topic = KafkaSource(
+            name, format=format, start=start, until_end=until_end, partitions=partitions,
+            group=group, require_label=require_label, kafka=kafka,
+        )  # fmt: skip
         if columns:
             raise SourceError(f"{name} has no columns such as {columns[0]!r}: only a CSV file has")
-        return KafkaSource(
-            name, format=format, start=start, until_end=until_end, partitions=partitions,
-            group=group,
-            require_label=require_label,
-        )  # fmt: skip
-    if until_end or any(one is not None for one in (start, partitions, group)):
+        return topic
+    if until_end or any(one is not None for one in (start, partitions, group, kafka)):
         raise SourceError(
-            f"{name} is no topic: only kafka://... has partitions, a start and an end"
+            f"{name} is no topic: only kafka://... has partitions, a start, an end and brokers"
         )
     if opener is not None:
         if format is not None or columns:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
+from streaml1.logs import event
 from streaml1.streams.partitions import merged
 from streaml1.streams.records import Position, RecordReader, record_parser
 from streaml1.streams.source import Block, Refuse, SourceError, shown
 from streaml1.streams.topic import Topic
 
-__all__ = ["KafkaSource"]
+__all__ = ["KafkaSource", "start_of"]
+
+logger = logging.getLogger("streaml1")
 
 COMMIT_SECONDS = 5.0
+
+QUIET_SECONDS = 15.0
+"""After so long without a record a broker is asked whether it is there: a client only waits."""
 
 STARTS = ("earliest", "latest", "checkpoint")
 
@@ -47,6 +54,9 @@ class KafkaSource:
         show how far behind it is. Nothing reads them here.
     require_label
         Whether an example without a label is refused.
+    kafka
+        How to come in to the brokers, as `security_of` takes it; by default as the environment
+        says.
 
     Raises
     ------
@@ -71,12 +81,13 @@ class KafkaSource:
         partitions: Sequence[int] | None = None,
         group: str | None = None,
         require_label: bool = True,
+        kafka: Any = None,
     ) -> None:
+        self._topic = Topic(spec, kafka)
         self.name = spec
-        self._topic = Topic(spec)
         self._parse = record_parser(format, require_label)
         self._reader = RecordReader(self._topic.name, self._parse)
-        self._start = _start(start)
+        self._start = start_of(start)
         self._until_end = until_end
         self._partitions = partitions
         self._group = group
@@ -85,6 +96,11 @@ class KafkaSource:
         self._read_before = False
         self._is_kept = False
         self._stopped: Callable[[], bool] = lambda: False
+        self._consumer: Any = None
+        self._away = False
+        self._heard = 0.0
+        self._highwater: dict[int, int] = {}
+        self._passed: dict[int, int] = {}
 
     @property
     def topic(self) -> Topic:
@@ -115,14 +131,16 @@ class KafkaSource:
         if not self._is_kept:
             self._reader = RecordReader(self._topic.name, self._parse)
         with closing(self._records()) as batches:
+            self._heard = time.monotonic()
             for records in batches:
+                self._look(bool(records))
                 yield from self._reader.blocks(records, size, refuse)
 
     # Positions
 
     def identity(self) -> dict[str, Any]:
         """What must be the same, by name, for a position to mean the same."""
-        return {"source": "kafka", **self._topic.identity()}
+        return {"source": "kafka", **self._topic.identity(self._stopped)}
 
     def begin(self, at: Any) -> Any:
         """Have the next reading begin at a position, or at its start: None; returns where."""
@@ -150,6 +168,53 @@ class KafkaSource:
             offsets = {one: offset for one, (offset, _) in at.items()}
             self._topic.commit(self._group, offsets, self._stopped)
 
+    # What is watched from other threads
+
+    def _look(self, came: bool) -> None:
+        """Note how far the partitions go by now; where nothing came for long, ask for a broker."""
+        if came:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard >= QUIET_SECONDS:
+            self._note(self._why_silent())
+            self._heard = time.monotonic()
+        if came and self._away:
+            self._note(None)
+        for part in self._consumer.assignment():
+            highwater = self._consumer.highwater(part)
+            if highwater is not None:
+                self._highwater[part.partition] = highwater
+            if not came and not self._until_end:
+                # Nothing is held back: what it has stepped over was no record to be read.
+                self._passed[part.partition] = self._consumer.position(part) or 0
+
+    def _why_silent(self) -> str | None:
+        try:
+            there = self._topic.is_reachable(self._stopped) or self._stopped()
+            return None if there else f"{self.name}: no broker answers"
+        except SourceError as error:
+            return str(error)
+
+    def _note(self, why: str | None) -> None:
+        """Log once that a broker is away, and once that it is back."""
+        if why is not None and not self._away:
+            logger.warning("%s: waiting for it", why, extra=event("broker_away", reason=why))
+        if why is None and self._away:
+            logger.warning("%s: a broker answers again", self.name, extra=event("broker_back"))
+        self._away = why is not None
+
+    def lag(self) -> dict[int, int]:
+        """By partition, how many offsets are left to be read, as far as is known."""
+        at = {one: offset for one, (offset, _) in self._reader.position.items()}
+        starts = self._bounds[0] if self._bounds is not None else {}
+        return {
+            one: max(0, end - max(at.get(one, starts.get(one, end)), self._passed.get(one, 0)))
+            for one, end in list(self._highwater.items())
+        }
+
+    def is_reachable(self) -> bool:
+        """Whether a broker answers and lets us in."""
+        return self._topic.is_reachable()
+
     def _found_bounds(
         self, consumer: Any, at: dict[int, int]
     ) -> tuple[dict[int, int], dict[int, int]]:
@@ -163,6 +228,7 @@ class KafkaSource:
             return
         with closing(consumer):
             self._bounds = starts, ends = self._bounds or self._found_bounds(consumer, {})
+            self._consumer, self._highwater = consumer, dict(ends)
             limits = self._topic.parts(ends) if self._until_end else None
             try:
                 yield from merged(consumer, self._topic.parts(starts), limits, self._stopped)
@@ -173,7 +239,7 @@ class KafkaSource:
 # What the user writes
 
 
-def _start(start: str | None) -> str | int:
+def start_of(start: str | None) -> str | int:
     """Where to start: a word, or milliseconds since 1970."""
     if start is None or start in STARTS:
         return start or STARTS[0]

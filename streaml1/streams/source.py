@@ -8,17 +8,20 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from streaml1 import exits
 from streaml1.labels import equals_itself
 
 __all__ = [
     "SOURCES",
     "Block",
     "Example",
+    "Lost",
     "Numbered",
     "Refuse",
     "Resumable",
     "Source",
     "SourceError",
+    "Unavailable",
     "binary_label",
     "block_of",
     "blocks_of",
@@ -41,6 +44,20 @@ origin is what a source knows of the example beside its place."""
 
 class SourceError(ValueError):
     """A source that cannot be read (on); its text is one sentence."""
+
+    exit_code = exits.WRONG
+
+
+class Unavailable(SourceError):
+    """A source that is away, and may come back by itself."""
+
+    exit_code = exits.AGAIN
+
+
+class Lost(SourceError):
+    """Data that are damaged, or there no longer."""
+
+    exit_code = exits.DATA
 
 
 @dataclass(frozen=True, slots=True)

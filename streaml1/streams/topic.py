@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import logging
-import socket
+import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
 from streaml1.streams.partitions import POLL_MS
-from streaml1.streams.source import SourceError, shown
+from streaml1.streams.probe import Silent, probe
+from streaml1.streams.security import brokers_of, security_of
+from streaml1.streams.source import Lost, SourceError, Unavailable, shown
 
 __all__ = ["Topic"]
 
@@ -22,6 +25,12 @@ POLLED = 1000
 
 CONNECT_SECONDS = 5.0
 
+LAST_SECONDS = 0.5
+"""How long a last word to the brokers may take."""
+
+PROBE_SECONDS = 2.0
+"""How long a broker may take to say its first word."""
+
 LISTED = 8
 """How many topics are named where the one that is asked for is not there."""
 
@@ -29,22 +38,35 @@ LISTED = 8
 class Topic:
     """A topic by its URL, ``kafka://host:port/topic``.
 
+    Parameters
+    ----------
+    url
+        Several brokers have commas between; those of `security` are taken where it names none.
+    security
+        How to come in, as `security_of` takes it.
+
     Raises
     ------
     SourceError
-        One sentence, where it is none.
+        One sentence, where it is none. It repeats no password.
 
     """
 
-    def __init__(self, url: str) -> None:
-        rest, _, query = url.removeprefix("kafka:").removeprefix("//").partition("?")
-        hosts, _, topic = rest.partition("/")
-        brokers = [host if ":" in host else f"{host}:9092" for host in hosts.split(",") if host]
-        right = all(broker.rpartition(":")[2].isdecimal() for broker in brokers)
-        if not (url.startswith("kafka://") and brokers and right and topic and "/" not in topic):
-            raise SourceError(f"{url} is no topic: write kafka://host:port/topic")
+    def __init__(self, url: str, security: Any = None) -> None:
+        if "@" in url:
+            raise SourceError(
+                "a URL of Kafka holds no user and no password: say --kafka-user, and set "
+                "STREAML1_KAFKA_PASSWORD"
+            )
+        address, _, query = url.partition("?")
+        hosts, _, topic = address.removeprefix("kafka:").removeprefix("//").partition("/")
+        self.security = security_of(security)
+        brokers = brokers_of(hosts) or ([] if hosts else list(self.security.brokers))
+        if not (url.startswith("kafka://") and brokers and topic and "/" not in topic):
+            raise SourceError(f"{address} is no topic: write kafka://host:port/topic")
         self.url, self.brokers, self.name = url, brokers, topic
-        self.settings = _settings(url, query)
+        self.settings = _settings(address, query)
+        self._up = brokers  # those that answered when last asked
 
     def beside(self, name: str) -> Topic:
         """Another topic of the same brokers, reached in the same way."""
@@ -60,11 +82,13 @@ class Topic:
 
         return {TopicPartition(self.name, one): offset for one, offset in offsets.items()}
 
-    def consumer(self, stopped: Callable[[], bool], group: str | None = None) -> Any:
+    def consumer(
+        self, stopped: Callable[[], bool], group: str | None = None, **settings: Any
+    ) -> Any:
         """A consumer of kafka-python that knows the brokers; None where `stopped` says so before.
 
         It joins no group, commits nothing by itself, and steps over no offset that is gone. `group`
-        is the name under which it may be told to commit.
+        is the name under which it may be told to commit, or to join.
         """
         import kafka
 
@@ -79,17 +103,19 @@ class Topic:
                 allow_auto_create_topics=False,
                 isolation_level="read_committed",
                 max_poll_records=POLLED,
+                **settings,
             )
             consumer.bootstrap(timeout_ms=round(1000 * CONNECT_SECONDS))
         except Exception as error:
             raise self.unreadable(error) from None
         return consumer
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self, stopped: Callable[[], bool]) -> dict[str, Any]:
         """What tells the topic from another of its name: of the mock cluster not all is known."""
         from kafka.admin import KafkaAdminClient
 
-        self._answers(lambda: False)
+        if not self._answers(stopped):
+            raise self._silent()
         try:
             with closing(KafkaAdminClient(**self._common())) as admin:
                 cluster = admin.describe_cluster()["cluster_id"]
@@ -103,11 +129,13 @@ class Topic:
         from kafka import TopicPartition
         from kafka.structs import OffsetAndMetadata
 
+        seconds = LAST_SECONDS if stopped() else CONNECT_SECONDS
+        limit = time.monotonic() + seconds
         try:
-            with closing(self.consumer(stopped, group)) as consumer:
+            with closing(self.consumer(lambda: time.monotonic() > limit, group)) as consumer:
                 told = {TopicPartition(self.name, one): OffsetAndMetadata(offset, "", -1)
                         for one, offset in offsets.items()}  # fmt: skip
-                consumer.commit(told, timeout_ms=round(1000 * CONNECT_SECONDS))
+                consumer.commit(told, timeout_ms=round(1000 * seconds))
         except Exception as error:
             logger.info("the offsets of %s were not committed: %s", group, error)
 
@@ -144,28 +172,50 @@ class Topic:
 
     def unreadable(self, error: Exception) -> SourceError:
         """What an error of kafka-python says, in one sentence."""
-        from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+        from kafka import errors
 
-        if isinstance(error, OffsetOutOfRangeError) and isinstance(error.args[0], dict):
+        if isinstance(error, SourceError):
+            return error
+        if isinstance(error, errors.OffsetOutOfRangeError) and isinstance(error.args[0], dict):
             ((tp, offset), *_) = error.args[0].items()
-            return SourceError(
+            return Lost(
                 f"{tp.topic}/{tp.partition}@{offset} is gone: the topic keeps its records no "
                 "longer, so start at another place"
             )
-        if isinstance(error, KafkaTimeoutError):
+        if isinstance(error, errors.KafkaTimeoutError):
             return self._silent()
+        if isinstance(error, errors.SaslAuthenticationFailedError):
+            user = shown(self.security.user)
+            return SourceError(f"{self.url}: the broker refuses user {user} with that password")
+        if isinstance(error, errors.AuthorizationError):
+            what = type(error).__name__.partition("Authorization")[0].lower()
+            return SourceError(
+                f"{self.url}: user {shown(self.security.user)} may not use this {what}: have an "
+                "ACL made for it"
+            )
         reason = " ".join(str(error).split()) or type(error).__name__
-        return SourceError(f"{self.url} cannot be read on: {shown(reason)[1:-1]}")
+        kind = Unavailable if getattr(error, "retriable", False) else SourceError
+        if isinstance(error, errors.CorruptRecordError):
+            kind = Lost
+        return kind(f"{self.url} cannot be read on: {shown(reason)[1:-1]}")
 
     def _common(self) -> dict[str, Any]:
         timeout = round(1000 * CONNECT_SECONDS)
-        common = {"bootstrap_servers": self.brokers, "client_id": "streaml1"}
-        return {**common, "bootstrap_timeout_ms": timeout, **self.settings}
+        common = {"bootstrap_servers": self._up, "client_id": "streaml1"}
+        return {
+            **common,
+            **self.security.arguments(),
+            "bootstrap_timeout_ms": timeout,
+            **self.settings,
+        }
 
     def _answers(self, stopped: Callable[[], bool]) -> bool:
-        """Wait for a broker: a client of kafka-python that finds none leaves sockets open."""
+        """Wait for a broker: a client of kafka-python that finds none leaves sockets open.
+
+        It would also wait for one that does not answer, though another of the list does.
+        """
         limit = time.monotonic() + CONNECT_SECONDS
-        while not any(map(_is_listening, self.brokers)):
+        while not self.is_reachable(stopped):
             if stopped():
                 return False
             if time.monotonic() > limit:
@@ -173,9 +223,34 @@ class Topic:
             time.sleep(POLL_MS / 1000)
         return True
 
+    def is_reachable(self, stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Whether a broker answers now; SourceError, where those that do let nobody in."""
+        found: dict[str, Exception | None] = {}
+
+        def ask(broker: str) -> None:
+            try:
+                probe(broker, self.security, PROBE_SECONDS)
+                found[broker] = None
+            except (Silent, SourceError) as error:
+                found[broker] = error
+
+        for broker in self.brokers:  # not waited for at the end: one may be silent
+            threading.Thread(target=ask, args=(broker,), daemon=True).start()
+        limit = time.monotonic() + PROBE_SECONDS + 1.0
+        while len(found) < len(self.brokers) and None not in list(found.values()):
+            if stopped() or time.monotonic() > limit:
+                return False
+            time.sleep(0.002)
+        up = [one for one, error in list(found.items()) if error is None]
+        self._up = up or self._up
+        refused = [one for one in found.values() if isinstance(one, SourceError)]
+        if refused and not up:
+            raise SourceError(f"{self.url}: {refused[0]}")
+        return bool(up)
+
     def _silent(self) -> SourceError:
         brokers = ", ".join(self.brokers)
-        return SourceError(f"{self.url}: no broker answers at {brokers}: is one running?")
+        return Unavailable(f"{self.url}: no broker answers at {brokers}: is one running?")
 
     def _wanted(self, consumer: Any, partitions: Sequence[int] | None) -> list[int]:
         there = consumer.partitions_for_topic(self.name)
@@ -210,21 +285,14 @@ class Topic:
         return first, {one.partition: ends[one] for one in parts}
 
 
-def _is_listening(broker: str) -> bool:
-    host, _, port = broker.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
-            return True
-    except OSError:
-        return False
-
-
 def _settings(url: str, query: str) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for one in filter(None, query.split("&")):
-        name, _, value = one.partition("=")
+        name, equals, value = one.partition("=")
         numbers = value.split(".")
         if name != "api_version" or not all(number.isdecimal() for number in numbers):
-            raise SourceError(f"{url}: {one!r} is no setting; there is one, as api_version=2.3")
+            # The value may be a password, and what is no name too: they are not repeated.
+            known = name if re.fullmatch(r"[a-z]+([._][a-z]+)*=", f"{name}{equals}") else "..."
+            raise SourceError(f"{url}: {known}=... is no setting; there is one, as api_version=2.3")
         settings[name] = tuple(map(int, numbers))
     return settings

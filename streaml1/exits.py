@@ -1,0 +1,16 @@
+"""What a command exits with: errors carry one of these as `exit_code`."""
+
+from __future__ import annotations
+
+__all__ = ["AGAIN", "DATA", "DONE", "WRONG"]
+
+DONE = 0
+
+WRONG = 2
+"""Asked for in a way that will be refused again: do not restart."""
+
+DATA = 65
+"""The data are not as they should be: look at them first."""
+
+AGAIN = 75
+"""Something is away that may come back by itself: restart."""

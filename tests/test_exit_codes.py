@@ -1,0 +1,370 @@
+"""What a supervisor is told: each kind of end has its code, which the errors carry."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import streaml1
+from streaml1 import checkpoint, exits
+from streaml1.checkpoint import CheckpointError, Checkpoints
+from streaml1.cli import cli
+from streaml1.rows import BadExample
+from streaml1.streams import SourceError
+from streaml1.streams.kafka import KafkaSource
+from streaml1.streams.topic import Topic
+from tests.broker import Broker, given
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.svm").write_text("1 1:1\n0 2:1\n" * 20)
+    (tmp_path / "bad.svm").write_text("1 1:1\nspam\n")
+    return tmp_path
+
+
+def code(*args: str) -> int:
+    done = CliRunner().invoke(cli, list(args))
+    if done.exit_code:
+        assert done.stderr.startswith("streaml1: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.exit_code
+
+
+def test_the_page_and_the_help_name_every_code() -> None:
+    told = (ROOT / "docs" / "operating.md").read_text()
+    rows = {row for row in re.findall(r"^\| ([\d, ]+) \|", told, re.M)}
+    named = {int(number) for row in rows for number in row.split(",")}
+    ours = {exits.DONE, exits.WRONG, exits.DATA, exits.AGAIN}
+    signals = {128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
+    assert named == {*ours, *signals, 1}  # 1: Python's own, of a traceback
+    helped = CliRunner().invoke(cli, ["learn", "--help"]).output
+    codes = helped.partition("Exit codes:")[2].partition("Example")[0]
+    assert {int(one) for one in re.findall(r"\d+", codes)} == named - {1, 141}
+
+
+def test_files() -> None:
+    assert code("learn", "a.svm") == 0
+    assert code("learn", "nowhere.svm") == code("learn", "a.svm", "--l1", "-1") == 2
+    assert code("learn", "a.svm", "--nonsense") == code("show", "a.svm") == 2
+    assert code("learn", "bad.svm") == 65
+    assert code("learn", "bad.svm", "--bad", "skip") == 0
+    assert code("learn", "a.svm", "--metrics", "spam") == 2
+
+
+def test_errors_as_json() -> None:
+    for args, number in ((["nowhere.svm"], 2), (["bad.svm"], 65), (["a.svm", "--lr", "x"], 2)):
+        done = CliRunner().invoke(cli, ["learn", *args, "--log", "json"])
+        *_, told = map(json.loads, done.stderr.splitlines())
+        assert (told["event"], told["level"]) == ("error", "error")
+        assert told["exit_code"] == done.exit_code == number
+    # The next command of the process says sentences again.
+    assert code("learn", "bad.svm") == 65
+
+
+def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = ("learn", "a.svm", "--checkpoint", "kept")
+    with Checkpoints("kept"):
+        assert code(*kept) == 75
+    assert code(*kept) == 0
+    assert code("learn", "bad.svm", "--checkpoint", "kept") == 2  # of another source
+    for path in Path("kept").glob("*.checkpoint"):
+        path.write_bytes(b"torn")
+    done = CliRunner().invoke(cli, list(kept))
+    assert done.exit_code == 65 and "holds no checkpoint that can be read" in done.stderr
+    for number, expected in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EACCES, 2)):
+
+        def full(*args: Any, number: int = number) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(checkpoint, "replace", full)
+        assert code("learn", "a.svm", "--checkpoint", f"kept{number}") == expected
+
+
+def test_a_folder_taken_over_is_left_to_the_new_owner() -> None:
+    with Checkpoints("kept") as store:
+        Path("kept/owner").write_text('{"epoch": 99, "pid": 1, "host": "b"}')
+        with pytest.raises(CheckpointError, match="was taken over by process 1 on b") as error:
+            store._require_ours()
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.kafka
+def test_errors_of_kafka() -> None:
+    from kafka import TopicPartition, errors
+
+    topic = Topic("kafka://localhost:1/clicks")
+    expected = [
+        (errors.KafkaTimeoutError("x"), 75),
+        (errors.NotLeaderForPartitionError(), 75),
+        (errors.KafkaConnectionError("gone"), 75),
+        (errors.OffsetOutOfRangeError({TopicPartition("clicks", 0): 7}), 65),
+        (errors.CorruptRecordError("crc"), 65),
+        (errors.TopicAuthorizationFailedError("clicks"), 2),
+        (errors.SaslAuthenticationFailedError("no"), 2),
+    ]
+    for error, number in expected:
+        told = topic.unreadable(error)
+        assert told.exit_code == number, error
+        assert "\n" not in str(told)
+
+
+def test_errors_carry_their_codes() -> None:
+    assert (BadExample("x").exit_code, SourceError("x").exit_code) == (65, 2)
+    assert streaml1.ModelFileError("x").exit_code == 2
+
+
+def test_an_error_of_any_kind_that_knows_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TooMany(RuntimeError):
+        exit_code = 65
+
+    def fail(*args: Any, **options: Any) -> None:
+        raise TooMany("too many records are bad: look at clicks.dlq")
+
+    monkeypatch.setattr("streaml1.consumer.progressive", fail)
+    assert code("learn", "a.svm") == 65
+
+
+@pytest.mark.kafka
+def test_topics(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
+    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.3)
+    assert code("learn", "kafka://127.0.0.1:1/t") == 75
+    broker.require_real()
+    assert code("learn", broker.url("there-is-none"), "--until-end") == 2
+    topic = broker.topic()
+    broker.send(topic, ["1 1:1", "spam"])
+    assert code("learn", broker.url(topic), "--until-end") == 65
+
+
+# SIGTERM
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    one = given()
+    yield one
+    one.close()
+
+
+def started(here: Path, source: str, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "streaml1", "learn", source, "--checkpoint", "kept",
+         "--checkpoint-every", "3600", "--group", "g", *args],
+        cwd=here, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def crowd() -> float:
+    """How many times as long as it takes by itself a computation takes now: others run beside."""
+    start, own = time.perf_counter(), time.process_time()
+    while time.process_time() - own < 0.1:
+        pass
+    return (time.perf_counter() - start) / (time.process_time() - own)
+
+
+def ended(process: subprocess.Popen[str]) -> float:
+    """Seconds from SIGTERM to the end, on a machine that does nothing else."""
+    share = crowd()
+    start = time.monotonic()
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    seconds = time.monotonic() - start
+    assert process.returncode == 143, err
+    assert "Traceback" not in err, err
+    return seconds / share
+
+
+def until(process: subprocess.Popen[str], there: Callable[[str], bool]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if there(line):
+            return
+    raise AssertionError(process.communicate()[1])
+
+
+@pytest.mark.kafka
+def test_sigterm_saves_a_million_weights_in_two_seconds(here: Path, broker: Broker) -> None:
+    rng = np.random.default_rng(0)
+    topic = broker.topic()
+    lines = []
+    for row in range(2000):  # 10^6 features, each seen once
+        cells = " ".join(f"{row * 500 + k}:{1 + rng.random():.3f}" for k in range(500))
+        lines.append(f"{row % 2} {cells}")
+    broker.send(topic, ["\n".join(lines[lo : lo + 100]) for lo in range(0, len(lines), 100)])
+    process = started(here, broker.url(topic), "--l1", "0", "--every", "2000")
+    try:
+        until(process, lambda line: line.startswith("    2,000"))
+        seconds = ended(process)
+    finally:
+        process.kill()
+        process.communicate()
+    with Checkpoints("kept") as store:
+        found = store.latest()
+    assert found is not None and found.learnt == 2000 and found.model.n_nonzero == 1_000_000
+    assert seconds < 2.0
+
+
+class Between:
+    """A way to the broker that can be cut, or stopped so that nothing comes and nothing closes."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        code = PROXY.format(host=host, port=port)
+        self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                                        text=True)  # fmt: skip
+        assert self.process.stdout is not None
+        self.address = f"127.0.0.1:{self.process.stdout.readline().strip()}"
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+# Hands on bytes, and gives out itself as the broker: addresses in answers have its length.
+PROXY = """
+import selectors, socket
+there = ("{host}", {port})
+while True:
+    server = socket.create_server(("127.0.0.1", 0))
+    if len(str(server.getsockname()[1])) == len(str(there[1])):
+        break
+ours = server.getsockname()[1]
+print(ours, flush=True)
+old, new = there[1].to_bytes(4, "big"), ours.to_bytes(4, "big")
+host = there[0].encode()
+waiting = selectors.DefaultSelector()
+waiting.register(server, selectors.EVENT_READ)
+while True:
+    for key, _ in waiting.select():
+        if key.fileobj is server:
+            one, other = server.accept()[0], socket.create_connection(there)
+            waiting.register(one, selectors.EVENT_READ, (other, False))
+            waiting.register(other, selectors.EVENT_READ, (one, True))
+            continue
+        other, answers = key.data
+        try:
+            data = key.fileobj.recv(1 << 16)
+            if answers:
+                data = data.replace(host + old, host + new)
+            other.sendall(data)
+        except OSError:
+            data = b""
+        if not data:
+            for end in (key.fileobj, other):
+                try:
+                    waiting.unregister(end)
+                except (KeyError, ValueError):
+                    pass
+                end.close()
+"""
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("how", ["gone", "silent"])
+def test_sigterm_while_the_broker_is_away(how: str, here: Path, broker: Broker) -> None:
+    broker.require_real()
+    topic = broker.topic(2)
+    broker.send(topic, ["1 1:1", "0 2:1"] * 20, (0, 1))
+    between = Between(broker.address)
+    process = started(here, f"kafka://{between.address}/{topic}", "--every", "40")
+    try:
+        until(process, lambda line: line.startswith("       40"))
+        between.stop() if how == "silent" else between.close()
+        time.sleep(1.5)
+        assert process.poll() is None
+        seconds = ended(process)
+    finally:
+        between.close()
+        process.kill()
+        process.communicate()
+    with Checkpoints("kept") as store:
+        found = store.latest()
+    assert found is not None and found.learnt == found.model.n_iterations == 40
+    assert seconds < 2.0
+
+
+@pytest.mark.kafka
+def test_sigterm_while_there_was_never_a_broker(here: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        process = started(here, f"kafka://127.0.0.1:{silent.getsockname()[1]}/t")
+        silent.settimeout(60.0)
+        connection, _ = silent.accept()  # it asks, and hears nothing
+        with connection:
+            time.sleep(0.2)
+            assert ended(process) < 2.0
+
+
+@pytest.mark.kafka
+def test_a_broker_that_goes_and_comes_is_logged_once(
+    broker: Broker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.require_real()
+    monkeypatch.setattr("streaml1.streams.kafka.QUIET_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.streams.topic.PROBE_SECONDS", 0.3)
+    topic = broker.topic()
+    broker.send(topic, ["1 1:1"] * 5)
+    between = Between(broker.address)
+    source = KafkaSource(f"kafka://{between.address}/{topic}")
+    stopped = threading.Event()
+    source.heed(stopped.is_set)
+    seen: list[int] = []
+
+    def read() -> None:
+        seen.extend(len(block) for block in source.blocks(10, pytest.fail))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+
+    def until_logged(*names: str) -> None:
+        limit = time.monotonic() + 30.0
+        while [one.event for one in caplog.records if one.name == "streaml1"] != list(names):
+            assert time.monotonic() < limit, caplog.records
+            time.sleep(0.05)
+
+    try:
+        time.sleep(2.0)
+        until_logged()
+        between.stop()
+        until_logged("broker_away")
+        time.sleep(2.0)
+        until_logged("broker_away")
+        between.go_on()
+        until_logged("broker_away", "broker_back")
+        broker.send(topic, ["1 1:1"] * 5)
+        limit = time.monotonic() + 30.0
+        while sum(source.lag().values()) or source.position() != {0: (10, 0)}:
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+    finally:
+        stopped.set()
+        reader.join()
+        between.close()
+    assert sum(seen) == 10
+    [away, _] = [one for one in caplog.records if one.name == "streaml1"]
+    assert away.getMessage().endswith(f"{topic}: no broker answers: waiting for it")

@@ -1,0 +1,505 @@
+"""TLS, SASL and lists of brokers: who is let in, what is said if not, and where secrets show."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import pickle
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, strategies
+
+import streaml1
+from streaml1.cli import cli
+from streaml1.streams import SourceError, open_source
+from streaml1.streams.probe import Silent, probe
+from streaml1.streams.security import Security, brokers_of, security_of
+from streaml1.streams.settings import SETTINGS, Secret, properties_of, settings_of
+from streaml1.streams.topic import Topic
+from tests.broker import Broker
+from tests.broker import given as given_broker
+
+ROOT = Path(__file__).parent.parent
+HUSH = "hu$h: qqz=secret"
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PROPERTIES", *map(str.upper, SETTINGS)):
+        monkeypatch.delenv(f"STREAML1_KAFKA_{name}", raising=False)
+
+
+# What is said, and where
+
+
+def settled(**options: Any) -> dict[str, Any]:
+    return {name: one.value for name, one in settings_of(options).items()}
+
+
+def test_options_go_before_the_environment_and_that_before_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=file:1\nsasl.mechanism=PLAIN\nacks=all\n"
+        'sasl.jaas.config=org.x.PlainLoginModule required username="f" password="of the file";\n'
+    )
+    assert settled(properties=file) == {
+        "bootstrap": "file:1", "mechanism": "PLAIN", "user": "f", "password": "of the file"
+    }  # fmt: skip
+    monkeypatch.setenv("STREAML1_KAFKA_PROPERTIES", str(file))
+    monkeypatch.setenv("STREAML1_KAFKA_USER", "e")
+    monkeypatch.setenv("STREAML1_KAFKA_BOOTSTRAP", "environment:2")
+    assert settled() | {"password": 0} == {
+        "bootstrap": "environment:2", "mechanism": "PLAIN", "user": "e", "password": 0
+    }  # fmt: skip
+    assert settled(bootstrap="option:3", user=None)["bootstrap"] == "option:3"
+    # A password in a file of its own, said by an option, takes the place of the other.
+    (tmp_path / "password").write_text(f"{HUSH}\n")
+    monkeypatch.setenv("STREAML1_KAFKA_PASSWORD", "of the environment")
+    assert settled()["password"].encode() == b"of the environment"
+    told = settled(password_file=tmp_path / "password")["password"]
+    assert told.encode() == HUSH.encode() and isinstance(told, Secret)
+
+
+NAMES = strategies.text(strategies.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1)
+
+
+def _escaped(text: str) -> str:
+    """As Java's Properties.store writes it, every special character escaped."""
+    return "".join(f"\\{c}" if c in "\\=: #!" else f"\\u{ord(c):04x}" for c in text)
+
+
+@given(strategies.dictionaries(NAMES, NAMES.map(lambda text: text.rstrip() or "x"), max_size=4))
+def test_properties_are_read_as_java_writes_them(pairs: dict[str, str]) -> None:
+    text = "".join(f"{_escaped(k)} = {_escaped(v)}\n# a=b\n" for k, v in pairs.items())
+    assert properties_of(text) == pairs
+    folded = "".join(f"{_escaped(k)}:\\\n   {_escaped(v)}\n\n!c\n" for k, v in pairs.items())
+    assert properties_of(folded) == pairs
+
+
+@pytest.mark.parametrize(
+    ("jaas", "user", "password"),
+    [
+        ('a.b.PlainLoginModule required username="u" password="p\\"q;";', "u", 'p"q;'),
+        ("a.ScramLoginModule required  username = 'u'\tpassword=p;", "u", "p"),
+    ],
+)
+def test_jaas(jaas: str, user: str, password: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.properties"
+    file.write_text("sasl.jaas.config=" + jaas.replace("\\", "\\\\"))
+    told = settled(properties=file)
+    assert (told["user"], told["password"].encode()) == (user, password.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "brokers"),
+    [
+        ("a", ["a:9092"]),
+        ("a:1, b.c:2", ["a:1", "b.c:2"]),
+        ("[::1]", ["[::1]:9092"]),
+        ("[fe80::1%eth0]:7,10.0.0.1", ["[fe80::1%eth0]:7", "10.0.0.1:9092"]),
+        ("", []),
+        ("a:", None),
+        ("a:b", None),
+        ("::1", None),
+        ("a:65536", None),
+        ("u:p@a:1", None),
+    ],
+)
+def test_lists_of_brokers(text: str, brokers: list[str] | None) -> None:
+    assert brokers_of(text) == brokers
+
+
+def test_a_secret_shows_nowhere() -> None:
+    secret = Secret(HUSH)
+    security = security_of({"mechanism": "plain", "user": "ann", "password": HUSH})
+    for shown in (str(secret), repr(secret), f"{secret}", f"{secret:>9}", f"{secret!r}",
+                  repr(security), repr(security.arguments()),
+                  repr(settings_of({"password": HUSH}))):  # fmt: skip
+        assert "qqz" not in shown and "secret" in shown
+    assert security.password == HUSH and security.password.encode() == HUSH.encode()
+    for write in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="a secret is not written"):
+            write(secret)
+
+
+def test_what_protocol_is_meant() -> None:
+    login = {"mechanism": "SCRAM-SHA-256", "user": "ann", "password": HUSH}
+    assert security_of().arguments() == {} and security_of().protocol == "PLAINTEXT"
+    assert security_of(login).protocol == "SASL_SSL"
+    assert security_of(login | {"security": "sasl_plaintext"}).context is None
+    context = security_of(login).context
+    assert context is not None and context.check_hostname
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"security": "TLS"}, "--kafka-security 'TLS' is not known: say one of PLAINTEXT, SSL, "),
+        ({"user": "a", "password": HUSH}, "SASL_SSL needs a mechanism: say --kafka-mechanism"),
+        ({"mechanism": "GSSAPI"}, "--kafka-mechanism 'GSSAPI' is not known: say one of PLAIN, "),
+        ({"mechanism": "PLAIN"}, "SASL_SSL needs a user"),
+        ({"mechanism": "PLAIN", "user": "a"}, "SASL_SSL needs a password: set STREAML1_KAFKA_"),
+        ({"security": "SSL", "user": "a"}, "--kafka-user is for SASL, and the protocol is SSL"),
+        ({"security": "PLAINTEXT", "ca": "x"}, "--kafka-ca is for SSL, and the protocol is PLAIN"),
+        ({"ca": "nowhere"}, "--kafka-ca nowhere: no such file"),
+        ({"ca": "a.properties"}, "--kafka-ca a.properties holds no certificate in PEM format"),
+        ({"security": "SSL", "key": "k"}, "--kafka-key is of no certificate"),
+        ({"certificate": "a.properties"}, "--kafka-certificate a.properties: no certificate with"),
+        ({"certificate": "nowhere"}, "--kafka-certificate nowhere: no such file"),
+        ({"password": HUSH, "password_file": "p"}, "--kafka-password and --kafka-password-file "),
+        ({"password_file": "nowhere"}, "--kafka-password-file nowhere: no such file"),
+        ({"password_file": "empty"}, "--kafka-password-file empty is empty: write the password"),
+        ({"properties": "nowhere"}, "--kafka-properties nowhere: no such file"),
+        ({"properties": "a.jks"}, "a.jks: ssl.truststore.location is no PEM file: export it"),
+        ({"properties": "inline"}, "inline: ssl.keystore.key is not read: put it in a file"),
+        ({"properties": "jaas"}, "jaas: sasl.jaas.config has no username="),
+        ({"bootstrap": f"u:{HUSH}@a"}, "--kafka-bootstrap is no list of brokers such as one:9092"),
+        ({"passwort": HUSH}, "passwort is no setting of Kafka: say bootstrap, security"),
+        ({"security": "SSL", "check_hostname": "x"}, "--kafka-check-hostname 'x' is not known"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(
+    given: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.properties").write_text("a=b\n")
+    Path("empty").write_text("\n")
+    Path("a.jks").write_text(
+        f"ssl.truststore.location=/etc/a.jks\nssl.truststore.password={HUSH}\n"
+    )
+    Path("inline").write_text(f"ssl.keystore.key={HUSH}\n")
+    Path("jaas").write_text(f'sasl.jaas.config=a.B required password="{HUSH}";\n')
+    with pytest.raises(SourceError) as error:
+        security_of(given)
+    assert str(error.value).startswith(said), error.value
+    assert "qqz" not in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"kafka://ann:{HUSH}@host:9092/topic",
+        f"kafka:ann:{HUSH}@host/topic",
+        f"kafka://host/topic?sasl_password={HUSH}",
+        f"kafka://host:port/topic?{HUSH}",
+    ],
+)
+def test_a_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
+    for options in ((), ("--target", "y"), ("--limit", "1", "--until-end")):
+        done = CliRunner().invoke(cli, ["learn", url, *options])
+        assert done.exit_code == 2 and done.stderr.count("\n") == 1
+        assert "qqz" not in done.output + done.stderr
+    with pytest.raises(SourceError) as error:
+        open_source(url)
+    assert "qqz" not in str(error.value)
+
+
+def test_files_know_no_brokers(tmp_path: Path) -> None:
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    with pytest.raises(SourceError, match="is no topic: only kafka"):
+        open_source(tmp_path / "a.svm", kafka={"user": "ann"})
+
+
+# What answers
+
+
+def listener(answer: bytes | None) -> tuple[str, socket.socket]:
+    """Something that takes a connection, reads a little, says `answer` or nothing, and leaves."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(5.0)
+                connection.recv(64)
+                if answer is None:
+                    time.sleep(1.0)
+                    continue
+                connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"127.0.0.1:{server.getsockname()[1]}", server
+
+
+@pytest.mark.parametrize(
+    ("answer", "security", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Security(), "wants a user to log in"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", {"security": "SSL"}, "speaks no TLS"),
+        (b"", {"security": "SSL"}, "speaks no TLS"),
+        (b"\x00\x00\x00\x02ab", Security(), "wants a user"),
+    ],
+)
+def test_what_is_no_broker_is_told_from_silence(answer: bytes, security: Any, said: str) -> None:
+    address, server = listener(answer)
+    with server, pytest.raises(SourceError, match=said):
+        probe(address, security_of(security), 2.0)
+
+
+def test_one_that_does_not_answer_is_waited_for() -> None:
+    address, server = listener(None)
+    with server, pytest.raises(Silent):
+        probe(address, Security(), 0.2)
+    with pytest.raises(Silent):
+        probe("127.0.0.1:1", Security(), 0.2)
+
+
+# A broker with TLS and SASL
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """Certificates and clients' settings of the broker that scripts/test has started."""
+    state = os.environ.get("STREAML1_KAFKA_STATE")
+    if not state or not (Path(state) / "secure").is_dir():
+        pytest.skip("no broker with TLS and SASL: scripts/test starts one")
+    return Path(state) / "secure"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    one = given_broker()
+    one.require_real()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> str:
+    name = broker.topic(2)
+    broker.send(name, [f"{k % 2} {k % 5}:1" for k in range(40)], (0, 1))
+    return name
+
+
+WAYS = (
+    "ssl", "mtls", "sasl_ssl-plain", "sasl_ssl-scram-sha-256", "sasl_ssl-scram-sha-512",
+    "sasl_plaintext-scram-sha-256", "sasl_plaintext-scram-sha-512",
+)  # fmt: skip
+
+kafka_test = pytest.mark.kafka
+
+
+@kafka_test
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_in(way: str, folder: Path, topic: str) -> None:
+    file = folder / f"{way}.properties"
+    model = streaml1.ElasticNetClassifier()
+    report = streaml1.progressive(model, f"kafka:///{topic}", until_end=True, kafka=file)
+    assert report.examples == 40
+    # Consumers, admins and producers come in by the same settings.
+    one = Topic(f"kafka:///{topic}", file)
+    assert one.identity(lambda: False)["topic"] == topic
+    producer = kafka.KafkaProducer(**one._common())
+    producer.send(f"{topic}-out", b"x").get(10)
+    producer.close()
+
+
+def password_of(folder: Path) -> str:
+    found = security_of(folder / "sasl_ssl-plain.properties").password
+    assert found is not None
+    return found.encode().decode()
+
+
+@kafka_test
+@pytest.mark.parametrize(
+    ("way", "given", "said"),
+    [
+        ("ssl", {}, "speaks TLS: say --kafka-security SSL or SASL_SSL"),
+        ("sasl_ssl-plain", {}, "speaks TLS: say"),
+        ("sasl_plaintext-scram-sha-256", {}, "wants a user to log in: say --kafka-security SASL"),
+        ("sasl_plaintext-scram-sha-256", {"ca": "ca.pem"}, "speaks no TLS: say"),
+        ("sasl_ssl-plain", {"ca": "ca.pem"}, "wants a user to log in"),
+        ("mtls", {"ca": "ca.pem"}, "wants a certificate of the client that it trusts"),
+        ("ssl", {"security": "SSL"}, "shows a certificate that is not trusted"),
+        ("ssl", {"ca": "other.pem"}, "shows a certificate that is not trusted"),
+        ("sasl_ssl-plain", {"mechanism": "PLAIN", "user": "alice", "password": "wrong"},
+         "shows a certificate that is not trusted"),
+        *(("sasl_ssl-plain", {"ca": "ca.pem", "mechanism": one, "user": "alice",
+                              "password": f"{HUSH}"},
+           f"refuses user 'alice' with this password by {one}: look at --kafka-user")
+          for one in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+        ("sasl_ssl-plain", {"ca": "ca.pem", "mechanism": "SCRAM-SHA-256", "user": "bob"},
+         "refuses user 'bob'"),
+        ("sasl_plaintext-scram-sha-256",
+         {"security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "user": "alice"},
+         "takes no PLAIN: say --kafka-mechanism SCRAM-SHA-256 or SCRAM-SHA-512"),
+        ("ssl", {"ca": "ca.pem", "mechanism": "PLAIN", "user": "alice"},
+         "lets everyone in without a user"),
+        ("sasl_ssl-plain",
+         {"security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "user": "alice"}, "speaks TLS: say"),
+    ],
+)  # fmt: skip
+def test_who_is_not_let_in_hears_why(
+    way: str, given: dict[str, Any], said: str, folder: Path, tmp_path: Path
+) -> None:
+    secret = password_of(folder)
+    given = dict(given)
+    if given.get("ca") == "other.pem":
+        given["ca"] = _other_authority(tmp_path)
+    elif "ca" in given:
+        given["ca"] = folder / given["ca"]
+    if "mechanism" in given:
+        given.setdefault("password", secret)
+    [address] = security_of(folder / f"{way}.properties").brokers
+    start = time.monotonic()
+    with pytest.raises(SourceError) as error:
+        streaml1.progressive(
+            streaml1.ElasticNetClassifier(), f"kafka://{address}/t", until_end=True, kafka=given
+        )
+    text = str(error.value)
+    assert text.startswith(f"kafka://{address}/t: {address} {said}"), text
+    assert time.monotonic() - start < 4.0
+    assert error.value.exit_code == 2 and "\n" not in text
+    assert secret not in text and "qqz" not in text
+
+
+def _other_authority(folder: Path) -> Path:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-noenc", "-keyout", "k", "-out", "other.pem", "-subj", "/CN=broker of tests"],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+    return folder / "other.pem"
+
+
+@kafka_test
+def test_the_name_of_the_broker_counts(folder: Path) -> None:
+    """The certificate of the broker, shown by somebody at another address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    server = socket.create_server(("127.0.0.2", 0))
+    port = server.getsockname()[1]
+
+    def serve() -> None:
+        for _ in range(2):
+            connection, _ = server.accept()
+            try:
+                with context.wrap_socket(connection, server_side=True) as one:
+                    one.recv(64)
+            except OSError:
+                connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    with server:
+        with pytest.raises(SourceError, match=r"not trusted .*name the broker as its cert"):
+            probe(f"127.0.0.2:{port}", security_of({"ca": folder / "ca.pem"}), 2.0)
+        unchecked = security_of({"ca": folder / "ca.pem", "check_hostname": "no"})
+        with pytest.raises(SourceError, match="wants a user to log in"):  # it says nothing at all
+            probe(f"127.0.0.2:{port}", unchecked, 2.0)
+
+
+@kafka_test
+@pytest.mark.parametrize("key_password", [None, "wrong"])
+def test_the_password_of_a_key(key_password: str | None, folder: Path) -> None:
+    given = {"certificate": folder / "client.pem", "key": folder / "client.key"}
+    with pytest.raises(SourceError, match="client.key cannot be opened: its password is n"):
+        security_of(given | {"key_password": key_password})
+    assert security_of(given | {"key_password": password_of(folder)}).protocol == "SSL"
+
+
+@kafka_test
+def test_some_brokers_of_a_list_may_be_down(folder: Path, topic: str, broker: Broker) -> None:
+    silent, server = listener(None)
+    with server:
+        source = f"kafka://127.0.0.1:1,{silent},{broker.address}/{topic}"
+        start = time.monotonic()
+        report = streaml1.progressive(streaml1.ElasticNetClassifier(), source, until_end=True)
+    assert report.examples == 40 and time.monotonic() - start < 8.0
+
+
+@kafka_test
+def test_a_list_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.5)
+    with pytest.raises(SourceError, match=r"no broker answers at \[::1\]:1, localhost:2: is") as e:
+        Topic("kafka://[::1]:1,localhost:2/t").consumer(lambda: False)
+    assert e.value.exit_code == 75
+
+
+@kafka_test
+def test_secrets_are_in_no_log_however_loud(
+    folder: Path, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = password_of(folder)
+    with caplog.at_level(logging.DEBUG):
+        for name in ("kafka.protocol.parser", "kafka.net.connection"):
+            caplog.set_level(logging.DEBUG, name)
+        for way in ("sasl_ssl-plain", "sasl_plaintext-scram-sha-512"):
+            Topic(f"kafka:///{topic}", folder / f"{way}.properties").identity(lambda: False)
+    assert any(one.name.startswith("kafka.") for one in caplog.records)
+    for record in caplog.records:
+        assert secret not in f"{record.getMessage()}{record.args!r}"
+
+
+@kafka_test
+def test_secrets_are_in_no_file_and_no_list_of_processes(
+    folder: Path, topic: str, tmp_path: Path
+) -> None:
+    secret = password_of(folder)
+    [address] = security_of(folder / "sasl_ssl-plain.properties").brokers
+    command = [sys.executable, "-m", "streaml1", "learn", f"kafka://{address}/{topic}",
+               "--kafka-mechanism", "SCRAM-SHA-256", "--kafka-user", "alice",
+               "--kafka-ca", str(folder / "ca.pem"), "--log", "json", "--every", "10",
+               "--checkpoint", "kept", "--report", "report.jsonl", "--save", "m"]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "STREAML1_KAFKA_PASSWORD": secret}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    out = ""
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            out += line
+            if line.startswith("       40"):
+                break
+        listed = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        process.terminate()
+        more, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 143, err
+    assert secret.encode() not in listed and secret not in out + more + err
+    assert any(json.loads(line)["event"] == "run_ends" for line in err.splitlines())
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"m", "report.jsonl", "owner"} <= {path.name for path in written}
+    assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
+@kafka_test
+def test_the_command_line(folder: Path, topic: str, tmp_path: Path) -> None:
+    file = folder / "sasl_plaintext-scram-sha-256.properties"
+
+    def run(*args: str, code: int = 0) -> str:
+        done = CliRunner().invoke(cli, list(args))
+        assert done.exit_code == code, done.output
+        return done.output
+
+    source = (f"kafka:///{topic}", "--until-end", "--kafka-properties", str(file))
+    assert "40 examples" in run("learn", *source, "--save", str(tmp_path / "m"))
+    assert len(run("predict", str(tmp_path / "m"), *source).splitlines()) == 40
+    (tmp_path / "p").write_text(HUSH)
+    told = run("learn", *source, "--kafka-password-file", str(tmp_path / "p"), code=2)
+    assert "refuses user 'alice'" in told and "qqz" not in told
+    assert "password" not in {one.name for one in cli.commands["learn"].params}
+    helped = run("learn", "--help")
+    assert "--kafka-password-file" in helped and "--kafka-password " not in helped
