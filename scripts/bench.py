@@ -681,6 +681,13 @@ def bench_offline() -> None:
     offline.bench(w1, table, CONSOLE.print)
 
 
+def bench_checkpoint() -> None:
+    """How long a checkpoint keeps a run from learning."""
+    import bench_checkpoint as checkpoints
+
+    checkpoints.bench(table, CONSOLE.print)
+
+
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
@@ -696,6 +703,7 @@ BENCHES = {
     "kafka": bench_kafka,
     "projection": bench_projection,
     "offline": bench_offline,
+    "checkpoint": bench_checkpoint,
 }
 
 

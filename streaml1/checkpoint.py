@@ -11,29 +11,47 @@ UTF-8, a model file, and a numpy archive without objects.
 
 from __future__ import annotations
 
-import errno
-import fcntl
+import contextlib
 import hashlib
 import io
 import json
 import logging
-import os
-import re
-import socket
 import struct
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streaml1 import exits, models
-from streaml1.modelfile import ModelFileError, replace
+from streaml1 import models
+from streaml1.claims import (
+    CheckpointError,
+    Folder,
+    Full,
+    InUse,
+    TakenOver,
+    Unreadable,
+    file_in,
+    names_in,
+)
+from streaml1.modelfile import ModelFileError
 from streaml1.models.base import OnlineModel
 from streaml1.report import Report
 
-__all__ = ["Checkpoint", "CheckpointError", "Checkpoints", "require_model"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Checkpoints",
+    "Full",
+    "InUse",
+    "TakenOver",
+    "Unreadable",
+    "look",
+    "require_model",
+]
 
 logger = logging.getLogger("streaml1")
 
@@ -41,29 +59,6 @@ MAGIC = b"streamcp"
 FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
 _PARTS = struct.Struct("<QQQ")
-_NAME = re.compile(r"(\d{8})-(\d{12})\.checkpoint")
-
-
-class CheckpointError(ModelFileError):
-    """A checkpoint, or a folder of them, that is refused; its text is one sentence."""
-
-
-class InUse(CheckpointError):
-    """A folder that another process owns, until it ends."""
-
-    exit_code = exits.AGAIN
-
-
-class Full(CheckpointError):
-    """A folder on a disk that has no room, or does not answer."""
-
-    exit_code = exits.AGAIN
-
-
-class Unreadable(CheckpointError):
-    """A folder of which no checkpoint is whole."""
-
-    exit_code = exits.DATA
 
 
 @dataclass(frozen=True)
@@ -106,6 +101,9 @@ class Checkpoints:
         How often `is_due`; 0: always.
     keep
         How many checkpoints stay.
+    alone
+        Whether a process that is alive keeps the folder: a second one is refused. Else the second
+        takes it over, and the first is refused where it saves again; see `streaml1.claims`.
 
     Attributes
     ----------
@@ -118,23 +116,17 @@ class Checkpoints:
         Where another process owns the folder, with its number and its host.
     """
 
-    def __init__(self, folder: str | Path, *, seconds: float = 10.0, keep: int = 3) -> None:
-        self.folder = Path(folder)
+    def __init__(
+        self, folder: str | Path, *, seconds: float = 10.0, keep: int = 3, alone: bool = True
+    ) -> None:
+        self._files = Folder(folder, keep=keep, alone=alone)
+        self.folder = self._files.path
         self.seconds = seconds
         self.keep = keep
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise _unwritable(self.folder, error) from None
-        try:
-            self._claim()
-        except BaseException:
-            self.close()
-            raise
         self._saved = time.monotonic()
         self.size: int | None = None
         self._found: Checkpoint | None = None
+        self._saving: _Saving | None = None
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -143,79 +135,28 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
-        """Give the folder back."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        """Give the folder back; what is being written is written first."""
+        if self._saving is not None:
+            self._saving.thread.join()
+        self._files.close()
 
-    # Owners
-
-    def _claim(self) -> None:
-        """Become the owner: by a lock, and by an epoch, where a lock is not seen by all hosts."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = self._owner()
-            who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}"
-            raise InUse(
-                f"{self.folder} is in use by {who}: end it first, or take another folder"
-            ) from None
-        for left in self.folder.glob(".*"):  # of a process that was killed as it wrote
-            left.unlink(missing_ok=True)
-        epochs = [self._owner().get("epoch", 0), *(epoch for epoch, _ in self._names())]
-        self.epoch = max(epochs) + 1
-        self._next = max((number for _, number in self._names()), default=0) + 1
-        about = {"epoch": self.epoch, "pid": os.getpid(), "host": socket.gethostname()}
-        try:
-            replace(self.folder / "owner", json.dumps(about).encode())
-        except OSError as error:
-            raise _unwritable(self.folder, error) from None
-
-    def _owner(self) -> dict[str, Any]:
-        try:
-            about = json.loads((self.folder / "owner").read_text())
-        except (OSError, ValueError):
-            return {}
-        return about if isinstance(about, dict) else {}
-
-    def _require_ours(self) -> None:
-        owner = self._owner()
-        if owner.get("epoch") != self.epoch:
-            who = f"process {owner.get('pid', '?')} on {owner.get('host', '?')}"
-            raise CheckpointError(f"{self.folder} was taken over by {who}; nothing was saved")
-
-    # Files
-
-    def _names(self) -> list[tuple[int, int]]:
-        """Epoch and number of each checkpoint, the last one first."""
-        found = [_NAME.fullmatch(path.name) for path in self.folder.iterdir()]
-        return sorted(((int(one[1]), int(one[2])) for one in found if one), reverse=True)
-
-    def _path(self, epoch: int, number: int) -> Path:
-        return self.folder / f"{epoch:08}-{number:012}.checkpoint"
+    @property
+    def epoch(self) -> int:
+        """Which owner of the folder this process is, from 1."""
+        return self._files.epoch
 
     def latest(self) -> Checkpoint | None:
         """The last checkpoint that is whole, or None where there is none at all."""
-        if self._found is not None:
-            return self._found
-        error = None
-        for name in self._names():
-            path = self._path(*name)
-            try:
-                self._found = _read(path)
-            except ModelFileError as wrong:
-                logger.warning("%s; going on from the one before", wrong)
-                error = wrong
-            else:
-                return self._found
-        if error is not None:
-            raise Unreadable(f"{self.folder} holds no checkpoint that can be read: {error}")
-        return None
+        if self._found is None:
+            self._found = self._files.last(
+                _decode, lambda wrong: logger.warning("%s; going on from the one before", wrong)
+            )
+        return self._found
 
     @property
     def is_due(self) -> bool:
-        """Whether the last checkpoint is older than `seconds`."""
-        return time.monotonic() - self._saved >= self.seconds
+        """Whether the last checkpoint is older than `seconds`, and none is being written."""
+        return self._saving is None and time.monotonic() - self._saved >= self.seconds
 
     def save(
         self,
@@ -225,7 +166,6 @@ class Checkpoints:
         position: Any,
         turn: int = 0,
         learnt: int = 0,
-        *,
         extra: Any = None,
     ) -> None:
         """Write a checkpoint in one step, and drop the oldest.
@@ -235,32 +175,94 @@ class Checkpoints:
         CheckpointError
             Where the folder has another owner by now, or cannot be written.
         """
+        self.settled(wait=True)
+        data = self._snapshot(model, report, identity, position, turn, learnt, extra)()
+        self._files.write(data)
+        self.size = len(data)
+        self._saved = time.monotonic()
+
+    def save_aside(self, *state: Any) -> None:
+        """Begin to write a checkpoint of what is now, and return: a thread does the rest.
+
+        The model may go on learning at once. `settled` tells when it is kept.
+        """
+        self.settled(wait=True)
+        self._saved = time.monotonic()
+        self._saving = _Saving(self._snapshot(*state), self._files)
+
+    def settled(self, wait: bool = False) -> bool:
+        """Whether a checkpoint begun by `save_aside` is kept since the last call.
+
+        Raises
+        ------
+        CheckpointError
+            Where it could not be written.
+        """
+        saving = self._saving
+        if saving is None or (saving.thread.is_alive() and not wait):
+            return False
+        saving.thread.join()
+        self._saving = None
+        if saving.error is not None:
+            raise saving.error
+        self.size = saving.size
+        return True
+
+    def _snapshot(
+        self,
+        model: Any,
+        report: Report,
+        identity: dict[str, Any],
+        position: Any,
+        turn: int = 0,
+        learnt: int = 0,
+        extra: Any = None,
+    ) -> Callable[[], bytes]:
+        """What a checkpoint of now holds, to be made at any time, by any thread."""
         require_model(model)
         facts, arrays = report.dump()
-        header = {
-            "identity": identity,
-            "position": position,
-            "turn": turn,
-            "learnt": learnt,
-            "report": facts,
-            "epoch": self.epoch,
-            "extra": extra,
-        }
-        archive = io.BytesIO()
-        np.savez(archive, **arrays)
-        parts = [json.dumps(header).encode(), model._encode(packed=False), archive.getvalue()]
-        body = _PARTS.pack(*map(len, parts)) + b"".join(parts)
-        data = _HEAD.pack(MAGIC, FORMAT, len(body), _digest(body)) + body
-        self._require_ours()
+        arrays = {name: array.copy() for name, array in arrays.items()}
+        header = json.dumps(
+            {
+                "identity": identity,
+                "position": position,
+                "turn": turn,
+                "learnt": learnt,
+                "report": facts,
+                "epoch": self.epoch,
+                "extra": extra,
+            }
+        ).encode()
+        model = model._snapshot(packed=False)
+        return lambda: _encode(header, model(), arrays)
+
+
+class _Saving:
+    """A checkpoint that is being written."""
+
+    def __init__(self, encode: Callable[[], bytes], files: Folder) -> None:
+        self.error: BaseException | None = None
+        self.size = 0
+        self._encode, self._files = encode, files
+        self.thread = threading.Thread(target=self._run, name="streaml1-checkpoint")
+        self.thread.start()
+
+    def _run(self) -> None:
         try:
-            replace(self._path(self.epoch, self._next), data)
-        except OSError as error:
-            raise _unwritable(self.folder, error) from None
-        self._next += 1
-        self._saved = time.monotonic()
-        self.size = len(data)
-        for name in self._names()[self.keep :]:
-            self._path(*name).unlink(missing_ok=True)
+            data = self._encode()
+            self._files.write(data)
+            self.size = len(data)
+        except BaseException as error:
+            self.error = error
+
+
+def look(folder: Path) -> Checkpoint | None:
+    """The last whole checkpoint in a folder that may be another's; None where there is none."""
+    for name in names_in(folder):
+        path = file_in(folder, name)
+        with contextlib.suppress(ModelFileError, OSError):
+            return _decode(path.read_bytes(), path)
+    return None
 
 
 def require_model(model: Any) -> None:
@@ -271,18 +273,24 @@ def require_model(model: Any) -> None:
         )
 
 
+def _encode(header: bytes, model: bytes, arrays: dict[str, Any]) -> bytes:
+    archive = io.BytesIO()
+    np.savez(archive, **arrays)
+    parts = [header, model, archive.getvalue()]
+    body = _PARTS.pack(*map(len, parts)) + b"".join(parts)
+    return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(body)) + body
+
+
 def _digest(body: bytes) -> bytes:
     return hashlib.sha256(struct.pack("<I", FORMAT) + body).digest()
 
 
-def _read(path: Path) -> Checkpoint:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: {(error.strerror or 'cannot be read').lower()}") from None
+def _decode(data: bytes, path: Path) -> Checkpoint:
     if len(data) < _HEAD.size or data[:8] != MAGIC:
         raise CheckpointError(f"{path} is no checkpoint, or is torn")
     _, version, length, digest = _HEAD.unpack_from(data)
+    if version < 1:
+        raise CheckpointError(f"{path} is torn, or has been altered")
     if version > FORMAT:
         raise CheckpointError(f"{path} has format {version}, newer than {FORMAT}: upgrade streaml1")
     body = data[_HEAD.size :]
@@ -300,9 +308,3 @@ def _read(path: Path) -> Checkpoint:
         extra=header.get("extra"),
         **{name: header[name] for name in ("identity", "position", "turn", "learnt")},
     )
-
-
-def _unwritable(folder: Path, error: OSError) -> CheckpointError:
-    reason = (error.strerror or str(error)).lower()
-    kind = Full if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else CheckpointError
-    return kind(f"{folder} cannot be written: {reason}")

@@ -507,18 +507,22 @@ class Engine(Reader):
 
     # Copies: as small as what is alive
 
-    def __getstate__(self) -> dict[str, Any]:
+    def snapshot(self) -> Callable[[], dict[str, Any]]:
+        """The state as of now: what is quick to copy is copied, the rest is done when called."""
         with self.alone():
-            return self._dump()
+            names = self.names.still()
+            state = self._snapshot(names)
+            gone = np.flatnonzero(self.rule.touched() & ~self.rule.holding())
+            forgotten = None if self.forgotten is None else self.forgotten.copy()
 
-    def _dump(self) -> dict[str, Any]:
-        forgotten = self.forgotten
-        gone = self.rule.touched() & ~self.rule.holding()
-        if gone.any():
-            forgotten = Sketch() if forgotten is None else forgotten.copy()
-            forgotten.add(self.names.hashes(np.flatnonzero(gone)))
-        registers = None if forgotten is None else forgotten.registers
-        return {**super().__getstate__(), "forgotten": registers}
+        def told() -> dict[str, Any]:
+            known = forgotten
+            if len(gone):
+                known = Sketch() if known is None else known.copy()
+                known.add(names.hashes(gone))
+            return {**state(), "forgotten": None if known is None else known.registers}
+
+        return told
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -529,7 +533,7 @@ class Engine(Reader):
     def frozen(self) -> Reader:
         """A copy that only predicts, as small as what is alive."""
         with self.alone():
-            state = Reader.__getstate__(self)
+            state = Reader.snapshot(self)()
         reader = Reader.__new__(Reader)
         reader.__setstate__(state)
         return reader

@@ -29,6 +29,9 @@ MAGIC = b"streaml1"
 FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
 
+PIECE = 10_000
+"""How many names are written at once."""
+
 
 class ModelFileError(ValueError):
     """A file that is refused: missing, foreign, torn, altered or too new."""
@@ -171,9 +174,18 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 
 def _text(value: Any) -> Any:
-    # Not escaped: a pair of surrogates would come back as the one character that it stands for.
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    if isinstance(value, list):
+        # Piece by piece: json lets no other thread run, however long a list is.
+        pieces = (_json(value[lo : lo + PIECE])[1:-1] for lo in range(0, len(value), PIECE))
+        text = f"[{','.join(pieces)}]"
+    else:
+        text = _json(value)
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def _json(value: Any) -> str:
+    # Not escaped: a pair of surrogates would come back as the one character that it stands for.
+    return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
 def _value(text: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,17 +48,24 @@ class Reader:
 
     # Copies: as small as what is alive
 
-    def __getstate__(self) -> dict[str, Any]:
+    def snapshot(self) -> Callable[[], dict[str, Any]]:
+        """The state as of now: what is quick to copy is copied, the rest is done when called."""
+        return self._snapshot(self.names.still())
+
+    def _snapshot(self, names: Any) -> Callable[[], dict[str, Any]]:
         slots, arrays = self.rule.dump()
-        names = self.names
         if not len(slots) and not isinstance(names, Hashed):
             names = Ints()
-        return {
-            "rule": type(self.rule),
+        rule, record = type(self.rule), self.online.copy()
+        return lambda: {
+            "rule": rule,
             "arrays": arrays,
-            "online": self.online.copy(),
+            "online": record,
             "names": names.dump(slots),
         }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.snapshot()()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         names, slots, size = restore_names(state["names"])

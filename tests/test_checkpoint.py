@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import streaml1
-from streaml1 import checkpoint, modelfile
+from streaml1 import claims, modelfile
 from streaml1.checkpoint import CheckpointError, Checkpoints
-from streaml1.consumer import progressive
+from streaml1.consumer import Out, progressive
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError, open_source
 
@@ -293,7 +293,7 @@ def test_the_last_few_are_kept_and_leftovers_go(tmp_path: Path) -> None:
     (tmp_path / "kept" / ".half.1.2").write_bytes(b"half")
     with Checkpoints(tmp_path / "kept"):
         names = {path.name for path in (tmp_path / "kept").iterdir()}
-        assert {"lock", "owner"} < names and len(names) == 4
+        assert {"lock", "00000003.owner"} < names and len(names) == 4
 
 
 # Owners
@@ -369,6 +369,18 @@ def test_a_newer_format(kept: Path) -> None:
         store.latest()
 
 
+def test_a_foreign_file_and_an_older_one(kept: Path, caplog: pytest.LogCaptureFixture) -> None:
+    newest, before, first = files(kept)[::-1][:3]
+    model().save(newest)
+    data = bytearray(before.read_bytes())
+    data[8] = 0  # there was none before the first format
+    before.write_bytes(data)
+    with Checkpoints(kept) as store:
+        found = store.latest()
+    assert found is not None and found.learnt == 20
+    assert f"{newest} is no checkpoint" in caplog.text and f"{before} is torn" in caplog.text
+
+
 def test_another_file(kept: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "b.svm", rows(60, seed=1))
     with pytest.raises(SourceError, match="b.svm is not what the checkpoint is of: its first 60"):
@@ -413,7 +425,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(CheckpointError, match="kept cannot be written: no space left on dev"):
             progressive(model(), spec, limit=40, checkpoint=store)
         assert [path.read_bytes() for path in files(tmp_path / "kept")] == before
-    assert modelfile.replace is checkpoint.replace
+    assert modelfile.replace is claims.replace
 
 
 def test_positions_are_json(tmp_path: Path) -> None:
@@ -479,6 +491,75 @@ def test_a_stop_between_any_two_lines(
             more, at = read(at, size, n)
             found += more
         assert found == whole
+
+
+# Beside what is learnt
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # threads of other tests
+def test_killed_at_every_step_of_a_save_beside_learning(tmp_path: Path) -> None:
+    spec, options = svmlight(tmp_path)
+    options |= {"bad": "skip", "every": 20}
+    expected, report = clean(spec, **options)
+    kept, step, ended, killed = tmp_path / "kept", 0, False, 0
+    while not ended:
+        step = step % 30 + 1
+        pid = os.fork()
+        if pid == 0:
+            die_at(step)
+            progressive(model(), spec, checkpoint=Checkpoints(kept, seconds=1e-9), **options)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert status in (0, 9)
+        ended, killed = status == 0, killed + (status == 9)
+    assert killed >= 8, "none died"
+    again = progressive(one := model(), spec, checkpoint=kept, **options)
+    assert state(one) == state(expected)
+    assert (again.examples, again.refused) == (report.examples, report.refused)
+
+
+def test_what_is_learnt_while_a_checkpoint_is_written_is_not_in_it(tmp_path: Path) -> None:
+    for learner in (model(), streaml1.SoftmaxClassifier(), streaml1.FTRLClassifier()):
+        for k in range(300):
+            learner.learn_one({f"a{k}": 1.0, "shop=x": 0.5}, bool(k % 2))
+        expected = learner._encode()
+        later = learner._snapshot()
+        for k in range(3000):
+            learner.learn_one({f"b{k}": 1.0, "shop": "y", f"a{k % 300}": 1.0}, bool(k % 3))
+        assert later() == expected != learner._encode()
+
+
+def test_a_save_beside_learning_that_fails_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = write(tmp_path / "a.svm", rows(3000))
+    with Checkpoints(tmp_path / "kept", seconds=1e-9) as store:
+        monkeypatch.setattr("streaml1.checkpoint._encode", lambda *parts: no_memory())
+        with pytest.raises(MemoryError):
+            for _ in range(100):
+                progressive(model(), spec, limit=3000, every=10, checkpoint=store)
+    assert store.settled() is False
+
+
+def no_memory() -> Any:
+    raise MemoryError
+
+
+def test_outs_hear_that_a_checkpoint_is_kept_once_it_is(tmp_path: Path) -> None:
+    spec, told = write(tmp_path / "a.svm", rows(3000)), []
+
+    class Listening(Out):
+        def flush(self) -> None:
+            told.append(("flush", len(files(tmp_path / "kept"))))
+
+        def saved(self) -> None:
+            told.append(("saved", files(tmp_path / "kept")[-1].name))
+
+    with Checkpoints(tmp_path / "kept", seconds=1e-9) as store:
+        progressive(model(), spec, every=10, checkpoint=store, outs=[Listening()])
+    assert [what for what, _ in told] == ["flush", "saved"] * (len(told) // 2) + ["flush"]
+    kept = [name for what, name in told if what == "saved"]
+    assert len(kept) > 3 and kept == sorted(set(kept))
 
 
 # Many labels

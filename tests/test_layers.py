@@ -21,7 +21,7 @@ LAYERS = [
     *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),
     "offline",
     *("models", "report"),
-    *("streams", "datasets", "checkpoint", "published", "consumer"),
+    *("streams", "datasets", "claims", "checkpoint", "published", "consumer"),
     *("console", "cli"),
 ]
 ORDER = {name: place for place, name in enumerate(LAYERS)}

@@ -80,6 +80,22 @@ def left(records: list[Record], position: dict[int, tuple[int, int]]) -> list[Re
 
 
 @given(topics(), st.integers(1, 7), st.integers(1, 9))
+def test_what_a_block_passes_has_been_refused_and_nothing_else(
+    records: list[Record], size: int, polled: int
+) -> None:
+    """What is saved between two blocks counts each refused example once."""
+    bad = {step.place for step in slowly(records, {})[0] if step.is_bad}
+    reader = RecordReader("t", record_parser("svmlight", True))
+    refused: set[str] = set()
+    for lo in range(0, len(records), polled):
+        for block in reader.blocks(
+            records[lo : lo + polled], size, lambda place, *rest: refused.add(place)
+        ):
+            assert refused == bad - set(places(records, block.end))
+    assert refused == bad
+
+
+@given(topics(), st.integers(1, 7), st.integers(1, 9))
 def test_blocks_are_the_lines_in_order(records: list[Record], size: int, polled: int) -> None:
     steps, end = slowly(records, {})
     reader = RecordReader("t", record_parser("svmlight", True))

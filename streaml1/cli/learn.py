@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.groups import GROUPING, group_options, learn_group
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.options import (
@@ -66,6 +67,7 @@ __all__ = ["learn"]
 @click.option("--group", metavar="NAME",
                  help="Kafka: commit the offsets of checkpoints under this name, for tools that "
                  "show the lag; nothing reads them here.")  # fmt: skip
+@group_options
 @metrics_options
 @log_option
 @click.option("--load", type=model_place, metavar="FILE",
@@ -102,12 +104,23 @@ def learn(
     """
     from streaml1.consumer import prepare, progressive
 
+    apart = READING + GROUPING + OUTGOING
+    late = late_labels(options)
+    given = {k: v for k, v in options.items() if k not in apart and v is not None}
+    if options["per_partition"]:
+        learn_group(
+            source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+            every=every, bad=bad, metrics=metrics, stalled=stalled, options=options,
+            alone={
+                "limit": limit, "passes": passes, "save": save, "load": load, "report": report,
+                "plot": plot, "watch": watch, "partitions": options["partitions"],
+                "until_end": options["until_end"], "publish": options["publish"],
+                "label_within": None if late is None else late.within,
+            },
+        )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
-    late = late_labels(options)
     examples: Any = opened(source, options, events=late is not None)
-    apart = READING + OUTGOING
-    given = {k: v for k, v in options.items() if k not in apart and v is not None}
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
 
@@ -116,8 +129,8 @@ def learn(
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
-        outs_of(examples, bad, options) as told,
-        watching(metrics, stalled) as (log, watched),
+        watching(metrics, stalled) as (log, watchers),
+        outs_of(examples, bad, options) as outgoing,
         Screen(signals, total, watch) as screen,
         excused(signals),
     ):
@@ -141,7 +154,7 @@ def learn(
             on_start=screen.start,
             stop=lambda: signals.number,
             checkpoint=store,
-            outs=[*told, *watched],
+            outs=[*watchers, *outgoing],
             label_within=None if late is None else late.within,
             waiting=1 if late is None else late.most,
             unanswered="drop" if late is None else late.unanswered,

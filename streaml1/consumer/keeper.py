@@ -69,6 +69,7 @@ class Keeper:
         self._model, self._source = model, source
         self._found = store.latest()
         self._moved = False
+        self._aside: Any = None  # the position of what is being written
         if self._found is not None and self._found.model is not model:
             _adopt(model, self._found.model, store.folder)
 
@@ -122,9 +123,12 @@ class Keeper:
         if self._state != (position, turn, learnt):
             self._state = position, turn, learnt
             self._moved = True
-        due = self._moved and self._store is not None and self._store.is_due
-        if due and not any(out.holds() for out in self._outs):
-            self._save()
+        if self._store is None:
+            return
+        if self._store.settled():
+            self._kept(self._aside)
+        if self._moved and self._store.is_due and not any(out.holds() for out in self._outs):
+            self._save(aside=self._store.seconds > 0)
 
     def ended(self, turn: int, learnt: int, last: bool) -> None:
         """A pass has been read to its end; a last one may go on some day."""
@@ -140,21 +144,30 @@ class Keeper:
         """Save what has not been saved."""
         if self._store is None:
             return
+        if self._store.settled(wait=True):
+            self._kept(self._aside)
         if self._moved:
             self._save()
         if hasattr(self._source, "kept"):
             self._source.kept(self._state[0], True)
 
-    def _save(self) -> None:
+    def _save(self, aside: bool = False) -> None:
+        """Have a checkpoint written: now, or beside what is learnt next."""
         assert self._store is not None
         position, turn, learnt = self._state
         for out in self._outs:
             out.flush()
         extra = None if self._beside is None else self._beside.dump()
-        self._store.save(
-            self._model, self._report, self._identity, position, turn, learnt, extra=extra
-        )
+        save = self._store.save_aside if aside else self._store.save
+        save(self._model, self._report, self._identity, position, turn, learnt, extra)
         self._moved = False
+        if aside:
+            self._aside = position
+        else:
+            self._kept(position)
+
+    def _kept(self, position: Any) -> None:
+        """A checkpoint of a position is on the disk."""
         if self._beside is not None:
             self._beside.saved()
         for out in self._outs:

@@ -67,7 +67,8 @@ class PredictionRecords(Out):
         if learnt is None:
             learnt = getattr(self._model, "n_iterations", 0) - step * (part.hi - part.lo)
         for row, told in zip(range(part.lo, part.hi), self._told(part.p), strict=True):
-            place, origin = block.place(row), block.origin(row)
+            origin = block.origin(row)
+            place = block.place(row) if origin is None else ""
             if ids is not None and ids[row] is not None:
                 told["id"] = ids[row]
             examples = learnt + step * (row - part.lo)

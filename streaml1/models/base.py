@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -263,21 +263,24 @@ class OnlineModel(base.Base):
         The file is written beside `path` first and then takes its place, so that a model that was
         there before is never lost half-way.
         """
-        modelfile.write(Path(path), type(self).__name__, self._parameters(), self._file_state())
+        modelfile.write(Path(path), type(self).__name__, self._parameters(), self._file_state()())
 
     def _encode(self, packed: bool = True) -> bytes:
         """What `save` writes."""
-        name, params = type(self).__name__, self._parameters()
-        return modelfile.encode(name, params, self._file_state(), packed)
+        return self._snapshot(packed)()
+
+    def _snapshot(self, packed: bool = True) -> Callable[[], bytes]:
+        """What `save` writes, as of now, to be made at any time, by any thread."""
+        name, params, state = type(self).__name__, self._parameters(), self._file_state()
+        return lambda: modelfile.encode(name, params, state(), packed)
 
     def _parameters(self) -> dict[str, Any]:
         # river's own list of them takes a scheduler apart.
         return {name: getattr(self, name) for name in self._get_params()}
 
-    def _file_state(self) -> dict[str, Any]:
-        state = self._state.__getstate__()
-        del state["rule"]
-        return state
+    def _file_state(self) -> Callable[[], dict[str, Any]]:
+        state = self._state.snapshot()
+        return lambda: {name: part for name, part in state().items() if name != "rule"}
 
     @classmethod
     def _from_file(cls, params: dict[str, Any], state: dict[str, Any]) -> Self:

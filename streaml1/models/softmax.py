@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -411,9 +411,10 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         with self._state.alone():
             return FrozenClasses(self._state.frozen(), self.classes_met)
 
-    def _file_state(self) -> dict[str, Any]:
+    def _file_state(self) -> Callable[[], dict[str, Any]]:
         with self._state.alone():
-            return {**super()._file_state(), "labels": self.classes_met}
+            state, labels = super()._file_state(), list(self.classes_met)
+        return lambda: {**state(), "labels": labels}
 
     @classmethod
     def _from_file(cls, params: dict[str, Any], state: dict[str, Any]) -> Self:

@@ -39,7 +39,7 @@ class Event(NamedTuple):
     raw: str | None
 
 
-def parse_event(text: str, timed: bool = True) -> tuple[Any, None, float] | None:
+def parse_event(text: str, timed: bool = True) -> tuple[Any, ...] | None:
     """Read one line.
 
     Parameters
@@ -53,7 +53,7 @@ def parse_event(text: str, timed: bool = True) -> tuple[Any, None, float] | None
 
     Returns
     -------
-    The event, as readers of lines give it: no label, the weight 1; None for an empty line.
+    The event, as readers of lines give it: no label, the weight 1, its id; None for an empty line.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def parse_event(text: str, timed: bool = True) -> tuple[Any, None, float] | None
     Examples
     --------
     >>> from streaml1.streams.events import parse_event
-    >>> event, _, _ = parse_event('{"id": 7, "y": true, "time": 12.5}')
+    >>> event, *_ = parse_event('{"id": 7, "y": true, "time": 12.5}')
     >>> event.id, event.y, event.time
     (7, True, 12.5)
 
@@ -76,7 +76,7 @@ def parse_event(text: str, timed: bool = True) -> tuple[Any, None, float] | None
         event = event_of(example, text, timed, partial(features, example))
     except RecursionError:
         raise ValueError("not an example: its values are nested too deeply") from None
-    return event, None, 1.0
+    return event, None, 1.0, event.id
 
 
 def event_of(example: Any, raw: str | None, timed: bool, read: Any) -> Event:

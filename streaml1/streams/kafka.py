@@ -15,7 +15,7 @@ from streaml1.streams.records import Position, RecordReader, event_parser, recor
 from streaml1.streams.source import Block, Refuse, SourceError, shown
 from streaml1.streams.topic import Topic
 
-__all__ = ["KafkaSource"]
+__all__ = ["KafkaSource", "start_of"]
 
 logger = logging.getLogger("streaml1")
 
@@ -95,7 +95,7 @@ class KafkaSource:
         self._labels = _labels_beside(self._topic, labels)
         self._parse = event_parser(format) if events else record_parser(format, require_label)
         self._reader = self._new_reader()
-        self._start = _start(start)
+        self._start = start_of(start)
         self._until_end = until_end
         self._partitions = partitions
         self._group = group
@@ -307,7 +307,7 @@ def _together(own: dict[int, int], labels: dict[int, int]) -> Offsets:
 # What the user writes
 
 
-def _start(start: str | None) -> str | int:
+def start_of(start: str | None) -> str | int:
     """Where to start: a word, or milliseconds since 1970."""
     if start is None or start in STARTS:
         return start or STARTS[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -211,57 +213,45 @@ class RecordReader:
         if parsed.n_lines > lines.n:
             lines.apart()
             parsed = self._parse(lines.text)
-        try:
-            numbers = self._numbers(lines, parsed, refuse)
-        except _Raised as raised:
-            kept = sum(line < raised.line for line in parsed.lines)
-            numbers = range(self._number + 1, self._number + 1 + kept)
-            yield from self._cut(lines, parsed, numbers, lines.position(raised.line), size)
-            raise raised.error from None
-        yield from self._cut(lines, parsed, numbers, lines.position(lines.n), size)
-
-    def _numbers(self, lines: RecordLines, parsed: Parsed, refuse: Refuse) -> Sequence[int]:
-        """Number the examples and those refused, in order."""
-        first, n = self._number + 1, len(parsed.lines)
-        if not parsed.faults:
-            self._number += n
-            return range(first, first + n)
-        at = sorted([*((line, "") for line in parsed.lines), *parsed.faults])
-        numbers = []
-        for number, (line, reason) in enumerate(at, start=first):
-            if not reason:
-                numbers.append(number)
-                continue
-            origin = lines.origin(line)
-            try:
-                refuse(origin.place, reason, number, origin)
-            except Exception as error:
-                raise _Raised(error, line) from None
-        self._number += len(at)
-        return numbers
-
-    def _cut(
-        self, lines: RecordLines, parsed: Parsed, numbers: Sequence[int], end: Position, size: int
-    ) -> Iterator[KafkaBlock]:
-        """Blocks of the first examples, as many as have numbers."""
-        self.position = end
-        n = len(numbers)
+        numbers, faults = self._numbered(parsed)
+        n, self.position = len(parsed.lines), lines.position(lines.n)
         for lo in range(0, n or 1, size):
             hi = min(n, lo + size)
-            at = parsed.lines[lo:hi]
-            yield KafkaBlock(
-                parsed.x[lo:hi], parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi],
-                self.topic, list(numbers[lo:hi]), end if hi == n else lines.position(at[-1] + 1),
-                None if parsed.ids is None else parsed.ids[lo:hi], lines, at,
-            )  # fmt: skip
+            after = lines.n if hi == n else parsed.lines[hi - 1] + 1
+            # Each is refused with the block that passes it: what is saved between two blocks, and
+            # gone on from, has to count it once.
+            while faults and faults[0][0] < after:
+                line, reason, number = faults.popleft()
+                origin = lines.origin(line)
+                try:
+                    refuse(origin.place, reason, number, origin)
+                except Exception as error:
+                    hi, self.position = bisect_left(parsed.lines, line), lines.position(line)
+                    yield self._block(lines, parsed, numbers, lo, hi, self.position)
+                    raise error from None
+            end = self.position if hi == n else lines.position(after)
+            yield self._block(lines, parsed, numbers, lo, hi, end)
 
+    def _numbered(self, parsed: Parsed) -> tuple[Sequence[int], deque[tuple[int, str, int]]]:
+        """Numbers of the examples, and the faults with theirs."""
+        first, n = self._number + 1, len(parsed.lines)
+        self._number += n + len(parsed.faults)
+        if not parsed.faults:
+            return range(first, first + n), deque()
+        at = sorted([*((line, "") for line in parsed.lines), *parsed.faults])
+        numbered = [(line, reason, number) for number, (line, reason) in enumerate(at, first)]
+        faults = deque(one for one in numbered if one[1])
+        return [number for _, reason, number in numbered if not reason], faults
 
-class _Raised(Exception):
-    """A refusal raised, at a line."""
-
-    def __init__(self, error: Exception, line: int) -> None:
-        self.error = error
-        self.line = line
+    def _block(
+        self, lines: RecordLines, parsed: Parsed, numbers: Sequence[int], lo: int, hi: int,
+        end: Position,
+    ) -> KafkaBlock:  # fmt: skip
+        return KafkaBlock(
+            parsed.x[lo:hi], parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi],
+            self.topic, list(numbers[lo:hi]), end,
+            None if parsed.ids is None else parsed.ids[lo:hi], lines, parsed.lines[lo:hi],
+        )  # fmt: skip
 
 
 # What reads lines

@@ -82,11 +82,13 @@ class Topic:
 
         return {TopicPartition(self.name, one): offset for one, offset in offsets.items()}
 
-    def consumer(self, stopped: Callable[[], bool], group: str | None = None) -> Any:
+    def consumer(
+        self, stopped: Callable[[], bool], group: str | None = None, **settings: Any
+    ) -> Any:
         """A consumer of kafka-python that knows the brokers; None where `stopped` says so before.
 
         It joins no group, commits nothing by itself, and steps over no offset that is gone. `group`
-        is the name under which it may be told to commit.
+        is the name under which it may be told to commit, or to join.
         """
         import kafka
 
@@ -101,6 +103,7 @@ class Topic:
                 allow_auto_create_topics=False,
                 isolation_level="read_committed",
                 max_poll_records=POLLED,
+                **settings,
             )
             consumer.bootstrap(timeout_ms=round(1000 * CONNECT_SECONDS))
         except Exception as error:

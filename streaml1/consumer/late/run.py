@@ -106,6 +106,8 @@ class LateRun(Run):
         self.report.numbers = self.numbers()
         if self._keeper.keeps:
             self._keeper.moved(block.after(rows), self.turn, self._learnt)
+        for out in self._outs:
+            out.fed()
 
     def finish(self) -> Report:
         """Save what has not been saved, write the last line, and close the log."""

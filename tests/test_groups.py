@@ -1,0 +1,484 @@
+"""Consumer groups that learn: partitions and their models move, and every example counts once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+from click.testing import CliRunner
+from kafka.admin import KafkaAdminClient, NewTopic
+
+import streaml1
+from streaml1.checkpoint import CheckpointError, Checkpoints, TakenOver, look
+from streaml1.cli import cli
+from streaml1.consumer import prepare, progressive
+from streaml1.consumer.group import Group, folder_of
+from streaml1.rows import BadExample
+from streaml1.streams import SourceError
+from tests import storm
+from tests.broker import Broker, given
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    one = given()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    prepare(model())
+
+
+@pytest.fixture(autouse=True)
+def real(broker: Broker) -> None:
+    broker.require_real()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    names = {one.name for one in threading.enumerate()}
+    assert not names & {"kafka-io-streaml1", "streaml1-checkpoint"}
+
+
+def rows(n: int, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [
+        f"{rng.choice((1, -1))} "
+        + " ".join(f"{k}:{rng.uniform(-1, 1):.4g}" for k in sorted(rng.sample(range(1, 200), 5)))
+        for _ in range(n)
+    ]
+
+
+def model() -> Any:
+    return streaml1.ElasticNetClassifier(l1=1e-4, l2=1e-4)
+
+
+class Worker(threading.Thread):
+    """A process of a group, as a thread."""
+
+    def __init__(self, url: str, folder: Path, name: str = "g", **options: Any) -> None:
+        super().__init__(daemon=True)
+        options = {"seconds": 0.1, "session": 3.0, "every": 50, "bad": "skip", **options}
+        self.group = Group(model(), url, group=name + url, folder=folder, **options)
+        self.stop = threading.Event()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.group.run(self.stop.is_set)
+        except BaseException as error:
+            self.error = error
+
+    def until(self, done: Callable[[], bool], seconds: float = 30.0) -> Worker:
+        """Let it work until something is so, or it fails."""
+        wait(lambda: done() or not self.is_alive(), seconds)
+        return self
+
+    def end(self) -> Worker:
+        self.stop.set()
+        self.join(20)
+        assert not self.is_alive()
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+def wait(done: Callable[[], bool], seconds: float = 30.0) -> None:
+    limit = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < limit, "it takes too long"
+        time.sleep(0.02)
+
+
+def learnt(workers: list[Worker]) -> int:
+    reports = [report for one in workers for report in list(one.group.reports.values())]
+    return sum(report.examples + report.refused for report in reports)
+
+
+def grouped(url: str, folder: Path, n: int, **options: Any) -> Worker:
+    """One worker, until it has seen so many examples; then it ends."""
+    one = Worker(url, folder, **options)
+    one.start()
+    return one.until(lambda: learnt([one]) >= n).end()
+
+
+def states(folder: Path, url: str, partitions: int) -> list[Any]:
+    """What is kept of each partition."""
+    topic = url.rpartition("/")[2]
+    found = [look(folder_of(folder, topic, one)) for one in range(partitions)]
+    return [
+        None if one is None else (one.model.weights, one.model.intercept, one.model.n_iterations)
+        for one in found
+    ]
+
+
+def alone(url: str, partitions: int, **options: Any) -> list[Any]:
+    """What one run over each partition learns."""
+    told = []
+    for one in range(partitions):
+        learner = model()
+        progressive(
+            learner,
+            url,
+            until_end=True,
+            partitions=[one],
+            **{"bad": "skip", "every": 50, **options},
+        )
+        told.append((learner.weights, learner.intercept, learner.n_iterations))
+    return told
+
+
+# Partitions and their models
+
+
+def test_each_partition_has_a_model(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(4)
+    broker.send(topic, rows(600), [0, 1, 3])
+    told: list[Any] = []
+    one = grouped(
+        broker.url(topic), tmp_path, 600, on_line=lambda p, report, line: told.append((p, line))
+    )
+    assert states(tmp_path, broker.url(topic), 4) == alone(broker.url(topic), 4)
+    assert {p: report.examples for p, report in one.group.reports.items()} == {
+        **dict.fromkeys((0, 1, 3), 200),
+        2: 0,
+    }
+    assert [line.examples for p, line in told if p == 3] == [50, 100, 150, 200]
+    broker.send(topic, rows(300, 1), [0, 1, 2])
+    grouped(broker.url(topic), tmp_path, 900)
+    assert states(tmp_path, broker.url(topic), 4) == alone(broker.url(topic), 4)
+
+
+def test_partitions_move_to_those_who_come_and_stay(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(4)
+    url = broker.url(topic)
+    broker.send(topic, rows(400), [0, 1, 2, 3])
+    first = Worker(url, tmp_path)
+    first.start()
+    first.until(lambda: learnt([first]) == 400)
+    second, third = Worker(url, tmp_path), Worker(url, tmp_path)
+    second.start()
+    wait(lambda: len(second.group._runs) == 2)
+    assert len(first.group._runs) == 2
+    third.start()
+    wait(lambda: len(third.group._runs) == 1)
+    broker.send(topic, rows(400, 1), [0, 1, 2, 3])
+    workers = [first, second, third]
+    first.end()
+    wait(lambda: len(second.group._runs) == len(third.group._runs) == 2)
+    broker.send(topic, rows(200, 2), [0, 1, 2, 3])
+    wait(lambda: sum(run._run.report.examples for one in workers[1:]
+                     for run in list(one.group._runs.values())) == 1000)  # fmt: skip
+    second.end()
+    third.end()
+    assert states(tmp_path, url, 4) == alone(url, 4)
+
+
+def test_more_workers_than_partitions(broker: Broker, tmp_path: Path) -> None:
+    """The first assignment of one of them is empty."""
+    topic = broker.topic(1)
+    url = broker.url(topic)
+    broker.send(topic, rows(100))
+    workers = [Worker(url, tmp_path) for _ in range(2)]
+    for one in workers:
+        one.start()
+    wait(lambda: learnt(workers) >= 100)
+    owner = next(one for one in workers if one.group._runs)
+    other = workers[1 - workers.index(owner)]
+    owner.end()
+    wait(lambda: bool(other.group._runs))
+    broker.send(topic, rows(50, 1))
+    wait(lambda: learnt([other]) == 150)
+    other.end()
+    assert states(tmp_path, url, 1) == alone(url, 1)
+
+
+def test_partitions_that_are_added(broker: Broker, tmp_path: Path) -> None:
+    """Those that are there at the start are read from the latest, those added from their start."""
+    topic = broker.topic(1)
+    url = broker.url(topic)
+    broker.send(topic, rows(30))
+    one = Worker(url, tmp_path, start="latest")
+    one.start()
+    one.until(lambda: bool(one.group._runs)).end()
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.create_partitions({topic: 2})
+    admin.close()
+    while len(broker.producer.partitions_for(topic)) < 2:
+        broker.producer._metadata.request_update()
+        time.sleep(0.1)
+    broker.send(topic, rows(40, 1), [0, 1])
+    one = grouped(url, tmp_path, 40, start="latest")
+    assert {p: report.examples for p, report in one.group.reports.items()} == {0: 20, 1: 20}
+    assert states(tmp_path, url, 2)[1] == alone(url, 2)[1]
+
+
+# What topics hold
+
+
+@pytest.mark.parametrize("where", ["first", "last", "only"])
+def test_poison(broker: Broker, tmp_path: Path, where: str) -> None:
+    topic, good = broker.topic(1), rows(40)
+    url = broker.url(topic)
+    values = {"first": ["spam", *good], "last": [*good, "spam"], "only": ["spam"]}[where]
+    broker.send(topic, values)
+    failing = Worker(url, tmp_path / "a", bad="fail", seconds=1000.0)
+    failing.start()
+    failing.join(30)
+    assert isinstance(failing.error, BadExample) and f"{topic}/0@" in str(failing.error)
+    assert states(tmp_path / "a", url, 1)[0][2] == 0, "what came before it is learnt again"
+    one = grouped(url, tmp_path / "b", len(values))
+    assert one.group.reports[0].refused == 1
+    assert states(tmp_path / "b", url, 1) == alone(url, 1)
+
+
+def test_aborted_transactions(broker: Broker, tmp_path: Path) -> None:
+    topic, lines = broker.topic(2), rows(120)
+    url = broker.url(topic)
+    producer = kafka.KafkaProducer(**broker.settings, transactional_id=topic)
+    producer.init_transactions()
+    for lo in range(0, 120, 10):
+        producer.begin_transaction()
+        for k, line in enumerate(lines[lo : lo + 10]):
+            producer.send(topic, line.encode(), partition=k % 2)
+        producer.flush()
+        if lo % 20:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    producer.close()
+    for n in (30, 60):
+        grouped(url, tmp_path, n)
+    assert states(tmp_path, url, 2) == alone(url, 2)
+
+
+@pytest.mark.skipif("STREAML1_STORM" not in os.environ, reason="the broker takes its time")
+def test_gaps_of_compaction(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1, **{
+        "cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "1", "min.compaction.lag.ms":
+        "0", "delete.retention.ms": "1",
+    })  # fmt: skip
+    url, lines = broker.url(topic), rows(400)
+    for k, line in enumerate(lines):
+        broker.producer.send(topic, line.encode(), key=str(k % 37).encode(), partition=0)
+        if k % 50 == 49:
+            broker.producer.flush()
+            time.sleep(0.2)
+    one = Worker(url, tmp_path)
+    one.start()
+    one.until(lambda: learnt([one]) >= 200).end()
+    wait(lambda: (broker.send(topic, rows(1)), alone(url, 1)[0][2] < 390)[1], 90)  # type: ignore
+    n = alone(url, 1)[0][2]
+    assert 37 <= n < 390
+    grouped(url, tmp_path / "anew", n)
+    assert states(tmp_path / "anew", url, 1) == alone(url, 1)
+
+
+def test_offsets_that_are_gone(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    url = broker.url(topic)
+    broker.send(topic, rows(20))
+    grouped(url, tmp_path, 20)
+    before = states(tmp_path, url, 1)
+    broker.send(topic, rows(60, 1))
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.delete_records({kafka.TopicPartition(topic, 0): 50})
+    admin.close()
+    with pytest.raises(SourceError, match=rf"^{topic}/0@20 is gone: the topic keeps its records"):
+        grouped(url, tmp_path, 80)
+    assert states(tmp_path, url, 1) == before
+
+
+def test_a_topic_that_was_made_anew(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    url = broker.url(topic)
+    broker.send(topic, rows(20))
+    grouped(url, tmp_path, 20)
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.delete_topics([topic])
+    while topic in admin.list_topics():
+        time.sleep(0.1)
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    admin.close()
+    broker.send(topic, rows(30))
+    with pytest.raises(CheckpointError, match="is of another source: its topic id is "):
+        grouped(url, tmp_path, 30)
+
+
+def test_a_clock_that_jumps(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.topic(1)
+    url, clock, rng = broker.url(topic), time.time, random.Random(1)
+    broker.send(topic, rows(100), first=1_790_000_000_000)
+    broker.send(topic, rows(100, 1), first=1_000_000_000_000)
+    monkeypatch.setattr("time.time", lambda: clock() + rng.choice((-1e8, 1e8)))
+    grouped(url, tmp_path, 100)
+    grouped(url, tmp_path, 200)
+    monkeypatch.undo()
+    assert states(tmp_path, url, 1) == alone(url, 1)
+
+
+# What goes wrong
+
+
+def test_a_listener_that_fails(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full as a partition is to be saved for another: the run ends, nothing is lost."""
+    topic = broker.topic(2)
+    url = broker.url(topic)
+    broker.send(topic, rows(200), [0, 1])
+    first = Worker(url, tmp_path, seconds=1000.0)
+    first.start()
+    first.until(lambda: learnt([first]) == 200)
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        second = Worker(url, tmp_path)
+        second.start()
+        first.join(30)
+    assert "cannot be written: no space left on device" in str(first.error)
+    second.stop.set()
+    second.join(20)
+    grouped(url, tmp_path, 200)
+    assert states(tmp_path, url, 2) == alone(url, 2)
+
+
+def test_what_is_lost_is_not_saved(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    url = broker.url(topic)
+    broker.send(topic, rows(100))
+    one = Worker(url, tmp_path, seconds=1000.0)
+    one.start()
+    one.until(lambda: learnt([one]) == 100)
+    before = one.group._runs[0]
+    # As if the brokers had heard nothing for too long.
+    one.group._member.consumer._coordinator.reset_generation()
+    one.until(lambda: one.group._runs.get(0, before) is not before)
+    wait(lambda: learnt([one]) == 100)
+    found = look(folder_of(tmp_path, topic, 0))
+    assert found is not None and found.learnt == 0, "it was learnt again, and not saved"
+    assert one.end().group.reports[0].examples == 100
+    assert states(tmp_path, url, 1) == alone(url, 1)
+    found = look(folder_of(tmp_path, topic, 0))
+    assert found is not None and found.learnt == 100
+
+
+def test_another_claims_a_partition_of_ours(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    url = broker.url(topic)
+    broker.send(topic, rows(50))
+    one = Worker(url, tmp_path)
+    one.start()
+    one.until(lambda: learnt([one]) == 50)
+    with Checkpoints(folder_of(tmp_path, topic, 0), alone=False) as other:
+        other.latest()
+        broker.send(topic, rows(50, 1))
+        one.join(30)
+        assert isinstance(one.error, TakenOver)
+    grouped(url, tmp_path, 100)
+    assert states(tmp_path, url, 1) == alone(url, 1)
+
+
+def test_a_folder_that_cannot_be_written(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    (tmp_path / "kept").touch()
+    with pytest.raises(CheckpointError, match=rf"kept/{topic}-0 cannot be written: not a dir"):
+        grouped(broker.url(topic), tmp_path / "kept", 1)
+
+
+def test_another_model(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    broker.send(topic, rows(10))
+    grouped(broker.url(topic), tmp_path, 10)
+    one = Worker(broker.url(topic), tmp_path)
+    one.group._model = streaml1.ElasticNetClassifier(l1=0.5)
+    one.start()
+    one.join(30)
+    assert isinstance(one.error, CheckpointError) and "go on with a model like it" in str(one.error)
+
+
+# On the command line
+
+
+def test_the_command_line(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(2)
+    url = broker.url(topic)
+    broker.send(topic, rows(300), [0, 1])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaml1", "learn", url, "--per-partition", "--group", topic,
+         "--l1", "1e-4", "--l2", "1e-4", "--checkpoint", "kept", "--every", "150",
+         "--session-timeout", "3"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        assert lines[1].startswith("partition  examples (recent)")
+        assert sorted(line.split()[:2] for line in lines[2:]) == [["0", "150"], ["1", "150"]]
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert f"{topic}/1: 150 examples: log-loss" in out and "2 partitions: 300 examples: log" in out
+    assert err == "streaml1: interrupted; kept was written\n"
+    assert states(tmp_path / "kept", url, 2) == alone(url, 2)
+    shown = CliRunner().invoke(cli, ["partitions", str(tmp_path / "kept")])
+    assert f"{topic}-1  150" in shown.output and f"{process.pid} on " in shown.output
+    assert "2 partitions, 300 examples, " in shown.output
+    consumer = kafka.KafkaConsumer(**broker.settings, group_id=topic, enable_auto_commit=False)
+    told = [consumer.committed(kafka.TopicPartition(topic, k), timeout_ms=5000) for k in (0, 1)]
+    consumer.close()
+    assert told == [150, 150]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--per-partition"], "give --group and --checkpoint too"),
+        (["--per-partition", "--group", "g", "--checkpoint", "k", "--save", "m"],
+         "--save is for one model, not for one per partition: leave it out"),
+        (["--per-partition", "--group", "g", "--checkpoint", "k", "--until-end"], "--until-end is"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit(options: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(cli, ["learn", "kafka://127.0.0.1:9/t", *options])
+    assert result.exit_code == 2 and sentence in result.stderr
+    result = CliRunner().invoke(cli, ["partitions", str(ROOT / "docs")])
+    assert result.exit_code == 2 and "docs holds no models of partitions" in result.stderr
+
+
+# Storms
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_short_storm(broker: Broker, tmp_path: Path, workers: int) -> None:
+    """`scripts/test --storm` has a long one, in which the broker is killed too."""
+    count = storm.run(broker.address, workers, 3, tmp_path, seed=workers)
+    assert count["killed"] + count["died in a save"] >= 3, json.dumps(count)
