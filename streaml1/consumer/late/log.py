@@ -191,6 +191,10 @@ class Log:
         self._unsynced.clear()
         self._file = -1
 
+    def __del__(self) -> None:
+        if hasattr(self, "_unsynced"):  # a run that failed has not closed it
+            self.close()
+
     def _names(self) -> list[tuple[int, int]]:
         found = [_NAME.fullmatch(path.name) for path in self.folder.iterdir()]
         return sorted((int(one[1]), int(one[2])) for one in found if one)
