@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 from zlib import crc32
 
-from streaml1.streams.source import SourceError, shown
+from streaml1.streams.source import SourceError, Unavailable, shown
 from streaml1.streams.topic import Topic
 
 __all__ = [
@@ -199,7 +199,7 @@ def topic_beside(topic: Topic, name: str) -> Topic:
     'kafka://localhost:9092/clicks.dlq'
 
     """
-    other = Topic(name) if name.startswith("kafka:") else topic.beside(name)
+    other = Topic(name, topic.security) if name.startswith("kafka:") else topic.beside(name)
     require_name(other)
     if (other.name, set(other.brokers)) == (topic.name, set(topic.brokers)):
         raise SourceError(f"{other.url} is what is read: write to another topic")
@@ -261,8 +261,9 @@ def unwritten(topic: Topic, error: Exception, key: str | None = None) -> SourceE
             f"{topic.url} may not be written by this user: have the right to write granted"
         )
     if isinstance(error, errors.KafkaTimeoutError):
-        return SourceError(f"{topic.url}: no broker took {what}: is one running?")
-    return SourceError(f"{topic.url} did not take {what}: {_reason(error)}")
+        return Unavailable(f"{topic.url}: no broker took {what}: is one running?")
+    kind = Unavailable if getattr(error, "retriable", False) else SourceError
+    return kind(f"{topic.url} did not take {what}: {_reason(error)}")
 
 
 def _reason(error: Exception) -> str:
