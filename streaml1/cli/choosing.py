@@ -10,7 +10,7 @@ from streaml1.cli.options import MODELS
 from streaml1.cli.program import Refusal
 from streaml1.console import REGRESSION_LOSSES
 
-__all__ = ["change", "new_learner", "require_kind"]
+__all__ = ["change", "loaded", "new_learner", "require_kind"]
 
 
 # Whoever gives one of these has a rate in mind, or what does not go with auto.
@@ -40,6 +40,18 @@ def new_learner(
         return kind(**given)
     except ValueError as error:
         raise Refusal(str(error)) from None
+
+
+def loaded(place: str | Path, kafka: Any = None) -> Any:
+    """The model in a file, or the newest in a topic, whose brokers are come in to as `kafka` says."""
+    import streaml1
+
+    if not isinstance(place, str):
+        return streaml1.load(place)
+    from streaml1.published.reading import read
+    from streaml1.streams.topic import Topic
+
+    return read(Topic(place, kafka))
 
 
 def require_parameters(kind: Any, given: dict[str, Any], what: str) -> None:

@@ -57,7 +57,7 @@ def outs_of(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[O
         if asked["predictions"] is not None:
             from streaml1.consumer.prediction_records import PredictionRecords
 
-            topic = _topic(examples, "--predictions", asked["predictions"], options["kafka"])
+            topic = _topic(examples, "--predictions", asked["predictions"], options.get("kafka"))
             outs.append(stack.enter_context(PredictionRecords(topic)))
         if bad == "dead-letter":
             from streaml1.consumer.dead_letters import DeadLetters
@@ -71,7 +71,7 @@ def outs_of(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[O
         if asked["publish"] is not None:
             from streaml1.consumer.publishing import EVERY, Publishing
 
-            topic = _topic(examples, "--publish", asked["publish"], options["kafka"])
+            topic = _topic(examples, "--publish", asked["publish"], options.get("kafka"))
             every = asked["publish_every"]
             publishing = Publishing(topic, EVERY if every is None else every)
             outs.append(stack.enter_context(publishing))
@@ -92,7 +92,7 @@ def _require_fitting(bad: str, asked: dict[str, Any]) -> None:
         raise Refusal("--publish-every is for --publish: give it too")
 
 
-def _topic(examples: Any, option: str, name: str, security: Any) -> Topic:
+def _topic(examples: Any, option: str, name: str, kafka: Any) -> Topic:
     """The topic of an option: its name, or its URL."""
     from streaml1.streams.outbox import topic_beside
     from streaml1.streams.topic import Topic
@@ -102,4 +102,4 @@ def _topic(examples: Any, option: str, name: str, security: Any) -> Topic:
         return topic_beside(read, name)
     if not name.startswith("kafka:"):
         raise Refusal(f"{option} {name} says no broker: write kafka://HOST:PORT/{name}")
-    return Topic(name, security)
+    return Topic(name, kafka)

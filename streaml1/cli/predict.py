@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaml1.cli.choosing import loaded
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import model_place, opened, source_options
 from streaml1.cli.outgoing import outgoing_options, outs_of
@@ -42,10 +43,9 @@ def predict(
     most probable. SOURCE needs no labels. With --bad skip a refused example has an empty line.
     With --predictions all goes to the topic instead.
     """
-    import streaml1
     from streaml1.consumer import prediction_blocks
 
-    learner = streaml1.load(model)
+    learner = loaded(model, options["kafka"])
     key = "value" if learner.loss in REGRESSION_LOSSES else "p"
     examples = opened(source, options, require_label=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 
+from streaml1 import exits
 from streaml1.consumer.outs import Out, Part, Refused
 from streaml1.streams.source import Lost
 
@@ -18,6 +19,8 @@ LEAST = 100
 
 class TooManyBad(Lost):
     """More examples were refused than a run may leave out; its text is one sentence."""
+
+    exit_code = exits.DATA
 
 
 class BadShare(Out):

@@ -11,7 +11,7 @@ from streaml1 import models
 from streaml1.modelfile import ModelFileError
 from streaml1.published.layout import CHUNKS, MANIFESTS, Manifest, digest, header
 from streaml1.streams.outbox import as_topic, has_topic
-from streaml1.streams.source import SourceError
+from streaml1.streams.source import SourceError, Unavailable
 from streaml1.streams.topic import Topic
 
 __all__ = ["Log", "TopicLog", "manifests_of", "newest_of", "read"]
@@ -68,7 +68,7 @@ class TopicLog:
                 if consumer.position(part) > at:
                     at, heard = consumer.position(part), time.monotonic()
                 elif time.monotonic() - heard > SILENCE_SECONDS:
-                    raise SourceError(f"{self._topic.url}: the broker sends nothing; try again")
+                    raise Unavailable(f"{self._topic.url}: the broker sends nothing; try again")
 
     def _end(self, part: Any, hi: int | None) -> int:
         """Where reading ends, as far as is known now."""
