@@ -256,7 +256,7 @@ class _ToStandardError(logging.Handler):
 def logged() -> Iterator[None]:
     """Show on standard error what is logged, such as the examples that are skipped."""
     logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
-    before, logger.propagate = (logger.propagate, logger.level), False
+    level, before, logger.propagate = logger.level, logger.propagate, False
     if _Form.json:
         logger.setLevel(logging.INFO)
     logger.addHandler(handler)
@@ -264,7 +264,8 @@ def logged() -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.propagate, logger.level = before
+        logger.propagate = before
+        logger.setLevel(level)
 
 
 def advise(line: Line) -> None:

@@ -38,6 +38,11 @@ def run(*args: str, code: int = 0, **environment: str) -> subprocess.CompletedPr
     return done
 
 
+def test_the_mock_cluster_has_no_tls(tmp_path: Path) -> None:
+    told = run("up", "--mock", "--secure", "--state", str(tmp_path / "kafka"), code=2).stderr
+    assert "has no TLS and no SASL" in told and not (tmp_path / "kafka").exists()
+
+
 def test_up_is_idempotent_and_down_leaves_nothing(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka")
     state = tmp_path / "kafka"
