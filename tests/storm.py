@@ -297,7 +297,7 @@ class Storm:
             self._frozen.pop(pid, None)
             code = ends[pid]
             self.count["died in a save"] += code == -9 and pid not in self._killed
-            self.count["saves refused"] += code == 3
+            self.count["ended as overtaken"] += code == 3
             self.count["ended with an error"] += code not in (0, 3, -9, -15)
             self._alive.remove(pid)
             step = 0
