@@ -18,6 +18,7 @@ __all__ = [
     "NUMBERS",
     "BadExample",
     "Rows",
+    "are_values",
     "below",
     "ensure",
     "is_plain",
@@ -186,6 +187,8 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
     """
     if is_plain(rows.ids, rows.values, rows.indptr, 0, rows.n, MOST_IDS):
         return rows
+    if are_values(rows.values) and not repeats(rows):
+        return rows  # not sorted
     merged = _merged(rows)
     first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])
     _refuse(*first, name_of)
@@ -211,20 +214,57 @@ def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) 
             raise BadExample(bad.reason, int(row)) from None
 
 
+MARKS = 4096  # places for the ids of one row: as many are too many
+
+
 @kernel
-def _repeats(ids: Any, indptr: Any) -> bool:
-    """Whether a row has a name twice."""
+def _repeats(ids: Any, indptr: Any, marks: Any) -> bool:
+    """Whether a row has a name twice; `marks` is (row from 1, id) for each of `MARKS` places."""
+    one, mask = np.uint64(1), np.uint64(MARKS - 1)
     for i in range(np.uint64(len(indptr) - 1)):
-        row = np.sort(ids[indptr[i] : indptr[i + np.uint64(1)]])
-        for k in range(1, len(row)):
-            if row[k] == row[k - 1]:
-                return True
+        lo, hi = indptr[i], indptr[i + one]
+        if hi - lo > np.uint64(MARKS // 4):
+            row = np.sort(ids[lo:hi])
+            for k in range(1, len(row)):
+                if row[k] == row[k - 1]:
+                    return True
+            continue
+        for k in range(lo, hi):
+            place = (np.uint64(ids[k]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(52)
+            mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
+            while marks[place] >> np.uint64(32) == i + one:
+                if marks[place] == mark:
+                    return True
+                place = (place + one) & mask
+            marks[place] = mark
     return False
+
+
+@kernel
+def _are_values(values: Any) -> bool:
+    """Whether no value is zero, NaN or too large."""
+    bits = values.view(np.int64)
+    bad = np.int64(0)
+    for k in range(len(bits)):
+        magnitude = bits[k] & _MAGNITUDE
+        bad |= (_LIMIT_BITS - np.int64(1) - magnitude) | (magnitude - np.int64(1))
+    return bool(bad >= 0)
+
+
+def repeats(rows: Rows) -> bool:
+    """Whether a row has a name twice."""
+    with np.errstate(over="ignore"):
+        return bool(_repeats(rows.ids, rows.indptr, np.zeros(MARKS, np.uint64)))
+
+
+def are_values(values: Any) -> bool:
+    """Whether no value is zero, NaN or too large."""
+    return bool(_are_values(values))
 
 
 def _merged(rows: Rows) -> Rows:
     """Each name once in a row, where it stood first, with the sum of its values."""
-    if not _repeats(rows.ids, rows.indptr):
+    if not repeats(rows):
         return rows
     n = rows.n
     at = np.repeat(np.arange(n, dtype=np.int64), np.diff(rows.indptr.astype(np.int64)))

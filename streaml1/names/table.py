@@ -19,6 +19,7 @@ import numpy as np
 
 from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
+from streaml1.names.bytes import MISSING, ByBytes
 from streaml1.rows import ensure
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "lookup",
 ]
 
-MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 _MISSING = np.uint64(MISSING)
 _ONE = np.uint64(1)
 
@@ -152,6 +152,8 @@ class Table:
         [OTHERS] names that have none.
     others : dict
         The slots of the names that are neither strings nor ints.
+    by_bytes : ByBytes
+        Those of strings by their stable hashes, for names that come as bytes.
     """
 
     def __init__(self) -> None:
@@ -160,6 +162,19 @@ class Table:
         self.others: dict[Hashable, int] = {}
         self.entries = _free(1024)
         self.counts = np.zeros(5, np.int64)
+        self._by_bytes: ByBytes | None = None
+
+    @property
+    def by_bytes(self) -> ByBytes:
+        """Slots by stable hashes; names that came otherwise later may be missing in it."""
+        if self._by_bytes is None:
+            table = ByBytes()
+            if len(self):
+                slots = [j for j in range(len(self)) if isinstance(self.known[j], str)]
+                chosen = np.array(slots, np.uint32)
+                table.enter(self.hashes(chosen), chosen)
+            self._by_bytes = table
+        return self._by_bytes
 
     def __len__(self) -> int:
         return len(self.known)
@@ -287,6 +302,7 @@ class Table:
                 raise
 
     def _forget_from(self, size: int) -> None:
+        self._by_bytes = None
         del self.known[size:], self.texts[size:]
         self.others = {name: slot for name, slot in self.others.items() if slot < size}
         kept = self.entries.reshape(-1, 2)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from streaml1.hashing import name_hashes
+from streaml1.jit import COMPILED
 from streaml1.parse.delimiters import PAD
+from streaml1.parse.numbers import TABLE
+from streaml1.parse.rows import NamedRows
 
-__all__ = ["EachLine", "LineParser", "Parsed", "Parser", "decode", "padded"]
+__all__ = ["EachLine", "LineParser", "NamedParser", "Parsed", "Parser", "decode", "padded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +143,136 @@ class LineParser(EachLine):
 
     def __init__(self, parse: Callable[[str], Example | None], what: str = "file") -> None:
         super().__init__(lambda line: parse(decode(line, what)))
+
+
+class NamedParser(LineParser):
+    """What parsers share that read lines of named features by a kernel.
+
+    One thread at a time may use it.
+
+    Parameters
+    ----------
+    parse
+        Reads a line that is out of the ordinary.
+    require_label
+        Whether a line without a label is refused.
+    what
+        Has the lines, for a sentence about them: a file, or a record.
+    """
+
+    kernel: Any = None
+
+    def __init__(
+        self, parse: Callable[..., Example | None], require_label: bool = True, what: str = "file"
+    ) -> None:
+        super().__init__(partial(parse, require_label=require_label), what)
+        self._labelled = require_label
+        self._room = -1
+
+    def _have_room(self, n: int) -> None:
+        """Have memory for what `n` bytes may hold."""
+        if n > self._room:
+            most = n // 2 + 2
+            self._positions = np.empty(n + 8, np.uint32)
+            self._hashes, self._spans = np.empty((2, most), np.uint64)
+            self._values = np.empty(most)
+            self._names = np.empty(2 * n + 256, np.uint8)
+            self._y, self._w = np.empty((2, most))
+            self._indptr, self._lines, self._begins = np.empty((3, most), np.int64)
+            self._ends, self._odd = np.empty((2, most), np.int64)
+            self._room = n
+
+    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+        """Read lines within a buffer."""
+        if not COMPILED or hi - lo >= 2**31:
+            return super().read_at(buffer, lo, hi)
+        self._have_room(hi - lo)
+        text = buffer[lo:hi].copy()
+        start, names = np.uint64(buffer.ctypes.data + lo), self._names.ctypes.data
+        row, n_odd, n_lines = self.kernel(
+            start, np.uint64(start + np.uint64(hi - lo)), np.uint64(TABLE.ctypes.data),
+            self._labelled, _is_utf8(text), self._positions, self._hashes, self._values,
+            np.uint64(names), np.uint64(names + len(self._names)), self._spans, self._y, self._w,
+            self._indptr, self._lines, self._begins, self._ends, self._odd,
+        )  # fmt: skip
+        k = int(self._indptr[row])
+        used = int(self._spans[k - 1] >> 32) + int(self._spans[k - 1] & 2**32 - 1) if k else 0
+        lines, ends, y, w = (a[:row].copy() for a in (self._lines, self._ends, self._y, self._w))
+        bounds = np.stack([self._begins[:row], ends - 1], axis=1)
+        x = NamedRows(
+            self._hashes[:k].copy(), self._values[:k].copy(), self._indptr[: row + 1].copy(),
+            self._names[:used].copy(), self._spans[:k].copy(), text, bounds, self.one,
+        )  # fmt: skip
+        return self._whole(x, y, w, lines, ends, self._odd[:n_odd].tolist(), int(n_lines))
+
+    def _whole(
+        self, x: NamedRows, y: Any, w: Any, lines: Any, ends: Any, odd: list[int], n_lines: int
+    ) -> Parsed:
+        """With the rows that were left empty: those of lines out of the ordinary."""
+        kept = np.ones(len(y), bool)
+        labels: dict[int, Any] = {}
+        faults: list[tuple[int, str]] = []
+        found: list[tuple[int, list[str], list[float]]] = []
+        for row in odd:
+            begin, end = x.bounds[row].tolist()
+            try:
+                example = self.one(x.text[begin:end].tobytes())
+            except ValueError as error:
+                example = None
+                faults.append((int(lines[row]), str(error)))
+            if example is None:
+                kept[row] = False
+                continue
+            features, labels[row], w[row] = example
+            found.append((row, *_plain(features)))
+        if odd:
+            x = _mended(x, found, kept)
+        weights = None if (w[kept] == 1.0).all() else w[kept]
+        column: Any = y[kept]
+        if labels or not self._labelled:
+            texts: list[Any] = [None if one != one else one for one in y.tolist()]
+            for row, label in labels.items():
+                texts[row] = label
+            column = [one for one, good in zip(texts, kept.tolist(), strict=True) if good]
+        return Parsed(x, column, weights, lines[kept], ends[kept], faults, n_lines)
+
+
+def _is_utf8(text: Any) -> bool:
+    raw = text.tobytes()
+    if raw.isascii():
+        return True
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _plain(x: dict[str, Any]) -> tuple[list[str], list[float]]:
+    """Names and values of an example, zeros and what is absent left out."""
+    pairs = [
+        (f"{name}={value}", 1.0) if isinstance(value, str) else (name, float(value))
+        for name, value in x.items()
+        if value is not None
+    ]
+    return [name for name, v in pairs if v], [v for _, v in pairs if v]
+
+
+def _mended(x: NamedRows, found: list[tuple[int, list[str], list[float]]], kept: Any) -> NamedRows:
+    """The rows that are kept, with features put into some."""
+    counts = np.diff(x.indptr)
+    for row, names, _ in found:
+        counts[row] = len(names)
+    indptr = np.concatenate([[0], np.cumsum(counts[kept])])
+    hashes, values, spans, arena = x.hashes, x.values, x.spans, x.names
+    new = [name for _, names, _ in found for name in names]
+    if new:
+        places = np.concatenate([np.full(len(names), x.indptr[row]) for row, names, _ in found])
+        raw = [name.encode() for name in new]
+        sizes = np.array([len(one) for one in raw], np.uint64)
+        begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(len(arena))
+        arena = np.concatenate([arena, np.frombuffer(b"".join(raw), np.uint8)])
+        hashes = np.insert(hashes, places, name_hashes(new))
+        spans = np.insert(spans, places, begins << np.uint64(32) | sizes)
+        values = np.insert(values, places, [v for _, _, vs in found for v in vs])
+    return NamedRows(hashes, values, indptr, arena, spans, x.text, x.bounds[kept], x.one)
