@@ -19,11 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
+from streaml1.hashing import name_hash
 from streaml1.jit import COMPILED
 from streaml1.parse import numbers
+from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.streams import chunks, open_source
 from streaml1.streams.formats import line_parser
-from streaml1.streams.parsed import EachLine, Parsed, padded
+from streaml1.streams.parsed import EachLine, Parsed, _plain, padded
 from streaml1.streams.svmlight import parse_svmlight
 from tests.test_streams import Refused, rows_of
 
@@ -116,12 +118,33 @@ def test_what_is_no_number_is_left_to_float(text: str) -> None:
 # Lines
 
 
+def features(x: Any, i: int) -> dict[Any, float]:
+    """The features of a row; of rows of names what a model takes from it."""
+    if isinstance(x, IntRows):
+        return dict(x[i])
+    if isinstance(x, NamedRows):
+        row = x[i : i + 1]
+        hashes, values, _ = row.parts()
+        names = row.names_of(np.arange(len(hashes)))
+        assert [name_hash(name) for name in names] == hashes.tolist()
+        summed: dict[Any, float] = {}
+        for name, v in zip(names, values.tolist(), strict=True):
+            assert v != 0.0
+            summed[name] = summed.get(name, 0.0) + v
+        return {name: v for name, v in summed.items() if v}
+    if all(isinstance(name, int) for name in x[i]):
+        return dict(x[i])
+    return {name: v for name, v in zip(*_plain(x[i]), strict=True)}
+
+
 def outcome(parsed: Parsed) -> list[Any]:
     """All that is told of some lines, to the bit and in the order of the lines."""
     w = [1.0] * len(parsed) if parsed.w is None else parsed.w
     found: list[Any] = [(line, reason) for line, reason in parsed.faults]
-    for x, y, one, line, end in zip(parsed.x, parsed.y, w, parsed.lines, parsed.ends, strict=True):
-        pairs = [(name, type(name), bits(v)) for name, v in x.items()]
+    for i, (y, one, line, end) in enumerate(
+        zip(parsed.y, w, parsed.lines, parsed.ends, strict=True)
+    ):
+        pairs = [(name, type(name), bits(v)) for name, v in features(parsed.x, i).items()]
         label = y if isinstance(y, str) else bits(y)
         found.append((int(line), pairs, label, float(one), int(end)))
     return [*sorted(found, key=lambda one: one[0]), parsed.n_lines]
@@ -151,7 +174,26 @@ def svm_line(random: Random) -> bytes:
     return f"{label}{blank}{qid}{blank.join(cells)}{end}".encode()
 
 
-PIECES = [*(bytes([c]) for c in b" :-+.eE0159#\t\r\x00\x0b\xff_n"), b"\xc2\xa0", b"nan", b"9" * 12]
+PIECES = [
+    *(bytes([c]) for c in b" :-+.eE0159#\t\r\x00\x0b\xff_n|'"),
+    b"\xc2\xa0",
+    b"nan",
+    b"9" * 12,
+]
+
+
+def vw_line(random: Random) -> bytes:
+    label = random.choice(["1", "-1", "0", "+1", "0.5", "1e-3", "", "spam"])
+    weight = random.choice(["", "", " 2", " 0.25", " 0", " -1"])
+    tag = random.choice([" ", " ", " 'tag", " tag", "", " 'tag "])
+    line = f"{label}{weight}{tag}"
+    for _ in range(random.randrange(1, 4)):
+        name = random.choice(["", "a", "user", "ad:2", "ad:0.5", "a:0"])
+        words = [random.choice(["a", "b", "c=d", "né", f"w{random.randrange(99)}", "x" * 20])]
+        words = [f"{w}{random.choice(['', ':1', ':0.25', ':0', ':-1e3'])}" for w in words * 2]
+        blank = random.choice([" ", " ", "\t", "  "])
+        line += f"|{name}{blank}{blank.join(words)}{random.choice(['', ' '])}"
+    return (line + random.choice(["", "", " ", "\r", "\r\r"])).encode()
 
 
 def mutated(line: bytes, random: Random) -> bytes:
@@ -164,7 +206,7 @@ def mutated(line: bytes, random: Random) -> bytes:
     return line
 
 
-MAKE: dict[str, Callable[[Random], bytes]] = {"svmlight": svm_line}
+MAKE: dict[str, Callable[[Random], bytes]] = {"svmlight": svm_line, "vw": vw_line}
 
 
 @pytest.mark.parametrize("format", MAKE)
@@ -189,7 +231,9 @@ def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_labe
 def test_ordinary_lines_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one of them by Python."""
     texts = {
-        "svmlight": b"1 1:0.5 7:2\r\n\n-1 3:-1e-5\t4:12.25 \n0  qid:3 5:1 # x\n1\n1 4294967295:1\n"
+        "svmlight": b"1 1:0.5 7:2\r\n\n-1 3:-1e-5\t4:12.25 \n0  qid:3 5:1 # x\n1\n1 4294967295:1\n",
+        "vw": b"1 |a b:0.5 c\r\n-1 2.5 'tag|a:2 \xc3\xa9 c:1e3|d\n0 tag| e |f |g h\n"
+        b"  1 0\t'tag  | b\n1 |\n",
     }
     for format, text in texts.items():
         parser = line_parser(format)

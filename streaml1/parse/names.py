@@ -9,7 +9,7 @@ import numpy as np
 from streaml1.hashing import MURMUR
 from streaml1.jit import inlined, load_word, store_word
 
-__all__ = ["copied", "murmur_at"]
+__all__ = ["comes_again", "copied", "murmur_at"]
 
 _EIGHT = np.uint64(8)
 _SHIFT = np.uint64(47)
@@ -45,3 +45,13 @@ def murmur_at(start: Any, end: Any) -> Any:
         h = (h ^ (load_word(start) & (_ALL >> (_EIGHT * (_EIGHT - left))))) * m
     h = (h ^ (h >> _SHIFT)) * m
     return h ^ (h >> _SHIFT)
+
+
+@inlined
+def comes_again(hashes: Any, lo: Any, hi: Any, last: Any, n: Any) -> bool:
+    """Whether one of the n hashes before the `last` is among those from lo to hi."""
+    found = False
+    for z in range(last - n, last):
+        for k in range(lo, hi):
+            found |= hashes[k] == hashes[z]
+    return found

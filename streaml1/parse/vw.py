@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.jit import inlined, kernel, load_byte, store_word
 from streaml1.parse.delimiters import BAR, BLANK, COLON, NEWLINE, RETURN, TAB, vw_delimiters
-from streaml1.parse.names import copied, murmur_at
+from streaml1.parse.names import comes_again, copied, murmur_at
 from streaml1.parse.numbers import long_value, number, value
 
 __all__ = ["rows"]
@@ -65,9 +65,10 @@ def rows(
     n = vw_delimiters(start, end, positions)
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     i, at, to = _ZERO, start, names
+    last = np.uint64(len(hashes))
     indptr[0] = 0
     while i < n:
-        begun, begin, first_name = k, at, to
+        begun, begin, first_name, zeros = k, at, to, _ZERO
         label, weight = np.nan, 1.0
         # Before the bar: up to three words, of which the last may be the tag.
         count = _ZERO
@@ -146,10 +147,15 @@ def rows(
                             store_word(to, _CARET)
                             to += _ONE
                         to = copied(at, name_end, to)
-                        hashes[k] = murmur_at(before, to)
-                        values[k] = v
-                        spans[k] = ((before - names) << _HALF) | (to - before)
-                        k += np.uint64(v != 0.0)
+                        h = murmur_at(before, to)
+                        if v != 0.0:
+                            hashes[k] = h
+                            values[k] = v
+                            spans[k] = ((before - names) << _HALF) | (to - before)
+                            k += _ONE
+                        else:
+                            zeros += _ONE
+                            hashes[last - zeros] = h
                 opened = False
                 if c == NEWLINE:
                     break
@@ -159,6 +165,8 @@ def rows(
                     prefix = prefix_end = d
                 i += _ONE
                 at = d + _ONE
+        if good and zeros:
+            good = not comes_again(hashes, begun, k, last, zeros)
         if good and not is_text:
             byte = begin
             while byte < d:
