@@ -662,6 +662,13 @@ def bench_kafka() -> None:
     topics.bench(w1, table, CONSOLE.print)
 
 
+def bench_text() -> None:
+    """Text files: parsed, learnt, and beside Vowpal Wabbit."""
+    import bench_text as text
+
+    text.bench(w1, clicks, model, table, CONSOLE.print)
+
+
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
@@ -675,6 +682,7 @@ BENCHES = {
     "memory": bench_memory,
     "softmax": bench_softmax,
     "kafka": bench_kafka,
+    "text": bench_text,
 }
 
 

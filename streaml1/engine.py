@@ -181,7 +181,8 @@ class Engine(Reader):
         """A plain batch as rows of slots, all of which the rule has."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
-            return self._without_repeats(rows._replace(ids=self._admit_texts(batch.texts)))
+            slots = self._admit_texts(batch.texts)
+            return self._without_repeats(rows._replace(ids=slots), batch.texts)
         if names is not None:
             used = np.zeros(len(names), bool)
             used[rows.ids] = True

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import online, walk
-from streaml1.batches import Batch, checked
+from streaml1.batches import Batch, batch_of, checked
 from streaml1.names import MISSING, Hashed, Ints
 from streaml1.names.restore import restore_names
 from streaml1.parse.rows import NamedRows
@@ -173,7 +173,7 @@ class Reader:
             if unknown.any():  # distinct ones have distinct ids above all slots
                 hashes, _, _ = batch.texts.parts()
                 slots[unknown] = self.rule.size + np.unique(hashes[unknown], return_inverse=True)[1]
-            return self._without_repeats(rows._replace(ids=slots))
+            return self._without_repeats(rows._replace(ids=slots), batch.texts)
         if names is not None:
             slots = self.names.find_all(names)
             return self._apart(rows._replace(ids=slots[rows.ids]), slots)
@@ -197,13 +197,15 @@ class Reader:
         first = np.unique(hashes[places], return_index=True)[1]
         return slots, places[np.sort(first)]
 
-    def _without_repeats(self, rows: Rows) -> Rows:
+    def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""
         if not repeats(rows):
             return rows
-        if not isinstance(self.names, Hashed):
-            return plain_rows(rows, self.names.name)
-        return self._apart(rows, rows.ids[:0])
+        try:
+            return plain_rows(rows)
+        except BadExample:
+            batch_of(list(texts))  # says it by name, where it is not that two names share a slot
+            return self._apart(rows, rows.ids[:0])
 
     def _apart(self, rows: Rows, slots: Any) -> Rows:
         """Rows with each slot once, given those of the names: names may share one."""

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
+from streaml1.consumer import predictions
 from streaml1.hashing import name_hash
 from streaml1.jit import COMPILED
 from streaml1.parse import numbers
@@ -27,6 +28,7 @@ from streaml1.streams import chunks, open_source
 from streaml1.streams.formats import line_parser
 from streaml1.streams.parsed import EachLine, Parsed, _plain, padded
 from streaml1.streams.svmlight import parse_svmlight
+from streaml1.streams.vw import parse_vw
 from tests.test_streams import Refused, rows_of
 
 FUZZ = int(os.environ.get("STREAML1_FUZZ", "5000"))
@@ -300,21 +302,100 @@ def test_chunks_change_nothing(
     assert [int(place.rpartition(":")[2]) for place, _ in refused] == faults
 
 
-def test_a_file_teaches_what_its_dicts_do(tmp_path: Path) -> None:
+def teaching_line(format: str, random: Random) -> str:
+    """Some names are rare, some come twice, some values are zero."""
+    y = random.randrange(2)
+    names = [int(2000 * random.random() ** 2) for _ in range(20)]
+    values = [random.choice([random.random(), 1.0, 1.0, 0.0, -2.5]) for _ in names]
+    if format == "svm":
+        return f"{y} " + " ".join(f"{j}:{v!r}" for j, v in zip(names, values, strict=True))
+    weight = random.choice(["", " 2", " 0.5"])
+    cells = [f"w{j}:{v!r}" if v != 1.0 else f"w{j}" for j, v in zip(names, values, strict=True)]
+    return f"{y}{weight} |a {' '.join(cells[:10])} | {' '.join(cells[10:])}"
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "elastic net": lambda: streaml1.ElasticNetClassifier(l1=3e-3),
+    "hashed": lambda: streaml1.ElasticNetClassifier(l1=1e-4, hash_bits=8),
+    "capped": lambda: streaml1.ElasticNetClassifier(l1=1e-4, max_features=50),
+    "ball": lambda: streaml1.L1BallClassifier(radius=5.0),
+    "ftrl": lambda: streaml1.FTRLClassifier(),
+    "eg": lambda: streaml1.EGClassifier(n_features=8000),
+    "softmax": lambda: streaml1.SoftmaxClassifier(),
+    "regressor": lambda: streaml1.ElasticNetRegressor(l1=1e-3),
+}
+
+
+@pytest.mark.parametrize("format", ["svm", "vw"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_teaches_what_its_dicts_do(name: str, format: str, tmp_path: Path) -> None:
     random = Random(1)
-    rows = []
-    for i in range(3000):
-        names = [random.randrange(2000) for _ in range(20)]
-        cells = " ".join(f"{j}:{random.random()!r}" for j in names)
-        rows.append(f"{i % 2} {cells}")
-    path = tmp_path / "a.svm"
+    rows = [teaching_line(format, random) for _ in range(3000)]
+    path = tmp_path / f"a.{format}"
     path.write_text("\n".join(rows))
-    for bits_ in (None, 8):
-        taught, other = (streaml1.ElasticNetClassifier(l1=1e-4, hash_bits=bits_) for _ in range(2))
-        report = streaml1.progressive(taught, path, every=700)
-        for row in rows:
-            x, y, _ = parse_svmlight(row) or ({}, 0, 1.0)
-            other.learn_one(x, y == 1)
-        assert report.examples == 3000
-        assert taught.weights == other.weights and taught.intercept == other.intercept
-        assert taught.n_features_seen == other.n_features_seen
+    parse: Any = {"svm": parse_svmlight, "vw": parse_vw}[format]
+    taught, other = MODELS[name](), MODELS[name]()
+    report = streaml1.progressive(taught, path, every=700)
+    for row in rows:
+        x, y, w = parse(row)
+        label = y if name == "regressor" else int(y)
+        other.learn_one(x, label, w)
+    assert report.examples == 3000
+    assert taught.weights == other.weights and taught.intercept == other.intercept
+    # An estimate, once names were given back.
+    assert taught.n_features_seen == pytest.approx(other.n_features_seen, rel=0.1)
+    taught._engine.check()
+    told = [one.p for one in predictions(taught, path)]
+    dicts = [parse(row)[0] for row in rows]
+    if name == "softmax":
+        assert told == [other.predict_proba_one(x) for x in dicts]
+    elif name == "regressor":
+        assert told == [other.predict_one(x) for x in dicts]
+    else:
+        assert told == [other.predict_proba_one(x)[True] for x in dicts]
+
+
+def test_names_from_text_and_from_dicts_are_the_same(tmp_path: Path) -> None:
+    """In turn, with zeros given back, saved and loaded in between."""
+    random = Random(3)
+    one, other = (streaml1.ElasticNetClassifier(l1=2e-2) for _ in range(2))
+    parser = line_parser("vw")
+    for turn in range(40):
+        lines = [
+            f"{random.randrange(2)} |a "
+            + " ".join(f"c=w{int(60 * random.random() ** 2) + 7 * turn}" for _ in range(60))
+            for _ in range(30)
+        ]
+        parsed = parser.read("\n".join(lines).encode())
+        dicts = [parse_vw(line)[0] for line in lines]  # type: ignore[index]
+        assert list(parsed.x) == dicts
+        batch: Any = parsed.x if turn % 2 else dicts
+        if turn % 4 == 0:  # categories in their parts
+            batch = [{"a^c": name.partition("=")[2]} for x in dicts for name in x][:30]
+            dicts = [{f"a^c={x['a^c']}": 1.0} for x in batch]
+        p = one.progressive_many(batch, parsed.y > 0)
+        q = other.progressive_many(dicts, parsed.y > 0)
+        assert p.tolist() == q.tolist()
+        assert one.predict_many(parsed.x).tolist() == other.predict_many(list(parsed.x)).tolist()
+        frozen = other.freeze().predict_proba_many(parsed.x)
+        assert frozen.tolist() == other.predict_proba_many(list(parsed.x)).tolist()
+        if turn % 10 == 9:
+            one.save(tmp_path / "m")
+            one = streaml1.load(tmp_path / "m")
+        one._engine.check()
+    assert one.weights == other.weights and len(one.weights) > 10
+
+
+def test_a_bad_value_in_text_is_refused_by_its_row() -> None:
+    for text in (b"1 |a b:1\n0 |a b:1e60 c:0\n", b"1 |a b:1\n0 |a b:9e49 b:9e49\n"):
+        for bits_ in (None, 10):
+            model, twin_ = (streaml1.ElasticNetClassifier(hash_bits=bits_) for _ in range(2))
+            x = line_parser("vw").read(text).x
+            refused = []
+            for one, batch in ((model, x), (twin_, list(x))):
+                with pytest.raises(streaml1.BadExample) as error:
+                    one.learn_many(batch, [True, False])
+                refused.append(error.value)
+                assert one.n_iterations == 0 and one.weights == {}
+            assert refused[0].row == refused[1].row == 1
+            assert refused[0].reason == refused[1].reason
