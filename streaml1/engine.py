@@ -20,7 +20,7 @@ from streaml1.cap import smallest
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.parse.rows import NamedRows
-from streaml1.reader import LEAST_SIZE, Reader, spread_slots
+from streaml1.reader import LEAST_SIZE, Reader
 from streaml1.rows import BadExample, Rows, ensure, largest, plain_items, row_of
 from streaml1.rules import features_left
 from streaml1.sketch import Sketch
@@ -370,8 +370,10 @@ class Engine(Reader):
             if self.names is names:
                 break
         known = self._admit_all([*texts.names_of(unknown)])
-        spread_slots(texts, slots, unknown, known)
-        self.names.by_bytes.enter(texts.parts()[0][unknown], known)
+        hashes, _, _ = texts.parts()
+        self.names.by_bytes.enter(hashes[unknown], known)
+        missing = np.flatnonzero(slots == MISSING)
+        slots[missing] = self.names.by_bytes.find(hashes[missing])[0]
         return slots
 
     def _have_places(self, n: int) -> None:

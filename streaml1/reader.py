@@ -24,7 +24,7 @@ from streaml1.rows import (
 )
 from streaml1.rules import unknown_slot
 
-__all__ = ["LEAST_SIZE", "Reader", "spread_slots"]
+__all__ = ["LEAST_SIZE", "Reader"]
 
 LEAST_SIZE = 1024  # slots
 LENGTH = 256  # features of a dict that are walked without widening the buffers first
@@ -168,7 +168,7 @@ class Reader:
             slots, unknown = self._find_texts(batch.texts)
             if len(unknown) and not isinstance(self.names, Ints):
                 known = self.names.find_all(batch.texts.names_of(unknown))
-                spread_slots(batch.texts, slots, unknown, known)
+                _spread_slots(batch.texts, slots, unknown, known)
             unknown = slots == MISSING
             if unknown.any():  # distinct ones have distinct ids above all slots
                 hashes, _, _ = batch.texts.parts()
@@ -218,7 +218,7 @@ class Reader:
             raise BadExample(f"{bad.reason} (features of this row share a slot)", bad.row) from None
 
 
-def spread_slots(texts: NamedRows, slots: Any, places: Any, known: Any) -> None:
+def _spread_slots(texts: NamedRows, slots: Any, places: Any, known: Any) -> None:
     """Give the slots of some names, told by places of theirs, to all places that have them."""
     hashes, _, _ = texts.parts()
     missing = np.flatnonzero(slots == MISSING)

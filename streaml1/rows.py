@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import kernel
+from streaml1.jit import inlined, kernel
 
 __all__ = [
     "LIMIT",
@@ -214,30 +214,59 @@ def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) 
             raise BadExample(bad.reason, int(row)) from None
 
 
-MARKS = 4096  # places for the ids of one row: as many are too many
+@inlined
+def _marked(marks: Any, mark: Any) -> Any:
+    """Where a mark of a row and an id stands, or would: in place of that of another row."""
+    mask = np.uint64(len(marks) - 1)
+    place = ((mark & np.uint64(0xFFFFFFFF)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+    place &= mask
+    while marks[place] != mark and marks[place] >> np.uint64(32) == mark >> np.uint64(32):
+        place = (place + np.uint64(1)) & mask
+    return place
 
 
 @kernel
 def _repeats(ids: Any, indptr: Any, marks: Any) -> bool:
-    """Whether a row has a name twice; `marks` is (row from 1, id) for each of `MARKS` places."""
-    one, mask = np.uint64(1), np.uint64(MARKS - 1)
+    """Whether a row has a name twice."""
+    one = np.uint64(1)
     for i in range(np.uint64(len(indptr) - 1)):
-        lo, hi = indptr[i], indptr[i + one]
-        if hi - lo > np.uint64(MARKS // 4):
-            row = np.sort(ids[lo:hi])
-            for k in range(1, len(row)):
-                if row[k] == row[k - 1]:
-                    return True
-            continue
-        for k in range(lo, hi):
-            place = (np.uint64(ids[k]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(52)
+        for k in range(indptr[i], indptr[i + one]):
             mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
-            while marks[place] >> np.uint64(32) == i + one:
-                if marks[place] == mark:
-                    return True
-                place = (place + one) & mask
+            place = _marked(marks, mark)
+            if marks[place] == mark:
+                return True
             marks[place] = mark
     return False
+
+
+@kernel
+def _merge(
+    ids: Any,
+    values: Any,
+    indptr: Any,
+    marks: Any,
+    firsts: Any,
+    new_ids: Any,
+    new_values: Any,
+    new_indptr: Any,
+) -> Any:
+    """Write each name of a row once, where it stands first, with the sum; returns how many."""
+    one = np.uint64(1)
+    n = np.uint64(0)
+    for i in range(np.uint64(len(indptr) - 1)):
+        for k in range(indptr[i], indptr[i + one]):
+            mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
+            place = _marked(marks, mark)
+            if marks[place] == mark:
+                new_values[firsts[place]] += values[k]
+            else:
+                marks[place] = mark
+                firsts[place] = n
+                new_ids[n] = ids[k]
+                new_values[n] = values[k]
+                n += one
+        new_indptr[i + one] = n
+    return n
 
 
 @kernel
@@ -251,10 +280,16 @@ def _are_values(values: Any) -> bool:
     return bool(bad >= 0)
 
 
+def _marks(rows: Rows) -> Any:
+    """Room for the marks of any of some rows: no id of a row 0 is marked, as rows begin with 1."""
+    longest = int(np.diff(rows.indptr).max(initial=0))
+    return np.zeros(1 << max(10, (4 * longest).bit_length()), np.uint64)
+
+
 def repeats(rows: Rows) -> bool:
     """Whether a row has a name twice."""
     with np.errstate(over="ignore"):
-        return bool(_repeats(rows.ids, rows.indptr, np.zeros(MARKS, np.uint64)))
+        return bool(_repeats(rows.ids, rows.indptr, _marks(rows)))
 
 
 def are_values(values: Any) -> bool:
@@ -266,19 +301,11 @@ def _merged(rows: Rows) -> Rows:
     """Each name once in a row, where it stood first, with the sum of its values."""
     if not repeats(rows):
         return rows
-    n = rows.n
-    at = np.repeat(np.arange(n, dtype=np.int64), np.diff(rows.indptr.astype(np.int64)))
-    order = np.lexsort((rows.ids, at))  # stable: a name's first entry leads its group
-    first = np.ones(len(order), bool)
-    first[1:] = (np.diff(at[order]) != 0) | (np.diff(rows.ids[order].astype(np.int64)) != 0)
-    leads = order[first]
-    values = rows.values.copy()
-    values[leads] = 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # refused by the caller
-        np.add.at(values, leads[np.cumsum(first) - 1], rows.values[order])  # in their order
-    kept = np.zeros(len(order), bool)
-    kept[leads] = True
-    return _only(rows._replace(values=values), kept)
+    marks = _marks(rows)
+    ids, values, indptr = (np.zeros_like(a) for a in rows)
+    with np.errstate(over="ignore", invalid="ignore"):  # sums are refused by the caller
+        n = _merge(*rows, marks, np.empty(len(marks), np.uint64), ids, values, indptr)
+    return Rows(ids[:n].copy(), values[:n].copy(), indptr)
 
 
 def _without_zeros(rows: Rows) -> Rows:

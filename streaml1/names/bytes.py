@@ -88,3 +88,13 @@ class ByBytes:
             self._new(1 << (2 * needed - 1).bit_length())
             _put(self.entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
         self._used += int(_put(self.entries, hashes, slots))
+
+    def moved(self, new_slots: Any) -> ByBytes:
+        """The table once slots have others, given each; negative ones are gone."""
+        taken = self.entries.reshape(-1, 2)
+        taken = taken[taken[:, 1] != MISSING]
+        slots = new_slots[taken[:, 1].astype(np.int64)]
+        kept = slots >= 0
+        left = ByBytes()
+        left.enter(taken[kept, 0], slots[kept].astype(np.uint32))
+        return left

@@ -12,8 +12,9 @@ given whole is known by its own hash. A name that has come both ways has two ent
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import compress, groupby
-from typing import Any
+from itertools import compress, groupby, repeat
+from operator import contains
+from typing import Any, cast
 
 import numpy as np
 
@@ -103,6 +104,13 @@ def _admit(entries: Any, hashes: Any, slots: Any, free: Any) -> Any:
             free += _ONE
         slots[k] = entries[at + _ONE]
     return free
+
+
+def _with_equals(names: Sequence[Hashable]) -> int:
+    """How many of some names are strings with an `=`."""
+    if set(map(type, names)) != {str}:
+        names = [name for name in names if isinstance(name, str)]
+    return sum(map(contains, cast("Sequence[str]", names), repeat("=")))
 
 
 def _free(places: int) -> Any:
@@ -195,6 +203,9 @@ class Table:
 
     def _hashed(self, names: Sequence[Hashable]) -> tuple[Any, list[int]]:
         """Hashes of strings and ints, and the places of all other names."""
+        if set(map(type, names)) == {str}:
+            found = np.fromiter(map(hash, names), np.int64, len(names)).view(np.uint64)
+            return found & np.uint64(HASH), []
         hashes, others = [], []
         for k, name in enumerate(names):
             if isinstance(name, str):
@@ -278,7 +289,7 @@ class Table:
             first = np.sort(np.unique(given, return_index=True)[1]).tolist()  # but for equal hashes
             names = [names[k] for k in first]
             self.counts[USED] += len(names)
-            self.counts[WHOLE] += sum("=" in name for name in names if isinstance(name, str))
+            self.counts[WHOLE] += _with_equals(names)
         else:
             slots[places] = np.arange(before, before + len(names))
             self.others.update({name: before + k for k, name in enumerate(names)})
@@ -331,7 +342,7 @@ class Table:
         whole = 0
         if self.counts[WHOLE]:
             single = compress(self.known, (entered == 1) & ~aliased)
-            whole = sum("=" in name for name in single if isinstance(name, str))
+            whole = _with_equals(list(single))
         double = np.count_nonzero(entered == 2)
         single_aliases = np.count_nonzero((entered == 1) & aliased)
         self.counts[:] = (len(slots), single_aliases, whole, double, len(self.others))
@@ -357,6 +368,8 @@ class Table:
         left.counts[WHOLE] = self.counts[WHOLE]
         left._rewrite(taken, 1 << max(10, (4 * len(taken)).bit_length()))
         left._count()
+        if self._by_bytes is not None:
+            left._by_bytes = self._by_bytes.moved(new_slots)
         return left, new_slots
 
     def name(self, slot: int) -> Hashable:

@@ -162,9 +162,12 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         """The names of some features, by their places among those of these rows."""
         spans = self.spans[places + int(self.indptr[0])]
         begins, sizes = spans >> np.uint64(32), spans & np.uint64(2**32 - 1)
-        text = self.names.tobytes() if len(places) > 100 else memoryview(self.names)
         pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-        return [str(text[lo:hi], "utf-8") for lo, hi in pairs]
+        raw = self.names.tobytes()
+        if raw.isascii():
+            text = raw.decode()
+            return [text[lo:hi] for lo, hi in pairs]
+        return [raw[lo:hi].decode() for lo, hi in pairs]
 
     @staticmethod
     def joined(pieces: Sequence[NamedRows]) -> NamedRows:
