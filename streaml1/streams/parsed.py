@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from streaml1.jit import COMPILED
 from streaml1.parse.delimiters import PAD
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
+from streaml1.streams.pool import Pool
 
 __all__ = ["EachLine", "LineParser", "NamedParser", "Parsed", "Parser", "decode", "padded"]
 
@@ -145,6 +146,34 @@ class LineParser(EachLine):
         super().__init__(lambda line: parse(decode(line, what)))
 
 
+class _Room(NamedTuple):
+    """Memory for what some bytes may hold."""
+
+    positions: Any
+    hashes: Any
+    spans: Any
+    values: Any
+    names: Any
+    text: Any
+    y: Any
+    w: Any
+    indptr: Any
+    lines: Any
+    begins: Any
+    ends: Any
+    odd: Any
+
+
+def _room(n: int) -> _Room:
+    most = n // 2 + 2
+    words = [np.empty(most, np.uint64) for _ in range(2)]
+    letters = [np.empty(one, np.uint8) for one in (2 * n + 256, n)]
+    floats = [np.empty(most) for _ in range(2)]
+    counts = [np.empty(most, np.int64) for _ in range(5)]
+    positions, values = np.empty(n + 8, np.uint32), np.empty(most)
+    return _Room._make([positions, *words, values, *letters, *floats, *counts])
+
+
 class NamedParser(LineParser):
     """What parsers share that read lines of named features by a kernel.
 
@@ -167,43 +196,32 @@ class NamedParser(LineParser):
     ) -> None:
         super().__init__(partial(parse, require_label=require_label), what)
         self._labelled = require_label
-        self._room = -1
-
-    def _have_room(self, n: int) -> None:
-        """Have memory for what `n` bytes may hold."""
-        if n > self._room:
-            most = n // 2 + 2
-            self._positions = np.empty(n + 8, np.uint32)
-            self._hashes, self._spans = np.empty((2, most), np.uint64)
-            self._values = np.empty(most)
-            self._names = np.empty(2 * n + 256, np.uint8)
-            self._y, self._w = np.empty((2, most))
-            self._indptr, self._lines, self._begins = np.empty((3, most), np.int64)
-            self._ends, self._odd = np.empty((2, most), np.int64)
-            self._room = n
+        self._pool = Pool(_room)
 
     def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
         """Read lines within a buffer."""
         if not COMPILED or hi - lo >= 2**31:
             return super().read_at(buffer, lo, hi)
-        self._have_room(hi - lo)
-        text = buffer[lo:hi].copy()
-        start, names = np.uint64(buffer.ctypes.data + lo), self._names.ctypes.data
+        room = self._pool.take(hi - lo)
+        text = room.text[: hi - lo]
+        text[:] = buffer[lo:hi]
+        start, names = np.uint64(buffer.ctypes.data + lo), room.names.ctypes.data
         row, n_odd, n_lines = self.kernel(
             start, np.uint64(start + np.uint64(hi - lo)), np.uint64(TABLE.ctypes.data),
-            self._labelled, _is_utf8(text), self._positions, self._hashes, self._values,
-            np.uint64(names), np.uint64(names + len(self._names)), self._spans, self._y, self._w,
-            self._indptr, self._lines, self._begins, self._ends, self._odd,
+            self._labelled, _is_utf8(text), room.positions, room.hashes, room.values,
+            np.uint64(names), np.uint64(names + len(room.names)), room.spans, room.y, room.w,
+            room.indptr, room.lines, room.begins, room.ends, room.odd,
         )  # fmt: skip
-        k = int(self._indptr[row])
-        used = int(self._spans[k - 1] >> 32) + int(self._spans[k - 1] & 2**32 - 1) if k else 0
-        lines, ends, y, w = (a[:row].copy() for a in (self._lines, self._ends, self._y, self._w))
-        bounds = np.stack([self._begins[:row], ends - 1], axis=1)
+        k = int(room.indptr[row])
+        used = int(room.spans[k - 1] >> 32) + int(room.spans[k - 1] & 2**32 - 1) if k else 0
+        lines, ends, y, w = (a[:row] for a in (room.lines, room.ends, room.y, room.w))
+        bounds = np.stack([room.begins[:row], ends - 1], axis=1)
         x = NamedRows(
-            self._hashes[:k].copy(), self._values[:k].copy(), self._indptr[: row + 1].copy(),
-            self._names[:used].copy(), self._spans[:k].copy(), text, bounds, self.one,
+            room.hashes[:k], room.values[:k], room.indptr[: row + 1], room.names[:used],
+            room.spans[:k], text, bounds, self.one,
         )  # fmt: skip
-        return self._whole(x, y, w, lines, ends, self._odd[:n_odd].tolist(), int(n_lines))
+        odd = room.odd[:n_odd].tolist()
+        return self._whole(x, y, w, lines, ends, odd, int(n_lines))
 
     def _whole(
         self, x: NamedRows, y: Any, w: Any, lines: Any, ends: Any, odd: list[int], n_lines: int
