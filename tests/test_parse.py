@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from river import preprocessing
 
 import streaml1
 from streaml1.consumer import predictions
@@ -399,3 +400,44 @@ def test_a_bad_value_in_text_is_refused_by_its_row() -> None:
                 assert one.n_iterations == 0 and one.weights == {}
             assert refused[0].row == refused[1].row == 1
             assert refused[0].reason == refused[1].reason
+
+
+@pytest.mark.parametrize("format", ["svm", "vw"])
+def test_pipelines_learn_the_dicts_of_a_file(format: str, tmp_path: Path) -> None:
+    random = Random(4)
+    rows = [teaching_line(format, random) for _ in range(200)]
+    path = tmp_path / f"a.{format}"
+    path.write_text("\n".join(rows))
+    parse: Any = {"svm": parse_svmlight, "vw": parse_vw}[format]
+    taught, other = (
+        preprocessing.StandardScaler() | streaml1.ElasticNetClassifier() for _ in range(2)
+    )
+    streaml1.progressive(taught, path)
+    for x, y, w in map(parse, rows):
+        other.predict_proba_one(x)
+        other.learn_one(x, int(y), w=w)
+    assert taught["ElasticNetClassifier"].weights == other["ElasticNetClassifier"].weights
+
+
+def test_memory_is_used_again_only_when_nobody_has_it() -> None:
+    parser = line_parser("svmlight")
+    kept = [parser.read(f"1 {k}:1 {k + 1}:2\n".encode()) for k in range(10)]
+    assert [list(one.x) for one in kept] == [[{k: 1.0, k + 1: 2.0}] for k in range(10)]
+    parser = line_parser("vw")
+    kept = [parser.read(f"1 |a b{k} c:{k}\n".encode()) for k in range(1, 10)]
+    for k, one in enumerate(kept, start=1):
+        assert features(one.x, 0) == {f"a^b{k}": 1.0, "a^c": float(k)} == one.x[0]
+
+
+@pytest.mark.parametrize("format", ["svm", "vw"])
+def test_pieces_are_joined_as_they_were(format: str) -> None:
+    random = Random(2)
+    rows = [teaching_line(format, random).encode() for _ in range(40)]
+    parser = line_parser({"svm": "svmlight"}.get(format, format))
+    pieces = [parser.read(b"\n".join(rows[lo : lo + 10])).x[2:9] for lo in range(0, 40, 10)]
+    joined = type(pieces[0]).joined(pieces)
+    expected = [row for lo in range(0, 40, 10) for row in rows[lo + 2 : lo + 9]]
+    whole = parser.read(b"\n".join(expected)).x
+    assert list(joined) == list(whole)
+    for k in range(len(expected)):
+        assert features(joined, k) == features(whole, k)
