@@ -174,20 +174,35 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         """The rows of several, one after the other."""
         if len(pieces) == 1:
             return pieces[0]
-        parts = [piece.parts() for piece in pieces]
-        spans = [piece.spans[int(piece.indptr[0]) : int(piece.indptr[-1])] for piece in pieces]
-        features = np.cumsum([0, *(len(one[0]) for one in parts)])
-        names = np.cumsum([0, *(len(piece.names) for piece in pieces)]).astype(np.uint64)
-        texts = np.cumsum([0, *(len(piece.text) for piece in pieces)])
-        indptr = [one[2][:-1] + at for one, at in zip(parts, features, strict=False)]
-        spans = [one + (at << np.uint64(32)) for one, at in zip(spans, names, strict=False)]
-        bounds = [one.bounds + at for one, at in zip(pieces, texts, strict=False)]
+        alone = [piece._alone() for piece in pieces]
+        hashes, values, pointers, names, spans, texts, bounds = zip(*alone, strict=True)
+        features = np.cumsum([0, *map(len, hashes)])
+        letters = np.cumsum([0, *map(len, names)]).astype(np.uint64) << np.uint64(32)
+        bytes_ = np.cumsum([0, *map(len, texts)])
+        indptr = [one[:-1] + at for one, at in zip(pointers, features, strict=False)]
         return NamedRows(
-            np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts]),
-            np.concatenate([*indptr, features[-1:]]),
-            np.concatenate([one.names for one in pieces]), np.concatenate(spans),
-            np.concatenate([one.text for one in pieces]), np.concatenate(bounds), pieces[0].one,
+            np.concatenate(hashes), np.concatenate(values),
+            np.concatenate([*indptr, features[-1:]]), np.concatenate(names),
+            np.concatenate([one + at for one, at in zip(spans, letters, strict=False)]),
+            np.concatenate(texts),
+            np.concatenate([one + at for one, at in zip(bounds, bytes_, strict=False)]),
+            pieces[0].one,
         )  # fmt: skip
+
+    def _alone(self) -> tuple[Any, ...]:
+        """The arrays without what is of other rows."""
+        hashes, values, indptr = self.parts()
+        spans = self.spans[int(self.indptr[0]) : int(self.indptr[-1])]
+        names, half = self.names[:0], np.uint64(32)
+        if len(spans):
+            first = spans.min() >> half
+            last = ((spans >> half) + (spans & np.uint64(2**32 - 1))).max()
+            names, spans = self.names[int(first) : int(last)], spans - (first << half)
+        text, bounds = self.text[:0], self.bounds
+        if len(bounds):
+            begin = int(bounds[0, 0])
+            text, bounds = self.text[begin : int(bounds[-1, 1])], bounds - begin
+        return hashes, values, indptr, names, spans, text, bounds
 
 
 def _bounds(k: slice, n: int) -> tuple[int, int]:

@@ -256,11 +256,12 @@ class NamedParser(LineParser):
 
 
 def _is_utf8(text: Any) -> bool:
-    raw = text.tobytes()
-    if raw.isascii():
+    words = len(text) // 8 * 8
+    high = int(np.bitwise_or.reduce(text[:words].view(np.uint64), initial=0)) & 0x8080808080808080
+    if not high and (text[words:] < 128).all():
         return True
     try:
-        raw.decode()
+        text.tobytes().decode()
     except UnicodeDecodeError:
         return False
     return True
