@@ -688,6 +688,13 @@ def bench_checkpoint() -> None:
     checkpoints.bench(table, CONSOLE.print)
 
 
+def bench_text() -> None:
+    """Text files: parsed, learnt, and beside Vowpal Wabbit."""
+    import bench_text as text
+
+    text.bench(w1, clicks, model, table, CONSOLE.print)
+
+
 BENCHES = {
     "csr": bench_csr,
     "models": bench_models,
@@ -704,6 +711,7 @@ BENCHES = {
     "projection": bench_projection,
     "offline": bench_offline,
     "checkpoint": bench_checkpoint,
+    "text": bench_text,
 }
 
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.parse.rows import IntRows
+from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.rows import (
     MOST_IDS,
     NUMBERS,
     BadExample,
     Rows,
+    are_values,
     largest,
     number,
     plain_items,
@@ -27,12 +28,14 @@ class Batch(NamedTuple):
     """Rows whose ids are places in `names`, or int names themselves where that is None.
 
     They are plain, but for those of a matrix, which is looked at while it is learnt: there
-    `width` is not None, and every id must be below it.
+    `width` is not None, and every id must be below it; and for those of `texts`, which have no ids
+    yet, but names by their hashes, and may have one twice.
     """
 
     rows: Rows
     names: list[Hashable] | None
     width: int | None = None
+    texts: NamedRows | None = None
 
     @property
     def n(self) -> int:
@@ -62,6 +65,8 @@ def batch_of(X: Any) -> Batch:
     """
     if isinstance(X, IntRows):
         return _from_ints(X)
+    if isinstance(X, NamedRows):
+        return _from_texts(X)
     if is_matrix(X):
         return _from_matrix(X)
     if is_frame(X):
@@ -119,6 +124,13 @@ def _from_ints(X: IntRows) -> Batch:
         return _named(ids, _own(values, np.float64), rows_of)
     width = largest(ids) + 1 if len(ids) else 0
     return Batch(Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of), None, width)
+
+
+def _from_texts(X: NamedRows) -> Batch:
+    hashes, values, indptr = X.parts()
+    if not are_values(values):
+        return _from_dicts(X)
+    return Batch(Rows(hashes[:0], _own(values, np.float64), _own(indptr, np.uint64)), None, None, X)
 
 
 def checked(batch: Batch) -> Batch:

@@ -19,6 +19,7 @@ from streaml1.batches import Batch, checked
 from streaml1.cap import smallest
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
 from streaml1.names.restore import COPY_SLOTS, SPARSE
+from streaml1.parse.rows import NamedRows
 from streaml1.reader import LEAST_SIZE, Reader
 from streaml1.rows import BadExample, Rows, ensure, largest, plain_items, row_of
 from streaml1.rules import features_left
@@ -179,6 +180,9 @@ class Engine(Reader):
     def _rows(self, batch: Batch) -> Rows:
         """A plain batch as rows of slots, all of which the rule has."""
         rows, names = batch.rows, batch.names
+        if batch.texts is not None:
+            slots = self._admit_texts(batch.texts)
+            return self._without_repeats(rows._replace(ids=slots), batch.texts)
         if names is not None:
             used = np.zeros(len(names), bool)
             used[rows.ids] = True
@@ -352,6 +356,25 @@ class Engine(Reader):
         finally:
             if self.names.entries is not entries:
                 self._frame = None
+
+    def _admit_texts(self, texts: NamedRows) -> Any:
+        """Slots of names that come as bytes; the rule has all of them."""
+        while True:
+            slots, unknown = self._find_texts(texts)
+            if not len(unknown):
+                return slots
+            if isinstance(self.names, Ints):
+                self._name_all()
+            names = self.names
+            self._have_places(len(unknown))
+            if self.names is names:
+                break
+        known = self._admit_all([*texts.names_of(unknown)])
+        hashes, _, _ = texts.parts()
+        self.names.by_bytes.enter(hashes[unknown], known)
+        missing = np.flatnonzero(slots == MISSING)
+        slots[missing] = self.names.by_bytes.find(hashes[missing])[0]
+        return slots
 
     def _have_places(self, n: int) -> None:
         """Have slots, and places in the table, for `n` names more."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from streaml1.jit import COMPILED, gil_kernel, inlined
 
-__all__ = ["as_int", "int_hashes", "mixed", "murmur", "name_hash", "name_hashes"]
+__all__ = ["MURMUR", "as_int", "int_hashes", "mixed", "murmur", "name_hash", "name_hashes"]
 
-_M = 0xC6A4A7935BD1E995
+MURMUR = _M = 0xC6A4A7935BD1E995  # the constant of its name
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1

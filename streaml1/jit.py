@@ -58,6 +58,7 @@ __all__ = [
     "row_kernel",
     "rule_at",
     "scratch",
+    "store_word",
     "trailing_zeros",
     "signed",
     "times",
@@ -348,6 +349,18 @@ def load_byte(typingctx: Any, address: Any) -> Any:
         return builder.zext(byte, ir.IntType(64))
 
     return nbtypes.uint64(nbtypes.uint64), codegen
+
+
+@intrinsic
+def store_word(typingctx: Any, address: Any, word: Any) -> Any:
+    """Write the 8 bytes of a uint64 to a memory address of any kind; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        builder.store(args[1], place, align=1)
+        return context.get_dummy_value()
+
+    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), codegen
 
 
 @intrinsic

@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 
 from streaml1 import online, walk
-from streaml1.batches import Batch, checked
+from streaml1.batches import Batch, batch_of, checked
 from streaml1.names import MISSING, Hashed, Ints
 from streaml1.names.restore import restore_names
-from streaml1.rows import BadExample, Rows, below, ensure, plain_items, plain_rows, refuse_value
+from streaml1.parse.rows import NamedRows
+from streaml1.rows import (
+    BadExample,
+    Rows,
+    below,
+    ensure,
+    plain_items,
+    plain_rows,
+    refuse_value,
+    repeats,
+)
 from streaml1.rules import unknown_slot
 
 __all__ = ["LEAST_SIZE", "Reader"]
@@ -161,6 +171,16 @@ class Reader:
     def _placed(self, batch: Batch) -> Rows:
         """The rows of a plain batch with slots for ids; some of them beyond the rule's size."""
         rows, names = batch.rows, batch.names
+        if batch.texts is not None:
+            slots, unknown = self._find_texts(batch.texts)
+            if len(unknown) and not isinstance(self.names, Ints):
+                known = self.names.find_all(batch.texts.names_of(unknown))
+                _spread_slots(batch.texts, slots, unknown, known)
+            unknown = slots == MISSING
+            if unknown.any():  # distinct ones have distinct ids above all slots
+                hashes, _, _ = batch.texts.parts()
+                slots[unknown] = self.rule.size + np.unique(hashes[unknown], return_inverse=True)[1]
+            return self._without_repeats(rows._replace(ids=slots), batch.texts)
         if names is not None:
             slots = self.names.find_all(names)
             return self._apart(rows._replace(ids=slots[rows.ids]), slots)
@@ -168,6 +188,31 @@ class Reader:
             return rows
         slots = self.names.find_ints(rows.ids)
         return self._apart(rows._replace(ids=slots), slots[:0])
+
+    def _find_texts(self, texts: NamedRows) -> tuple[Any, Any]:
+        """Slots of names that come as bytes, `MISSING` for some, and first places of these."""
+        hashes, _, _ = texts.parts()
+        if isinstance(self.names, Hashed):
+            return (hashes & np.uint64(self.names.mask)).astype(np.uint32), []
+        if isinstance(self.names, Ints):
+            slots, n = np.full(len(hashes), MISSING, np.uint32), len(hashes)
+        else:
+            slots, n = self.names.by_bytes.find(hashes)
+        if not n:
+            return slots, []
+        places = np.flatnonzero(slots == MISSING)
+        first = np.unique(hashes[places], return_index=True)[1]
+        return slots, places[np.sort(first)]
+
+    def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
+        """Rows with each slot once, of values that are plain."""
+        if not repeats(rows):
+            return rows
+        try:
+            return plain_rows(rows)
+        except BadExample:
+            batch_of(list(texts))  # says it by name, where it is not that two names share a slot
+            return self._apart(rows, rows.ids[:0])
 
     def _apart(self, rows: Rows, slots: Any) -> Rows:
         """Rows with each slot once, given those of the names: names may share one."""
@@ -178,3 +223,13 @@ class Reader:
             return plain_rows(rows)
         except BadExample as bad:
             raise BadExample(f"{bad.reason} (features of this row share a slot)", bad.row) from None
+
+
+def _spread_slots(texts: NamedRows, slots: Any, places: Any, known: Any) -> None:
+    """Give the slots of some names, told by places of theirs, to all places that have them."""
+    hashes, _, _ = texts.parts()
+    missing = np.flatnonzero(slots == MISSING)
+    wanted = hashes[places]
+    order = np.argsort(wanted)
+    at = order[np.searchsorted(wanted, hashes[missing], sorter=order)]
+    slots[missing] = known[at]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1 import exits
-from streaml1.jit import kernel
+from streaml1.jit import inlined, kernel
 
 __all__ = [
     "LIMIT",
@@ -19,6 +19,7 @@ __all__ = [
     "NUMBERS",
     "BadExample",
     "Rows",
+    "are_values",
     "below",
     "ensure",
     "is_plain",
@@ -189,6 +190,8 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
     """
     if is_plain(rows.ids, rows.values, rows.indptr, 0, rows.n, MOST_IDS):
         return rows
+    if are_values(rows.values) and not repeats(rows):
+        return rows  # not sorted
     merged = _merged(rows)
     first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])
     _refuse(*first, name_of)
@@ -214,34 +217,98 @@ def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) 
             raise BadExample(bad.reason, int(row)) from None
 
 
+@inlined
+def _marked(marks: Any, mark: Any) -> Any:
+    """Where a mark of a row and an id stands, or would: in place of that of another row."""
+    mask = np.uint64(len(marks) - 1)
+    place = ((mark & np.uint64(0xFFFFFFFF)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+    place &= mask
+    while marks[place] != mark and marks[place] >> np.uint64(32) == mark >> np.uint64(32):
+        place = (place + np.uint64(1)) & mask
+    return place
+
+
 @kernel
-def _repeats(ids: Any, indptr: Any) -> bool:
+def _repeats(ids: Any, indptr: Any, marks: Any) -> bool:
     """Whether a row has a name twice."""
+    one = np.uint64(1)
     for i in range(np.uint64(len(indptr) - 1)):
-        row = np.sort(ids[indptr[i] : indptr[i + np.uint64(1)]])
-        for k in range(1, len(row)):
-            if row[k] == row[k - 1]:
+        for k in range(indptr[i], indptr[i + one]):
+            mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
+            place = _marked(marks, mark)
+            if marks[place] == mark:
                 return True
+            marks[place] = mark
     return False
+
+
+@kernel
+def _merge(
+    ids: Any,
+    values: Any,
+    indptr: Any,
+    marks: Any,
+    firsts: Any,
+    new_ids: Any,
+    new_values: Any,
+    new_indptr: Any,
+) -> Any:
+    """Write each name of a row once, where it stands first, with the sum; returns how many."""
+    one = np.uint64(1)
+    n = np.uint64(0)
+    for i in range(np.uint64(len(indptr) - 1)):
+        for k in range(indptr[i], indptr[i + one]):
+            mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
+            place = _marked(marks, mark)
+            if marks[place] == mark:
+                new_values[firsts[place]] += values[k]
+            else:
+                marks[place] = mark
+                firsts[place] = n
+                new_ids[n] = ids[k]
+                new_values[n] = values[k]
+                n += one
+        new_indptr[i + one] = n
+    return n
+
+
+@kernel
+def _are_values(values: Any) -> bool:
+    """Whether no value is zero, NaN or too large."""
+    bits = values.view(np.int64)
+    bad = np.int64(0)
+    for k in range(len(bits)):
+        magnitude = bits[k] & _MAGNITUDE
+        bad |= (_LIMIT_BITS - np.int64(1) - magnitude) | (magnitude - np.int64(1))
+    return bool(bad >= 0)
+
+
+def _marks(rows: Rows) -> Any:
+    """Room for the marks of any of some rows: no id of a row 0 is marked, as rows begin with 1."""
+    longest = int(np.diff(rows.indptr).max(initial=0))
+    return np.zeros(1 << max(10, (4 * longest).bit_length()), np.uint64)
+
+
+def repeats(rows: Rows) -> bool:
+    """Whether a row has a name twice."""
+    with np.errstate(over="ignore"):
+        return bool(_repeats(rows.ids, rows.indptr, _marks(rows)))
+
+
+def are_values(values: Any) -> bool:
+    """Whether no value is zero, NaN or too large."""
+    return bool(_are_values(values))
 
 
 def _merged(rows: Rows) -> Rows:
     """Each name once in a row, where it stood first, with the sum of its values."""
-    if not _repeats(rows.ids, rows.indptr):
+    if not repeats(rows):
         return rows
-    n = rows.n
-    at = np.repeat(np.arange(n, dtype=np.int64), np.diff(rows.indptr.astype(np.int64)))
-    order = np.lexsort((rows.ids, at))  # stable: a name's first entry leads its group
-    first = np.ones(len(order), bool)
-    first[1:] = (np.diff(at[order]) != 0) | (np.diff(rows.ids[order].astype(np.int64)) != 0)
-    leads = order[first]
-    values = rows.values.copy()
-    values[leads] = 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # refused by the caller
-        np.add.at(values, leads[np.cumsum(first) - 1], rows.values[order])  # in their order
-    kept = np.zeros(len(order), bool)
-    kept[leads] = True
-    return _only(rows._replace(values=values), kept)
+    marks = _marks(rows)
+    ids, values, indptr = (np.zeros_like(a) for a in rows)
+    with np.errstate(over="ignore", invalid="ignore"):  # sums are refused by the caller
+        n = _merge(*rows, marks, np.empty(len(marks), np.uint64), ids, values, indptr)
+    return Rows(ids[:n].copy(), values[:n].copy(), indptr)
 
 
 def _without_zeros(rows: Rows) -> Rows:

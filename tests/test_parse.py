@@ -17,14 +17,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from river import preprocessing
 
 import streaml1
+from streaml1.consumer import predictions
+from streaml1.hashing import name_hash
 from streaml1.jit import COMPILED
 from streaml1.parse import numbers
+from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.streams import chunks, open_source
 from streaml1.streams.formats import line_parser
-from streaml1.streams.parsed import EachLine, Parsed, padded
+from streaml1.streams.parsed import EachLine, Parsed, _plain, padded
 from streaml1.streams.svmlight import parse_svmlight
+from streaml1.streams.vw import parse_vw
 from tests.test_streams import Refused, rows_of
 
 FUZZ = int(os.environ.get("STREAML1_FUZZ", "5000"))
@@ -116,12 +121,33 @@ def test_what_is_no_number_is_left_to_float(text: str) -> None:
 # Lines
 
 
+def features(x: Any, i: int) -> dict[Any, float]:
+    """The features of a row; of rows of names what a model takes from it."""
+    if isinstance(x, IntRows):
+        return dict(x[i])
+    if isinstance(x, NamedRows):
+        row = x[i : i + 1]
+        hashes, values, _ = row.parts()
+        names = row.names_of(np.arange(len(hashes)))
+        assert [name_hash(name) for name in names] == hashes.tolist()
+        summed: dict[Any, float] = {}
+        for name, v in zip(names, values.tolist(), strict=True):
+            assert v != 0.0
+            summed[name] = summed.get(name, 0.0) + v
+        return {name: v for name, v in summed.items() if v}
+    if all(isinstance(name, int) for name in x[i]):
+        return dict(x[i])
+    return {name: v for name, v in zip(*_plain(x[i]), strict=True)}
+
+
 def outcome(parsed: Parsed) -> list[Any]:
     """All that is told of some lines, to the bit and in the order of the lines."""
     w = [1.0] * len(parsed) if parsed.w is None else parsed.w
     found: list[Any] = [(line, reason) for line, reason in parsed.faults]
-    for x, y, one, line, end in zip(parsed.x, parsed.y, w, parsed.lines, parsed.ends, strict=True):
-        pairs = [(name, type(name), bits(v)) for name, v in x.items()]
+    for i, (y, one, line, end) in enumerate(
+        zip(parsed.y, w, parsed.lines, parsed.ends, strict=True)
+    ):
+        pairs = [(name, type(name), bits(v)) for name, v in features(parsed.x, i).items()]
         label = y if isinstance(y, str) else bits(y)
         found.append((int(line), pairs, label, float(one), int(end)))
     return [*sorted(found, key=lambda one: one[0]), parsed.n_lines]
@@ -151,7 +177,26 @@ def svm_line(random: Random) -> bytes:
     return f"{label}{blank}{qid}{blank.join(cells)}{end}".encode()
 
 
-PIECES = [*(bytes([c]) for c in b" :-+.eE0159#\t\r\x00\x0b\xff_n"), b"\xc2\xa0", b"nan", b"9" * 12]
+PIECES = [
+    *(bytes([c]) for c in b" :-+.eE0159#\t\r\x00\x0b\xff_n|'"),
+    b"\xc2\xa0",
+    b"nan",
+    b"9" * 12,
+]
+
+
+def vw_line(random: Random) -> bytes:
+    label = random.choice(["1", "-1", "0", "+1", "0.5", "1e-3", "", "spam"])
+    weight = random.choice(["", "", " 2", " 0.25", " 0", " -1"])
+    tag = random.choice([" ", " ", " 'tag", " tag", "", " 'tag "])
+    line = f"{label}{weight}{tag}"
+    for _ in range(random.randrange(1, 4)):
+        name = random.choice(["", "a", "user", "ad:2", "ad:0.5", "a:0"])
+        words = [random.choice(["a", "b", "c=d", "né", f"w{random.randrange(99)}", "x" * 20])]
+        words = [f"{w}{random.choice(['', ':1', ':0.25', ':0', ':-1e3'])}" for w in words * 2]
+        blank = random.choice([" ", " ", "\t", "  "])
+        line += f"|{name}{blank}{blank.join(words)}{random.choice(['', ' '])}"
+    return (line + random.choice(["", "", " ", "\r", "\r\r"])).encode()
 
 
 def mutated(line: bytes, random: Random) -> bytes:
@@ -164,7 +209,7 @@ def mutated(line: bytes, random: Random) -> bytes:
     return line
 
 
-MAKE: dict[str, Callable[[Random], bytes]] = {"svmlight": svm_line}
+MAKE: dict[str, Callable[[Random], bytes]] = {"svmlight": svm_line, "vw": vw_line}
 
 
 @pytest.mark.parametrize("format", MAKE)
@@ -189,7 +234,9 @@ def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_labe
 def test_ordinary_lines_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one of them by Python."""
     texts = {
-        "svmlight": b"1 1:0.5 7:2\r\n\n-1 3:-1e-5\t4:12.25 \n0  qid:3 5:1 # x\n1\n1 4294967295:1\n"
+        "svmlight": b"1 1:0.5 7:2\r\n\n-1 3:-1e-5\t4:12.25 \n0  qid:3 5:1 # x\n1\n1 4294967295:1\n",
+        "vw": b"1 |a b:0.5 c\r\n-1 2.5 'tag|a:2 \xc3\xa9 c:1e3|d\n0 tag| e |f |g h\n"
+        b"  1 0\t'tag  | b\n1 |\n",
     }
     for format, text in texts.items():
         parser = line_parser(format)
@@ -256,21 +303,141 @@ def test_chunks_change_nothing(
     assert [int(place.rpartition(":")[2]) for place, _ in refused] == faults
 
 
-def test_a_file_teaches_what_its_dicts_do(tmp_path: Path) -> None:
+def teaching_line(format: str, random: Random) -> str:
+    """Some names are rare, some come twice, some values are zero."""
+    y = random.randrange(2)
+    names = [int(2000 * random.random() ** 2) for _ in range(20)]
+    values = [random.choice([random.random(), 1.0, 1.0, 0.0, -2.5]) for _ in names]
+    if format == "svm":
+        return f"{y} " + " ".join(f"{j}:{v!r}" for j, v in zip(names, values, strict=True))
+    weight = random.choice(["", " 2", " 0.5"])
+    cells = [f"w{j}:{v!r}" if v != 1.0 else f"w{j}" for j, v in zip(names, values, strict=True)]
+    return f"{y}{weight} |a {' '.join(cells[:10])} | {' '.join(cells[10:])}"
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "elastic net": lambda: streaml1.ElasticNetClassifier(l1=3e-3),
+    "hashed": lambda: streaml1.ElasticNetClassifier(l1=1e-4, hash_bits=8),
+    "capped": lambda: streaml1.ElasticNetClassifier(l1=1e-4, max_features=50),
+    "ball": lambda: streaml1.L1BallClassifier(radius=5.0),
+    "ftrl": lambda: streaml1.FTRLClassifier(),
+    "eg": lambda: streaml1.EGClassifier(n_features=8000),
+    "softmax": lambda: streaml1.SoftmaxClassifier(),
+    "regressor": lambda: streaml1.ElasticNetRegressor(l1=1e-3),
+}
+
+
+@pytest.mark.parametrize("format", ["svm", "vw"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_teaches_what_its_dicts_do(name: str, format: str, tmp_path: Path) -> None:
     random = Random(1)
-    rows = []
-    for i in range(3000):
-        names = [random.randrange(2000) for _ in range(20)]
-        cells = " ".join(f"{j}:{random.random()!r}" for j in names)
-        rows.append(f"{i % 2} {cells}")
-    path = tmp_path / "a.svm"
+    rows = [teaching_line(format, random) for _ in range(3000)]
+    path = tmp_path / f"a.{format}"
     path.write_text("\n".join(rows))
-    for bits_ in (None, 8):
-        taught, other = (streaml1.ElasticNetClassifier(l1=1e-4, hash_bits=bits_) for _ in range(2))
-        report = streaml1.progressive(taught, path, every=700)
-        for row in rows:
-            x, y, _ = parse_svmlight(row) or ({}, 0, 1.0)
-            other.learn_one(x, y == 1)
-        assert report.examples == 3000
-        assert taught.weights == other.weights and taught.intercept == other.intercept
-        assert taught.n_features_seen == other.n_features_seen
+    parse: Any = {"svm": parse_svmlight, "vw": parse_vw}[format]
+    taught, other = MODELS[name](), MODELS[name]()
+    report = streaml1.progressive(taught, path, every=700)
+    for row in rows:
+        x, y, w = parse(row)
+        label = y if name == "regressor" else int(y)
+        other.learn_one(x, label, w)
+    assert report.examples == 3000
+    assert taught.weights == other.weights and taught.intercept == other.intercept
+    # An estimate, once names were given back.
+    assert taught.n_features_seen == pytest.approx(other.n_features_seen, rel=0.1)
+    taught._engine.check()
+    told = [one.p for one in predictions(taught, path)]
+    dicts = [parse(row)[0] for row in rows]
+    if name == "softmax":
+        assert told == [other.predict_proba_one(x) for x in dicts]
+    elif name == "regressor":
+        assert told == [other.predict_one(x) for x in dicts]
+    else:
+        assert told == [other.predict_proba_one(x)[True] for x in dicts]
+
+
+def test_names_from_text_and_from_dicts_are_the_same(tmp_path: Path) -> None:
+    """In turn, with zeros given back, saved and loaded in between."""
+    random = Random(3)
+    one, other = (streaml1.ElasticNetClassifier(l1=2e-2) for _ in range(2))
+    parser = line_parser("vw")
+    for turn in range(40):
+        lines = [
+            f"{random.randrange(2)} |a "
+            + " ".join(f"c=w{int(60 * random.random() ** 2) + 7 * turn}" for _ in range(60))
+            for _ in range(30)
+        ]
+        parsed = parser.read("\n".join(lines).encode())
+        dicts = [parse_vw(line)[0] for line in lines]  # type: ignore[index]
+        assert list(parsed.x) == dicts
+        batch: Any = parsed.x if turn % 2 else dicts
+        if turn % 4 == 0:  # categories in their parts
+            batch = [{"a^c": name.partition("=")[2]} for x in dicts for name in x][:30]
+            dicts = [{f"a^c={x['a^c']}": 1.0} for x in batch]
+        p = one.progressive_many(batch, parsed.y > 0)
+        q = other.progressive_many(dicts, parsed.y > 0)
+        assert p.tolist() == q.tolist()
+        assert one.predict_many(parsed.x).tolist() == other.predict_many(list(parsed.x)).tolist()
+        frozen = other.freeze().predict_proba_many(parsed.x)
+        assert frozen.tolist() == other.predict_proba_many(list(parsed.x)).tolist()
+        if turn % 10 == 9:
+            one.save(tmp_path / "m")
+            one = streaml1.load(tmp_path / "m")
+        one._engine.check()
+    assert one.weights == other.weights and len(one.weights) > 10
+
+
+def test_a_bad_value_in_text_is_refused_by_its_row() -> None:
+    for text in (b"1 |a b:1\n0 |a b:1e60 c:0\n", b"1 |a b:1\n0 |a b:9e49 b:9e49\n"):
+        for bits_ in (None, 10):
+            model, twin_ = (streaml1.ElasticNetClassifier(hash_bits=bits_) for _ in range(2))
+            x = line_parser("vw").read(text).x
+            refused = []
+            for one, batch in ((model, x), (twin_, list(x))):
+                with pytest.raises(streaml1.BadExample) as error:
+                    one.learn_many(batch, [True, False])
+                refused.append(error.value)
+                assert one.n_iterations == 0 and one.weights == {}
+            assert refused[0].row == refused[1].row == 1
+            assert refused[0].reason == refused[1].reason
+
+
+@pytest.mark.parametrize("format", ["svm", "vw"])
+def test_pipelines_learn_the_dicts_of_a_file(format: str, tmp_path: Path) -> None:
+    random = Random(4)
+    rows = [teaching_line(format, random) for _ in range(200)]
+    path = tmp_path / f"a.{format}"
+    path.write_text("\n".join(rows))
+    parse: Any = {"svm": parse_svmlight, "vw": parse_vw}[format]
+    taught, other = (
+        preprocessing.StandardScaler() | streaml1.ElasticNetClassifier() for _ in range(2)
+    )
+    streaml1.progressive(taught, path)
+    for x, y, w in map(parse, rows):
+        other.predict_proba_one(x)
+        other.learn_one(x, int(y), w=w)
+    assert taught["ElasticNetClassifier"].weights == other["ElasticNetClassifier"].weights
+
+
+def test_memory_is_used_again_only_when_nobody_has_it() -> None:
+    parser = line_parser("svmlight")
+    kept = [parser.read(f"1 {k}:1 {k + 1}:2\n".encode()) for k in range(10)]
+    assert [list(one.x) for one in kept] == [[{k: 1.0, k + 1: 2.0}] for k in range(10)]
+    parser = line_parser("vw")
+    kept = [parser.read(f"1 |a b{k} c:{k}\n".encode()) for k in range(1, 10)]
+    for k, one in enumerate(kept, start=1):
+        assert features(one.x, 0) == {f"a^b{k}": 1.0, "a^c": float(k)} == one.x[0]
+
+
+@pytest.mark.parametrize("format", ["svm", "vw"])
+def test_pieces_are_joined_as_they_were(format: str) -> None:
+    random = Random(2)
+    rows = [teaching_line(format, random).encode() for _ in range(40)]
+    parser = line_parser({"svm": "svmlight"}.get(format, format))
+    pieces = [parser.read(b"\n".join(rows[lo : lo + 10])).x[2:9] for lo in range(0, 40, 10)]
+    joined = type(pieces[0]).joined(pieces)
+    expected = [row for lo in range(0, 40, 10) for row in rows[lo + 2 : lo + 9]]
+    whole = parser.read(b"\n".join(expected)).x
+    assert list(joined) == list(whole)
+    for k in range(len(expected)):
+        assert features(joined, k) == features(whole, k)

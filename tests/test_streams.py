@@ -98,11 +98,13 @@ def refusal(name: str, **options: Any) -> tuple[str, str]:
 
 SVM = "1 3:0.5 7:-2e3\n-1 0:1\n"
 JSONL = '{"x": {"age": 31, "country": "fr"}, "y": 1, "w": 2.5}\n{"x": {"up": true}, "y": false}\n'
+VW = "1 2.5 'tag|a b c:0.5 | d\n-1 | e:3\n"
 CSV = "age,country,bought,cost\n31,fr,yes,2.5\n,,no,1\n"
 COLUMNS = {"target": "bought", "categorical": ["country"], "weight": "cost"}
 
 SVM_ROWS: Rows = [({3: 0.5, 7: -2000.0}, 1.0, 1.0), ({0: 1.0}, -1.0, 1.0)]
 JSONL_ROWS: Rows = [({"age": 31, "country": "fr"}, 1.0, 2.5), ({"up": True}, False, 1.0)]
+VW_ROWS: Rows = [({"a^b": 1.0, "a^c": 0.5, "d": 1.0}, 1.0, 2.5), ({"e": 3.0}, -1.0, 1.0)]
 CSV_ROWS: Rows = [
     ({"age": 31.0, "country": "fr"}, "yes", 2.5),
     ({"age": None, "country": None}, "no", 1.0),
@@ -111,6 +113,7 @@ CSV_ROWS: Rows = [
 FORMATS = [
     ("svm", SVM, SVM_ROWS, {}),
     ("svmlight", SVM, SVM_ROWS, {}),
+    ("vw", VW, VW_ROWS, {}),
     ("jsonl", JSONL, JSONL_ROWS, {}),
     ("csv", CSV, CSV_ROWS, COLUMNS),
 ]
@@ -921,7 +924,7 @@ def test_whatever_a_file_holds_it_is_read_or_refused(folder, pieces):
     path = folder / "any"
     path.write_bytes(b"a,y\n" + content)
     lines = content.count(b"\n") + 2
-    for kind, options in [("svm", {}), ("jsonl", {}), ("csv", {"target": "y"})]:
+    for kind, options in [("svm", {}), ("vw", {}), ("jsonl", {}), ("csv", {"target": "y"})]:
         refused = Refused()
         read = lines_of(open_source(path, format=kind, **options), refused)
         places = [int(place.rpartition(":")[2]) for place, _ in refused]

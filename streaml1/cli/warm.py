@@ -40,6 +40,7 @@ def _parse() -> None:
     from streaml1.streams.formats import line_parser
 
     line_parser("svmlight").read(b"1 1:1\n")
+    line_parser("vw").read(b"1 |a b\n")
 
 
 def _exercise(kind: Any) -> None:

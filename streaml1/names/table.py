@@ -12,13 +12,15 @@ given whole is known by its own hash. A name that has come both ways has two ent
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import compress, groupby
-from typing import Any
+from itertools import compress, groupby, repeat
+from operator import contains
+from typing import Any, cast
 
 import numpy as np
 
 from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
+from streaml1.names.bytes import MISSING, ByBytes
 from streaml1.rows import ensure
 
 __all__ = [
@@ -34,7 +36,6 @@ __all__ = [
     "lookup",
 ]
 
-MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 _MISSING = np.uint64(MISSING)
 _ONE = np.uint64(1)
 
@@ -105,6 +106,13 @@ def _admit(entries: Any, hashes: Any, slots: Any, free: Any) -> Any:
     return free
 
 
+def _with_equals(names: Sequence[Hashable]) -> int:
+    """How many of some names are strings with an `=`."""
+    if set(map(type, names)) != {str}:
+        names = [name for name in names if isinstance(name, str)]
+    return sum(map(contains, cast("Sequence[str]", names), repeat("=")))
+
+
 def _free(places: int) -> Any:
     entries = np.zeros(2 * places, np.uint64)
     entries[1::2] = MISSING
@@ -152,6 +160,8 @@ class Table:
         [OTHERS] names that have none.
     others : dict
         The slots of the names that are neither strings nor ints.
+    by_bytes : ByBytes
+        Those of strings by their stable hashes, for names that come as bytes.
     """
 
     def __init__(self) -> None:
@@ -160,6 +170,19 @@ class Table:
         self.others: dict[Hashable, int] = {}
         self.entries = _free(1024)
         self.counts = np.zeros(5, np.int64)
+        self._by_bytes: ByBytes | None = None
+
+    @property
+    def by_bytes(self) -> ByBytes:
+        """Slots by stable hashes; names that came otherwise later may be missing in it."""
+        if self._by_bytes is None:
+            table = ByBytes()
+            if len(self):
+                slots = [j for j in range(len(self)) if isinstance(self.known[j], str)]
+                chosen = np.array(slots, np.uint32)
+                table.enter(self.hashes(chosen), chosen)
+            self._by_bytes = table
+        return self._by_bytes
 
     def __len__(self) -> int:
         return len(self.known)
@@ -180,6 +203,9 @@ class Table:
 
     def _hashed(self, names: Sequence[Hashable]) -> tuple[Any, list[int]]:
         """Hashes of strings and ints, and the places of all other names."""
+        if set(map(type, names)) == {str}:
+            found = np.fromiter(map(hash, names), np.int64, len(names)).view(np.uint64)
+            return found & np.uint64(HASH), []
         hashes, others = [], []
         for k, name in enumerate(names):
             if isinstance(name, str):
@@ -263,7 +289,7 @@ class Table:
             first = np.sort(np.unique(given, return_index=True)[1]).tolist()  # but for equal hashes
             names = [names[k] for k in first]
             self.counts[USED] += len(names)
-            self.counts[WHOLE] += sum("=" in name for name in names if isinstance(name, str))
+            self.counts[WHOLE] += _with_equals(names)
         else:
             slots[places] = np.arange(before, before + len(names))
             self.others.update({name: before + k for k, name in enumerate(names)})
@@ -287,6 +313,7 @@ class Table:
                 raise
 
     def _forget_from(self, size: int) -> None:
+        self._by_bytes = None
         del self.known[size:], self.texts[size:]
         self.others = {name: slot for name, slot in self.others.items() if slot < size}
         kept = self.entries.reshape(-1, 2)
@@ -315,7 +342,7 @@ class Table:
         whole = 0
         if self.counts[WHOLE]:
             single = compress(self.known, (entered == 1) & ~aliased)
-            whole = sum("=" in name for name in single if isinstance(name, str))
+            whole = _with_equals(list(single))
         double = np.count_nonzero(entered == 2)
         single_aliases = np.count_nonzero((entered == 1) & aliased)
         self.counts[:] = (len(slots), single_aliases, whole, double, len(self.others))
@@ -341,6 +368,8 @@ class Table:
         left.counts[WHOLE] = self.counts[WHOLE]
         left._rewrite(taken, 1 << max(10, (4 * len(taken)).bit_length()))
         left._count()
+        if self._by_bytes is not None:
+            left._by_bytes = self._by_bytes.moved(new_slots)
         return left, new_slots
 
     def name(self, slot: int) -> Hashable:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
 
-__all__ = ["IntRows"]
+__all__ = ["IntRows", "NamedRows"]
 
 
 class IntRows(Sequence[dict[Hashable, Any]]):
@@ -52,10 +52,8 @@ class IntRows(Sequence[dict[Hashable, Any]]):
 
     def __getitem__(self, k: int | slice) -> dict[Hashable, Any] | IntRows:
         if isinstance(k, slice):
-            lo, hi, step = k.indices(len(self))
-            if step != 1:
-                raise ValueError(f"a step of {step} is none of rows: they are sliced one by one")
-            return IntRows(self.ids, self.values, self.indptr[lo : max(lo, hi) + 1])
+            lo, hi = _bounds(k, len(self))
+            return IntRows(self.ids, self.values, self.indptr[lo : hi + 1])
         row = range(len(self))[k]
         lo, hi = int(self.indptr[row]), int(self.indptr[row + 1])
         names, values = self.ids[lo:hi].tolist(), self.values[lo:hi].tolist()
@@ -83,3 +81,133 @@ class IntRows(Sequence[dict[Hashable, Any]]):
         counts = [np.diff(indptr) for indptr in pointers]
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
         return IntRows(np.concatenate(ids), np.concatenate(values), indptr)
+
+
+class NamedRows(Sequence[dict[Hashable, Any]]):
+    """Examples whose features have strings for names, which are known by their hashes.
+
+    As `IntRows`; what a row is as a dict is read from its line.
+
+    Parameters
+    ----------
+    hashes
+        Of the names, as `streaml1.hashing.name_hash` makes them, uint64; a name may come twice.
+    values
+        Their values, float64.
+    indptr
+        Row i is the part `indptr[i]:indptr[i + 1]`, int64.
+    names
+        The UTF-8 of the names, uint8.
+    spans
+        Where in it the name of each feature is, uint64: its first byte times 2**32, and its length.
+    text
+        The lines of the rows, uint8.
+    bounds
+        Where in it the line of each row begins and ends, int64 of shape (n, 2).
+    one
+        Reads a line: its features, and more.
+    """
+
+    __slots__ = ("bounds", "hashes", "indptr", "names", "one", "spans", "text", "values")
+
+    def __init__(
+        self,
+        hashes: Any,
+        values: Any,
+        indptr: Any,
+        names: Any,
+        spans: Any,
+        text: Any,
+        bounds: Any,
+        one: Callable[[bytes], Any],
+    ) -> None:
+        self.hashes = hashes
+        self.values = values
+        self.indptr = indptr
+        self.names = names
+        self.spans = spans
+        self.text = text
+        self.bounds = bounds
+        self.one = one
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    @overload
+    def __getitem__(self, k: int) -> dict[Hashable, Any]: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> NamedRows: ...
+
+    def __getitem__(self, k: int | slice) -> dict[Hashable, Any] | NamedRows:
+        if isinstance(k, slice):
+            lo, hi = _bounds(k, len(self))
+            return NamedRows(
+                self.hashes, self.values, self.indptr[lo : hi + 1], self.names, self.spans,
+                self.text, self.bounds[lo:hi], self.one,
+            )  # fmt: skip
+        lo, hi = self.bounds[range(len(self))[k]].tolist()
+        x: dict[Hashable, Any] = self.one(self.text[lo:hi].tobytes())[0]
+        return x
+
+    def __iter__(self) -> Iterator[dict[Hashable, Any]]:
+        return map(self.__getitem__, range(len(self)))
+
+    def parts(self) -> tuple[Any, Any, Any]:
+        """`hashes`, `values` and `indptr` of these rows alone."""
+        lo, hi = int(self.indptr[0]), int(self.indptr[-1])
+        return self.hashes[lo:hi], self.values[lo:hi], self.indptr - lo
+
+    def names_of(self, places: Any) -> list[str]:
+        """The names of some features, by their places among those of these rows."""
+        spans = self.spans[places + int(self.indptr[0])]
+        begins, sizes = spans >> np.uint64(32), spans & np.uint64(2**32 - 1)
+        pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
+        raw = self.names.tobytes()
+        if raw.isascii():
+            text = raw.decode()
+            return [text[lo:hi] for lo, hi in pairs]
+        return [raw[lo:hi].decode() for lo, hi in pairs]
+
+    @staticmethod
+    def joined(pieces: Sequence[NamedRows]) -> NamedRows:
+        """The rows of several, one after the other."""
+        if len(pieces) == 1:
+            return pieces[0]
+        alone = [piece._alone() for piece in pieces]
+        hashes, values, pointers, names, spans, texts, bounds = zip(*alone, strict=True)
+        features = np.cumsum([0, *map(len, hashes)])
+        letters = np.cumsum([0, *map(len, names)]).astype(np.uint64) << np.uint64(32)
+        bytes_ = np.cumsum([0, *map(len, texts)])
+        indptr = [one[:-1] + at for one, at in zip(pointers, features, strict=False)]
+        return NamedRows(
+            np.concatenate(hashes), np.concatenate(values),
+            np.concatenate([*indptr, features[-1:]]), np.concatenate(names),
+            np.concatenate([one + at for one, at in zip(spans, letters, strict=False)]),
+            np.concatenate(texts),
+            np.concatenate([one + at for one, at in zip(bounds, bytes_, strict=False)]),
+            pieces[0].one,
+        )  # fmt: skip
+
+    def _alone(self) -> tuple[Any, ...]:
+        """The arrays without what is of other rows."""
+        hashes, values, indptr = self.parts()
+        spans = self.spans[int(self.indptr[0]) : int(self.indptr[-1])]
+        names, half = self.names[:0], np.uint64(32)
+        if len(spans):
+            first = spans.min() >> half
+            last = ((spans >> half) + (spans & np.uint64(2**32 - 1))).max()
+            names, spans = self.names[int(first) : int(last)], spans - (first << half)
+        text, bounds = self.text[:0], self.bounds
+        if len(bounds):
+            begin = int(bounds[0, 0])
+            text, bounds = self.text[begin : int(bounds[-1, 1])], bounds - begin
+        return hashes, values, indptr, names, spans, text, bounds
+
+
+def _bounds(k: slice, n: int) -> tuple[int, int]:
+    """First and last of consecutive rows."""
+    lo, hi, step = k.indices(n)
+    if step != 1:
+        raise ValueError(f"a step of {step} is none of rows: they are sliced one by one")
+    return lo, max(lo, hi)

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import gil_kernel, inlined, kernel, load_byte
-from streaml1.parse.delimiters import BLANK, COLON, NEWLINE, RETURN, delimiters
+from streaml1.parse.delimiters import BLANK, COLON, NEWLINE, RETURN, TAB, delimiters
 from streaml1.parse.numbers import long_value, number, value, whole
 
 __all__ = ["rows"]
 
 _ZERO, _ONE, _TWO, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 2, 8, 16))
-_TAB, _HASH, _LAST_ASCII = map(np.uint64, (9, 35, 127))
+_HASH, _LAST_ASCII = map(np.uint64, (35, 127))
 _QID = np.uint64(int.from_bytes(b"qid", "little"))
 
 
 @inlined
 def _is_blank(c: Any) -> bool:
-    return bool((c == BLANK) | (c == _TAB) | (c == RETURN))
+    return bool((c == BLANK) | (c == TAB) | (c == RETURN))
 
 
 @inlined
@@ -46,7 +46,7 @@ def _without_comment(at: Any, end: Any) -> Any:
     found = end
     while at < end:
         c = load_byte(at)
-        if c > _LAST_ASCII or (c < BLANK and c != _TAB and c != RETURN):
+        if c > _LAST_ASCII or (c < BLANK and c != TAB and c != RETURN):
             return _ZERO
         if c == _HASH and found == end:
             found = at
@@ -94,7 +94,8 @@ def _careful(at: Any, end: Any, k: Any, table: Any, labelled: Any, ids: Any, val
             values[k] = v
             k += _ONE
         at = _after_blanks(stop, end)
-        if first and at + np.uint64(4) <= end and _is_qid(at):
+        # Behind a label alone.
+        if first and colon == stop and at + np.uint64(4) <= end and _is_qid(at):
             at = _after_blanks(_after_cell(at, end), end)
         first = False
     return k, label, True
@@ -125,7 +126,7 @@ def rows(
     -------
     How many rows, how many of them odd, and how many lines.
     """
-    n = delimiters(start, end, COLON, positions)
+    n = delimiters(start, end, positions)
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     i, at = _ZERO, start
     indptr[0] = 0

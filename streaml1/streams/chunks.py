@@ -14,8 +14,8 @@ from streaml1.streams.source import SourceError
 
 __all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
 
-CHUNK = 2**18
-"""Bytes that are read and parsed at once: they stay in the processor's cache."""
+CHUNK = 2**20
+"""Bytes that are read and parsed at once."""
 
 Wait = Callable[[Callable[[int], Any], int], Any]
 """``wait(read, size)``: ``read(size)``, or None where the wait for it is to end."""
@@ -39,7 +39,8 @@ class _Buffer:
 
     def _new(self, size: int) -> None:
         self.size = size
-        self.bytes = np.zeros(size + 2 * PAD + 1, np.uint8)
+        self._raw = bytearray(size + 2 * PAD + 1)
+        self.bytes = np.frombuffer(self._raw, np.uint8)
         self._text = self.bytes[PAD:]
         self._view: memoryview = self.bytes.data[PAD : PAD + size]
 
@@ -61,14 +62,8 @@ class _Buffer:
         if at_end and self.last > self.first:
             self._text[self.last] = 10
             self.last += self._text[self.last - 1] != 10
-        stop = self.last
-        tail = 0
-        while stop > self.first and self._text[stop - 1] != 10:
-            # Backwards by blocks: a long line must not be looked at byte by byte.
-            tail = min(max(64, 2 * tail), stop - self.first)
-            found = np.flatnonzero(self._text[stop - tail : stop] == 10)
-            stop = stop - tail + (int(found[-1]) + 1 if len(found) else 0)
-        if stop == self.first:
+        stop = self._raw.rfind(b"\n", PAD + self.first, PAD + self.last) + 1 - PAD
+        if stop <= self.first:
             return None
         first, self.first = self.first, stop
         return self.bytes, PAD + first, PAD + stop

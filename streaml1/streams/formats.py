@@ -8,7 +8,7 @@ from streaml1.streams.events import parse_event
 from streaml1.streams.jsonl import parse_json
 from streaml1.streams.parsed import LineParser
 from streaml1.streams.svmlight import SvmlightParser
-from streaml1.streams.vw import parse_vw
+from streaml1.streams.vw import VwParser
 
 __all__ = ["line_parser"]
 
@@ -29,7 +29,8 @@ def line_parser(format: str, require_label: bool = True, what: str = "file") -> 
     """
     if format == "svmlight":
         return SvmlightParser(require_label, what)
+    if format == "vw":
+        return VwParser(require_label, what)
     if format in ("events", "untimed events"):
         return LineParser(partial(parse_event, timed=format == "events"), what)
-    parse = {"vw": parse_vw, "jsonl": parse_json}[format]
-    return LineParser(partial(parse, require_label=require_label), what)
+    return LineParser(partial(parse_json, require_label=require_label), what)

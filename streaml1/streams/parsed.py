@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from streaml1.hashing import name_hashes
+from streaml1.jit import COMPILED
 from streaml1.parse.delimiters import PAD
+from streaml1.parse.numbers import TABLE
+from streaml1.parse.rows import NamedRows
+from streaml1.streams.pool import Pool
 
-__all__ = ["EachLine", "LineParser", "Parsed", "Parser", "decode", "padded"]
+__all__ = ["EachLine", "LineParser", "NamedParser", "Parsed", "Parser", "decode", "padded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +154,154 @@ class LineParser(EachLine):
 
     def __init__(self, parse: Callable[[str], Example | None], what: str = "file") -> None:
         super().__init__(lambda line: parse(decode(line, what)))
+
+
+class _Room(NamedTuple):
+    """Memory for what some bytes may hold."""
+
+    positions: Any
+    hashes: Any
+    spans: Any
+    values: Any
+    names: Any
+    text: Any
+    y: Any
+    w: Any
+    indptr: Any
+    lines: Any
+    begins: Any
+    ends: Any
+    odd: Any
+
+
+def _room(n: int) -> _Room:
+    most = n // 2 + 2
+    words = [np.empty(most, np.uint64) for _ in range(2)]
+    letters = [np.empty(one, np.uint8) for one in (2 * n + 256, n)]
+    floats = [np.empty(most) for _ in range(2)]
+    counts = [np.empty(most, np.int64) for _ in range(5)]
+    positions, values = np.empty(n + 8, np.uint32), np.empty(most)
+    return _Room._make([positions, *words, values, *letters, *floats, *counts])
+
+
+class NamedParser(LineParser):
+    """What parsers share that read lines of named features by a kernel.
+
+    One thread at a time may use it.
+
+    Parameters
+    ----------
+    parse
+        Reads a line that is out of the ordinary.
+    require_label
+        Whether a line without a label is refused.
+    what
+        Has the lines, for a sentence about them: a file, or a record.
+    """
+
+    kernel: Any = None
+
+    def __init__(
+        self, parse: Callable[..., Example | None], require_label: bool = True, what: str = "file"
+    ) -> None:
+        super().__init__(partial(parse, require_label=require_label), what)
+        self._labelled = require_label
+        self._pool = Pool(_room)
+
+    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+        """Read lines within a buffer."""
+        if not COMPILED or hi - lo >= 2**31:
+            return super().read_at(buffer, lo, hi)
+        room = self._pool.take(hi - lo)
+        text = room.text[: hi - lo]
+        text[:] = buffer[lo:hi]
+        start, names = np.uint64(buffer.ctypes.data + lo), room.names.ctypes.data
+        row, n_odd, n_lines = self.kernel(
+            start, np.uint64(start + np.uint64(hi - lo)), np.uint64(TABLE.ctypes.data),
+            self._labelled, _is_utf8(text), room.positions, room.hashes, room.values,
+            np.uint64(names), np.uint64(names + len(room.names)), room.spans, room.y, room.w,
+            room.indptr, room.lines, room.begins, room.ends, room.odd,
+        )  # fmt: skip
+        k = int(room.indptr[row])
+        used = int(room.spans[k - 1] >> 32) + int(room.spans[k - 1] & 2**32 - 1) if k else 0
+        lines, ends, y, w = (a[:row] for a in (room.lines, room.ends, room.y, room.w))
+        bounds = np.stack([room.begins[:row], ends - 1], axis=1)
+        x = NamedRows(
+            room.hashes[:k], room.values[:k], room.indptr[: row + 1], room.names[:used],
+            room.spans[:k], text, bounds, self.one,
+        )  # fmt: skip
+        odd = room.odd[:n_odd].tolist()
+        return self._whole(x, y, w, lines, ends, odd, int(n_lines))
+
+    def _whole(
+        self, x: NamedRows, y: Any, w: Any, lines: Any, ends: Any, odd: list[int], n_lines: int
+    ) -> Parsed:
+        """With the rows that were left empty: those of lines out of the ordinary."""
+        kept = np.ones(len(y), bool)
+        labels: dict[int, Any] = {}
+        faults: list[tuple[int, str]] = []
+        found: list[tuple[int, list[str], list[float]]] = []
+        for row in odd:
+            begin, end = x.bounds[row].tolist()
+            try:
+                example = self.one(x.text[begin:end].tobytes())
+            except ValueError as error:
+                example = None
+                faults.append((int(lines[row]), str(error)))
+            if example is None:
+                kept[row] = False
+                continue
+            features, labels[row], w[row] = example
+            found.append((row, *_plain(features)))
+        if odd:
+            x = _mended(x, found, kept)
+        weights = None if (w[kept] == 1.0).all() else w[kept]
+        column: Any = y[kept]
+        if labels or not self._labelled:
+            texts: list[Any] = [None if one != one else one for one in y.tolist()]
+            for row, label in labels.items():
+                texts[row] = label
+            column = [one for one, good in zip(texts, kept.tolist(), strict=True) if good]
+        return Parsed(x, column, weights, lines[kept], ends[kept], faults, n_lines)
+
+
+def _is_utf8(text: Any) -> bool:
+    words = len(text) // 8 * 8
+    high = int(np.bitwise_or.reduce(text[:words].view(np.uint64), initial=0)) & 0x8080808080808080
+    if not high and (text[words:] < 128).all():
+        return True
+    try:
+        text.tobytes().decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _plain(x: dict[str, Any]) -> tuple[list[str], list[float]]:
+    """Names and values of an example, zeros and what is absent left out."""
+    pairs = [
+        (f"{name}={value}", 1.0) if isinstance(value, str) else (name, float(value))
+        for name, value in x.items()
+        if value is not None
+    ]
+    return [name for name, v in pairs if v], [v for _, v in pairs if v]
+
+
+def _mended(x: NamedRows, found: list[tuple[int, list[str], list[float]]], kept: Any) -> NamedRows:
+    """The rows that are kept, with features put into some."""
+    counts = np.diff(x.indptr)
+    for row, names, _ in found:
+        counts[row] = len(names)
+    indptr = np.concatenate([[0], np.cumsum(counts[kept])])
+    hashes, values, spans, arena = x.hashes, x.values, x.spans, x.names
+    new = [name for _, names, _ in found for name in names]
+    if new:
+        places = np.concatenate([np.full(len(names), x.indptr[row]) for row, names, _ in found])
+        raw = [name.encode() for name in new]
+        sizes = np.array([len(one) for one in raw], np.uint64)
+        begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(len(arena))
+        arena = np.concatenate([arena, np.frombuffer(b"".join(raw), np.uint8)])
+        hashes = np.insert(hashes, places, name_hashes(new))
+        spans = np.insert(spans, places, begins << np.uint64(32) | sizes)
+        values = np.insert(values, places, [v for _, _, vs in found for v in vs])
+    return NamedRows(hashes, values, indptr, arena, spans, x.text, x.bounds[kept], x.one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from streaml1.parse import svmlight
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import IntRows
 from streaml1.streams.parsed import LineParser, Parsed
+from streaml1.streams.pool import Pool
 from streaml1.streams.source import read_number, shown
 
 __all__ = ["SvmlightParser", "parse_svmlight"]
@@ -66,6 +67,28 @@ def parse_svmlight(
     return _careful(cells) if x is None else x, label, 1.0
 
 
+class _Room(NamedTuple):
+    """Memory for what some bytes may hold."""
+
+    positions: Any
+    ids: Any
+    values: Any
+    y: Any
+    indptr: Any
+    lines: Any
+    ends: Any
+    odd: Any
+
+
+def _room(n: int) -> _Room:
+    # A line has two bytes, but for the blank ones, which are no rows; a feature four.
+    most = n // 2 + 2
+    positions, ids = np.empty(n + 8, np.uint32), np.empty(n // 4 + 2, np.uint32)
+    counts = [np.empty(most, np.int64) for _ in range(3)]
+    odd = np.empty((most, 2), np.int64)
+    return _Room._make([positions, ids, np.empty(n // 4 + 2), np.empty(most), *counts, odd])
+
+
 class SvmlightParser(LineParser):
     r"""Reads lines by a kernel; those that are out of the ordinary by `parse_svmlight`.
 
@@ -92,37 +115,24 @@ class SvmlightParser(LineParser):
     def __init__(self, require_label: bool = True, what: str = "file") -> None:
         super().__init__(partial(parse_svmlight, require_label=require_label), what)
         self._labelled = require_label
-        self._room = -1
-
-    def _have_room(self, n: int) -> None:
-        """Have memory for what `n` bytes may hold."""
-        if n > self._room:
-            self._positions = np.empty(n + 8, np.uint32)
-            self._ids, self._values = np.empty(n // 4 + 2, np.uint32), np.empty(n // 4 + 2)
-            # A line has two bytes, but for the blank ones, which are no rows.
-            most = n // 2 + 1
-            self._y = np.empty(most)
-            self._indptr, self._lines, self._ends = np.empty((3, most + 1), np.int64)
-            self._odd = np.empty((most, 2), np.int64)
-            self._room = n
+        self._pool = Pool(_room)
 
     def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
         """Read lines within a buffer."""
         if not COMPILED or hi - lo >= 2**32:
             return super().read_at(buffer, lo, hi)
-        self._have_room(hi - lo)
+        room = self._pool.take(hi - lo)
         start = buffer.ctypes.data
         row, n_odd, n_lines = svmlight.rows(
             np.uint64(start + lo), np.uint64(start + hi), np.uint64(TABLE.ctypes.data),
-            self._labelled, self._positions, self._ids, self._values, self._y, self._indptr,
-            self._lines, self._ends, self._odd,
+            self._labelled, *room,
         )  # fmt: skip
-        k = int(self._indptr[row])
-        x = IntRows(self._ids[:k].copy(), self._values[:k].copy(), self._indptr[: row + 1].copy())
-        y, lines, ends = (a[:row].copy() for a in (self._y, self._lines, self._ends))
+        k = int(room.indptr[row])
+        x = IntRows(room.ids[:k], room.values[:k], room.indptr[: row + 1])
+        y, lines, ends = (a[:row] for a in (room.y, room.lines, room.ends))
         parsed = Parsed(x, y, None, lines, ends, [], int(n_lines))
         if n_odd:
-            parsed = self._mended(parsed, self._odd[:n_odd].tolist(), buffer[lo:hi])
+            parsed = self._mended(parsed, room.odd[:n_odd].tolist(), buffer[lo:hi])
         if not self._labelled:
             return replace(parsed, y=[None if one != one else one for one in parsed.y.tolist()])
         return parsed

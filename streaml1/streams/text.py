@@ -138,6 +138,8 @@ class TextSource:
                         yield held.block(self._end())
                         self._heed_stop()
                 self._go_past(text[done:], first + parsed.n_lines)
+                if 2 * len(held) >= size:  # nearly as good as full, and nothing to be joined
+                    yield held.block(self._end())
         except Ended:
             pass
         except Exception:

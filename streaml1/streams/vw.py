@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from math import isfinite
 
+from streaml1.parse import vw
+from streaml1.streams.parsed import NamedParser
 from streaml1.streams.source import read_number, read_weight, shown
 
-__all__ = ["parse_vw"]
+__all__ = ["VwParser", "parse_vw"]
 
 
 def parse_vw(
@@ -51,6 +53,26 @@ def parse_vw(
     for namespace in rest.split("|"):
         _read(namespace, x)
     return x, label, weight
+
+
+class VwParser(NamedParser):
+    r"""Reads lines by a kernel; those that are out of the ordinary by `parse_vw`.
+
+    Examples
+    --------
+    >>> from streaml1.streams.vw import VwParser
+    >>> parsed = VwParser().read(b"1 2 |a b c:0.5\n|a b\n0 | d\n")
+    >>> list(parsed.x), parsed.y, parsed.w
+    ([{'a^b': 1.0, 'a^c': 0.5}, {'d': 1.0}], array([1., 0.]), array([2., 1.]))
+    >>> parsed.faults
+    [(1, 'the line has no label: it must begin with one, as in 1 |name:value')]
+
+    """
+
+    kernel = staticmethod(vw.rows)
+
+    def __init__(self, require_label: bool = True, what: str = "file") -> None:
+        super().__init__(parse_vw, require_label, what)
 
 
 def _head(head: str, require_label: bool) -> tuple[float | str | None, float]:

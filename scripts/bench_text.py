@@ -1,0 +1,172 @@
+"""Reading and learning text files: parsers alone, with a model, and Vowpal Wabbit on the same rows.
+
+Vowpal Wabbit is asked for in the Python that `VW_PYTHON` names, where it is installed. Times are
+those of the processor, on one core; Vowpal Wabbit's are of its driver, files in memory both.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import streaml1
+from streaml1.streams import open_source
+from streaml1.streams.formats import line_parser
+from streaml1.streams.parsed import EachLine
+
+ROUNDS = 5
+BITS = 22
+
+VW = """
+import sys, time
+import vowpalwabbit
+begin = time.process_time()
+vowpalwabbit.Workspace(sys.argv[1]).finish()
+print(time.process_time() - begin)
+"""
+
+Write = Callable[[Any, Any], str]
+
+
+def svmlight(X: Any, i: int) -> str:
+    lo, hi = X.indptr[i], X.indptr[i + 1]
+    pairs = zip(X.indices[lo:hi].tolist(), X.data[lo:hi].tolist(), strict=True)
+    return " ".join(map("%d:%.6g".__mod__, pairs))
+
+
+def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) -> list[Any]:
+    """Write the files: what each is called, its path, and that of the same rows for VW."""
+    X, y = w1(30_000)
+    signs = np.where(y, 1, -1).tolist()
+    rows = [svmlight(X, i) for i in range(X.shape[0])]
+    rng = np.random.default_rng(0)
+    letters = rng.integers(97, 123, (X.shape[1], 6), dtype=np.uint8)
+    words = np.array([f"{bytes(row).decode()}{k % 97}" for k, row in enumerate(letters)])
+    named = [
+        " ".join(f"{words[int(j)]}:{v}" for j, v in (cell.split(":") for cell in row.split()))
+        for row in rows
+    ]
+    categories, clicked = clicks(60_000)
+    joined = [" ".join(f"C{k}={v:x}" for k, v in enumerate(row)) for row in categories.tolist()]
+    clicked = np.where(clicked, 1, -1).tolist()
+
+    def written(name: str, form: str, labels: list[int], rows: list[str]) -> Path:
+        path = folder / name
+        lines = (form.format(y, row) for y, row in zip(labels, rows, strict=True))
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
+
+    ids = written("w1.svm", "{} {}", signs, rows)
+    same = written("w1-ids.vw", "{} | {}", signs, rows)
+    text = written("w1.vw", "{} | {}", signs, named)
+    ads = written("w2.vw", "{} | {}", clicked, joined)
+    return [
+        ("W1, svmlight", ids, same, {}),
+        ("W1, words, names kept", text, text, {}),
+        (f"W1, words, {BITS} bits", text, text, {"hash_bits": BITS}),
+        ("W2, categories, names kept", ads, ads, {}),
+        (f"W2, categories, {BITS} bits", ads, ads, {"hash_bits": BITS}),
+    ]
+
+
+def vowpal_wabbit(path: Path) -> float:
+    """Seconds of its driver; NaN where it is not installed."""
+    options = f"-d {path} --sgd --l1 1e-6 --l2 1e-6 --loss_function logistic -b {BITS} --quiet"
+    python = os.environ.get("VW_PYTHON", sys.executable)
+    done = subprocess.run([python, "-c", VW, options], capture_output=True, text=True)
+    return float(done.stdout) if done.returncode == 0 else float("nan")
+
+
+def refuse(place: str, reason: str, *_: Any) -> None:
+    raise AssertionError(f"{place}: {reason}")
+
+
+def parse(path: Path) -> None:
+    for _ in open_source(path).blocks(1000, refuse):
+        pass
+
+
+def bare(path: Path) -> None:
+    room = bytearray(2**18)
+    with open(path, "rb", buffering=0) as file:
+        while file.readinto(room):
+            pass
+
+
+def plain(path: Path) -> float:
+    """Seconds a row of the plain reader."""
+    with open(path, "rb") as file:
+        text = b"".join(file.readline() for _ in range(1000))
+    reader = EachLine(line_parser({".svm": "svmlight"}.get(path.suffix, "vw")).one)
+    begin = time.process_time()
+    reader.read(text)
+    return (time.process_time() - begin) / 1000
+
+
+def bench(w1: Any, clicks: Any, model: Callable[..., Any], table: Any, show: Any) -> None:
+    """Print microseconds a row and ratios."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with tempfile.TemporaryDirectory() as folder:
+        cases = files(Path(folder), w1, clicks)
+        made = table(
+            "text to a model, l1 = l2 = 1e-6: us/row",
+            *("file", "bytes/row", "read", "parse", "MB/s", "plain / parse"),
+            *("parse + learn", "progressive", "VW", "VW / (parse + learn)"),
+        )
+        for name, path, rival, options in cases:
+            made.add_row(name, *_case(path, rival, options, model))
+        show(made)
+        made = table("parsing packed files", "file", "us/row", "MB/s of text")
+        for name, path, _, _ in (cases[0], cases[3]):
+            packed = path.with_name(f"{path.name}.gz")
+            packed.write_bytes(gzip.compress(path.read_bytes(), 6))
+            n = path.read_bytes().count(b"\n")
+            seconds = float(np.median([_seconds(lambda p=packed: parse(p)) for _ in range(3)]))
+            mega = path.stat().st_size / 1e6
+            made.add_row(f"{name}, .gz", f"{seconds / n * 1e6:.2f}", f"{mega / seconds:,.0f}")
+        show(made)
+
+
+def _case(path: Path, rival: Path, options: dict[str, Any], model: Any) -> list[str]:
+    size, n = path.stat().st_size, path.read_bytes().count(b"\n")
+
+    def learn() -> None:
+        one = model(0.1, **options)
+        for block in open_source(path).blocks(1000, refuse):
+            one.progressive_many(block.x, np.asarray(block.y) > 0)
+
+    def progressive() -> None:
+        streaml1.progressive(model(0.1, **options), path, every=100_000)
+
+    runs = {"read": bare, "parse": parse}
+    times: dict[str, list[float]] = {}
+    for _ in range(ROUNDS + 1):
+        for what, run in runs.items():
+            times.setdefault(what, []).append(_seconds(lambda run=run: run(path)) / n)
+        for what, act in (("learn", learn), ("progressive", progressive)):
+            times.setdefault(what, []).append(_seconds(act) / n)
+        times.setdefault("plain", []).append(plain(path))
+        times.setdefault("vw", []).append(vowpal_wabbit(rival) / n)
+    took = {what: np.array(all_of[1:]) * 1e6 for what, all_of in times.items()}
+    median = {what: float(np.median(one)) for what, one in took.items()}
+    return [
+        f"{size / n:.0f}", f"{median['read']:.2f}", f"{median['parse']:.2f}",
+        f"{size / n / median['parse']:,.0f}", f"{np.median(took['plain'] / took['parse']):.0f}",
+        f"{median['learn']:.2f}", f"{median['progressive']:.2f}", f"{median['vw']:.2f}",
+        f"{np.median(took['vw'] / took['learn']):.2f}",
+    ]  # fmt: skip
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    begin = time.process_time()
+    run()
+    return time.process_time() - begin

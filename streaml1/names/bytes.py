@@ -1,0 +1,100 @@
+"""Slots by the stable hashes of names: for names that come as bytes, and are no Python strings.
+
+Beside a `Table`, which knows a string by Python's own hash of it, another in each process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import inlined, kernel, prefetch
+
+__all__ = ["MISSING", "ByBytes"]
+
+MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
+_MISSING = np.uint64(MISSING)
+_ONE = np.uint64(1)
+_AHEAD = np.uint64(16)
+
+
+@inlined
+def _place(entries: Any, h: Any) -> Any:
+    mask = np.uint64(len(entries) // 2 - 1)
+    place = h & mask
+    while True:
+        at = place + place
+        if entries[at + _ONE] == _MISSING or entries[at] == h:
+            return at
+        place = (place + _ONE) & mask
+
+
+@kernel
+def _find(entries: Any, hashes: Any, slots: Any) -> Any:
+    """Slots of hashes, `MISSING` for those unknown; returns how many are."""
+    n, unknown = np.uint64(len(hashes)), np.uint64(0)
+    mask = np.uint64(len(entries) // 2 - 1)
+    for k in range(n):
+        if k + _AHEAD < n:
+            ahead = hashes[k + _AHEAD] & mask
+            prefetch(entries, ahead + ahead)
+        slot = entries[_place(entries, hashes[k]) + _ONE]
+        slots[k] = np.uint32(slot)
+        unknown += np.uint64(slot == _MISSING)
+    return unknown
+
+
+@kernel
+def _put(entries: Any, hashes: Any, slots: Any) -> Any:
+    """Enter hashes; returns how many were not there."""
+    new = 0
+    for k in range(np.uint64(len(hashes))):
+        at = _place(entries, hashes[k])
+        new += entries[at + _ONE] == _MISSING
+        entries[at] = hashes[k]
+        entries[at + _ONE] = slots[k]
+    return new
+
+
+class ByBytes:
+    """An open-addressing table from hashes to slots: nothing is ever taken out.
+
+    Attributes
+    ----------
+    entries : ndarray
+        (hash, slot) a place; half of them are free at least.
+    """
+
+    def __init__(self) -> None:
+        self._new(1024)
+        self._used = 0
+
+    def _new(self, places: int) -> None:
+        self.entries = np.zeros(2 * places, np.uint64)
+        self.entries[1::2] = MISSING
+
+    def find(self, hashes: Any) -> tuple[Any, int]:
+        """Slots of hashes, uint32, `MISSING` for those unknown, and how many these are."""
+        slots = np.empty(len(hashes), np.uint32)
+        return slots, int(_find(self.entries, hashes, slots))
+
+    def enter(self, hashes: Any, slots: Any) -> None:
+        """Have some hashes known."""
+        needed = 2 * (self._used + len(hashes))
+        if needed > len(self.entries) // 2:
+            taken = self.entries.reshape(-1, 2)
+            taken = taken[taken[:, 1] != MISSING]
+            self._new(1 << (2 * needed - 1).bit_length())
+            _put(self.entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
+        self._used += int(_put(self.entries, hashes, slots))
+
+    def moved(self, new_slots: Any) -> ByBytes:
+        """The table once slots have others, given each; negative ones are gone."""
+        taken = self.entries.reshape(-1, 2)
+        taken = taken[taken[:, 1] != MISSING]
+        slots = new_slots[taken[:, 1].astype(np.int64)]
+        kept = slots >= 0
+        left = ByBytes()
+        left.enter(taken[kept, 0], slots[kept].astype(np.uint32))
+        return left

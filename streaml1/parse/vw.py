@@ -1,0 +1,192 @@
+"""Lines of Vowpal Wabbit's text to rows of hashed names; what is out of the ordinary is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import inlined, kernel, load_byte, store_word
+from streaml1.parse.delimiters import BAR, BLANK, COLON, NEWLINE, RETURN, TAB, vw_delimiters
+from streaml1.parse.names import comes_again, copied, murmur_at
+from streaml1.parse.numbers import long_value, number, value
+
+__all__ = ["rows"]
+
+_ZERO, _ONE, _HALF = map(np.uint64, (0, 1, 32))
+_QUOTE, _CARET = map(np.uint64, b"'^")
+_LAST_ASCII = np.uint64(127)
+_MOST = 1e280  # a sum of so many values as there may be is finite
+
+
+@inlined
+def _is_blank(c: Any) -> bool:
+    return bool((c == BLANK) | (c == TAB))
+
+
+@inlined
+def _read(start: Any, end: Any, table: Any) -> Any:
+    v = value(start, end, table)
+    return v if v == v else long_value(start, end, table)
+
+
+@kernel
+def rows(
+    start: Any,
+    end: Any,
+    table: Any,
+    labelled: Any,
+    is_text: Any,
+    positions: Any,
+    hashes: Any,
+    values: Any,
+    names: Any,
+    most: Any,
+    spans: Any,
+    y: Any,
+    w: Any,
+    indptr: Any,
+    lines: Any,
+    begins: Any,
+    ends: Any,
+    odd: Any,
+) -> Any:
+    """Read the lines between two addresses, the last byte a newline.
+
+    As `streaml1.parse.svmlight.rows`, but blank lines are odd, and of each feature `hashes` has the
+    hash of its name, and the name itself is written at the address `names`, up to the address
+    `most`; `spans` has its first byte, times 2**32, and its length. A value of zero is left out.
+    `is_text` tells that all is UTF-8; where it is not, a line with other bytes than ASCII is odd.
+
+    Returns
+    -------
+    How many rows, how many of them odd, and how many lines.
+    """
+    n = vw_delimiters(start, end, positions)
+    row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
+    i, at, to = _ZERO, start, names
+    last = np.uint64(len(hashes))
+    indptr[0] = 0
+    while i < n:
+        begun, begin, first_name, zeros = k, at, to, _ZERO
+        label, weight = np.nan, 1.0
+        # Before the bar: up to three words, of which the last may be the tag.
+        count = _ZERO
+        tagged = False
+        good: Any = True
+        d = start + np.uint64(positions[i])
+        c = load_byte(d)
+        while True:
+            if d > at:
+                tagged = c == BAR or load_byte(at) == _QUOTE
+                if not tagged:
+                    if count == _ZERO:
+                        label = number(at, d, table)
+                        good &= label == label
+                    else:
+                        weight = number(at, d, table)
+                        good &= weight >= 0.0 and count == _ONE
+                    count += _ONE
+                elif c != BAR:
+                    # A word in quotes is the tag only where it is the last.
+                    after = d
+                    while _is_blank(load_byte(after)):
+                        after += _ONE
+                    good &= load_byte(after) == BAR
+            if not _is_blank(c):
+                break
+            i += _ONE
+            at = d + _ONE
+            d = start + np.uint64(positions[i])
+            c = load_byte(d)
+        good &= c == BAR and (count > _ZERO or not labelled)
+        if good:
+            i += _ONE
+            at = d + _ONE
+            scale = 1.0
+            prefix = prefix_end = at
+            opened = True  # the namespace may have a name here
+            while True:
+                d = start + np.uint64(positions[i])
+                c = load_byte(d)
+                stop = d
+                if c == NEWLINE:
+                    stop -= np.uint64(d > at and load_byte(d - _ONE) == RETURN)
+                    if stop > at and load_byte(stop - _ONE) == RETURN:
+                        good = False
+                        break
+                name_end = stop
+                v = 1.0
+                if c == COLON:
+                    if d == at:
+                        good = False
+                        break
+                    i += _ONE
+                    d = start + np.uint64(positions[i])
+                    c = load_byte(d)
+                    stop = d
+                    if c == NEWLINE:
+                        stop -= np.uint64(load_byte(d - _ONE) == RETURN)
+                    v = _read(name_end + _ONE, stop, table)
+                    if c == COLON or not abs(v) < _MOST:
+                        good = False
+                        break
+                if name_end > at:
+                    if opened:
+                        prefix, prefix_end = at, name_end
+                        scale = v
+                    else:
+                        v *= scale
+                        size = name_end - at + prefix_end - prefix
+                        if to + size + np.uint64(32) > most or not abs(v) < _MOST:
+                            good = False
+                            break
+                        before = to
+                        if prefix_end > prefix:
+                            to = copied(prefix, prefix_end, to)
+                            store_word(to, _CARET)
+                            to += _ONE
+                        to = copied(at, name_end, to)
+                        h = murmur_at(before, to)
+                        if v != 0.0:
+                            hashes[k] = h
+                            values[k] = v
+                            spans[k] = ((before - names) << _HALF) | (to - before)
+                            k += _ONE
+                        else:
+                            zeros += _ONE
+                            hashes[last - zeros] = h
+                opened = False
+                if c == NEWLINE:
+                    break
+                if c == BAR:
+                    opened = True
+                    scale = 1.0
+                    prefix = prefix_end = d
+                i += _ONE
+                at = d + _ONE
+        if good and zeros:
+            good = not comes_again(hashes, begun, k, last, zeros)
+        if good and not is_text:
+            byte = begin
+            while byte < d:
+                good &= load_byte(byte) <= _LAST_ASCII
+                byte += _ONE
+        while load_byte(start + np.uint64(positions[i])) != NEWLINE:
+            i += _ONE
+        at = start + np.uint64(positions[i]) + _ONE
+        i += _ONE
+        if not good:
+            k, to = begun, first_name
+            odd[n_odd] = row
+            n_odd += _ONE
+            weight = 1.0
+        y[row] = label
+        w[row] = weight
+        lines[row] = line
+        begins[row] = begin - start
+        ends[row] = at - start
+        row += _ONE
+        line += _ONE
+        indptr[row] = k
+    return row, n_odd, line

@@ -1,0 +1,60 @@
+"""Memory that parsers write to, used again once nobody looks at it any more.
+
+Fresh memory of a few megabytes a chunk is handed back to the system and asked for again, page by
+page, which costs as much as the parsing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Pool"]
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+class Pool(Generic[T]):
+    """Tuples of arrays, of which views may be given away; CPython counts who has them.
+
+    Parameters
+    ----------
+    make
+        Makes the arrays for so many bytes of text.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streaml1.streams.pool import Pool
+    >>> pool = Pool(lambda n: (np.empty(n),))
+    >>> view = pool.take(5)[0][:2]
+    >>> pool.take(5)[0] is view.base
+    False
+    >>> owner = id(view.base)
+    >>> del view
+    >>> id(pool.take(4)[0]) == owner
+    True
+
+    """
+
+    def __init__(self, make: Callable[[int], T]) -> None:
+        self._make = make
+        self._size = 0
+        self._tuples: list[tuple[T, list[int]]] = []
+
+    def take(self, n: int) -> T:
+        """Arrays for n bytes, of which nobody has a view."""
+        if n > self._size:
+            self._tuples, self._size = [], n
+        for arrays, counts in self._tuples:
+            if _counts(arrays) == counts:
+                return arrays
+        arrays = self._make(self._size)
+        if len(self._tuples) < 4:
+            self._tuples.append((arrays, _counts(arrays)))
+        return arrays
+
+
+def _counts(arrays: tuple[Any, ...]) -> list[int]:
+    return [getrefcount(one) for one in arrays]
