@@ -17,7 +17,7 @@ $a = w^\top x_i$ and $|x_i|_p^2 (p - 1)/c$ in place of $|x_i|^2$: by the smoothn
 With l2 > 0, $\lambda$ is l2 and $\sigma$ is l1. With l2 = 0 the true objective has no strongly convex part. Then
 a run has stages, each with $\lambda (h(w) - \langle \nabla h(w_0), w \rangle)$ inside, around the weights $w_0$ of the
 stage before: $\lambda$ begins at `inner` (None: the mean of those squares over n), is halved after a
-stage of at most three epochs, and doubled after one of more than ten. What is reported, and ends the run, is the true
+stage of at most three epochs, and doubled after one of more than thirty. What is reported, and ends the run, is the true
 objective, without that part, and its gap, with the dual variables scaled until
 $|\sum_i \alpha_i x_i|_\infty / n \le \sigma$.
 
@@ -66,7 +66,7 @@ NORMS = ("l2", "q")
 
 # A stage ends when its gap is no more than so many times its distance from the stage before.
 PART = 5.0
-FEW, MANY, MOST = 3, 10, 100  # epochs of a stage
+FEW, MANY, MOST = 3, 30, 100  # epochs of a stage
 
 
 class Norm(NamedTuple):
