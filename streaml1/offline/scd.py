@@ -120,7 +120,8 @@ def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any) -> None:
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         objective, gap = trace.records[-1].objective, trace.records[-1].gap
         # Early models are soon wrong: first one epoch, then two, ...
-        most = min(EPOCHS, len(trace.records), trace.max_epochs - epoch)
+        longest = EPOCHS if run.exact else min(EPOCHS, len(trace.records))
+        most = min(longest, trace.max_epochs - epoch)
         rest = (how, dice, max(part * gap, 0.3 * trace.goal), most)
         if run.exact:
             taken = _sweep(run, model_epoch, (h, H, run.r), *rest)
@@ -135,7 +136,7 @@ def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any) -> None:
             taken = _sweep(run, model_epoch, (h, H, t), *rest)
             _line_search(run, w, z, objective)
         epoch += taken
-        if taken == 1:
+        if taken == 1 < most:
             part *= SMALLER
 
 
