@@ -121,7 +121,7 @@ def test_l1_alone(name: str, d: int, norm: str) -> None:
     g = mean_loss(name, X, y, w, 0.0)[1]
     assert np.where(w != 0.0, np.abs(g + 0.05 * np.sign(w)), np.abs(g) - 0.05).max() < 3e-3
     if name != "smoothed_hinge":
-        by_columns = scd(X, y, name, 0.05, tol=1e-8)
+        by_columns = scd(X, y, name, 0.05, tol=1e-8, max_epochs=20_000)
         assert found.objective == pytest.approx(by_columns.objective, abs=2e-7)
 
 

@@ -17,7 +17,7 @@ $a = w^\top x_i$ and $|x_i|_p^2 (p - 1)/c$ in place of $|x_i|^2$: by the smoothn
 With l2 > 0, $\lambda$ is l2 and $\sigma$ is l1. With l2 = 0 the true objective has no strongly convex part. Then
 a run has stages, each with $\lambda (h(w) - \langle \nabla h(w_0), w \rangle)$ inside, around the weights $w_0$ of the
 stage before: $\lambda$ begins at `inner` (None: the mean of those squares over n), is halved after a
-stage of at most three epochs, and doubled where a thousand are not enough. What is reported, and ends the run, is the true
+stage of at most three epochs, and doubled after one of more than thirty. What is reported, and ends the run, is the true
 objective, without that part, and its gap, with the dual variables scaled until
 $|\sum_i \alpha_i x_i|_\infty / n \le \sigma$.
 
@@ -66,7 +66,7 @@ NORMS = ("l2", "q")
 
 # A stage ends when its gap is no more than so many times its distance from the stage before.
 PART = 5.0
-FEW, MANY = 3, 1000  # epochs of a stage
+FEW, MANY, MOST = 3, 30, 100  # epochs of a stage
 
 
 class Norm(NamedTuple):
@@ -390,11 +390,11 @@ def _stages(run: _Run, trace: Trace) -> None:
     while not run.look(trace, epoch):
         run.center = run.thresholded(run.center + run.v / run.strength)
         if epoch:
-            run.strength *= 0.5 if taken <= FEW else 2.0 if taken >= MANY else 1.0
+            run.strength *= 0.5 if taken <= FEW else 2.0 if taken > MANY else 1.0
         run.theta = run.center + run.v / run.strength
         run.begin()
         taken = 0
-        while epoch < trace.max_epochs and taken < MANY:
+        while epoch < trace.max_epochs and taken < MOST:
             gap = run.epoch()
             epoch, taken = epoch + 1, taken + 1
             moved = run.h.distance(run.thresholded(run.theta), run.center)

@@ -48,12 +48,13 @@ __all__ = ["detcd", "scd"]
 LOSSES = ("logistic", "squared")
 STEPS = ("newton", "bound")
 
-# Epochs between two looks at all coordinates, and what part of the gap they are to leave.
+# Most epochs between two looks at all coordinates, and what part of the gap they are to leave.
 EPOCHS = 10
 PART = 1.0
 SMALLER = 0.25  # where one epoch alone left less than that
 HALVINGS = 60
 DECREASE = 0.01  # of what the slope promises, as line searches have it
+ROUNDING = 5e-16  # of the objective
 
 
 def _setup(
@@ -79,9 +80,9 @@ def _line_search(run: Run, w: Any, z: Any, objective: float) -> None:
     dz = run.z - z
     slope = float(run.r @ dz) / run.n + float((p.c + p.l2 * w) @ d)
     slope += float(p.l1 @ (np.abs(run.w) - np.abs(w)))
-    s = 1.0
+    s, most = 1.0, objective + ROUNDING * abs(objective)
     for _ in range(HALVINGS):
-        if run.objective() <= objective + DECREASE * s * min(slope, 0.0):
+        if run.objective() <= most + DECREASE * s * min(slope, 0.0):
             break
         s *= 0.5
         run.w[:], run.z[:] = w + s * d, z + s * dz
@@ -118,7 +119,9 @@ def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any) -> None:
     epoch, part = 0, PART
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         objective, gap = trace.records[-1].objective, trace.records[-1].gap
-        most = min(EPOCHS, trace.max_epochs - epoch)
+        # Early models are soon wrong: first one epoch, then two, ...
+        longest = EPOCHS if run.exact else min(EPOCHS, len(trace.records))
+        most = min(longest, trace.max_epochs - epoch)
         rest = (how, dice, max(part * gap, 0.3 * trace.goal), most)
         if run.exact:
             taken = _sweep(run, model_epoch, (h, H, run.r), *rest)
@@ -133,7 +136,7 @@ def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any) -> None:
             taken = _sweep(run, model_epoch, (h, H, t), *rest)
             _line_search(run, w, z, objective)
         epoch += taken
-        if taken == 1:
+        if taken == 1 < most:
             part *= SMALLER
 
 
