@@ -181,6 +181,7 @@ def bench_models() -> None:
     learners: dict[str, Callable[[], Any]] = {
         "elastic net": lambda: net(**both, **constant),
         "  averaged": lambda: net(**both, **constant, average=True),
+        '  lr="auto"': lambda: net(l1=1e-6, l2=1e-6, lr="auto"),
         "  explicit stamps, constant rate": lambda: net(**both, **constant, stamps="explicit"),
         "  explicit stamps, falling rate": lambda: net(**both, stamps="explicit"),
         "truncated gradient": lambda: truncated(gravity=1e-6, lr=3.0, **constant),
