@@ -313,7 +313,8 @@ def test_a_damaged_one_is_passed_over(url: str, caplog: pytest.LogCaptureFixture
         manifest = topic.publish(MODELS[2])
     with caplog.at_level(logging.WARNING):
         assert state(streaml1.load(url)) == state(MODELS[1])
-    assert caplog.messages == [
+    said = [one.getMessage() for one in caplog.records if one.name == "streaml1"]
+    assert said == [
         f"{url}: the model of {manifest.time} is torn: its SHA-256 is not that which was "
         "published; the one before is taken"
     ]
