@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 from river import base
 
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION
+from streaml1.rows import BadExample
 
 __all__ = [
     "Learn",
@@ -75,9 +77,34 @@ Learn = Callable[[Any, Any, Any], Any]
 
 def learning_of(model: Any, loss: str) -> tuple[Learn, int]:
     """What predicts and learns (X, y, w), and how many rows it may be given at once."""
-    if hasattr(model, "progressive_many"):
+    if not hasattr(model, "progressive_many"):
+        return _one_by_one(model, loss), 1
+    if loss == "softmax":
         return model.progressive_many, 2**62
-    return _one_by_one(model, loss), 1
+    return _in_turn(model, loss), 2**62
+
+
+def _in_turn(model: Any, loss: str) -> Learn:
+    """Dicts are learnt one by one, which is faster, and those before a bad one alone."""
+    tell, teach = predicting_one_of(model, loss), learning_one_of(model)
+
+    def learn(xs: Any, ys: Any, ws: Any) -> Any:
+        if not isinstance(xs, list):
+            return model.progressive_many(xs, ys, ws)
+        p = np.empty(len(xs))
+        labels = ys.tolist() if isinstance(ys, np.ndarray) else ys
+        weights = itertools.repeat(1.0) if ws is None else ws
+        for row, (x, y, w) in enumerate(zip(xs, labels, weights, strict=False)):
+            try:
+                p[row] = tell(x)
+                teach(x, y, w)
+            except BadExample:
+                if row == 0:
+                    raise
+                return p[:row]
+        return p
+
+    return learn
 
 
 def predicting_one_of(model: Any, loss: str) -> Callable[[Any], Any]:

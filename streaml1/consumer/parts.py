@@ -104,6 +104,7 @@ def parts_of(
         except BadExample as bad:
             heapq.heappush(faults, (lo + bad.row, bad.reason))
             continue
+        hi = lo + len(result)
         yield lo, hi, result
         size = 2 * max(size, 1)
         lo = hi
