@@ -62,9 +62,7 @@ class CheckpointError(ModelFileError):
 
 
 class TakenOver(CheckpointError):
-    """The folder has another owner by now."""
-
-    exit_code = exits.AGAIN
+    """The folder has another owner by now: it is left to him, or asked for again in a group."""
 
 
 class InUse(CheckpointError):
@@ -123,6 +121,12 @@ class Folder:
             self.close()
             raise
 
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Give the folder back."""
         if self._lock >= 0:
@@ -175,9 +179,12 @@ class Folder:
     def require_ours(self) -> None:
         """Raise TakenOver where there is a higher epoch."""
         if max(self._owners(), default=0) != self.epoch:
-            raise TakenOver(
+            error = TakenOver(
                 f"{self.path} was taken over by {_called(self.owner())}; nothing was saved"
             )
+            if not self._alone:
+                error.exit_code = exits.AGAIN
+            raise error
 
     def _owners(self) -> list[int]:
         return _owners_in(self.path)

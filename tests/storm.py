@@ -436,7 +436,7 @@ def lines_of(lines: list[dict[str, Any]], every: int) -> list[Any]:
 def complaints(log: Path) -> list[str]:
     """The last lines of what workers that ended with an error have said."""
     lines = log.read_text().splitlines()
-    return [line for line in lines if re.match(r"[\w.]+(Error|Exception|Lost)\b", line)]
+    return [line for line in lines if re.match(r"(\w+\.)+[A-Z]\w+:|[A-Z]\w+Error\b", line)]
 
 
 @contextmanager

@@ -21,8 +21,9 @@ import pytest
 from click.testing import CliRunner
 
 import streaml1
-from streaml1 import checkpoint, exits
-from streaml1.checkpoint import CheckpointError, Checkpoints
+from streaml1 import claims, exits
+from streaml1.checkpoint import Checkpoints, TakenOver
+from streaml1.claims import Folder
 from streaml1.cli import cli
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError
@@ -94,16 +95,19 @@ def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         def full(*args: Any, number: int = number) -> None:
             raise OSError(number, os.strerror(number))
 
-        monkeypatch.setattr(checkpoint, "replace", full)
+        monkeypatch.setattr(claims, "replace", full)
         assert code("learn", "a.svm", "--checkpoint", f"kept{number}") == expected
 
 
 def test_a_folder_taken_over_is_left_to_the_new_owner() -> None:
-    with Checkpoints("kept") as store:
-        Path("kept/owner").write_text('{"epoch": 99, "pid": 1, "host": "b"}')
-        with pytest.raises(CheckpointError, match="was taken over by process 1 on b") as error:
-            store._require_ours()
-    assert error.value.exit_code == 2
+    """But the processes of a group start again, and have other partitions."""
+    for alone, expected in ((True, 2), (False, 75)):
+        with Folder("kept", alone=alone) as files:
+            Path("kept/00000099.owner").write_text('{"pid": 1, "host": "b"}')
+            with pytest.raises(TakenOver, match="was taken over by process 1 on b") as error:
+                files.write(b"")
+        assert error.value.exit_code == expected
+        Path("kept/00000099.owner").unlink()
 
 
 @pytest.mark.kafka
