@@ -51,6 +51,7 @@ class Twin:
              "duplicates"], 0,
         )  # fmt: skip
         self.told: list[float] = []  # predictions, in order
+        self.versions: list[int] = []  # examples learnt before each
         self.counted: list[list[Any]] = []  # p, y, w, what the constant predictor says
         self.constant_off = 0.0
         self.refused = 0
@@ -117,12 +118,14 @@ class Twin:
                 if p is not None:
                     self.counts["asked"] += 1
                     self.told.append(p)
+                    self.versions.append(self.model.n_iterations)
                     kept = {"id": event["id"], "x": x, "w": w, "p": p, "time": time}
                     self.waiting.append({**kept, "since": self.at(time)})
             else:
                 p = self.predict(x)
                 if p is not None:
                     self.told.append(p)
+                    self.versions.append(self.model.n_iterations)
                     self.learn(x, y, w, p)
             assert not joined or y is not None
 
@@ -226,12 +229,15 @@ class Twin:
 class Heard(Out):
     def __init__(self) -> None:
         self.p: list[float] = []
+        self.versions: list[int] = []
         self.asked: list[str] = []
         self.late: list[tuple[str, bool, float]] = []
 
     def predicted(self, part: Part) -> None:
         self.p += np.asarray(part.p).tolist()
-        assert part.hi - part.lo == len(part.p)
+        assert part.hi - part.lo == len(part.p) and part.learnt is not None
+        step = 0 if part.y is None else 1
+        self.versions += [part.learnt + step * k for k in range(len(part.p))]
         if part.y is None:
             self.asked += [part.block.place(row) for row in range(part.lo, part.hi)]
 
@@ -301,7 +307,7 @@ def test_equals_the_twin(
     twin = Twin(*settings).run(events)
     late, heard = run(events, *settings, size=size, every=every)
     assert state(late.model) == state(twin.model)
-    assert heard.p == twin.told
+    assert heard.p == twin.told and heard.versions == twin.versions
     kinds = late.waiting.table.kinds
     assert late.numbers() == {
         **twin.counts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,20 @@ __all__ = ["Hearing"]
 
 
 class Hearing:
-    """Gathers what some outs are to hear."""
+    """Gathers what some outs are to hear.
 
-    def __init__(self, outs: Sequence[Out]) -> None:
+    Parameters
+    ----------
+    outs
+        Who hears.
+    learnt
+        Tells how many examples the model has learnt by now.
+    """
+
+    def __init__(self, outs: Sequence[Out], learnt: Callable[[], int]) -> None:
         self._outs = outs
+        self._learnt = learnt
+        self._before = 0  # learnt when the first of the rows was predicted
         self._kind = ""
         self._block: Any = None
         self._rows: list[tuple[int, Any, Any, float]] = []
@@ -33,8 +43,12 @@ class Hearing:
     def _hear(self, kind: str, block: Any, row: int, p: Any, y: Any, w: float) -> None:
         if not self._outs:
             return
-        if self._rows and (kind != self._kind or row != self._rows[-1][0] + 1):
+        steps = int(kind == "learnt")  # which it has taken since it predicted the row
+        before = self._learnt() - steps
+        follows = self._rows and kind == self._kind and row == self._rows[-1][0] + 1
+        if not (follows and before == self._before + steps * len(self._rows)):
             self.close()
+            self._before = before
         self._kind, self._block = kind, block
         self._rows.append((row, p, y, w))
 
@@ -47,7 +61,7 @@ class Hearing:
         many = isinstance(ps[0], bytes)
         p = padded([np.frombuffer(one) for one in ps]) if many else np.array(ps)
         y, w = (None, None) if self._kind == "asked" else (_column(ys), np.array(ws))
-        part = Part(self._block, rows[0], rows[-1] + 1, y, w, p)
+        part = Part(self._block, rows[0], rows[-1] + 1, y, w, p, self._before)
         for out in self._outs:
             (out.answered if self._kind == "answered" else out.predicted)(part)
 
