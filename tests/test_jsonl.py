@@ -1,0 +1,94 @@
+"""The fast road of JSON lines, held to the careful one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1.streams import jsonl
+from streaml1.streams.jsonl import parse_json
+
+
+def carefully(text: str) -> Any:
+    """What comes where nothing is beyond doubt."""
+    patch = pytest.MonkeyPatch()
+    with patch.context() as context:
+        context.setattr(jsonl, "_plainly_decoded", lambda text: None)
+        return answer(text)
+
+
+def answer(text: str) -> Any:
+    try:
+        return repr(parse_json(text))
+    except ValueError as error:
+        return f"refused: {error}"
+
+
+NAMES = st.sampled_from(["a", "b", "site:news", 'q"', "x", "y", "é", "\\", '":', "tab\t", "\ud800"])
+NUMBERS = st.one_of(
+    st.integers(-5, 5), st.integers(-(2**70), 2**70), st.floats(), st.sampled_from([1e400, -0.0])
+)
+VALUES = st.one_of(
+    NUMBERS, st.booleans(), st.none(), st.sampled_from(["fr", '": ', "", 'a" :']),
+    st.just([1]), st.just({"deep": 1}),
+)  # fmt: skip
+BLANKS = st.sampled_from(["", " ", "  ", "\t"])
+
+
+@st.composite
+def objects(draw: Any, names: Any, values: Any, most: int) -> str:
+    """An object as text, in which a name may come twice and blanks stand anywhere."""
+    pairs = []
+    for _ in range(draw(st.integers(0, most))):
+        name, value = json.dumps(draw(names)), draw(values)
+        text = value if isinstance(value, str) and value.startswith("{") else json.dumps(value)
+        before, after = draw(BLANKS), draw(BLANKS)
+        pairs.append(f"{name}{before}:{after}{text}")
+    return "{" + ", ".join(pairs) + "}"
+
+
+FEATURES = objects(NAMES, VALUES, 6)
+LINES = st.one_of(
+    objects(
+        st.sampled_from(["x", "x", "y", "w", "id", "other"]),
+        st.one_of(FEATURES, FEATURES, NUMBERS, st.sampled_from(["7", "v7"])), 5,
+    ),
+    st.builds(lambda x, y: f'{{"x": {x}, "y": {json.dumps(y)}}}', FEATURES, VALUES),
+)  # fmt: skip
+
+
+@given(LINES)
+def test_both_roads_say_the_same(line: str) -> None:
+    assert answer(line) == carefully(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"x": {"a": 1, "a" :2}, "y": 1}',
+        '{"x": {"a": 1, "a":\t2}, "y": 1}',
+        '{"x": {"a": 1, "a"  :2}, "y": 1}',
+        '{"x": {"a": 1, "b": "\\":"}, "y": 1}',
+        '{"x": {"a": 1}, "x": {"b": 1}, "y": 1}',
+        '{"x": {"a": 1}, "y": 1, "y" : 0}',
+        '{"x": {"a": 18446744073709551616}, "y": 1, "id": 18446744073709551616}',
+        '{"x": {"a": NaN}, "y": 1}',
+        '{"x": {"a": 1e999}, "y": 1}',
+        '{"x": {"a": "\\ud800"}, "y": 1}',
+        "[1]",
+        '{"x": {"a": 0.1, "b": 123456789012345678901234567890e-29}, "y": 0.30000000000000004}',
+    ],
+)
+def test_lines_that_are_not_plain(line: str) -> None:
+    assert answer(line) == carefully(line)
+
+
+def test_plain_lines_take_the_fast_road(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "_decode", pytest.fail)
+    line = json.dumps({"id": 7, "x": {"age": 31, "site": "a:b", "é": 0.5}, "y": True, "w": 2})
+    assert parse_json(line) == ({"age": 31, "site": "a:b", "é": 0.5}, True, 2.0, 7)
+    assert parse_json(line.replace(": ", ":").replace(", ", ",")) is not None
