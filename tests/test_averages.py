@@ -397,7 +397,7 @@ def test_average_cannot_change() -> None:
 def test_an_averaged_file_is_no_plain_one(case: Case) -> None:
     model = case.make()
     model.learn_many([{j: 1.0} for j in range(20)], np.arange(20) % 2)
-    params, state = model._parameters(), model._file_state()
+    params, state = model._parameters(), model._file_state()()
     assert type(model)._from_file(params, state).weights == model.weights
     with pytest.raises(AssertionError):
         type(model)._from_file({**params, "average": False}, state)

@@ -267,7 +267,7 @@ def test_a_forged_file_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(AssertionError):
             forged(**changes)
-    params, state = model._parameters(), model._file_state()
+    params, state = model._parameters(), model._file_state()()
     with pytest.raises(AssertionError):
         ElasticNetRegressor._from_file({**params, "stamps": "folded"}, state)
 
