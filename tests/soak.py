@@ -80,7 +80,8 @@ def soak(address: str, minutes: float, folder: Path) -> str:
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
     said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT)
     learner = subprocess.Popen(
-        [sys.executable, "-m", "streaml1", "learn", url, "--per-partition", "--group", name,
+        [sys.executable, "-m", "streaml1", "learn", "--lr", "0.1",
+         url, "--per-partition", "--group", name,
          "--checkpoint", str(kept), "--checkpoint-every", "1", "--every", "100000",
          "--l1", "1e-4", "--l2", "1e-4"],
         env=surroundings, stdout=said, stderr=said,

@@ -160,7 +160,8 @@ def die_at(step: int) -> None:
 def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
     spec = write(tmp_path / "a.svm", rows(40_000))
     expected, _ = clean(spec)
-    command = [sys.executable, "-m", "streaml1", "learn", spec, "--l1", "1e-4", "--l2", "1e-4",
+    command = [sys.executable, "-m", "streaml1", "learn", "--lr", "0.1",
+               spec, "--l1", "1e-4", "--l2", "1e-4",
                "--checkpoint", "kept", "--checkpoint-every", "0.05", "--every", "1000",
                "--save", "m"]  # fmt: skip
     killed = 0
@@ -190,7 +191,8 @@ def test_standard_input_goes_on(tmp_path: Path, number: int) -> None:
 
     def start() -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "streaml1", "learn", "-", "--format", "svm", "--l1", "1e-4",
+            [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", "-", "--format", "svm",
+             "--l1", "1e-4",
              "--l2", "1e-4", "--checkpoint", "kept", "--every", "50", "--save", "m"],
             cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -23,7 +23,7 @@ from streaml1.cli import cli
 from streaml1.consumer import progressive
 
 ROOT = Path(__file__).parent.parent
-PLAIN = ["learn", "--l1", "1e-3"]
+PLAIN = ["learn", "--l1", "1e-3", "--lr", "0.1"]
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,14 @@ def test_learn_equals_the_library(svm: str) -> None:
 
 def test_the_defaults_are_those_of_the_library(svm: str) -> None:
     run("learn", svm, "--save", "a.model")
-    assert repr(streaml1.load("a.model")) == repr(streaml1.ElasticNetClassifier())
+    assert repr(streaml1.load("a.model")) == repr(streaml1.ElasticNetClassifier(lr="auto"))
+    for option, params in (
+        (["--schedule", "invsqrt"], {}),
+        (["--stamps", "explicit"], {"stamps": "explicit"}),
+        (["--lr", "auto", "--schedule", "inverse"], {"lr": "auto", "schedule": "inverse"}),
+    ):
+        run("learn", svm, *option, "--save", "b.model")
+        assert repr(streaml1.load("b.model")) == repr(streaml1.ElasticNetClassifier(**params))
 
 
 def test_top_weights_stand_by_label(svm: str) -> None:
@@ -194,7 +201,9 @@ def test_skewed_labels_have_more_columns(here: Path) -> None:
 
 def test_advice_where_a_model_diverges() -> None:
     rows = "".join(f"{i} 1:{i}\n" for i in range(1000, 1100))
-    result = run("learn", "-", "--format", "svm", "--task", "regression", input=rows)
+    options = ["--format", "svm", "--task", "regression"]
+    assert run("learn", "-", *options, input=rows).stderr == ""  # a rate is found
+    result = run("learn", "-", *options, "--lr", "0.1", input=rows)
     assert "lower --lr" in result.stderr
 
 

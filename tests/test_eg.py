@@ -536,5 +536,5 @@ def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert repr(load("m")).startswith("EGClassifier(radius=3.0, n_features=3, nonnegative=True")
     Path("b.svm").write_text("+1 9:1\n")
     refused = CliRunner().invoke(cli, ["learn", "b.svm", "--load", "m"])
-    assert refused.exit_code == 2
+    assert refused.exit_code == 65
     assert "a new feature comes after n_features=3 others" in refused.stderr

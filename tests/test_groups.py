@@ -429,7 +429,8 @@ def test_the_command_line(broker: Broker, tmp_path: Path) -> None:
     url = broker.url(topic)
     broker.send(topic, rows(300), [0, 1])
     process = subprocess.Popen(
-        [sys.executable, "-m", "streaml1", "learn", url, "--per-partition", "--group", topic,
+        [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", url, "--per-partition", "--group",
+         topic,
          "--l1", "1e-4", "--l2", "1e-4", "--checkpoint", "kept", "--every", "150",
          "--session-timeout", "3"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},

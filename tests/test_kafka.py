@@ -311,7 +311,7 @@ def test_learn_and_predict(broker: Broker, tmp_path: Path, monkeypatch: pytest.M
     lines, topic, questions = rows(300), broker.topic(), broker.topic()
     broker.send(topic, lines)
     expected = taught(tmp_path / "a.svm", lines)
-    out = run("learn", broker.url(topic), "--until-end", "--l1", "1e-4", "--l2", "1e-4",
+    out = run("learn", "--lr=0.1", broker.url(topic), "--until-end", "--l1", "1e-4", "--l2", "1e-4",
               "--from", "earliest", "--partitions", "0", "--save", "m").stdout  # fmt: skip
     assert "300 examples: log-loss" in out
     assert streaml1.load(tmp_path / "m").weights == expected.weights
@@ -331,7 +331,8 @@ def test_a_signal_ends_the_run_and_saves(broker: Broker, tmp_path: Path, number:
     lines, topic = rows(40), broker.topic()
     broker.send(topic, lines)
     process = subprocess.Popen(
-        [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--l1", "1e-4", "--l2",
+        [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", broker.url(topic), "--l1", "1e-4",
+         "--l2",
          "1e-4", "--every", "20", "--save", "m"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -394,7 +395,8 @@ def test_a_killed_consumer_goes_on(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(3)
     broker.send(topic, pack(lines, 3), [0, 1, 2] if broker.is_real else [0])
     expected = taught(tmp_path / "a.svm", lines)
-    command = [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--until-end", "--l1",
+    command = [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", broker.url(topic),
+               "--until-end", "--l1",
                "1e-4", "--l2", "1e-4", "--checkpoint", "kept", "--checkpoint-every", "0.1",
                "--every", "300", "--save", "m", "--group", topic]  # fmt: skip
     for number in range(3):

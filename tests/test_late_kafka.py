@@ -135,7 +135,8 @@ def test_a_killed_consumer_of_two_topics_goes_on(broker: Broker, tmp_path: Path)
     send(broker, events, asked, labels, 2)
     expected = model()
     report = progressive(expected, write(tmp_path / "a.jsonl", events), **LATE)
-    command = [sys.executable, "-m", "streaml1", "learn", broker.url(asked), "--labels", labels,
+    command = [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", broker.url(asked),
+               "--labels", labels,
                "--until-end", "--l1", "1e-4", "--l2", "1e-4", "--label-within", "20",
                "--unanswered", "negative", "--checkpoint", "kept", "--checkpoint-every", "0.05",
                "--every", "500", "--save", "m"]  # fmt: skip
