@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "streaml1",
     deadline=None,
-    max_examples=int(os.environ.get("STREAML1_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("STREAML1_EXAMPLES", "30")),
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
