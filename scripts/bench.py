@@ -268,11 +268,13 @@ def bench_flat() -> None:
         made.add_row(f"{d:,}", f"{bare:.0f}", f"{ball:.0f}", f"{ratio:.2f}", f"{kept.n_nonzero:,}")
     CONSOLE.print(made)
 
-    made = table("the same 1,000 rows again and again", "t", "net ns/row", "ball ns/row")
+    columns = "t", "net ns/row", "ball ns/row", "l-infinity ns/row"
+    made = table("the same 1,000 rows again and again", *columns)
     X, y = w1(1000)
-    models, t = (model(3.0, l1=1e-4, l2=1e-4), in_ball(1e2, 3.0)), 0
+    linf = streaml1.FOBOSClassifier(norm="linf", lr=3.0, schedule="constant")
+    models, t = (model(3.0, l1=1e-4, l2=1e-4), in_ball(1e2, 3.0), linf), 0
     for reach in (10**3, 10**4, 10**5, 10**6, 10**7):
-        times: list[list[float]] = [[], []]
+        times: list[list[float]] = [[] for _ in models]
         while t < reach:
             for kept, took in zip(models, times, strict=True):
                 begin = time.thread_time()
