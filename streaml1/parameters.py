@@ -132,7 +132,7 @@ def rate(name: str, value: Any) -> Any:
     """Check a learning rate: a number, or an object like river's schedulers."""
     if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
         return value
-    if value == AUTO and isinstance(value, str):
+    if isinstance(value, str) and value == AUTO:
         raise ValueError(f'{name}="auto" is for the elastic net alone; give a number')
     if not _is_number(value):
         raise ValueError(

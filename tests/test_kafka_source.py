@@ -15,7 +15,7 @@ from kafka import TopicPartition
 from streaml1 import ElasticNetClassifier
 from streaml1.consumer import progressive
 from streaml1.streams import SOURCES, SourceError, open_source
-from streaml1.streams.kafka import KafkaSource, _start
+from streaml1.streams.kafka import KafkaSource, start_of
 from streaml1.streams.partitions import HELD, merged
 from streaml1.streams.topic import Topic
 
@@ -191,12 +191,12 @@ def test_options_that_do_not_fit(spec: str, options: dict[str, Any], said: str) 
 
 
 def test_times() -> None:
-    assert _start(None) == "earliest" and _start("latest") == "latest"
-    assert _start("1700000000123") == 1_700_000_000_123
-    assert _start("2023-11-14T22:13:20.123Z") == 1_700_000_000_123
-    assert _start("2023-11-14T23:13:20+01:00") == 1_700_000_000_000
-    assert _start("2023-11-14") == 1_699_920_000_000
-    assert _start("1960-01-01") == 0
+    assert start_of(None) == "earliest" and start_of("latest") == "latest"
+    assert start_of("1700000000123") == 1_700_000_000_123
+    assert start_of("2023-11-14T22:13:20.123Z") == 1_700_000_000_123
+    assert start_of("2023-11-14T23:13:20+01:00") == 1_700_000_000_000
+    assert start_of("2023-11-14") == 1_699_920_000_000
+    assert start_of("1960-01-01") == 0
 
 
 def test_nobody_connects_before_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,11 +80,11 @@ def test_imports_go_up(path: Path) -> None:
             assert name == "cli" or imported == "streaml1.__version__", f"{name} imports {imported}"
 
 
-BUILT_ON = {"softmax_ball": "l1_ball"}
+BUILT_ON = {"softmax_ball": "l1_ball", "elastic_net_lanes": "elastic_net"}
 
 
 def test_a_rule_knows_no_other() -> None:
-    """But the one whose weights it averages, or that it has one of for each label."""
+    """But the one whose weights it averages, or that it has one of for each label or rate."""
     rules = {path.stem for path in (PACKAGE / "rules").glob("*.py")} - {"__init__"}
     assert {"elastic_net", "l1_ball", "l1_ball_tree"} <= rules
     for path in (PACKAGE / "rules").rglob("*.py"):

@@ -521,7 +521,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 REFUSED += [
     (name, value, "")
     for name in ("l1", "l2", "lr", "intercept_lr", "intercept_init", "clip_gradient")
-    for value in ("0.1", None, 1j, [0.1], (), {}, np.array([0.1, 0.2]), object(), "auto", b"1")
+    for value in ("0.1", None, 1j, [0.1], (), {}, np.array([0.1, 0.2]), object(), "Auto", b"1")
 ]
 REFUSED += [
     ("clip_gradient", 0.0, "above 0"),

@@ -268,7 +268,7 @@ def _first(source: str) -> dict[Any, float]:
 def test_declared_on_the_command_line(files: Path) -> None:
     run("learn", "a.svm", "--model", "softmax", "--classes", "4,3,2,1", "--save", "a.model")
     assert streaml1.load("a.model").classes == [4, 3, 2, 1]
-    output = run("learn", "a.svm", "--model", "softmax", "--classes", "1,2", code=2)
+    output = run("learn", "a.svm", "--model", "softmax", "--classes", "1,2", code=65)
     assert "is not among the declared classes" in output
     output = run("learn", "a.svm", "--load", "a.model", "--classes", "1,2", code=2)
     assert "--classes [1, 2] cannot be given to a.model, which began with [4, 3, 2, 1]" in output

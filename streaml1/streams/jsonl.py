@@ -18,6 +18,9 @@ JsonExample = tuple[dict[str, Any], Label, float] | tuple[dict[str, Any], Label,
 """Features, label and weight, and the id where there is one."""
 
 
+EXACT = 2.0**63
+
+
 class _Twice(list[tuple[str, Any]]):
     """The pairs of an object in which a name comes twice."""
 
@@ -109,11 +112,22 @@ def _plainly_decoded(text: str) -> dict[str, Any] | None:
     if type(example) is not dict or '"  ' in text or "\t" in text:
         return None
     x = example.get("x")
+    if type(x) is dict and not _has_exact_numbers(x):
+        return None
     names = len(example) + (len(x) if type(x) is dict else 0)
     # Each pair has a quote before its colon, with no more than a blank between.
     if text.count('":') + text.count('" :') != names or type(example.get("id")) is float:
         return None
     return example
+
+
+def _has_exact_numbers(x: dict[str, Any]) -> bool:
+    """Whether no value may have been a whole number too long for 64 bits."""
+    values = x.values()
+    try:
+        return not x or bool(min(values) > -EXACT and max(values) < EXACT)
+    except TypeError:  # not numbers alone
+        return not any(type(v) is float and abs(v) >= EXACT for v in values)
 
 
 def _require_text(example: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from streaml1.streams.formats import line_parser
 from streaml1.streams.parsed import EachLine, Parsed
 from streaml1.streams.source import Block, Refuse, SourceError
@@ -247,8 +249,10 @@ class RecordReader:
         self, lines: RecordLines, parsed: Parsed, numbers: Sequence[int], lo: int, hi: int,
         end: Position,
     ) -> KafkaBlock:  # fmt: skip
+        y = parsed.y[lo:hi]
+        y = y.tolist() if isinstance(y, np.ndarray) else y
         return KafkaBlock(
-            parsed.x[lo:hi], parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi],
+            parsed.x[lo:hi], y, None if parsed.w is None else parsed.w[lo:hi],
             self.topic, list(numbers[lo:hi]), end,
             None if parsed.ids is None else parsed.ids[lo:hi], lines, parsed.lines[lo:hi],
         )  # fmt: skip

@@ -366,6 +366,7 @@ class _Held:
         if any(one is not None for one in ids):
             pairs = zip(ids, y, strict=True)
             named = _joined([[None] * len(ys) if one is None else one for one, ys in pairs])
+            named = None if all(one is None for one in named) else named
         return Block(rows, _joined(y), weights, self._name, _joined(lines), end, named)
 
 
