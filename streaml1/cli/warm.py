@@ -51,8 +51,10 @@ def _exercise(kind: Any) -> None:
     unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
     wide = csr_array(np.eye(40, 2000))
     examples = (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted))
-    hashed = {"hash_bits": 11, "max_features": 1}
-    for params, (x, X) in itertools.product([*kind._unit_test_params(), hashed], examples):
+    own = list(kind._unit_test_params())
+    auto = [{"lr": "auto"}] if any(one.get("lr") == "auto" for one in own) else []
+    hashed = [{"hash_bits": 11, "max_features": 1, **rate} for rate in ({}, *auto)]
+    for params, (x, X) in itertools.product([*own, *hashed], examples):
         model = kind(**params)
         for _ in range(2):  # the first dict of names makes the table that the second is walked with
             model.learn_one(x, 1)
