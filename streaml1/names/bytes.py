@@ -9,25 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel, prefetch
+from streaml1.jit import kernel, prefetch
+from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
 
-__all__ = ["MISSING", "ByBytes"]
+__all__ = ["ByBytes"]
 
-MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
-_MISSING = np.uint64(MISSING)
-_ONE = np.uint64(1)
 _AHEAD = np.uint64(16)
-
-
-@inlined
-def _place(entries: Any, h: Any) -> Any:
-    mask = np.uint64(len(entries) // 2 - 1)
-    place = h & mask
-    while True:
-        at = place + place
-        if entries[at + _ONE] == _MISSING or entries[at] == h:
-            return at
-        place = (place + _ONE) & mask
 
 
 @kernel
@@ -39,9 +26,9 @@ def _find(entries: Any, hashes: Any, slots: Any) -> Any:
         if k + _AHEAD < n:
             ahead = hashes[k + _AHEAD] & mask
             prefetch(entries, ahead + ahead)
-        slot = entries[_place(entries, hashes[k]) + _ONE]
+        slot = entries[lookup(entries, hashes[k]) + ONE]
         slots[k] = np.uint32(slot)
-        unknown += np.uint64(slot == _MISSING)
+        unknown += np.uint64(slot == NO_SLOT)
     return unknown
 
 
@@ -50,10 +37,10 @@ def _put(entries: Any, hashes: Any, slots: Any) -> Any:
     """Enter hashes; returns how many were not there."""
     new = 0
     for k in range(np.uint64(len(hashes))):
-        at = _place(entries, hashes[k])
-        new += entries[at + _ONE] == _MISSING
+        at = lookup(entries, hashes[k])
+        new += entries[at + ONE] == NO_SLOT
         entries[at] = hashes[k]
-        entries[at + _ONE] = slots[k]
+        entries[at + ONE] = slots[k]
     return new
 
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
-from streaml1.names.bytes import MISSING, ByBytes
+from streaml1.names.bytes import ByBytes
+from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
 from streaml1.rows import ensure
 
 __all__ = [
@@ -36,9 +37,6 @@ __all__ = [
     "lookup",
 ]
 
-_MISSING = np.uint64(MISSING)
-_ONE = np.uint64(1)
-
 # Another in each process, as the hashes of strings are: nobody can choose ints to one end.
 SEED = np.uint64(hash("streaml1") & 2**64 - 1)
 HASH = 2**64 - 1  # what of a hash is looked at; less in tests, so that names collide
@@ -52,32 +50,17 @@ def alias(a: Any, b: Any) -> Any:
     return mixed(a * np.uint64(0x9E3779B97F4A7C15) + b)
 
 
-@inlined
-def lookup(entries: Any, h: Any) -> Any:
-    """Where in a table the hash `h` stands, or would.
-
-    `entries` is (hash, slot) for each of a power of two of places; a slot `MISSING` is free.
-    """
-    mask = np.uint64(len(entries) // 2 - 1)
-    place = h & mask
-    while True:
-        at = place + place
-        if entries[at + _ONE] == _MISSING or entries[at] == h:
-            return at
-        place = (place + _ONE) & mask
-
-
 @gil_kernel
 def _find(entries: Any, hashes: Any, slots: Any) -> None:
     for k in range(np.uint64(len(hashes))):
-        slots[k] = entries[lookup(entries, hashes[k]) + _ONE]
+        slots[k] = entries[lookup(entries, hashes[k]) + ONE]
 
 
 @gil_kernel
 def _find_ints(entries: Any, ids: Any, seed: Any, kept: Any, slots: Any) -> None:
     for k in range(np.uint64(len(ids))):
         h = mixed(np.uint64(ids[k]) ^ seed) & kept
-        slots[k] = entries[lookup(entries, h) + _ONE]
+        slots[k] = entries[lookup(entries, h) + ONE]
 
 
 @gil_kernel
@@ -86,9 +69,9 @@ def _put(entries: Any, hashes: Any, slots: Any) -> Any:
     new = 0
     for k in range(np.uint64(len(hashes))):
         at = lookup(entries, hashes[k])
-        if entries[at + _ONE] == _MISSING:
+        if entries[at + ONE] == NO_SLOT:
             entries[at] = hashes[k]
-            entries[at + _ONE] = slots[k]
+            entries[at + ONE] = slots[k]
             new += 1
     return new
 
@@ -98,11 +81,11 @@ def _admit(entries: Any, hashes: Any, slots: Any, free: Any) -> Any:
     """Give each hash that is not there the next free slot; returns that after the last."""
     for k in range(np.uint64(len(hashes))):
         at = lookup(entries, hashes[k])
-        if entries[at + _ONE] == _MISSING:
+        if entries[at + ONE] == NO_SLOT:
             entries[at] = hashes[k]
-            entries[at + _ONE] = free
-            free += _ONE
-        slots[k] = entries[at + _ONE]
+            entries[at + ONE] = free
+            free += ONE
+        slots[k] = entries[at + ONE]
     return free
 
 

@@ -1,0 +1,30 @@
+"""Where a hash stands in a table of hashes and slots: open addressing, for every table of names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import inlined
+
+__all__ = ["MISSING", "NO_SLOT", "ONE", "lookup"]
+
+MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
+NO_SLOT = np.uint64(MISSING)
+ONE = np.uint64(1)
+
+
+@inlined
+def lookup(entries: Any, h: Any) -> Any:
+    """Where in a table the hash `h` stands, or would.
+
+    `entries` is (hash, slot) for each of a power of two of places; a slot `MISSING` is free.
+    """
+    mask = np.uint64(len(entries) // 2 - 1)
+    place = h & mask
+    while True:
+        at = place + place
+        if entries[at + ONE] == NO_SLOT or entries[at] == h:
+            return at
+        place = (place + ONE) & mask
