@@ -81,12 +81,7 @@ class Watch:
         lost = (new_slots < 0) & (old != 0.0)
         moved = np.zeros(size)
         moved[new_slots[new_slots >= 0]] = old[new_slots >= 0]
-        return moved, gone | {names.name(j): w for j, w in _entries(old, lost)}
-
-
-def _entries(w: Any, chosen: Any) -> list[tuple[int, float]]:
-    slots = np.flatnonzero(chosen)
-    return list(zip(slots.tolist(), w[slots].tolist(), strict=True))
+        return moved, gone | dict(_named(np.flatnonzero(lost), old, names.name))
 
 
 Entries = list[tuple[Hashable, float]]
