@@ -181,8 +181,7 @@ def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
     spec = write(tmp_path / "a.jsonl", events(25_000))
     expected = model()
     report = progressive(expected, spec, every=1000, label_within=300, unanswered="negative")
-    command = [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", spec, "--l1", "1e-3",
-               "--l2", "1e-3",
+    command = [sys.executable, "-m", "streaml1", "learn", spec, "--l1", "1e-3", "--l2", "1e-3",
                "--lr", "0.5", "--label-within", "300", "--unanswered", "negative", "--every",
                "1000", "--checkpoint", "kept", "--checkpoint-every", "0.05",
                "--save", "m"]  # fmt: skip

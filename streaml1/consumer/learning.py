@@ -93,8 +93,8 @@ def _in_turn(model: Any, loss: str) -> Learn:
             return model.progressive_many(xs, ys, ws)
         p = np.empty(len(xs))
         labels = ys.tolist() if isinstance(ys, np.ndarray) else ys
-        weights = itertools.repeat(1.0) if ws is None else ws
-        for row, (x, y, w) in enumerate(zip(xs, labels, weights, strict=False)):
+        weights = itertools.repeat(1.0, len(xs)) if ws is None else ws
+        for row, (x, y, w) in enumerate(zip(xs, labels, weights, strict=True)):
             try:
                 p[row] = tell(x)
                 teach(x, y, w)

@@ -71,7 +71,7 @@ class Run:
         self.report.skips = refuse.skip
         self._learn, self._most = learning_of(model, self._loss)
         self._refuse, self._every, self._limit = refuse, every, limit
-        self._on_line, self._outs = on_line, outs
+        self._on_line = on_line
         self._before = 0  # examples learnt before this pass
         self.turn = 0
 
@@ -83,7 +83,7 @@ class Run:
         self._before = self.report.examples - learnt
         self._refuse.count = self.report.refused
         self.report.follow(self.learner)
-        for out in self._outs:
+        for out in self.outs:
             out.begin(self)
 
     def numbers(self) -> dict[str, float]:
@@ -120,7 +120,7 @@ class Run:
             told = places_of(self.learner, y) if self._loss == "softmax" else y
             self.report.add(p, told, w)
             self.report.refused = self._refuse.count
-            for out in self._outs:
+            for out in self.outs:
                 out.predicted(Part(block, lo, rows, y, w, p))
             if self.report.examples % self._every == 0:
                 self._tell(self.report.line(self.learner))
@@ -128,7 +128,7 @@ class Run:
         if self._keeper.keeps:
             after = block.after(rows if self.is_full else len(block))
             self._keeper.moved(after, self.turn, self._learnt)
-        for out in self._outs:
+        for out in self.outs:
             out.fed()
 
     def end_pass(self, last: bool) -> None:
@@ -139,14 +139,14 @@ class Run:
         """Begin another pass."""
         self.turn += 1
         self._before = self.report.examples
-        for out in self._outs:
+        for out in self.outs:
             out.next_pass()
 
     def finish(self) -> Report:
         """Save what has not been saved, and write the last line."""
         self.report.refused = self._refuse.count
         self._keeper.finish()
-        for out in self._outs:
+        for out in self.outs:
             out.finish()
         if self.report.finish(self.learner):
             self._tell(self.report.lines[-1])

@@ -67,7 +67,7 @@ class LateRun(Run):
         self._predict = predicting_one_of(model, loss)
         self._teach = learning_one_of(model)
         self._tally = Tally(self.report, self.learner)
-        self._hearing = Hearing(self._outs, lambda: getattr(self.learner, "n_iterations", 0))
+        self._hearing = Hearing(self.outs, lambda: getattr(self.learner, "n_iterations", 0))
         self._named = 0
 
     def begin(self) -> None:
@@ -106,7 +106,7 @@ class LateRun(Run):
         self.report.numbers = self.numbers()
         if self._keeper.keeps:
             self._keeper.moved(block.after(rows), self.turn, self._learnt)
-        for out in self._outs:
+        for out in self.outs:
             out.fed()
 
     def finish(self) -> Report:
