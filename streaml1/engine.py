@@ -492,20 +492,21 @@ class Engine(Reader):
         with self.alone():
             if isinstance(self.names, Hashed):
                 return self._slots_seen()
-            if self.forgotten is None:
-                return int(np.count_nonzero(self.rule.touched()))
-            sketch = self.forgotten.copy()
-            sketch.add(self.names.hashes(np.flatnonzero(self.rule.touched())))
-            return sketch.estimate()
+            return self._names_met()
+
+    def _names_met(self) -> int:
+        """Names met: those of now and, by an estimate, those given back."""
+        touched = np.flatnonzero(self.rule.touched())
+        if self.forgotten is None:
+            return len(touched)
+        sketch = self.forgotten.copy()
+        sketch.add(self.names.hashes(touched))
+        return max(sketch.estimate(), len(touched))
 
     def _slots_seen(self) -> int:
         """Names seen, from how many of all slots were met (linear counting)."""
         size = int(self.rule.size)
-        met = int(np.count_nonzero(self.rule.touched()))
-        if self.forgotten is not None:
-            sketch = self.forgotten.copy()
-            sketch.add(self.names.hashes(np.flatnonzero(self.rule.touched())))
-            met = sketch.estimate()
+        met = self._names_met()
         return round(-size * float(np.log1p(-min(met, size - 0.5) / size)))
 
     @property

@@ -122,7 +122,7 @@ def test_interrupts_leave_a_usable_model(work: str, times: int, python: Callable
 
 
 THREADS = """
-import faulthandler, pickle, random, sys, threading
+import faulthandler, pickle, random, sys, threading, traceback
 from streaml1 import ElasticNetClassifier
 
 faulthandler.enable()
@@ -146,8 +146,8 @@ def learn(q):
                 m.learn_one({("t", q, i): 1.0, **x}, chance.random() < 0.5)
             else:
                 m.learn_one(x, chance.random() < 0.5)
-    except BaseException as error:
-        wrong.append(repr(error))
+    except BaseException:
+        wrong.append(traceback.format_exc())
 
 
 def read(q):
@@ -159,11 +159,12 @@ def read(q):
             p = m.predict_proba_one(x)[True]
             assert 0.0 <= p <= 1.0
             if k % 40 == 0:
-                pickle.loads(pickle.dumps(m))._engine.check()
-                assert len(m.weights) <= m.n_features_seen
+                copy = pickle.loads(pickle.dumps(m))
+                copy._engine.check()
+                assert len(copy.weights) <= copy.n_features_seen
                 m.predict_many([x])
-    except BaseException as error:
-        wrong.append(repr(error))
+    except BaseException:
+        wrong.append(traceback.format_exc())
 
 
 teachers = [threading.Thread(target=learn, args=(q,)) for q in range(learners)]
@@ -176,7 +177,7 @@ stop.set()
 for thread in readers:
     thread.join()
 m._engine.check()
-assert not wrong, wrong
+assert not wrong, wrong[0]
 assert m.n_iterations == 2 + learners * (rows + rows // 50), m.n_iterations
 assert m.predict_one({}) in (True, False)
 """

@@ -186,6 +186,18 @@ def test_zeros_are_left_out(tmp_path: Path) -> None:
     assert len(pickle.dumps(model)) < 15_000
 
 
+def test_features_seen_are_never_fewer_than_weights(tmp_path: Path) -> None:
+    below = 0
+    for k in range(8):
+        model = ElasticNetClassifier(l1=0.5, schedule="constant")
+        model.learn_many([{"gone": 1e-6}, {f"{k} {j}": 99.0 for j in range(3000)}], [True, True])
+        model.save(tmp_path / "m")
+        read = load(tmp_path / "m")
+        assert read.n_nonzero == 3000 <= read.n_features_seen
+        below += read.n_features_seen == 3000
+    assert 0 < below < 8  # an estimate from above stays one
+
+
 def test_features_seen_after_loading_many_times(tmp_path: Path) -> None:
     model = ElasticNetClassifier(l1=0.5, schedule="constant")
     for k in range(20):
