@@ -20,7 +20,7 @@ from streaml1.cap import smallest
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.parse.rows import NamedRows
-from streaml1.reader import LEAST_SIZE, Reader
+from streaml1.reader import LEAST_SIZE, Reader, spread_slots
 from streaml1.rows import BadExample, Rows, ensure, largest, plain_items, row_of
 from streaml1.rules import features_left
 from streaml1.sketch import Sketch
@@ -366,20 +366,26 @@ class Engine(Reader):
             if isinstance(self.names, Ints):
                 self._name_all()
             names = self.names
-            self._have_places(len(unknown))
+            self._have_slots(len(unknown))
             if self.names is names:
                 break
-        known = self._admit_all([*texts.names_of(unknown)])
         hashes, _, _ = texts.parts()
-        self.names.by_bytes.enter(hashes[unknown], known)
-        missing = np.flatnonzero(slots == MISSING)
-        slots[missing] = self.names.by_bytes.find(hashes[missing])[0]
+        self._frame = None
+        if names.others:  # one of them may be equal to a string
+            known = self._admit_all([*texts.names_of(unknown)])
+            spread_slots(texts, slots, unknown, known)
+        else:
+            names.admit_bytes(hashes, slots, unknown, texts.names, texts.own_spans())
         return slots
+
+    def _have_slots(self, n: int) -> None:
+        """Have slots for `n` names more."""
+        if len(self.names) + n > self.rule.size:
+            self._make_space(n)
 
     def _have_places(self, n: int) -> None:
         """Have slots, and places in the table, for `n` names more."""
-        if len(self.names) + n > self.rule.size:
-            self._make_space(n)
+        self._have_slots(n)
         if isinstance(self.names, Table):
             entries = self.names.entries
             self.names.widen(n)
@@ -569,7 +575,8 @@ class Engine(Reader):
         if self._frame is not None:
             total += self._frame.nbytes
         if isinstance(self.names, Table):
-            total += 150 * len(self.names) + int(self.names.entries.nbytes)
+            total += 150 * len(self.names.known) + int(self.names.entries.nbytes)
+            total += self.names.waiting.nbytes
         return total
 
     def check(self) -> None:

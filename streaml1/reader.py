@@ -9,7 +9,8 @@ import numpy as np
 
 from streaml1 import online, walk
 from streaml1.batches import Batch, batch_of, checked
-from streaml1.names import MISSING, Hashed, Ints
+from streaml1.names import MISSING, Hashed, Ints, Table
+from streaml1.names.bytes import first_places
 from streaml1.names.restore import restore_names
 from streaml1.parse.rows import NamedRows
 from streaml1.rows import (
@@ -24,7 +25,7 @@ from streaml1.rows import (
 )
 from streaml1.rules import unknown_slot
 
-__all__ = ["LEAST_SIZE", "Reader"]
+__all__ = ["LEAST_SIZE", "Reader", "spread_slots"]
 
 LEAST_SIZE = 1024  # slots
 LENGTH = 256  # features of a dict that are walked without widening the buffers first
@@ -173,9 +174,9 @@ class Reader:
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
             slots, unknown = self._find_texts(batch.texts)
-            if len(unknown) and not isinstance(self.names, Ints):
+            if len(unknown) and isinstance(self.names, Table) and self.names.others:
                 known = self.names.find_all(batch.texts.names_of(unknown))
-                _spread_slots(batch.texts, slots, unknown, known)
+                spread_slots(batch.texts, slots, unknown, known)
             unknown = slots == MISSING
             if unknown.any():  # distinct ones have distinct ids above all slots
                 hashes, _, _ = batch.texts.parts()
@@ -200,9 +201,7 @@ class Reader:
             slots, n = self.names.by_bytes.find(hashes)
         if not n:
             return slots, []
-        places = np.flatnonzero(slots == MISSING)
-        first = np.unique(hashes[places], return_index=True)[1]
-        return slots, places[np.sort(first)]
+        return slots, first_places(hashes, slots, n)
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""
@@ -225,7 +224,7 @@ class Reader:
             raise BadExample(f"{bad.reason} (features of this row share a slot)", bad.row) from None
 
 
-def _spread_slots(texts: NamedRows, slots: Any, places: Any, known: Any) -> None:
+def spread_slots(texts: NamedRows, slots: Any, places: Any, known: Any) -> None:
     """Give the slots of some names, told by places of theirs, to all places that have them."""
     hashes, _, _ = texts.parts()
     missing = np.flatnonzero(slots == MISSING)

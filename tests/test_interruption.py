@@ -13,7 +13,9 @@ from scipy.sparse import csr_matrix
 
 from streaml1 import BadExample, ElasticNetClassifier, walk
 from streaml1.names import Table
+from streaml1.names.bytes import Arena, ByBytes
 from streaml1.rules.elastic_net import ElasticNet
+from streaml1.streams.vw import VwParser
 from streaml1.walk import fields
 
 
@@ -243,6 +245,10 @@ def no_memory(*args: Any, **kwargs: Any) -> Any:
     raise MemoryError
 
 
+def _text(n: int, name: bytes = b"b") -> Any:
+    return VwParser().read(b"".join(b"1 | %s%d\n" % (name, k) for k in range(n))).x
+
+
 WORK: dict[str, Callable[[Any], Any]] = {
     "walked": lambda m: m.learn_one({f"b{k}": 1.0 for k in range(1500)}, True),
     "read": lambda m: m.learn_one(Dict({f"b{k}": 1.0 for k in range(1500)}), True),
@@ -250,6 +256,7 @@ WORK: dict[str, Callable[[Any], Any]] = {
     "ints": lambda m: m.learn_one({5000 + k: 1.0 for k in range(1500)}, True),
     "rows": lambda m: m.learn_many([{f"b{k}": 1.0} for k in range(1500)], [True] * 1500),
     "int rows": lambda m: m.learn_many([{5000 + k: 1.0} for k in range(1500)], [True] * 1500),
+    "text": lambda m: m.learn_many(_text(1500), [True] * 1500),
     "wide": lambda m: m.predict_one({f"b{k}": 1.0 for k in range(5000)}),
 }
 FAILURES: dict[str, tuple[Any, str]] = {
@@ -260,18 +267,23 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "frame": (walk.Frame, "__init__"),
     "table": (Table, "__init__"),
     "keep": (Table, "keep"),
+    "admit": (ByBytes, "admit"),
+    "arena": (Arena, "widen"),
+    "strings": (Arena, "names"),
 }
 
 
 @pytest.mark.parametrize("work", WORK)
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("begin", ["str", "int"])
+@pytest.mark.parametrize("begin", ["str", "int", "text"])
 def test_memory_that_runs_out(
     work: str, failure: str, begin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, twin = ElasticNetClassifier(l1=1e-4), ElasticNetClassifier(l1=1e-4)
     for m in (model, twin):
-        for k in range(900):
+        if begin == "text":
+            m.learn_many(_text(900, b"a"), [True] * 900)
+        for k in range(0 if begin == "text" else 900):
             m.learn_one({f"a{k}" if begin == "str" else k: 1.0}, True)
     with monkeypatch.context() as patch:
         patch.setattr(*FAILURES[failure], no_memory)

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import os
+import pickle
 import struct
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -385,6 +388,71 @@ def test_names_from_text_and_from_dicts_are_the_same(tmp_path: Path) -> None:
             one = streaml1.load(tmp_path / "m")
         one._engine.check()
     assert one.weights == other.weights and len(one.weights) > 10
+
+
+EVENTS = ["text"] * 4 + ["dicts", "one", "parts", "predict", "save", "space", "other", "int"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 5)), max_size=25))
+def test_names_that_wait_as_bytes_are_names(plan: list[tuple[str, int]]) -> None:
+    """A model that reads text beside one that gets the same as dicts, whatever comes between."""
+    one, other = (streaml1.ElasticNetClassifier(l1=3e-2, lr=0.5) for _ in range(2))
+    parser = line_parser("vw")
+    for k, (event, shift) in enumerate(plan):
+        random = Random(k)
+        cells = [f"c=é{int(40 * random.random() ** 2) + 9 * shift}" for _ in range(60)]
+        rows = (" ".join(cells[lo : lo + 6]) for lo in range(0, 60, 6))
+        lines = [f"{random.randrange(2)} | {row}" for row in rows]
+        parsed = parser.read("\n".join(lines).encode())
+        dicts: Any = list(parsed.x)
+        y = parsed.y > 0
+        batch: Any = dicts
+        if event == "text":
+            batch = parsed.x
+        elif event == "parts":
+            batch = [{"c": name.partition("=")[2]} for x in dicts for name in x][:10]
+            dicts = [{f"c={x['c']}": 1.0} for x in batch]
+        elif event == "other":
+            batch = dicts = [{("c", shift): 1.0}] * 10
+        elif event == "int":
+            batch = dicts = [{shift: 1.0, f"c=é{shift}": 2.0}] * 10
+        elif event == "predict":
+            assert one.predict_many(parsed.x).tolist() == other.predict_many(dicts).tolist()
+        elif event == "save":
+            one, other = pickle.loads(pickle.dumps(one)), copy.deepcopy(other)
+        elif event == "space" and one.n_features_seen:
+            for model in (one, other):
+                model._engine._make_space(50)
+        if event == "one":
+            for model in (one, other):
+                model.learn_one(dicts[0], bool(y[0]))
+        elif event not in ("predict", "save", "space"):
+            p, q = one.progressive_many(batch, y), other.progressive_many(dicts, y)
+            assert p.tolist() == q.tolist()
+        one._engine.check()
+        assert [*one.weights.items()] == [*other.weights.items()], "and in this order"
+        if event != "space":
+            assert one.n_features_seen == other.n_features_seen
+    assert streaml1.load(_saved(one)).weights == one.weights
+
+
+def _saved(model: Any) -> Path:
+    path = Path(tempfile.mkdtemp()) / "m"
+    model.save(path)
+    return path
+
+
+def test_new_names_are_no_strings_until_they_are_asked_for() -> None:
+    model = streaml1.ElasticNetClassifier(l1=1e-3)
+    x = line_parser("vw").read(b"1 |a b c=d\n0 | b a^b\n").x
+    model.learn_many(x, [True, False])
+    model.learn_many(x, [True, False])
+    names = model._engine.names
+    assert names.known == [] and len(names) == 3 and len(names.waiting) == 3
+    assert model.weights.keys() == {"a^b", "a^c=d", "b"} and names.known == []
+    model.learn_one({"b": 1.0}, True)
+    assert names.known == ["a^b", "a^c=d", "b"] and not len(names.waiting)
+    assert model.n_features_seen == 3
 
 
 def test_a_bad_value_in_text_is_refused_by_its_row() -> None:

@@ -1,10 +1,11 @@
-"""Slots by the stable hashes of names: for names that come as bytes, and are no Python strings.
+"""Names that come as bytes, and are no Python strings: kept as such, and found by stable hashes.
 
 Beside a `Table`, which knows a string by Python's own hash of it, another in each process.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from streaml1.jit import kernel, prefetch
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
 
-__all__ = ["ByBytes"]
+__all__ = ["Arena", "ByBytes", "first_places"]
 
 _AHEAD = np.uint64(16)
 
@@ -44,6 +45,155 @@ def _put(entries: Any, hashes: Any, slots: Any) -> Any:
     return new
 
 
+@kernel
+def _moved(entries: Any, new_slots: Any, left: Any) -> Any:
+    """Enter what is in a table into another; returns how much that is.
+
+    Each slot has another in `new_slots`, if that is not empty; a negative one is left out.
+    """
+    n = 0
+    same = len(new_slots) == 0
+    for k in range(np.uint64(len(entries) // 2)):
+        slot = entries[k + k + ONE]
+        if slot != NO_SLOT:
+            moved = np.int64(slot) if same else new_slots[slot]
+            if moved >= 0:
+                at = lookup(left, entries[k + k])
+                left[at] = entries[k + k]
+                left[at + ONE] = np.uint64(moved)
+                n += 1
+    return n
+
+
+@kernel
+def _first_places(hashes: Any, slots: Any, seen: Any, places: Any) -> Any:
+    """Where each hash without a slot comes first; `seen` is zeros, a power of two of them."""
+    n = np.uint64(0)
+    mask = np.uint64(len(seen) - 1)
+    for k in range(np.uint64(len(slots))):
+        if slots[k] != MISSING:
+            continue
+        place = hashes[k] & mask
+        while seen[place] and hashes[seen[place] - ONE] != hashes[k]:
+            place = (place + ONE) & mask
+        if not seen[place]:
+            seen[place] = k + ONE
+            places[n] = k
+            n += ONE
+    return n
+
+
+@kernel
+def _admit(
+    entries: Any, hashes: Any, slots: Any, names: Any, spans: Any, first: Any, n: Any, arena: Any
+) -> Any:
+    """Give each hash without a slot the next, and keep its name; returns how many are kept."""
+    kept, ends, bytes_ = arena
+    to = ends[n]
+    for k in range(np.uint64(len(slots))):
+        if slots[k] != MISSING:
+            continue
+        at = lookup(entries, hashes[k])
+        if entries[at + ONE] == NO_SLOT:
+            entries[at] = hashes[k]
+            entries[at + ONE] = first + n
+            kept[n] = hashes[k]
+            begin = spans[k] >> np.uint64(32)
+            for i in range(begin, begin + (spans[k] & np.uint64(2**32 - 1))):
+                bytes_[to] = names[i]
+                to += ONE
+            n += ONE
+            ends[n] = to
+        slots[k] = np.uint32(entries[at + ONE])
+    return n
+
+
+def first_places(hashes: Any, slots: Any, n: int) -> Any:
+    """Where each of the hashes without a slot, n of them with all repeats, comes first."""
+    places = np.empty(n, np.int64)
+    seen = np.zeros(1 << (2 * n).bit_length(), np.uint64)
+    return places[: int(_first_places(hashes, slots, seen, places))]
+
+
+class Arena:
+    """Names as UTF-8, one after the other.
+
+    What is in its arrays up to `n` never changes, so that a copy costs nothing.
+
+    Attributes
+    ----------
+    n : int
+        How many names.
+    hashes : ndarray
+        Their stable hashes, uint64.
+    ends : ndarray
+        Where in `bytes` each begins and the one before it ends, uint64; one more than names.
+    bytes : ndarray
+        The names, uint8.
+    """
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.hashes = np.empty(1024, np.uint64)
+        self.ends = np.zeros(1025, np.uint64)
+        self.bytes = np.empty(8192, np.uint8)
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return int(self.hashes.nbytes + self.ends.nbytes + self.bytes.nbytes)
+
+    def widen(self, n: int, letters: int) -> None:
+        """Have room for `n` names more, of so many bytes together."""
+        used = int(self.ends[self.n])
+        if self.n + n > len(self.hashes):
+            most = 2 * (self.n + n)
+            self.hashes = _grown(self.hashes, self.n, most)
+            self.ends = _grown(self.ends, self.n + 1, most + 1)
+        if used + letters > len(self.bytes):
+            self.bytes = _grown(self.bytes, used, 2 * (used + letters))
+
+    def still(self) -> Arena:
+        """The names as of now."""
+        copy = Arena.__new__(Arena)
+        copy.n, copy.hashes, copy.ends, copy.bytes = self.n, self.hashes, self.ends, self.bytes
+        return copy
+
+    def kept(self, kept: Any) -> Arena:
+        """Those that are `kept`, a bool each."""
+        sizes = np.diff(self.ends[: self.n + 1])
+        left = Arena()
+        left.n = int(np.count_nonzero(kept))
+        left.hashes = self.hashes[: self.n][kept]
+        left.ends = np.zeros(left.n + 1, np.uint64)
+        np.cumsum(sizes[kept], out=left.ends[1:])
+        left.bytes = self.bytes[: int(self.ends[self.n])][np.repeat(kept, sizes.astype(np.int64))]
+        return left
+
+    def name(self, k: int) -> str:
+        """The k-th name."""
+        ends = self.ends.data
+        return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8")
+
+    def names(self) -> Iterator[str]:
+        """All names."""
+        ends = self.ends[: self.n + 1].tolist()
+        raw = self.bytes[: ends[-1]].tobytes()
+        if raw.isascii():
+            text = raw.decode()
+            return (text[lo:hi] for lo, hi in zip(ends, ends[1:], strict=False))
+        return (raw[lo:hi].decode() for lo, hi in zip(ends, ends[1:], strict=False))
+
+
+def _grown(a: Any, n: int, size: int) -> Any:
+    grown = np.empty(size, a.dtype)
+    grown[:n] = a[:n]
+    return grown
+
+
 class ByBytes:
     """An open-addressing table from hashes to slots: nothing is ever taken out.
 
@@ -51,15 +201,14 @@ class ByBytes:
     ----------
     entries : ndarray
         (hash, slot) a place; half of them are free at least.
+    n : int
+        All slots below are in it, but those of names that are no strings.
     """
 
     def __init__(self) -> None:
-        self._new(1024)
+        self.entries = _free(1024)
+        self.n = 0
         self._used = 0
-
-    def _new(self, places: int) -> None:
-        self.entries = np.zeros(2 * places, np.uint64)
-        self.entries[1::2] = MISSING
 
     def find(self, hashes: Any) -> tuple[Any, int]:
         """Slots of hashes, uint32, `MISSING` for those unknown, and how many these are."""
@@ -68,20 +217,54 @@ class ByBytes:
 
     def enter(self, hashes: Any, slots: Any) -> None:
         """Have some hashes known."""
-        needed = 2 * (self._used + len(hashes))
-        if needed > len(self.entries) // 2:
-            taken = self.entries.reshape(-1, 2)
-            taken = taken[taken[:, 1] != MISSING]
-            self._new(1 << (2 * needed - 1).bit_length())
-            _put(self.entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
+        self._widen(len(hashes))
         self._used += int(_put(self.entries, hashes, slots))
+
+    def admit(self, hashes: Any, slots: Any, names: Any, spans: Any, new: int, arena: Arena) -> int:
+        """Give those of some hashes that are MISSING a slot the next, and keep their names.
+
+        Parameters
+        ----------
+        hashes, names, spans
+            As of `streaml1.parse.rows.NamedRows`.
+        slots
+            What `find` gave; they are made known in it.
+        new
+            How many names are new.
+        arena
+            Gets their names; the slots before are those of other names.
+
+        Returns
+        -------
+        How many there are then in the arena.
+        """
+        self._widen(new)
+        first = np.uint64(self.n - len(arena))
+        arrays = (arena.hashes, arena.ends, arena.bytes)
+        n = int(_admit(self.entries, hashes, slots, names, spans, first, np.uint64(len(arena)),
+                       arrays))  # fmt: skip
+        self._used += n - len(arena)
+        self.n += n - len(arena)
+        return n
+
+    def _widen(self, n: int) -> None:
+        """Have places free for `n` more."""
+        needed = 2 * (self._used + n)
+        if needed > len(self.entries) // 2:
+            entries = _free(1 << (2 * needed - 1).bit_length())
+            _moved(self.entries, np.zeros(0, np.int64), entries)
+            self.entries = entries
 
     def moved(self, new_slots: Any) -> ByBytes:
         """The table once slots have others, given each; negative ones are gone."""
-        taken = self.entries.reshape(-1, 2)
-        taken = taken[taken[:, 1] != MISSING]
-        slots = new_slots[taken[:, 1].astype(np.int64)]
-        kept = slots >= 0
         left = ByBytes()
-        left.enter(taken[kept, 0], slots[kept].astype(np.uint32))
+        left.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
+        left.entries = _free(1 << max(10, (4 * left.n).bit_length()))
+        left._used = int(_moved(self.entries, new_slots, left.entries))
         return left
+
+
+def _free(places: int) -> Any:
+    entries = np.zeros(2 * places, np.uint64)
+    entries[1::2] = MISSING
+    return entries

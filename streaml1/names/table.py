@@ -7,6 +7,9 @@ hash that no other int has. All else is in a dict.
 A category, the name `site=news` from `{"site": "news"}`, is known by a mix of the hashes of its
 parts at the first `=`, its *alias*, so that the two need not be joined to be found. The same name
 given whole is known by its own hash. A name that has come both ways has two entries.
+
+Names that come as bytes are found by stable hashes, in a table beside. Those that are new wait as
+bytes, in the slots behind all others, until a string is looked for: then they become strings too.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import numpy as np
 
 from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
-from streaml1.names.bytes import ByBytes
+from streaml1.names.bytes import Arena, ByBytes
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
 from streaml1.rows import ensure
 
@@ -132,7 +135,7 @@ class Table:
     Attributes
     ----------
     known : list
-        The names by slot; of a category that came in its parts, the first.
+        The names by slot, but for those that wait; of a category that came in its parts, the first.
     texts : list
         Of such a category the second part, else None.
     entries : ndarray
@@ -143,8 +146,8 @@ class Table:
         [OTHERS] names that have none.
     others : dict
         The slots of the names that are neither strings nor ints.
-    by_bytes : ByBytes
-        Those of strings by their stable hashes, for names that come as bytes.
+    waiting : Arena
+        Names that have come as bytes, those of the last slots.
     """
 
     def __init__(self) -> None:
@@ -153,25 +156,72 @@ class Table:
         self.others: dict[Hashable, int] = {}
         self.entries = _free(1024)
         self.counts = np.zeros(5, np.int64)
+        self.waiting = Arena()
         self._by_bytes: ByBytes | None = None
 
     @property
     def by_bytes(self) -> ByBytes:
-        """Slots by stable hashes; names that came otherwise later may be missing in it."""
-        if self._by_bytes is None:
-            table = ByBytes()
-            if len(self):
-                slots = [j for j in range(len(self)) if isinstance(self.known[j], str)]
-                chosen = np.array(slots, np.uint32)
-                table.enter(self.hashes(chosen), chosen)
-            self._by_bytes = table
-        return self._by_bytes
+        """The slots of all strings by their stable hashes."""
+        table = ByBytes() if self._by_bytes is None else self._by_bytes
+        before = len(self.known)
+        if table.n < before:
+            slots = range(table.n, before)
+            chosen = np.array([j for j in slots if isinstance(self.known[j], str)], np.uint32)
+            table.enter(self.hashes(chosen), chosen)
+        if table.n < len(self):
+            late = np.arange(max(table.n, before), len(self))
+            table.enter(self.waiting.hashes[late - before], late.astype(np.uint32))
+        table.n = len(self)
+        self._by_bytes = table
+        return table
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self.known) + len(self.waiting)
+
+    def settle(self) -> None:
+        """Make strings of the names that wait."""
+        if not len(self.waiting):
+            return
+        before, names = len(self.known), list(self.waiting.names())
+        hashes, _ = self._hashed(names)
+        try:
+            self._widen(len(names))
+            slots = np.arange(before, len(self), dtype=np.uint32)
+            self.counts[USED] += _put(self.entries, hashes, slots)
+            self.counts[WHOLE] += _with_equals(names)
+            self.known.extend(names)
+            self.texts.extend([None] * len(names))
+            self.waiting = Arena()
+        except BaseException:  # a signal
+            if len(self.waiting):
+                self._forget_from(before)
+            raise
+
+    def admit_bytes(self, hashes: Any, slots: Any, unknown: Any, names: Any, spans: Any) -> None:
+        """Give names that come as bytes the next slots, where they have none.
+
+        Parameters
+        ----------
+        hashes, names, spans
+            As of `streaml1.parse.rows.NamedRows`.
+        slots
+            By `hashes`, `MISSING` for some; all are known then.
+        unknown
+            Where each name that is to be known comes first.
+        """
+        before = len(self.waiting)
+        letters = spans[unknown] & np.uint64(2**32 - 1)
+        try:
+            self.waiting.widen(len(unknown), int(letters.sum()))
+            table = self.by_bytes
+            self.waiting.n = table.admit(hashes, slots, names, spans, len(unknown), self.waiting)
+        except BaseException:  # a signal
+            self._by_bytes, self.waiting.n = None, before
+            raise
 
     def find_all(self, names: Sequence[Hashable]) -> Any:
         """Slots of names, uint32; `MISSING` for those unknown."""
+        self.settle()
         return self._find_hashed(*self._hashed(names), names)
 
     def find_ints(self, ids: Any) -> Any:
@@ -240,6 +290,7 @@ class Table:
 
         Nothing has changed where this raises, but the table may have been rewritten.
         """
+        self.settle()
         hashes, others = self._hashed(names)
         slots = self._find_hashed(hashes, others, names)
         new = np.flatnonzero(slots == MISSING)
@@ -296,7 +347,8 @@ class Table:
                 raise
 
     def _forget_from(self, size: int) -> None:
-        self._by_bytes = None
+        if self._by_bytes is not None and self._by_bytes.n > size:
+            self._by_bytes = None
         del self.known[size:], self.texts[size:]
         self.others = {name: slot for name, slot in self.others.items() if slot < size}
         kept = self.entries.reshape(-1, 2)
@@ -305,6 +357,10 @@ class Table:
 
     def widen(self, n: int) -> None:
         """Have places free for `n` entries more."""
+        self.settle()
+        self._widen(n)
+
+    def _widen(self, n: int) -> None:
         needed = 2 * (int(self.counts[USED]) + n)
         if needed > len(self.entries) // 2:
             self._rewrite(self._taken(), 1 << (2 * needed - 1).bit_length())
@@ -319,9 +375,9 @@ class Table:
         self.entries = entries
 
     def _count(self) -> None:
-        slots = self._taken()[:, 1].astype(np.int64)
-        entered = np.bincount(slots, minlength=len(self))
-        aliased = np.fromiter((text is not None for text in self.texts), bool, len(self))
+        slots, n = self._taken()[:, 1].astype(np.int64), len(self.known)
+        entered = np.bincount(slots, minlength=n)
+        aliased = np.fromiter((text is not None for text in self.texts), bool, n)
         whole = 0
         if self.counts[WHOLE]:
             single = compress(self.known, (entered == 1) & ~aliased)
@@ -340,10 +396,16 @@ class Table:
         """
         kept = kept[: len(self)]
         new_slots = np.where(kept, np.cumsum(kept) - 1, -1)
+        left = Table()
+        if len(self.waiting):
+            left.waiting = self.waiting.kept(kept[len(self.known) :])
+        if self._by_bytes is not None:
+            left._by_bytes = self._by_bytes.moved(new_slots)
+        if not self.known:
+            return left, new_slots
         taken = self._taken()
         slots = new_slots[taken[:, 1].astype(np.int64)]
         taken = np.stack([taken[:, 0], slots.astype(np.uint64)], axis=1)[slots >= 0]
-        left = Table()
         left.known = list(compress(self.known, kept))
         left.texts = list(compress(self.texts, kept))
         moved = {name: int(new_slots[slot]) for name, slot in self.others.items()}
@@ -351,41 +413,49 @@ class Table:
         left.counts[WHOLE] = self.counts[WHOLE]
         left._rewrite(taken, 1 << max(10, (4 * len(taken)).bit_length()))
         left._count()
-        if self._by_bytes is not None:
-            left._by_bytes = self._by_bytes.moved(new_slots)
         return left, new_slots
 
     def name(self, slot: int) -> Hashable:
         """The name that has a slot."""
+        before = len(self.known)
+        if slot >= before:
+            return self.waiting.name(slot - before)
         text = self.texts[slot]
         return self.known[slot] if text is None else f"{self.known[slot]}={text}"
 
     def ints(self) -> Any:
         """The names by slot as an array of ints from 0, or None where one is something else."""
-        if self.others or not all(type(name) is int and name >= 0 for name in self.known):
+        if self.others or len(self.waiting):
+            return None
+        if not all(type(name) is int and name >= 0 for name in self.known):
             return None
         return np.array(self.known, np.int64)
 
     def names(self) -> list[Hashable]:
         """All names, by slot."""
-        if not self.counts[ALIASED] and not self.counts[DOUBLE]:
-            return list(self.known)
         return [self.name(j) for j in range(len(self))]
 
     def hashes(self, slots: Any) -> Any:
         """Stable hashes of the names of some slots."""
-        return name_hashes([self.name(j) for j in slots.tolist()])
+        before, late = len(self.known), slots >= len(self.known)
+        if late.all():
+            return self.waiting.hashes[slots - before]
+        found = np.empty(len(slots), np.uint64)
+        found[late] = self.waiting.hashes[slots[late] - before]
+        found[~late] = name_hashes([self.name(j) for j in slots[~late].tolist()])
+        return found
 
     def still(self) -> Any:
         """What `name`, `hashes` and `dump` need, as of now."""
         names = Table.__new__(Table)
         names.known, names.texts = self.known.copy(), self.texts.copy()
+        names.waiting = self.waiting.still()
         return names
 
     def dump(self, slots: Any) -> dict[str, Any]:
         """The names of some slots, and where those of categories are joined."""
         names = [self.name(j) for j in slots.tolist()]
-        texts = [self.texts[j] for j in slots.tolist()]
+        texts = [self.texts[j] if j < len(self.known) else None for j in slots.tolist()]
         pairs = zip(names, texts, strict=True)
         joints = [-1 if t is None else len(n) - len(t) - 1 for n, t in pairs]  # type: ignore
         return {"kind": "table", "names": names, "joints": np.array(joints, np.int32)}
@@ -422,8 +492,13 @@ class Table:
         """Raise AssertionError where table, dict and lists disagree."""
         n = len(self)
         ensure(n <= size, "more names than slots")
+        if len(self.waiting):
+            found, unknown = self.by_bytes.find(name_hashes(self.names()[len(self.known) :]))
+            ensure(not unknown, "a name that waits is not found")
+            ensure((found == np.arange(len(self.known), n)).all(), "it is found at another slot")
+            n = len(self.known)
         ensure(len(self.texts) == n, "a name without its text")
-        slots = self.find_all(self.names())
+        slots = self._find_hashed(*self._hashed(names := self.names()[:n]), names)
         ensure((slots == np.arange(n)).all(), "a name is not found at its slot")
         taken = self._taken()[:, 1]
         ensure(len(taken) == self.counts[USED], "the places taken are miscounted")

@@ -158,9 +158,13 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         lo, hi = int(self.indptr[0]), int(self.indptr[-1])
         return self.hashes[lo:hi], self.values[lo:hi], self.indptr - lo
 
+    def own_spans(self) -> Any:
+        """`spans` of these rows alone."""
+        return self.spans[int(self.indptr[0]) : int(self.indptr[-1])]
+
     def names_of(self, places: Any) -> list[str]:
         """The names of some features, by their places among those of these rows."""
-        spans = self.spans[places + int(self.indptr[0])]
+        spans = self.own_spans()[places]
         begins, sizes = spans >> np.uint64(32), spans & np.uint64(2**32 - 1)
         pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
         raw = self.names.tobytes()

@@ -55,6 +55,7 @@ class Frame:
         words[fields.UNKNOWN] = MISSING if unknown is None else unknown
         kept: list[Any] = [words, buffer, online, rule]
         if isinstance(names, Table):
+            names.settle()
             words[fields.ENTRIES] = _at(names.entries)
             words[fields.N_ENTRIES] = len(names.entries)
             words[fields.COUNTS] = _at(names.counts)
