@@ -62,6 +62,7 @@ __all__ = [
     "trailing_zeros",
     "signed",
     "times",
+    "under",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -363,9 +364,8 @@ def store_word(typingctx: Any, address: Any, word: Any) -> Any:
     return nbtypes.void(nbtypes.uint64, nbtypes.uint64), codegen
 
 
-@intrinsic
-def matches(typingctx: Any, address: Any, byte: Any) -> Any:
-    """Which of the 64 bytes at a memory address are equal to one, a bit each; compiled only."""
+def _compared(how: str) -> Callable[..., Any]:
+    """Code that compares the 64 bytes at an address with one."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         block = ir.VectorType(ir.IntType(8), 64)
@@ -376,9 +376,21 @@ def matches(typingctx: Any, address: Any, byte: Any) -> Any:
         )
         everywhere = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
         wanted = builder.shuffle_vector(wanted, wanted, everywhere)
-        return builder.bitcast(builder.icmp_unsigned("==", there, wanted), ir.IntType(64))
+        return builder.bitcast(builder.icmp_unsigned(how, there, wanted), ir.IntType(64))
 
-    return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), codegen
+    return codegen
+
+
+@intrinsic
+def matches(typingctx: Any, address: Any, byte: Any) -> Any:
+    """Which of the 64 bytes at a memory address are equal to one, a bit each; compiled only."""
+    return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), _compared("==")
+
+
+@intrinsic
+def under(typingctx: Any, address: Any, byte: Any) -> Any:
+    """Which of the 64 bytes at a memory address are less than one, a bit each; compiled only."""
+    return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), _compared("<")
 
 
 @intrinsic

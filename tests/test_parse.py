@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import gzip
+import json
 import os
 import pickle
 import struct
@@ -30,6 +31,7 @@ from streaml1.parse import numbers
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.streams import chunks, open_source
 from streaml1.streams.formats import line_parser
+from streaml1.streams.jsonl import parse_json
 from streaml1.streams.parsed import EachLine, Parsed, _plain, padded
 from streaml1.streams.svmlight import parse_svmlight
 from streaml1.streams.vw import parse_vw
@@ -140,7 +142,10 @@ def features(x: Any, i: int) -> dict[Any, float]:
         return {name: v for name, v in summed.items() if v}
     if all(isinstance(name, int) for name in x[i]):
         return dict(x[i])
-    return {name: v for name, v in zip(*_plain(x[i]), strict=True)}
+    found: dict[Any, float] = {}
+    for name, v in zip(*_plain(x[i]), strict=True):
+        found[name] = found.get(name, 0.0) + v
+    return {name: v for name, v in found.items() if v}
 
 
 def outcome(parsed: Parsed) -> list[Any]:
@@ -151,8 +156,10 @@ def outcome(parsed: Parsed) -> list[Any]:
         zip(parsed.y, w, parsed.lines, parsed.ends, strict=True)
     ):
         pairs = [(name, type(name), bits(v)) for name, v in features(parsed.x, i).items()]
-        label = y if isinstance(y, str) else bits(y)
-        found.append((int(line), pairs, label, float(one), int(end)))
+        label = y if isinstance(y, str | bool) else bits(y)
+        known = None if parsed.ids is None else parsed.ids[i]
+        told = (type(label), label, float(one), type(known), known)
+        found.append((int(line), pairs, *told, int(end)))
     return [*sorted(found, key=lambda one: one[0]), parsed.n_lines]
 
 
@@ -202,17 +209,71 @@ def vw_line(random: Random) -> bytes:
     return (line + random.choice(["", "", " ", "\r", "\r\r"])).encode()
 
 
-def mutated(line: bytes, random: Random) -> bytes:
+JSON_PIECES = [
+    *(bytes([c]) for c in b'"\\{}[],: \t\r\x00\x7f\xff-+.eE0159xywid'),
+    *(
+        b'"a":',
+        b'"x":',
+        b'"y":1,',
+        b"null",
+        b"true",
+        b"-0",
+        b"NaN",
+        b"1e999",
+        b"9" * 20,
+        b"\\u0061",
+    ),
+    *("é".encode(), b"\xed\xa0\x80", b"\xc2\x85", b"/*"),
+]
+
+
+def json_value(random: Random) -> str:
+    form = random.choice(["%r", "%r", "%g", "%.3e", "%.20f", "%d"])
+    v = random.choice([random.random(), random.randrange(-9, 1000), 10 ** random.randrange(25), 0])
+    words = ["true", "false", "null", '"fr"', '"a b"', '"é"', '",}"', '"a:b"', '""', f'"{v}"']
+    return random.choice([form % v, form % v, random.choice(words)])
+
+
+def json_line(random: Random) -> bytes:
+    blank = random.choice(["", " ", " "])
+
+    def joined(pairs: list[tuple[str, str]]) -> str:
+        comma = f",{random.choice(['', ' ', blank])}"
+        return "{" + comma.join(f'"{name}":{blank}{value}' for name, value in pairs) + "}"
+
+    names = ["a", "b", "c=d", "né", "a,b", "x", "", "site", *(f"w{k}" for k in range(20))]
+    few = random.choice([0, 1, 2, 5, 9])
+    x = joined([(random.choice(names), json_value(random)) for _ in range(few)])
+    label = random.choice(["1", "0", "-1", "true", "false", '"spam"', '"é"', "null", "0.5", "-0"])
+    members = [("x", x), ("y", label)]
+    rest = [("w", "2"), ("w", "0.25"), ("w", "-1"), ("w", '"2"'), ("w", "-0"), ("w", "true")]
+    rest += [("id", "7"), ("id", "-0"), ("id", '"v7"'), ("id", "1.5"), ("id", "true"), ("id", "[]")]
+    rest += [("when", json_value(random)), ("where", "[1, {}]"), ("xy", "1"), ("when", "2")]
+    members += [random.choice(rest) for _ in range(random.choice([0, 0, 0, 1, 2]))]
+    random.shuffle(members)
+    end = random.choice(["", "", " ", "\r", " \r", "\t"])
+    return f"{random.choice(['', '', '', ' '])}{joined(members)}{end}".encode()
+
+
+def mutated(line: bytes, random: Random, pieces: list[bytes] = PIECES) -> bytes:
     """A line with up to three pieces put in, taken out or put in another's place."""
     for _ in range(random.choice([0, 0, 1, 1, 2, 3])):
         at = random.randrange(len(line) + 1)
         what = random.randrange(3)
-        new = b"" if what == 0 else random.choice(PIECES)
+        new = b"" if what == 0 else random.choice(pieces)
         line = line[:at] + new + line[at + (what != 1) :]
     return line
 
 
-MAKE: dict[str, Callable[[Random], bytes]] = {"svmlight": svm_line, "vw": vw_line}
+def json_mutated(random: Random) -> bytes:
+    return mutated(json_line(random), random, JSON_PIECES)
+
+
+MAKE: dict[str, Callable[[Random], bytes]] = {
+    "svmlight": lambda random: mutated(svm_line(random), random),
+    "vw": lambda random: mutated(vw_line(random), random),
+    "jsonl": json_mutated,
+}
 
 
 @pytest.mark.parametrize("format", MAKE)
@@ -225,7 +286,7 @@ def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_labe
     while left > 0:
         n = random.choice([1, 2, 10, 500])
         left -= n
-        text = b"\n".join(mutated(MAKE[format](random), random) for _ in range(n))
+        text = b"\n".join(MAKE[format](random) for _ in range(n))
         text += random.choice([b"", b"\n"])
         found = parser.read(text)
         accepted += len(found)
@@ -240,6 +301,10 @@ def test_ordinary_lines_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) 
         "svmlight": b"1 1:0.5 7:2\r\n\n-1 3:-1e-5\t4:12.25 \n0  qid:3 5:1 # x\n1\n1 4294967295:1\n",
         "vw": b"1 |a b:0.5 c\r\n-1 2.5 'tag|a:2 \xc3\xa9 c:1e3|d\n0 tag| e |f |g h\n"
         b"  1 0\t'tag  | b\n1 |\n",
+        "jsonl": b'{"x": {"a": 1, "b": "c", "d": 0.25, "e": null}, "y": 1}\r\n{"y":true,"x":{}}\n'
+        b'{"id": "v7", "y": "spam", "x": {"a": -1.5e-7, "b": true, ",}": 31}, "w": 0.5} \n'
+        b'{ "x" : { "\xc3\xa9" : 12345678901 , "b": false } , "y" : -2 , "id" : 7 , "z": null }\n'
+        b'{"x": {"a": 0.1234567890123456, "b": "123"}, "y": 0, "w": 2, "t": "2026"}\n',
     }
     for format, text in texts.items():
         parser = line_parser(format)
@@ -314,6 +379,11 @@ def teaching_line(format: str, random: Random) -> str:
     if format == "svm":
         return f"{y} " + " ".join(f"{j}:{v!r}" for j, v in zip(names, values, strict=True))
     weight = random.choice(["", " 2", " 0.5"])
+    if format == "jsonl":
+        x: dict[str, Any] = {f"w{j}": v for j, v in zip(names, values, strict=True)}
+        x |= {f"c{k}": f"v{int(9 * random.random() ** 2)}" for k in range(3)}
+        w = random.choice([{}, {"w": 2}, {"w": 0.5}])
+        return json.dumps({"x": x, "y": y, **w})
     cells = [f"w{j}:{v!r}" if v != 1.0 else f"w{j}" for j, v in zip(names, values, strict=True)]
     return f"{y}{weight} |a {' '.join(cells[:10])} | {' '.join(cells[10:])}"
 
@@ -330,14 +400,17 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("format", ["svm", "vw"])
+PARSE: dict[str, Any] = {"svm": parse_svmlight, "vw": parse_vw, "jsonl": parse_json}
+
+
+@pytest.mark.parametrize("format", PARSE)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_file_teaches_what_its_dicts_do(name: str, format: str, tmp_path: Path) -> None:
     random = Random(1)
     rows = [teaching_line(format, random) for _ in range(3000)]
     path = tmp_path / f"a.{format}"
     path.write_text("\n".join(rows))
-    parse: Any = {"svm": parse_svmlight, "vw": parse_vw}[format]
+    parse = PARSE[format]
     taught, other = MODELS[name](), MODELS[name]()
     report = streaml1.progressive(taught, path, every=700)
     for row in rows:
@@ -470,13 +543,13 @@ def test_a_bad_value_in_text_is_refused_by_its_row() -> None:
             assert refused[0].reason == refused[1].reason
 
 
-@pytest.mark.parametrize("format", ["svm", "vw"])
+@pytest.mark.parametrize("format", ["svm", "vw"])  # a pipeline's scaler takes no strings
 def test_pipelines_learn_the_dicts_of_a_file(format: str, tmp_path: Path) -> None:
     random = Random(4)
     rows = [teaching_line(format, random) for _ in range(200)]
     path = tmp_path / f"a.{format}"
     path.write_text("\n".join(rows))
-    parse: Any = {"svm": parse_svmlight, "vw": parse_vw}[format]
+    parse = PARSE[format]
     taught, other = (
         preprocessing.StandardScaler() | streaml1.ElasticNetClassifier() for _ in range(2)
     )
@@ -497,7 +570,7 @@ def test_memory_is_used_again_only_when_nobody_has_it() -> None:
         assert features(one.x, 0) == {f"a^b{k}": 1.0, "a^c": float(k)} == one.x[0]
 
 
-@pytest.mark.parametrize("format", ["svm", "vw"])
+@pytest.mark.parametrize("format", PARSE)
 def test_pieces_are_joined_as_they_were(format: str) -> None:
     random = Random(2)
     rows = [teaching_line(format, random).encode() for _ in range(40)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import bit_count, inlined, matches, trailing_zeros
+from streaml1.jit import bit_count, inlined, matches, trailing_zeros, under
 
 __all__ = [
     "BAR",
@@ -16,7 +16,10 @@ __all__ = [
     "PAD",
     "RETURN",
     "TAB",
+    "csv_delimiters",
     "delimiters",
+    "has_high_bytes",
+    "json_delimiters",
     "vw_delimiters",
 ]
 
@@ -24,6 +27,8 @@ PAD = 64
 """Bytes that may be read beyond both ends of a text."""
 
 BLANK, COLON, NEWLINE, RETURN, TAB, BAR = map(np.uint64, b" :\n\r\t|")
+_QUOTE, _COMMA, _CLOSE, _BACKSLASH = map(np.uint64, b'",}\\')
+_PRINTED, _HIGH = np.uint64(0x20), np.uint64(0x80)
 
 _ONE = np.uint64(1)
 _BLOCK = np.uint64(64)
@@ -76,3 +81,46 @@ def vw_delimiters(start: Any, end: Any, positions: Any) -> Any:
         n = _written(_within(found, at, end), at - start, n, positions)
         at += _BLOCK
     return n
+
+
+@inlined
+def json_delimiters(start: Any, end: Any, positions: Any) -> Any:
+    """As `delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
+
+    Odd are backslashes and control characters, newlines among them.
+    """
+    n = np.uint64(0)
+    at = start
+    while at < end:
+        found = matches(at, _QUOTE) | matches(at, _COMMA) | matches(at, _CLOSE)
+        found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
+        n = _written(_within(found, at, end), at - start, n, positions)
+        at += _BLOCK
+    return n
+
+
+@inlined
+def csv_delimiters(start: Any, end: Any, positions: Any) -> Any:
+    """As `delimiters`, but where quotes, commas and control characters stand, newlines among them.
+
+    Tabs are left out.
+    """
+    n = np.uint64(0)
+    at = start
+    while at < end:
+        found = matches(at, _QUOTE) | matches(at, _COMMA)
+        found |= under(at, _PRINTED) & ~matches(at, TAB)
+        n = _written(_within(found, at, end), at - start, n, positions)
+        at += _BLOCK
+    return n
+
+
+@inlined
+def has_high_bytes(start: Any, end: Any) -> bool:
+    """Whether a byte between two addresses is not ASCII."""
+    found = np.uint64(0)
+    at = start
+    while at < end:
+        found |= _within(~under(at, _HIGH), at, end)
+        at += _BLOCK
+    return bool(found != np.uint64(0))

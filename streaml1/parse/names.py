@@ -9,7 +9,10 @@ import numpy as np
 from streaml1.hashing import MURMUR
 from streaml1.jit import inlined, load_word, store_word
 
-__all__ = ["comes_again", "copied", "murmur_at"]
+__all__ = ["ALL_TEXT", "BROKEN", "UNKNOWN", "comes_again", "copied", "murmur_at"]
+
+UNKNOWN, ALL_TEXT, BROKEN = map(np.uint64, range(3))
+"""Whether a text is UTF-8."""
 
 _EIGHT = np.uint64(8)
 _SHIFT = np.uint64(47)

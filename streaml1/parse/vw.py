@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import inlined, kernel, load_byte, store_word
-from streaml1.parse.delimiters import BAR, BLANK, COLON, NEWLINE, RETURN, TAB, vw_delimiters
-from streaml1.parse.names import comes_again, copied, murmur_at
+from streaml1.parse.delimiters import (
+    BAR,
+    BLANK,
+    COLON,
+    NEWLINE,
+    RETURN,
+    TAB,
+    has_high_bytes,
+    vw_delimiters,
+)
+from streaml1.parse.names import ALL_TEXT, UNKNOWN, comes_again, copied, murmur_at
 from streaml1.parse.numbers import long_value, number, value
 
 __all__ = ["rows"]
@@ -36,7 +45,7 @@ def rows(
     end: Any,
     table: Any,
     labelled: Any,
-    is_text: Any,
+    coding: Any,
     positions: Any,
     hashes: Any,
     values: Any,
@@ -54,16 +63,20 @@ def rows(
     """Read the lines between two addresses, the last byte a newline.
 
     As `streaml1.parse.svmlight.rows`, but blank lines are odd, and of each feature `hashes` has the
-    hash of its name, and the name itself is written at the address `names`, up to the address
-    `most`; `spans` has its first byte, times 2**32, and its length. A value of zero is left out.
-    `is_text` tells that all is UTF-8; where it is not, a line with other bytes than ASCII is odd.
+    hash of its name; `spans` has where from `start` the name begins, times 2**32, and its length.
+    A name that does not stand so in the text is written from the address `names` on, up to the
+    address `most`. A value of zero is left out. `coding` tells whether all is UTF-8; where it is
+    not, a line with other bytes than ASCII is odd; where it is UNKNOWN, and there is such a byte,
+    nothing is read, and no lines are told.
 
     Returns
     -------
     How many rows, how many of them odd, and how many lines.
     """
-    n = vw_delimiters(start, end, positions)
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
+    if coding == UNKNOWN and has_high_bytes(start, end):
+        return row, n_odd, line
+    n = vw_delimiters(start, end, positions)
     i, at, to = _ZERO, start, names
     last = np.uint64(len(hashes))
     indptr[0] = 0
@@ -137,21 +150,25 @@ def rows(
                         scale = v
                     else:
                         v *= scale
-                        size = name_end - at + prefix_end - prefix
-                        if to + size + np.uint64(32) > most or not abs(v) < _MOST:
-                            good = False
-                            break
-                        before = to
+                        first, last_byte = at, name_end
                         if prefix_end > prefix:
+                            size = name_end - at + prefix_end - prefix
+                            if to + size + np.uint64(32) > most:
+                                good = False
+                                break
+                            first = to
                             to = copied(prefix, prefix_end, to)
                             store_word(to, _CARET)
-                            to += _ONE
-                        to = copied(at, name_end, to)
-                        h = murmur_at(before, to)
+                            to = copied(at, name_end, to + _ONE)
+                            last_byte = to
+                        if not abs(v) < _MOST:
+                            good = False
+                            break
+                        h = murmur_at(first, last_byte)
                         if v != 0.0:
                             hashes[k] = h
                             values[k] = v
-                            spans[k] = ((before - names) << _HALF) | (to - before)
+                            spans[k] = ((first - start) << _HALF) | (last_byte - first)
                             k += _ONE
                         else:
                             zeros += _ONE
@@ -167,7 +184,7 @@ def rows(
                 at = d + _ONE
         if good and zeros:
             good = not comes_again(hashes, begun, k, last, zeros)
-        if good and not is_text:
+        if good and coding != ALL_TEXT and coding != UNKNOWN:
             byte = begin
             while byte < d:
                 good &= load_byte(byte) <= _LAST_ASCII

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from streaml1.streams.events import parse_event
-from streaml1.streams.jsonl import parse_json
+from streaml1.streams.jsonl import JsonParser
 from streaml1.streams.parsed import LineParser
 from streaml1.streams.svmlight import SvmlightParser
 from streaml1.streams.vw import VwParser
@@ -33,4 +33,4 @@ def line_parser(format: str, require_label: bool = True, what: str = "file") -> 
         return VwParser(require_label, what)
     if format in ("events", "untimed events"):
         return LineParser(partial(parse_event, timed=format == "events"), what)
-    return LineParser(partial(parse_json, require_label=require_label), what)
+    return JsonParser(require_label, what)

@@ -6,11 +6,17 @@ import json
 from math import isfinite
 from typing import Any, NoReturn
 
+import numpy as np
 import orjson
 
+from streaml1.parse import jsonl
+from streaml1.parse.jsonl import FALSE, MOST, NOTHING, NUMBER, OTHERS, TEXT, TRUE
+from streaml1.parse.rows import NamedRows
+from streaml1.streams.parsed import NamedParser
+from streaml1.streams.pool import Pool
 from streaml1.streams.source import read_weight, shown
 
-__all__ = ["decoded", "features", "parse_json", "raw_label"]
+__all__ = ["JsonParser", "decoded", "features", "parse_json", "raw_label"]
 
 
 Label = float | bool | str | None
@@ -74,6 +80,65 @@ def parse_json(text: str, require_label: bool = True) -> JsonExample | None:
         return _example(text, require_label)
     except RecursionError:
         raise ValueError("not an example: its values are nested too deeply") from None
+
+
+class JsonParser(NamedParser):
+    r"""Reads lines by a kernel; those that are out of the ordinary by `parse_json`.
+
+    Examples
+    --------
+    >>> from streaml1.streams.jsonl import JsonParser
+    >>> parsed = JsonParser().read(b'{"x": {"a": 1, "b": "c"}, "y": 1}\n{"y": 1}\n')
+    >>> list(parsed.x), parsed.y
+    ([{'a': 1, 'b': 'c'}], array([1.]))
+    >>> parsed.faults
+    [(1, 'the example has no "x": the object of its features')]
+
+    """
+
+    kernel = staticmethod(jsonl.rows)
+
+    def __init__(self, require_label: bool = True, what: str = "file") -> None:
+        super().__init__(parse_json, require_label, what)
+        self._rooms = Pool(_more_room)
+
+    def _more(self, n: int) -> tuple[Any, ...]:
+        return self._rooms.take(n)
+
+    def _told(self, x: NamedRows, y: Any, *more: Any) -> tuple[dict[int, Any], dict[int, Any]]:
+        told = more[0][: len(y)]
+        return _labels(x.text, told[:, :3]), _ids(x.text, told[:, 3:])
+
+
+def _more_room(n: int) -> tuple[Any, ...]:
+    told = np.empty((n // 2 + 2, 6), np.uint64)  # a line of two bytes is a row, be it odd
+    return told, np.empty(int(MOST + OTHERS), np.uint64), np.empty(int(MOST + MOST), np.uint64)
+
+
+def _labels(text: Any, told: Any) -> dict[int, Any]:
+    """By row: labels that are no floats."""
+    kinds = told[:, 0]
+    labels: dict[int, Any] = {}
+    if (kinds == NUMBER).all():
+        return labels
+    for kind, label in ((FALSE, False), (TRUE, True), (NOTHING, None)):
+        labels |= dict.fromkeys(np.flatnonzero(kinds == kind).tolist(), label)
+    for row in np.flatnonzero(kinds == TEXT).tolist():
+        labels[row] = text[int(told[row, 1]) : int(told[row, 2])].tobytes().decode()
+    return labels
+
+
+def _ids(text: Any, told: Any) -> dict[int, int | str]:
+    """By row: ids that are texts or whole numbers."""
+    kinds = told[:, 0]
+    ids: dict[int, int | str] = {}
+    for row in np.flatnonzero((kinds == TEXT) | (kinds == NUMBER)).tolist():
+        word = text[int(told[row, 1]) : int(told[row, 2])].tobytes().decode()
+        if kinds[row] == TEXT:
+            ids[row] = word
+        elif word.removeprefix("-").isdigit():
+            ids[row] = int(word)
+    return ids
 
 
 def _example(text: str, require_label: bool) -> JsonExample:

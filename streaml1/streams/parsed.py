@@ -12,6 +12,7 @@ import numpy as np
 from streaml1.hashing import name_hashes
 from streaml1.jit import COMPILED
 from streaml1.parse.delimiters import PAD
+from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.pool import Pool
@@ -159,12 +160,11 @@ class LineParser(EachLine):
 class _Room(NamedTuple):
     """Memory for what some bytes may hold."""
 
+    text: Any  # and, from `names` on, the names that do not stand so in it
     positions: Any
     hashes: Any
-    spans: Any
     values: Any
-    names: Any
-    text: Any
+    spans: Any
     y: Any
     w: Any
     indptr: Any
@@ -176,12 +176,11 @@ class _Room(NamedTuple):
 
 def _room(n: int) -> _Room:
     most = n // 2 + 2
-    words = [np.empty(most, np.uint64) for _ in range(2)]
-    letters = [np.empty(one, np.uint8) for one in (2 * n + 256, n)]
-    floats = [np.empty(most) for _ in range(2)]
+    text, positions = np.empty(3 * n + 4 * PAD + 256, np.uint8), np.empty(n + 8, np.uint32)
+    hashes, spans = (np.empty(most, np.uint64) for _ in range(2))
+    values, y, w = (np.empty(most) for _ in range(3))
     counts = [np.empty(most, np.int64) for _ in range(5)]
-    positions, values = np.empty(n + 8, np.uint32), np.empty(most)
-    return _Room._make([positions, *words, values, *letters, *floats, *counts])
+    return _Room(text, positions, hashes, values, spans, y, w, *counts)
 
 
 class NamedParser(LineParser):
@@ -210,35 +209,47 @@ class NamedParser(LineParser):
 
     def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
         """Read lines within a buffer."""
-        if not COMPILED or hi - lo >= 2**31:
+        if not COMPILED or hi - lo >= 2**29 or lo == hi:
             return super().read_at(buffer, lo, hi)
         room = self._pool.take(hi - lo)
-        text = room.text[: hi - lo]
+        text = room.text[PAD : PAD + hi - lo]
         text[:] = buffer[lo:hi]
-        start, names = np.uint64(buffer.ctypes.data + lo), room.names.ctypes.data
-        row, n_odd, n_lines = self.kernel(
-            start, np.uint64(start + np.uint64(hi - lo)), np.uint64(TABLE.ctypes.data),
-            self._labelled, _is_utf8(text), room.positions, room.hashes, room.values,
-            np.uint64(names), np.uint64(names + len(room.names)), room.spans, room.y, room.w,
-            room.indptr, room.lines, room.begins, room.ends, room.odd,
-        )  # fmt: skip
-        k = int(room.indptr[row])
-        used = int(room.spans[k - 1] >> 32) + int(room.spans[k - 1] & 2**32 - 1) if k else 0
-        lines, ends, y, w = (a[:row] for a in (room.lines, room.ends, room.y, room.w))
-        bounds = np.stack([room.begins[:row], ends - 1], axis=1)
+        n_rows, n_odd, n_lines, more = self._read(room, hi - lo, UNKNOWN)
+        if not n_lines:
+            n_rows, n_odd, n_lines, more = self._read(room, hi - lo, _coding(text))
+        k = int(room.indptr[n_rows])
+        lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
+        bounds = np.stack([room.begins[:n_rows], ends - 1], axis=1)
         x = NamedRows(
-            room.hashes[:k], room.values[:k], room.indptr[: row + 1], room.names[:used],
+            room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], room.text[PAD:],
             room.spans[:k], text, bounds, self.one,
         )  # fmt: skip
-        odd = room.odd[:n_odd].tolist()
-        return self._whole(x, y, w, lines, ends, odd, int(n_lines))
+        return self._whole(x, y, w, lines, ends, room.odd[:n_odd].tolist(), n_lines, *more)
+
+    def _read(self, room: _Room, n: int, coding: Any) -> tuple[int, int, int, tuple[Any, ...]]:
+        """How many rows there are in the first n bytes, how many odd ones, lines, and more."""
+        start = room.text.ctypes.data + PAD
+        names = start + n + PAD
+        more = self._more(n)
+        rows, odd, lines = self.kernel(
+            np.uint64(start), np.uint64(start + n), np.uint64(TABLE.ctypes.data), self._labelled,
+            coding, room.positions, room.hashes, room.values, np.uint64(names),
+            np.uint64(start - PAD + len(room.text)), room.spans, room.y, room.w, room.indptr,
+            room.lines, room.begins, room.ends, room.odd, *more,
+        )  # fmt: skip
+        return int(rows), int(odd), int(lines), more
+
+    def _more(self, n: int) -> tuple[Any, ...]:
+        """What else the kernel writes to."""
+        return ()
 
     def _whole(
-        self, x: NamedRows, y: Any, w: Any, lines: Any, ends: Any, odd: list[int], n_lines: int
-    ) -> Parsed:
+        self, x: NamedRows, y: Any, w: Any, lines: Any, ends: Any, odd: list[int], n_lines: int,
+        *more: Any,
+    ) -> Parsed:  # fmt: skip
         """With the rows that were left empty: those of lines out of the ordinary."""
         kept = np.ones(len(y), bool)
-        labels: dict[int, Any] = {}
+        labels, ids = self._told(x, y, *more)
         faults: list[tuple[int, str]] = []
         found: list[tuple[int, list[str], list[float]]] = []
         for row in odd:
@@ -251,7 +262,9 @@ class NamedParser(LineParser):
             if example is None:
                 kept[row] = False
                 continue
-            features, labels[row], w[row] = example
+            features, labels[row], w[row] = example[:3]
+            if len(example) > 3:
+                ids[row] = example[3]
             found.append((row, *_plain(features)))
         if odd:
             x = _mended(x, found, kept)
@@ -262,19 +275,22 @@ class NamedParser(LineParser):
             for row, label in labels.items():
                 texts[row] = label
             column = [one for one, good in zip(texts, kept.tolist(), strict=True) if good]
-        return Parsed(x, column, weights, lines[kept], ends[kept], faults, n_lines)
+        named = [ids.get(row) for row in np.flatnonzero(kept).tolist()] if ids else None
+        if named is not None and all(one is None for one in named):
+            named = None
+        return Parsed(x, column, weights, lines[kept], ends[kept], faults, n_lines, named)
+
+    def _told(self, x: NamedRows, y: Any, *more: Any) -> tuple[dict[int, Any], dict[int, Any]]:
+        """By row: labels that are no floats, and ids."""
+        return {}, {}
 
 
-def _is_utf8(text: Any) -> bool:
-    words = len(text) // 8 * 8
-    high = int(np.bitwise_or.reduce(text[:words].view(np.uint64), initial=0)) & 0x8080808080808080
-    if not high and (text[words:] < 128).all():
-        return True
+def _coding(text: Any) -> Any:
     try:
         text.tobytes().decode()
     except UnicodeDecodeError:
-        return False
-    return True
+        return BROKEN
+    return ALL_TEXT
 
 
 def _plain(x: dict[str, Any]) -> tuple[list[str], list[float]]:
@@ -299,9 +315,12 @@ def _mended(x: NamedRows, found: list[tuple[int, list[str], list[float]]], kept:
         places = np.concatenate([np.full(len(names), x.indptr[row]) for row, names, _ in found])
         raw = [name.encode() for name in new]
         sizes = np.array([len(one) for one in raw], np.uint64)
-        begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(len(arena))
+        half = np.uint64(32)
+        used = int(((spans >> half) + (spans & np.uint64(2**32 - 1))).max(initial=0))
+        arena = arena[:used]
+        begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(used)
         arena = np.concatenate([arena, np.frombuffer(b"".join(raw), np.uint8)])
         hashes = np.insert(hashes, places, name_hashes(new))
-        spans = np.insert(spans, places, begins << np.uint64(32) | sizes)
+        spans = np.insert(spans, places, begins << half | sizes)
         values = np.insert(values, places, [v for _, _, vs in found for v in vs])
     return NamedRows(hashes, values, indptr, arena, spans, x.text, x.bounds[kept], x.one)

@@ -301,11 +301,13 @@ class _Either:
     """Reads lines of JSON and of svmlight, as each begins."""
 
     def __init__(self, require_label: bool) -> None:
-        json = line_parser("jsonl", require_label, "record")
+        self._json = json = line_parser("jsonl", require_label, "record")
         self._svmlight = line_parser("svmlight", require_label, "record")
         self._each = EachLine(lambda line: (json if _is_json(line) else self._svmlight).one(line))
 
     def read(self, text: bytes) -> Parsed:
+        if text.startswith(b"{") and text.count(b"\n{") == text.count(b"\n", 0, -1):
+            return self._json.read(text)
         if any(one in text for one in JSON_BEGINS):
             return self._each.read(text)
         return self._svmlight.read(text)

@@ -1,0 +1,379 @@
+"""Lines of JSON to rows of hashed names; what is out of the ordinary is told, and left empty.
+
+An ordinary line is an object of `x`, `y` and perhaps `w`, `id` and others, each at most once and
+without a backslash; `x` is an object of numbers, strings, true, false and null, no name twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import gil_kernel, inlined, kernel, load_byte, load_word, store_word
+from streaml1.parse.delimiters import (
+    BLANK,
+    COLON,
+    NEWLINE,
+    RETURN,
+    has_high_bytes,
+    json_delimiters,
+)
+from streaml1.parse.names import ALL_TEXT, UNKNOWN, copied, murmur_at
+from streaml1.parse.numbers import digits, long_value, value
+
+__all__ = ["FALSE", "MOST", "NOTHING", "NUMBER", "OTHERS", "TEXT", "TRUE", "rows"]
+
+_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 3, 4, 5, 8, 32))
+_QUOTE, _COMMA, _OPEN, _CLOSE, _EQUALS, _MINUS, _POINT, _NOUGHT = map(np.uint64, b'",{}=-.0')
+_LOW, _NINE, _LAST_ASCII = map(np.uint64, (2**32 - 1, 9, 127))
+_TRUE, _FALSE, _NULL, _ID = (
+    np.uint64(int.from_bytes(word, "little")) for word in (b"true", b"fals", b"null", b"id")
+)
+_SMALL_E = np.uint64(ord("e"))
+_X, _Y, _W = map(np.uint64, b"xyw")
+_PAIR = np.uint64(2**16 - 1)
+
+NOTHING, NUMBER, FALSE, TRUE, TEXT = map(np.uint64, range(5))
+"""What a value is; what it is not in a line of JSON is told by NaN."""
+
+X, Y, W, ID = map(np.uint64, (1, 2, 4, 8))
+
+MOST, OTHERS = map(np.uint64, (2048, 16))
+"""Names in an ordinary line: of features, and of what else is there beside x, y, w and id."""
+
+
+@inlined
+def _after_blanks(at: Any) -> Any:
+    while load_byte(at) == BLANK:
+        at += _ONE
+    return at
+
+
+@inlined
+def _place(positions: Any, i: Any) -> Any:
+    """The i-th of the places written down at an address."""
+    return load_word(positions + _FOUR * i) & _LOW
+
+
+@inlined
+def _closing(start: Any, positions: Any, i: Any) -> Any:
+    """Which delimiter closes the string whose quote is the one before the i-th; or what is odd."""
+    c = load_byte(start + _place(positions, i))
+    while c in (_COMMA, _CLOSE):
+        i += _ONE
+        c = load_byte(start + _place(positions, i))
+    return i
+
+
+@gil_kernel
+def _other(start: Any, end: Any, table: Any) -> Any:
+    """What a value is that is no string, and its float: NaN where that is not sure."""
+    size = end - start
+    if size - _FOUR <= _ONE:
+        word = load_word(start) & _LOW
+        if size == _FOUR and word == _TRUE:
+            return TRUE, 1.0
+        if size == _FOUR and word == _NULL:
+            return NOTHING, 0.0
+        if size == _FIVE and word == _FALSE and load_byte(start + _FOUR) == _SMALL_E:
+            return FALSE, 0.0
+    at = start
+    if at < end and load_byte(at) == _MINUS:
+        at += _ONE
+    first = load_byte(at) - _NOUGHT
+    if at >= end or first > _NINE:
+        return NUMBER, np.nan
+    if first == _ZERO and at + _ONE < end and load_byte(at + _ONE) - _NOUGHT <= _NINE:
+        return NUMBER, np.nan
+    while at < end and load_byte(at) != _POINT:
+        at += _ONE
+    if at < end and (at + _ONE == end or load_byte(at + _ONE) - _NOUGHT > _NINE):
+        return NUMBER, np.nan
+    return NUMBER, long_value(start, end, table)
+
+
+@inlined
+def _plain(start: Any, end: Any, table: Any) -> Any:
+    """As `_other`, quickest for `0.25` and `31`."""
+    v = value(start, end, table)
+    kind = NUMBER
+    if v != v:
+        n = end - start
+        whole, wrong = digits(end, n) if n - _ONE < _EIGHT else (_ZERO, _ONE)
+        if wrong or (n > _ONE and load_byte(start) == _NOUGHT):
+            kind, v = _other(start, end, table)
+        else:
+            v = np.float64(whole)
+    return kind, v
+
+
+@inlined
+def _features(
+    start: Any,
+    places: Any,
+    table: Any,
+    i: Any,
+    at: Any,
+    k: Any,
+    to: Any,
+    most: Any,
+    mark: Any,
+    met: Any,
+    keys: Any,
+    hashes: Any,
+    values: Any,
+    spans: Any,
+) -> Any:
+    """Read the object of features that opens before `at`, whose first delimiter is the i-th.
+
+    Returns
+    -------
+    The next delimiter, the place behind the object, how many features there are then, where the
+    next name goes, and whether all is well.
+    """
+    mask = np.uint64(len(met) - 1)
+    count = _ZERO
+    at = _after_blanks(at)
+    if load_byte(at) == _CLOSE:
+        return i + _ONE, at + _ONE, k, to, True
+    while True:
+        d = start + _place(places, i)
+        if d != at or load_byte(d) != _QUOTE:
+            break
+        i = _closing(start, places, i + _ONE)
+        e = start + _place(places, i)
+        if load_byte(e) != _QUOTE:
+            break
+        i += _ONE
+        name, name_end = d + _ONE, e
+        h = murmur_at(name, e)
+        at = e + _ONE
+        if load_byte(at) != COLON:
+            at = _after_blanks(at)
+            if load_byte(at) != COLON:
+                break
+        at = _after_blanks(at + _ONE)
+        # Names of the row by their hashes, so that none comes twice.
+        place = h & mask
+        other = met[place]
+        same = count == MOST
+        while (other >> _HALF) == mark:
+            same |= keys[other & _LOW] == h
+            place = (place + _ONE) & mask
+            other = met[place]
+        if same:
+            break
+        met[place] = mark << _HALF | count
+        keys[count] = h
+        count += _ONE
+        if load_byte(at) == _QUOTE:
+            i = _closing(start, places, i + _ONE)
+            s = start + _place(places, i)
+            if load_byte(s) != _QUOTE or to + (s - d) + np.uint64(32) > most:
+                break
+            i += _ONE
+            first = to
+            to = copied(name, name_end, to)
+            store_word(to, _EQUALS)
+            to = copied(at + _ONE, s, to + _ONE)
+            name, name_end = first, to
+            h = murmur_at(name, to)
+            v = 1.0
+            at = _after_blanks(s + _ONE)
+            s = start + _place(places, i)
+            if s != at:
+                break
+        else:
+            s = start + _place(places, i)
+            stop = s
+            while load_byte(stop - _ONE) == BLANK:
+                stop -= _ONE
+            _, v = _plain(at, stop, table)
+            if v != v:
+                break
+        if v != 0.0:
+            hashes[k] = h
+            values[k] = v
+            spans[k] = ((name - start) << _HALF) | (name_end - name)
+            k += _ONE
+        c = load_byte(s)
+        if c == _CLOSE:
+            return i + _ONE, s + _ONE, k, to, True
+        if c != _COMMA:
+            break
+        i += _ONE
+        at = _after_blanks(s + _ONE)
+    return i, at, k, to, False
+
+
+@inlined
+def _member(size: Any, word: Any) -> Any:
+    """A bit for each name that is looked for; 0 for all others."""
+    if size == _ONE:
+        c = word & np.uint64(255)
+        return X if c == _X else Y if c == _Y else W if c == _W else _ZERO
+    return ID if size == _TWO and (word & _PAIR) == _ID else _ZERO
+
+
+@kernel
+def rows(
+    start: Any,
+    end: Any,
+    table: Any,
+    labelled: Any,
+    coding: Any,
+    positions: Any,
+    hashes: Any,
+    values: Any,
+    names: Any,
+    most: Any,
+    spans: Any,
+    y: Any,
+    w: Any,
+    indptr: Any,
+    lines: Any,
+    begins: Any,
+    ends: Any,
+    odd: Any,
+    told: Any,
+    keys: Any,
+    met: Any,
+) -> Any:
+    """Read the lines between two addresses, the last byte a newline.
+
+    As `streaml1.parse.vw.rows`. `told` has of each row what its label is, where its text begins
+    and ends, and the same of its id. `keys` has MOST + OTHERS places and `met` twice MOST, for
+    the names of a row: one with more names is odd.
+    """
+    row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
+    if coding == UNKNOWN and has_high_bytes(start, end):
+        return row, n_odd, line
+    n = json_delimiters(start, end, positions)
+    places = np.uint64(positions.ctypes.data)
+    met[:] = _ZERO
+    i, at, to = _ZERO, start, names
+    indptr[0] = 0
+    while i < n:
+        begun, begin, first_name = k, at, to
+        label, weight = np.nan, 1.0
+        label_kind, id_kind = NOTHING, NOTHING
+        label_at, label_end, id_at, id_end = start, start, start, start
+        seen = _ZERO
+        good: Any = False
+        others = np.uint64(0)
+        d = start + _place(places, i)
+        more = load_byte(at) == _OPEN
+        at = _after_blanks(at + _ONE)
+        while more:
+            more = False
+            # The name of a member, in quotes.
+            d = start + _place(places, i)
+            if d != at or load_byte(d) != _QUOTE:
+                break
+            i = _closing(start, places, i + _ONE)
+            e = start + _place(places, i)
+            if load_byte(e) != _QUOTE:
+                break
+            i += _ONE
+            at = _after_blanks(e + _ONE)
+            if load_byte(at) != COLON:
+                break
+            at = _after_blanks(at + _ONE)
+            what = _member(e - d - _ONE, load_word(d + _ONE))
+            if seen & what:
+                break
+            seen |= what
+            if what == _ZERO:
+                if others == OTHERS:
+                    break
+                h, same = murmur_at(d + _ONE, e), False
+                for j in range(others):
+                    same |= keys[MOST + j] == h
+                if same:
+                    break
+                keys[MOST + others] = h
+                others += _ONE
+            c = load_byte(at)
+            if what == X:
+                if c != _OPEN:
+                    break
+                i, at, k, to, fine = _features(
+                    start, places, table, i, at + _ONE, k, to, most, row + _ONE,
+                    met, keys, hashes, values, spans,
+                )  # fmt: skip
+                if not fine:
+                    break
+            else:
+                kind, v = TEXT, 0.0
+                first = at
+                if c == _QUOTE:
+                    i = _closing(start, places, i + _ONE)
+                    first += _ONE
+                    stop = start + _place(places, i)
+                    if load_byte(stop) != _QUOTE:
+                        break
+                    i += _ONE
+                    at = stop + _ONE
+                else:
+                    at = start + _place(places, i)
+                    stop = at
+                    while load_byte(stop - _ONE) == BLANK:
+                        stop -= _ONE
+                    kind, v = _plain(first, stop, table)
+                    if v != v:
+                        break
+                    if v == 0.0 and stop - first == _TWO:
+                        v = 0.0  # -0 is an int, and has no sign
+                if what == Y:
+                    label_kind, label_at, label_end, label = kind, first, stop, v
+                elif what == W:
+                    weight = v
+                    if kind != NUMBER or not v >= 0.0:
+                        break
+                elif what == ID:
+                    id_kind, id_at, id_end = kind, first, stop
+            # Behind a member: a comma, or the end.
+            at = _after_blanks(at)
+            d = start + _place(places, i)
+            c = load_byte(d)
+            if d != at or (c != _COMMA and c != _CLOSE):
+                break
+            i += _ONE
+            at = _after_blanks(d + _ONE)
+            more = c == _COMMA
+            if not more:
+                good = load_byte(at) == NEWLINE
+                if load_byte(at) == RETURN:
+                    good = load_byte(at + _ONE) == NEWLINE
+        good &= (seen & X) != _ZERO and (label_kind != NOTHING or not labelled)
+        while load_byte(start + _place(places, i)) != NEWLINE:
+            i += _ONE
+        d = start + _place(places, i)
+        if good and coding != ALL_TEXT and coding != UNKNOWN:
+            byte = begin
+            while byte < d:
+                good &= load_byte(byte) <= _LAST_ASCII
+                byte += _ONE
+        at = d + _ONE
+        i += _ONE
+        if not good:
+            k, to = begun, first_name
+            odd[n_odd] = row
+            n_odd += _ONE
+            weight, label_kind, id_kind = 1.0, NUMBER, NOTHING
+        told[row, _ZERO] = label_kind
+        told[row, _ONE] = label_at - start
+        told[row, _TWO] = label_end - start
+        told[row, _THREE] = id_kind
+        told[row, _FOUR] = id_at - start
+        told[row, _FIVE] = id_end - start
+        y[row] = label
+        w[row] = weight
+        lines[row] = line
+        begins[row] = begin - start
+        ends[row] = at - start
+        row += _ONE
+        line += _ONE
+        indptr[row] = k
+    return row, n_odd, line
