@@ -30,10 +30,12 @@ from streaml1.jit import COMPILED
 from streaml1.parse import numbers
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.streams import chunks, open_source
+from streaml1.streams.csv_files import CsvParser
 from streaml1.streams.formats import line_parser
 from streaml1.streams.jsonl import parse_json
-from streaml1.streams.parsed import EachLine, Parsed, _plain, padded
+from streaml1.streams.parsed import EachLine, Parsed, padded, plain
 from streaml1.streams.svmlight import parse_svmlight
+from streaml1.streams.table import Columns, Records, TextLines
 from streaml1.streams.vw import parse_vw
 from tests.test_streams import Refused, rows_of
 
@@ -143,7 +145,7 @@ def features(x: Any, i: int) -> dict[Any, float]:
     if all(isinstance(name, int) for name in x[i]):
         return dict(x[i])
     found: dict[Any, float] = {}
-    for name, v in zip(*_plain(x[i]), strict=True):
+    for name, v in zip(*plain(x[i]), strict=True):
         found[name] = found.get(name, 0.0) + v
     return {name: v for name, v in found.items() if v}
 
@@ -278,7 +280,7 @@ MAKE: dict[str, Callable[[Random], bytes]] = {
 
 @pytest.mark.parametrize("format", MAKE)
 @pytest.mark.parametrize("require_label", [True, False])
-def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_label: bool) -> None:
+def test_mutated_lines_are_read_as_by_theplain_reader(format: str, require_label: bool) -> None:
     random = Random(f"{format} {require_label}")
     parser, plain = line_parser(format, require_label), twin(format, require_label)
     left = FUZZ // 2
@@ -292,6 +294,149 @@ def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_labe
         accepted += len(found)
         assert outcome(found) == outcome(plain.read(text)), text
     assert FUZZ / 8 < accepted < FUZZ / 2
+
+
+# CSV: records, in chunks of lines
+
+CSV_PIECES = [
+    *(bytes([c]) for c in b'",\n\r\t \x00\x0b\xff.-+eE015a'),
+    *(
+        b'""',
+        b'"\n"',
+        b"\r\n",
+        b',"',
+        b'",',
+        b"nan",
+        b"9" * 20,
+        "é".encode(),
+        b"\xc2\xa0",
+        b"\xe3\x80\x80",
+    ),
+]
+
+
+def csv_record(random: Random) -> bytes:
+    number = random.choice(
+        ["1", "0", "-0", "0.25", "-1e-3", " 2 ", "", " ", '"5"', "31", repr(random.random())]
+    )
+    words = [
+        "fr",
+        "é",
+        "",
+        " ",
+        '"a,b"',
+        '"two\nlines"',
+        '"a ""b"""',
+        '"\r\n"',
+        "Ж",
+        "か",
+        "a b",
+        " c",
+        '""',
+    ]
+    label = random.choice(["1", "0", "true", "spam", "a longer one", '"1"', "", " 1", "é"])
+    weight = random.choice(["1", "2", "0.5", "1", "1", "", "-1"])
+    cells = [number, random.choice(words), label, random.choice(words), weight, number]
+    end = random.choice(["", "", "", "\r"])
+    return f"{','.join(cells)}{end}".encode()
+
+
+def csv_twin(text: bytes, parser: Any) -> list[Any]:
+    """What Python's csv and the meaning of the columns tell of a file."""
+    found: list[Any] = []
+    lines = TextLines(text if text.endswith(b"\n") or not text else text + b"\n")
+    records = iter(Records(lines))
+    columns = Columns(next(records)[1], *parser)  # type: ignore[arg-type]
+    for first, record in records:
+        try:
+            x, y, w = columns.example(record)
+        except ValueError as error:
+            found.append((first, str(error)))
+            continue
+        summed: dict[Any, float] = {}
+        for name, v in zip(*plain(x), strict=True):
+            summed[name] = summed.get(name, 0.0) + v
+        pairs = [(name, bits(v)) for name, v in summed.items() if v]
+        found.append((first, pairs, y, w, x, lines.number, lines.at))
+    return found
+
+
+@pytest.mark.parametrize("require_label", [True, False])
+def test_mutated_csv_is_read_as_by_python(require_label: bool) -> None:
+    random = Random(f"csv {require_label}")
+    left, accepted = FUZZ // 2, 0
+    while left > 0:
+        n = random.choice([1, 2, 10, 200])
+        left -= n
+        rows = [csv_record(random) for _ in range(n)]
+        if random.randrange(3):
+            rows = [mutated(row, random, CSV_PIECES) for row in rows]
+        names = random.choice(
+            [b"a,b,y,c,w,d", b"a,b,y,c,w,a", b'"a\nq",b,y,c,w,"d,""e"""', b"b=fr,b,y,c,w,d"]
+        )
+        text = names + b"\n" + b"\n".join(rows) + random.choice([b"", b"\n", b"\n\n \n"])
+        parser = CsvParser("a.csv", "y", ["b", "c"], "w", require_label)
+        found: list[Any] = []
+        first = 0
+        pieces = [text]
+        if random.randrange(2):
+            some = text.splitlines(keepends=True)
+            some = b"".join(some).split(b"\n")
+            pieces = [one + b"\n" for one in some[:-1]] + [some[-1]] * bool(some[-1])
+        parsings = [parser.read_at(*padded(piece)) for piece in pieces]
+        for parsed in [*parsings, parser.finish()]:
+            if parsed is None:
+                continue
+            found += [(first + line + 1, reason) for line, reason in parsed.faults]
+            for i in range(len(parsed)):
+                pairs = [(name, bits(v)) for name, v in features(parsed.x, i).items()]
+                w = 1.0 if parsed.w is None else float(parsed.w[i])
+                at = (first + int(parsed.lines[i]) + 1, pairs, parsed.y[i], w, dict(parsed.x[i]))
+                found.append((*at, first + parsed.lines_with(i)))
+            first += parsed.n_lines
+        expected = csv_twin(text, ("y", "w", frozenset(["b", "c"]), require_label))
+        accepted += sum(len(one) > 2 for one in expected)
+        assert sorted(found, key=lambda one: one[0]) == [one[:6] for one in expected], text
+    assert FUZZ / 20 < accepted < FUZZ / 2
+
+
+@compiled
+def test_ordinary_records_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    header = b"a,site,y,w\n"
+    text = b'1,news,1,2\r\n\n-2.5,"two, ""x""\nlines",-1,1\n,,1,1\n 1e5 ,\xc3\xa9,"1",0.5\n'
+    parser = CsvParser("a.csv", "y", ["site"], "w")
+    parser.skip(np.frombuffer(header, np.uint8))
+    monkeypatch.setattr(Columns, "example", None)
+    parsed = parser.read_at(*padded(text))
+    assert parsed.y == ["1", "-1", "1", "1"] and parsed.w.tolist() == [2.0, 1.0, 1.0, 0.5]
+    assert features(parsed.x, 1) == {"a": -2.5, 'site=two, "x"\nlines': 1.0}
+    assert parser.finish() is None
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 300, 2**18])
+def test_chunks_change_nothing_in_csv(
+    chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does going on from where a block ended."""
+    random = Random(7)
+    records = [mutated(csv_record(random), random, CSV_PIECES) for _ in range(200)]
+    text = b"a,b,y,c,w,d\n" + b"\n".join(records)
+    path = tmp_path / "a.csv"
+    path.write_bytes(text)
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    columns: Any = {"target": "y", "categorical": ["b", "c"], "weight": "w"}
+    refused = Refused()
+    source: Any = open_source(path, **columns)
+    source.begin(None)
+    blocks = list(source.blocks(17, refused))
+    found = [row for one in blocks for row in zip(one.lines, map(dict, one.x), one.y, strict=True)]
+    expected = csv_twin(text, ("y", "w", frozenset(["b", "c"]), True))
+    assert found == [(one[0], one[4], one[2]) for one in expected if len(one) > 2]
+    assert len(refused) == sum(len(one) == 2 for one in expected)
+    for at in (0, 3, len(blocks) - 1):
+        source.begin(blocks[at].end)
+        again = [line for one in source.blocks(17, refused) for line in one.lines]
+        assert again == [line for one in blocks[at + 1 :] for line in one.lines]
 
 
 @compiled
@@ -384,6 +529,10 @@ def teaching_line(format: str, random: Random) -> str:
         x |= {f"c{k}": f"v{int(9 * random.random() ** 2)}" for k in range(3)}
         w = random.choice([{}, {"w": 2}, {"w": 0.5}])
         return json.dumps({"x": x, "y": y, **w})
+    if format == "csv":
+        values = [round(random.random(), 3), random.choice([0.0, -2.5])]
+        texts = [f"v{int(300 * random.random() ** 2)}" for _ in range(12)]
+        return ",".join([str(y), *map(str, values), *texts, random.choice(["1", "2", "0.5"])])
     cells = [f"w{j}:{v!r}" if v != 1.0 else f"w{j}" for j, v in zip(names, values, strict=True)]
     return f"{y}{weight} |a {' '.join(cells[:10])} | {' '.join(cells[10:])}"
 
@@ -400,7 +549,18 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-PARSE: dict[str, Any] = {"svm": parse_svmlight, "vw": parse_vw, "jsonl": parse_json}
+CSV_NAMES = ["y", "n0", "n1", *(f"c{k}" for k in range(12)), "w"]
+CSV_ROLES: dict[str, Any] = {"target": "y", "categorical": CSV_NAMES[3:-1], "weight": "w"}
+
+
+def parse_csv(line: str) -> Any:
+    columns = Columns(CSV_NAMES, "y", "w", frozenset(CSV_NAMES[3:-1]), True)
+    return columns.example(line.split(","))
+
+
+PARSE: dict[str, Any] = {
+    "svm": parse_svmlight, "vw": parse_vw, "jsonl": parse_json, "csv": parse_csv,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("format", PARSE)
@@ -409,20 +569,21 @@ def test_a_file_teaches_what_its_dicts_do(name: str, format: str, tmp_path: Path
     random = Random(1)
     rows = [teaching_line(format, random) for _ in range(3000)]
     path = tmp_path / f"a.{format}"
-    path.write_text("\n".join(rows))
+    path.write_text("\n".join([",".join(CSV_NAMES)] * (format == "csv") + rows))
     parse = PARSE[format]
+    source = open_source(path, **CSV_ROLES) if format == "csv" else path
     taught, other = MODELS[name](), MODELS[name]()
-    report = streaml1.progressive(taught, path, every=700)
+    report = streaml1.progressive(taught, source, every=700)
     for row in rows:
         x, y, w = parse(row)
-        label = y if name == "regressor" else int(y)
+        label = float(y) if name == "regressor" else int(y)
         other.learn_one(x, label, w)
     assert report.examples == 3000
     assert taught.weights == other.weights and taught.intercept == other.intercept
     # An estimate, once names were given back.
     assert taught.n_features_seen == pytest.approx(other.n_features_seen, rel=0.1)
     taught._engine.check()
-    told = [one.p for one in predictions(taught, path)]
+    told = [one.p for one in predictions(taught, source)]
     dicts = [parse(row)[0] for row in rows]
     if name == "softmax":
         assert told == [other.predict_proba_one(x) for x in dicts]
@@ -570,7 +731,7 @@ def test_memory_is_used_again_only_when_nobody_has_it() -> None:
         assert features(one.x, 0) == {f"a^b{k}": 1.0, "a^c": float(k)} == one.x[0]
 
 
-@pytest.mark.parametrize("format", PARSE)
+@pytest.mark.parametrize("format", ["svm", "vw", "jsonl"])
 def test_pieces_are_joined_as_they_were(format: str) -> None:
     random = Random(2)
     rows = [teaching_line(format, random).encode() for _ in range(40)]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from streaml1.streams.csv_files import CsvParser
 from streaml1.streams.formats import line_parser
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.river_sets import RiverSet
@@ -19,7 +20,6 @@ from streaml1.streams.source import (
     class_label,
     number_label,
 )
-from streaml1.streams.table import csv_reader
 from streaml1.streams.text import TextSource, require_readable
 
 __all__ = [
@@ -129,7 +129,7 @@ def open_source(
     if events and kind != "jsonl":
         raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
     if kind == "csv":
-        return TextSource(name, csv_reader(target, text, weight, require_label), gz, headed=True)
+        return TextSource(name, CsvParser(name, target, text, weight, require_label), gz)
     parser = line_parser("events" if events else kind, require_label)
     return TextSource(name, parser, gz)
 

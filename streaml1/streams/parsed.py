@@ -17,7 +17,10 @@ from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.pool import Pool
 
-__all__ = ["EachLine", "LineParser", "NamedParser", "Parsed", "Parser", "decode", "padded"]
+__all__ = [
+    "EachLine", "LineParser", "NamedParser", "Parsed", "Parser", "coding_of", "decode", "mended",
+    "padded", "plain",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,10 @@ class Parsed:
         How many lines there are.
     ids
         The id of each, or None; None where none has one.
+    text
+        The lines, where they are not those that were given to be read.
+    after
+        How many lines are read with each, where that is not the line of each alone.
     """
 
     x: Any
@@ -52,13 +59,28 @@ class Parsed:
     faults: list[tuple[int, str]]
     n_lines: int
     ids: list[int | str | None] | None = None
+    text: Any = None
+    after: Any = None
 
     def __len__(self) -> int:
         return len(self.x)
 
+    def lines_with(self, row: int) -> int:
+        """How many lines are read once a row is."""
+        return int(self.lines[row]) + 1 if self.after is None else int(self.after[row])
+
 
 class Parser(Protocol):
     """What reads the lines of a format."""
+
+    def begin(self) -> None:
+        """Have what is read next be the beginning of a file."""
+
+    def skip(self, text: Any) -> None:
+        """Go past lines."""
+
+    def finish(self) -> Parsed | None:
+        """Read what was left at the end of a file."""
 
     def read(self, text: bytes) -> Parsed:
         """Read lines, with newlines between."""
@@ -106,6 +128,16 @@ class EachLine:
 
     def __init__(self, one: Callable[[bytes], Example | None]) -> None:
         self.one = one
+
+    def begin(self) -> None:
+        """There is nothing to begin: each line is for itself."""
+
+    def skip(self, text: Any) -> None:
+        """There is nothing in other lines."""
+
+    def finish(self) -> Parsed | None:
+        """There is nothing left."""
+        return None
 
     def read(self, text: bytes) -> Parsed:
         """Read lines, with newlines between."""
@@ -216,7 +248,7 @@ class NamedParser(LineParser):
         text[:] = buffer[lo:hi]
         n_rows, n_odd, n_lines, more = self._read(room, hi - lo, UNKNOWN)
         if not n_lines:
-            n_rows, n_odd, n_lines, more = self._read(room, hi - lo, _coding(text))
+            n_rows, n_odd, n_lines, more = self._read(room, hi - lo, coding_of(text))
         k = int(room.indptr[n_rows])
         lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
         bounds = np.stack([room.begins[:n_rows], ends - 1], axis=1)
@@ -265,9 +297,9 @@ class NamedParser(LineParser):
             features, labels[row], w[row] = example[:3]
             if len(example) > 3:
                 ids[row] = example[3]
-            found.append((row, *_plain(features)))
+            found.append((row, *plain(features)))
         if odd:
-            x = _mended(x, found, kept)
+            x = mended(x, found, kept)
         weights = None if (w[kept] == 1.0).all() else w[kept]
         column: Any = y[kept]
         if labels or not self._labelled:
@@ -285,7 +317,8 @@ class NamedParser(LineParser):
         return {}, {}
 
 
-def _coding(text: Any) -> Any:
+def coding_of(text: Any) -> Any:
+    """Whether a text is UTF-8."""
     try:
         text.tobytes().decode()
     except UnicodeDecodeError:
@@ -293,7 +326,7 @@ def _coding(text: Any) -> Any:
     return ALL_TEXT
 
 
-def _plain(x: dict[str, Any]) -> tuple[list[str], list[float]]:
+def plain(x: dict[str, Any]) -> tuple[list[str], list[float]]:
     """Names and values of an example, zeros and what is absent left out."""
     pairs = [
         (f"{name}={value}", 1.0) if isinstance(value, str) else (name, float(value))
@@ -303,7 +336,7 @@ def _plain(x: dict[str, Any]) -> tuple[list[str], list[float]]:
     return [name for name, v in pairs if v], [v for _, v in pairs if v]
 
 
-def _mended(x: NamedRows, found: list[tuple[int, list[str], list[float]]], kept: Any) -> NamedRows:
+def mended(x: NamedRows, found: list[tuple[int, list[str], list[float]]], kept: Any) -> NamedRows:
     """The rows that are kept, with features put into some."""
     counts = np.diff(x.indptr)
     for row, names, _ in found:

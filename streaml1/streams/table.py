@@ -1,68 +1,51 @@
-"""CSV files: columns with a label, with text and, all the rest, with numbers."""
+"""What CSV means here: records, columns with a label, with text and, all the rest, with numbers."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator
+import csv as plain_csv
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from streaml1.hashing import name_hashes
+from streaml1.parse import csv
 from streaml1.streams.parsed import decode
-from streaml1.streams.source import (
-    Example,
-    Refuse,
-    SourceError,
-    read_number,
-    read_weight,
-    shown,
-)
-from streaml1.streams.text import Lines, Reader
+from streaml1.streams.source import SourceError, read_number, read_weight, shown
 
-__all__ = ["csv_reader"]
+__all__ = ["Columns", "More", "Records", "TextLines", "check_roles", "header_of", "listed"]
 
 
-def csv_reader(
-    target: str | None = None,
-    categorical: Iterable[str] = (),
-    weight: str | None = None,
-    require_label: bool = True,
-) -> Reader:
-    """Make the reader of CSV files with these columns.
+class More(Exception):
+    """Raised where a record goes on behind what there is."""
 
-    Parameters
+
+class TextLines:
+    """The lines of a text from a byte on, each with its number.
+
+    Attributes
     ----------
-    target
-        The column of the labels.
-    categorical
-        The columns whose cells are text; all others hold numbers. An empty cell is None.
-    weight
-        The column of the sample weights; without one each weight is 1.
-    require_label
-        Whether a label that is missing, the column or a cell, is an error; else it is None.
-
+    at, number : int
+        Bytes and lines that were read.
     """
-    text = list(categorical)
 
-    def read(lines: Lines, name: str, refuse: Refuse) -> Iterator[Example]:
-        records = _Records(lines)
-        header = _header(records, name)
-        if target is None and require_label:
-            raise SourceError(
-                f"{name}: which column is the label? Say --target COLUMN; {_listed(header)}"
-            )
-        _check_roles(header, [role for role in (target, weight, *text) if role is not None], name)
-        columns = _Columns(header, target, weight, frozenset(text), require_label)
-        for line, record in records:
-            try:
-                x, y, w = columns.example(record)
-            except ValueError as error:
-                refuse(f"{name}:{line}", str(error))
-                continue
-            yield line, x, y, w
+    def __init__(self, text: bytes, at: int = 0, number: int = 0, at_end: bool = True) -> None:
+        self._text = text
+        self.at = at
+        self.number = number
+        self._at_end = at_end
 
-    return read
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        while self.at < len(self._text):
+            begin = self.at
+            self.at = self._text.find(b"\n", begin) + 1 or len(self._text)
+            self.number += 1
+            yield self.number, self._text[begin : self.at]
+        if not self._at_end:
+            raise More
 
 
-class _Records:
+class Records:
     """The records of a CSV file, each with the line it starts at.
 
     A record that cannot be read comes as the ValueError that says why, and the next line starts
@@ -70,9 +53,9 @@ class _Records:
 
     """
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: TextLines) -> None:
         self._lines = lines
-        self._reader = csv.reader(self._decoded(), strict=True)
+        self._reader = plain_csv.reader(self._decoded(), strict=True)
         self._first = self._last = 0
         self._undecodable: list[ValueError] = []
 
@@ -95,7 +78,7 @@ class _Records:
                 record = next(self._reader)
             except StopIteration:
                 return
-            except csv.Error as error:
+            except plain_csv.Error as error:
                 yield self._first, ValueError(f"not CSV: {error}{self._extent()}")
                 continue
             if self._undecodable:
@@ -109,7 +92,8 @@ class _Records:
         return f" (the record goes on to line {self._last}: is a quote not closed?)"
 
 
-def _header(records: _Records, name: str) -> list[str]:
+def header_of(records: Records, name: str) -> list[str]:
+    """Read the names of the columns; SourceError where there are none."""
     for line, header in records:
         if isinstance(header, ValueError):
             raise SourceError(f"{name}:{line}: the header is {header}")
@@ -122,22 +106,24 @@ def _header(records: _Records, name: str) -> list[str]:
     raise SourceError(f"{name} is empty: a CSV file begins with the names of its columns")
 
 
-def _check_roles(header: list[str], roles: list[str], name: str) -> None:
+def check_roles(header: list[str], roles: list[str], name: str) -> None:
+    """Raise SourceError where a column that has a role is missing, or not alone."""
     for column in roles:
         if column not in header:
-            raise SourceError(f"{name} has no column {column!r}; {_listed(header)}")
+            raise SourceError(f"{name} has no column {column!r}; {listed(header)}")
         if header.count(column) > 1:
             raise SourceError(f"{name} has several columns {column!r}: give each a name")
         if roles.count(column) > 1:
             raise SourceError(f"column {column!r} can be target, weight or categorical: only one")
 
 
-def _listed(header: list[str]) -> str:
+def listed(header: list[str]) -> str:
+    """Name the columns, in a sentence."""
     names = ", ".join(header[:20])
     return f"the columns are: {names}" + (f" and {len(header) - 20} more" if header[20:] else "")
 
 
-class _Columns:
+class Columns:
     """What each column of a file is, and with it a record's features, label and weight."""
 
     def __init__(
@@ -158,8 +144,34 @@ class _Columns:
         ]
         self._require_label = require_label
         self._header = header
+        names = [column for _, column, _ in self._features]
+        self.has_twins = len(set(names)) < len(names)
+        kinds = [
+            csv.LABEL if place == self._target else csv.WEIGHT if place == self._weight else 0
+            for place in range(len(header))
+        ]
+        for place, _, is_text in self._features:
+            kinds[place] = csv.TEXT if is_text else 0
+        texts = [
+            f"{column}=" if kind == csv.TEXT else column
+            for column, kind in zip(header, kinds, strict=True)
+        ]
+        # As the kernel wants them: the names one after the other.
+        raw = [one.encode() for one in texts]
+        self.names = np.frombuffer(b"".join(raw), np.uint8)
+        sizes = np.array([len(one) for one in raw], np.uint64)
+        begins = np.cumsum(sizes, dtype=np.uint64) - sizes
+        self._told = np.stack([np.array(kinds, np.uint64), begins, sizes, name_hashes(texts)], 1)
+        self.letters = len(self.names) / len(header)
+
+    def told(self, begin: int) -> Any:
+        """What `streaml1.parse.csv.rows` takes, the names beginning so far behind the text."""
+        told = self._told.copy()
+        told[:, 1] += np.uint64(begin)
+        return told
 
     def example(self, record: list[str] | ValueError) -> tuple[dict[Any, Any], str | None, float]:
+        """Features, label and weight."""
         if isinstance(record, ValueError):
             raise record
         if len(record) != self._width:

@@ -13,7 +13,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -24,26 +23,17 @@ from streaml1.streams.parsed import Parsed, Parser
 from streaml1.streams.source import (
     SOURCES,
     Block,
-    Example,
     Refuse,
     SourceError,
-    block_of,
-    blocks_of,
 )
 
-__all__ = ["Lines", "Reader", "TextSource", "require_readable"]
+__all__ = ["TextSource", "require_readable"]
 
 MAX_LINE = 2**26
 """A longer line ends the reading: a file that is no text must not fill the memory."""
 
 PATIENCE = 0.5
 """Seconds an example of a slow input waits for the block to fill."""
-
-Lines = Iterator[tuple[int, bytes]]
-"""The lines of a file with their numbers, from 1."""
-
-Reader = Callable[[Lines, str, Refuse], Iterator[Example]]
-"""``reader(lines, name, refuse)``: the examples in the lines of the source called name."""
 
 
 class TextSource:
@@ -53,22 +43,17 @@ class TextSource:
     ----------
     name
         The path, or ``-`` for standard input.
-    reader
-        What turns lines into examples: a parser, or a reader of lines that belong together.
+    parser
+        What turns lines into examples.
     gz
         Whether the bytes are to be unpacked by gzip first.
-    headed
-        Whether the reader has to see the first lines in any case.
 
     """
 
-    def __init__(
-        self, name: str, reader: Reader | Parser, gz: bool = False, headed: bool = False
-    ) -> None:
+    def __init__(self, name: str, parser: Parser, gz: bool = False) -> None:
         self.name = name
-        self._reader = reader
+        self._parser = parser
         self._gz = gz
-        self._headed = headed
         self._read_before = False
         self._begin: dict[str, Any] = {"line": 0}
         self._stopped: Callable[[], bool] | None = None
@@ -95,19 +80,14 @@ class TextSource:
         self._read_before = True
         patience = PATIENCE if is_stream else math.inf
         begin, self._begin = self._begin, {"line": 0}
-        if callable(self._reader):
-            examples = self._examples(self._reader, begin, refuse)
-            return blocks_of(examples, self.name, size, patience, self._block)
         if size < 1:
             raise ValueError(f"size {size} is not a size of blocks: it must be 1 or more")
-        return self._parsed_blocks(self._reader, begin, size, refuse, patience)
+        return self._parsed_blocks(self._parser, begin, size, refuse, patience)
 
     def _chunks(self, file: BinaryIO) -> Chunks:
         is_stream = self._is_stream()
         wait = self._wait if is_stream else None
         return Chunks(self._unpacked(file), self.name, MAX_LINE, wait, fill=not is_stream)
-
-    # One example a line: by a parser
 
     def _parsed_blocks(
         self, parser: Parser, begin: dict[str, Any], size: int, refuse: Refuse, patience: float
@@ -132,7 +112,7 @@ class TextSource:
                         start = time.monotonic()
                     held.take(parsed, lo, hi, first)
                     lo, end = hi, int(parsed.ends[hi - 1])
-                    self._go_past(text[done:end], first + int(parsed.lines[hi - 1]) + 1)
+                    self._go_past(text[done:end], first + parsed.lines_with(hi - 1))
                     done = end
                     if late or len(held) == size:
                         yield held.block(self._end())
@@ -155,6 +135,7 @@ class TextSource:
         self._begun, self._mark, self._line = begin, None, 0
         if self._digest is not None:
             self._digest = hashlib.sha256()
+        parser.begin()
         with _open(self.name) as file:
             chunks = self._chunks(file)
             for buffer, lo, hi in chunks:
@@ -166,13 +147,18 @@ class TextSource:
                     lo += len(text)
                     chunks.number += len(stops)
                     self._go_past(text, chunks.number)
+                    parser.skip(text)
                     if not left:
                         self._require_same(begin)
                     if lo == hi:
                         continue
                 parsed = parser.read_at(buffer, lo, hi)
-                yield parsed, chunks.number, buffer[lo:hi]
+                text = buffer[lo:hi] if parsed.text is None else parsed.text
+                yield parsed, chunks.number, text
                 chunks.number += parsed.n_lines
+            last = parser.finish()
+            if last is not None:
+                yield last, chunks.number, last.text
         self._require_all(begin)
 
     def _heed_stop(self) -> None:
@@ -188,42 +174,6 @@ class TextSource:
 
     def _end(self) -> Any:
         return None if self._digest is None else self.position()
-
-    # Examples of several lines: by a reader
-
-    def _examples(self, reader: Reader, begin: dict[str, Any], refuse: Refuse) -> Iterator[Example]:
-        with _open(self.name) as file, contextlib.suppress(Ended):
-            lines = self._lines(self._chunks(file))
-            if self._digest is None:
-                yield from reader(lines, self.name, refuse)
-            else:
-                yield from self._counted(reader, lines, begin, refuse)
-
-    def _lines(self, chunks: Chunks) -> Lines:
-        for buffer, lo, hi in chunks:
-            for line in buffer[lo:hi].tobytes().split(b"\n")[:-1]:
-                chunks.number += 1
-                yield chunks.number, line + b"\n"
-                self._heed_stop()
-
-    def _counted(
-        self, reader: Reader, lines: Lines, begin: dict[str, Any], refuse: Refuse
-    ) -> Iterator[Example]:
-        """The examples behind a position; `position` is right whenever one is handed over."""
-        self._digest, self._line = hashlib.sha256(), 0
-        rest = self._rest(lines, begin)
-        self._begun, self._mark = begin, begin
-
-        def refuse_late(place: str, reason: str, number: int | None = None) -> None:
-            if self._line > begin["line"]:
-                refuse(place, reason)
-
-        # A record may be of several lines, and the reading may end in the middle of one.
-        for example in reader(rest, self.name, refuse_late):
-            if example[0] > begin["line"]:
-                self._mark = self._here()
-                yield example
-        self._mark = None
 
     def heed(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
         """End the reading between two lines once `stopped` is true; `wait` calls what may wait."""
@@ -251,21 +201,6 @@ class TextSource:
 
     def _here(self) -> dict[str, Any]:
         return {"line": self._line, "sha256": self._digest.hexdigest()}
-
-    def _block(self, rows: list[Example], name: str) -> Block:
-        block = block_of(rows, name)
-        return block if self._digest is None else replace(block, end=self.position())
-
-    def _rest(self, lines: Lines, begin: dict[str, Any]) -> Lines:
-        """The lines behind a position, those before it being the same as they were."""
-        for number, line in lines:
-            self._line = number
-            self._digest.update(line.rstrip(b"\r\n") + b"\n")
-            if number == begin["line"]:
-                self._require_same(begin)
-            if number > begin["line"] or self._headed:
-                yield number, line
-        self._require_all(begin)
 
     def _require_same(self, begin: dict[str, Any]) -> None:
         if begin.get("sha256") not in (None, self._digest.hexdigest()):

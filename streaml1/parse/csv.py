@@ -1,0 +1,268 @@
+"""Records of CSV to rows of hashed names, up to the first that is out of the ordinary.
+
+An ordinary record has as many cells as there are columns, each plain or in quotes, with doubled
+quotes, commas and line ends within these; numbers, a label and a weight stand in the columns for
+them. What an empty cell and an empty line mean is what `streaml1.streams.table` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import inlined, kernel, load_byte, load_word, store_word
+from streaml1.parse.delimiters import (
+    BLANK,
+    NEWLINE,
+    RETURN,
+    csv_delimiters,
+    has_high_bytes,
+)
+from streaml1.parse.names import ALL_TEXT, UNKNOWN, copied, murmur_at
+from streaml1.parse.numbers import long_value, value
+
+__all__ = [
+    "AT", "DONE", "FEATURE", "FOUND", "LABEL", "LINE", "NAMES", "NEXT", "ODD", "OPEN", "ROW",
+    "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "rows",
+]  # fmt: skip
+
+START, FOUND, NEXT, AT, LINE, ROW, FEATURE, NAMES = range(8)
+STATE = 8
+"""Where the reading stands: whether delimiters were looked for, how many there are, which is next,
+bytes and lines that are done with, rows, features, and bytes of names. Whoever reads a record
+otherwise counts its bytes, its lines and its row."""
+
+TEXT, LABEL, WEIGHT = map(np.uint64, (1, 2, 3))
+"""What a column is, if not 0: a number."""
+
+DONE, ODD, OPEN, UNREAD = range(4)
+"""Why a reading ends: all is read; the next record is odd; it may be open; the coding counts."""
+
+_ZERO, _ONE, _TWO, _FOUR, _HALF = map(np.uint64, (0, 1, 2, 4, 32))
+_QUOTE, _COMMA = map(np.uint64, b'",')
+_LOW, _LAST_ASCII = map(np.uint64, (2**32 - 1, 127))
+_LONGEST = np.uint64(131_000)  # Python's csv refuses longer cells
+_LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))  # blanks of other scripts begin with C2, E1-E3
+
+
+@inlined
+def _place(positions: Any, i: Any) -> Any:
+    return load_word(positions + _FOUR * i) & _LOW
+
+
+@inlined
+def _undoubled(start: Any, end: Any, to: Any) -> Any:
+    """Copy a text with one quote for two; returns the address behind the copy."""
+    while start < end:
+        c = load_byte(start)
+        store_word(to, c)
+        to += _ONE
+        start += _ONE
+        start += np.uint64(c == _QUOTE)
+    return to
+
+
+@inlined
+def _is_word(at: Any, end: Any) -> bool:
+    """Whether a text begins with something other than a blank of any script, for sure."""
+    c = load_byte(at)
+    low, lo, hi = _LEADS
+    other = c >= low and (c < lo or c > hi)
+    return bool(at < end and ((c > BLANK and c <= _LAST_ASCII) or other))
+
+
+@inlined
+def _is_blank(at: Any, end: Any) -> bool:
+    while at < end and load_byte(at) == BLANK:
+        at += _ONE
+    return bool(at == end)
+
+
+@inlined
+def _read(at: Any, end: Any, table: Any) -> Any:
+    while at < end and load_byte(at) == BLANK:
+        at += _ONE
+    while at < end and load_byte(end - _ONE) == BLANK:
+        end -= _ONE
+    v = value(at, end, table)
+    return v if v == v else long_value(at, end, table)
+
+
+@kernel
+def rows(
+    start: Any,
+    end: Any,
+    table: Any,
+    labelled: Any,
+    coding: Any,
+    columns: Any,
+    positions: Any,
+    hashes: Any,
+    values: Any,
+    names: Any,
+    most: Any,
+    spans: Any,
+    labels: Any,
+    w: Any,
+    indptr: Any,
+    lines: Any,
+    begins: Any,
+    ends: Any,
+    after: Any,
+    state: Any,
+) -> Any:
+    """Read the records between two addresses, the last byte a newline, on from where `state` is.
+
+    Parameters
+    ----------
+    columns
+        Of each: what it is; where from `start` its name is, with an equals sign behind it where
+        it is of text; how long that is; the hash of the name.
+    names, most
+        Between these addresses names of categories are written.
+    labels
+        Where from `start` the label of each row begins and ends.
+    after
+        How many lines are read with each row.
+
+    Returns
+    -------
+    One of DONE, ODD, OPEN and UNREAD.
+    """
+    if state[START] == 0:
+        if coding == UNKNOWN and has_high_bytes(start, end):
+            return UNREAD
+        state[START] = 1
+        state[FOUND] = csv_delimiters(start, end, positions)
+    n, i, at = np.uint64(state[FOUND]), np.uint64(state[NEXT]), start + np.uint64(state[AT])
+    line, row, k = np.uint64(state[LINE]), np.uint64(state[ROW]), np.uint64(state[FEATURE])
+    to = names + np.uint64(state[NAMES])
+    places = np.uint64(positions.ctypes.data)
+    width = np.uint64(len(columns))
+    ascii_only = coding != ALL_TEXT and coding != UNKNOWN
+    status = DONE
+    indptr[row] = k
+    while i < n and start + _place(places, i) < at:
+        i += _ONE
+    while at < end:
+        begin, begun, first_name, first_line, first_i = at, k, to, line, i
+        d = start + _place(places, i)
+        if d == at and (load_byte(at) == NEWLINE or load_byte(at) == RETURN):
+            # An empty line is no record.
+            returns = np.uint64(load_byte(at) == RETURN)
+            if load_byte(at + returns) != NEWLINE:
+                status = ODD
+                break
+            i += returns + _ONE
+            at += returns + _ONE
+            line += _ONE
+            continue
+        weight = 1.0
+        label_at = label_end = start
+        column = _ZERO
+        status = ODD
+        while column < width:
+            doubled = False
+            if load_byte(at) == _QUOTE:
+                first = at + _ONE
+                i += _ONE
+                stop = end
+                while i < n:
+                    stop = start + _place(places, i)
+                    c = load_byte(stop)
+                    i += _ONE
+                    if c == _QUOTE:
+                        if load_byte(stop + _ONE) != _QUOTE:
+                            break
+                        doubled = True
+                        i += _ONE
+                    elif c == NEWLINE:
+                        line += _ONE
+                    elif c != _COMMA and c != RETURN:
+                        break
+                    stop = end
+                if stop == end:
+                    status = OPEN
+                    break
+                at = stop + _ONE
+                d = start + _place(places, i)
+                if load_byte(stop) != _QUOTE or d != at:
+                    break
+            else:
+                first = at
+                d = start + _place(places, i)
+                stop = d
+            c = load_byte(d)
+            if stop - first > _LONGEST:
+                break
+            what = columns[column, _ZERO]
+            if what == TEXT:
+                if _is_word(first, stop):
+                    size = columns[column, _TWO]
+                    if to + size + (stop - first) + np.uint64(32) > most:
+                        break
+                    name = to
+                    before = start + columns[column, _ONE]
+                    to = copied(before, before + size, to)
+                    to = _undoubled(first, stop, to) if doubled else copied(first, stop, to)
+                    hashes[k] = murmur_at(name, to)
+                    values[k] = 1.0
+                    spans[k] = ((name - start) << _HALF) | (to - name)
+                    k += _ONE
+                elif not _is_blank(first, stop):
+                    break
+            elif what == LABEL:
+                label_at, label_end = first, stop
+                ordinary = _is_word(first, stop) and load_byte(stop - _ONE) > BLANK
+                empty = first == stop and not labelled
+                if doubled or not (empty or (ordinary and load_byte(stop - _ONE) <= _LAST_ASCII)):
+                    break
+            elif what == WEIGHT:
+                weight = _read(first, stop, table)
+                if not weight >= 0.0:
+                    break
+            elif first < stop and not _is_blank(first, stop):
+                v = _read(first, stop, table)
+                if v != v:
+                    break
+                if v != 0.0:
+                    hashes[k] = columns[column, np.uint64(3)]
+                    values[k] = v
+                    spans[k] = (columns[column, _ONE] << _HALF) | columns[column, _TWO]
+                    k += _ONE
+            column += _ONE
+            if c != _COMMA:
+                if c == RETURN and load_byte(d + _ONE) == NEWLINE:
+                    i += _ONE
+                    d += _ONE
+                    c = NEWLINE
+                if c == NEWLINE and column == width:
+                    status = DONE
+                break
+            i += _ONE
+            at = d + _ONE
+        if status == DONE and ascii_only:
+            byte = begin
+            while byte < d:
+                if load_byte(byte) > _LAST_ASCII:
+                    status = ODD
+                byte += _ONE
+        if status != DONE:
+            at, k, to, line, i = begin, begun, first_name, first_line, first_i
+            break
+        lines[row] = first_line
+        line += _ONE
+        i += _ONE
+        at = d + _ONE
+        w[row] = weight
+        labels[row, _ZERO] = label_at - start
+        labels[row, _ONE] = label_end - start
+        begins[row] = begin - start
+        ends[row] = at - start
+        after[row] = line
+        row += _ONE
+        indptr[row] = k
+    state[NEXT], state[AT], state[LINE] = i, at - start, line
+    state[ROW], state[FEATURE], state[NAMES] = row, k, to - names
+    return status
