@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from streaml1.streams.security import Security, brokers_of, security_of
 from streaml1.streams.settings import SETTINGS, Secret, properties_of, settings_of
 from streaml1.streams.topic import Topic
 from tests.broker import Broker
-from tests.broker import given as given_broker
 
 ROOT = Path(__file__).parent.parent
 HUSH = "hu$h: qqz=secret"
@@ -293,12 +291,10 @@ def folder() -> Path:
     return Path(state) / "secure"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    one = given_broker()
-    one.require_real()
-    yield one
-    one.close()
+@pytest.fixture(scope="session")
+def broker(broker: Broker) -> Broker:
+    broker.require_real()
+    return broker
 
 
 @pytest.fixture(scope="module")
