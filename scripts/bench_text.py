@@ -7,6 +7,7 @@ those of the processor, on one core; Vowpal Wabbit's are of its driver, files in
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -19,9 +20,10 @@ from typing import Any
 import numpy as np
 
 import streaml1
-from streaml1.streams import open_source
+from streaml1.streams import binary_label, open_source
 from streaml1.streams.formats import line_parser
 from streaml1.streams.parsed import EachLine
+from streaml1.streams.table import Columns, Records, TextLines
 
 ROUNDS = 5
 BITS = 22
@@ -58,8 +60,13 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
     categories, clicked = clicks(60_000)
     joined = [" ".join(f"C{k}={v:x}" for k, v in enumerate(row)) for row in categories.tolist()]
     clicked = np.where(clicked, 1, -1).tolist()
+    columns = [f"C{k}" for k in range(categories.shape[1])]
 
-    def written(name: str, form: str, labels: list[int], rows: list[str]) -> Path:
+    def json_of(row: str, mark: str, read: Callable[[str], Any]) -> str:
+        cells = (cell.split(mark) for cell in row.split())
+        return json.dumps({name: read(v) for name, v in cells})
+
+    def written(name: str, form: str, labels: list[Any], rows: list[str]) -> Path:
         path = folder / name
         lines = (form.format(y, row) for y, row in zip(labels, rows, strict=True))
         path.write_text("".join(f"{line}\n" for line in lines))
@@ -69,12 +76,25 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
     same = written("w1-ids.vw", "{} | {}", signs, rows)
     text = written("w1.vw", "{} | {}", signs, named)
     ads = written("w2.vw", "{} | {}", clicked, joined)
+    lines = '{{"y": {}, "x": {}}}'
+    words_json = written("w1.jsonl", lines, signs, [json_of(row, ":", float) for row in named])
+    ads_json = written("w2.jsonl", lines, clicked, [json_of(row, "=", str) for row in joined])
+    cells = [",".join(f"{v:x}" for v in row) for row in categories.tolist()]
+    head, rest = ",".join(columns), cells
+    ads_csv = written("w2.csv", "{},{}", ["y", *clicked], [head, *rest])
+    hashed = {"hash_bits": BITS}
     return [
         ("W1, svmlight", ids, same, {}),
         ("W1, words, names kept", text, text, {}),
-        (f"W1, words, {BITS} bits", text, text, {"hash_bits": BITS}),
+        (f"W1, words, {BITS} bits", text, text, hashed),
         ("W2, categories, names kept", ads, ads, {}),
-        (f"W2, categories, {BITS} bits", ads, ads, {"hash_bits": BITS}),
+        (f"W2, categories, {BITS} bits", ads, ads, hashed),
+        ("W1, JSON, names kept", words_json, text, {}),
+        (f"W1, JSON, {BITS} bits", words_json, text, hashed),
+        ("W2, JSON, names kept", ads_json, ads, {}),
+        (f"W2, JSON, {BITS} bits", ads_json, ads, hashed),
+        ("W2, CSV, names kept", ads_csv, ads, {}),
+        (f"W2, CSV, {BITS} bits", ads_csv, ads, hashed),
     ]
 
 
@@ -90,9 +110,36 @@ def refuse(place: str, reason: str, *_: Any) -> None:
     raise AssertionError(f"{place}: {reason}")
 
 
+def opened(path: Path) -> Any:
+    if path.suffix != ".csv":
+        return open_source(path)
+    with open(path) as file:
+        names = file.readline().strip().split(",")
+    return open_source(path, target=names[0], categorical=names[1:])
+
+
 def parse(path: Path) -> None:
-    for _ in open_source(path).blocks(1000, refuse):
+    for _ in opened(path).blocks(1000, refuse):
         pass
+
+
+def polars_reads(path: Path) -> None:
+    import polars
+
+    names = _categories(path)
+    polars.read_csv(path, schema_overrides={name: polars.String for name in names})
+
+
+def pyarrow_reads(path: Path) -> None:
+    from pyarrow import csv
+
+    types = {name: "string" for name in _categories(path)}
+    csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types))
+
+
+def _categories(path: Path) -> list[str]:
+    with open(path) as file:
+        return file.readline().strip().split(",")[1:]
 
 
 def bare(path: Path) -> None:
@@ -106,7 +153,14 @@ def plain(path: Path) -> float:
     """Seconds a row of the plain reader."""
     with open(path, "rb") as file:
         text = b"".join(file.readline() for _ in range(1000))
-    reader = EachLine(line_parser({".svm": "svmlight"}.get(path.suffix, "vw")).one)
+    if path.suffix == ".csv":
+        names = text.partition(b"\n")[0].decode().split(",")
+        columns = Columns(names, names[0], None, frozenset(names[1:]), True)
+        begin = time.process_time()
+        for _, record in Records(TextLines(text)):
+            columns.example(record)
+        return (time.process_time() - begin) / 1000
+    reader = EachLine(line_parser({".svm": "svmlight"}.get(path.suffix, path.suffix[1:])).one)
     begin = time.process_time()
     reader.read(text)
     return (time.process_time() - begin) / 1000
@@ -125,6 +179,19 @@ def bench(w1: Any, clicks: Any, model: Callable[..., Any], table: Any, show: Any
         for name, path, rival, options in cases:
             made.add_row(name, *_case(path, rival, options, model))
         show(made)
+        made = table("reading CSV: us/row, and ratio to ours", "reader", "us/row", "ratio")
+        ads = cases[-1][1]
+        n = ads.read_bytes().count(b"\n") - 1
+        readers = {"parsed to rows here": parse, "polars": polars_reads, "pyarrow": pyarrow_reads}
+        times = {
+            name: [_seconds(lambda read=read: read(ads)) / n * 1e6 for _ in range(ROUNDS + 1)][1:]
+            for name, read in readers.items()
+        }
+        ours = np.array(times["parsed to rows here"])
+        for name, took in times.items():
+            ratio = np.median(np.array(took) / ours)
+            made.add_row(name, f"{np.median(took):.2f}", f"{ratio:.2f}")
+        show(made)
         made = table("parsing packed files", "file", "us/row", "MB/s of text")
         for name, path, _, _ in (cases[0], cases[3]):
             packed = path.with_name(f"{path.name}.gz")
@@ -141,11 +208,13 @@ def _case(path: Path, rival: Path, options: dict[str, Any], model: Any) -> list[
 
     def learn() -> None:
         one = model(0.1, **options)
-        for block in open_source(path).blocks(1000, refuse):
-            one.progressive_many(block.x, np.asarray(block.y) > 0)
+        for block in opened(path).blocks(1000, refuse):
+            y = block.y
+            signs = list(map(binary_label, y)) if isinstance(y[0], str) else np.asarray(y) > 0
+            one.progressive_many(block.x, signs)
 
     def progressive() -> None:
-        streaml1.progressive(model(0.1, **options), path, every=100_000)
+        streaml1.progressive(model(0.1, **options), opened(path), every=100_000)
 
     runs = {"read": bare, "parse": parse}
     times: dict[str, list[float]] = {}
