@@ -10,7 +10,8 @@ import numpy as np
 from river import base
 
 from streaml1 import modelfile
-from streaml1.batches import batch_of, is_frame
+from streaml1.batches import is_frame
+from streaml1.crosses import Crosses, checked_cross
 from streaml1.engine import Engine
 from streaml1.frozen import Frozen
 from streaml1.labels import (
@@ -31,6 +32,7 @@ from streaml1.schedules import SCHEDULES
 from streaml1.schedules import rate as rate_of_step
 from streaml1.schedules import rates as rates_of_steps
 from streaml1.watch import Watch
+from streaml1.words import Words, checked_text
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "series_like"]
 
@@ -49,6 +51,9 @@ class OnlineModel(base.Base):
 
     max_features = Parameter(whole(1, 2**31, or_none=True))
     hash_bits = Parameter(whole(1, 30, or_none=True), fixed=True)
+    cross = Parameter(checked_cross, fixed=True)
+    text = Parameter(checked_text, fixed=True)
+    ngrams = Parameter(whole(1, 10), fixed=True)
 
     loss: Any
     _engine = EngineSlot()
@@ -63,6 +68,8 @@ class OnlineModel(base.Base):
             float(self.intercept_lr),
             float(self.clip_gradient),
             None if self.hash_bits is None else int(self.hash_bits),
+            None if self.cross is None else Crosses(self.cross),
+            None if self.text is None else Words(self.text, int(self.ngrams)),
         )
         self._y_name = None
 
@@ -164,7 +171,7 @@ class OnlineModel(base.Base):
             Shape (n,): the probability of True for the logistic loss, the margin for the hinges,
             the value for regressors.
         """
-        batch = batch_of(X)
+        batch = self._state.batch(X)
         n = batch.n
         labels = self._labels(y, n)
         w = weights(w, n)
@@ -173,7 +180,7 @@ class OnlineModel(base.Base):
         return engine.progressive(batch, labels, w, eta)
 
     def _margins(self, X: Any, proba: bool = False) -> Any:
-        return self._state.margins(batch_of(X), proba)
+        return self._state.margins(self._state.batch(X), proba)
 
     # What has been learnt
 

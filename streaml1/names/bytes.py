@@ -51,11 +51,13 @@ class ByBytes:
     ----------
     entries : ndarray
         (hash, slot) a place; half of them are free at least.
+    used : ndarray
+        int64, of one: places taken.
     """
 
     def __init__(self) -> None:
         self._new(1024)
-        self._used = 0
+        self.used = np.zeros(1, np.int64)
 
     def _new(self, places: int) -> None:
         self.entries = np.zeros(2 * places, np.uint64)
@@ -68,13 +70,17 @@ class ByBytes:
 
     def enter(self, hashes: Any, slots: Any) -> None:
         """Have some hashes known."""
-        needed = 2 * (self._used + len(hashes))
+        self.widen(len(hashes))
+        self.used[0] += int(_put(self.entries, hashes, slots))
+
+    def widen(self, n: int) -> None:
+        """Have places free for `n` entries more."""
+        needed = 2 * (int(self.used[0]) + n)
         if needed > len(self.entries) // 2:
             taken = self.entries.reshape(-1, 2)
             taken = taken[taken[:, 1] != MISSING]
             self._new(1 << (2 * needed - 1).bit_length())
             _put(self.entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
-        self._used += int(_put(self.entries, hashes, slots))
 
     def moved(self, new_slots: Any) -> ByBytes:
         """The table once slots have others, given each; negative ones are gone."""

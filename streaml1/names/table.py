@@ -7,6 +7,8 @@ hash that no other int has. All else is in a dict.
 A category, the name `site=news` from `{"site": "news"}`, is known by a mix of the hashes of its
 parts at the first `=`, its *alias*, so that the two need not be joined to be found. The same name
 given whole is known by its own hash. A name that has come both ways has two entries.
+
+A crossed feature is known by a mix of the stable hashes of its parts, in a table of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
 from streaml1.names.bytes import ByBytes
+from streaml1.names.crossed import JOINT, Crossed, cross_hash, told
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
 from streaml1.rows import ensure
 
@@ -42,6 +45,8 @@ SEED = np.uint64(hash("streaml1") & 2**64 - 1)
 HASH = 2**64 - 1  # what of a hash is looked at; less in tests, so that names collide
 
 USED, ALIASED, WHOLE, DOUBLE, OTHERS = range(5)
+
+CROSS = True  # in place of the text of a category: a crossed feature
 
 
 @inlined
@@ -132,9 +137,10 @@ class Table:
     Attributes
     ----------
     known : list
-        The names by slot; of a category that came in its parts, the first.
+        The names by slot; of a category that came in its parts, the first; of a crossed feature
+        a tuple of its parts, see `names.crossed.told`.
     texts : list
-        Of such a category the second part, else None.
+        Of such a category the second part, of a crossed feature `CROSS`, else None.
     entries : ndarray
         An open-addressing table: (hash, slot) a place, half of them free at least.
     counts : ndarray
@@ -145,11 +151,14 @@ class Table:
         The slots of the names that are neither strings nor ints.
     by_bytes : ByBytes
         Those of strings by their stable hashes, for names that come as bytes.
+    crossed : ByBytes
+        The slots of crossed features by their hashes.
     """
 
     def __init__(self) -> None:
         self.known: list[Hashable] = []
-        self.texts: list[str | None] = []
+        self.texts: list[str | bool | None] = []
+        self.crossed = ByBytes()
         self.others: dict[Hashable, int] = {}
         self.entries = _free(1024)
         self.counts = np.zeros(5, np.int64)
@@ -297,6 +306,9 @@ class Table:
 
     def _forget_from(self, size: int) -> None:
         self._by_bytes = None
+        if int(self.crossed.used[0]):
+            slots = np.arange(len(self.texts))
+            self.crossed = self.crossed.moved(np.where(slots < size, slots, -1))
         del self.known[size:], self.texts[size:]
         self.others = {name: slot for name, slot in self.others.items() if slot < size}
         kept = self.entries.reshape(-1, 2)
@@ -321,7 +333,7 @@ class Table:
     def _count(self) -> None:
         slots = self._taken()[:, 1].astype(np.int64)
         entered = np.bincount(slots, minlength=len(self))
-        aliased = np.fromiter((text is not None for text in self.texts), bool, len(self))
+        aliased = np.fromiter((isinstance(text, str) for text in self.texts), bool, len(self))
         whole = 0
         if self.counts[WHOLE]:
             single = compress(self.known, (entered == 1) & ~aliased)
@@ -348,6 +360,7 @@ class Table:
         left.texts = list(compress(self.texts, kept))
         moved = {name: int(new_slots[slot]) for name, slot in self.others.items()}
         left.others = {name: slot for name, slot in moved.items() if slot >= 0}
+        left.crossed = self.crossed.moved(new_slots)
         left.counts[WHOLE] = self.counts[WHOLE]
         left._rewrite(taken, 1 << max(10, (4 * len(taken)).bit_length()))
         left._count()
@@ -357,8 +370,34 @@ class Table:
 
     def name(self, slot: int) -> Hashable:
         """The name that has a slot."""
+        name = self._plain(slot)
+        return JOINT.join(name) if isinstance(name, Crossed) else name
+
+    def _plain(self, slot: int) -> Hashable:
+        """The name that has a slot, a crossed one by its parts."""
         text = self.texts[slot]
-        return self.known[slot] if text is None else f"{self.known[slot]}={text}"
+        if text is None:
+            return self.known[slot]
+        if text is CROSS:
+            return told(cast("tuple[Any, ...]", self.known[slot]))
+        return f"{self.known[slot]}={text}"
+
+    def is_cross(self) -> Any:
+        """Which slots crossed features have, a bool each."""
+        return np.fromiter((text is CROSS for text in self.texts), bool, len(self))
+
+    def admit_crossed(self, hashes: Any, parts: Sequence[tuple[Any, ...]]) -> Any:
+        """Slots, the next, of distinct crossed features that are unknown."""
+        before = len(self)
+        slots = np.arange(before, before + len(parts), dtype=np.uint32)
+        try:
+            self.texts.extend([CROSS] * len(parts))
+            self.known.extend(parts)
+            self.crossed.enter(hashes, slots)
+        except BaseException:
+            self._forget_from(before)
+            raise
+        return slots
 
     def ints(self) -> Any:
         """The names by slot as an array of ints from 0, or None where one is something else."""
@@ -368,7 +407,7 @@ class Table:
 
     def names(self) -> list[Hashable]:
         """All names, by slot."""
-        if not self.counts[ALIASED] and not self.counts[DOUBLE]:
+        if not self.counts[ALIASED] and not self.counts[DOUBLE] and not self.crossed.used[0]:
             return list(self.known)
         return [self.name(j) for j in range(len(self))]
 
@@ -384,10 +423,10 @@ class Table:
 
     def dump(self, slots: Any) -> dict[str, Any]:
         """The names of some slots, and where those of categories are joined."""
-        names = [self.name(j) for j in slots.tolist()]
+        names = [self._plain(j) for j in slots.tolist()]
         texts = [self.texts[j] for j in slots.tolist()]
         pairs = zip(names, texts, strict=True)
-        joints = [-1 if t is None else len(n) - len(t) - 1 for n, t in pairs]  # type: ignore
+        joints = [len(n) - len(t) - 1 if isinstance(t, str) else -1 for n, t in pairs]  # type: ignore
         return {"kind": "table", "names": names, "joints": np.array(joints, np.int32)}
 
     @staticmethod
@@ -396,12 +435,32 @@ class Table:
         names = list(names)
         ensure(len(joints) == len(names), "a name without its joint")
         table = Table()
-        table.admit_all(names)
-        ensure(len(table) == len(names), "a name stands twice")
+        crossed = np.fromiter((isinstance(name, Crossed) for name in names), bool, len(names))
+        plain = [name for name in names if not isinstance(name, Crossed)]
+        table.admit_all(plain)
+        ensure(len(table) == len(plain), "a name stands twice")
+        if crossed.any():
+            table._spread(names, crossed)
         where = np.flatnonzero(np.asarray(joints) >= 0).tolist()
         if where:
             table._take_apart({k: int(joints[k]) for k in where})
         return table
+
+    def _spread(self, names: list[Hashable], crossed: Any) -> None:
+        """Put crossed features where they stand among the names, which are all of the others."""
+        slots = np.flatnonzero(~crossed).astype(np.uint32)
+        taken = self._taken()
+        taken[:, 1] = slots[taken[:, 1].astype(np.int64)]
+        self._rewrite(taken, len(self.entries) // 2)
+        self.others = {name: int(slots[slot]) for name, slot in self.others.items()}
+        self.known, self.texts = list(names), [None] * len(names)
+        places = np.flatnonzero(crossed)
+        hashes = np.array([cross_hash(names[k]) for k in places.tolist()], np.uint64)  # type: ignore
+        for k in places.tolist():
+            self.known[k] = tuple(part for name in names[k] for part in (name, None))  # type: ignore
+            self.texts[k] = CROSS
+        self.crossed.enter(hashes, places.astype(np.uint32))
+        ensure(self.crossed.used[0] == len(places), "a crossed feature stands twice")
 
     def _take_apart(self, joints: dict[int, int]) -> None:
         """Enter some names by their aliases instead."""
@@ -423,14 +482,23 @@ class Table:
         n = len(self)
         ensure(n <= size, "more names than slots")
         ensure(len(self.texts) == n, "a name without its text")
-        slots = self.find_all(self.names())
-        ensure((slots == np.arange(n)).all(), "a name is not found at its slot")
+        crossed = self.is_cross()
+        plain = np.flatnonzero(~crossed)
+        slots = self.find_all([self.name(j) for j in plain.tolist()])
+        ensure((slots == plain).all(), "a name is not found at its slot")
+        self._check_crossed(np.flatnonzero(crossed))
         taken = self._taken()[:, 1]
         ensure(len(taken) == self.counts[USED], "the places taken are miscounted")
         ensure(np.all(taken < n), "a place has a slot without a name")
-        hashed = n - len(self.others)
+        hashed = len(plain) - len(self.others)
         ensure(hashed == len(np.unique(taken)), "a name has no place")
         ensure(2 * len(taken) <= len(self.entries) // 2, "the table is more than half full")
         counts = self.counts.copy()
         self._count()
         ensure((counts == self.counts).all(), f"the counts are {counts}, not {self.counts}")
+
+    def _check_crossed(self, slots: Any) -> None:
+        ensure(len(slots) == self.crossed.used[0], "crossed features are miscounted")
+        hashes = [cross_hash(self._plain(j)) for j in slots.tolist()]  # type: ignore[arg-type]
+        found, _ = self.crossed.find(np.array(hashes, np.uint64))
+        ensure((found == slots).all(), "a crossed feature is not found at its slot")
