@@ -289,7 +289,11 @@ class Engine(Reader):
             slots = np.full(len(names), MISSING, np.uint32)
             slots[used] = self._admit_all([names[k] for k in np.flatnonzero(used)])
             plain = slots[batch.rows.ids]
-        crossed = self._admit_crossed(crossing.hashes, crossing.names_of)
+
+        def names_of(places: Any) -> list[tuple[Any, ...]]:
+            return self.names.parts_of(crossing.parts[places], plain)
+
+        crossed = self._admit_crossed(crossing.hashes, names_of)
         return self._both(batch, plain, crossing, crossed)
 
     def _most_names(self, batch: Batch) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,15 +41,6 @@ class Crossing(NamedTuple):
     values: Any
     indptr: Any
     parts: Any  # shape (n, 3), int64: the entries that are crossed, by prefix; -1 for no third
-    names_at: Any  # names of some entries of the rows
-
-    def names_of(self, places: Any) -> list[tuple[Any, ...]]:
-        """The parts of some crossed features as `names.crossed.told` takes them."""
-        chosen = self.parts[places]
-        flat = chosen[chosen >= 0]
-        told = iter(self.names_at(flat))
-        counts = np.count_nonzero(chosen >= 0, axis=1).tolist()
-        return [tuple(part for _ in range(n) for part in (next(told), None)) for n in counts]
 
 
 @kernel
@@ -252,7 +243,7 @@ def crossing_of(crosses: Crosses, batch: Batch) -> Crossing:
         members = np.empty(m * crosses.most_of_one, np.uint64)
         crossing = Crossing(
             np.empty(total, np.uint64), np.empty(total), np.zeros(last + 1, np.uint64),
-            np.empty((total, 3), np.int64), names_at,
+            np.empty((total, 3), np.int64),
         )  # fmt: skip
         n, wrong = _cross(
             crosses.plan, ids, masks, hashes, rows.values, indptr[: last + 1], *parts, *scratch,
@@ -265,7 +256,7 @@ def crossing_of(crosses: Crosses, batch: Batch) -> Crossing:
         parts=_by_prefix(crossing.parts[:n], ids, masks, hashes),
     )  # fmt: skip
     if wrong <= total:
-        _refuse(crossing)
+        _refuse(crossing, names_at)
     if len(many):
         raise BadExample(too_many(int(bounds[last])), last)
     return crossing
@@ -292,12 +283,13 @@ class _Ordered:
         return np.take_along_axis(chosen, order, axis=1)
 
 
-def _refuse(crossing: Crossing) -> None:
+def _refuse(crossing: Crossing, names_at: Callable[[Any], list[Any]]) -> None:
     k = int(np.flatnonzero(~(np.abs(crossing.values) < LIMIT))[0])
     row = row_of(Rows(None, None, crossing.indptr), k)
-    names = [name for name in crossing.names_of(np.array([k]))[0] if name is not None]
+    entries = crossing.parts[np.array([k])][0]
     try:
-        refuse_value(JOINT.join(names), float(crossing.values[k]))
+        told = JOINT.join(map(str, names_at(entries[entries >= 0])))
+        refuse_value(told, float(crossing.values[k]))
     except BadExample as bad:
         raise BadExample(bad.reason, row) from None
 

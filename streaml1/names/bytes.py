@@ -82,6 +82,22 @@ class ByBytes:
             self._new(1 << (2 * needed - 1).bit_length())
             _put(self.entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
 
+    def tell(self, hashes: Any) -> Any:
+        """Write the hash of each slot at its place; which slots have one, a bool each."""
+        taken = self.entries.reshape(-1, 2)
+        taken = taken[taken[:, 1] != MISSING]
+        slots = taken[:, 1].astype(np.int64)
+        hashes[slots] = taken[:, 0]
+        known = np.zeros(len(hashes), bool)
+        known[slots] = True
+        return known
+
+    def copy(self) -> ByBytes:
+        """Another such table."""
+        other = ByBytes.__new__(ByBytes)
+        other.entries, other.used = self.entries.copy(), self.used.copy()
+        return other
+
     def moved(self, new_slots: Any) -> ByBytes:
         """The table once slots have others, given each; negative ones are gone."""
         taken = self.entries.reshape(-1, 2)

@@ -38,6 +38,8 @@ def told(pairs: Sequence[Any]) -> Crossed:
         name if text is None else f"{name}={text}"
         for name, text in zip(pairs[::2], pairs[1::2], strict=True)
     ]
+    if len(names) == 2 and names[0] <= names[1]:
+        return Crossed(names)
     heads = [_HEAD.match(name).group() for name in names]  # type: ignore[union-attr]
     first = {head: heads.index(head) for head in heads}
     order = sorted(range(len(names)), key=lambda k: (first[heads[k]], names[k]))

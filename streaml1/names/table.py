@@ -386,6 +386,19 @@ class Table:
         """Which slots crossed features have, a bool each."""
         return np.fromiter((text is CROSS for text in self.texts), bool, len(self))
 
+    def parts_of(self, entries: Any, slots: Any) -> list[tuple[Any, ...]]:
+        """What stands for crossed features in `known`: their parts, by the names of those.
+
+        `entries` are the places of the parts in `slots`, shape (n, 3), -1 where there is no third.
+        """
+        chosen = np.where(entries < 0, MISSING, slots[entries])
+        known, texts = self.known, self.texts
+        pairs = [(known[i], texts[i], known[j], texts[j]) for i, j, _ in chosen.tolist()]
+        if (chosen[:, 2] == MISSING).all():
+            return cast("list[tuple[Any, ...]]", pairs)
+        thirds = ((known[k], texts[k]) if k != MISSING else () for k in chosen[:, 2].tolist())
+        return [pair + third for pair, third in zip(pairs, thirds, strict=True)]
+
     def admit_crossed(self, hashes: Any, parts: Sequence[tuple[Any, ...]]) -> Any:
         """Slots, the next, of distinct crossed features that are unknown."""
         before = len(self)
@@ -412,12 +425,19 @@ class Table:
         return [self.name(j) for j in range(len(self))]
 
     def hashes(self, slots: Any) -> Any:
-        """Stable hashes of the names of some slots."""
-        return name_hashes([self.name(j) for j in slots.tolist()])
+        """Stable hashes of the names of some slots, of crossed features those they are found by."""
+        if not self.crossed.used[0]:
+            return name_hashes([self.name(j) for j in slots.tolist()])
+        of_slots = np.zeros(len(self), np.uint64)
+        is_cross = self.crossed.tell(of_slots)[slots]
+        hashes = of_slots[slots]
+        hashes[~is_cross] = name_hashes([self.name(j) for j in slots[~is_cross].tolist()])
+        return hashes
 
     def still(self) -> Any:
         """What `name`, `hashes` and `dump` need, as of now."""
         names = Table.__new__(Table)
+        names.crossed = self.crossed.copy()
         names.known, names.texts = self.known.copy(), self.texts.copy()
         return names
 

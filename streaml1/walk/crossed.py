@@ -23,7 +23,6 @@ from streaml1.walk.fields import (
     LENGTH,
     N_CROSSED,
     N_ENTRIES,
-    NONE,
     PART_AT,
     PART_HASHES,
     PART_MASKS,
@@ -57,6 +56,7 @@ _BLANK = np.uint32(32)
 
 _new_tuple = python_api("PyTuple_New", "uint64", "int64")
 _set_item = python_api("PyTuple_SetItem", "int32", "uint64", "int64", "uint64")
+_item = python_api("PyList_GetItem", "uint64", "uint64", "int64")
 _hold = python_api("Py_IncRef", "void", "uint64")
 _release = python_api("Py_DecRef", "void", "uint64")
 _find = python_api("PyUnicode_FindChar", "int64", "uint64", "uint32", "int64", "int64", "int32")
@@ -130,10 +130,10 @@ def predict(address: int, x: int, out: int) -> float:
 
 
 @inlined
-def _name(frame: Any, keys: Any, texts: Any, packed: Any) -> Any:
+def _name(frame: Any, ids: Any, packed: Any) -> Any:
     """A new tuple of the names of some parts, by prefix and then by hash; 0 where there is none.
 
-    `keys` and `texts` are those of the plain features.
+    `ids` are the slots of the plain features, of which the table has the names.
     """
     length = frame[LENGTH]
     masks = array_at(frame[PART_MASKS], length, np.uint64)
@@ -151,9 +151,8 @@ def _name(frame: Any, keys: Any, texts: Any, packed: Any) -> Any:
             other = packed >> (AT * z) & NO_PART
             a, b = first_prefix(masks[other]), first_prefix(masks[part])
             before += np.uint64(a < b or (a == b and hashes[other] < hashes[part]))
-        key, text = keys[at[part]], texts[at[part]]
-        if not text:
-            text = frame[NONE]
+        slot = np.int64(ids[at[part]])
+        key, text = _item(frame[KNOWN], slot), _item(frame[TEXTS_KNOWN], slot)
         _hold(key)
         _hold(text)
         _set_item(name, np.int64(before + before), key)
@@ -162,10 +161,10 @@ def _name(frame: Any, keys: Any, texts: Any, packed: Any) -> Any:
 
 
 @inlined
-def _admitted(frame: Any, crossed: Any, keys: Any, texts: Any, k: Any, h: Any) -> Any:
-    """Slot of the k-th feature, crossed and not in the table, entered; or NO_ROAD."""
+def _admitted(frame: Any, crossed: Any, ids: Any, packed: Any, h: Any) -> Any:
+    """Slot of a crossed feature that is not in the table, entered; or NO_ROAD."""
     known = length_of_list(frame[KNOWN])
-    name = _name(frame, keys, texts, texts[k])
+    name = _name(frame, ids, packed)
     if not name:
         return NO_ROAD
     failed = append(frame[KNOWN], name)
@@ -225,7 +224,7 @@ def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
     for k in range(np.uint64(n), np.uint64(total)):
         slot = crossed[lookup(crossed, hashes[k]) + _ONE]
         if slot == MISSING:
-            slot = _admitted(frame, crossed, keys, texts, k, hashes[k])
+            slot = _admitted(frame, crossed, ids, texts[k], hashes[k])
             if slot == NO_ROAD:
                 return OTHER_ROAD
         ids[k] = np.uint32(slot)
