@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from typing import Any
 import numpy as np
 
 import streaml1
+from streaml1.words import Words
 
 ROUNDS = 7
 L1 = 1e-4
+BITS = 22
 
 VW = """
 import sys, time
@@ -36,6 +39,7 @@ print(time.process_time() - begin)
 
 Row = dict[str, Any]
 Cross = list[tuple[str, ...]]
+Learn = Callable[[Any, list[Row], list[bool]], None]
 
 
 def clicks(n: int, columns: int, rng: Any) -> list[Row]:
@@ -146,54 +150,75 @@ def letters(rows: list[Row], cross: Cross) -> tuple[list[Row], Cross]:
     return renamed, [(names[a], names[b]) for a, b in cross]
 
 
+def run(learn: Learn, rows: list[Row], y: list[bool], **params: Any) -> Callable[[], None]:
+    return lambda: learn(streaml1.ElasticNetClassifier(l1=L1, **params), rows, y)
+
+
+def told_of(name: str, ratio: float, took: float, n: int, beside: str = "") -> str:
+    return f"{name} {ratio:.2f} ({1e6 * took / n:.1f}{beside})"
+
+
+def in_memory(rows: list[Row], cross: Cross, y: list[bool], rounds: int) -> str:
+    """Dicts, with their names and hashed, by either road."""
+    plain, parts = given(rows, cross), []
+    for road, learn in (("one by one", one_by_one), ("learn_many", together)):
+        for names, bits in (("names", None), (f"{BITS} bits", BITS)):
+            crossed = run(learn, rows, y, cross=cross, hash_bits=bits)
+            ratio, took = ratios(rounds, crossed, run(learn, plain, y, hash_bits=bits))
+            parts.append(told_of(f"{road}, {names}", ratio, took, len(rows)))
+    return "; ".join(parts)
+
+
+def in_files(folder: Path, rows: list[Row], cross: Cross, y: list[bool], rounds: int) -> str:
+    """Text of Vowpal Wabbit."""
+    rows, cross = letters(rows, cross)
+    crossed, whole = folder / "crossed.vw", folder / "plain.vw"
+    crossed.write_text(text(rows, y))
+    whole.write_text(text(given(rows, cross), y))
+    parts = []
+    theirs = [one for one in (vw_seconds(crossed, cross) for _ in range(rounds)) if one is not None]
+    for names, bits in (("names", None), (f"{BITS} bits", BITS)):
+        ours = partial(learnt, crossed, cross, hash_bits=bits)
+        ratio, took = ratios(rounds, ours, partial(learnt, whole, None, hash_bits=bits))
+        beside = f", vw {1e6 * statistics.median(theirs) / len(rows):.1f}" if theirs else ""
+        parts.append(told_of(names, ratio, took, len(rows), beside))
+    return "; ".join(parts)
+
+
+def words(n: int, rng: Any, rounds: int) -> str:
+    """A text of 60 words to words and pairs of neighbours, beside the same given by name."""
+    known = [f"w{k}" for k in range(5000)]
+    picked = np.minimum(rng.zipf(1.3, (n, 60)), 4999).tolist()
+    rows: list[Row] = [{"message": " ".join(known[k] for k in row)} for row in picked]
+    y = (rng.random(n) < 0.3).tolist()
+    reader = Words(["message"], 2)
+    plain = [dict(reader.of(x)) for x in rows]
+    asked: dict[str, Any] = {"text": ["message"], "ngrams": 2}
+    ratio, took = ratios(rounds, run(one_by_one, rows, y, **asked), run(one_by_one, plain, y))
+    return told_of("one by one, names", ratio, took, n)
+
+
 def main(rounds: int = ROUNDS, size: int = 1) -> None:
     rng = np.random.default_rng(7)
-    ten, all_of = clicks(4000 * size, 10, rng), clicks(300 * size, 39, rng)
+    ten, all_of = clicks(20_000 * size, 10, rng), clicks(600 * size, 39, rng)
     every = list(combinations([f"C{k}" for k in range(39)], 2))
     cases: list[tuple[str, list[Row], Cross]] = [
-        ("10 categories, 3 pairs", ten, [("C0", "C1"), ("C0", "C2"), ("C1", "C2")]),
+        ("10 categories, 3 pairs", ten, list(combinations(["C0", "C1", "C2"], 2))),
         ("10 categories, 15 pairs", ten, list(combinations([f"C{k}" for k in range(6)], 2))),
         ("39 categories, all 741 pairs", all_of, every),
-        ("a site x 87 words", mails(1000 * size, rng), [("site", "text")]),
+        ("a site x 87 words", mails(2000 * size, rng), [("site", "text")]),
         ("87 words x one another", mails(100 * size, rng), [("text", "text")]),
     ]
+    labelled = [(*case, (rng.random(len(case[1])) < 0.3).tolist()) for case in cases]
     print("crossed rows: time to that of the same non-zeros given plainly (us a row)")
-    for told, rows, cross in cases:
-        plain = given(rows, cross)
-        y = (rng.random(len(rows)) < 0.3).tolist()
-        parts = []
-        for road, learn in (("one by one", one_by_one), ("learn_many", together)):
-            for bits in (None, 22):
-                params = {"l1": L1, "hash_bits": bits}
-                ratio, took = ratios(
-                    rounds,
-                    lambda: learn(streaml1.ElasticNetClassifier(cross=cross, **params), rows, y),
-                    lambda: learn(streaml1.ElasticNetClassifier(**params), plain, y),
-                )
-                names = "names" if bits is None else f"{bits} bits"
-                parts.append(f"{road}, {names} {ratio:.2f} ({1e6 * took / len(rows):.1f})")
-        print(f"  {told}: " + "; ".join(parts), flush=True)
-    print("text of Vowpal Wabbit: to the same non-zeros as text, and to `vw` with -q (us a row)")
+    for name, rows, cross, y in labelled:
+        print(f"  {name}: {in_memory(rows, cross, y, rounds)}", flush=True)
+    print("text of Vowpal Wabbit: to the same non-zeros as text (us a row; of `vw -q`)")
     with tempfile.TemporaryDirectory() as folder:
-        for told, rows, cross in cases[:4]:
-            rows, cross = letters(rows, cross)
-            y = (rng.random(len(rows)) < 0.3).tolist()
-            crossed, whole = Path(folder) / "crossed.vw", Path(folder) / "plain.vw"
-            crossed.write_text(text(rows, y))
-            whole.write_text(text(given(rows, cross), y))
-            parts = []
-            for bits in (None, 22):
-                ratio, took = ratios(
-                    rounds,
-                    lambda: learnt(crossed, cross, hash_bits=bits),
-                    lambda: learnt(whole, None, hash_bits=bits),
-                )
-                theirs = [vw_seconds(crossed, cross) for _ in range(rounds)]
-                known = [one for one in theirs if one is not None]
-                beside = f", vw {statistics.median(known) / took:.1f} times" if known else ""
-                names = "names" if bits is None else f"{bits} bits"
-                parts.append(f"{names} {ratio:.2f} ({1e6 * took / len(rows):.1f}{beside})")
-            print(f"  {told}: " + "; ".join(parts), flush=True)
+        for name, rows, cross, y in labelled[:4]:
+            print(f"  {name}: {in_files(Path(folder), rows, cross, y, rounds)}", flush=True)
+    print("raw text: to the same words and pairs of words as names (us a row)")
+    print(f"  60 words: {words(2000 * size, rng, rounds)}", flush=True)
 
 
 if __name__ == "__main__":

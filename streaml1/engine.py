@@ -291,7 +291,8 @@ class Engine(Reader):
             plain = slots[batch.rows.ids]
 
         def names_of(places: Any) -> list[tuple[Any, ...]]:
-            return self.names.parts_of(crossing.parts[places], plain)
+            table: Table = self.names
+            return table.parts_of(crossing.parts[places], plain)
 
         crossed = self._admit_crossed(crossing.hashes, names_of)
         return self._both(batch, plain, crossing, crossed)

@@ -14,7 +14,16 @@ import numpy as np
 
 from streaml1.jit import COMPILED, gil_kernel, inlined
 
-__all__ = ["MURMUR", "as_int", "int_hashes", "mixed", "mixed_of", "murmur", "name_hash", "name_hashes"]
+__all__ = [
+    "MURMUR",
+    "as_int",
+    "int_hashes",
+    "mixed",
+    "mixed_of",
+    "murmur",
+    "name_hash",
+    "name_hashes",
+]
 
 MURMUR = _M = 0xC6A4A7935BD1E995  # the constant of its name
 _GOLDEN = 0x9E3779B97F4A7C15

@@ -126,7 +126,7 @@ class Words:
         for name, column in zip(texts, columns, strict=True):
             for i, value in enumerate(column):
                 if isinstance(value, str):
-                    counts[i] |= self._counts(name, value)
+                    counts[i].update(self._counts(name, value))
                 elif not _is_absent(value):
                     kept[i][name] = value
         rest = frame.drop(texts)

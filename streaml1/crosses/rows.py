@@ -238,16 +238,15 @@ def crossing_of(crosses: Crosses, batch: Batch) -> Crossing:
         many = np.flatnonzero(bounds > MOST_CROSSED)
         last = int(many[0]) if len(many) else rows.n
         total = int(bounds[:last].sum())
-        parts = [np.empty(m, np.uint64) for _ in range(2)]
-        scratch = [np.empty(m), np.empty(m, np.uint64)]
+        part_masks, part_hashes, part_at = (np.empty(m, np.uint64) for _ in range(3))
         members = np.empty(m * crosses.most_of_one, np.uint64)
         crossing = Crossing(
             np.empty(total, np.uint64), np.empty(total), np.zeros(last + 1, np.uint64),
             np.empty((total, 3), np.int64),
         )  # fmt: skip
         n, wrong = _cross(
-            crosses.plan, ids, masks, hashes, rows.values, indptr[: last + 1], *parts, *scratch,
-            members, sizes, crossing.hashes, crossing.values, np.empty(total, np.uint64),
+            crosses.plan, ids, masks, hashes, rows.values, indptr[: last + 1], part_masks,
+            part_hashes, np.empty(m), part_at, members, sizes, crossing.hashes, crossing.values, np.empty(total, np.uint64),
             crossing.parts, crossing.indptr,
         )  # fmt: skip
     n = int(n)

@@ -178,6 +178,13 @@ class Crosses:
                 ):
                     yield chosen
 
+    def parts_of(self, name: Hashable) -> list[str] | None:
+        """The parts of a crossed feature that is called so, if one may be."""
+        if not isinstance(name, str):
+            return None
+        parts = name.split(JOINT)
+        return parts if len(parts) in (2, 3) and all(map(self.mask, parts)) else None
+
     def require_plain(self, name: Hashable) -> None:
         """Refuse a plain name that reads as that of a crossed feature.
 

@@ -26,6 +26,7 @@ from streaml1.labels import (
 )
 from streaml1.losses import CODES
 from streaml1.names import Hashed
+from streaml1.names.crossed import cross_hash
 from streaml1.parameters import EngineSlot, Parameter, choice, number, rate, whole
 from streaml1.rows import LIMIT
 from streaml1.schedules import SCHEDULES
@@ -231,7 +232,7 @@ class OnlineModel(base.Base):
         return self._state.watch()
 
     def slot(self, name: Hashable) -> int:
-        """The slot, from 0, that `hash_bits` gives a name.
+        """The slot, from 0, that `hash_bits` gives a name, that of a crossed feature too.
 
         Raises
         ------
@@ -243,7 +244,9 @@ class OnlineModel(base.Base):
         names = self._state.names
         if not isinstance(names, Hashed):
             raise AttributeError("hash_bits is None: every name has a weight of its own")
-        return names.slot(name)
+        crosses = self._state.crosses
+        parts = None if crosses is None else crosses.parts_of(name)
+        return names.slot(name) if parts is None else cross_hash(parts) & names.mask
 
     def collisions(self, name: Hashable, among: Iterable[Hashable]) -> list[Hashable]:
         """Those of some names that share the weight of a name, itself left out.

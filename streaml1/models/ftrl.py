@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineRegressor
@@ -99,8 +99,8 @@ class FTRLClassifier(_FTRL, OnlineClassifier):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
-        cross: Any = None,
-        text: Any = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
         ngrams: int = 1,
     ) -> None:
         self.alpha = alpha
@@ -192,8 +192,8 @@ class FTRLRegressor(_FTRL, OnlineRegressor):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
-        cross: Any = None,
-        text: Any = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
         ngrams: int = 1,
     ) -> None:
         self.alpha = alpha

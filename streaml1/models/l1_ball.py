@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
@@ -109,8 +109,8 @@ class L1BallClassifier(_L1Ball, OnlineClassifier):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
-        cross: Any = None,
-        text: Any = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
         ngrams: int = 1,
     ) -> None:
         self.radius = radius
@@ -212,8 +212,8 @@ class L1BallRegressor(_L1Ball, OnlineRegressor):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
-        cross: Any = None,
-        text: Any = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
         ngrams: int = 1,
     ) -> None:
         self.radius = radius

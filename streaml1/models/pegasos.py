@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier
@@ -85,8 +85,8 @@ class PegasosClassifier(OwnRates, OnlineClassifier):
         average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
-        cross: Any = None,
-        text: Any = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
         ngrams: int = 1,
     ) -> None:
         self.l2 = l2

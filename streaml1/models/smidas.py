@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
@@ -123,8 +123,8 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
-        cross: Any = None,
-        text: Any = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
         ngrams: int = 1,
     ) -> None:
         self.l1 = l1
@@ -228,8 +228,8 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
-        cross: Any = None,
-        text: Any = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
         ngrams: int = 1,
     ) -> None:
         self.l1 = l1

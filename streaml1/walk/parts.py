@@ -133,9 +133,7 @@ def crossed_of(frame: Any, keys: Any, texts: Any, values: Any, hashes: Any, n: A
     frame[NEEDED] = needed
     if needed > length:
         return np.int64(OTHER_ROAD)
-    end = crossed(
-        plan, masks, part_hashes, part_values, members, starts, hashes, values, texts, n
-    )
+    end = crossed(plan, masks, part_hashes, part_values, members, starts, hashes, values, texts, n)
     last = n
     for k in range(n, end):
         v = values[k]
