@@ -14,13 +14,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 import streaml1
 from streaml1.words import Words
@@ -154,35 +156,35 @@ def run(learn: Learn, rows: list[Row], y: list[bool], **params: Any) -> Callable
     return lambda: learn(streaml1.ElasticNetClassifier(l1=L1, **params), rows, y)
 
 
-def told_of(name: str, ratio: float, took: float, n: int, beside: str = "") -> str:
-    return f"{name} {ratio:.2f} ({1e6 * took / n:.1f}{beside})"
+def told_of(ratio: float, took: float, n: int) -> str:
+    return f"{ratio:.2f} ({1e6 * took / n:.1f} us)"
 
 
-def in_memory(rows: list[Row], cross: Cross, y: list[bool], rounds: int) -> str:
+def in_memory(rows: list[Row], cross: Cross, y: list[bool], rounds: int) -> list[str]:
     """Dicts, with their names and hashed, by either road."""
-    plain, parts = given(rows, cross), []
-    for road, learn in (("one by one", one_by_one), ("learn_many", together)):
-        for names, bits in (("names", None), (f"{BITS} bits", BITS)):
+    plain, cells = given(rows, cross), []
+    for learn in (one_by_one, together):
+        for bits in (None, BITS):
             crossed = run(learn, rows, y, cross=cross, hash_bits=bits)
             ratio, took = ratios(rounds, crossed, run(learn, plain, y, hash_bits=bits))
-            parts.append(told_of(f"{road}, {names}", ratio, took, len(rows)))
-    return "; ".join(parts)
+            cells.append(told_of(ratio, took, len(rows)))
+    return cells
 
 
-def in_files(folder: Path, rows: list[Row], cross: Cross, y: list[bool], rounds: int) -> str:
-    """Text of Vowpal Wabbit."""
+def in_files(
+    folder: Path, rows: list[Row], cross: Cross, y: list[bool], rounds: int
+) -> Iterator[str]:
+    """Text of Vowpal Wabbit, with names and hashed; and what it takes itself."""
     rows, cross = letters(rows, cross)
     crossed, whole = folder / "crossed.vw", folder / "plain.vw"
     crossed.write_text(text(rows, y))
     whole.write_text(text(given(rows, cross), y))
-    parts = []
-    theirs = [one for one in (vw_seconds(crossed, cross) for _ in range(rounds)) if one is not None]
-    for names, bits in (("names", None), (f"{BITS} bits", BITS)):
+    for bits in (None, BITS):
         ours = partial(learnt, crossed, cross, hash_bits=bits)
         ratio, took = ratios(rounds, ours, partial(learnt, whole, None, hash_bits=bits))
-        beside = f", vw {1e6 * statistics.median(theirs) / len(rows):.1f}" if theirs else ""
-        parts.append(told_of(names, ratio, took, len(rows), beside))
-    return "; ".join(parts)
+        yield told_of(ratio, took, len(rows))
+    theirs = [one for one in (vw_seconds(crossed, cross) for _ in range(rounds)) if one is not None]
+    yield f"{1e6 * statistics.median(theirs) / len(rows):.1f} us" if theirs else "not here"
 
 
 def words(n: int, rng: Any, rounds: int) -> str:
@@ -195,10 +197,11 @@ def words(n: int, rng: Any, rounds: int) -> str:
     plain = [dict(reader.of(x)) for x in rows]
     asked: dict[str, Any] = {"text": ["message"], "ngrams": 2}
     ratio, took = ratios(rounds, run(one_by_one, rows, y, **asked), run(one_by_one, plain, y))
-    return told_of("one by one, names", ratio, took, n)
+    return told_of(ratio, took, n)
 
 
-def main(rounds: int = ROUNDS, size: int = 1) -> None:
+def bench(table: Any, say: Callable[[Any], Any], rounds: int = ROUNDS, size: int = 1) -> None:
+    """Say all tables; `table` makes one of a title and the names of its columns."""
     rng = np.random.default_rng(7)
     ten, all_of = clicks(20_000 * size, 10, rng), clicks(600 * size, 39, rng)
     every = list(combinations([f"C{k}" for k in range(39)], 2))
@@ -210,15 +213,29 @@ def main(rounds: int = ROUNDS, size: int = 1) -> None:
         ("87 words x one another", mails(100 * size, rng), [("text", "text")]),
     ]
     labelled = [(*case, (rng.random(len(case[1])) < 0.3).tolist()) for case in cases]
-    print("crossed rows: time to that of the same non-zeros given plainly (us a row)")
+    heads = [f"{road}, {how}" for road in ("one by one", "many") for how in ("names", "hashed")]
+    shown = table("Crossed dicts: time to that of the same non-zeros given plainly", "rows", *heads)
     for name, rows, cross, y in labelled:
-        print(f"  {name}: {in_memory(rows, cross, y, rounds)}", flush=True)
-    print("text of Vowpal Wabbit: to the same non-zeros as text (us a row; of `vw -q`)")
+        shown.add_row(name, *in_memory(rows, cross, y, rounds))
+    say(shown)
+    shown = table(
+        "Crossed lines of .vw: time to that of the same non-zeros as text",
+        "rows", "names", "hashed", "vw -q",
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         for name, rows, cross, y in labelled[:4]:
-            print(f"  {name}: {in_files(Path(folder), rows, cross, y, rounds)}", flush=True)
-    print("raw text: to the same words and pairs of words as names (us a row)")
-    print(f"  60 words: {words(2000 * size, rng, rounds)}", flush=True)
+            shown.add_row(name, *in_files(Path(folder), rows, cross, y, rounds))
+    say(shown)
+    shown = table("Raw text: time to that of the same words and pairs as names", "rows", "dicts")
+    shown.add_row("60 words", words(2000 * size, rng, rounds))
+    say(shown)
+
+
+def main() -> None:
+    def table(title: str, *columns: str) -> Table:
+        return Table(*columns, title=title)
+
+    bench(table, Console(width=140).print)
 
 
 if __name__ == "__main__":

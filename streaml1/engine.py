@@ -20,13 +20,13 @@ from streaml1.cap import smallest
 from streaml1.crosses import (
     Cross,
     Crosses,
+    Marked,
     crossing_of,
     find_crossed,
     hashes_of,
+    marked,
     paired,
-    require_names,
     require_plain,
-    without_repeats,
 )
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
 from streaml1.names.restore import COPY_SLOTS, SPARSE
@@ -243,8 +243,6 @@ class Engine(Reader):
 
     def _rows(self, batch: Batch) -> Rows:
         """A plain batch as rows of slots, all of which the rule has."""
-        if self.crosses is not None:
-            return self._crossed_rows(batch)
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
             slots = self._admit_texts(batch.texts)
@@ -270,14 +268,35 @@ class Engine(Reader):
             self._admit_all(self._unknown(rows.ids).tolist())
         return self._placed(batch)
 
-    def _crossed_rows(self, batch: Batch) -> Rows:
-        """As `_rows`, with what is crossed in them."""
-        assert self.crosses is not None
-        require_names(batch)
-        batch = without_repeats(batch)
+    def _learn_crossed(
+        self, crosses: Crosses, batch: Batch, y: Any, w: Any, eta: Any, p: Any
+    ) -> None:
+        """Learn rows and what is crossed in them, piece by piece where that is much."""
         if not isinstance(self.names, Hashed):
-            require_plain(self.crosses, batch)
-        crossing = crossing_of(self.crosses, batch)
+            require_plain(crosses, batch)
+        whole = marked(crosses, batch)
+        pieces = whole.pieces()
+        before = self._state_now() if len(pieces) > 1 else None
+        known = len(self.names) if isinstance(self.names, Table) else 0
+        k = len(p) // max(1, len(y))
+        try:
+            for lo, hi in pieces:
+                try:
+                    rows = self._crossed_rows(crosses, whole.part(lo, hi))
+                    self._require_features(rows)
+                except BadExample as bad:
+                    raise BadExample(bad.reason, lo + bad.row) from None
+                self._learn_rows(rows, y[lo:hi], w[lo:hi], eta[lo:hi], p[lo * k : hi * k])
+        except BaseException:
+            if before is not None:
+                self._go_back(before)
+                if isinstance(self.names, Table):
+                    self.names.forget_from(known)
+            raise
+
+    def _crossed_rows(self, crosses: Crosses, some: Marked) -> Rows:
+        """As `_rows`, with what is crossed in them."""
+        batch, crossing = some.batch, crossing_of(crosses, some)
         new = crossing.hashes[find_crossed(self.names, crossing.hashes) == MISSING]
         self._have_table(self._most_names(batch), len(np.unique(new)))
         if batch.texts is not None:
@@ -319,6 +338,9 @@ class Engine(Reader):
             return self._progressive(batch, y, w, eta, np.zeros(len(y) * k))
 
     def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
+        if self.crosses is not None:
+            self._learn_crossed(self.crosses, checked(batch), y, w, eta, p)
+            return p
         width = batch.width
         floats = self.rule.size * getattr(self.rule, "outputs", 1)
         if width is None or not self._direct(width) or len(batch.rows.ids) < floats:

@@ -12,12 +12,12 @@ from streaml1.batches import Batch, batch_of, checked
 from streaml1.crosses import (
     Crosses,
     Crossing,
+    Marked,
     crossing_of,
     find_crossed,
     hashes_of,
-    require_names,
+    marked,
     spread,
-    without_repeats,
 )
 from streaml1.names import MISSING, Hashed, Ints
 from streaml1.names.restore import restore_names
@@ -205,8 +205,12 @@ class Reader:
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its sigmoid (see `online.margins`)."""
-        a = np.empty(batch.n)
-        rows = self._found(checked(batch))
+        if self.crosses is not None:
+            return self._crossed_margins(self.crosses, batch, out, stride)
+        return self._margins(self._placed(checked(batch)), out, stride)
+
+    def _margins(self, rows: Rows, out: int, stride: int) -> Any:
+        a = np.empty(rows.n)
         unknown = unknown_slot(self.rule)
         if unknown is None:
             rows = below(rows, self.rule.size)
@@ -215,17 +219,25 @@ class Reader:
         online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, out, stride)
         return a
 
-    def _found(self, batch: Batch) -> Rows:
-        """The rows of a plain batch, and what is crossed in them, as `_placed` tells."""
-        if self.crosses is None:
-            return self._placed(batch)
-        require_names(batch)
-        batch = without_repeats(batch)
-        crossing = crossing_of(self.crosses, batch)
+    def _crossed_margins(self, crosses: Crosses, batch: Batch, out: int, stride: int) -> Any:
+        """As `margins`, with what is crossed in the rows."""
+        whole = marked(crosses, checked(batch))
+        a = [np.empty(0)]
+        for lo, hi in whole.pieces():
+            try:
+                rows = self._found(crosses, whole.part(lo, hi))
+            except BadExample as bad:
+                raise BadExample(bad.reason, lo + bad.row) from None
+            a.append(self._margins(rows, out + stride * lo if stride else out, stride))
+        return np.concatenate(a)
+
+    def _found(self, crosses: Crosses, some: Marked) -> Rows:
+        """Rows of a batch, and what is crossed in them, as `_placed` tells."""
+        crossing = crossing_of(crosses, some)
         slots = find_crossed(self.names, crossing.hashes)
         new = np.flatnonzero(slots == MISSING)
-        slots[new] = self.rule.size + len(batch.rows.values) + np.arange(len(new))
-        return self._both(batch, self._slots_of(batch), crossing, slots)
+        slots[new] = self.rule.size + len(some.batch.rows.values) + np.arange(len(new))
+        return self._both(some.batch, self._slots_of(some.batch), crossing, slots)
 
     def _slots_of(self, batch: Batch) -> Any:
         """Slots of the entries of a batch of names, for some beyond the rule's size."""

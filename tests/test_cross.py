@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
+import streaml1.crosses.rows
 from streaml1 import BadExample, ElasticNetClassifier, engine, reader, walk
 from streaml1.cli import cli
 from streaml1.names import Table
@@ -213,6 +214,31 @@ def test_big_rows(monkeypatch: pytest.MonkeyPatch) -> None:
             road(model, rows, y)
             if bits is None:
                 assert model.weights == twin.weights
+
+
+def test_many_are_crossed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, y = rows_of(150)
+    whole = crossing()
+    told = whole.progressive_many(rows, y).tolist()
+    monkeypatch.setattr(streaml1.crosses.rows, "TOGETHER", 25)
+    model = crossing()
+    assert model.progressive_many(rows, y).tolist() == told
+    assert model.weights == whole.weights
+    assert model.predict_proba_many(rows).tolist() == whole.predict_proba_many(rows).tolist()
+    before, names = model.weights, len(model._engine.names)
+    bad = [*rows[:140], {"site": "new", "ad": "a"}, {"site": 1e30, "ad": 1e30, "word^1": 1.0}]
+    with pytest.raises(BadExample, match="too large") as found:
+        model.learn_many(bad, [True] * len(bad))
+    assert found.value.row == 141
+    assert (model.weights, len(model._engine.names)) == (before, names)
+    assert model.n_iterations == len(rows)
+    model._engine.check()
+    lines = VwParser().read("".join(f"{line}\n" for line in LINES).encode())
+    one, other = crossing(), crossing()
+    one.learn_many(lines.x, lines.y > 0)
+    monkeypatch.undo()
+    other.learn_many(lines.x, lines.y > 0)
+    assert one.weights == other.weights
 
 
 def test_too_many_are_refused_on_every_road(monkeypatch: pytest.MonkeyPatch) -> None:

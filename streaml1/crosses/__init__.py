@@ -6,14 +6,14 @@
 
 from streaml1.crosses.rows import (
     Crossing,
+    Marked,
     crossing_of,
     find_crossed,
     hashes_of,
+    marked,
     paired,
-    require_names,
     require_plain,
     spread,
-    without_repeats,
 )
 from streaml1.crosses.spec import Cross, Crosses, checked_cross
 
@@ -21,13 +21,13 @@ __all__ = [
     "Cross",
     "Crosses",
     "Crossing",
+    "Marked",
     "checked_cross",
     "crossing_of",
     "find_crossed",
     "hashes_of",
+    "marked",
     "paired",
-    "require_names",
     "require_plain",
     "spread",
-    "without_repeats",
 ]

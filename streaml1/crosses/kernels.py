@@ -145,7 +145,7 @@ def crossed(
                     hi, hj, vi, vj = hj, hi, vj, vi
                 for c in range(starts[r], starts[r + _ONE]):
                     k = members[c]
-                    if k == i or k == j or _again(masks, i, j, k, p, q, r):
+                    if k == i or k == j or _again(masks, i, j, k, p, q, r):  # noqa: SIM109
                         continue
                     hk, vk = hashes[k], values[k]
                     if hk >= hj:

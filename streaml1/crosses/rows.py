@@ -22,16 +22,18 @@ __all__ = [
     "crossing_of",
     "find_crossed",
     "hashes_of",
+    "marked",
     "paired",
-    "require_names",
     "require_plain",
     "spread",
-    "without_repeats",
 ]
 
 _ZERO, _ONE = map(np.uint64, (0, 1))
 _HALF = np.uint64(32)
 _LENGTH = np.uint64(2**32 - 1)
+
+TOGETHER = 2**20
+"""How many crossed features of a batch are made at once."""
 
 
 class Crossing(NamedTuple):
@@ -164,7 +166,7 @@ def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums:
     return n
 
 
-def without_repeats(batch: Batch) -> Batch:
+def _without_repeats(batch: Batch) -> Batch:
     """A batch of texts with each name once in a row: what is crossed are sums."""
     texts = batch.texts
     if texts is None:
@@ -202,62 +204,108 @@ def _name_masks(crosses: Crosses, names: Sequence[Hashable]) -> Any:
     return masks
 
 
-def _features(crosses: Crosses, batch: Batch) -> tuple[Any, Any, Any, Any]:
-    """Of the entries of a batch: ids, and by id masks and hashes; and what names entries."""
+class Marked(NamedTuple):
+    """A batch, each name but once in a row, and which of its features are crossed."""
+
+    batch: Batch
+    ids: Any  # of each entry its place in the next two
+    masks: Any
+    hashes: Any
+    names_at: Callable[[Any], list[Any]]
+    bounds: Any  # of each row the most crossed features that it may have
+    longest: int  # the most of a row that are crossed
+
+    def pieces(self) -> list[tuple[int, int]]:
+        """First and last of rows that are crossed together, so that memory holds them."""
+        ends = np.cumsum(self.bounds)
+        if not len(ends) or ends[-1] <= TOGETHER:
+            return [(0, len(ends))]
+        cuts, lo = [0], 0
+        while lo < len(ends):
+            before = int(ends[lo - 1]) if lo else 0
+            lo = max(lo + 1, int(np.searchsorted(ends, np.uint64(before + TOGETHER), "right")))
+            cuts.append(lo)
+        return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+    def part(self, lo: int, hi: int) -> Marked:
+        """The rows from one to before another."""
+        if (lo, hi) == (0, self.batch.n):
+            return self
+        rows = self.batch.rows
+        first, last = int(rows.indptr[lo]), int(rows.indptr[hi])
+        ids = rows.ids[first:last] if self.batch.texts is None else rows.ids
+        own = Rows(ids, rows.values[first:last], rows.indptr[lo : hi + 1] - rows.indptr[lo])
+        texts = None if self.batch.texts is None else self.batch.texts[lo:hi]
+        names_at = self.names_at if texts is None else texts.names_of
+        return self._replace(
+            batch=self.batch._replace(rows=own, texts=texts), ids=self.ids[first:last],
+            names_at=names_at, bounds=self.bounds[lo:hi],
+        )  # fmt: skip
+
+
+def marked(crosses: Crosses, batch: Batch) -> Marked:
+    """A batch with what tells which features are crossed.
+
+    Raises
+    ------
+    BadExample
+        At the first row that would have too many of them, or where rows have no names.
+    """
+    _require_names(batch)
+    batch = _without_repeats(batch)
     if batch.texts is not None:
         texts = batch.texts
         hashes, _, _ = texts.parts()
         spans = texts.spans[int(texts.indptr[0]) :][: len(hashes)]
         masks = np.empty(len(hashes), np.uint64)
-        start = np.uint64(texts.names.ctypes.data)
-        _masks(start, spans, crosses.plan, masks)
-        return np.arange(len(hashes), dtype=np.uint32), masks, hashes, texts.names_of
-    names, ids = batch.names or [], batch.rows.ids
-    masks = _name_masks(crosses, names)
-    hashes = np.zeros(len(names), np.uint64)
-    chosen = np.flatnonzero(masks)
-    if len(chosen):
-        hashes[chosen] = name_hashes([names[k] for k in chosen.tolist()])
-    return ids, masks, hashes, lambda places: [names[k] for k in ids[places].tolist()]
+        _masks(np.uint64(texts.names.ctypes.data), spans, crosses.plan, masks)
+        ids = np.arange(len(hashes), dtype=np.uint32)
+        names_at: Callable[[Any], list[Any]] = texts.names_of
+    else:
+        names, ids = batch.names or [], batch.rows.ids
+        masks = _name_masks(crosses, names)
+        hashes = np.zeros(len(names), np.uint64)
+        chosen = np.flatnonzero(masks)
+        if len(chosen):
+            hashes[chosen] = name_hashes([names[k] for k in chosen.tolist()])
+
+        def names_at(places: Any) -> list[Any]:
+            return [names[k] for k in ids[places].tolist()]
+
+    bounds = np.zeros(batch.n, np.uint64)
+    sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
+    with np.errstate(over="ignore"):
+        longest = int(_bounds(crosses.plan, ids, masks, batch.rows.indptr, sizes, bounds))
+    many = np.flatnonzero(bounds > MOST_CROSSED)
+    if len(many):
+        raise BadExample(too_many(int(bounds[many[0]])), int(many[0]))
+    return Marked(batch, ids, masks, hashes, names_at, bounds, longest)
 
 
-def crossing_of(crosses: Crosses, batch: Batch) -> Crossing:
-    """The crossed features of the rows of a batch, of which each has a name but once.
+def crossing_of(crosses: Crosses, some: Marked) -> Crossing:
+    """The crossed features of some rows.
 
     Raises
     ------
     BadExample
-        At the first row with a product that is too large, or too many of them.
+        At the first row with a product that is too large.
     """
-    ids, masks, hashes, names_at = _features(crosses, batch)
-    rows, indptr = batch.rows, batch.rows.indptr
+    rows, m, total = some.batch.rows, some.longest, int(some.bounds.sum())
     sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
-    bounds = np.zeros(rows.n, np.uint64)
+    part_masks, part_hashes, part_at = (np.empty(m, np.uint64) for _ in range(3))
+    crossed_hashes, values = np.empty(total, np.uint64), np.empty(total)
+    parts, indptr = np.empty((total, 3), np.int64), np.zeros(rows.n + 1, np.uint64)
     with np.errstate(over="ignore"):
-        m = int(_bounds(crosses.plan, ids, masks, indptr, sizes, bounds))
-        many = np.flatnonzero(bounds > MOST_CROSSED)
-        last = int(many[0]) if len(many) else rows.n
-        total = int(bounds[:last].sum())
-        part_masks, part_hashes, part_at = (np.empty(m, np.uint64) for _ in range(3))
-        members = np.empty(m * crosses.most_of_one, np.uint64)
-        crossing = Crossing(
-            np.empty(total, np.uint64), np.empty(total), np.zeros(last + 1, np.uint64),
-            np.empty((total, 3), np.int64),
-        )  # fmt: skip
         n, wrong = _cross(
-            crosses.plan, ids, masks, hashes, rows.values, indptr[: last + 1], part_masks,
-            part_hashes, np.empty(m), part_at, members, sizes, crossing.hashes, crossing.values, np.empty(total, np.uint64),
-            crossing.parts, crossing.indptr,
+            crosses.plan, some.ids, some.masks, some.hashes, rows.values, rows.indptr, part_masks,
+            part_hashes, np.empty(m), part_at, np.empty(m * crosses.most_of_one, np.uint64), sizes,
+            crossed_hashes, values, np.empty(total, np.uint64), parts, indptr,
         )  # fmt: skip
     n = int(n)
-    crossing = crossing._replace(
-        hashes=crossing.hashes[:n], values=crossing.values[:n],
-        parts=_by_prefix(crossing.parts[:n], ids, masks, hashes),
-    )  # fmt: skip
+    ordered = _by_prefix(parts[:n], some.ids, some.masks, some.hashes)
+    crossing = Crossing(crossed_hashes[:n], values[:n], indptr, ordered)
     if wrong <= total:
-        _refuse(crossing, names_at)
-    if len(many):
-        raise BadExample(too_many(int(bounds[last])), last)
+        _refuse(crossing, some.names_at)
     return crossing
 
 
@@ -293,7 +341,7 @@ def _refuse(crossing: Crossing, names_at: Callable[[Any], list[Any]]) -> None:
         raise BadExample(bad.reason, row) from None
 
 
-def require_names(batch: Batch) -> None:
+def _require_names(batch: Batch) -> None:
     """Refuse rows of numbered columns: they have no prefixes."""
     if batch.names is None and batch.texts is None:
         raise BadExample(

@@ -265,7 +265,7 @@ class Table:
                 places = list(run)
                 self._enter_new([names[k] for k in places], places, slots, hashes, is_hashed)
         except BaseException:  # a signal, or a name's own `__eq__`
-            self._forget_from(before)
+            self.forget_from(before)
             raise
         return slots
 
@@ -304,7 +304,8 @@ class Table:
                 self._count()
                 raise
 
-    def _forget_from(self, size: int) -> None:
+    def forget_from(self, size: int) -> None:
+        """Have only the names of the first slots."""
         self._by_bytes = None
         if int(self.crossed.used[0]):
             slots = np.arange(len(self.texts))
@@ -408,7 +409,7 @@ class Table:
             self.known.extend(parts)
             self.crossed.enter(hashes, slots)
         except BaseException:
-            self._forget_from(before)
+            self.forget_from(before)
             raise
         return slots
 

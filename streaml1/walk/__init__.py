@@ -5,8 +5,8 @@ str or None: of those no `__hash__`, `__eq__` or `__float__` of somebody's own c
 cannot change while it is read, and no other thread runs meanwhile. Every other dict goes by
 `rows.plain_items`, to the same slots and the same floats.
 
-There is a pair of kernels for each kind of names, and another where features are crossed. They get all addresses in a *frame*, see
-`walk.frame`.
+There is a pair of kernels for each kind of names, and another where features are crossed. They get
+all addresses in a *frame*, see `walk.frame`.
 """
 
 from __future__ import annotations

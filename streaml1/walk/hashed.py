@@ -75,6 +75,7 @@ def _slot_of_category(frame: Any, key: Any, text: Any) -> Any:
 
 @inlined
 def slot_of(frame: Any, key: Any, value: Any, kind: Any) -> Any:
+    """Slot of a feature, given its name and its value of a type; NO_SLOT: another road."""
     kind_of_key = type_of(key)
     if kind_of_key == frame[STR]:
         if kind == frame[STR]:
