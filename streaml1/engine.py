@@ -214,7 +214,11 @@ class Engine(Reader):
         missing = np.flatnonzero(slots == MISSING)
         if len(missing):
             first = missing[np.sort(np.unique(hashes[missing], return_index=True)[1])]
-            self.names.admit_crossed(hashes[first], names_of(first))
+            try:
+                self.names.admit_crossed(hashes[first], names_of(first))
+            except BaseException:  # a signal: its lists may be others
+                self._frame = None
+                raise
             slots[missing] = self.names.crossed.find(hashes[missing])[0]
         return slots
 

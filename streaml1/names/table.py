@@ -138,7 +138,7 @@ class Table:
     ----------
     known : list
         The names by slot; of a category that came in its parts, the first; of a crossed feature
-        a tuple of its parts, see `names.crossed.told`.
+        where in `parts` its own begin, twice, and 1 more where they are three.
     texts : list
         Of such a category the second part, of a crossed feature `CROSS`, else None.
     entries : ndarray
@@ -151,6 +151,8 @@ class Table:
         The slots of the names that are neither strings nor ints.
     by_bytes : ByBytes
         Those of strings by their stable hashes, for names that come as bytes.
+    parts : list
+        The parts of crossed features, one after the other, as `names.crossed.told` takes them.
     crossed : ByBytes
         The slots of crossed features by their hashes.
     """
@@ -158,6 +160,7 @@ class Table:
     def __init__(self) -> None:
         self.known: list[Hashable] = []
         self.texts: list[str | bool | None] = []
+        self.parts: list[Any] = []
         self.crossed = ByBytes()
         self.others: dict[Hashable, int] = {}
         self.entries = _free(1024)
@@ -311,6 +314,7 @@ class Table:
             slots = np.arange(len(self.texts))
             self.crossed = self.crossed.moved(np.where(slots < size, slots, -1))
         del self.known[size:], self.texts[size:]
+        self._pack(self.parts)
         self.others = {name: slot for name, slot in self.others.items() if slot < size}
         kept = self.entries.reshape(-1, 2)
         self._rewrite(kept[kept[:, 1] < size], len(kept))
@@ -362,6 +366,7 @@ class Table:
         moved = {name: int(new_slots[slot]) for name, slot in self.others.items()}
         left.others = {name: slot for name, slot in moved.items() if slot >= 0}
         left.crossed = self.crossed.moved(new_slots)
+        left._pack(self.parts)
         left.counts[WHOLE] = self.counts[WHOLE]
         left._rewrite(taken, 1 << max(10, (4 * len(taken)).bit_length()))
         left._count()
@@ -380,15 +385,32 @@ class Table:
         if text is None:
             return self.known[slot]
         if text is CROSS:
-            return told(cast("tuple[Any, ...]", self.known[slot]))
+            return told(self._parts_at(slot, self.parts))
         return f"{self.known[slot]}={text}"
+
+    def _parts_at(self, slot: int, parts: list[Any]) -> list[Any]:
+        at = cast(int, self.known[slot])
+        return parts[at >> 1 : (at >> 1) + 4 + 2 * (at & 1)]
+
+    def _pack(self, parts: list[Any]) -> None:
+        """Keep of the parts those of crossed features that are left."""
+        self.parts = []
+        if len(parts):
+            for slot in np.flatnonzero(self.is_cross()).tolist():
+                self._take(slot, self._parts_at(slot, parts))
+
+    def _take(self, slot: int, parts: Sequence[Any]) -> None:
+        """Have a slot stand for a crossed feature of some parts."""
+        self.known[slot] = 2 * len(self.parts) + (len(parts) == 6)
+        self.texts[slot] = CROSS
+        self.parts.extend(parts)
 
     def is_cross(self) -> Any:
         """Which slots crossed features have, a bool each."""
         return np.fromiter((text is CROSS for text in self.texts), bool, len(self))
 
     def parts_of(self, entries: Any, slots: Any) -> list[tuple[Any, ...]]:
-        """What stands for crossed features in `known`: their parts, by the names of those.
+        """What stands for crossed features in `parts`, by the names of their parts.
 
         `entries` are the places of the parts in `slots`, shape (n, 3), -1 where there is no third.
         """
@@ -405,8 +427,10 @@ class Table:
         before = len(self)
         slots = np.arange(before, before + len(parts), dtype=np.uint32)
         try:
-            self.texts.extend([CROSS] * len(parts))
-            self.known.extend(parts)
+            self.texts.extend([None] * len(parts))
+            self.known.extend([None] * len(parts))
+            for slot, some in enumerate(parts, before):
+                self._take(slot, some)
             self.crossed.enter(hashes, slots)
         except BaseException:
             self.forget_from(before)
@@ -415,7 +439,11 @@ class Table:
 
     def ints(self) -> Any:
         """The names by slot as an array of ints from 0, or None where one is something else."""
-        if self.others or not all(type(name) is int and name >= 0 for name in self.known):
+        if (
+            self.others
+            or self.crossed.used[0]
+            or not all(type(name) is int and name >= 0 for name in self.known)
+        ):
             return None
         return np.array(self.known, np.int64)
 
@@ -438,7 +466,7 @@ class Table:
     def still(self) -> Any:
         """What `name`, `hashes` and `dump` need, as of now."""
         names = Table.__new__(Table)
-        names.crossed = self.crossed.copy()
+        names.crossed, names.parts = self.crossed.copy(), self.parts.copy()
         names.known, names.texts = self.known.copy(), self.texts.copy()
         return names
 
@@ -478,8 +506,7 @@ class Table:
         places = np.flatnonzero(crossed)
         hashes = np.array([cross_hash(names[k]) for k in places.tolist()], np.uint64)  # type: ignore
         for k in places.tolist():
-            self.known[k] = tuple(part for name in names[k] for part in (name, None))  # type: ignore
-            self.texts[k] = CROSS
+            self._take(k, [part for name in names[k] for part in (name, None)])  # type: ignore
         self.crossed.enter(hashes, places.astype(np.uint32))
         ensure(self.crossed.used[0] == len(places), "a crossed feature stands twice")
 

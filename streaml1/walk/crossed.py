@@ -26,6 +26,7 @@ from streaml1.walk.fields import (
     PART_AT,
     PART_HASHES,
     PART_MASKS,
+    PARTS_KNOWN,
     RECORD,
     SIZE,
     STR,
@@ -54,10 +55,8 @@ __all__ = ["learn", "predict"]
 _ZERO, _ONE, _TWO = map(np.uint64, (0, 1, 2))
 _BLANK = np.uint32(32)
 
-_new_tuple = python_api("PyTuple_New", "uint64", "int64")
-_set_item = python_api("PyTuple_SetItem", "int32", "uint64", "int64", "uint64")
+_number = python_api("PyLong_FromLongLong", "uint64", "int64")
 _item = python_api("PyList_GetItem", "uint64", "uint64", "int64")
-_hold = python_api("Py_IncRef", "void", "uint64")
 _release = python_api("Py_DecRef", "void", "uint64")
 _find = python_api("PyUnicode_FindChar", "int64", "uint64", "uint32", "int64", "int64", "int32")
 
@@ -130,8 +129,8 @@ def predict(address: int, x: int, out: int) -> float:
 
 
 @inlined
-def _name(frame: Any, ids: Any, packed: Any) -> Any:
-    """A new tuple of the names of some parts, by prefix and then by hash; 0 where there is none.
+def _put_parts(frame: Any, ids: Any, packed: Any) -> Any:
+    """Append the names of some parts, by prefix and then by hash; whether there was no memory.
 
     `ids` are the slots of the plain features, of which the table has the names.
     """
@@ -140,41 +139,44 @@ def _name(frame: Any, ids: Any, packed: Any) -> Any:
     hashes = array_at(frame[PART_HASHES], length, np.uint64)
     at = array_at(frame[PART_AT], length, np.uint64)
     n = _TWO if packed >> (AT + AT) == NO_PART else np.uint64(3)
-    name = _new_tuple(np.int64(n + n))
-    if not name:
-        no_error()
-        return name
-    for k in range(n):
-        part = packed >> (AT * k) & NO_PART
-        before = _ZERO
-        for z in range(n):
-            other = packed >> (AT * z) & NO_PART
-            a, b = first_prefix(masks[other]), first_prefix(masks[part])
-            before += np.uint64(a < b or (a == b and hashes[other] < hashes[part]))
-        slot = np.int64(ids[at[part]])
-        key, text = _item(frame[KNOWN], slot), _item(frame[TEXTS_KNOWN], slot)
-        _hold(key)
-        _hold(text)
-        _set_item(name, np.int64(before + before), key)
-        _set_item(name, np.int64(before + before + _ONE), text)
-    return name
+    failed = False
+    for place in range(n):
+        for k in range(n):
+            part = packed >> (AT * k) & NO_PART
+            before = _ZERO
+            for z in range(n):
+                other = packed >> (AT * z) & NO_PART
+                a, b = first_prefix(masks[other]), first_prefix(masks[part])
+                lower = hashes[other] < hashes[part]
+                lower |= hashes[other] == hashes[part] and other < part
+                before += np.uint64(a < b or (a == b and lower))
+            if before == place:
+                slot = np.int64(ids[at[part]])
+                failed |= append(frame[PARTS_KNOWN], _item(frame[KNOWN], slot)) != 0
+                failed |= append(frame[PARTS_KNOWN], _item(frame[TEXTS_KNOWN], slot)) != 0
+    return failed
 
 
 @inlined
 def _admitted(frame: Any, crossed: Any, ids: Any, packed: Any, h: Any) -> Any:
-    """Slot of a crossed feature that is not in the table, entered; or NO_ROAD."""
-    known = length_of_list(frame[KNOWN])
-    name = _name(frame, ids, packed)
-    if not name:
+    """Slot of a crossed feature that is not in the table, entered; or NO_ROAD.
+
+    Nothing is made here that the garbage collector knows: it could run anybody's code.
+    """
+    known, parts = length_of_list(frame[KNOWN]), length_of_list(frame[PARTS_KNOWN])
+    place = _number(np.int64(2) * parts + np.int64(packed >> (AT + AT) != NO_PART))
+    if not place:
+        no_error()
         return NO_ROAD
-    failed = append(frame[KNOWN], name)
-    _release(name)
+    failed = _put_parts(frame, ids, packed)
+    failed |= append(frame[KNOWN], place) != 0
+    failed |= append(frame[TEXTS_KNOWN], frame[TRUE]) != 0
+    _release(place)
     if failed:
         no_error()
-        return NO_ROAD
-    if append(frame[TEXTS_KNOWN], frame[TRUE]):
-        no_error()
-        cut(frame[KNOWN], known, known + 1, _ZERO)
+        cut(frame[PARTS_KNOWN], parts, length_of_list(frame[PARTS_KNOWN]), _ZERO)
+        cut(frame[KNOWN], known, length_of_list(frame[KNOWN]), _ZERO)
+        cut(frame[TEXTS_KNOWN], known, length_of_list(frame[TEXTS_KNOWN]), _ZERO)
         return NO_ROAD
     at = lookup(crossed, h)
     crossed[at] = h

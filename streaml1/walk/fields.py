@@ -33,6 +33,7 @@ __all__ = [
     "N_MARKS",
     "N_MEMBERS",
     "N_PLAN",
+    "PARTS_KNOWN",
     "PART_AT",
     "PART_HASHES",
     "PART_MASKS",
@@ -79,6 +80,7 @@ __all__ = [
     CROSSED,
     N_CROSSED,
     CROSSED_USED,
+    PARTS_KNOWN,
     PART_MASKS,
     PART_HASHES,
     PART_VALUES,
@@ -89,7 +91,7 @@ __all__ = [
     MARKS,
     N_MARKS,
     FIRST_TYPE,
-) = range(35)
+) = range(36)
 
 # What kernels tell objects by; machine code on disk cannot hold addresses.
 TYPES_READ = (dict, str, float, np.float64, int, bool, True, None, "=")

@@ -119,7 +119,8 @@ def _cross(words: Any, crosses: Crosses, names: Any, length: int) -> list[Any]:
         entries = names.crossed.entries
         words[fields.CROSSED], words[fields.N_CROSSED] = _at(entries), len(entries)
         words[fields.CROSSED_USED] = _at(names.crossed.used)
-        kept += [entries, names.crossed.used]
+        words[fields.PARTS_KNOWN] = id(names.parts)
+        kept += [entries, names.crossed.used, names.parts]
     elif isinstance(names, Hashed):
         marks = np.zeros(1 << (4 * length).bit_length(), np.uint64)
         words[fields.MARKS], words[fields.N_MARKS] = _at(marks), len(marks)
