@@ -132,9 +132,6 @@ class Engine(Reader):
         """Learn one example."""
         if self.words is not None:
             x = self.words.of(x)
-        self._learn(x, y, w, eta)
-
-    def _learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         frame = self._frame
         status = walk.OTHER_ROAD
         if frame is not None:
@@ -161,7 +158,7 @@ class Engine(Reader):
                 elif full and isinstance(self.names, Table):
                     self._have_places(n, n)
                 self._new_frame(len(x), learns=True)
-            return self._learn(x, y, w, eta)
+            return self.learn(x, y, w, eta)
         plain = plain_items(x)
         with self.alone():
             self._learn_plain(plain, y, w, eta)

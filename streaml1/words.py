@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.batches import Batch, batch_of, is_frame, is_matrix
+from streaml1.parse.rows import IntRows
 from streaml1.rows import BadExample, Rows, number, plain_rows, refuse_value
 
 __all__ = ["Words", "checked_text", "words_of"]
@@ -97,7 +98,7 @@ class Words:
 
     def batch_of(self, X: Any) -> Batch:
         """The rows of X with words in place of texts, see `batches.batch_of`."""
-        if is_matrix(X):
+        if is_matrix(X) or isinstance(X, IntRows):
             return batch_of(X)
         if is_frame(X):
             return self._of_frame(X)
