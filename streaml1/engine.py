@@ -17,14 +17,26 @@ import numpy as np
 from streaml1 import online, walk
 from streaml1.batches import Batch, checked
 from streaml1.cap import smallest
+from streaml1.crosses import (
+    Cross,
+    Crosses,
+    Marked,
+    crossing_of,
+    find_crossed,
+    hashes_of,
+    marked,
+    paired,
+    require_plain,
+)
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.parse.rows import NamedRows
-from streaml1.reader import LEAST_SIZE, Reader, spread_slots
+from streaml1.reader import LEAST_SIZE, MOST_WALKED, Reader, spread_slots
 from streaml1.rows import BadExample, Rows, ensure, largest, plain_items, row_of
 from streaml1.rules import features_left
 from streaml1.sketch import Sketch
 from streaml1.watch import Watch
+from streaml1.words import Words
 
 __all__ = ["Engine"]
 
@@ -54,6 +66,10 @@ class Engine(Reader):
         The most that a derivative of the loss counts for.
     hash_bits
         Names are hashed to so many bits, if it is not None.
+    crosses
+        What is crossed, if anything is.
+    words
+        What is text, if anything is.
     """
 
     def __init__(
@@ -64,12 +80,14 @@ class Engine(Reader):
         intercept_lr: float,
         clip_gradient: float,
         hash_bits: int | None = None,
+        crosses: Crosses | None = None,
+        words: Words | None = None,
     ) -> None:
         record = np.zeros(1, online.ONLINE)
         record[0] = (0, intercept, intercept_lr, clip_gradient, loss, 0, 0, 0)
         names = Ints() if hash_bits is None else Hashed(hash_bits)
         size = LEAST_SIZE if hash_bits is None else 1 << hash_bits
-        super().__init__(rule.grow(size), record, names)
+        super().__init__(rule.grow(size), record, names, crosses, words)
         self.forgotten: Sketch | None = None
         self._start()
 
@@ -112,6 +130,8 @@ class Engine(Reader):
 
     def learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         """Learn one example."""
+        if self.words is not None:
+            x = self.words.of(x)
         frame = self._frame
         status = walk.OTHER_ROAD
         if frame is not None:
@@ -132,10 +152,11 @@ class Engine(Reader):
         full = status in (online.NO_ROOM, walk.FULL)
         if full or self._wants_frame(x, learns=True):
             with self.alone():
+                n = len(x) if self._frame is None else max(len(x), self._frame.needed)
                 if status == online.NO_ROOM:
-                    self._set_rule(self.rule.make_room(len(x)))
+                    self._set_rule(self.rule.make_room(n))
                 elif full and isinstance(self.names, Table):
-                    self._have_places(len(x))
+                    self._have_places(n, n)
                 self._new_frame(len(x), learns=True)
             return self.learn(x, y, w, eta)
         plain = plain_items(x)
@@ -143,8 +164,15 @@ class Engine(Reader):
             self._learn_plain(plain, y, w, eta)
 
     def _learn_plain(self, plain: dict[Hashable, float], y: float, w: float, eta: float) -> None:
-        names = list(plain)
-        ids, values = self._row(names, plain, self._admit_all(names))
+        names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))
+        if self.crosses is None:
+            slots = self._admit_all(names)
+        else:
+            crosses = self.crosses.of(plain)
+            slots = self._admit_one(names, crosses)
+            names += [one.parts for one in crosses]
+            values = np.append(values, [one.value for one in crosses])
+        ids, values = self._row(names, values, slots)
         while True:
             status = online.learn_plain(self.rule, self.online, ids, values, len(ids), y, w, eta)
             if status != online.NO_ROOM:
@@ -155,12 +183,49 @@ class Engine(Reader):
         if status <= online.OVER:
             self._cut()
 
+    def _admit_one(self, names: list[Hashable], crosses: list[Cross]) -> Any:
+        """Slots of the names of an example, and behind them those of its crossed features."""
+        if not isinstance(self.names, Hashed):
+            for name in names:
+                self.crosses.require_plain(name)  # type: ignore[union-attr]
+        hashes = hashes_of(crosses)
+        self._have_table(len(names), len(crosses))
+        plain = self._admit_all(names)
+        return np.append(plain, self._admit_crossed(hashes, lambda k: paired(crosses, k)))
+
+    def _have_table(self, n: int, m: int) -> None:
+        """Have a table with places for `n` plain and `m` crossed features more, if there are."""
+        if isinstance(self.names, Hashed) or not m:
+            return
+        while True:
+            if isinstance(self.names, Ints):
+                self._name_all()
+            names = self.names
+            self._have_places(n + m, m)
+            if self.names is names:
+                return
+
+    def _admit_crossed(self, hashes: Any, names_of: Callable[[Any], list[tuple[Any, ...]]]) -> Any:
+        """Slots of crossed features, for which there are places; `names_of` tells some of them."""
+        slots = find_crossed(self.names, hashes)
+        missing = np.flatnonzero(slots == MISSING)
+        if len(missing):
+            first = missing[np.sort(np.unique(hashes[missing], return_index=True)[1])]
+            try:
+                self.names.admit_crossed(hashes[first], names_of(first))
+            except BaseException:  # a signal: its lists may be others
+                self._frame = None
+                raise
+            slots[missing] = self.names.crossed.find(hashes[missing])[0]
+        return slots
+
     def _wants_frame(self, x: Any, learns: bool = False) -> bool:
         if not walk.AVAILABLE or type(x) is not dict:
             return False
-        frame = self._frame
-        if frame is not None and frame.length >= len(x) and (frame.learns or not learns):
-            return False
+        if (frame := self._frame) is not None:
+            needed = max(len(x), min(frame.needed, MOST_WALKED))
+            if frame.length >= needed and (frame.learns or not learns):
+                return False
         return self._suits(next(iter(x), None))
 
     def _suits(self, name: Any) -> bool:
@@ -204,6 +269,60 @@ class Engine(Reader):
             self._admit_all(self._unknown(rows.ids).tolist())
         return self._placed(batch)
 
+    def _learn_crossed(
+        self, crosses: Crosses, batch: Batch, y: Any, w: Any, eta: Any, p: Any
+    ) -> None:
+        """Learn rows and what is crossed in them, piece by piece where that is much."""
+        if not isinstance(self.names, Hashed):
+            require_plain(crosses, batch)
+        whole = marked(crosses, batch)
+        pieces = whole.pieces()
+        before = self._state_now() if len(pieces) > 1 else None
+        known = len(self.names) if isinstance(self.names, Table) else 0
+        k = len(p) // max(1, len(y))
+        try:
+            for lo, hi in pieces:
+                try:
+                    rows = self._crossed_rows(crosses, whole.part(lo, hi))
+                    self._require_features(rows)
+                except BadExample as bad:
+                    raise BadExample(bad.reason, lo + bad.row) from None
+                self._learn_rows(rows, y[lo:hi], w[lo:hi], eta[lo:hi], p[lo * k : hi * k])
+        except BaseException:
+            if before is not None:
+                self._go_back(before)
+                if isinstance(self.names, Table):
+                    self.names.forget_from(known)
+            raise
+
+    def _crossed_rows(self, crosses: Crosses, some: Marked) -> Rows:
+        """As `_rows`, with what is crossed in them."""
+        batch, crossing = some.batch, crossing_of(crosses, some)
+        new = crossing.hashes[find_crossed(self.names, crossing.hashes) == MISSING]
+        self._have_table(self._most_names(batch), len(np.unique(new)))
+        if batch.texts is not None:
+            plain = self._admit_texts(batch.texts)
+        else:
+            names = batch.names or []
+            used = np.zeros(len(names), bool)
+            used[batch.rows.ids] = True
+            slots = np.full(len(names), MISSING, np.uint32)
+            slots[used] = self._admit_all([names[k] for k in np.flatnonzero(used)])
+            plain = slots[batch.rows.ids]
+
+        def names_of(places: Any) -> list[tuple[Any, ...]]:
+            table: Table = self.names
+            return table.parts_of(crossing.parts[places], plain)
+
+        crossed = self._admit_crossed(crossing.hashes, names_of)
+        return self._both(batch, plain, crossing, crossed)
+
+    def _most_names(self, batch: Batch) -> int:
+        """How many plain names of a batch may be new."""
+        if batch.texts is not None:
+            return len(self._find_texts(batch.texts)[1])
+        return len(batch.names or [])
+
     def _unknown(self, ids: Any) -> Any:
         """Those of some int names that have no slot."""
         return np.unique(ids[self.names.find_ints(ids) == MISSING])
@@ -220,6 +339,9 @@ class Engine(Reader):
             return self._progressive(batch, y, w, eta, np.zeros(len(y) * k))
 
     def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
+        if self.crosses is not None:
+            self._learn_crossed(self.crosses, checked(batch), y, w, eta, p)
+            return p
         width = batch.width
         floats = self.rule.size * getattr(self.rule, "outputs", 1)
         if width is None or not self._direct(width) or len(batch.rows.ids) < floats:
@@ -383,13 +505,17 @@ class Engine(Reader):
         if len(self.names) + n > self.rule.size:
             self._make_space(n)
 
-    def _have_places(self, n: int) -> None:
-        """Have slots, and places in the table, for `n` names more."""
+    def _have_places(self, n: int, crossed: int = 0) -> None:
+        """Have slots, and places in the table, for `n` names more, some of them crossed."""
         self._have_slots(n)
         if isinstance(self.names, Table):
             entries = self.names.entries
             self.names.widen(n)
             if self.names.entries is not entries:
+                self._frame = None
+            entries = self.names.crossed.entries
+            self.names.crossed.widen(crossed)
+            if self.names.crossed.entries is not entries:
                 self._frame = None
 
     def _reaches(self, needed: int, n: int) -> bool:
@@ -575,8 +701,9 @@ class Engine(Reader):
         if self._frame is not None:
             total += self._frame.nbytes
         if isinstance(self.names, Table):
-            total += 150 * len(self.names.known) + int(self.names.entries.nbytes)
-            total += self.names.waiting.nbytes
+            names = self.names
+            total += 150 * len(names.known) + int(names.entries.nbytes)
+            total += int(names.crossed.entries.nbytes) + names.waiting.nbytes
         return total
 
     def check(self) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.batches import batch_of
 from streaml1.classes import Classes
 from streaml1.labels import refuse_unless_dict
 from streaml1.outputs import outputs_of, table_of
@@ -97,13 +96,13 @@ class Frozen:
 
     def predict_many(self, X: Any) -> Any:
         """What `predict_one` says of each row of a matrix, frame or list of dicts, shape (n,)."""
-        a = self._reader.margins(batch_of(X), False)
+        a = self._reader.margins(self._reader.batch(X), False)
         return a > 0.0 if self._binary else a
 
     def predict_proba_many(self, X: Any) -> Any:
         """Probabilities of False and of True of each row, shape (n, 2); classifiers only."""
         self._require_classifier()
-        p = self._reader.margins(batch_of(X), True)
+        p = self._reader.margins(self._reader.batch(X), True)
         return np.stack([1.0 - p, p], axis=1)
 
     def _require_classifier(self) -> None:
@@ -177,8 +176,8 @@ class FrozenClasses(Frozen):
 
     def predict_many(self, X: Any) -> Any:
         """What `predict_one` says of each row of a matrix, frame or list of dicts, shape (n,)."""
-        return self._classes.array(table_of(self._reader, batch_of(X))[0])
+        return self._classes.array(table_of(self._reader, self._reader.batch(X))[0])
 
     def predict_proba_many(self, X: Any) -> Any:
         """Probabilities of each row, shape (n, k)."""
-        return table_of(self._reader, batch_of(X))[1]
+        return table_of(self._reader, self._reader.batch(X))[1]

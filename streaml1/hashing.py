@@ -14,7 +14,16 @@ import numpy as np
 
 from streaml1.jit import COMPILED, gil_kernel, inlined
 
-__all__ = ["MURMUR", "as_int", "int_hashes", "mixed", "murmur", "name_hash", "name_hashes"]
+__all__ = [
+    "MURMUR",
+    "as_int",
+    "int_hashes",
+    "mixed",
+    "mixed_of",
+    "murmur",
+    "name_hash",
+    "name_hashes",
+]
 
 MURMUR = _M = 0xC6A4A7935BD1E995  # the constant of its name
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -84,7 +93,8 @@ def _murmur_of(data: bytes, seed: int = 0) -> int:
     return h ^ h >> 47
 
 
-def _mixed_of(j: int) -> int:
+def mixed_of(j: int) -> int:
+    """`mixed` of an int from 0, below 2**64."""
     h = j + _GOLDEN & _MASK
     h = (h ^ h >> 30) * _MIX_1 & _MASK
     h = (h ^ h >> 27) * _MIX_2 & _MASK
@@ -109,7 +119,7 @@ def name_hash(name: Hashable) -> int:
     if isinstance(name, str):
         return _murmur_of(str.encode(name, "utf-8", "surrogatepass"))
     whole = as_int(name)
-    return _mixed_of(whole) if whole is not None else _murmur_of(_bytes_of(name), OTHER_KINDS)
+    return mixed_of(whole) if whole is not None else _murmur_of(_bytes_of(name), OTHER_KINDS)
 
 
 def _bytes_of(name: Hashable) -> bytes:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import exits
+from streaml1.names.crossed import Crossed
 from streaml1.rows import ensure
 
 __all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "replace", "write"]
@@ -204,6 +205,8 @@ def _name(name: Hashable, what: str = "feature name", many: str = "features") ->
         return {"float": float(name).hex()}
     if isinstance(name, bytes):
         return {"bytes": name.hex()}
+    if isinstance(name, Crossed):
+        return {"cross": list(name)}
     if type(name) is tuple:
         return {"tuple": [_name(part, what, many) for part in name]}
     raise ModelFileError(
@@ -222,6 +225,8 @@ def _named(coded: Any) -> Hashable:
         return float.fromhex(value)
     if kind == "bytes":
         return bytes.fromhex(value)
+    if kind == "cross":
+        return Crossed(value)
     if kind == "tuple":
         return tuple(_named(part) for part in value)
     raise ValueError(f"no kind of name: {kind}")

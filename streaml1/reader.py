@@ -9,6 +9,16 @@ import numpy as np
 
 from streaml1 import online, walk
 from streaml1.batches import Batch, batch_of, checked
+from streaml1.crosses import (
+    Crosses,
+    Crossing,
+    Marked,
+    crossing_of,
+    find_crossed,
+    hashes_of,
+    marked,
+    spread,
+)
 from streaml1.names import MISSING, Hashed, Ints, Table
 from streaml1.names.bytes import first_places
 from streaml1.names.restore import restore_names
@@ -24,10 +34,12 @@ from streaml1.rows import (
     repeats,
 )
 from streaml1.rules import unknown_slot
+from streaml1.words import Words
 
 __all__ = ["LEAST_SIZE", "Reader", "spread_slots"]
 
 LEAST_SIZE = 1024  # slots
+MOST_WALKED = 2**18  # features of a dict, crossed ones among them, that buffers are made for
 LENGTH = 256  # features of a dict that are walked without widening the buffers first
 
 
@@ -44,9 +56,22 @@ class Reader:
         Of `online.ONLINE`.
     names
         One of the kinds of `streaml1.names`.
+    crosses
+        What is crossed, if anything is.
+    words
+        What is text, if anything is.
     """
 
-    def __init__(self, rule: Any, record: Any, names: Any) -> None:
+    def __init__(
+        self,
+        rule: Any,
+        record: Any,
+        names: Any,
+        crosses: Crosses | None = None,
+        words: Words | None = None,
+    ) -> None:
+        self.crosses = crosses
+        self.words = words
         self.rule = rule
         self.names = names
         self._set_record(record)
@@ -69,6 +94,7 @@ class Reader:
             names = Ints()
         rule, record = type(self.rule), self.online.copy()
         return lambda: {
+            "made": (self.crosses, self.words),
             "rule": rule,
             "arrays": arrays,
             "online": record,
@@ -85,7 +111,8 @@ class Reader:
         ensure(state["online"].dtype == online.ONLINE, "no record")
         record = np.zeros(1, online.ONLINE)  # aligned, as kernels are compiled for
         record[:] = state["online"]
-        Reader.__init__(self, rule, record, names)
+        made = (getattr(self, "crosses", None), getattr(self, "words", None))
+        Reader.__init__(self, rule, record, names, *state.get("made", made))
 
     @property
     def t(self) -> int:
@@ -102,6 +129,8 @@ class Reader:
 
     def margin(self, x: Mapping[Hashable, Any], out: int) -> float:
         """Margin of an example; with `out`, its sigmoid (see `rules.predict`)."""
+        if self.words is not None:
+            x = self.words.of(x)
         frame = self._frame
         if frame is not None:
             a = frame.predict(frame.address, id(x), out)
@@ -118,8 +147,14 @@ class Reader:
         return self._margin_of(plain_items(x), out)
 
     def _margin_of(self, plain: dict[Hashable, float], out: int) -> float:
-        names = list(plain)
-        ids, values = self._row(names, plain, self.names.find_all(names))
+        names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))
+        slots = self.names.find_all(names)
+        if self.crosses is not None:
+            crosses = self.crosses.of(plain)
+            names += [one.parts for one in crosses]
+            values = np.append(values, [one.value for one in crosses])
+            slots = np.append(slots, find_crossed(self.names, hashes_of(crosses)))
+        ids, values = self._row(names, values, slots)
         known = ids < self.rule.size
         unknown = unknown_slot(self.rule)
         if unknown is not None:
@@ -128,39 +163,55 @@ class Reader:
             ids, values = ids[known], values[known]
         return online.margin(self.rule, self.online, ids, values, len(ids), out)
 
-    def _row(self, names: list[Hashable], plain: dict[Hashable, float], slots: Any) -> Any:
+    def _row(self, names: list[Hashable], values: Any, slots: Any) -> Any:
         """Distinct slots and their values: names may share one, most of all where hashed."""
-        if MISSING in slots or len(set(slots.tolist())) == len(slots):
-            return slots, np.fromiter(plain.values(), np.float64, len(plain))
+        known = slots[slots != MISSING].tolist()
+        if len(set(known)) == len(known):
+            return slots, values
         merged: dict[int, float] = {}
-        for slot, v in zip(slots.tolist(), plain.values(), strict=True):
-            merged[slot] = merged.get(slot, 0.0) + v
-        for slot, v in merged.items():
-            refuse_value(names[slots.tolist().index(slot)], v)
-        kept = {slot: v for slot, v in merged.items() if v != 0.0}
-        n = len(kept)
-        return np.fromiter(kept, np.uint32, n), np.fromiter(kept.values(), np.float64, n)
+        firsts: dict[int, int] = {}
+        for k, (slot, v) in enumerate(zip(slots.tolist(), values.tolist(), strict=True)):
+            own = slot if slot != MISSING else MISSING + k + 1
+            merged[own] = merged.get(own, 0.0) + v
+            firsts.setdefault(own, k)
+        for own, v in merged.items():
+            refuse_value(names[firsts[own]], v)
+        kept = [(min(own, MISSING), v) for own, v in merged.items() if v != 0.0]
+        return np.array([j for j, _ in kept], np.uint32), np.array([v for _, v in kept])
 
     def _wants_frame(self, x: Any) -> bool:
         """Whether the dict should be walked, and could be with another frame."""
         if not walk.AVAILABLE or type(x) is not dict:
             return False
-        return self._frame is None or len(x) > self._frame.length
+        frame = self._frame
+        return frame is None or frame.length < max(len(x), min(frame.needed, MOST_WALKED))
 
     def _new_frame(self, n: int, learns: bool = False) -> walk.Frame:
         length = max(LENGTH, 2 * n)
         if self._frame is not None:
             self._frame.close()
-            length, learns = max(length, self._frame.length), learns or self._frame.learns
-        self._frame = walk.frame_of(self.names, self.rule, self.online, length, learns)
+            needed = 2 * min(self._frame.needed, MOST_WALKED)
+            length = max(length, self._frame.length, needed)
+            learns = learns or self._frame.learns
+        self._frame = walk.frame_of(
+            self.names, self.rule, self.online, length, learns, self.crosses
+        )
         return self._frame
 
     # Many examples
 
+    def batch(self, X: Any) -> Batch:
+        """The rows of X, see `batches.batch_of`."""
+        return batch_of(X) if self.words is None else self.words.batch_of(X)
+
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its sigmoid (see `online.margins`)."""
-        a = np.empty(batch.n)
-        rows = self._placed(checked(batch))
+        if self.crosses is not None:
+            return self._crossed_margins(self.crosses, batch, out, stride)
+        return self._margins(self._placed(checked(batch)), out, stride)
+
+    def _margins(self, rows: Rows, out: int, stride: int) -> Any:
+        a = np.empty(rows.n)
         unknown = unknown_slot(self.rule)
         if unknown is None:
             rows = below(rows, self.rule.size)
@@ -169,18 +220,49 @@ class Reader:
         online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, out, stride)
         return a
 
+    def _crossed_margins(self, crosses: Crosses, batch: Batch, out: int, stride: int) -> Any:
+        """As `margins`, with what is crossed in the rows."""
+        whole = marked(crosses, checked(batch))
+        a = [np.empty(0)]
+        for lo, hi in whole.pieces():
+            try:
+                rows = self._found(crosses, whole.part(lo, hi))
+            except BadExample as bad:
+                raise BadExample(bad.reason, lo + bad.row) from None
+            a.append(self._margins(rows, out + stride * lo if stride else out, stride))
+        return np.concatenate(a)
+
+    def _found(self, crosses: Crosses, some: Marked) -> Rows:
+        """Rows of a batch, and what is crossed in them, as `_placed` tells."""
+        crossing = crossing_of(crosses, some)
+        slots = find_crossed(self.names, crossing.hashes)
+        new = np.flatnonzero(slots == MISSING)
+        slots[new] = self.rule.size + len(some.batch.rows.values) + np.arange(len(new))
+        return self._both(some.batch, self._slots_of(some.batch), crossing, slots)
+
+    def _slots_of(self, batch: Batch) -> Any:
+        """Slots of the entries of a batch of names, for some beyond the rule's size."""
+        if batch.texts is not None:
+            return self._text_slots(batch.texts)
+        slots = self.names.find_all(batch.names or [])
+        new = np.flatnonzero(slots == MISSING)
+        slots[new] = self.rule.size + np.arange(len(new))
+        return slots[batch.rows.ids]
+
+    def _both(self, batch: Batch, plain: Any, crossing: Crossing, crossed: Any) -> Rows:
+        """Rows of plain features, and behind them what is crossed, given the slots of both."""
+        rows = batch.rows
+        indptr = rows.indptr + crossing.indptr
+        ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
+        spread(rows.indptr, crossing.indptr, plain, rows.values, crossed, crossing.values,
+               ids, values)  # fmt: skip
+        return self._apart(Rows(ids, values, indptr), plain)
+
     def _placed(self, batch: Batch) -> Rows:
         """The rows of a plain batch with slots for ids; some of them beyond the rule's size."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
-            slots, unknown = self._find_texts(batch.texts)
-            if len(unknown) and isinstance(self.names, Table) and self.names.others:
-                known = self.names.find_all(batch.texts.names_of(unknown))
-                spread_slots(batch.texts, slots, unknown, known)
-            unknown = slots == MISSING
-            if unknown.any():  # distinct ones have distinct ids above all slots
-                hashes, _, _ = batch.texts.parts()
-                slots[unknown] = self.rule.size + np.unique(hashes[unknown], return_inverse=True)[1]
+            slots = self._text_slots(batch.texts)
             return self._without_repeats(rows._replace(ids=slots), batch.texts)
         if names is not None:
             slots = self.names.find_all(names)
@@ -189,6 +271,17 @@ class Reader:
             return rows
         slots = self.names.find_ints(rows.ids)
         return self._apart(rows._replace(ids=slots), slots[:0])
+
+    def _text_slots(self, texts: NamedRows) -> Any:
+        """Slots of names that come as bytes; those unknown have ids of their own beyond them."""
+        slots, places = self._find_texts(texts)
+        if len(places) and isinstance(self.names, Table) and self.names.others:
+            spread_slots(texts, slots, places, self.names.find_all(texts.names_of(places)))
+        unknown = slots == MISSING
+        if unknown.any():  # distinct ones have distinct ids above all slots
+            hashes, _, _ = texts.parts()
+            slots[unknown] = self.rule.size + np.unique(hashes[unknown], return_inverse=True)[1]
+        return slots
 
     def _find_texts(self, texts: NamedRows) -> tuple[Any, Any]:
         """Slots of names that come as bytes, `MISSING` for some, and first places of these."""
@@ -215,13 +308,18 @@ class Reader:
 
     def _apart(self, rows: Rows, slots: Any) -> Rows:
         """Rows with each slot once, given those of the names: names may share one."""
-        slots = slots[slots < self.rule.size]
-        if not isinstance(self.names, Hashed) and len(np.unique(slots)) == len(slots):
+        if self.crosses is not None:
+            if not repeats(rows):
+                return rows
+        elif self._are_apart(slots[slots < self.rule.size]):
             return rows
         try:
             return plain_rows(rows)
         except BadExample as bad:
             raise BadExample(f"{bad.reason} (features of this row share a slot)", bad.row) from None
+
+    def _are_apart(self, slots: Any) -> bool:
+        return not isinstance(self.names, Hashed) and len(np.unique(slots)) == len(slots)
 
 
 def spread_slots(texts: NamedRows, slots: Any, places: Any, known: Any) -> None:

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 # From the ground up. Neighbours in a line are of one height; the later may import the earlier.
 LAYERS = [
     *("exits", "logs", "jit", "hashing", "losses", "vectors", "rows", "parse"),
-    *("names", "batches", "sketch"),
+    *("names", "batches", "sketch", "crosses", "words"),
     *("rules", "projection", "online", "walk"),
     *("cap", "watch", "reader", "engine"),
     *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.choosing import change, loaded, new_learner, require_kind
 from streaml1.cli.groups import GROUPING, group_options, learn_group
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
@@ -120,7 +120,10 @@ def learn(
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
-    examples: Any = opened(source, options, events=late is not None)
+    text = options["text"]
+    if text is None and isinstance(load, Path) and load.is_file():
+        text = loaded(load).text
+    examples: Any = opened(source, options, events=late is not None, text=text)
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
 

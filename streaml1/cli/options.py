@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,14 @@ def _labels(ctx: click.Context, param: click.Parameter, listed: str | None) -> A
     from streaml1.streams import class_label
 
     return [class_label(label.strip()) for label in listed.split(",")]
+
+
+def _listed(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -> Any:
+    return _split(ctx, param, lists) or None
+
+
+def _crosses(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -> Any:
+    return [tuple(one.split(",")) for one in lists] or None
 
 
 def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[int] | None:
@@ -187,6 +195,13 @@ model_options = together(
                  help="At most so many weights are not zero: the smallest go.  [default: any]"),
     click.option("--hash-bits", type=int, metavar="B",
                  help="Keep no names: hash them to 2^B slots.  [default: keep them]"),
+    click.option("--cross", metavar="PREFIX,PREFIX[,PREFIX]", multiple=True, callback=_crosses,
+                 help="Multiply the features of two or three prefixes of names (columns, "
+                 "namespaces) with one another; may be given often.  [default: none]"),
+    click.option("--text", metavar="NAME,...", multiple=True, callback=_listed,
+                 help="CSV, JSON: columns of raw text, whose words are counted.  [default: none]"),
+    click.option("--ngrams", type=positive, metavar="N",
+                 help="Of text up to N neighbouring words too.  [default: 1]"),
 )  # fmt: skip
 
 output = click.Path(dir_okay=False, readable=False, path_type=Path)
@@ -204,11 +219,15 @@ model_place = _ModelPlace(dir_okay=False, readable=False, path_type=Path)
 
 
 def opened(
-    source: str, options: dict[str, Any], require_label: bool = True, events: bool = False
+    source: str,
+    options: dict[str, Any],
+    require_label: bool = True,
+    events: bool = False,
+    text: Sequence[str] | None = None,
 ) -> Source:
-    """The source of that name, read as the options say."""
+    """The source of that name, read as the options say; `text` is what a model reads as text."""
     import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
     from streaml1.streams import open_source
 
     reading: dict[str, Any] = {name: options.get(name) for name in READING}
-    return open_source(source, require_label=require_label, events=events, **reading)
+    return open_source(source, require_label=require_label, events=events, text=text, **reading)

@@ -47,7 +47,7 @@ def predict(
 
     learner = loaded(model, options["kafka"])
     key = "value" if learner.loss in REGRESSION_LOSSES else "p"
-    examples = opened(source, options, require_label=False)
+    examples = opened(source, options, require_label=False, text=learner.text)
 
     topic = source.startswith("kafka:")
 

@@ -134,6 +134,7 @@ def progressive(
         raise ValueError(f"labels={labels!r} are for labels that come late: give label_within too")
     opened = (opened_source if late is None else partial(opened_events, labels=labels))(
         source, format=format, target=target, categorical=categorical, weight=weight, seed=seed,
+        text=getattr(model, "text", None),
         start=start, until_end=until_end, partitions=partitions, group=group,
         kafka=kafka,
     )  # fmt: skip

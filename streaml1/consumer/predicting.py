@@ -85,7 +85,8 @@ def prediction_blocks(
     """As `predictions`, but those that come at the same time together."""
     require_positive(limit=limit)
     refuse = Refusals(bad, outs)
-    opened = opened_source(source, require_label=False, **options)
+    text = getattr(model, "text", None)
+    opened = opened_source(source, require_label=False, text=text, **options)
     return _predicted(model, opened, limit, refuse, outs)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from river import base
 
 from streaml1 import modelfile
-from streaml1.batches import batch_of, is_frame
+from streaml1.batches import is_frame
+from streaml1.crosses import Crosses, checked_cross
 from streaml1.engine import Engine
 from streaml1.frozen import Frozen
 from streaml1.labels import (
@@ -25,12 +26,14 @@ from streaml1.labels import (
 )
 from streaml1.losses import CODES
 from streaml1.names import Hashed
+from streaml1.names.crossed import cross_hash
 from streaml1.parameters import EngineSlot, Parameter, choice, number, rate, whole
 from streaml1.rows import LIMIT
 from streaml1.schedules import SCHEDULES
 from streaml1.schedules import rate as rate_of_step
 from streaml1.schedules import rates as rates_of_steps
 from streaml1.watch import Watch
+from streaml1.words import Words, checked_text
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "series_like"]
 
@@ -49,6 +52,9 @@ class OnlineModel(base.Base):
 
     max_features = Parameter(whole(1, 2**31, or_none=True))
     hash_bits = Parameter(whole(1, 30, or_none=True), fixed=True)
+    cross = Parameter(checked_cross, fixed=True)
+    text = Parameter(checked_text, fixed=True)
+    ngrams = Parameter(whole(1, 10), fixed=True)
 
     loss: Any
     _engine = EngineSlot()
@@ -63,6 +69,8 @@ class OnlineModel(base.Base):
             float(self.intercept_lr),
             float(self.clip_gradient),
             None if self.hash_bits is None else int(self.hash_bits),
+            None if self.cross is None else Crosses(self.cross),
+            None if self.text is None else Words(self.text, int(self.ngrams)),
         )
         self._y_name = None
 
@@ -164,7 +172,7 @@ class OnlineModel(base.Base):
             Shape (n,): the probability of True for the logistic loss, the margin for the hinges,
             the value for regressors.
         """
-        batch = batch_of(X)
+        batch = self._state.batch(X)
         n = batch.n
         labels = self._labels(y, n)
         w = weights(w, n)
@@ -173,7 +181,7 @@ class OnlineModel(base.Base):
         return engine.progressive(batch, labels, w, eta)
 
     def _margins(self, X: Any, proba: bool = False) -> Any:
-        return self._state.margins(batch_of(X), proba)
+        return self._state.margins(self._state.batch(X), proba)
 
     # What has been learnt
 
@@ -224,7 +232,7 @@ class OnlineModel(base.Base):
         return self._state.watch()
 
     def slot(self, name: Hashable) -> int:
-        """The slot, from 0, that `hash_bits` gives a name.
+        """The slot, from 0, that `hash_bits` gives a name, that of a crossed feature too.
 
         Raises
         ------
@@ -236,7 +244,9 @@ class OnlineModel(base.Base):
         names = self._state.names
         if not isinstance(names, Hashed):
             raise AttributeError("hash_bits is None: every name has a weight of its own")
-        return names.slot(name)
+        crosses = self._state.crosses
+        parts = None if crosses is None else crosses.parts_of(name)
+        return names.slot(name) if parts is None else cross_hash(parts) & names.mask
 
     def collisions(self, name: Hashable, among: Iterable[Hashable]) -> list[Hashable]:
         """Those of some names that share the weight of a name, itself left out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
@@ -65,6 +65,13 @@ class EGClassifier(_EG, OnlineClassifier):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Examples
     --------
@@ -94,6 +101,9 @@ class EGClassifier(_EG, OnlineClassifier):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.radius = radius
         self.n_features = n_features
@@ -106,6 +116,9 @@ class EGClassifier(_EG, OnlineClassifier):
         self.clip_gradient = clip_gradient
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod
@@ -151,6 +164,13 @@ class EGRegressor(_EG, OnlineRegressor):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Examples
     --------
@@ -182,6 +202,9 @@ class EGRegressor(_EG, OnlineRegressor):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.radius = radius
         self.n_features = n_features
@@ -194,6 +217,9 @@ class EGRegressor(_EG, OnlineRegressor):
         self.clip_gradient = clip_gradient
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod

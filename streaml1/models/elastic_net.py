@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
@@ -121,6 +121,13 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Examples
     --------
@@ -155,6 +162,9 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.l1 = l1
         self.l2 = l2
@@ -170,6 +180,9 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod
@@ -231,6 +244,13 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Examples
     --------
@@ -267,6 +287,9 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.l1 = l1
         self.l2 = l2
@@ -282,6 +305,9 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod

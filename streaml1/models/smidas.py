@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
@@ -81,6 +81,13 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Notes
     -----
@@ -116,6 +123,9 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.l1 = l1
         self.p = p
@@ -128,6 +138,9 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
         self.clip_gradient = clip_gradient
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod
@@ -171,6 +184,13 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Notes
     -----
@@ -208,6 +228,9 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.l1 = l1
         self.p = p
@@ -220,6 +243,9 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
         self.clip_gradient = clip_gradient
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod

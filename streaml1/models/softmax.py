@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 from river import base
 
-from streaml1.batches import batch_of, is_frame
+from streaml1.batches import is_frame
 from streaml1.classes import Classes, declared
 from streaml1.frozen import FrozenClasses
 from streaml1.labels import refuse_unless_dict, weights
@@ -67,6 +67,13 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a row. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Examples
     --------
@@ -110,6 +117,9 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         clip_gradient: float = 1e12,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.strength = strength
         self.penalty = penalty
@@ -124,6 +134,9 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         self.clip_gradient = clip_gradient
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod
@@ -273,7 +286,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         return self._learn_batch(X, y, w, told=True)
 
     def _learn_batch(self, X: Any, y: Any, w: Any, told: bool) -> Any:
-        batch = batch_of(X)
+        batch = self._state.batch(X)
         n = batch.n
         with self._joining():
             labels, w = self._labels(y, n), weights(w, n)
@@ -303,7 +316,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
     def predict_proba_many(self, X: Any) -> Any:
         """Probabilities of the labels met so far, a frame like X; an (n, k) array for matrices."""
-        batch = batch_of(X)
+        batch = self._state.batch(X)
         with self._state.alone():
             _, p = table_of(self._state, batch)
         if not is_frame(X):
@@ -321,7 +334,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
     def predict_many(self, X: Any) -> Any:
         """The most probable label of each row, a series like X; an array for matrices."""
-        batch = batch_of(X)
+        batch = self._state.batch(X)
         with self._state.alone():
             best, _ = table_of(self._state, batch)
         return series_like(X, self._classes.array(best), self._y_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
@@ -74,6 +74,13 @@ class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Examples
     --------
@@ -106,6 +113,9 @@ class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
         average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.gravity = gravity
         self.period = period
@@ -119,6 +129,9 @@ class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
         self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod
@@ -168,6 +181,13 @@ class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
     hash_bits
         Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
         slot share a weight. The hash is the same on every machine.
+    cross
+        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
+        multiplied with one another; the products are features too. None: nothing is crossed.
+    text
+        Names of features whose strings are text: its words count, in place of the whole.
+    ngrams
+        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Examples
     --------
@@ -200,6 +220,9 @@ class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
         average: bool = False,
         max_features: int | None = None,
         hash_bits: int | None = None,
+        cross: Iterable[Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        ngrams: int = 1,
     ) -> None:
         self.gravity = gravity
         self.period = period
@@ -213,6 +236,9 @@ class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
         self.average = average
         self.max_features = max_features
         self.hash_bits = hash_bits
+        self.cross = cross
+        self.text = text
+        self.ngrams = ngrams
         self._begin()
 
     @classmethod

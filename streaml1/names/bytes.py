@@ -203,12 +203,14 @@ class ByBytes:
         (hash, slot) a place; half of them are free at least.
     n : int
         All slots below are in it, but those of names that are no strings.
+    used : ndarray
+        int64, of one: places taken.
     """
 
     def __init__(self) -> None:
         self.entries = _free(1024)
+        self.used = np.zeros(1, np.int64)
         self.n = 0
-        self._used = 0
 
     def find(self, hashes: Any) -> tuple[Any, int]:
         """Slots of hashes, uint32, `MISSING` for those unknown, and how many these are."""
@@ -217,8 +219,24 @@ class ByBytes:
 
     def enter(self, hashes: Any, slots: Any) -> None:
         """Have some hashes known."""
-        self._widen(len(hashes))
-        self._used += int(_put(self.entries, hashes, slots))
+        self.widen(len(hashes))
+        self.used[0] += int(_put(self.entries, hashes, slots))
+
+    def tell(self, hashes: Any) -> Any:
+        """Write the hash of each slot at its place; which slots have one, a bool each."""
+        taken = self.entries.reshape(-1, 2)
+        taken = taken[taken[:, 1] != MISSING]
+        slots = taken[:, 1].astype(np.int64)
+        hashes[slots] = taken[:, 0]
+        known = np.zeros(len(hashes), bool)
+        known[slots] = True
+        return known
+
+    def copy(self) -> ByBytes:
+        """Another such table."""
+        other = ByBytes.__new__(ByBytes)
+        other.entries, other.used, other.n = self.entries.copy(), self.used.copy(), self.n
+        return other
 
     def admit(self, hashes: Any, slots: Any, names: Any, spans: Any, new: int, arena: Arena) -> int:
         """Give those of some hashes that are MISSING a slot the next, and keep their names.
@@ -238,18 +256,18 @@ class ByBytes:
         -------
         How many there are then in the arena.
         """
-        self._widen(new)
+        self.widen(new)
         first = np.uint64(self.n - len(arena))
         arrays = (arena.hashes, arena.ends, arena.bytes)
         n = int(_admit(self.entries, hashes, slots, names, spans, first, np.uint64(len(arena)),
                        arrays))  # fmt: skip
-        self._used += n - len(arena)
+        self.used[0] += n - len(arena)
         self.n += n - len(arena)
         return n
 
-    def _widen(self, n: int) -> None:
-        """Have places free for `n` more."""
-        needed = 2 * (self._used + n)
+    def widen(self, n: int) -> None:
+        """Have places free for `n` entries more."""
+        needed = 2 * (int(self.used[0]) + n)
         if needed > len(self.entries) // 2:
             entries = _free(1 << (2 * needed - 1).bit_length())
             _moved(self.entries, np.zeros(0, np.int64), entries)
@@ -259,8 +277,11 @@ class ByBytes:
         """The table once slots have others, given each; negative ones are gone."""
         left = ByBytes()
         left.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
-        left.entries = _free(1 << max(10, (4 * left.n).bit_length()))
-        left._used = int(_moved(self.entries, new_slots, left.entries))
+        taken = self.entries[1::2]
+        slots = taken[taken != MISSING].astype(np.int64)
+        kept = int(np.count_nonzero(new_slots[slots] >= 0))
+        left.entries = _free(1 << max(10, (4 * kept).bit_length()))
+        left.used[0] = int(_moved(self.entries, new_slots, left.entries))
         return left
 
 

@@ -10,6 +10,8 @@ given whole is known by its own hash. A name that has come both ways has two ent
 
 Names that come as bytes are found by stable hashes, in a table beside. Those that are new wait as
 bytes, in the slots behind all others, until a string is looked for: then they become strings too.
+
+A crossed feature is known by a mix of the stable hashes of its parts, in a table of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import numpy as np
 from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
 from streaml1.names.bytes import Arena, ByBytes
+from streaml1.names.crossed import JOINT, Crossed, cross_hash, told
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
 from streaml1.rows import ensure
 
@@ -45,6 +48,8 @@ SEED = np.uint64(hash("streaml1") & 2**64 - 1)
 HASH = 2**64 - 1  # what of a hash is looked at; less in tests, so that names collide
 
 USED, ALIASED, WHOLE, DOUBLE, OTHERS = range(5)
+
+CROSS = True  # in place of the text of a category: a crossed feature
 
 
 @inlined
@@ -135,9 +140,10 @@ class Table:
     Attributes
     ----------
     known : list
-        The names by slot, but for those that wait; of a category that came in its parts, the first.
+        The names by slot, but for those that wait; of a category that came in its parts, the first;
+        of a crossed feature where in `parts` its own begin, twice, and 1 more where they are three.
     texts : list
-        Of such a category the second part, else None.
+        Of such a category the second part, of a crossed feature `CROSS`, else None.
     entries : ndarray
         An open-addressing table: (hash, slot) a place, half of them free at least.
     counts : ndarray
@@ -148,11 +154,17 @@ class Table:
         The slots of the names that are neither strings nor ints.
     waiting : Arena
         Names that have come as bytes, those of the last slots.
+    parts : list
+        The parts of crossed features, one after the other, as `names.crossed.told` takes them.
+    crossed : ByBytes
+        The slots of crossed features by their hashes.
     """
 
     def __init__(self) -> None:
         self.known: list[Hashable] = []
-        self.texts: list[str | None] = []
+        self.texts: list[str | bool | None] = []
+        self.parts: list[Any] = []
+        self.crossed = ByBytes()
         self.others: dict[Hashable, int] = {}
         self.entries = _free(1024)
         self.counts = np.zeros(5, np.int64)
@@ -307,7 +319,7 @@ class Table:
                 places = list(run)
                 self._enter_new([names[k] for k in places], places, slots, hashes, is_hashed)
         except BaseException:  # a signal, or a name's own `__eq__`
-            self._forget_from(before)
+            self.forget_from(before)
             raise
         return slots
 
@@ -346,10 +358,19 @@ class Table:
                 self._count()
                 raise
 
+    def forget_from(self, size: int) -> None:
+        """Have only the names of the first slots."""
+        self.settle()
+        self._forget_from(size)
+
     def _forget_from(self, size: int) -> None:
         if self._by_bytes is not None and self._by_bytes.n > size:
             self._by_bytes = None
+        if int(self.crossed.used[0]):
+            slots = np.arange(len(self.texts))
+            self.crossed = self.crossed.moved(np.where(slots < size, slots, -1))
         del self.known[size:], self.texts[size:]
+        self._pack(self.parts)
         self.others = {name: slot for name, slot in self.others.items() if slot < size}
         kept = self.entries.reshape(-1, 2)
         self._rewrite(kept[kept[:, 1] < size], len(kept))
@@ -377,7 +398,7 @@ class Table:
     def _count(self) -> None:
         slots, n = self._taken()[:, 1].astype(np.int64), len(self.known)
         entered = np.bincount(slots, minlength=n)
-        aliased = np.fromiter((text is not None for text in self.texts), bool, n)
+        aliased = np.fromiter((isinstance(text, str) for text in self.texts), bool, n)
         whole = 0
         if self.counts[WHOLE]:
             single = compress(self.known, (entered == 1) & ~aliased)
@@ -410,6 +431,8 @@ class Table:
         left.texts = list(compress(self.texts, kept))
         moved = {name: int(new_slots[slot]) for name, slot in self.others.items()}
         left.others = {name: slot for name, slot in moved.items() if slot >= 0}
+        left.crossed = self.crossed.moved(new_slots)
+        left._pack(self.parts)
         left.counts[WHOLE] = self.counts[WHOLE]
         left._rewrite(taken, 1 << max(10, (4 * len(taken)).bit_length()))
         left._count()
@@ -417,15 +440,75 @@ class Table:
 
     def name(self, slot: int) -> Hashable:
         """The name that has a slot."""
+        name = self._plain(slot)
+        return JOINT.join(name) if isinstance(name, Crossed) else name
+
+    def _plain(self, slot: int) -> Hashable:
+        """The name that has a slot, a crossed one by its parts."""
         before = len(self.known)
         if slot >= before:
             return self.waiting.name(slot - before)
         text = self.texts[slot]
-        return self.known[slot] if text is None else f"{self.known[slot]}={text}"
+        if text is None:
+            return self.known[slot]
+        if text is CROSS:
+            return told(self._parts_at(slot, self.parts))
+        return f"{self.known[slot]}={text}"
+
+    def _parts_at(self, slot: int, parts: list[Any]) -> list[Any]:
+        at = cast(int, self.known[slot])
+        return parts[at >> 1 : (at >> 1) + 4 + 2 * (at & 1)]
+
+    def _pack(self, parts: list[Any]) -> None:
+        """Keep of the parts those of crossed features that are left."""
+        self.parts = []
+        if len(parts):
+            for slot in np.flatnonzero(self.is_cross()).tolist():
+                self._take(slot, self._parts_at(slot, parts))
+
+    def _take(self, slot: int, parts: Sequence[Any]) -> None:
+        """Have a slot stand for a crossed feature of some parts."""
+        self.known[slot] = 2 * len(self.parts) + (len(parts) == 6)
+        self.texts[slot] = CROSS
+        self.parts.extend(parts)
+
+    def is_cross(self) -> Any:
+        """Which slots crossed features have, a bool each."""
+        return np.fromiter((text is CROSS for text in self.texts), bool, len(self.known))
+
+    def parts_of(self, entries: Any, slots: Any) -> list[tuple[Any, ...]]:
+        """What stands for crossed features in `parts`, by the names of their parts.
+
+        `entries` are the places of the parts in `slots`, shape (n, 3), -1 where there is no third.
+        """
+        self.settle()
+        chosen = np.where(entries < 0, MISSING, slots[entries])
+        known, texts = self.known, self.texts
+        pairs = [(known[i], texts[i], known[j], texts[j]) for i, j, _ in chosen.tolist()]
+        if (chosen[:, 2] == MISSING).all():
+            return cast("list[tuple[Any, ...]]", pairs)
+        thirds = ((known[k], texts[k]) if k != MISSING else () for k in chosen[:, 2].tolist())
+        return [pair + third for pair, third in zip(pairs, thirds, strict=True)]
+
+    def admit_crossed(self, hashes: Any, parts: Sequence[tuple[Any, ...]]) -> Any:
+        """Slots, the next, of distinct crossed features that are unknown."""
+        self.settle()
+        before = len(self)
+        slots = np.arange(before, before + len(parts), dtype=np.uint32)
+        try:
+            self.texts.extend([None] * len(parts))
+            self.known.extend([None] * len(parts))
+            for slot, some in enumerate(parts, before):
+                self._take(slot, some)
+            self.crossed.enter(hashes, slots)
+        except BaseException:
+            self.forget_from(before)
+            raise
+        return slots
 
     def ints(self) -> Any:
         """The names by slot as an array of ints from 0, or None where one is something else."""
-        if self.others or len(self.waiting):
+        if self.others or len(self.waiting) or self.crossed.used[0]:
             return None
         if not all(type(name) is int and name >= 0 for name in self.known):
             return None
@@ -436,28 +519,36 @@ class Table:
         return [self.name(j) for j in range(len(self))]
 
     def hashes(self, slots: Any) -> Any:
-        """Stable hashes of the names of some slots."""
+        """Stable hashes of the names of some slots, of crossed features those they are found by."""
         before, late = len(self.known), slots >= len(self.known)
         if late.all():
             return self.waiting.hashes[slots - before]
+        of_slots = np.zeros(before, np.uint64)
+        is_cross = np.zeros(before, bool)
+        if self.crossed.used[0]:
+            is_cross = self.crossed.tell(of_slots)
         found = np.empty(len(slots), np.uint64)
         found[late] = self.waiting.hashes[slots[late] - before]
-        found[~late] = name_hashes([self.name(j) for j in slots[~late].tolist()])
+        found[~late] = of_slots[slots[~late]]
+        plain = np.flatnonzero(~late)
+        plain = plain[~is_cross[slots[plain]]]
+        found[plain] = name_hashes([self.name(j) for j in slots[plain].tolist()])
         return found
 
     def still(self) -> Any:
         """What `name`, `hashes` and `dump` need, as of now."""
         names = Table.__new__(Table)
+        names.crossed, names.parts = self.crossed.copy(), self.parts.copy()
         names.known, names.texts = self.known.copy(), self.texts.copy()
         names.waiting = self.waiting.still()
         return names
 
     def dump(self, slots: Any) -> dict[str, Any]:
         """The names of some slots, and where those of categories are joined."""
-        names = [self.name(j) for j in slots.tolist()]
+        names = [self._plain(j) for j in slots.tolist()]
         texts = [self.texts[j] if j < len(self.known) else None for j in slots.tolist()]
         pairs = zip(names, texts, strict=True)
-        joints = [-1 if t is None else len(n) - len(t) - 1 for n, t in pairs]  # type: ignore
+        joints = [len(n) - len(t) - 1 if isinstance(t, str) else -1 for n, t in pairs]  # type: ignore
         return {"kind": "table", "names": names, "joints": np.array(joints, np.int32)}
 
     @staticmethod
@@ -466,12 +557,31 @@ class Table:
         names = list(names)
         ensure(len(joints) == len(names), "a name without its joint")
         table = Table()
-        table.admit_all(names)
-        ensure(len(table) == len(names), "a name stands twice")
+        crossed = np.fromiter((isinstance(name, Crossed) for name in names), bool, len(names))
+        plain = [name for name in names if not isinstance(name, Crossed)]
+        table.admit_all(plain)
+        ensure(len(table) == len(plain), "a name stands twice")
+        if crossed.any():
+            table._spread(names, crossed)
         where = np.flatnonzero(np.asarray(joints) >= 0).tolist()
         if where:
             table._take_apart({k: int(joints[k]) for k in where})
         return table
+
+    def _spread(self, names: list[Hashable], crossed: Any) -> None:
+        """Put crossed features where they stand among the names, which are all of the others."""
+        slots = np.flatnonzero(~crossed).astype(np.uint32)
+        taken = self._taken()
+        taken[:, 1] = slots[taken[:, 1].astype(np.int64)]
+        self._rewrite(taken, len(self.entries) // 2)
+        self.others = {name: int(slots[slot]) for name, slot in self.others.items()}
+        self.known, self.texts = list(names), [None] * len(names)
+        places = np.flatnonzero(crossed)
+        hashes = np.array([cross_hash(names[k]) for k in places.tolist()], np.uint64)  # type: ignore
+        for k in places.tolist():
+            self._take(k, [part for name in names[k] for part in (name, None)])  # type: ignore
+        self.crossed.enter(hashes, places.astype(np.uint32))
+        ensure(self.crossed.used[0] == len(places), "a crossed feature stands twice")
 
     def _take_apart(self, joints: dict[int, int]) -> None:
         """Enter some names by their aliases instead."""
@@ -498,14 +608,24 @@ class Table:
             ensure((found == np.arange(len(self.known), n)).all(), "it is found at another slot")
             n = len(self.known)
         ensure(len(self.texts) == n, "a name without its text")
-        slots = self._find_hashed(*self._hashed(names := self.names()[:n]), names)
-        ensure((slots == np.arange(n)).all(), "a name is not found at its slot")
+        crossed = self.is_cross()
+        plain = np.flatnonzero(~crossed)
+        names = [self.name(j) for j in plain.tolist()]
+        slots = self._find_hashed(*self._hashed(names), names)
+        ensure((slots == plain).all(), "a name is not found at its slot")
+        self._check_crossed(np.flatnonzero(crossed))
         taken = self._taken()[:, 1]
         ensure(len(taken) == self.counts[USED], "the places taken are miscounted")
         ensure(np.all(taken < n), "a place has a slot without a name")
-        hashed = n - len(self.others)
+        hashed = len(plain) - len(self.others)
         ensure(hashed == len(np.unique(taken)), "a name has no place")
         ensure(2 * len(taken) <= len(self.entries) // 2, "the table is more than half full")
         counts = self.counts.copy()
         self._count()
         ensure((counts == self.counts).all(), f"the counts are {counts}, not {self.counts}")
+
+    def _check_crossed(self, slots: Any) -> None:
+        ensure(len(slots) == self.crossed.used[0], "crossed features are miscounted")
+        hashes = [cross_hash(self._plain(j)) for j in slots.tolist()]  # type: ignore[arg-type]
+        found, _ = self.crossed.find(np.array(hashes, np.uint64))
+        ensure((found == slots).all(), "a crossed feature is not found at its slot")

@@ -62,6 +62,7 @@ def open_source(
     kafka: Any = None,
     events: bool = False,
     labels: str | None = None,
+    text: Iterable[str] | None = None,
 ) -> Source:
     """Open a source of examples by what the user calls it.
 
@@ -92,6 +93,9 @@ def open_source(
         Whether labels come later than their examples: the examples are `Event`s then.
     labels
         The topic of the labels, where it is another.
+    text
+        What a model reads as raw text: of a CSV file columns, which hold text as those in
+        `categorical` do.
 
     Raises
     ------
@@ -100,8 +104,8 @@ def open_source(
 
     """
     name = str(spec)
-    text = [categorical] if isinstance(categorical, str) else list(categorical)
-    columns = [column for column in (target, weight, *text) if column is not None]
+    strings = [categorical] if isinstance(categorical, str) else list(categorical)
+    columns = [column for column in (target, weight, *strings) if column is not None]
     opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
     if name.startswith("kafka:"):
         topic = KafkaSource(
@@ -128,8 +132,11 @@ def open_source(
         raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
     if events and kind != "jsonl":
         raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
+    if text and kind not in ("csv", "jsonl"):
+        raise SourceError(f"{name} is {kind}: only CSV and JSON lines have text to make words of")
     if kind == "csv":
-        return TextSource(name, CsvParser(name, target, text, weight, require_label), gz)
+        strings = list(dict.fromkeys([*strings, *(text or ())])) if text else strings
+        return TextSource(name, CsvParser(name, target, strings, weight, require_label), gz)
     parser = line_parser("events" if events else kind, require_label)
     return TextSource(name, parser, gz)
 

@@ -5,8 +5,8 @@ str or None: of those no `__hash__`, `__eq__` or `__float__` of somebody's own c
 cannot change while it is read, and no other thread runs meanwhile. Every other dict goes by
 `rows.plain_items`, to the same slots and the same floats.
 
-There is a pair of kernels for each kind of names. They get all addresses in a *frame*, see
-`walk.frame`.
+There is a pair of kernels for each kind of names, and another where features are crossed. They get
+all addresses in a *frame*, see `walk.frame`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from streaml1.crosses import Crosses
 from streaml1.jit import entry, row_kernel
 from streaml1.names import Hashed, Ints, Table
-from streaml1.walk import hashed, ints, table
+from streaml1.walk import crossed, crossed_hashed, hashed, ints, table
 from streaml1.walk.frame import Frame, Kernels
 from streaml1.walk.memory import AVAILABLE, FULL, OTHER_ROAD
 
@@ -27,16 +28,20 @@ _TEXTS: dict[type, Any] = {
     Table: (table.predict, table.learn),
     Hashed: (hashed.predict, hashed.learn),
 }
+_CROSSED: dict[type, Any] = {  # ints have no prefixes
+    Ints: (ints.predict, ints.learn),
+    Table: (crossed.predict, crossed.learn),
+    Hashed: (crossed_hashed.predict, crossed_hashed.learn),
+}
 
 
 @cache
-def _predict(names: Any, rule: Any) -> Any:
-    return entry(row_kernel(_TEXTS[names][0], rule), "int64", "int64", "int64")
+def _predict(text: Any, rule: Any) -> Any:
+    return entry(row_kernel(text, rule), "int64", "int64", "int64")
 
 
 @cache
-def _learn(names: Any, rule: Any) -> Any:
-    text = _TEXTS[names][1]
+def _learn(text: Any, rule: Any) -> Any:
     return entry(row_kernel(text, rule), "int64", "int64", "float64", "float64", "float64")
 
 
@@ -44,12 +49,19 @@ def _no_learn(address: int, x: int, y: float, w: float, eta: float) -> int:
     return OTHER_ROAD
 
 
-def frame_of(names: Any, rule: Any, online: Any, length: int, learns: bool) -> Frame:
-    """The frame of a model for dicts of up to `length` features.
+def frame_of(
+    names: Any,
+    rule: Any,
+    online: Any,
+    length: int,
+    learns: bool,
+    crosses: Crosses | None = None,
+) -> Frame:
+    """The frame of a model for dicts of up to `length` features, crossed ones among them.
 
     Where it only predicts, what learns is not compiled.
     """
-    kind: Any = type(names)
     method: Any = type(rule)
-    learn = _learn(kind, method) if learns else _no_learn
-    return Frame(Kernels(_predict(kind, method), learn), learns, names, rule, online, length)
+    predict, learn = (_TEXTS if crosses is None else _CROSSED)[type(names)]
+    kernels = Kernels(_predict(predict, method), _learn(learn, method) if learns else _no_learn)
+    return Frame(kernels, learns, names, rule, online, length, crosses)

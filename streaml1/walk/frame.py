@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.crosses import Crosses
 from streaml1.names import MISSING, Hashed, Table
 from streaml1.names import table as names_table
 from streaml1.rules import unknown_slot
@@ -17,6 +18,7 @@ __all__ = ["Frame", "Kernels"]
 # What a buffer has for each feature of a dict, in words of 8 bytes, and once.
 _PARTS = ("IDS", "VALUES", "KEYS", "TEXTS", "HASHES")
 _SCRATCH, _BYTES = 4, 256
+_CROSS_PARTS = ("PART_MASKS", "PART_HASHES", "PART_VALUES", "PART_AT")
 
 
 class Kernels(NamedTuple):
@@ -36,7 +38,14 @@ class Frame:
     __slots__ = ("_kept", "_valid", "address", "learn", "learns", "length", "nbytes", "predict")
 
     def __init__(
-        self, kernels: Kernels, learns: bool, names: Any, rule: Any, online: Any, length: int
+        self,
+        kernels: Kernels,
+        learns: bool,
+        names: Any,
+        rule: Any,
+        online: Any,
+        length: int,
+        crosses: Crosses | None = None,
     ) -> None:
         self.predict, self.learn = kernels
         self.learns = learns
@@ -65,10 +74,12 @@ class Frame:
             kept += [names.entries, names.counts, names.known, names.texts]
         elif isinstance(names, Hashed):
             words[fields.MASK] = names.mask
+        if crosses is not None:
+            kept += _cross(words, crosses, names, length)
         words[fields.DICT : fields.HEAD] = [id(o) for o in fields.TYPES_READ]
         words[fields.HEAD :] = [part for a in rule for part in (_at(a), len(a))]
         self._kept = kept
-        self.nbytes = int(buffer.nbytes + words.nbytes)
+        self.nbytes = int(buffer.nbytes + words.nbytes + 8 * int(words[fields.N_MARKS]))
         self._valid = memoryview(words)  # type: ignore[arg-type]
         self.address = _at(words)
 
@@ -76,6 +87,11 @@ class Frame:
     def is_open(self) -> bool:
         """Whether kernels use the frame."""
         return self._valid[0] != 0
+
+    @property
+    def needed(self) -> int:
+        """Features of the last example, with those that are crossed."""
+        return int(self._valid[fields.NEEDED])
 
     def close(self) -> bool:
         """Have kernels that hold the frame do nothing; returns whether they did something."""
@@ -86,6 +102,31 @@ class Frame:
     def open(self) -> None:
         """Have kernels use the frame again."""
         self._valid[0] = 1
+
+
+def _cross(words: Any, crosses: Crosses, names: Any, length: int) -> list[Any]:
+    """Have what crosses the features of a dict; returns what must be kept alive."""
+    n_members = length * crosses.most_of_one
+    n_starts = len(crosses.prefixes) + 1
+    parts = np.zeros(len(_CROSS_PARTS) * length + n_starts + n_members, np.uint64)
+    for k, part in enumerate(_CROSS_PARTS):
+        words[getattr(fields, part)] = _at(parts) + 8 * k * length
+    words[fields.STARTS] = _at(parts) + 8 * len(_CROSS_PARTS) * length
+    words[fields.MEMBERS] = words[fields.STARTS] + np.uint64(8 * n_starts)
+    words[fields.N_MEMBERS] = n_members
+    words[fields.PLAN], words[fields.N_PLAN] = _at(crosses.plan), len(crosses.plan)
+    kept = [parts, crosses.plan]
+    if isinstance(names, Table):
+        entries = names.crossed.entries
+        words[fields.CROSSED], words[fields.N_CROSSED] = _at(entries), len(entries)
+        words[fields.CROSSED_USED] = _at(names.crossed.used)
+        words[fields.PARTS_KNOWN] = id(names.parts)
+        kept += [entries, names.crossed.used, names.parts]
+    elif isinstance(names, Hashed):
+        marks = np.zeros(1 << (4 * length).bit_length(), np.uint64)
+        words[fields.MARKS], words[fields.N_MARKS] = _at(marks), len(marks)
+        kept.append(marks)
+    return kept
 
 
 def _at(a: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.hashing import mixed, murmur
-from streaml1.jit import array_at, inlined, load, python_api, rule_at
+from streaml1.jit import array_at, inlined, load, rule_at
 from streaml1.online import ONLINE, learn_plain, margin
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
@@ -31,36 +31,25 @@ from streaml1.walk.memory import (
     OTHER_ROAD,
     collect,
     int_of,
-    no_error,
     number_of,
     type_of,
+    utf8_of,
 )
 
-__all__ = ["learn", "predict"]
+__all__ = ["NO_SLOT", "learn", "predict", "slot_of"]
 
 _MOST_BYTES = np.uint64(2048)
 _EQUALS = np.uint8(61)
 _ONE = np.uint64(1)
-_NO_SLOT = np.uint64(2**64 - 1)
+NO_SLOT = np.uint64(2**64 - 1)
 _MARKS = np.uint64(64)  # words of 64 bits
-
-_utf8 = python_api("PyUnicode_AsUTF8AndSize", "uint64", "uint64", "uint64")
-
-
-@inlined
-def _bytes_of(frame: Any, text: Any) -> Any:
-    """Address of the UTF-8 of the str at an address, 0 where it has none; the length in scratch."""
-    address = _utf8(text, frame[SCRATCH])
-    if not address:
-        no_error()
-    return address
 
 
 @inlined
 def _slot_of_text(frame: Any, key: Any) -> Any:
-    address = _bytes_of(frame, key)
+    address = utf8_of(frame, key)
     if not address:
-        return _NO_SLOT
+        return NO_SLOT
     size = load(frame[SCRATCH])
     return murmur(array_at(address, size, np.uint8), np.uint64(0), size) & frame[MASK]
 
@@ -71,10 +60,10 @@ def _slot_of_category(frame: Any, key: Any, text: Any) -> Any:
     joined = array_at(frame[BYTES], _MOST_BYTES, np.uint8)
     at = np.uint64(0)
     for part in (key, text):
-        address = _bytes_of(frame, part)
+        address = utf8_of(frame, part)
         size = load(frame[SCRATCH])
         if not address or at + size + _ONE >= _MOST_BYTES:
-            return _NO_SLOT
+            return NO_SLOT
         data = array_at(address, size, np.uint8)
         for i in range(size):
             joined[at + i] = data[i]
@@ -85,7 +74,8 @@ def _slot_of_category(frame: Any, key: Any, text: Any) -> Any:
 
 
 @inlined
-def _slot(frame: Any, key: Any, value: Any, kind: Any) -> Any:
+def slot_of(frame: Any, key: Any, value: Any, kind: Any) -> Any:
+    """Slot of a feature, given its name and its value of a type; NO_SLOT: another road."""
     kind_of_key = type_of(key)
     if kind_of_key == frame[STR]:
         if kind == frame[STR]:
@@ -96,7 +86,7 @@ def _slot(frame: Any, key: Any, value: Any, kind: Any) -> Any:
         if j != NO_INT:
             slot = np.uint64(j)
             return slot if slot <= frame[MASK] else mixed(slot) & frame[MASK]
-    return _NO_SLOT
+    return NO_SLOT
 
 
 @inlined
@@ -116,8 +106,8 @@ def _read(frame: Any, x: Any, ids: Any, values: Any) -> Any:
             return np.int64(OTHER_ROAD)
         if v == 0.0:
             continue
-        slot = _slot(frame, keys[k], texts[k], kind)
-        if slot == _NO_SLOT:
+        slot = slot_of(frame, keys[k], texts[k], kind)
+        if slot == NO_SLOT:
             return np.int64(OTHER_ROAD)
         ids[n] = np.uint32(slot)
         values[n] = v

@@ -35,6 +35,7 @@ __all__ = [
     "length_of",
     "number_of",
     "type_of",
+    "utf8_of",
 ]
 
 OTHER_ROAD, FULL = -1, -3
@@ -46,6 +47,7 @@ MOST_COMPARED = np.uint64(1024)  # entries that are compared with one another
 
 _dict_next = python_api("PyDict_Next", "int32", "uint64", "uint64", "uint64", "uint64")
 _hash = python_api("PyObject_Hash", "int64", "uint64")
+_utf8 = python_api("PyUnicode_AsUTF8AndSize", "uint64", "uint64", "uint64")
 _float_of_int = python_api("PyLong_AsDouble", "float64", "uint64")
 _int = python_api("PyLong_AsLongLong", "int64", "uint64")
 error = python_api("PyErr_Occurred", "uint64")
@@ -90,6 +92,15 @@ def hash_of(text: Any) -> Any:
     """Hash of the str at an address."""
     h = load(text + np.uint64(_HASH))
     return h if h != _NO_HASH else np.uint64(_hash(text))
+
+
+@inlined
+def utf8_of(frame: Any, text: Any) -> Any:
+    """Address of the UTF-8 of the str at an address, 0 where it has none; the length in scratch."""
+    address = _utf8(text, frame[SCRATCH])
+    if not address:
+        no_error()
+    return address
 
 
 @inlined

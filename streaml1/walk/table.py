@@ -49,22 +49,33 @@ from streaml1.walk.memory import (
     type_of,
 )
 
-__all__ = ["learn", "predict"]
+__all__ = [
+    "NO_ROAD",
+    "admitted",
+    "append",
+    "cut",
+    "learn",
+    "length_of_list",
+    "predict",
+    "read",
+    "slot_otherwise",
+    "twice",
+]
 
 _NOTHING = np.uint64(0)
 _ONE = np.uint64(1)
-_OTHER_ROAD = np.uint64(MISSING - 1)
+NO_ROAD = np.uint64(MISSING - 1)
 
 _find = python_api("PyUnicode_FindChar", "int64", "uint64", "uint32", "int64", "int64", "int32")
 _concat = python_api("PyUnicode_Concat", "uint64", "uint64", "uint64")
 _release = python_api("Py_DecRef", "void", "uint64")
-_size = python_api("PyList_Size", "int64", "uint64")
-_append = python_api("PyList_Append", "int32", "uint64", "uint64")
-_cut = python_api("PyList_SetSlice", "int32", "uint64", "int64", "int64", "uint64")
+length_of_list = python_api("PyList_Size", "int64", "uint64")
+append = python_api("PyList_Append", "int32", "uint64", "uint64")
+cut = python_api("PyList_SetSlice", "int32", "uint64", "int64", "int64", "uint64")
 
 
 @inlined
-def _read(frame: Any, x: Any, entries: Any, keys: Any, texts: Any, hashes: Any, values: Any) -> Any:
+def read(frame: Any, x: Any, entries: Any, keys: Any, texts: Any, hashes: Any, values: Any) -> Any:
     """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD.
 
     `keys` and `texts` get the addresses of names and of string values, `hashes` those of names or
@@ -117,33 +128,33 @@ def _whole_slot(frame: Any, entries: Any, key: Any, text: Any) -> Any:
     half = _concat(key, frame[EQUALS])
     if half == _NOTHING:
         no_error()
-        return _OTHER_ROAD
+        return NO_ROAD
     whole = _concat(half, text)
     _release(half)
     if whole == _NOTHING:
         no_error()
-        return _OTHER_ROAD
+        return NO_ROAD
     slot = entries[lookup(entries, hash_of(whole) & frame[KEPT]) + _ONE]
     _release(whole)
     return slot
 
 
 @inlined
-def _slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) -> Any:
+def slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) -> Any:
     """Slot of a name whose hash or alias is not in the table: it may be known another way."""
     if counts[OTHERS]:
-        return _OTHER_ROAD
+        return NO_ROAD
     if text != _NOTHING:
         if _has_equals(key):
-            return _OTHER_ROAD
+            return NO_ROAD
         return _whole_slot(frame, entries, key, text) if counts[WHOLE] else np.uint64(MISSING)
     if counts[ALIASED] and type_of(key) == frame[STR] and _has_equals(key):
-        return _OTHER_ROAD
+        return NO_ROAD
     return np.uint64(MISSING)
 
 
 @inlined
-def _twice(ids: Any, n: Any) -> bool:
+def twice(ids: Any, n: Any) -> bool:
     """Whether two entries have one slot; also said of rows too long to look at here."""
     if n > MOST_COMPARED:
         return True
@@ -168,7 +179,7 @@ def predict(address: int, x: int, out: int) -> float:
     hashes = array_at(frame[HASHES], length, np.uint64)
     entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     counts = array_at(frame[COUNTS], 5, np.int64)
-    n = _read(frame, np.uint64(x), entries, keys, texts, hashes, values)
+    n = read(frame, np.uint64(x), entries, keys, texts, hashes, values)
     if n < 0:
         return np.nan
     m = np.uint64(0)
@@ -176,8 +187,8 @@ def predict(address: int, x: int, out: int) -> float:
     for k in range(np.uint64(n)):
         slot = entries[lookup(entries, hashes[k]) + _ONE]
         if slot == MISSING:
-            slot = _slot_otherwise(frame, entries, counts, keys[k], texts[k])
-            if slot == _OTHER_ROAD:
+            slot = slot_otherwise(frame, entries, counts, keys[k], texts[k])
+            if slot == NO_ROAD:
                 return np.nan
             may_repeat |= slot != MISSING
             if slot == MISSING:
@@ -186,7 +197,7 @@ def predict(address: int, x: int, out: int) -> float:
             ids[m] = np.uint32(slot)
             values[m] = values[k]
             m += _ONE
-    if may_repeat and _twice(ids, m):
+    if may_repeat and twice(ids, m):
         return np.nan
     online = array_at(frame[RECORD], 1, ONLINE)
     return margin(rule_at(Rule, frame, HEAD), online, ids, values, m, out)
@@ -201,24 +212,24 @@ def _enter(entries: Any, counts: Any, h: Any, slot: Any) -> None:
 
 
 @inlined
-def _admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any) -> Any:
-    """Slot of a name whose hash or alias is not in the table, entered; or _OTHER_ROAD."""
-    slot = _slot_otherwise(frame, entries, counts, key, text)
-    if slot == _OTHER_ROAD:
+def admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any) -> Any:
+    """Slot of a name whose hash or alias is not in the table, entered; or NO_ROAD."""
+    slot = slot_otherwise(frame, entries, counts, key, text)
+    if slot == NO_ROAD:
         return slot
     if slot != MISSING:
         _enter(entries, counts, h, slot)
         counts[WHOLE] -= 1
         counts[DOUBLE] += 1
         return slot
-    known = _size(frame[KNOWN])
-    if _append(frame[KNOWN], key):
+    known = length_of_list(frame[KNOWN])
+    if append(frame[KNOWN], key):
         no_error()
-        return _OTHER_ROAD
-    if _append(frame[TEXTS_KNOWN], text if text != _NOTHING else frame[NONE]):
+        return NO_ROAD
+    if append(frame[TEXTS_KNOWN], text if text != _NOTHING else frame[NONE]):
         no_error()
-        _cut(frame[KNOWN], known, known + 1, _NOTHING)
-        return _OTHER_ROAD
+        cut(frame[KNOWN], known, known + 1, _NOTHING)
+        return NO_ROAD
     _enter(entries, counts, h, np.uint64(known))
     if text != _NOTHING:
         counts[ALIASED] += 1
@@ -241,22 +252,22 @@ def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
     hashes = array_at(frame[HASHES], length, np.uint64)
     entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     counts = array_at(frame[COUNTS], 5, np.int64)
-    n = _read(frame, np.uint64(x), entries, keys, texts, hashes, values)
+    n = read(frame, np.uint64(x), entries, keys, texts, hashes, values)
     if n < 0:
         return OTHER_ROAD
     # There must be room for all of them to be new.
     slots, places = np.int64(frame[SIZE]), np.int64(frame[N_ENTRIES]) // 2
-    if _size(frame[KNOWN]) + n > slots or 2 * (counts[USED] + n) > places:
+    if length_of_list(frame[KNOWN]) + n > slots or 2 * (counts[USED] + n) > places:
         return FULL
     m = np.uint64(n)
     for k in range(m):
         slot = entries[lookup(entries, hashes[k]) + _ONE]
         if slot == MISSING:
-            slot = _admitted(frame, entries, counts, hashes[k], keys[k], texts[k])
-            if slot == _OTHER_ROAD:
+            slot = admitted(frame, entries, counts, hashes[k], keys[k], texts[k])
+            if slot == NO_ROAD:
                 return OTHER_ROAD
         ids[k] = np.uint32(slot)
-    if counts[DOUBLE] and _twice(ids, m):
+    if counts[DOUBLE] and twice(ids, m):
         return OTHER_ROAD
     online = array_at(frame[RECORD], 1, ONLINE)
     return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, m, y, w, eta)

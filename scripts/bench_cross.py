@@ -1,0 +1,242 @@
+"""Crossed features beside the same non-zeros given plainly, and beside `-q` of Vowpal Wabbit.
+
+What is compared runs in turn, round after round, in one process; a ratio is formed within each
+round, and its median over the rounds is printed, with the time of a row. Times are those of the
+processor. Vowpal Wabbit is asked for in the Python that `VW_PYTHON` names, where it is installed:
+it learns a file from memory with one core, and so do we.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import streaml1
+from streaml1.words import Words
+
+ROUNDS = 7
+L1 = 1e-4
+BITS = 22
+
+VW = """
+import sys, time
+import vowpalwabbit
+begin = time.process_time()
+vowpalwabbit.Workspace(sys.argv[1]).finish()
+print(time.process_time() - begin)
+"""
+
+Row = dict[str, Any]
+Cross = list[tuple[str, ...]]
+Learn = Callable[[Any, list[Row], list[bool]], None]
+
+
+def clicks(n: int, columns: int, rng: Any) -> list[Row]:
+    """Categories, most of them well known and some of them new."""
+    data = np.minimum(rng.zipf(1.5, (n, columns)), 5000)
+    return [{f"C{k}": f"{v:x}" for k, v in enumerate(row)} for row in data.tolist()]
+
+
+def mails(n: int, rng: Any) -> list[Row]:
+    """A site and 87 words with values."""
+    rows = []
+    for site in np.minimum(rng.zipf(1.5, n), 50).tolist():
+        words = np.unique(np.minimum(rng.zipf(1.3, 120), 20000))[:87]
+        row: Row = {"site": f"s{site}"}
+        row |= {f"text^{word}": 1.5 for word in words.tolist()}
+        rows.append(row)
+    return rows
+
+
+def given(rows: list[Row], cross: Cross) -> list[Row]:
+    """The same non-zeros with a name each."""
+    return [_given(row, cross) for row in rows]
+
+
+def _given(row: Row, cross: Cross) -> Row:
+    plain = {f"{k}={v}" if isinstance(v, str) else k: v for k, v in row.items()}
+    values = {name: 1.0 if isinstance(v, str) else v for name, v in plain.items()}
+    groups: dict[str, list[str]] = {}
+    for name in values:
+        groups.setdefault(name.split("=")[0].split("^")[0], []).append(name)
+    crossed = {}
+    for a, b in cross:
+        for i, one in enumerate(groups[a]):
+            for other in groups[b][i + 1 :] if a == b else groups[b]:
+                crossed[_joined(one, other)] = values[one] * values[other]
+    return {**row, **crossed}
+
+
+def _joined(one: str, other: str) -> str:
+    """Without `=`: names that have it and come whole are looked for as categories too."""
+    return f"{one} x {other}".replace("=", "~")
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def one_by_one(model: Any, rows: list[Row], y: list[bool]) -> None:
+    for x, label in zip(rows, y, strict=True):
+        model.predict_one(x)
+        model.learn_one(x, label)
+
+
+def together(model: Any, rows: list[Row], y: list[bool]) -> None:
+    for k in range(0, len(rows), 1000):
+        model.learn_many(rows[k : k + 1000], y[k : k + 1000])
+
+
+def text(rows: list[Row], y: list[bool]) -> str:
+    """The rows as lines of Vowpal Wabbit: what is before the first = or ^ is the namespace."""
+    lines = []
+    for row, label in zip(rows, y, strict=True):
+        spaces: dict[str, list[str]] = {}
+        for name, v in row.items():
+            if " x " in name:
+                spaces.setdefault("", []).append(f"{name.replace(' x ', '*')}:{v}")
+            elif isinstance(v, str):
+                spaces.setdefault(name, []).append(v)
+            else:
+                space, word = name.split("^")
+                spaces.setdefault(space, []).append(f"{word}:{v}")
+        told = " ".join(f"|{space} {' '.join(words)}" for space, words in spaces.items())
+        lines.append(f"{1 if label else -1} {told}\n")
+    return "".join(lines)
+
+
+def learnt(path: Path, cross: Cross | None, **params: Any) -> None:
+    model = streaml1.ElasticNetClassifier(l1=L1, cross=cross, **params)
+    streaml1.progressive(model, str(path), every=10**9)
+
+
+def ratios(rounds: int, ours: Callable[[], Any], other: Callable[[], Any]) -> tuple[float, float]:
+    """Median of the time of `ours` to that of the `other`, and of the time itself."""
+    ours(), other()
+    pairs = [(seconds(ours), seconds(other)) for _ in range(rounds)]
+    return statistics.median(a / b for a, b in pairs), statistics.median(a for a, _ in pairs)
+
+
+def vw_seconds(path: Path, cross: Cross) -> float | None:
+    python = os.environ.get("VW_PYTHON", sys.executable)
+    pairs = " ".join(f"--interactions {a}{b}" for a, b in cross)
+    asked = f"-d {path} -b 22 --loss_function logistic --l1 {L1} --quiet {pairs}"
+    done = subprocess.run([python, "-c", VW, asked], capture_output=True, text=True)
+    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
+
+
+def letters(rows: list[Row], cross: Cross) -> tuple[list[Row], Cross]:
+    """With namespaces that differ in their first letter, which is all that -q looks at."""
+    heads = list(dict.fromkeys(name.split("^")[0] for row in rows[:1] for name in row))
+    names = {head: chr(97 + k) if k < 26 else chr(39 + k) for k, head in enumerate(heads)}
+    renamed = [
+        {name.replace(head, names[head], 1): v for name, v in row.items()
+         for head in [name.split("^")[0]]}
+        for row in rows
+    ]  # fmt: skip
+    return renamed, [(names[a], names[b]) for a, b in cross]
+
+
+def run(learn: Learn, rows: list[Row], y: list[bool], **params: Any) -> Callable[[], None]:
+    return lambda: learn(streaml1.ElasticNetClassifier(l1=L1, **params), rows, y)
+
+
+def told_of(ratio: float, took: float, n: int) -> str:
+    return f"{ratio:.2f} ({1e6 * took / n:.1f} us)"
+
+
+def in_memory(rows: list[Row], cross: Cross, y: list[bool], rounds: int) -> list[str]:
+    """Dicts, with their names and hashed, by either road."""
+    plain, cells = given(rows, cross), []
+    for learn in (one_by_one, together):
+        for bits in (None, BITS):
+            crossed = run(learn, rows, y, cross=cross, hash_bits=bits)
+            ratio, took = ratios(rounds, crossed, run(learn, plain, y, hash_bits=bits))
+            cells.append(told_of(ratio, took, len(rows)))
+    return cells
+
+
+def in_files(
+    folder: Path, rows: list[Row], cross: Cross, y: list[bool], rounds: int
+) -> Iterator[str]:
+    """Text of Vowpal Wabbit, with names and hashed; and what it takes itself."""
+    rows, cross = letters(rows, cross)
+    crossed, whole = folder / "crossed.vw", folder / "plain.vw"
+    crossed.write_text(text(rows, y))
+    whole.write_text(text(given(rows, cross), y))
+    for bits in (None, BITS):
+        ours = partial(learnt, crossed, cross, hash_bits=bits)
+        ratio, took = ratios(rounds, ours, partial(learnt, whole, None, hash_bits=bits))
+        yield told_of(ratio, took, len(rows))
+    theirs = [one for one in (vw_seconds(crossed, cross) for _ in range(rounds)) if one is not None]
+    yield f"{1e6 * statistics.median(theirs) / len(rows):.1f} us" if theirs else "not here"
+
+
+def words(n: int, rng: Any, rounds: int) -> str:
+    """A text of 60 words to words and pairs of neighbours, beside the same given by name."""
+    known = [f"w{k}" for k in range(5000)]
+    picked = np.minimum(rng.zipf(1.3, (n, 60)), 4999).tolist()
+    rows: list[Row] = [{"message": " ".join(known[k] for k in row)} for row in picked]
+    y = (rng.random(n) < 0.3).tolist()
+    reader = Words(["message"], 2)
+    plain = [dict(reader.of(x)) for x in rows]
+    asked: dict[str, Any] = {"text": ["message"], "ngrams": 2}
+    ratio, took = ratios(rounds, run(one_by_one, rows, y, **asked), run(one_by_one, plain, y))
+    return told_of(ratio, took, n)
+
+
+def bench(table: Any, say: Callable[[Any], Any], rounds: int = ROUNDS, size: int = 1) -> None:
+    """Say all tables; `table` makes one of a title and the names of its columns."""
+    rng = np.random.default_rng(7)
+    ten, all_of = clicks(20_000 * size, 10, rng), clicks(600 * size, 39, rng)
+    every = list(combinations([f"C{k}" for k in range(39)], 2))
+    cases: list[tuple[str, list[Row], Cross]] = [
+        ("10 categories, 3 pairs", ten, list(combinations(["C0", "C1", "C2"], 2))),
+        ("10 categories, 15 pairs", ten, list(combinations([f"C{k}" for k in range(6)], 2))),
+        ("39 categories, all 741 pairs", all_of, every),
+        ("a site x 87 words", mails(2000 * size, rng), [("site", "text")]),
+        ("87 words x one another", mails(100 * size, rng), [("text", "text")]),
+    ]
+    labelled = [(*case, (rng.random(len(case[1])) < 0.3).tolist()) for case in cases]
+    heads = [f"{road}, {how}" for road in ("one by one", "many") for how in ("names", "hashed")]
+    shown = table("Crossed dicts: time to that of the same non-zeros given plainly", "rows", *heads)
+    for name, rows, cross, y in labelled:
+        shown.add_row(name, *in_memory(rows, cross, y, rounds))
+    say(shown)
+    shown = table(
+        "Crossed lines of .vw: time to that of the same non-zeros as text",
+        "rows", "names", "hashed", "vw -q",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for name, rows, cross, y in labelled[:4]:
+            shown.add_row(name, *in_files(Path(folder), rows, cross, y, rounds))
+    say(shown)
+    shown = table("Raw text: time to that of the same words and pairs as names", "rows", "dicts")
+    shown.add_row("60 words", words(2000 * size, rng, rounds))
+    say(shown)
+
+
+def main() -> None:
+    def table(title: str, *columns: str) -> Table:
+        return Table(*columns, title=title)
+
+    bench(table, Console(width=140).print)
+
+
+if __name__ == "__main__":
+    main()

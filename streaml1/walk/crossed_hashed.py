@@ -1,0 +1,130 @@
+"""Dicts whose names are hashed to slots, some of their features crossed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import array_at, inlined, rule_at
+from streaml1.online import ONLINE, learn_plain, margin
+from streaml1.rows import LIMIT
+from streaml1.walk.fields import (
+    HASHES,
+    HEAD,
+    IDS,
+    KEYS,
+    LENGTH,
+    MARKS,
+    MASK,
+    N_MARKS,
+    RECORD,
+    STR,
+    TEXTS,
+    VALUES,
+    WORDS,
+)
+from streaml1.walk.hashed import NO_SLOT, slot_of
+from streaml1.walk.memory import OTHER_ROAD, collect, number_of, type_of
+from streaml1.walk.parts import crossed_of
+
+__all__ = ["learn", "predict"]
+
+_ZERO, _ONE = map(np.uint64, (0, 1))
+
+
+@inlined
+def _read(frame: Any, x: Any, ids: Any, values: Any) -> Any:
+    """Write down the features of the dict at `x`, crossed ones too; how many, or OTHER_ROAD."""
+    length = frame[LENGTH]
+    keys = array_at(frame[KEYS], length, np.uint64)
+    texts = array_at(frame[TEXTS], length, np.uint64)
+    hashes = array_at(frame[HASHES], length, np.uint64)
+    total = collect(frame, x, keys, texts)
+    if total < 0:
+        return total
+    n = _ZERO
+    for k in range(np.uint64(total)):
+        key, text = keys[k], texts[k]
+        kind = type_of(text)
+        v = number_of(frame, text, kind)
+        if not abs(v) < LIMIT:
+            return np.int64(OTHER_ROAD)
+        if v == 0.0:
+            continue
+        slot = slot_of(frame, key, text, kind)
+        if slot == NO_SLOT:
+            return np.int64(OTHER_ROAD)
+        keys[n] = key
+        texts[n] = text if kind == frame[STR] else _ZERO
+        ids[n] = np.uint32(slot)
+        values[n] = v
+        n += _ONE
+    end = crossed_of(frame, keys, texts, values, hashes, n)
+    if end < 0:
+        return end
+    for k in range(n, np.uint64(end)):
+        ids[k] = np.uint32(hashes[k] & frame[MASK])
+    return _merged(frame, ids, values, np.uint64(end))
+
+
+@inlined
+def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
+    """Have each slot once, with the sum of its values; returns how many, or OTHER_ROAD."""
+    marks = array_at(frame[MARKS], frame[N_MARKS], np.uint64)
+    mask = _ONE
+    while mask < n + n:
+        mask += mask
+    mask -= _ONE
+    for k in range(mask + _ONE):
+        marks[k] = _ZERO
+    m = _ZERO
+    for k in range(n):
+        slot = np.uint64(ids[k])
+        place = (slot * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) & mask
+        while marks[place] and np.uint64(ids[marks[place] - _ONE]) != slot:
+            place = (place + _ONE) & mask
+        if marks[place]:
+            values[marks[place] - _ONE] += values[k]
+        else:
+            ids[m] = ids[k]
+            values[m] = values[k]
+            m += _ONE
+            marks[place] = m
+    if m == n:
+        return np.int64(n)
+    kept = _ZERO
+    for k in range(m):
+        if not abs(values[k]) < LIMIT:
+            return np.int64(OTHER_ROAD)
+        ids[kept] = ids[k]
+        values[kept] = values[k]
+        kept += np.uint64(values[k] != 0.0)
+    return np.int64(kept)
+
+
+Rule: Any = None  # bound by row_kernel
+
+
+def predict(address: int, x: int, out: int) -> float:
+    """As `walk.hashed.predict`."""
+    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
+    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
+    n = _read(frame, np.uint64(x), ids, values)
+    if n < 0:
+        return np.nan
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, out)
+
+
+def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
+    """As `walk.hashed.learn`."""
+    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
+    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
+    n = _read(frame, np.uint64(x), ids, values)
+    if n < 0:
+        return OTHER_ROAD
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)

@@ -1,0 +1,146 @@
+"""Features of a dict that are crossed, inside a kernel that holds the interpreter lock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.crosses.kernels import bound, crossed, grouped, mask_at
+from streaml1.jit import array_at, inlined, load, load_word, store_word
+from streaml1.parse.names import murmur_at
+from streaml1.rows import LIMIT
+from streaml1.walk.fields import (
+    BYTES,
+    LENGTH,
+    MEMBERS,
+    N_MEMBERS,
+    N_PLAN,
+    NEEDED,
+    PART_AT,
+    PART_HASHES,
+    PART_MASKS,
+    PART_VALUES,
+    PLAN,
+    SCRATCH,
+    STARTS,
+    STR,
+)
+from streaml1.walk.memory import OTHER_ROAD, type_of, utf8_of
+
+__all__ = ["crossed_of"]
+
+_ZERO, _ONE, _EIGHT = map(np.uint64, (0, 1, 8))
+_MOST_BYTES = np.uint64(2000)
+_EQUALS = np.uint8(61)
+
+
+@inlined
+def _put(start: Any, end: Any, to: Any) -> Any:
+    """Copy the bytes between two addresses, of which no more may be read; where the copy ends."""
+    while end - start >= _EIGHT:
+        store_word(to, load_word(start))
+        start += _EIGHT
+        to += _EIGHT
+    n = end - start
+    source, copy = array_at(start, n, np.uint8), array_at(to, n, np.uint8)
+    for i in range(n):
+        copy[i] = source[i]
+    return to + n
+
+
+@inlined
+def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) -> Any:
+    """Write down those of the first `n` features that are crossed; how many, or OTHER_ROAD."""
+    length = frame[LENGTH]
+    masks = array_at(frame[PART_MASKS], length, np.uint64)
+    hashes = array_at(frame[PART_HASHES], length, np.uint64)
+    part_values = array_at(frame[PART_VALUES], length, np.float64)
+    at = array_at(frame[PART_AT], length, np.uint64)
+    copy = frame[BYTES]
+    m, whole = _ZERO, _ZERO
+    for k in range(n):
+        if type_of(keys[k]) != frame[STR]:
+            continue
+        name = utf8_of(frame, keys[k])
+        if not name:
+            return np.int64(OTHER_ROAD)
+        size = load(frame[SCRATCH])
+        mask = mask_at(plan, name, name + size)
+        if not mask:
+            continue
+        if mask & (mask - _ONE):  # with prefixes in common a cross may come twice
+            return np.int64(OTHER_ROAD)
+        if size > _MOST_BYTES:
+            return np.int64(OTHER_ROAD)
+        end = _put(name, name + size, copy)
+        if texts[k]:
+            text = utf8_of(frame, texts[k])
+            more = load(frame[SCRATCH])
+            if not text or size + more + _ONE > _MOST_BYTES:
+                return np.int64(OTHER_ROAD)
+            array_at(end, 1, np.uint8)[0] = _EQUALS
+            end = _put(text, text + more, end + _ONE)
+        else:
+            whole |= np.uint64(_has_equals(copy, size))
+        masks[m] = mask
+        hashes[m] = murmur_at(copy, end)
+        part_values[m] = values[k]
+        at[m] = k
+        m += _ONE
+    if whole and _comes_twice(hashes, m):  # a category, once given whole and once in its parts
+        return np.int64(OTHER_ROAD)
+    return np.int64(m)
+
+
+@inlined
+def _has_equals(start: Any, size: Any) -> bool:
+    text = array_at(start, size, np.uint8)
+    found = False
+    for k in range(size):
+        found |= text[k] == _EQUALS
+    return found
+
+
+@inlined
+def _comes_twice(hashes: Any, m: Any) -> bool:
+    for k in range(m):
+        for z in range(k):
+            if hashes[z] == hashes[k]:
+                return True
+    return False
+
+
+@inlined
+def crossed_of(frame: Any, keys: Any, texts: Any, values: Any, hashes: Any, n: Any) -> Any:
+    """Write the crossed features of the first `n` behind them; how many there are then.
+
+    `hashes` gets their hashes, `texts` their parts, see `crosses.kernels.crossed`. Or OTHER_ROAD,
+    where there is no room for them, which NEEDED tells, or one is too large.
+    """
+    plan = array_at(frame[PLAN], frame[N_PLAN], np.uint64)
+    m = _parts(frame, plan, keys, texts, values, n)
+    if m < 0:
+        return m
+    length = frame[LENGTH]
+    masks = array_at(frame[PART_MASKS], length, np.uint64)
+    part_hashes = array_at(frame[PART_HASHES], length, np.uint64)
+    part_values = array_at(frame[PART_VALUES], length, np.float64)
+    members = array_at(frame[MEMBERS], frame[N_MEMBERS], np.uint64)
+    starts = array_at(frame[STARTS], plan[0] + _ONE, np.uint64)
+    grouped(plan, masks, np.uint64(m), members, starts)
+    needed = n + bound(plan, starts)
+    frame[NEEDED] = needed
+    if needed > length:
+        return np.int64(OTHER_ROAD)
+    end = crossed(plan, masks, part_hashes, part_values, members, starts, hashes, values, texts, n)
+    last = n
+    for k in range(n, end):
+        v = values[k]
+        if not abs(v) < LIMIT:
+            return np.int64(OTHER_ROAD)
+        hashes[last] = hashes[k]
+        texts[last] = texts[k]
+        values[last] = v
+        last += np.uint64(v != 0.0)
+    return np.int64(last)
