@@ -41,7 +41,7 @@ from streaml1.offline.coordinates_run import Run, bounds_of
 from streaml1.offline.data import Data, check_run, check_strength, choose, unable
 from streaml1.offline.order import ORDERS, RANDOM, arrange, generator
 from streaml1.offline.solution import Callback, Solution, Trace
-from streaml1.parameters import flag
+from streaml1.parameters import flag, whole
 
 __all__ = ["detcd", "scd"]
 
@@ -235,6 +235,7 @@ def detcd(
     tol: float = 1e-6,
     max_epochs: int = 1000,
     seed: int = 0,
+    every: int | None = None,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise as `scd` does, each step at the coordinate of the largest guaranteed decrease.
@@ -250,6 +251,8 @@ def detcd(
         The epochs to end after.
     seed
         Changes nothing: nothing is drawn.
+    every
+        How many steps there are between two records; None: one for each weight.
 
     Returns
     -------
@@ -269,12 +272,14 @@ def detcd(
     p, rows, H = run.problem, run.signed_rows(), np.zeros(run.k)
     curvatures(p, np.arange(run.k, dtype=np.uint32), np.ones(run.n), H)
     beta = run.beta * H + p.l2
-    v, epoch = np.empty(run.k), 0
+    v, epoch, steps = np.empty(run.k), 0, 0
+    every = run.k if every is None else whole(1, 2**31 - 1)("every", every)
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         # The slopes of the weights themselves, not those of the dual that the gap was told by.
         run.pull(run.r, v)
-        done, read = greedy(run.loss, p, *rows, run.k, beta, run.z, v, run.w)
+        done, read = greedy(run.loss, p, *rows, every, beta, run.z, v, run.w)
         run.accesses += int(read)
-        epoch = epoch + 1 if done else max_epochs
+        steps += int(done)
+        epoch = steps // run.k if done else max_epochs
         run.refresh()
     return trace.solution(run.weights.copy(), run.intercept)
