@@ -50,7 +50,7 @@ def test_it_takes_the_steps_of_the_twin(name: str) -> None:
             assert found.weights == pytest.approx(w, abs=1e-12)
 
 
-def test_detcd_records_every_few_steps() -> None:
+def test_records_as_often_as_asked_for() -> None:
     X, y = toy("logistic")
     steps: list[int] = []
 
@@ -63,8 +63,12 @@ def test_detcd_records_every_few_steps() -> None:
     assert steps == [4 * k // X.shape[1] for k in range(len(steps))]
     rarely = no_warning(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0)
     assert often.weights == pytest.approx(rarely.weights, abs=1e-12)
-    with pytest.raises(ValueError, match="every=0 is out of range"):
-        detcd(X, y, l1=0.02, every=0)
+    epochs: list[int] = []
+    scd(X, y, l1=0.02, every=1, callback=lambda record, weights: epochs.append(record.epoch))
+    assert epochs == list(range(len(epochs)))
+    for solver in (scd, detcd):
+        with pytest.raises(ValueError, match="every=0 is out of range"):
+            solver(X, y, l1=0.02, every=0)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
