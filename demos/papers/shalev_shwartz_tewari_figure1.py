@@ -43,7 +43,7 @@ POINTS = 40
 ONLINE = ("SMIDAS", "TruncGrad")
 FOUR = ("SCD", "DETCD", *ONLINE)
 PRINTED, ANEW = "SCD, step as printed", "DETCD, slopes anew"
-MUCH, BATCH, SEED = 2.0, 2000, 2009
+MUCH, BATCH, SEED = 2.0, 200_000, 2009
 COLORS = dict(zip((*FOUR, PRINTED, ANEW), ("C0", "C3", "C2", "C1", "C0", "C3"), strict=True))
 
 
@@ -212,8 +212,9 @@ def learner(name: str, p: Problem, rate: float) -> Any:
 def batches(p: Problem, rows: int, seed: int = SEED) -> Iterator[tuple[Any, Any]]:
     """Examples drawn with replacement, some at a time."""
     rng = np.random.default_rng(seed)
-    for lo in range(0, rows, BATCH):
-        drawn = rng.integers(0, len(p.y), min(BATCH, rows - lo))
+    some = max(1, BATCH * len(p.y) // p.X.nnz)
+    for lo in range(0, rows, some):
+        drawn = rng.integers(0, len(p.y), min(some, rows - lo))
         yield p.X[drawn], p.y[drawn]
 
 
