@@ -1,4 +1,4 @@
-"""What the papers state of their algorithms, on little data, and what is printed wrongly in them."""
+"""What the papers prove, on little data, and what is printed wrongly in them."""
 
 from __future__ import annotations
 
