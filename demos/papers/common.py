@@ -38,25 +38,24 @@ def options(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def data_folder(given: Path | None) -> Path | None:
-    """The folder of data sets, if there is one."""
-    named = given or os.environ.get("STREAML1_DATA")
-    folder = Path(named) if named else None
-    if folder is not None and not folder.is_dir():
-        raise SystemExit(
-            f"{folder} is no folder; --data or STREAML1_DATA names the one with the data sets"
-        )
+def look_in(folder: Path | None) -> None:
+    """Have the loaders look into a folder of data sets, if one is given."""
     if folder is not None:
-        os.environ["STREAML1_DATA"] = str(folder)  # where the loaders look
-    return folder
+        if not folder.is_dir():
+            raise SystemExit(f"{folder} is no folder; --data names the one with the data sets")
+        os.environ["STREAML1_DATA"] = str(folder)
 
 
-def without(title: str, source: str) -> str:
-    """The one sentence on a data set that is not there."""
-    return (
-        f"{title} is not run: --data or STREAML1_DATA names the folder it is kept in, "
-        f"and {source} has it."
+def matrix(name: str, data: Any) -> tuple[Any, Any] | None:
+    """Rows and labels of a data set; None, and one sentence, where it is not on disk."""
+    if data.is_downloaded:
+        X, y = data.matrix()
+        return X, y
+    CONSOLE.print(
+        f"{name} is not run: its files are not here; let STREAML1_DATA or --data name a folder "
+        f"with {data.folder}/, or get them by streaml1.datasets.{type(data).__name__}().download()."
     )
+    return None
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

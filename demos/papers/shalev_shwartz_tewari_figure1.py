@@ -22,12 +22,12 @@ not hold there. Writes out/shalev-shwartz-tewari-figure1.png. Ten minutes on a f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import CONSOLE, Claim, data_folder, options, save, show_claims, table, without
+from common import CONSOLE, Claim, look_in, options, save, show_claims, table
 from shalev_shwartz_tewari_runs import (
     ANEW,
     FOUR,
@@ -233,7 +233,7 @@ def show(p: Problem, r: Result) -> None:
     n, d = r.shape
     share = p.X.nnz / (n * d)
     table(
-        f"\n{p.name}, lambda = {p.l1:g}: {n:,} x {d:,}, {p.X.nnz:,} non-zeros ({share:.2%}); "
+        f"\n{'made, as ' if p.made else ''}{p.name}, lambda = {p.l1:g}: {n:,} x {d:,}, {p.X.nnz:,} non-zeros ({share:.2%}); "
         f"{r.horizon:.2g} accesses, {r.horizon / p.X.nnz:,.0f} passes; "
         f"optimum {r.best:.4f} with {np.count_nonzero(r.weights):,} weights",
         ("", "rate", "excess", "a tenth at", "end", "weights", "mean", "most"),
@@ -241,7 +241,7 @@ def show(p: Problem, r: Result) -> None:
     )
 
 
-def draw(results: dict[tuple[str, float], Result], folder: Path) -> Path:
+def draw(results: dict[tuple[str, float], Result], folder: Path, title: str) -> Path:
     """The paper's six pictures, and those of the lambda that its text names."""
     import matplotlib.pyplot as plt
 
@@ -251,6 +251,7 @@ def draw(results: dict[tuple[str, float], Result], folder: Path) -> Path:
         (("MAGIC04D", 1e-4), False), (("MAGIC04D", 1e-3), False),
     ]  # fmt: skip
     figure, grid = plt.subplots(2, 4, figsize=(15, 7), layout="constrained")
+    figure.suptitle(title)
     for (key, counts), axes in zip(panels, grid.ravel(), strict=True):
         axes.set_title(f"{key[0]}, lambda = {key[1]:g}", loc="left", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
@@ -284,18 +285,23 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--most", type=float, default=1e9, help="accesses a run ends after")
     args = parser.parse_args()
-    folder = None if args.quick else data_folder(args.data)
-    if folder is None:
-        CONSOLE.print(
-            "Made data: the claims are those on the paper's, and need not hold here. "
-            + ("" if args.quick else without("The figure", "https://archive.ics.uci.edu/ml"))
-        )
+    look_in(args.data)
     results: dict[tuple[str, float], Result] = {}
-    for p in made() if folder is None else problems():
-        results[p.key] = run(p, args.most)
-        show(p, results[p.key])
+
+    def go(chosen: Iterable[Problem]) -> None:
+        for p in chosen:
+            results[p.key] = run(p, args.most)
+            show(p, results[p.key])
+
+    if not args.quick:
+        go(problems())
+    title = ""
+    if not results:
+        title = "made data: the claims are those on the paper's, and need not hold here"
+        CONSOLE.print(title.capitalize())
+        go(made())
     show_claims("Section 4, claim by claim", claims(results))
-    print(draw(results, args.out))
+    print(draw(results, args.out, title))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import CONSOLE
+from common import matrix
 from scipy.sparse import csr_matrix
 
 import streaml1
@@ -34,6 +34,7 @@ class Problem(NamedTuple):
     X: csr_matrix
     y: Any
     passes: float
+    made: bool = False
 
     @property
     def key(self) -> tuple[str, float]:
@@ -79,14 +80,10 @@ def problems() -> Iterator[Problem]:
         ("MAGIC04D", streaml1.datasets.MAGIC04("dense"), (1e-4, 1e-3), 4e9 / 1.92e7),
     ]
     for name, data, strengths, passes in loaders:
-        try:
-            X, y = data.matrix()
-        except (OSError, ValueError) as error:
-            CONSOLE.print(f"{name} is not run: {error}")
-            continue
-        X = scaled(X)
-        for l1 in strengths:
-            yield Problem(name, l1, X, y, passes)
+        found = matrix(name, data)
+        if found is not None:
+            X, y = scaled(found[0]), found[1]
+            yield from (Problem(name, l1, X, y, passes) for l1 in strengths)
 
 
 def made() -> Iterator[Problem]:
@@ -102,7 +99,7 @@ def made() -> Iterator[Problem]:
         X[:, :5] = rng.uniform(-1.0, 1.0, (n, 5))
         y = X[:, :5] @ [3.0, -3.0, 2.0, -2.0, 1.0] + rng.normal(0.0, 0.5, n) > 0.0
         for l1 in strengths:
-            yield Problem(name, l1, csr_matrix(X), y, 20.0)
+            yield Problem(name, l1, csr_matrix(X), y, 20.0, made=True)
 
 
 def objective(p: Problem, w: Any) -> float:
