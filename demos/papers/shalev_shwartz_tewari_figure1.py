@@ -71,6 +71,18 @@ def told(result: Result, *names: str) -> str:
     return ", ".join(f"{name} {excess(result, name):.3f}" for name in names)
 
 
+def beyond(result: Result) -> str:
+    """The rates that were chosen, and what larger ones than the paper's would have done."""
+    parts = []
+    for k in ONLINE:
+        best = min(result.rates[k].values(), key=lambda c: c.objective[-1])
+        parts.append(
+            f"{k} at {result.curves[k].rate:g}"
+            + ("" if best.rate in RATES else f", at {best.rate:g} {excess(result, k, best):.3f}")
+        )
+    return f"Rates: {'; '.join(parts)}"
+
+
 def asked(result: Result) -> tuple[float, float]:
     """The iterations of Eq. (3) and of Eq. (4) at the optimum, up to a factor that both have."""
     w = result.weights
@@ -118,11 +130,8 @@ def claims(results: dict[tuple[str, float], Result]) -> list[Claim]:
         )
 
     def rates_worse(r: Result) -> tuple[str, bool]:
-        best = {k: min(r.rates[k].values(), key=lambda c: c.objective[-1]) for k in ONLINE}
-        beyond = ", ".join(f"{k} {excess(r, k, c):.3f} at {c.rate:g}" for k, c in best.items())
-        chosen = ", ".join(f"{k} at {r.curves[k].rate:g}" for k in ONLINE)
         return (
-            f"{told(r, 'SCD', *ONLINE)} ({chosen}). Of rates up to 10: {beyond}",
+            f"{told(r, 'SCD', *ONLINE)}. {beyond(r)}",
             all(better(r, "SCD", k, much=True) for k in ONLINE),
         )
 
@@ -135,14 +144,16 @@ def claims(results: dict[tuple[str, float], Result]) -> list[Claim]:
         )
 
     def smidas_much(r: Result) -> tuple[str, bool]:
-        return told(r, *ONLINE), better(r, "SMIDAS", "TruncGrad", much=True)
+        return f"{told(r, *ONLINE)}. {beyond(r)}", better(r, "SMIDAS", "TruncGrad", much=True)
 
     def smidas_worse(r: Result) -> tuple[str, bool]:
         worse = better(r, "TruncGrad", "SMIDAS")
-        return told(r, *ONLINE), worse and not better(r, "TruncGrad", "SMIDAS", much=True)
+        return f"{told(r, *ONLINE)}. {beyond(r)}", worse and not better(
+            r, "TruncGrad", "SMIDAS", much=True
+        )
 
     def competitive(r: Result) -> tuple[str, bool]:
-        return told(r, *ONLINE), not better(r, "SMIDAS", "TruncGrad", much=True)
+        return f"{told(r, *ONLINE)}. {beyond(r)}", not better(r, "SMIDAS", "TruncGrad", much=True)
 
     def scd_well(r: Result) -> tuple[str, bool]:
         return (
@@ -232,8 +243,9 @@ def show(p: Problem, r: Result) -> None:
         ))  # fmt: skip
     n, d = r.shape
     share = p.X.nnz / (n * d)
+    name = f"made, as {p.name}" if p.made else p.name
     table(
-        f"\n{'made, as ' if p.made else ''}{p.name}, lambda = {p.l1:g}: {n:,} x {d:,}, {p.X.nnz:,} non-zeros ({share:.2%}); "
+        f"\n{name}, lambda = {p.l1:g}: {n:,} x {d:,}, {p.X.nnz:,} non-zeros ({share:.2%}); "
         f"{r.horizon:.2g} accesses, {r.horizon / p.X.nnz:,.0f} passes; "
         f"optimum {r.best:.4f} with {np.count_nonzero(r.weights):,} weights",
         ("", "rate", "excess", "a tenth at", "end", "weights", "mean", "most"),

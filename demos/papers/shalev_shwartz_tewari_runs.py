@@ -188,7 +188,7 @@ def learner(name: str, p: Problem, rate: float) -> Any:
 def batches(p: Problem, rows: int, seed: int = SEED) -> Iterator[tuple[Any, Any]]:
     """Examples drawn with replacement, some at a time."""
     rng = np.random.default_rng(seed)
-    some = max(1, BATCH * len(p.y) // p.X.nnz)
+    some = max(1, min(BATCH * len(p.y) // p.X.nnz, rows // POINTS))
     for lo in range(0, rows, some):
         drawn = rng.integers(0, len(p.y), min(some, rows - lo))
         yield p.X[drawn], p.y[drawn]
