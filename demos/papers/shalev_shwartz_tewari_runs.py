@@ -19,7 +19,6 @@ from streaml1.offline import NotConverged, detcd, scd
 
 RATES = tuple(10.0**k for k in range(-6, 0))  # the paper's
 MORE = (1.0, 10.0)
-POINTS = 40
 ONLINE = ("SMIDAS", "TruncGrad")
 FOUR = ("SCD", "DETCD", *ONLINE)
 PRINTED, ANEW = "SCD, step as printed", "DETCD, slopes anew"
@@ -40,6 +39,11 @@ class Problem(NamedTuple):
     def key(self) -> tuple[str, float]:
         """Data set and strength."""
         return self.name, self.l1
+
+    @property
+    def points(self) -> int:
+        """How many points a curve has, at least."""
+        return 10 if self.made else 40
 
 
 class Curve(NamedTuple):
@@ -163,7 +167,7 @@ def printed(p: Problem, horizon: float) -> Curve:
     rng = np.random.default_rng(SEED)
     w, z, accesses = np.zeros(2 * d), np.zeros(len(p.y)), 0
     points = [(0, objective(p, np.zeros(d)), 0)]
-    chunk = max(2, round(horizon / POINTS * d / p.X.nnz / 2.0))
+    chunk = max(2, round(horizon / p.points * d / p.X.nnz / 2.0))
     begin = time.thread_time()
     while accesses < horizon:
         draws = rng.integers(0, 2 * d, chunk)
@@ -188,7 +192,7 @@ def learner(name: str, p: Problem, rate: float) -> Any:
 def batches(p: Problem, rows: int, seed: int = SEED) -> Iterator[tuple[Any, Any]]:
     """Examples drawn with replacement, some at a time."""
     rng = np.random.default_rng(seed)
-    some = max(1, min(BATCH * len(p.y) // p.X.nnz, rows // POINTS))
+    some = max(1, min(BATCH * len(p.y) // p.X.nnz, rows // p.points))
     for lo in range(0, rows, some):
         drawn = rng.integers(0, len(p.y), min(some, rows - lo))
         yield p.X[drawn], p.y[drawn]
@@ -198,7 +202,7 @@ def learnt(name: str, p: Problem, horizon: float, rate: float) -> Curve:
     """One learner at one rate: two reads of each non-zero of the examples drawn."""
     model, w = learner(name, p, rate), np.zeros(p.X.shape[1])
     rows = round(horizon / (2.0 * p.X.nnz / len(p.y)))
-    accesses, seconds, due = 0, 0.0, horizon / POINTS
+    accesses, seconds, due = 0, 0.0, horizon / p.points
     points = [(0, objective(p, w), 0)]
     for X, y in batches(p, rows):
         begin = time.thread_time()
@@ -206,7 +210,7 @@ def learnt(name: str, p: Problem, horizon: float, rate: float) -> Curve:
         seconds += time.thread_time() - begin
         accesses += 2 * X.nnz
         if accesses >= due:
-            due += horizon / POINTS
+            due += horizon / p.points
             w[:] = 0.0
             kept = model.weights
             w[list(kept)] = list(kept.values())
@@ -220,7 +224,7 @@ def run(p: Problem, most_accesses: float) -> Result:
     horizon = min(most_accesses, p.passes * p.X.nnz)
     best = quiet(scd, p, tol=1e-5, max_epochs=3000)
     most: dict[str, Any] = {"max_epochs": 10**6}
-    steps = max(1, round(horizon / p.X.nnz / POINTS))
+    steps = max(1, round(horizon / p.X.nnz / p.points))
     curves = {
         "SCD": traced(scd, p, horizon, step="bound", order="random", every=1, seed=SEED, **most),
         "DETCD": traced(detcd, p, horizon, every=steps, **most),
