@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from common import matrix
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 
 import streaml1
 import streaml1.datasets
@@ -74,8 +74,15 @@ def scaled(X: Any) -> csr_matrix:
     return csr_matrix(X.multiply(1.0 / np.where(most > 1.0, most, 1.0)))
 
 
-def problems() -> Iterator[Problem]:
-    """The paper's, as far as their data is there."""
+def centred(X: Any) -> csr_matrix:
+    """Columns that go beyond [-1, 1] with a mean of 0 and a deviation of 1."""
+    wide = np.asarray(abs(X).max(axis=0).todense()).ravel() > 1.0
+    dense = X[:, wide].toarray()
+    return csr_matrix(hstack([(dense - dense.mean(axis=0)) / dense.std(axis=0), X[:, ~wide]]))
+
+
+def problems(only: str = "", centre: bool = False) -> Iterator[Problem]:
+    """The paper's, as far as their data is there; those whose names begin with `only`."""
     rcv1 = streaml1.datasets.RCV1("CCAT")
     loaders: list[tuple[str, Any, tuple[float, ...], float]] = [
         ("RCV1", rcv1, (1e-6, 1e-5), 2e9 / 9.8e7),
@@ -84,9 +91,9 @@ def problems() -> Iterator[Problem]:
         ("MAGIC04D", streaml1.datasets.MAGIC04("dense"), (1e-4, 1e-3), 4e9 / 1.92e7),
     ]
     for name, data, strengths, passes in loaders:
-        found = matrix(name, data)
+        found = matrix(name, data) if name.startswith(only) else None
         if found is not None:
-            X, y = scaled(found[0]), found[1]
+            X, y = (centred if centre else scaled)(found[0]), found[1]
             yield from (Problem(name, l1, X, y, passes) for l1 in strengths)
 
 
