@@ -179,8 +179,8 @@ def sdca_steps(
 ) -> float:
     r"""SDCA, the slide "Our results": steps until the gap is epsilon, constants aside.
 
-    And logarithms: $(n + 1 / \lambda \gamma) \log(1 / \epsilon)$ for a 1/gamma-smooth loss, $n + L / (\lambda
-    \epsilon)$ for one of slope at most L.
+    And logarithms: $(n + 1 / \lambda \gamma) \log(1 / \epsilon)$ for a 1/gamma-smooth loss,
+    $n + L / (\lambda \epsilon)$ for one of slope at most L.
     """
     if (gamma is None) == (L is None):
         raise ValueError("sdca_steps is of a smooth loss or of one of bounded slope: give one")
