@@ -98,7 +98,9 @@ class Remote(base.RemoteDataset):
     ) -> None:
         sizes = [file.size for file in files]
         whole = None if None in sizes else sum(size for size in sizes if size is not None)
-        super().__init__(url=files[0].url, size=whole, unpack=False, filename=files[0].name, **desc)
+        super().__init__(  # type: ignore[no-untyped-call]
+            url=files[0].url, size=whole, unpack=False, filename=files[0].name, **desc
+        )
         self.folder = folder
         self.files = files
         self.directory = directory
