@@ -48,10 +48,15 @@ class Penalty:
         self._prox, self._norm, self._dual = prox, norm, dual
         self.l2, self.separable = l2, separable
 
+    @property
+    def is_norm(self) -> bool:
+        """Whether h is a norm, not a set."""
+        return self._norm is not None
+
     def value(self, w: Any) -> float:
         """The penalty of w, which is in the set if there is one."""
         h = self._norm(w) if self._norm is not None else 0.0
-        return float(h + 0.5 * self.l2 * np.vdot(w, w))
+        return float(h + 0.5 * self.l2 * np.vdot(w, w)) if self.l2 > 0.0 else float(h)
 
     def prox(self, v: Any, eta: Any) -> Any:
         """The least eta g(w) + |w - v|^2 / 2."""

@@ -1,0 +1,489 @@
+"""Regret: beside sums taken by hand, and best weights that scipy.optimize finds."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+
+import streaml1
+from streaml1.cli import cli
+from streaml1.datasets import RCV1, Drifting
+from streaml1.hindsight import Hindsight, RegretError, bounds
+from streaml1.hindsight.listener import marks
+from streaml1.offline import fista, scd, sdca
+
+N, D = 60, 4
+
+
+def stream(classes: int = 2) -> tuple[Any, Any]:
+    """Rows with zeros among them, and noisy labels."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(N, D)) * (random.random((N, D)) < 0.7)
+    a = X @ random.normal(size=(D, max(1, classes))) + random.normal(size=(N, max(1, classes)))
+    if classes == 2:
+        return X, a[:, 0] > 0.0
+    return X, a[:, 0] if classes == 0 else np.argmax(a, axis=1)
+
+
+# The dense twin: what a step costs, by hand.
+
+
+def loss_of(name: str, a: Any, y: Any) -> float:
+    """The sum of the losses of margins."""
+    if name == "softmax":
+        return float(np.sum(np.log(np.exp(a).sum(axis=1)) - a[np.arange(len(y)), y]))
+    if name == "squared":
+        return float(np.sum((a - y) ** 2) / 2)
+    m = np.where(y, a, -a)
+    if name == "logistic":
+        return float(np.sum(np.logaddexp(0.0, -m)))
+    if name == "hinge":
+        return float(np.sum(np.maximum(0.0, 1.0 - m)))
+    z = np.maximum(0.0, 1.0 - m)
+    return float(np.sum(np.where(z > 1.0, z - 0.5, z * z / 2.0)))
+
+
+def split(best: Any, d: int, l1: float, l2: float) -> tuple[Any, Any]:
+    """f(w, b) + l1 |w| + l2/2 |w|^2 as a smooth function of w = u - v, u, v >= 0."""
+
+    def f(z: Any) -> float:
+        u, v, b = z[:d], z[d : 2 * d], z[2 * d :]
+        return best(u - v, b) + l1 * float((u + v).sum()) + l2 / 2 * float(((u - v) ** 2).sum())
+
+    return f, [(0, None)] * (2 * d)
+
+
+def least(loss: str, X: Any, y: Any, kind: str, intercept: bool, **s: float) -> float:
+    """The least of the summed loss and n times the penalty, by scipy."""
+    n = len(y)
+    k = int(y.max()) + 1 if loss == "softmax" else 1
+    d = D * k
+
+    def f(w: Any, b: Any) -> float:
+        a = X @ w.reshape(k, D).T + b if k > 1 else X @ w + (b[0] if len(b) else 0.0)
+        return loss_of(loss, a, y) / n
+
+    free = [(None, None)] * (k if intercept else 0)
+    options = {"ftol": 1e-15, "maxiter": 5000, "gtol": 1e-10, "maxfun": 200_000}
+    if kind in ("net", "l1"):
+        g, bounded = split(f, d, s.get("l1", 0.0), s.get("l2", 0.0))
+        start = np.full(2 * d + len(free), 0.01)
+        found = minimize(g, start, method="L-BFGS-B", bounds=bounded + free, options=options)
+        return float(n * found.fun)
+    if kind in ("l2", "rows"):
+
+        def h(z: Any) -> float:
+            w = z[:d].reshape(k, D)
+            norms = np.sqrt((w * w).sum() if kind == "l2" else (w * w).sum(axis=0))
+            return f(z[:d], z[d:]) + s["strength"] * float(np.sum(norms))
+
+        start = np.full(d + len(free), 0.1) + 0.01 * np.arange(d + len(free))
+        return float(n * minimize(h, start, method="BFGS", options={"gtol": 1e-8}).fun)
+    if kind == "hinge":  # slacks z_i >= 1 - y_i a_i, 0
+        m = np.where(y, 1.0, -1.0)
+        rows = np.hstack([m[:, None] * X, m[:, None] * np.ones((n, len(free))), np.eye(n)])
+        at = D + len(free)
+        start = np.concatenate([np.zeros(at), np.ones(n)])
+        found = minimize(
+            lambda z: z[at:].mean() + s["l2"] / 2 * (z[:D] @ z[:D]), start, method="SLSQP",
+            jac=lambda z: np.concatenate([s["l2"] * z[:D], np.zeros(at - D), np.ones(n) / n]),
+            bounds=[(None, None)] * at + [(0, None)] * n, options={"ftol": 1e-14, "maxiter": 500},
+            constraints={"type": "ineq", "fun": lambda z: rows @ z - 1.0, "jac": lambda z: rows},
+        )  # fmt: skip
+        return float(n * found.fun)
+    size = {"linf": 1, "rowsmax": D}.get(kind, 0)
+    if size:  # t >= |w_i|, of each row or of all
+
+        def rest(z: Any) -> Any:
+            w, t = z[:d].reshape(k, D), z[-size:]
+            return np.concatenate([(t - w).ravel(), (t + w).ravel()])
+
+        found = minimize(
+            lambda z: f(z[:d], z[d:-size]) + s["strength"] * z[-size:].sum(),
+            np.full(d + len(free) + size, 0.1), method="SLSQP",
+            constraints={"type": "ineq", "fun": rest}, options={"ftol": 1e-14, "maxiter": 500},
+        )  # fmt: skip
+        return float(n * found.fun)
+    sign = kind == "nonnegative"
+
+    def room(z: Any) -> Any:
+        return s["radius"] - z[: 2 * d].reshape(2, k, D).sum(axis=(0, 2))
+
+    found = minimize(
+        lambda z: f(z[:d] - z[d : 2 * d], z[2 * d :]),
+        np.full(2 * d + len(free), 0.01), method="SLSQP",
+        bounds=[(0, None)] * d + [(0, 0.0 if sign else None)] * d + free,
+        constraints={"type": "ineq", "fun": room}, options={"ftol": 1e-14, "maxiter": 500},
+    )  # fmt: skip
+    return float(n * found.fun)
+
+
+def by_hand(model: Any, X: Any, y: Any, kind: str, s: dict[str, float]) -> Any:
+    """What each step costs: the loss of the prediction, and the penalty of its weights."""
+    costs = []
+    classes = hasattr(model, "classes_met")
+    for row, label in zip(X, y, strict=True):
+        x = {j: v for j, v in enumerate(row.tolist()) if v}
+        k = max(1, len(model.classes_met)) if classes else 1
+        w = np.zeros((D, k))
+        for name, value in model.weights.items():
+            if classes:
+                w[name] = [value.get(one, 0.0) for one in model.classes_met]
+            else:
+                w[name] = value
+        if classes:
+            p = model.predict_proba_one(x)
+            known = int(label) in p
+            share = 1.0 / (len(p) + 1) if not known else p[int(label)]
+            cost = -math.log(share)
+        elif model.loss == "squared":
+            cost = (model.predict_one(x) - label) ** 2 / 2
+        elif model.loss == "logistic":
+            cost = -math.log(model.predict_proba_one(x)[bool(label)])
+        else:
+            a = row @ w[:, 0] + model.intercept
+            cost = loss_of(model.loss, np.array([a]), np.array([label]))
+        size = np.abs(w)
+        if kind == "net" or kind == "hinge":
+            cost += s.get("l1", 0.0) * size.sum() + s.get("l2", 0.0) / 2 * (w * w).sum()
+        elif kind == "l2":
+            cost += s["strength"] * math.sqrt((w * w).sum())
+        elif kind == "linf":
+            cost += s["strength"] * size.max()
+        elif kind == "l1":
+            cost += s["l1"] * size.sum()
+        elif kind == "rows":
+            cost += s["strength"] * np.sqrt((w * w).sum(axis=1)).sum()
+        elif kind == "rowsmax":
+            cost += s["strength"] * size.max(axis=1).sum()
+        costs.append(cost)
+        model.learn_one(x, int(label) if classes else (bool(label) if y.dtype == bool else label))
+    return np.cumsum(costs)
+
+
+S = streaml1
+LEARNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
+    "fobos": (S.ElasticNetClassifier(l1=0.02, l2=0.1, lr=0.5), "net", {"l1": 0.02, "l2": 0.1}),
+    "sgd": (S.ElasticNetClassifier(l1=0.02, update="sgd", lr=0.5), "net", {"l1": 0.02}),
+    "smoothed": (
+        S.ElasticNetClassifier(l1=0.02, loss="smoothed_hinge", intercept_lr=0.0), "net",
+        {"l1": 0.02},
+    ),
+    "auto": (S.ElasticNetClassifier(l1=0.02, lr="auto"), "net", {"l1": 0.02}),
+    "squared": (S.ElasticNetRegressor(l1=0.02, l2=0.1), "net", {"l1": 0.02, "l2": 0.1}),
+    "hinge": (S.ElasticNetClassifier(l2=0.2, loss="hinge"), "hinge", {"l2": 0.2}),
+    "truncated": (S.TruncatedGradientClassifier(gravity=0.02, period=3), "net", {"l1": 0.02}),
+    "smidas": (S.SMIDASClassifier(l1=0.02, n_features=D), "net", {"l1": 0.02}),
+    "norm l2": (S.FOBOSClassifier(strength=0.05), "l2", {"strength": 0.05}),
+    "norm linf": (S.FOBOSClassifier(strength=0.05, norm="linf"), "linf", {"strength": 0.05}),
+    "ftrl": (S.FTRLClassifier(l1=0.5, l2=0.2), "once", {"l1": 0.5, "l2": 0.2}),
+    "ball": (S.L1BallClassifier(radius=1.5), "ball", {"radius": 1.5}),
+    "nonnegative": (
+        S.L1BallClassifier(radius=1.5, nonnegative=True), "nonnegative", {"radius": 1.5}
+    ),
+    "eg": (S.EGClassifier(radius=1.5, n_features=9), "ball", {"radius": 1.5}),
+    "eg plain": (
+        S.EGRegressor(radius=1.5, n_features=9, nonnegative=True), "nonnegative", {"radius": 1.5}
+    ),
+    "pegasos": (S.PegasosClassifier(l2=0.2, intercept_lr=0.0), "hinge", {"l2": 0.2}),
+    "softmax": (S.SoftmaxClassifier(strength=0.02), "l1", {"l1": 0.02}),
+    "rows l2": (S.SoftmaxClassifier(strength=0.02, penalty="l1/l2"), "rows", {"strength": 0.02}),
+    "rows linf": (
+        S.SoftmaxClassifier(strength=0.02, penalty="l1/linf"), "rowsmax", {"strength": 0.02}
+    ),
+    "softmax ball": (S.SoftmaxClassifier(penalty="ball", radius=1.5), "ball", {"radius": 1.5}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(LEARNERS))
+def test_equals_sums_by_hand_and_what_scipy_finds(name: str) -> None:
+    model, kind, s = LEARNERS[name]
+    softmax = hasattr(model, "classes_met")
+    loss = "softmax" if softmax else model.loss
+    X, y = stream(3 if softmax else 0 if loss == "squared" else 2)
+    told = streaml1.regret(model.clone(), (csr_matrix(X), y), first=30, per_decade=3, tol=1e-10)
+    assert [point.examples for point in told.points] == [30, N]
+    costs = by_hand(model.clone(), X, y, kind, s)
+    for point in told.points:
+        t = point.examples
+        assert point.cumulative == pytest.approx(costs[t - 1], rel=1e-9)
+        strengths = {one: v / t for one, v in s.items()} if kind == "once" else s
+        best = least(
+            loss, X[:t], y[:t], "net" if kind == "once" else kind, model.intercept_lr > 0.0,
+            **strengths,
+        )  # fmt: skip
+        true = point.cumulative - best
+        assert point.regret - 1e-4 <= true <= point.regret + point.error + 1e-4
+        assert point.error < (0.3 if name == "hinge" else 1e-5)  # a smoothed hinge stands in
+        assert point.regret == point.cumulative - point.best
+
+
+def test_the_weights_are_the_best_by_name() -> None:
+    X, y = stream()
+    rows = [{f"f{j}": v for j, v in enumerate(row) if v} for row in X.tolist()]
+    told = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (rows, y), tol=1e-10)
+    found = fista(X, y, l1=0.02, fit_intercept=True, tol=1e-10)
+    assert told.intercept == pytest.approx(found.intercept, abs=1e-5)
+    assert len(told.names) == D
+    np.testing.assert_allclose(sorted(told.weights), sorted(found.weights), atol=1e-4)
+
+
+def test_examples_of_any_kind_are_the_same_rows(tmp_path: Path) -> None:
+    X, y = stream()
+    X = np.round(X, 3)
+    rows = [[(j, v) for j, v in enumerate(row) if v] for row in X.tolist()]
+    names = [{f"f{j}": v for j, v in row} for row in rows]
+    (tmp_path / "a.svm").write_text(
+        "".join(
+            f"{int(one)} {' '.join(f'{j}:{v}' for j, v in row)}\n"
+            for one, row in zip(y, rows, strict=True)
+        )
+    )
+    (tmp_path / "a.vw").write_text(
+        "".join(
+            f"{1 if one else -1} | {' '.join(f'f{j}:{v}' for j, v in row)}\n"
+            for one, row in zip(y, rows, strict=True)
+        )
+    )
+    pairs = [({j: v for j, v in row}, bool(one)) for one, row in zip(y, rows, strict=True)]
+    sources: list[Any] = [
+        (csr_matrix(X), y), (names, y), pairs, str(tmp_path / "a.svm"), str(tmp_path / "a.vw")
+    ]  # fmt: skip
+    for model in (streaml1.ElasticNetClassifier(l1=0.02), streaml1.L1BallClassifier(radius=1.0)):
+        told = [streaml1.regret(model.clone(), one, tol=1e-9).points[0] for one in sources]
+        for point in told:
+            assert point.cumulative == pytest.approx(told[0].cumulative, abs=1e-9)
+            assert point.best == pytest.approx(told[0].best, abs=1e-6)
+
+
+def test_marks() -> None:
+    assert marks(50, 100, 4) == [50]
+    assert marks(100, 100, 4) == [100]
+    assert marks(1000, 100, 2) == [100, 316, 1000]
+    assert marks(1001, 100, 1) == [100, 1000, 1001]
+
+
+SLOPES = {
+    "fobos": S.ElasticNetClassifier(l1=1e-3, lr=1.0),
+    "auto": S.ElasticNetClassifier(l1=1e-3, lr="auto"),
+    "truncated": S.TruncatedGradientClassifier(gravity=1e-3, lr=1.0),
+    "ftrl": S.FTRLClassifier(alpha=0.5, l1=1.0),
+    "ball": S.L1BallClassifier(radius=20.0, lr=1.0),
+    "eg": S.EGClassifier(radius=20.0, lr=0.2, n_features=50_000),
+    "smidas": S.SMIDASClassifier(l1=1e-3, lr=1.0, n_features=50_000),
+    "norm": S.FOBOSClassifier(strength=1e-2, lr=1.0),
+    "pegasos": S.PegasosClassifier(l2=1e-3),
+    "softmax": S.SoftmaxClassifier(strength=1e-3, lr=1.0),
+}
+
+
+@pytest.mark.parametrize("name", list(SLOPES))
+def test_regret_falls_below_the_number_of_examples(name: str) -> None:
+    X, y = Drifting(n=1500, d=60, nonzeros=12, relevant=15, change="none", noise=1.0).matrix()
+    told = streaml1.regret(SLOPES[name].clone(), (X / 3.0, y), per_decade=3, tol=1e-3)
+    assert told.points[-1].regret > told.points[-1].error
+    assert told.slope < 0.9
+    means = [point.regret / point.examples for point in told.points]
+    assert means[-1] < means[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(SLOPES))
+def test_regret_falls_below_the_number_of_examples_on_rcv1(name: str) -> None:
+    folder = os.environ.get("STREAML1_DATA")
+    if folder is None or not Path(folder, "rcv1").is_dir():
+        pytest.skip("STREAML1_DATA names no folder with RCV1")
+    X, y = RCV1().matrix()
+    order = np.random.default_rng(0).permutation(len(y))[:2000]
+    told = streaml1.regret(SLOPES[name].clone(), (X[order], y[order]), per_decade=3, tol=1e-3)
+    assert told.points[-1].regret > told.points[-1].error
+    assert told.slope < 0.95
+
+
+def test_a_stream_that_drifts_has_more_regret_left() -> None:
+    """On weights that change sign half-way no fixed ones do well: the learner may be better."""
+    X, y = Drifting(n=1500, d=40, nonzeros=12, relevant=40, change="none", noise=0.5).matrix()
+    y[750:] = ~y[750:]
+    model = streaml1.ElasticNetClassifier(lr=1.0, schedule="constant")
+    told = streaml1.regret(model, (X, y), per_decade=3, tol=1e-3)
+    assert told.points[-1].regret < 0.0 and math.isnan(told.slope)
+
+
+def test_what_cannot_be_told_is_refused() -> None:
+    X, y = stream()
+    net = streaml1.ElasticNetClassifier()
+    cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
+        ('loss="absolute"', streaml1.ElasticNetRegressor(loss="absolute"), (X, y * 1.0), {}),
+        ("threshold=1", streaml1.TruncatedGradientClassifier(threshold=1.0), (X, y), {}),
+        (
+            "frozen intercept 0.5",
+            streaml1.ElasticNetClassifier(intercept_lr=0.0, intercept_init=0.5),
+            (X, y),
+            {},
+        ),
+        ("other weights than 1", net, (X, y, np.full(N, 2.0)), {}),
+        ("takes 50:", net, (X, y), {"most": 50}),
+        ("first=0", net, (X, y), {"first": 0}),
+        ("tol=0", net, (X, y), {"tol": 0.0}),
+        ("leave out passes", net, (X, y), {"passes": 2}),
+        ("no example was learnt", net, [], {}),
+    ]
+    for reason, model, source, options in cases:
+        with pytest.raises(RegretError, match=reason) as error:
+            streaml1.regret(model.clone(), source, **options)
+        assert str(error.value).count("\n") == 0
+    from river import preprocessing
+
+    with pytest.raises(RegretError, match="last step of the pipeline"):
+        Hindsight(preprocessing.StandardScaler() | net)
+
+
+def test_the_command_line_tells_it(tmp_path: Path) -> None:
+    X, y = stream()
+    text = "".join(
+        f"{int(one)} {' '.join(f'{j}:{v}' for j, v in enumerate(row) if v)}\n"
+        for one, row in zip(y, X.tolist(), strict=True)
+    )
+    told = CliRunner().invoke(
+        cli, ["learn", "-", "--format", "svmlight", "--l1", "0.02", "--lr", "0.5", "--regret"],
+        input=text,
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    model = streaml1.ElasticNetClassifier(l1=0.02, lr=0.5)
+    alone = streaml1.regret(model, (csr_matrix(X), y)).table()
+    assert alone in told.output and f"{N:>10,} " in alone
+    refused = CliRunner().invoke(cli, ["learn", "stdlib", "--regret", "--passes", "2"])
+    assert refused.exit_code == 2
+    assert "--regret is of one pass that begins anew: leave out --passes" in refused.output
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    X, y = stream()
+    told = streaml1.regret(streaml1.L1BallClassifier(), (X, y), first=10)
+    told.plot(tmp_path / "regret.png")
+    assert (tmp_path / "regret.png").stat().st_size > 10_000
+    assert repr(told).startswith("<Regret of ")
+    assert told.rows()[0]["examples"] == 10
+
+
+# fista from where another has been
+
+
+def test_fista_starts_where_it_is_told() -> None:
+    X, y = stream()
+    for given in ({"l1": 0.02}, {"penalty": "ball", "radius": 1.0}):
+        cold = fista(X, y, fit_intercept=True, tol=1e-9, **given)
+        warm = fista(
+            X, y, fit_intercept=True, tol=1e-9, start=(cold.weights, cold.intercept), **given
+        )
+        assert warm.objective == pytest.approx(cold.objective, abs=1e-8)
+        assert len(warm.trace) < len(cold.trace) / 2
+    far = fista(X, y, tol=1e-9, penalty="ball", radius=1.0, start=(np.full(D, 9.0), 0.0))
+    assert np.abs(far.weights).sum() <= 1.0 + 1e-9 and far.converged
+    with pytest.raises(ValueError, match="start has weights of shape"):
+        fista(X, y, start=(np.zeros(3), 0.0))
+
+
+# What the papers promise
+
+
+def unit(n: int = 400, d: int = 30) -> tuple[Any, Any]:
+    """Rows of length 1."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(n, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X, X @ random.normal(size=d) + 0.3 * random.normal(size=n) > 0.0
+
+
+def test_fobos_is_within_its_theorem() -> None:
+    X, y = unit()
+    n, d = X.shape
+    l1, c = 1e-2, 0.5
+    model = streaml1.ElasticNetClassifier(l1=l1, lr=c, intercept_lr=0.0)
+    told = streaml1.regret(model.clone(), (X, y), first=50, tol=1e-8)
+    for point in told.points:
+        t = point.examples
+        best = fista(X[:t], y[:t], l1=l1, tol=1e-8).weights
+        (
+            going,
+            D_,
+        ) = model.clone(), float(np.linalg.norm(best))
+        for i in range(t):
+            going.learn_many(X[i : i + 1], y[i : i + 1])
+            w = np.zeros(d)
+            w[list(going.weights)] = list(going.weights.values())
+            D_ = max(D_, float(np.linalg.norm(w - best)))
+        G = max(1.0, l1 * math.sqrt(d))
+        assert 0.0 < point.regret + point.error <= bounds.fobos_regret(t, D_, G, c)
+
+
+def test_fobos_with_a_constant_rate_is_within_its_corollary() -> None:
+    X, y = unit()
+    n, d = X.shape
+    l1 = 1e-2
+    G = max(1.0, l1 * math.sqrt(d))
+    best = fista(X, y, l1=l1, tol=1e-8)
+    D_ = float(np.linalg.norm(best.weights))
+    rate = D_ / (math.sqrt(7 * n) * G)
+    model = streaml1.ElasticNetClassifier(l1=l1, lr=rate, schedule="constant", intercept_lr=0.0)
+    told = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
+    a, b = bounds.fobos_excess(n, D_, G)
+    assert b == 1.0 and told.regret + told.error <= n * a
+    with pytest.raises(ValueError, match="too few steps"):
+        bounds.fobos_excess(1, 10.0, 1.0, A=4.0)
+
+
+def test_smidas_is_within_its_theorem() -> None:
+    X, y = unit()
+    n, d = X.shape
+    p = max(2.0, 2.0 * math.log(d))
+    best = fista(X, y, l1=1e-3, tol=1e-8)
+    w1 = float(np.abs(best.weights).sum())
+    least_bound = bounds.smidas_regret(n, w1, p, d)
+    for factor in (0.3, 1.0, 3.0):
+        eta = factor * bounds.smidas_rate(n, w1, p, d)
+        model = streaml1.SMIDASClassifier(
+            l1=1e-3, lr=eta, schedule="constant", n_features=d, intercept_lr=0.0
+        )
+        told = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
+        bound = bounds.smidas_regret(n, w1, p, d, eta=eta)
+        assert told.regret + told.error <= bound
+        assert least_bound <= bound * (1 + 1e-12)
+
+
+def test_scd_and_sdca_are_within_what_is_promised() -> None:
+    X, y = unit()
+    n, d = X.shape
+    best = fista(X, y, l1=1e-3, tol=1e-10)
+    beta = 0.25 * (X**2).mean(axis=0)
+    w2 = float((beta * best.weights**2).sum())
+    runs = [
+        scd(X, y, l1=1e-3, step="bound", order="random", tol=1e-7, seed=seed) for seed in range(5)
+    ]
+    for epoch in (1, 2, 3):
+        left = np.mean([run.trace[epoch].objective - best.objective for run in runs])
+        steps = np.mean([run.trace[epoch].epoch * d for run in runs])
+        assert left <= bounds.scd_excess(int(steps), d, w2, math.log(2.0))
+    l2 = 1e-3
+    solved = sdca(X, y, "smoothed_hinge", l2=l2, tol=1e-12)
+    found = sdca(X, y, "smoothed_hinge", l2=l2, order="random", tol=1e-9, callback=lambda *_: 0)
+    start = solved.dual - found.trace[0].dual
+    for record in found.trace[1:6]:
+        bound = bounds.sdca_dual(record.epoch * n, n, l2, 1.0, 1.0, start)
+        assert solved.dual - record.dual <= bound + 1e-9
+
+
+def test_rates_of_the_slides() -> None:
+    assert bounds.sdca_steps(100, 0.01, 1e-3, gamma=1.0) == pytest.approx(200 * math.log(1000))
+    assert bounds.sdca_steps(100, 0.01, 1e-3, L=2.0) == pytest.approx(100 + 2 / 1e-5)
+    with pytest.raises(ValueError, match="give one"):
+        bounds.sdca_steps(100, 0.01, 1e-3)
+    assert bounds.sdca_gap(1000, 100, 0.01, 0.5, 4.0, 0.2) == pytest.approx(0.04 + 1.0)
