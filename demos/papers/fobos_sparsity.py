@@ -1,6 +1,6 @@
 """FOBOS with l1 beside the subgradient method: Figure 2 of Duchi & Singer (2009).
 
-    python demos/papers/fobos_sparsity.py [--quick]
+    python demos/papers/fobos_sparsity.py [--quick] [--out FOLDER]
 
 The paper's synthetic data, 1,000 x 400, and l1-regularised logistic regression by steps along the
 full gradient, eta = c / sqrt(t), c the best of a grid for each method. The paper's third method,
@@ -12,20 +12,16 @@ a minute.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
+from common import Claim, options, save, show_claims, table
 
 import streaml1
 from streaml1.offline import fista, scd
 
-matplotlib.use("agg")
-import matplotlib.pyplot as plt
-
-M, N = 1000, 400
+M, N, PASSES = 1000, 400, 110
 RATES = np.geomspace(0.03, 100.0, 15)
 SHARES = (0.5, 0.25, 0.1, 0.05, 0.02)  # strengths, of the least that leaves no weight
 SHARE = 0.05  # the one of the left panel
@@ -120,14 +116,7 @@ def overlap(one: Any, other: Any) -> float:
     return float(np.sum(one & other) / max(1, np.sum(one | other)))
 
 
-def say(claims: list[tuple[str, str, bool]]) -> None:
-    """Print each claim, what was measured, and whether it holds here."""
-    print()
-    for claim, measured, holds in claims:
-        print(f"claim     {claim}\nmeasured  {measured}\n{'holds' if holds else 'DOES NOT HOLD'}\n")
-
-
-def draw(left: dict[str, tuple[Any, Any]], right: dict[float, Run], stream: Any) -> Path:
+def draw(left: dict[str, tuple[Any, Any]], right: dict[float, Run], stream: Any) -> Any:
     figure, (one, two) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for name, (passes, rests) in left.items():
         dashes = ":" if name in ("scd", "fista") else "-"
@@ -144,10 +133,7 @@ def draw(left: dict[str, tuple[Any, Any]], right: dict[float, Run], stream: Any)
     two.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     for place in (one, two):
         place.spines[["top", "right"]].set_visible(False)
-    out = Path("out")
-    out.mkdir(exist_ok=True)
-    figure.savefig(out / "fobos_sparsity.png", dpi=100)
-    return out / "fobos_sparsity.png"
+    return figure
 
 
 def compared(A: Any, steps: int) -> tuple[dict[str, tuple[Any, Any]], dict[str, Run], list[float]]:
@@ -166,78 +152,103 @@ def compared(A: Any, steps: int) -> tuple[dict[str, tuple[Any, Any]], dict[str, 
     return curves, runs, rates
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="1 data set and 110 steps, not 2,000")
-    quick = parser.parse_args().quick
-    steps = 110 if quick else 2000
-    sets = [data(seed) for seed in range(1 if quick else 5)]
-    A = sets[0]
-    every = [compared(one, steps) for one in sets]
-    curves, runs, rates = every[0]
-    print(f"{M:,} x {N}; l1 = {SHARE} of the least that leaves no weight; passes over the rows\n"
-          "until the objective, a sum over the rows as in the paper, is so near the optimum\n")  # fmt: skip
-    print(f"{'':12}{'c':>7}{'until 1e-2':>12}{'until 1e-5':>12}{'left at last':>14}")
-    for (name, curve), c in zip(curves.items(), [*rates, np.nan, np.nan], strict=True):
-        shown = "" if np.isnan(c) else f"{c:.2f}"
-        print(f"{name:12}{shown:>7}{when(*curve):12.0f}{when(*curve, CLOSER):12.0f}"
-              f"{curve[1][-1]:14.1e}")  # fmt: skip
+class Pattern(NamedTuple):
+    """Of one strength: FOBOS's run, and the support of the optimum."""
 
-    print("\nFOBOS, one c for all strengths: share of weights that are not 0, after steps\n"
-          f"{'strength':>9}{10:>7}{30:>7}{100:>7}{'optimum':>9}{'same at 30, 100':>17}")  # fmt: skip
-    paths, early, late, moved = {}, [], [], []
-    chosen = np.zeros(N, bool)
+    run: Run
+    support: Any
+
+    def alike(self, step: int) -> float:
+        """How much of both supports is the same after a step."""
+        return overlap(self.run.supports[step - 1], self.support)
+
+
+def patterns(A: Any, c: float) -> dict[float, Pattern]:
+    """FOBOS with the rate c at each strength."""
+    found = {}
     for share in SHARES:
         l1 = share * empty(A)
         best = fista(A, np.ones(M), loss="logistic", l1=l1, tol=1e-7)
-        paths[share] = run(A, fobos, rates[0], l1, M * best.objective, 110)
-        sizes = paths[share].supports.mean(axis=1)
-        final = best.weights != 0.0
-        chosen = final if share == SHARE else chosen
-        alike = [overlap(paths[share].supports[t - 1], final) for t in (30, 100)]
-        print(f"{share:9g}" + "".join(f"{sizes[t - 1]:7.1%}" for t in (10, 30, 100))
-              + f"{final.mean():9.1%}{alike[0]:10.0%}{alike[1]:7.0%}")  # fmt: skip
-        early.append(alike[0])
-        late.append(alike[1])
-        moved.append(float(np.abs(sizes[29:] - final.mean()).max()))
-    stream = learner(A, SHARE * empty(A), 110)
-    print("(same: features in the run's support and the optimum's over those in either)")
+        made = run(A, fobos, c, l1, M * best.objective, PASSES)
+        found[share] = Pattern(made, best.weights != 0.0)
+    return found
 
+
+def claims(every: list[Any], found: dict[float, Pattern], stream: Any, steps: int) -> list[Claim]:
     def median(name: str, level: float = CLOSE) -> float:
         return float(np.median([when(*told[0][name], level) for told in every]))
 
-    ratio = median("subgradient") / median("FOBOS")
     nearest = float(np.median([told[0]["subgradient"][1].min() for told in every]))
     zeros = max(int((~told[1]["subgradient"].supports).sum(axis=1).max()) for told in every)
-    rivals = {name: median(name, CLOSER) for name in ("FOBOS", "scd", "fista")}
-    batch, online = (overlap(kept[-1], chosen) for kept in (paths[SHARE].supports, stream))
-    say([
-        ("the standard subgradient method is clearly much slower than the other two",
-         f"passes until {CLOSE}, median of {len(sets)} data sets: FOBOS {median('FOBOS'):.0f}, "
-         f"subgradient {median('subgradient'):.0f} (nearest in {steps:,}: {nearest:.1e})",
-         ratio >= 2.0),
-        ("the subgradient method does not achieve any sparsity along its entire run",
-         f"weights that were 0 after any step: {zeros} at most, of {N}", zeros == 0),
-        (f"FOBOS works very well to get to within {CLOSE} of the optimal value",
-         f"passes, the median: {median('FOBOS'):.0f}; specialised solvers: scd "
-         f"{median('scd'):.0f}, fista {median('fista'):.0f} (no more than twice theirs: very well)",
-         median("FOBOS") <= 2.0 * max(median("scd"), median("fista"))),
-        ("the specialised method's faster convergence causes it to surpass FOBOS",
-         f"passes until {CLOSER:.0e}: " + ", ".join(f"{k} {at:.0f}" for k, at in rivals.items())
-         + f" (inf: not in {steps:,}; not the paper's solver)",
-         max(rivals["scd"], rivals["fista"]) < rivals["FOBOS"]),
-        ("FOBOS quickly selects the sparsity pattern of the optimum",
-         f"same features after 30 steps: {min(early):.0%} to {max(early):.0%} over the strengths, "
-         f"after 100 {min(late):.0%} to {max(late):.0%} (at 30 at least 90%: quickly)",
-         min(early) >= 0.9),
-        ("the level of sparsity persists throughout its execution",
-         f"share of weights from step 30 on: at most {max(moved):.1%} off the optimum's "
-         "(within 5%: persists)", max(moved) <= 0.05),
-        ("this is common to non-stochastic versions",
-         f"same features as the optimum after 110 passes: {batch:.0%} with full gradients, "
-         f"{online:.0%} with a step an example (ElasticNetClassifier)", batch > online),
-    ])  # fmt: skip
-    print(draw(curves, paths, stream))
+    close = {name: median(name) for name in every[0][0]}
+    closer = {name: median(name, CLOSER) for name in ("FOBOS", "scd", "fista")}
+    early, late = ([one.alike(t) for one in found.values()] for t in (30, 100))
+    sizes = [(one.run.supports[29:].mean(axis=1), one.support.mean()) for one in found.values()]
+    most = max(float(np.abs(size - last).max()) for size, last in sizes)
+    support = found[SHARE].support
+    batch, online = overlap(found[SHARE].run.supports[-1], support), overlap(stream[-1], support)
+    return [
+        Claim("Figure 2, left", "the subgradient method is clearly much slower",
+              f"passes until {CLOSE}, median of {len(every)} sets: FOBOS {close['FOBOS']:.0f}, "
+              f"subgradient {close['subgradient']:.0f}; it came to {nearest:.1e} in {steps:,}",
+              close["subgradient"] >= 2.0 * close["FOBOS"]),
+        Claim("Section 6", "the subgradient method achieves no sparsity along its entire run",
+              f"weights that are 0 after any step: at most {zeros} of {N}", zeros == 0),
+        Claim("Figure 2, left", f"to come within {CLOSE} FOBOS works very well",
+              f"passes: FOBOS {close['FOBOS']:.0f}, scd {close['scd']:.0f}, fista "
+              f"{close['fista']:.0f} (at most twice theirs: very well)",
+              close["FOBOS"] <= 2.0 * max(close["scd"], close["fista"])),
+        Claim("Figure 2, left", "faster convergence makes the specialised solver surpass FOBOS",
+              f"passes until {CLOSER:.0e}: " + ", ".join(f"{k} {v:.0f}" for k, v in closer.items())
+              + f" (inf: not in {steps:,}); our solvers, not the paper's",
+              max(closer["scd"], closer["fista"]) < closer["FOBOS"]),
+        Claim("Figure 2, middle", "FOBOS quickly selects the sparsity pattern of the optimum",
+              f"same features after 30 steps {min(early):.0%} to {max(early):.0%} over the "
+              f"strengths, after 100 {min(late):.0%} to {max(late):.0%} (90% at 30: quickly)",
+              min(early) >= 0.9),
+        Claim("Figure 2, middle", "the level of sparsity persists throughout the execution",
+              f"from step 30 on the share of weights is at most {most:.1%} off the optimum's "
+              "(within 5%: persists)", most <= 0.05),
+        Claim("Section 6", "this is common to non-stochastic versions",
+              f"same features as the optimum after {PASSES} passes: {batch:.0%} with full "
+              f"gradients, {online:.0%} with a step an example", batch > online),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    asked = options(__doc__).parse_args()
+    steps = PASSES if asked.quick else 2000
+    every = [compared(data(seed), steps) for seed in range(1 if asked.quick else 5)]
+    A = data(0)
+    curves, _, rates = every[0]
+    table(
+        f"Passes until the objective is so near the optimum: {M:,} x {N}, l1 of the mean loss "
+        f"{SHARE * empty(A):.4f}",
+        ("", "c", f"{CLOSE}", f"{CLOSER:.0e}", "left at last"),
+        [
+            (name, c, f"{when(*curve):.0f}", f"{when(*curve, CLOSER):.0f}", f"{curve[1][-1]:.0e}")
+            for (name, curve), c in zip(
+                curves.items(), [*(f"{c:.2f}" for c in rates), "", ""], strict=True
+            )
+        ],
+    )
+    found = patterns(A, rates[0])
+    table(
+        "FOBOS, one c for all strengths: share of weights that are not 0, and of features as in "
+        "the optimum",
+        ("l1, of the least that leaves none", *(f"step {t}" for t in (10, 30, 100)), "optimum",
+         "same at 30", "same at 100"),
+        [
+            (f"{share:g}",
+             *(f"{one.run.supports[t - 1].mean():.1%}" for t in (10, 30, 100)),
+             f"{one.support.mean():.1%}", f"{one.alike(30):.0%}", f"{one.alike(100):.0%}")
+            for share, one in found.items()
+        ],
+    )  # fmt: skip
+    stream = learner(A, SHARE * empty(A), PASSES)
+    show_claims("Figure 2", claims(every, found, stream, steps))
+    picture = draw(curves, {share: one.run for share, one in found.items()}, stream)
+    print(save(picture, asked.out, "fobos_sparsity.png"))
 
 
 if __name__ == "__main__":
