@@ -46,6 +46,8 @@ def data_folder(given: Path | None) -> Path | None:
         raise SystemExit(
             f"{folder} is no folder; --data or STREAML1_DATA names the one with the data sets"
         )
+    if folder is not None:
+        os.environ["STREAML1_DATA"] = str(folder)  # where the loaders look
     return folder
 
 
