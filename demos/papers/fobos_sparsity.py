@@ -96,7 +96,7 @@ def fastest(A: Any, method: Any, l1: float, least: float, steps: int) -> float:
 
 def solver(solve: Any, A: Any, l1: float, least: float) -> tuple[Any, Any]:
     """Passes over the matrix and what is left, of a solver of streaml1.offline."""
-    trace = solve(A, np.ones(M), loss="logistic", l1=l1, tol=1e-11).trace
+    trace = solve(A, np.ones(M), loss="logistic", l1=l1, tol=1e-9).trace
     passes = np.array([record.accesses for record in trace]) / A.size
     return passes, M * np.array([record.objective for record in trace]) - least
 
@@ -139,7 +139,7 @@ def draw(left: dict[str, tuple[Any, Any]], right: dict[float, Run], stream: Any)
 def compared(A: Any, steps: int) -> tuple[dict[str, tuple[Any, Any]], dict[str, Run], list[float]]:
     """On one data set: passes and what is left, of all methods; their runs; the rates chosen."""
     l1 = SHARE * empty(A)
-    least = fista(A, np.ones(M), loss="logistic", l1=l1, tol=1e-12).objective * M
+    least = fista(A, np.ones(M), loss="logistic", l1=l1, tol=1e-10).objective * M
     curves: dict[str, tuple[Any, Any]] = {}
     runs, rates = {}, []
     for name, method in METHODS.items():
