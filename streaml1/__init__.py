@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streaml1.consumer import progressive
+    from streaml1.hindsight import regret
     from streaml1.modelfile import ModelFileError
     from streaml1.models import (
         EGClassifier,
@@ -48,6 +49,7 @@ __all__ = [
     "TruncatedGradientRegressor",
     "load",
     "progressive",
+    "regret",
 ]
 __version__ = "0.1.0"
 
@@ -72,10 +74,11 @@ _HOMES = {
     "TruncatedGradientRegressor": "models",
     "load": "published",
     "progressive": "consumer",
+    "regret": "hindsight",
 }
 
 
-_MODULES = ("offline", "projection")
+_MODULES = ("datasets", "offline", "projection")
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ GROUPING = ("per_partition", "session_timeout")
 ALONE = {
     "limit": None, "passes": 1, "save": None, "load": None, "report": None, "plot": None,
     "partitions": None, "until_end": False, "watch": 0, "publish": None,
-    "label_within": None,
+    "label_within": None, "regret": False,
 }  # fmt: skip
 """What goes with one model for all, and its value where it is not given."""
 

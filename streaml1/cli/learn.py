@@ -23,6 +23,7 @@ from streaml1.cli.options import (
 )
 from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_options
 from streaml1.cli.program import Refusal, cli
+from streaml1.cli.regret_options import hindsight, regret_option
 from streaml1.cli.run_options import excused, log_option, metrics_options, watching
 from streaml1.cli.writing import require_outputs, write_all
 from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
@@ -67,6 +68,7 @@ __all__ = ["learn"]
 @click.option("--group", metavar="NAME",
                  help="Kafka: commit the offsets of checkpoints under this name, for tools that "
                  "show the lag; nothing reads them here.")  # fmt: skip
+@regret_option
 @group_options
 @metrics_options
 @log_option
@@ -93,12 +95,14 @@ def learn(
     top: int,
     metrics: str | None,
     stalled: float,
+    regret: bool,
     **options: Any,
 ) -> None:
     """Predict each example of SOURCE, then learn it, and report on the way.
 
     SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, each also .gz), - for standard input,
-    river:NAME for a data set of river, stdlib, or kafka://HOST:PORT/TOPIC.
+    river:NAME for a data set of river, stdlib, data:NAME for one of the papers (data:rcv1), or
+    kafka://HOST:PORT/TOPIC.
 
     Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
     """
@@ -115,7 +119,7 @@ def learn(
                 "limit": limit, "passes": passes, "save": save, "load": load, "report": report,
                 "plot": plot, "watch": watch, "partitions": options["partitions"],
                 "until_end": options["until_end"], "publish": options["publish"],
-                "label_within": None if late is None else late.within,
+                "label_within": None if late is None else late.within, "regret": regret,
             },
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
@@ -142,6 +146,10 @@ def learn(
             learner = new_learner(source, model, task, given, load)
         if late is not None:
             _require_late(late, learner, passes)
+        beside = hindsight(regret, learner, {
+            "--checkpoint": store is not None, "--passes": passes > 1,
+            "--label-within": late is not None,
+        })  # fmt: skip
         prepare(learner)
         done = progressive(
             learner,
@@ -154,7 +162,7 @@ def learn(
             on_start=screen.start,
             stop=lambda: signals.number,
             checkpoint=store,
-            outs=[*watchers, *outgoing],
+            outs=[*watchers, *outgoing, *([] if beside is None else [beside])],
             label_within=None if late is None else late.within,
             waiting=1 if late is None else late.most,
             unanswered="drop" if late is None else late.unanswered,
@@ -174,6 +182,8 @@ def learn(
     click.echo(done.summary())
     if done.lines:
         advise(done.lines[-1])
+    if beside is not None and done.examples:
+        click.echo("\n" + beside.regret(done.title).table())
     for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
         if path is not None:
             click.echo(f"{what}: {path}")

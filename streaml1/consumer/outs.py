@@ -58,7 +58,15 @@ class Refused(NamedTuple):
 
 
 class Out:
-    """Hears what a run does; by itself it does nothing."""
+    """Hears what a run does; by itself it does nothing.
+
+    Attributes
+    ----------
+    one_by_one : bool
+        Whether parts are to have one example each, as who looks at the weights after each needs.
+    """
+
+    one_by_one = False
 
     def begin(self, run: Run) -> None:
         """The run begins, or goes on from a checkpoint."""

@@ -70,6 +70,8 @@ class Run:
         self.report = Report(self._loss, title, getattr(opened, "d", None), known)
         self.report.skips = refuse.skip
         self._learn, self._most = learning_of(model, self._loss)
+        if any(out.one_by_one for out in outs):
+            self._most = 1
         self._refuse, self._every, self._limit = refuse, every, limit
         self._on_line = on_line
         self._before = 0  # examples learnt before this pass

@@ -52,6 +52,7 @@ def fista(
     tol: float = 1e-6,
     max_epochs: int = 10_000,
     seed: int = 0,
+    start: tuple[Any, Any] | None = None,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise the mean loss with any penalty or ball of the learners.
@@ -85,6 +86,8 @@ def fista(
         Steps at most; each reads X twice, and the dual of an intercept once more.
     seed
         Of the start of the power iteration that measures X.
+    start
+        Weights and intercept to start from, such as those of nearly the same data; None: zeros.
     callback
         Called as `callback(record, weights)` after each step; what is true ends the run.
 
@@ -116,7 +119,9 @@ def fista(
     )
     gamma = check_strength("gamma", gamma, above_zero=True)
     data = Data(X, y, loss)
-    run = _Run(term_of(data, loss, gamma), g, data, flag("fit_intercept", fit_intercept), seed)
+    run = _Run(
+        term_of(data, loss, gamma), g, data, flag("fit_intercept", fit_intercept), seed, start
+    )
     trace = Trace("fista", tol, max_epochs, callback)
     while not trace.record(run.steps, run.objective, run.dual(), run.accesses, run.at.w):
         run.step()
@@ -133,13 +138,17 @@ class _Point(NamedTuple):
 class _Run:
     """The state between two steps; symbols as in the paper."""
 
-    def __init__(self, f: Term, g: Penalty, data: Data, fit_intercept: bool, seed: int) -> None:
+    def __init__(
+        self, f: Term, g: Penalty, data: Data, fit_intercept: bool, seed: int, start: Any
+    ) -> None:
         self.f, self.g, self.data, self.fit_intercept = f, g, data, fit_intercept
         self.s = _metric(data, g, seed)
         self.mu = g.l2 / float(np.max(self.s, initial=1e-300))
         self.L = max(f.curvature, 1e-300)
         w = g.prox(np.zeros(f.shape), 1.0)
         b = np.zeros(f.shape[:-1]) if len(f.shape) > 1 else 0.0
+        if start is not None:
+            w, b = _started(start, w, b, g, fit_intercept)
         self.at = self.y = _Point(w, b, f.margins(w, b))
         self.t, self.steps, self.accesses = 1.0, 0, data.nnz
         self.objective = f.mean(self.at.a) + g.value(w)
@@ -196,6 +205,18 @@ class _Run:
             beta = (t - 1.0) / self.t * (1.0 + ratio * (1.0 - self.t))
             self.y = _Point(*(p + beta * (p - o) for p, o in zip(now, before, strict=True)))
         self._look()
+
+
+def _started(start: Any, w: Any, b: Any, g: Penalty, fit_intercept: bool) -> tuple[Any, Any]:
+    """The weights and the intercept that are given, within the set if there is one."""
+    given = np.asarray(start[0], np.float64)
+    if given.shape != np.shape(w) or np.shape(start[1]) != np.shape(b):
+        raise ValueError(
+            f"start has weights of shape {given.shape} and an intercept of {np.shape(start[1])}; "
+            f"here they are {np.shape(w)} and {np.shape(b)}"
+        )
+    inside = given if g.is_norm else g.prox(given, 1.0)
+    return inside, (np.asarray(start[1], np.float64) if fit_intercept else b)
 
 
 def _metric(data: Data, g: Penalty, seed: int) -> Any:

@@ -48,6 +48,11 @@ class Penalty:
         self._prox, self._norm, self._dual = prox, norm, dual
         self.l2, self.separable = l2, separable
 
+    @property
+    def is_norm(self) -> bool:
+        """Whether h is a norm, not a set."""
+        return self._norm is not None
+
     def value(self, w: Any) -> float:
         """The penalty of w, which is in the set if there is one."""
         h = self._norm(w) if self._norm is not None else 0.0

@@ -1,0 +1,33 @@
+"""The option that has a run told beside the best fixed weights in hindsight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaml1.cli.program import Refusal
+
+if TYPE_CHECKING:
+    from streaml1.hindsight import Hindsight
+
+__all__ = ["hindsight", "regret_option"]
+
+regret_option = click.option(
+    "--regret", is_flag=True,
+    help="At the end tell what the run has cost more than the best fixed weights would have; all "
+    "rows are kept in memory, and examples are learnt one by one where there is a penalty.",
+)  # fmt: skip
+"""For `learn`."""
+
+
+def hindsight(asked: bool, learner: Any, others: dict[str, bool]) -> Hindsight | None:
+    """Who keeps what the regret takes, if it is asked for; `others` do not go with it."""
+    if not asked:
+        return None
+    for name, given in others.items():
+        if given:
+            raise Refusal(f"--regret is of one pass that begins anew: leave out {name}")
+    from streaml1.hindsight import Hindsight
+
+    return Hindsight(learner)
