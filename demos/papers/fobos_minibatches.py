@@ -1,6 +1,6 @@
 """FOBOS on parts of the data: Figure 3 of Duchi & Singer (2009).
 
-    python demos/papers/fobos_minibatches.py [--quick] [--data FOLDER] [--examples 1000] [--runs 3]
+    python demos/papers/fobos_minibatches.py [--quick] [--data FOLDER] [--examples 2000] [--runs 3]
 
 Multiclass logistic regression: l1 on Landsat (products of all pairs of its 36 columns, 720 training
 rows, as in the paper), l1/l2 on MNIST (Gaussian kernels with `--examples` training rows, where the
@@ -97,7 +97,7 @@ def rate(data: Set, penalty: str, strength: float, passes: int) -> float:
 def figure3(make: Callable[[int], Set], penalty: str, runs: int, passes: int) -> dict[str, Run]:
     """A run for each part of the rows."""
     sets = [make(seed) for seed in range(runs)]
-    strength = 0.2 * empty(sets[0], penalty)
+    strength = 0.1 * empty(sets[0], penalty)
     c = rate(sets[0], penalty, strength, min(passes, 40))
     found = {}
     for name, part in PARTS.items():
@@ -174,7 +174,7 @@ def draw(figures: dict[str, dict[str, Run]]) -> Any:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--examples", type=int, default=1000, help="training rows of MNIST")
+    parser.add_argument("--examples", type=int, default=2000, help="training rows of MNIST")
     parser.add_argument("--runs", type=int, default=3, help="with other training rows each")
     parser.add_argument("--passes", type=int, default=200)
     asked = parser.parse_args()
