@@ -7,8 +7,8 @@ weights that are not all zero. Landsat (products of all pairs of its 36 columns,
 as in the paper) and MNIST (Gaussian kernels with `--examples` training rows, where the paper has
 10,000). The paper does not tell how it came to just so many rows: here the strength falls by a
 quarter at a time, each run goes on from the one before until the weights stand still (250 steps
-at most), and errors are taken between the two runs around. `fobos_rows.py` tells how the columns are
-scaled. Without data, or with --quick, all runs on made data. Writes out/fobos_mixed_norms.png.
+at most), and errors are taken between the two runs around. `fobos_rows.py` tells how the columns
+are scaled. Without data, or with --quick, all runs on made data. Writes out/fobos_mixed_norms.png.
 Takes some minutes.
 """
 
