@@ -35,10 +35,6 @@ def test_matrices() -> None:
         assert (data.n, data.d, data.nnz) == (2, 3, 3)
         assert data.matrix.toarray().tolist() == dense.tolist()
         assert data.rows.values.dtype == np.float64
-        columns = data.columns
-        assert columns.ids.tolist() == [0, 1, 0]
-        assert columns.values.tolist() == [1.0, 3.0, 2.0]
-        assert columns.indptr.tolist() == [0, 1, 2, 3]
         assert data.row_squares.tolist() == [5.0, 9.0]
         assert data.column_squares.tolist() == [1.0, 9.0, 4.0]
     twice = coo_matrix(([1.0, 2.0, 3.0, 0.0], ([0, 0, 1, 1], [1, 1, 0, 1])), shape=(2, 2))

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, random_array
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 from streaml1.offline import NotConverged, detcd, fista, scd, sdca
+from streaml1.offline.coordinates import Problem, allowed, least, turn
+from streaml1.offline.data import Data
 from tests import reference_ascent as slow
 from tests.offline_data import POOR, poor, real, toy
 from tests.reference_offline import mean_loss, penalty
@@ -48,6 +50,42 @@ def test_it_takes_the_steps_of_the_twin(name: str) -> None:
             w = slow.scd(name, X, y, l1, 0.05, lo, hi, c, [-1] * d)
             found = no_warning(detcd, X, y, name, l1, 0.05, max_epochs=1, **options)
             assert found.weights == pytest.approx(w, abs=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(40, 7), (1, 30), (30, 1), (200, 300)])
+def test_columns_of_signed_rows(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(3)
+    X = csr_matrix(random_array(shape, density=0.2, rng=rng, data_sampler=rng.normal))
+    data = Data(X, rng.integers(0, 2, shape[0]), "logistic")
+    ids, values = np.empty(data.nnz, np.uint32), np.empty(data.nnz)
+    indptr = np.zeros(shape[1] + 1, np.uint64)
+    turn(*data.rows, data.y, indptr, ids, values)
+    right = csr_matrix(X.toarray() * data.y[:, None]).tocsc()
+    assert indptr.tolist() == right.indptr.tolist()
+    assert ids.tolist() == right.indices.tolist() and values.tolist() == right.data.tolist()
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+def test_the_least_of_the_penalty(l2: float) -> None:
+    rng, grid = np.random.default_rng(5), np.linspace(-40.0, 40.0, 80_001)
+    none = np.empty(0)
+    for _ in range(60):
+        v, c, l1 = rng.normal(), rng.normal() * rng.integers(0, 2), abs(rng.normal())
+        lo = rng.choice([-math.inf, -1.5, 0.25])
+        hi = rng.choice([math.inf, 2.0])
+        one = [np.full(1, x) for x in (l1, l2, c, lo, hi)]
+        p = Problem(none, none, none, *one)
+        inside = grid[(grid >= lo) & (grid <= hi)]
+        values = (v + c) * inside + l1 * np.abs(inside) + 0.5 * l2 * inside**2
+        k = int(values.argmin())
+        endless = l2 == 0.0 and abs(inside[k]) == 40.0
+        found = least(p, np.full(1, v), 1.0, 1e-13)
+        assert found == (-math.inf if endless else pytest.approx(values[k], abs=1e-6))
+        if l2 == 0.0 and endless and abs(c) <= l1:  # v may come as near as it is allowed to
+            s = allowed(p, np.full(1, v), 1)
+            assert 0.0 <= s < 1.0
+            assert least(p, np.full(1, v), s, 1e-13) > -math.inf
+            assert least(p, np.full(1, v), s * 1.001 + 1e-6, 1e-13) == -math.inf
 
 
 def test_records_as_often_as_asked_for() -> None:

@@ -17,24 +17,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel, scratch
+from streaml1.jit import inlined, kernel, prefetch, scratch
 from streaml1.losses import SQUARED
 from streaml1.offline.order import ONE, add, dot
 from streaml1.vectors import exponentials
 
 __all__ = [
     "Problem",
+    "allowed",
     "bound_epoch",
     "curvatures",
     "gradient",
     "greedy",
+    "least",
     "model_epoch",
     "products",
     "slopes",
+    "turn",
 ]
 
 WIDE = np.uint64(128)  # floats of a kernel's own
 FAR = np.int64(4000)
+AHEAD = np.uint64(24)
 
 
 class Problem(NamedTuple):
@@ -97,6 +101,70 @@ def _rests(p: Any, j: Any, w: float, v: float, far: float) -> bool:
     fixed_down = w == p.lo[j] or down < -far
     at_bound = (w == p.hi[j] and up > far) or (w == p.lo[j] and down > far)
     return bool((w == 0.0 and fixed_up and fixed_down) or at_bound)
+
+
+@kernel
+def turn(ids: Any, values: Any, indptr: Any, signs: Any, ends: Any, rows: Any, turned: Any) -> None:
+    """Put the columns of a matrix of rows into `rows`, `turned` and `ends`, times the signs.
+
+    `ends` begins with zeros, one more than there are columns.
+    """
+    nnz = np.uint64(len(ids))
+    for k in range(nnz):
+        ends[ids[k] + ONE] += ONE
+    d = np.uint64(len(ends)) - ONE
+    for j in range(d):
+        ends[j + ONE] += ends[j]
+    for i in range(np.uint64(len(signs))):
+        for k in range(indptr[i], indptr[i + ONE]):
+            far = ends[ids[min(k + AHEAD, nnz - ONE)]]  # each entry goes to a page of its own
+            prefetch(turned, far)
+            prefetch(rows, far)
+            at = ends[ids[k]]
+            rows[at] = i
+            turned[at] = values[k] * signs[i]
+            ends[ids[k]] = at + ONE
+    for back in range(d):  # each has come to where the next one begins
+        ends[d - back] = ends[d - back - ONE]
+    ends[0] = np.uint64(0)
+
+
+@kernel
+def allowed(p: Any, v: Any, d: Any) -> float:
+    """The largest scale up to 1 of v with which weights without bounds have a least value."""
+    most = 1.0
+    for j in range(np.uint64(d)):
+        size = 0.0
+        if v[j] < 0.0 and p.hi[j] == math.inf:
+            size = p.l1[j] + p.c[j]
+        elif v[j] > 0.0 and p.lo[j] == -math.inf:
+            size = p.l1[j] - p.c[j]
+        else:
+            continue
+        if size < most * abs(v[j]):
+            most = size / abs(v[j])
+    return max(most, 0.0)
+
+
+@kernel
+def least(p: Any, v: Any, scale: float, rounding: float) -> float:
+    """The sum over weights of the least of (s v + c) w + l1 |w| + l2/2 w^2 within the bounds."""
+    total = 0.0
+    for j in range(np.uint64(len(v))):
+        slope = scale * v[j] + p.c[j]
+        beyond = max(abs(slope) - p.l1[j], 0.0)
+        w = 0.0
+        if beyond > rounding * abs(slope):
+            w = (
+                -math.copysign(beyond / p.l2[j], slope)
+                if p.l2[j] > 0.0
+                else (-math.copysign(math.inf, slope))
+            )
+        w = min(p.hi[j], max(p.lo[j], w))
+        if abs(w) == math.inf:
+            return -math.inf
+        total += slope * w + p.l1[j] * abs(w) + 0.5 * p.l2[j] * w * w
+    return total
 
 
 @kernel

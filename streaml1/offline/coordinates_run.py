@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.losses import CODES, LOGISTIC, SQUARED
-from streaml1.offline.coordinates import Problem, gradient, products, slopes
+from streaml1.offline.coordinates import Problem, allowed, gradient, least, products, slopes, turn
 from streaml1.offline.data import Data, unable
 from streaml1.offline.objective import balanced, conjugates, curvature, mean_loss
 from streaml1.rows import Rows
@@ -59,15 +59,16 @@ class Run:
         self.loss, self.beta = CODES[loss], curvature(loss)
         self.exact = self.loss == SQUARED
         self.rows = data.rows
-        ids, values, indptr = data.columns
-        if fit_intercept:
-            ids = np.append(ids, np.arange(n, dtype=np.uint32))
-            values = np.append(values, np.ones(n))
-            indptr = np.append(indptr, np.uint64(len(ids)))
         signed = self.loss == LOGISTIC
         self.signs = data.y if signed else np.ones(n)
         self.y = np.ones(n) if signed else data.y
-        values = values * self.signs[ids] if signed else values
+        ids, values = np.empty(data.nnz, np.uint32), np.empty(data.nnz)
+        indptr = np.zeros(d + 1, np.uint64)
+        turn(*data.rows, self.signs, indptr, ids, values)
+        if fit_intercept:
+            ids = np.append(ids, np.arange(n, dtype=np.uint32))
+            values = np.append(values, self.signs)
+            indptr = np.append(indptr, np.uint64(len(ids)))
         parts = [(l1, 0.0), (l2, 0.0), (linear, 0.0), (lower, -math.inf), (upper, math.inf)]
         ends = [np.append(np.broadcast_to(one, (d,)), [end] * fit_intercept) for one, end in parts]
         self.problem = Problem(ids, values, indptr, *ends)
@@ -126,32 +127,10 @@ class Run:
         if self.k > self.d:
             theta = self.signs * balanced(self.loss, self.signs * theta)
         self.pull(theta, self.v)
-        v = self.v.copy()
-        v[self.d :] = 0.0
-        scales = {1.0, self._allowed(v)}
-        return max(
-            self._least(s * v) - conjugates(self.loss, theta, self.y, 1.0, s) for s in scales
-        )
-
-    def _allowed(self, v: Any) -> float:
-        """The largest scale up to 1 with which weights without bounds have a least value."""
-        p = self.problem
-        up, down = (v < 0.0) & np.isinf(p.hi), (v > 0.0) & np.isinf(p.lo)
-        most = 1.0
-        if up.any():
-            most = min(most, float(((p.l1 + p.c)[up] / -v[up]).min()))
-        if down.any():
-            most = min(most, float(((p.l1 - p.c)[down] / v[down]).min()))
-        return max(most, 0.0)
-
-    def _least(self, v: Any) -> float:
-        """The sum over weights of the least of (v + c) w + l1 |w| + l2/2 w^2 within the bounds."""
-        p = self.problem
-        v = v + p.c
-        beyond = np.maximum(np.abs(v) - p.l1, 0.0)
-        beyond[beyond <= ROUNDING * np.abs(v)] = 0.0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            w = np.clip(np.where(beyond > 0.0, -np.sign(v) * beyond / p.l2, 0.0), p.lo, p.hi)
-        if np.isinf(w).any():
-            return -math.inf
-        return float(v @ w + p.l1 @ np.abs(w) + 0.5 * (p.l2 @ (w * w)))
+        p, bounds = self.problem, []
+        for scale in {1.0, float(allowed(p, self.v, self.d))}:
+            below = float(least(p, self.v[: self.d], scale, ROUNDING))
+            if below > -math.inf:
+                below -= conjugates(self.loss, theta, self.y, 1.0, scale)
+            bounds.append(below)
+        return max(bounds)

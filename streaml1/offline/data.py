@@ -88,13 +88,6 @@ class Data:
         return csr_array((self.rows.values, ids, indptr), shape=(self.n, self.d))
 
     @cached_property
-    def columns(self) -> Rows:
-        """The columns, each as a row of `Rows`: ids are the numbers of the rows, rising."""
-        turned = self.matrix.tocsc()
-        ids = turned.indices.astype(np.uint32)
-        return Rows(ids, turned.data, turned.indptr.astype(np.uint64))
-
-    @cached_property
     def row_squares(self) -> Any:
         """The sum of x_ij^2 of each row."""
         at = np.repeat(np.arange(self.n), np.diff(self.rows.indptr.astype(np.int64)))

@@ -50,7 +50,7 @@ STEPS = ("newton", "bound")
 
 # Most epochs between two looks at all coordinates, and what part of the gap they are to leave.
 EPOCHS = 10
-PART = 1.0
+PART = 0.1
 SMALLER = 0.25  # where one epoch alone left less than that
 HALVINGS = 60
 DECREASE = 0.01  # of what the slope promises, as line searches have it
@@ -112,9 +112,9 @@ def _sweep(
 
 
 def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any, every: int) -> None:
-    everywhere = np.arange(run.k, dtype=np.uint32)
     h, H = np.ones(run.n), np.zeros(run.k)
-    curvatures(run.problem, everywhere, h, H)
+    if run.exact or step == "bound":
+        curvatures(run.problem, np.arange(run.k, dtype=np.uint32), h, H)
     beta = run.beta * H + run.problem.l2
     epoch, part = 0, PART
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
