@@ -29,7 +29,7 @@ from streaml1.offline import fista, projected_gradient
 
 RADIUS = 300.0
 L1_RATES = (30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0)
-EG_RATES = (3.0, 10.0, 30.0, 100.0, 300.0)
+EG_RATES = (10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0)
 EG_ONE_RATES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 SCHEDULES = ("constant", "invsqrt", "inverse")
 STYLES = {
@@ -192,42 +192,40 @@ def draw(found: dict[str, Curve], least: float, title: str) -> Any:
 def claims(found: dict[str, Curve], least: float, us: dict[str, float]) -> list[Claim]:
     """What Section 7 says of Figure 6."""
     made = []
-    for size, where in (
-        ("Full", "left"),
-        ("Stoch", "left, 25%"),
-        ("100", "right, 100"),
-        ("1", "right, 1"),
-    ):
-        l1, rival = found[f"L1 - {size}"], found[f"EG - {size}"]
+    for size, where in (("Full", "left"), ("Stoch", "left, 25%")):
+        ours, rival = found[f"L1 - {size}"], found[f"EG - {size}"]
         level = float(rival.loss[-1])
-        sooner = l1.to(level) < rival.to(level)
-        lower = float(l1.loss[-1]) < level
         made.append(
             Claim(
                 f"Figure 6, {where}",
-                "L1 projections outperform EG, both in speed and in log-loss",
-                f"f - f* at the end {l1.loss[-1] - least:.2g} against {level - least:.2g} of EG; "
-                f"EG's end is met after {l1.to(level):.2g} s, by EG after {rival.to(level):.2g} s",
-                sooner and lower,
+                "L1 projections outperform EG, both in convergence speed and in log-loss",
+                f"f - f* at the end {ours.loss[-1] - least:.2g} against {level - least:.2g}; "
+                f"EG's end is met after {ours.to(level):.2g} s, by EG after {rival.to(level):.2g}",
+                bool(ours.loss[-1] < level and ours.to(level) < rival.to(level)),
             )
         )
-    made.append(
-        Claim(
-            "Figure 6, right",
-            "EG has a run-time advantage over L1 where the gradient is very sparse",
-            f"us a row, one row a step: EG {us['EG']:.2f}, L1 by the paper's tree "
-            f"{us['L1, tree']:.2f}",
-            us["EG"] < us["L1, tree"],
+    for index, which in (("tree", "the paper's tree"), ("wheel", "this package's wheel")):
+        made.append(
+            Claim(
+                "Figure 6, right",
+                f"EG's updates take less time where the gradient is very sparse ({which})",
+                f"us a row, one row a step: EG {us['EG']:.2f}, L1 {us['L1, ' + index]:.2f}",
+                us["EG"] < us["L1, " + index],
+            )
         )
-    )
-    made.append(
-        Claim(
-            "the same, of this package",
-            "(the same, beside the timing wheel in place of the tree)",
-            f"EG {us['EG']:.2f}, L1 by the wheel {us['L1, wheel']:.2f}",
-            us["EG"] < us["L1, wheel"],
+    for size in ("1", "100"):
+        ours, rival = found[f"L1 - {size}"], found[f"EG - {size}"]
+        level = float(ours.loss[-1])
+        made.append(
+            Claim(
+                f"Figure 6, right, {size}",
+                "this advantage can be seen on the right side",
+                f"L1's end, f - f* = {level - least:.2g}, is met by EG after "
+                f"{rival.to(level):.2g} s, by L1 after {ours.to(level):.2g}; EG ends at "
+                f"{rival.loss[-1] - least:.2g}",
+                rival.to(level) < ours.to(level),
+            )
         )
-    )
     return made
 
 
