@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
+
+from streaml1.datasets import MAGIC04, RCV1, Arcene
 
 
 def toy(loss: str, n: int = 60, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
@@ -55,27 +55,12 @@ def real(name: str) -> tuple[Any, Any]:
     folder = os.environ.get("STREAML1_DATA")
     if folder is None or not Path(folder).is_dir():
         pytest.skip("STREAML1_DATA names no folder with real data sets")
-    return {"magic04": _magic04, "arcene": _arcene, "rcv1": _rcv1}[name](Path(folder) / name)
-
-
-def _magic04(folder: Path) -> tuple[Any, Any]:
-    lines = (folder / "magic04.data").read_text().split()
-    cells = [line.split(",") for line in lines]
-    X = np.array([row[:-1] for row in cells], float)
-    return (X - X.mean(axis=0)) / X.std(axis=0), np.array([row[-1] == "g" for row in cells])
-
-
-def _arcene(folder: Path) -> tuple[Any, Any]:
-    with gzip.open(folder / "arcene_train.data.gz", "rt") as file:
-        X = np.array([line.split() for line in file if line.strip()], float)
-    return X / 1000.0, np.loadtxt(folder / "arcene_train.labels")
-
-
-def _rcv1(folder: Path) -> tuple[Any, Any]:
-    with np.load(folder / "rcv1_27613.npz") as kept:
-        X = csr_matrix((kept["data"], kept["indices"], kept["indptr"]), kept["shape"])
-        of = csr_matrix(
-            (np.ones(len(kept["yindices"])), kept["yindices"], kept["yindptr"]), kept["yshape"]
-        )
-        topic = list(kept["topics"]).index("CCAT")
-    return X[:4000], of[:4000, [topic]].toarray().ravel() > 0.0
+    if name == "magic04":
+        X, y = MAGIC04().matrix()
+        X = X.toarray()
+        return (X - X.mean(axis=0)) / X.std(axis=0), y
+    if name == "arcene":
+        X, y = Arcene().matrix()
+        return X.toarray() / 1000.0, np.where(y, 1.0, -1.0)
+    X, y = RCV1().matrix()
+    return X[:4000], y[:4000]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from streaml1 import datasets
 from streaml1.datasets import Stdlib, stdlib
+from streaml1.datasets import standard_library as library_of
 from streaml1.streams.source import SOURCES, SourceError
 
-Labelled = datasets.Labelled
+Labelled = library_of.Labelled
 
 ZEBRA = """Zebra 'zebra' # zebra " \\" zebra
 zebra."""
@@ -28,7 +28,7 @@ def read(root: Path, **files: str) -> list[Labelled]:
     """Write modules with these names and texts, and read them as if they were the library."""
     for name, text in files.items():
         (root / f"{name}.py").write_text(text, encoding="utf-8")
-    return list(datasets._read.__wrapped__(root))
+    return list(library_of._read.__wrapped__(root))
 
 
 def words(text: str, root: Path) -> set[str]:
@@ -76,8 +76,8 @@ def test_the_seed_sets_the_order_and_nothing_else(library: Stdlib) -> None:
     assert sorted(again._shuffled) == sorted(other._shuffled)
 
 
-def functions_of(tree: ast.AST) -> Iterator[datasets.Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, datasets.Function))
+def functions_of(tree: ast.AST) -> Iterator[library_of.Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, library_of.Function))
 
 
 @pytest.mark.parametrize("module", ["json/decoder", "argparse", "typing", "contextlib"])
@@ -213,7 +213,7 @@ def test_the_root_may_be_any_folder_and_an_empty_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Kept in memory is the true library, which takes seconds to read.
-    monkeypatch.setattr(datasets, "_read", datasets._read.__wrapped__)
+    monkeypatch.setattr(library_of, "_read", library_of._read.__wrapped__)
     with pytest.raises(SourceError, match="holds no source files of Python's standard library"):
         len(Stdlib(root=tmp_path))
     (tmp_path / "os.py").write_text("def f(): pass\n")

@@ -109,7 +109,7 @@ source_options = together(
                  show_default=True, help="An example that is refused ends the run, or is counted "
                  "and left out; of a topic it can be put in another one."),
     click.option("--seed", type=int, default=0, show_default=True,
-                 help="Order of the examples of stdlib."),
+                 help="Order of the examples of stdlib and of data:...."),
     click.option("--from", "start", metavar="WHERE",
                  help="Kafka: earliest, latest, a time such as 2026-01-31T06:00Z, or "
                  "checkpoint; where there is a checkpoint it is always gone on from.  "

@@ -1,0 +1,79 @@
+"""MNIST: digits written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from river.datasets import base
+
+from streaml1.datasets.remote import File, Matrix, one_of
+from streaml1.streams.source import Lost
+
+__all__ = ["MNIST"]
+
+# The copy that PyTorch reads: the original, yann.lecun.com/exdb/mnist, no longer answers.
+MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+
+
+def _file(name: str, size: int, sha256: str) -> File:
+    return File(name, f"{MIRROR}{name}", size, sha256)
+
+
+FILES = {
+    "train": (
+        _file("train-images-idx3-ubyte.gz", 9_912_422,
+              "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        _file("train-labels-idx1-ubyte.gz", 28_881,
+              "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+    ),
+    "test": (
+        _file("t10k-images-idx3-ubyte.gz", 1_648_877,
+              "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        _file("t10k-labels-idx1-ubyte.gz", 4_542,
+              "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+    ),
+}  # fmt: skip
+
+
+class MNIST(Matrix):
+    """Digits written by hand, 28 x 28 pixels from 0 to 255, and which digit each is.
+
+    Parameters
+    ----------
+    part
+        "train" (60,000 rows) or "test" (10,000).
+    directory
+        A folder with the files of the names that the digits came under, train-images-idx3-ubyte
+        and so on, each may be packed by gzip; None: that of `STREAML1_DATA`, or river's.
+
+    References
+    ----------
+    [^1]: [LeCun, Y., Bottou, L., Bengio, Y. and Haffner, P., 1998. Gradient-based learning applied
+        to document recognition.](https://doi.org/10.1109/5.726791)
+    """
+
+    def __init__(self, part: str = "train", directory: str | Path | None = None) -> None:
+        self.part = one_of("part", part, ("train", "test"))
+        super().__init__(
+            "mnist", FILES[part], directory, task=base.MULTI_CLF, n_features=784, n_classes=10,
+            n_samples=60_000 if part == "train" else 10_000, sparse=True,
+        )  # fmt: skip
+
+    def _read(self) -> tuple[Any, Any]:
+        from scipy.sparse import csr_matrix
+
+        pixels, digits = (_idx(self.text(file.name), file.name) for file in self.files)
+        if pixels.shape != (len(digits), 28, 28):
+            raise Lost(f"{self.home} has images and labels that do not fit: copy both anew")
+        return csr_matrix(pixels.reshape(len(digits), 784), dtype=np.float64), digits.astype(int)
+
+
+def _idx(content: bytes, name: str) -> Any:
+    """The array of a file in the idx format: 0, 0, 8 for bytes, how many dimensions, and each."""
+    dimensions = content[3] if content[:3] == b"\0\0\x08" else 0
+    shape = np.frombuffer(content, ">u4", dimensions, 4).tolist()
+    if not dimensions or len(content) != 4 + 4 * dimensions + int(np.prod(shape)):
+        raise Lost(f"{name} is no idx file of bytes: copy it anew")
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
