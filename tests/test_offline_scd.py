@@ -50,6 +50,27 @@ def test_it_takes_the_steps_of_the_twin(name: str) -> None:
             assert found.weights == pytest.approx(w, abs=1e-12)
 
 
+def test_records_as_often_as_asked_for() -> None:
+    X, y = toy("logistic")
+    steps: list[int] = []
+
+    def count(record: Any, weights: Any) -> None:
+        w = slow.scd("logistic", X, y, 0.02, 0.0, -math.inf, math.inf, 0.0, [-1] * 4 * len(steps))
+        assert weights == pytest.approx(w, abs=1e-12)
+        steps.append(record.epoch)
+
+    often = no_warning(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=4, callback=count)
+    assert steps == [4 * k // X.shape[1] for k in range(len(steps))]
+    rarely = no_warning(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0)
+    assert often.weights == pytest.approx(rarely.weights, abs=1e-12)
+    epochs: list[int] = []
+    scd(X, y, l1=0.02, every=1, callback=lambda record, weights: epochs.append(record.epoch))
+    assert epochs == list(range(len(epochs)))
+    for solver in (scd, detcd):
+        with pytest.raises(ValueError, match="every=0 is out of range"):
+            solver(X, y, l1=0.02, every=0)
+
+
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("l1", "l2"), PENALTIES)
 @pytest.mark.parametrize(("solver", "options"), STEPS, ids=NAMES)

@@ -41,7 +41,7 @@ from streaml1.offline.coordinates_run import Run, bounds_of
 from streaml1.offline.data import Data, check_run, check_strength, choose, unable
 from streaml1.offline.order import ORDERS, RANDOM, arrange, generator
 from streaml1.offline.solution import Callback, Solution, Trace
-from streaml1.parameters import flag
+from streaml1.parameters import flag, whole
 
 __all__ = ["detcd", "scd"]
 
@@ -111,7 +111,7 @@ def _sweep(
     return most
 
 
-def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any) -> None:
+def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any, every: int) -> None:
     everywhere = np.arange(run.k, dtype=np.uint32)
     h, H = np.ones(run.n), np.zeros(run.k)
     curvatures(run.problem, everywhere, h, H)
@@ -121,7 +121,7 @@ def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any) -> None:
         objective, gap = trace.records[-1].objective, trace.records[-1].gap
         # Early models are soon wrong: first one epoch, then two, ...
         longest = EPOCHS if run.exact else min(EPOCHS, len(trace.records))
-        most = min(longest, trace.max_epochs - epoch)
+        most = min(longest, every, trace.max_epochs - epoch)
         rest = (how, dice, max(part * gap, 0.3 * trace.goal), most)
         if run.exact:
             taken = _sweep(run, model_epoch, (h, H, run.r), *rest)
@@ -156,6 +156,7 @@ def scd(
     tol: float = 1e-6,
     max_epochs: int = 1000,
     seed: int = 0,
+    every: int = EPOCHS,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise the mean loss + l1 |w|_1 + l2/2 |w|^2, one weight after the other.
@@ -187,9 +188,11 @@ def scd(
         The epochs to end after: passes over the weights that may move, of the columns they have.
     seed
         Of the order.
+    every
+        The most epochs between two looks at all coordinates.
     callback
-        Called with a record and the weights when all coordinates have been looked at, every few
-        epochs; what is true ends the run.
+        Called with a record and the weights when all coordinates have been looked at; what is true
+        ends the run.
 
     Returns
     -------
@@ -217,7 +220,7 @@ def scd(
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
     trace = Trace("scd", tol, max_epochs, callback)
     run = _setup("scd", X, y, loss, l1, l2, (linear, lower, upper), fit_intercept)
-    _descend(run, step, how, trace, generator(seed))
+    _descend(run, step, how, trace, generator(seed), whole(1, EPOCHS)("every", every))
     return trace.solution(run.weights.copy(), run.intercept)
 
 
@@ -235,6 +238,7 @@ def detcd(
     tol: float = 1e-6,
     max_epochs: int = 1000,
     seed: int = 0,
+    every: int | None = None,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise as `scd` does, each step at the coordinate of the largest guaranteed decrease.
@@ -250,6 +254,8 @@ def detcd(
         The epochs to end after.
     seed
         Changes nothing: nothing is drawn.
+    every
+        How many steps there are between two records; None: one for each weight.
 
     Returns
     -------
@@ -269,12 +275,14 @@ def detcd(
     p, rows, H = run.problem, run.signed_rows(), np.zeros(run.k)
     curvatures(p, np.arange(run.k, dtype=np.uint32), np.ones(run.n), H)
     beta = run.beta * H + p.l2
-    v, epoch = np.empty(run.k), 0
+    v, epoch, steps = np.empty(run.k), 0, 0
+    every = run.k if every is None else whole(1, 2**31 - 1)("every", every)
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         # The slopes of the weights themselves, not those of the dual that the gap was told by.
         run.pull(run.r, v)
-        done, read = greedy(run.loss, p, *rows, run.k, beta, run.z, v, run.w)
+        done, read = greedy(run.loss, p, *rows, every, beta, run.z, v, run.w)
         run.accesses += int(read)
-        epoch = epoch + 1 if done else max_epochs
+        steps += int(done)
+        epoch = steps // run.k if done else max_epochs
         run.refresh()
     return trace.solution(run.weights.copy(), run.intercept)

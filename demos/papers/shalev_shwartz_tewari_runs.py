@@ -1,0 +1,236 @@
+"""The runs of Shalev-Shwartz & Tewari's Figure 1: data, four algorithms, two of them as printed."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from common import matrix
+from scipy.sparse import csr_matrix
+
+import streaml1
+import streaml1.datasets
+from streaml1.jit import kernel
+from streaml1.offline import NotConverged, detcd, scd
+
+RATES = tuple(10.0**k for k in range(-6, 0))  # the paper's
+MORE = (1.0, 10.0)
+POINTS = 40
+ONLINE = ("SMIDAS", "TruncGrad")
+FOUR = ("SCD", "DETCD", *ONLINE)
+PRINTED, ANEW = "SCD, step as printed", "DETCD, slopes anew"
+BATCH, SEED = 200_000, 2009
+
+
+class Problem(NamedTuple):
+    """One of the figure's, with the passes over the data that the paper's axis is long."""
+
+    name: str
+    l1: float
+    X: csr_matrix
+    y: Any
+    passes: float
+    made: bool = False
+
+    @property
+    def key(self) -> tuple[str, float]:
+        """Data set and strength."""
+        return self.name, self.l1
+
+
+class Curve(NamedTuple):
+    """What one algorithm did: accesses, objective and non-zeros, and seconds of the thread."""
+
+    accesses: Any
+    objective: Any
+    n_nonzero: Any
+    seconds: float
+    rate: float | None = None
+
+
+class Result(NamedTuple):
+    """The curves of a problem, the best rate's of those that have one, and its optimum."""
+
+    horizon: float
+    best: float
+    weights: Any
+    curves: dict[str, Curve]
+    rates: dict[str, dict[float, Curve]]
+    shape: tuple[int, int]
+    square: float  # the mean of the squared norms of the examples
+
+
+def scaled(X: Any) -> csr_matrix:
+    """Columns that go beyond [-1, 1] divided by their largest entry."""
+    most = np.asarray(abs(X).max(axis=0).todense()).ravel()
+    return csr_matrix(X.multiply(1.0 / np.where(most > 1.0, most, 1.0)))
+
+
+def problems() -> Iterator[Problem]:
+    """The paper's, as far as their data is there."""
+    rcv1 = streaml1.datasets.RCV1("CCAT")
+    loaders: list[tuple[str, Any, tuple[float, ...], float]] = [
+        ("RCV1", rcv1, (1e-6, 1e-5), 2e9 / 9.8e7),
+        ("ARCENE", streaml1.datasets.Arcene("train"), (1e-2, 1e-6), 1.2e9 / 5.4e5),
+        ("MAGIC04S", streaml1.datasets.MAGIC04("sparse"), (1e-4, 1e-3), 2.5e8 / 1.12e6),
+        ("MAGIC04D", streaml1.datasets.MAGIC04("dense"), (1e-4, 1e-3), 4e9 / 1.92e7),
+    ]
+    for name, data, strengths, passes in loaders:
+        found = matrix(name, data)
+        if found is not None:
+            X, y = scaled(found[0]), found[1]
+            yield from (Problem(name, l1, X, y, passes) for l1 in strengths)
+
+
+def made() -> Iterator[Problem]:
+    """Little data of the same kinds: noise in most columns, rows sparse or dense."""
+    rng = np.random.default_rng(SEED)
+    for name, n, d, share, strengths in (
+        ("RCV1", 300, 400, 0.03, (1e-6, 1e-5)),
+        ("ARCENE", 40, 300, 0.54, (1e-2, 1e-6)),
+        ("MAGIC04S", 300, 60, 0.06, (1e-4, 1e-3)),
+        ("MAGIC04D", 300, 60, 1.0, (1e-4, 1e-3)),
+    ):
+        X = rng.uniform(-1.0, 1.0, (n, d)) * (rng.random((n, d)) < share)
+        X[:, :5] = rng.uniform(-1.0, 1.0, (n, 5))
+        y = X[:, :5] @ [3.0, -3.0, 2.0, -2.0, 1.0] + rng.normal(0.0, 0.5, n) > 0.0
+        for l1 in strengths:
+            yield Problem(name, l1, csr_matrix(X), y, 20.0, made=True)
+
+
+def objective(p: Problem, w: Any) -> float:
+    margins = np.where(p.y, 1.0, -1.0) * (p.X @ w)
+    return float(np.logaddexp(0.0, -margins).mean() + p.l1 * np.abs(w).sum())
+
+
+def quiet(solver: Callable[..., Any], p: Problem, **rest: Any) -> Any:
+    """Run a solver that is to be stopped before it has converged."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        return solver(p.X, p.y, "logistic", p.l1, **rest)
+
+
+def traced(solver: Callable[..., Any], p: Problem, horizon: float, **rest: Any) -> Curve:
+    """A solver's records, up to the first one past the horizon.
+
+    What the steps do not need is taken off: margins that are summed anew, and the slopes that tell
+    the gap. Those of SCD count, for it leaves out coordinates by them.
+    """
+    again, looks, points = p.X.getnnz(axis=0), 0, []
+
+    def note(record: Any, w: Any) -> bool:
+        nonlocal looks
+        looks += int(again[w != 0.0].sum())
+        if solver is detcd:
+            looks += p.X.nnz * (1 + (len(points) > 1))
+        points.append((record.accesses - looks, record.objective, record.n_nonzero))
+        return points[-1][0] >= horizon
+
+    begin = time.thread_time()
+    quiet(solver, p, tol=1e-9, callback=note, **rest)
+    return Curve(*map(np.array, zip(*points, strict=True)), time.thread_time() - begin)
+
+
+@kernel
+def printed_steps(
+    ids: Any, values: Any, indptr: Any, y: Any, l1: float, draws: Any, w: Any, z: Any
+) -> Any:
+    """Algorithm 2 as it is printed: w >= 0 for [x, -x], and the step 1/beta of Eq. (9)."""
+    d, m, read = len(indptr) - 1, len(y), 0
+    for draw in draws:
+        sign = 1.0 if draw < d else -1.0
+        j = draw % d
+        g = 0.0
+        for k in range(indptr[j], indptr[j + 1]):
+            g -= y[ids[k]] * sign * values[k] / (1.0 + math.exp(y[ids[k]] * z[ids[k]]))
+        eta = max(-w[draw], -(g / m + l1) / 0.25)
+        read += indptr[j + 1] - indptr[j]
+        if eta != 0.0:
+            w[draw] += eta
+            for k in range(indptr[j], indptr[j + 1]):
+                z[ids[k]] += eta * sign * values[k]
+            read += indptr[j + 1] - indptr[j]
+    return read
+
+
+def printed(p: Problem, horizon: float) -> Curve:
+    """SCD with the paper's own step, which needs |x| <= 1."""
+    columns, d = p.X.tocsc(), p.X.shape[1]
+    rng = np.random.default_rng(SEED)
+    w, z, accesses = np.zeros(2 * d), np.zeros(len(p.y)), 0
+    points = [(0, objective(p, np.zeros(d)), 0)]
+    chunk = max(2, round(horizon / POINTS * d / p.X.nnz / 2.0))
+    begin = time.thread_time()
+    while accesses < horizon:
+        draws = rng.integers(0, 2 * d, chunk)
+        accesses += int(
+            printed_steps(
+                *(columns.indices, columns.data, columns.indptr),
+                *(np.where(p.y, 1.0, -1.0), p.l1, draws, w, z),
+            )
+        )
+        half = w[:d] - w[d:]
+        points.append((accesses, objective(p, half), np.count_nonzero(half)))
+    return Curve(*map(np.array, zip(*points, strict=True)), time.thread_time() - begin)
+
+
+def learner(name: str, p: Problem, rate: float) -> Any:
+    shared: dict[str, Any] = {"lr": rate, "schedule": "constant", "intercept_lr": 0.0}
+    if name == "SMIDAS":
+        return streaml1.SMIDASClassifier(l1=p.l1, n_features=p.X.shape[1], **shared)
+    return streaml1.TruncatedGradientClassifier(gravity=p.l1, period=1, **shared)
+
+
+def batches(p: Problem, rows: int, seed: int = SEED) -> Iterator[tuple[Any, Any]]:
+    """Examples drawn with replacement, some at a time."""
+    rng = np.random.default_rng(seed)
+    some = max(1, min(BATCH * len(p.y) // p.X.nnz, rows // POINTS))
+    for lo in range(0, rows, some):
+        drawn = rng.integers(0, len(p.y), min(some, rows - lo))
+        yield p.X[drawn], p.y[drawn]
+
+
+def learnt(name: str, p: Problem, horizon: float, rate: float) -> Curve:
+    """One learner at one rate: two reads of each non-zero of the examples drawn."""
+    model, w = learner(name, p, rate), np.zeros(p.X.shape[1])
+    rows = round(horizon / (2.0 * p.X.nnz / len(p.y)))
+    accesses, seconds, due = 0, 0.0, horizon / POINTS
+    points = [(0, objective(p, w), 0)]
+    for X, y in batches(p, rows):
+        begin = time.thread_time()
+        model.learn_many(X, y)
+        seconds += time.thread_time() - begin
+        accesses += 2 * X.nnz
+        if accesses >= due:
+            due += horizon / POINTS
+            w[:] = 0.0
+            kept = model.weights
+            w[list(kept)] = list(kept.values())
+            points.append((accesses, objective(p, w), len(kept)))
+    return Curve(*map(np.array, zip(*points, strict=True)), seconds, rate)
+
+
+def run(p: Problem, most_accesses: float) -> Result:
+    """All algorithms on one problem."""
+    n, d = p.X.shape
+    horizon = min(most_accesses, p.passes * p.X.nnz)
+    best = quiet(scd, p, tol=1e-5, max_epochs=3000)
+    most: dict[str, Any] = {"max_epochs": 10**6}
+    steps = max(1, round(horizon / p.X.nnz / POINTS))
+    curves = {
+        "SCD": traced(scd, p, horizon, step="bound", order="random", every=1, seed=SEED, **most),
+        "DETCD": traced(detcd, p, horizon, every=steps, **most),
+    }
+    rates = {k: {r: learnt(k, p, horizon, r) for r in (*RATES, *MORE)} for k in ONLINE}
+    for name in ONLINE:
+        curves[name] = min((rates[name][r] for r in RATES), key=lambda c: c.objective[-1])
+    curves[PRINTED] = printed(p, horizon)
+    greedy = curves["DETCD"]
+    passes = steps * np.arange(len(greedy.objective)) * p.X.nnz
+    curves[ANEW] = greedy._replace(accesses=passes)
+    square = float(p.X.multiply(p.X).sum()) / n
+    return Result(horizon, best.objective, best.weights, curves, rates, (n, d), square)
