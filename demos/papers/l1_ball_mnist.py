@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import Claim, data_folder, options, save, show_claims, table, without
+from common import Claim, look_in, matrix, options, save, show_claims, table
+from scipy.sparse import issparse
 
 from streaml1.datasets import MNIST
 from streaml1.projection import project_l1_ball
@@ -90,7 +91,8 @@ def problem_of(x: Any, y: Any, rows: int, support: int, width: float, z: float) 
     rows = min(rows, len(y) - support)
     s, r = order[:support], order[support : support + rows]
     sign = np.where(y[s] == np.arange(int(y.max()) + 1)[:, None], 1.0, -1.0)
-    return Problem(kernels(x[r], x[s], width), y[r], sign, z)
+    r, support = (part.toarray() if issparse(part) else part for part in (x[r], x[s]))
+    return Problem(kernels(r, support, width), y[order[len(support) :][:rows]], sign, z)
 
 
 def made(n: int) -> tuple[Any, Any]:
@@ -272,27 +274,25 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000)
     parser.add_argument("--radius", type=float, nargs="+", default=RADII)
     given = parser.parse_args()
-    folder = data_folder(given.data)
+    look_in(given.data)
     steps, stochastic, factors = 400, 2_000, (0.1, 0.3, 1.0, 3.0, 10.0)
-    if given.quick or folder is None:
-        if folder is None:
-            print(without("MNIST", "docs/datasets.md"))
+    digits = None if given.quick else matrix("MNIST", MNIST("train"))
+    if digits is None:
         x, y = made(600)
         problem = problem_of(x, y, 500, 100, 8.0, 1.0)
         title, steps, stochastic, factors = "made points", 40, 50, (0.3, 3.0)
     else:
-        x, y = MNIST(part="train", directory=folder).matrix()
-        x = np.asarray(x, float)
-        x = x / 255.0 if x.max() > 1.0 else x
-        problem = problem_of(x, np.asarray(y), given.rows, SUPPORT, WIDTH, 1.0)
+        problem = problem_of(
+            digits[0] / 255.0, np.asarray(digits[1]), given.rows, SUPPORT, WIDTH, 1.0
+        )
         title = "MNIST, multiclass logistic loss"
     print(f"{title}: {problem.K.shape[0]:,} rows, a support of {problem.K.shape[1]:,}")
     runs, made_claims = {}, []
-    for z in given.radius[:1] if given.quick else given.radius:
+    for z in given.radius[:1] if digits is None else given.radius:
         runs[z] = measured(problem._replace(z=z), steps, stochastic, factors)
         made_claims += claims(runs[z][1], runs[z][0], z)
     show_claims("Figure 7", made_claims)
-    print(save(draw(runs, title), given.out, "l1_ball_mnist.png"))
+    print(save(draw(runs, title), given.out, "l1-ball-mnist.png"))
 
 
 if __name__ == "__main__":

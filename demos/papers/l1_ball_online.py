@@ -23,11 +23,10 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import Claim, data_folder, options, save, show_claims, table, without
-from scipy.sparse import csr_matrix
+from common import Claim, look_in, options, save, show_claims, table
+from l1_ball_rcv1 import ROWS, documents, made
 
 import streaml1
-from streaml1.datasets import RCV1
 from streaml1.offline import fista
 
 TOPICS = ("CCAT", "ECAT")
@@ -248,29 +247,22 @@ def draw(topics: dict[str, Topic], d: int, title: str) -> Any:
     return figure
 
 
-def documents(folder: Path) -> tuple[Any, dict[str, Any]]:
-    """The rows of RCV1 in a random order, and the labels of both topics."""
-    X, y = RCV1(TOPICS[0], directory=folder).matrix()
-    labels = {TOPICS[0]: y, TOPICS[1]: RCV1(TOPICS[1], directory=folder).matrix()[1]}
-    order = np.random.default_rng(2008).permutation(len(y))
-    X = csr_matrix(X, dtype=np.float64)[order]
-    return X, {name: np.asarray(one)[order] for name, one in labels.items()}
-
-
 def main() -> None:
-    given = options(__doc__).parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--rows", type=int, default=ROWS, help="at most so many documents")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")  # the optimum is needed to three digits only
-    folder = data_folder(given.data)
+    look_in(given.data)
     thin = 3 if given.quick else 1
-    if given.quick or folder is None:
-        if folder is None:
-            print(without("RCV1", "docs/datasets.md"))
-        made = runpy.run_path(str(Path(__file__).parent / "l1_ball_rcv1.py"))["made"]
+    found = None if given.quick else documents(TOPICS[0], given.rows)
+    if found is None:
         X, y = made(2_000, 800)
-        title, labels = "made rows", {"CCAT": y}
+        title, labels = "made rows", {"made": y}
     else:
-        X, labels = documents(folder)
-        title = "RCV1, one pass"
+        X, y = found
+        other = documents(TOPICS[1], given.rows)
+        assert other is not None
+        title, labels = "RCV1, one pass", {TOPICS[0]: y, TOPICS[1]: other[1]}
     begin = time.perf_counter()
     topics = {name: measured(X, y, thin) for name, y in labels.items()}
     n, d = X.shape
@@ -302,7 +294,7 @@ def main() -> None:
     )
     show_claims("Figure 8", claims(topics, d, us, active))
     assert all(math.isfinite(one) for one in us.values())
-    print(save(draw(topics, d, title), given.out, "l1_ball_online.png"))
+    print(save(draw(topics, d, title), given.out, "l1-ball-online.png"))
 
 
 if __name__ == "__main__":

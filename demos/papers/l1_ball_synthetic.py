@@ -361,7 +361,7 @@ def main() -> None:
                 ],
             )  # fmt: skip
     show_claims("Figures 4 and 5", claims(found, levels))
-    print(save(draw(found, sizes), given.out, "l1_ball_synthetic.png"))
+    print(save(draw(found, sizes), given.out, "l1-ball-synthetic.png"))
 
 
 if __name__ == "__main__":

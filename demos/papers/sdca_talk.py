@@ -20,16 +20,15 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import Claim, data_folder, options, save, show_claims, table, without
-from l1_ball_rcv1 import made
+from common import Claim, look_in, options, save, show_claims, table
+from l1_ball_rcv1 import documents, made
 from scipy.sparse import csr_matrix
 from sdca_lemma import as_printed, lemma_fails
 
 import streaml1
-from streaml1.datasets import RCV1
 from streaml1.offline import Solution, accelerated_sdca, fista, sdca
 
-ROWS = 27_613  # of the sample: made rows have the same lambda n
+ROWS = 27_613  # of the sample; made rows have the same lambda n
 TRAIN = 20_000
 LONG = 6
 GAMMAS = (0.0, 0.01, 0.1, 1.0)
@@ -427,26 +426,21 @@ def draw(
 
 
 def main() -> None:
-    given = options(__doc__).parse_args()
+    parser = options(__doc__)
+    parser.add_argument("--rows", type=int, default=30_000, help="at most so many documents")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")  # runs are ended early on purpose
-    folder = data_folder(given.data)
-    if given.quick or folder is None:
-        if folder is None:
-            print(without("RCV1", "docs/datasets.md"))
-        X, y = made(600, 400)
-        title = "made rows"
-    else:
-        X, y = RCV1("CCAT", directory=folder).matrix()
-        keep = np.random.default_rng(2013).permutation(len(y))
-        X, y = csr_matrix(X, dtype=np.float64)[keep], np.asarray(y)[keep]
-        title = "CCAT"
-    task = Task(X, y, ROWS / len(y))
-    passes, most = (6, 100) if given.quick else (30, 400)
+    look_in(given.data)
+    found = None if given.quick else documents("CCAT", given.rows)
+    X, y = made(600, 400) if found is None else found
+    title = "made rows" if found is None else "CCAT"
+    task = Task(X, y, ROWS / len(y) if found is None else 1.0)
+    passes, most = (6, 100) if found is None else (30, 400)
     races = {loss: race(task, loss, passes) for loss in ("smoothed_hinge", "hinge")}
-    order = orders(task, 10 if given.quick else 60)
+    order = orders(task, 10 if found is None else 60)
     widths = smoothed(task, 2 * passes)
     batches = accelerated(task, most)
-    table_of = iterations(task, 300 if given.quick else 3_000, 1_000)
+    table_of = iterations(task, 300 if found is None else 3_000, 1_000)
     splits = {
         "made": separable(*apart(), 0.01, 300),
         title: separable(X[:3_000], y[:3_000], 0.01, 300),
@@ -471,7 +465,7 @@ def main() -> None:
         ],
     )
     show_claims("The talk", claims(races, order, widths, batches, table_of, splits, task))
-    print(save(draw(races, order, widths, batches, len(y), title), given.out, "sdca_talk.png"))
+    print(save(draw(races, order, widths, batches, len(y), title), given.out, "sdca-talk.png"))
 
 
 def apart() -> tuple[Any, Any]:
