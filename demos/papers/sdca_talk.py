@@ -273,7 +273,7 @@ def claims(
             "randomization is crucial (here: cyclic takes over three times as long)",
             f"passes to a gap of {level:g}: "
             + ", ".join(f"{name} {shown(count)}" for name, count in passes.items())
-            + f"; cyclic is at {order['cyclic'].gap[-1]:.1g} after {len(order['cyclic'].gap) - 1}",
+            + f"; cyclic is at {order['cyclic'].gap[-1]:.2g} after {len(order['cyclic'].gap) - 1}",
             passes["cyclic"] > 3.0 * passes["random"],
         )
     )
