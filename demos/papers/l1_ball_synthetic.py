@@ -103,7 +103,7 @@ def best_rate(problem: Problem, epochs: int, **given: Any) -> Curve:
     unit = 1.0 if problem.loss == "squared" else 30.0 / math.sqrt(len(problem.y))
     unit *= math.sqrt(given.get("batch", 1.0))
     tried = []
-    for lr in unit * np.geomspace(0.03, 30.0, 7):
+    for lr in unit * np.geomspace(0.03, 3.0, 5):
         curve = projected(problem, epochs, step="invsqrt", lr=float(lr), **given)
         tried.append(curve._replace(note=f"eta_0 = {lr:.2g}"))
     return min(tried, key=lambda curve: float(curve.above[-5:].mean()))
