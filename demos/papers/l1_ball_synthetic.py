@@ -343,13 +343,13 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=None, help="columns, and rows")
     given = parser.parse_args()
-    sizes = tuple(given.sizes or ((60, 120) if given.quick else SIZES))
+    sizes = tuple(given.sizes or ((40, 80) if given.quick else SIZES))
     warnings.simplefilter("ignore")  # runs are ended early on purpose
     found, levels = {}, {}
     for n in sizes:
         for loss in ("squared", "logistic"):
             problem = made(loss, n, seed=n)
-            curves = measured(problem, 30 if given.quick else 100)
+            curves = measured(problem, 20 if given.quick else 100)
             found[loss, n], levels[loss, n] = curves, near(problem)
             table(
                 f"{loss}, n = {n:,}, radius {problem.radius:.1f}: operations until f - f* <=",
