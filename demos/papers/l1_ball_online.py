@@ -182,6 +182,17 @@ def claims(topics: dict[str, Topic], d: int, us: dict[str, float], active: int) 
                 ours.loss < same.loss,
             )
         )
+        reached = [(one, topic.by_radius["EG"][z]) for z, one in topic.by_radius["L1"].items()
+                   if one.reached]  # fmt: skip
+        ahead = sum(one.loss < other.loss for one, other in reached)
+        made.append(
+            Claim(
+                f"Figure 8, {name}",
+                "(the same in every ball of the grid that is reached)",
+                f"in {ahead} of {len(reached)}",
+                ahead == len(reached),
+            )
+        )
         paper = PAPER.get(name, ("less", "more"))
         made.append(
             Claim(
