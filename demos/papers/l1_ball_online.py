@@ -140,7 +140,7 @@ class Topic(NamedTuple):
     """All that was measured of a topic."""
 
     best: dict[str, Pass]
-    courses: dict[str, Course]
+    courses: dict[str, Course]  # both in L1's best ball
     by_radius: dict[str, dict[float, Pass]]
     hindsight: float
     base: float  # the error of always telling the more frequent label
@@ -159,8 +159,8 @@ def measured(X: Any, y: Any, thin: int) -> Topic:
         }
         for kind, passes in found.items()
     }
-    courses = {kind: course(one.make, X, y) for kind, one in best.items()}
     z = best["L1"].radius
+    courses = {kind: course(of[z].make, X, y) for kind, of in by_radius.items()}
     hindsight = fista(X, y, penalty="ball", radius=z, tol=1e-4, max_epochs=300).objective
     share = float(np.mean(y))
     return Topic(best, courses, by_radius, hindsight, min(share, 1.0 - share))
@@ -263,8 +263,9 @@ def draw(topics: dict[str, Topic], d: int, title: str) -> Any:
         right.plot(at.rows, seen, ":", color=f"C{k}", label=f"{name}, of those seen")
     left.set(xlabel="rows", ylabel="cumulative log-loss")
     right.set(xlabel="rows", ylabel="non-zero weights of L1, %")
-    right.set(yscale="log")
-    left.set_title(title, loc="left")
+    right.set(ylim=(0.0, None))
+    z = max(topic.best["L1"].radius for topic in topics.values())
+    left.set_title(f"{title}, radius {z:g}", loc="left")
     for axes in (left, right):
         axes.legend(frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
