@@ -146,8 +146,9 @@ def projected(
     nonnegative: bool,
     lr: float,
     parts: list[list[Any]],
+    schedule: str = "invsqrt",
 ) -> list[Any]:
-    """The weights after each epoch of steps lr / sqrt(t) on these rows, one step a part."""
+    """The weights after each epoch of steps on these rows, one step a part; lr / sqrt(t)."""
     d, t, found = X.shape[1], 0, []
     w = np.zeros(d)
     plus, minus = np.full(d, z / (2 * d)), np.full(d, z / (2 * d))
@@ -159,7 +160,7 @@ def projected(
         for rows in epoch:
             t += 1
             _, g, _ = mean_loss(name, X[rows], y[rows], w, 0.0)
-            eta = lr / math.sqrt(t)
+            eta = {"invsqrt": lr / math.sqrt(t), "inverse": lr / t, "constant": lr}[schedule]
             if geometry == "eg":
                 plus, minus = plus * np.exp(-eta * g), minus * np.exp(eta * g)
                 total = plus.sum() + minus.sum()

@@ -46,6 +46,19 @@ def test_equals_the_twin_step_by_step(loss: str, geometry: str, nonnegative: boo
         np.testing.assert_allclose(found[1:], expected, rtol=0.0, atol=1e-9)
 
 
+@pytest.mark.parametrize("step", ["inverse", "constant"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_the_other_schedules(geometry: str, step: str) -> None:
+    X, y = toy("logistic", n=21)
+    random = np.random.default_rng(7)
+    orders = [random.permutation(21) for _ in range(4)]
+    parts = [[order[k : k + 4] for k in range(0, 21, 4)] for order in orders]
+    given: dict[str, Any] = {"batch": 4, "step": step, "geometry": geometry, "lr": 0.3}
+    found = weights_of(X, y, 4, radius=1.5, seed=7, **given)
+    expected = slow.projected("logistic", X, y, 1.5, geometry, False, 0.3, parts, step)
+    np.testing.assert_allclose(found[1:], expected, rtol=0.0, atol=1e-9)
+
+
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("loss", SMOOTH)

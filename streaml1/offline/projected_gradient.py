@@ -5,7 +5,7 @@ Duchi, Shalev-Shwartz, Singer & Chandra (2008), Eq. (2) and Sections 6 and 7, in
 $$w^{(t+1)} = \Pi_X(w^{(t)} - \eta_t \nabla^{(t)})$$
 
 $\nabla^{(t)}$ is the gradient of the mean loss of all rows, or of a part drawn from them;
-$\eta_t = \eta_0 / \sqrt t$, or found by a line search where all rows are looked at. Exponentiated
+$\eta_t = \eta_0 / \sqrt t$, $\eta_0 / t$ or $\eta_0$, or found by a line search where all rows are looked at. Exponentiated
 gradient (Eq. 13) multiplies weights that sum to z by $\exp(-\eta_t \nabla_i)$; for weights of both
 signs there are two vectors, $w = w^+ - w^-$.
 
@@ -33,6 +33,7 @@ __all__ = ["projected_gradient"]
 
 LOSSES = ("logistic", "hinge", "smoothed_hinge", "squared", "absolute", "softmax")
 ME = "projected_gradient"
+POWERS = {"invsqrt": 0.5, "inverse": 1.0, "constant": 0.0}  # of 1 / t
 
 
 def projected_gradient(
@@ -72,9 +73,10 @@ def projected_gradient(
     batch
         How many rows a step looks at: "full", a share such as 0.25, or a whole number.
     step
-        "line", for batch="full" and a loss without kinks; or "invsqrt", lr / sqrt(t).
+        "line", for batch="full" and a loss without kinks; or "invsqrt", lr / sqrt(t); "inverse",
+        lr / t; "constant", lr.
     lr
-        The first step of "invsqrt" (None: from the radius and the size of X).
+        The first step, but of "line" (None: from the radius and the size of X).
     geometry
         "euclidean" or "eg".
     gamma
@@ -103,7 +105,7 @@ def projected_gradient(
     array([ 1.83, -0.17])
     """
     choose(ME, "loss", loss, LOSSES)
-    choose(ME, "step", step, ("line", "invsqrt"))
+    choose(ME, "step", step, ("line", *POWERS))
     choose(ME, "geometry", geometry, ("euclidean", "eg"))
     for name, strength in (("l1", l1), ("l2", l2)):
         if check_strength(name, strength):
@@ -128,6 +130,7 @@ def projected_gradient(
     run = _Run(f, ball, kind(radius, nonnegative), data, fit_intercept)
     if lr is None:
         lr = run.geometry.first_step(data, run.theta, loss == "squared")
+    run.power = POWERS.get(step, 0.0)
     run.eta_0 = float(number(0.0, 1e10, above=True)("lr", lr))
     random = np.random.default_rng(seed)
     trace = Trace(ME, tol, max_epochs, callback)
@@ -168,6 +171,7 @@ class _Run:
     """The state between two epochs."""
 
     eta_0: float
+    power: float
 
     def __init__(
         self, f: Term, ball: Penalty, geometry: Geometry, data: Data, fit_intercept: bool
@@ -207,7 +211,7 @@ class _Run:
     def epoch(self, parts: Iterator[Any]) -> None:
         """A step for each part of the rows."""
         for rows in parts:
-            eta = self.eta_0 / math.sqrt(self.t)
+            eta = self.eta_0 / self.t**self.power
             theta, gradient = self.theta, self.gradient
             if rows is not None:
                 part = self.f.part(rows)

@@ -1,0 +1,368 @@
+"""The l1-ball paper and the talk on SDCA: misprints, theorems on little data, and their demos."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streaml1
+from streaml1.offline import sdca
+from streaml1.projection import project_l1_ball, project_simplex
+
+FOLDER = Path(__file__).parent.parent / "demos" / "papers"
+
+
+@pytest.fixture(autouse=True)
+def in_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+# Duchi, Shalev-Shwartz, Singer & Chandra (2008)
+
+
+def simplices(number: int = 200) -> list[tuple[Any, float, Any]]:
+    """Vectors, radii and projections, which a bisection finds."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(number):
+        v, z = rng.normal(size=rng.integers(2, 9)) * 2.0, float(rng.uniform(0.2, 3.0))
+        low, high = v.min() - z, v.max()
+        for _ in range(200):
+            theta = 0.5 * (low + high)
+            low, high = (theta, high) if np.maximum(v - theta, 0.0).sum() > z else (low, theta)
+        found.append((v, z, np.maximum(v - low, 0.0)))
+    return found
+
+
+def test_lemmas_1_and_2() -> None:
+    """The larger of v are those that stay, as many as Lemma 2 counts; Eq. (5) is theta."""
+    for v, z, w in simplices():
+        order = np.argsort(-v)
+        mu = v[order]
+        rho = max(j for j in range(1, len(v) + 1) if mu[j - 1] - (mu[:j].sum() - z) / j > 0.0)
+        assert np.all(w[order[:rho]] > 0.0) and np.all(w[order[rho:]] <= 1e-12)
+        theta = (mu[:rho].sum() - z) / rho
+        np.testing.assert_allclose(w, np.maximum(v - theta, 0.0), atol=1e-12)
+        np.testing.assert_allclose(project_simplex(v, z), w, atol=1e-12)
+
+
+def test_lemma_3() -> None:
+    """No component of a projection on the ball changes its sign."""
+    for v, z, _ in simplices():
+        w = project_l1_ball(v, z)
+        assert np.all(w * v >= 0.0)
+
+
+def test_which_are_not_zero_is_told_by_w() -> None:
+    """Section 3 has I = {i: v_(i) > 0}: of the weights it is, not of what is projected."""
+    w = project_simplex([3.0, 0.5], 1.0)
+    assert w.tolist() == [1.0, 0.0]  # though both of v are above 0
+
+
+def test_equation_11_is_the_other_way_round() -> None:
+    """A component is not smaller than the pivot iff sum v_j < count v + z; ">" is printed."""
+    printed = right = 0
+    for v, z, w in simplices():
+        pivot = v[w > 1e-12].min()
+        for x in v:
+            above = v[v >= x]
+            left, other = above.sum(), len(above) * x + z
+            right += (left < other) == (x >= pivot)
+            printed += (left > other) == (x >= pivot)
+    assert right == sum(len(v) for v, _, _ in simplices()) and printed == 0
+
+
+# Shalev-Shwartz & Zhang (2013)
+
+
+def test_steps_of_fobos_are_those_of_pegasos() -> None:
+    """With the rate 1 / (lambda t) the t-th is Pegasos' (t + 1)-th: so all losses have it."""
+    rng, l2 = np.random.default_rng(1), 0.3
+    X, y = rng.normal(size=(50, 4)), rng.random(50) < 0.5
+    model = streaml1.ElasticNetClassifier(
+        l2=l2, lr=1.0 / l2, schedule="inverse", loss="hinge", intercept_lr=0.0
+    )
+    model.learn_many(X, y)
+    w = np.zeros(4)
+    for k in range(50):
+        sign, t = (1.0 if y[k] else -1.0), k + 2
+        step = sign * X[k] / (l2 * t) if sign * (X[k] @ w) < 1.0 else 0.0
+        w = (1.0 - 1.0 / t) * w + step
+    np.testing.assert_allclose([model.weights.get(j, 0.0) for j in range(4)], w, atol=1e-12)
+
+
+def test_the_update_of_sgd_is_printed_with_the_wrong_sign() -> None:
+    """- 1[...] x_i / (lambda t): the subgradient of the hinge is -y_i x_i, so it is + y_i x_i."""
+    printed, right = importlib.import_module("sdca_lemma").as_printed()
+    assert right < 0.5 < 1.0 < printed
+
+
+def test_the_main_lemma() -> None:
+    tried, failed, least = importlib.import_module("sdca_lemma").lemma_fails()
+    assert tried == 2880 and failed == 0 and least > 0.0
+
+
+def test_a_lemma_without_its_g_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check can tell: steps that are half as long as the best gain too little."""
+    lemma = importlib.import_module("sdca_lemma")
+    best = lemma.steps
+    monkeypatch.setattr(lemma, "steps", lambda *of: 0.01 * best(*of))
+    assert lemma.lemma_fails()[1] > 0
+
+
+def test_the_step_of_the_hinge_is_the_best() -> None:
+    """The closed form of the slide, beside D at 4,001 other values of the coordinate."""
+    lemma = importlib.import_module("sdca_lemma")
+    X, y = lemma.made(12, 3, 5)
+    rng = np.random.default_rng(0)
+    for gamma in (0.0, 0.5):
+        alpha = y * rng.random(12)
+        delta = lemma.steps(X, y, alpha, gamma, 0.1)
+        for i in range(12):
+            unit = np.eye(12)[i]
+            grid = y[i] * np.linspace(0.0, 1.0, 4_001) - alpha[i]
+            tried = [lemma.dual(X, y, alpha + move * unit, gamma, 0.1) for move in grid]
+            assert lemma.dual(X, y, alpha + delta[i] * unit, gamma, 0.1) >= max(tried) - 1e-12
+
+
+def test_rows_of_another_length_are_another_lambda() -> None:
+    """R^2 / (lambda gamma): c X at c^2 lambda has the weights divided by c, and the same P."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(60, 5)), rng.random(60) < 0.5
+    one = sdca(X, y, "smoothed_hinge", l2=0.05, tol=1e-12)
+    other = sdca(3.0 * X, y, "smoothed_hinge", l2=0.45, tol=1e-12)
+    assert other.objective == pytest.approx(one.objective, abs=1e-10)
+    np.testing.assert_allclose(3.0 * other.weights, one.weights, atol=1e-5)
+    assert len(other.trace) == len(one.trace)
+
+
+@pytest.mark.parametrize("d", [8, 100, 10_000])
+def test_three_logs_are_too_few(d: int) -> None:
+    """3 log(d)/2 |w|_q^2 is not 1-strongly convex in the l1 norm: at equal weights it has 3/e^2."""
+    q = math.log(d) / (math.log(d) - 1.0)
+    u = np.tile([1.0, -1.0], d // 2) / d  # of l1 length 1
+    N = d ** (1.0 / q)  # |w|_q of w = (1, ..., 1)
+    curve = 3.0 * math.log(d) * ((q - 1.0) * N ** (2.0 - q) * float(u @ u))
+    by_hand = 3.0 * math.log(d) / ((math.log(d) - 1.0) * math.e**2)
+    assert curve == pytest.approx(by_hand, rel=1e-9) and curve < 1.0
+
+    def g(w: Any) -> float:
+        return 1.5 * math.log(d) * float(np.sum(np.abs(w) ** q) ** (2.0 / q))
+
+    h, w = 1e-2, np.ones(d) / d
+    second = (g(w + h * u) - 2.0 * g(w) + g(w - h * u)) / h**2
+    assert second == pytest.approx(curve, rel=1e-3)
+
+
+def test_the_smoothed_hinge_is_near_the_hinge() -> None:
+    """Within gamma / 2 below it, and (1 / gamma)-smooth."""
+    lemma = importlib.import_module("sdca_lemma")
+    a = np.linspace(-3.0, 3.0, 6_001)
+    for gamma in (0.01, 0.1, 1.0):
+        hinge = np.maximum(0.0, 1.0 - a)
+        z = 1.0 - a
+        smooth = np.where(z > gamma, z - gamma / 2, np.maximum(z, 0.0) ** 2 / (2 * gamma))
+        assert np.all(hinge - smooth >= 0.0) and np.max(hinge - smooth) <= gamma / 2 + 1e-12
+        slope = lemma.slopes(a[:, None], np.ones(len(a)), np.ones(1), gamma)
+        assert np.abs(np.diff(slope) / np.diff(a)).max() <= 1.0 / gamma * (1.0 + 1e-9)
+
+
+# The demos
+
+
+def run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    monkeypatch.setattr(sys, "argv", [name, "--quick", "--out", str(tmp_path)])
+    runpy.run_path(str(FOLDER / name), run_name="__main__")
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "claims", "left"),
+    [
+        ("l1_ball_synthetic", "squared, n = 40", 6, 0),
+        ("l1_ball_rcv1", "made rows; 800 x 400", 6, 0),
+        ("l1_ball_mnist", "made points: 500 rows, a support of 100", 4, 0),
+        ("l1_ball_online", "made rows: 2,000 rows", 7, 1),
+        ("sdca_talk", "made rows: 600 rows", 15, 0),
+    ],
+)
+def test_demos(
+    name: str,
+    told: str,
+    claims: int,
+    left: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = run(f"{name}.py", tmp_path, monkeypatch, capsys)
+    assert told in out and f"of {claims} hold" in out and f"{left} not run" in out
+    assert (tmp_path / f"{name.replace('_', '-')}.png").stat().st_size > 10_000
+
+
+def falling(end: float, n: int = 11) -> tuple[Any, Any]:
+    return np.linspace(0.0, 10.0, n), np.geomspace(1.0, end, n)
+
+
+def test_verdicts_of_the_synthetic_demo() -> None:
+    demo = importlib.import_module("l1_ball_synthetic")
+
+    def verdicts(l1: float, ip: float, stochastic: Any, growth: float) -> list[bool | None]:
+        found, levels = {}, {}
+        for n, share in ((800, 1.0), (4_000, growth)):
+            for loss in ("squared", "logistic"):
+                curves = {name: demo.Curve(*falling(l1)) for name in demo.PROJECTIONS}
+                x = np.linspace(0.05, 10.0, 200)
+                curves["L1-Stoch"] = demo.Curve(x, stochastic(x))
+                flops, above = falling(ip)
+                curves["IP"] = demo.Curve(flops * share, above)
+                if loss == "squared":
+                    curves["Coordinate"] = demo.Curve(*falling(ip))
+                found[loss, n], levels[loss, n] = curves, 1e-2
+        return [claim.holds for claim in demo.claims(found, levels)]
+
+    assert verdicts(1e-6, 1e-3, lambda x: 1e-3 / x, 1.2) == [True] * 6
+    bad = verdicts(1e-3, 1e-6, lambda x: 10.0 ** (-0.1 * x), 0.5)
+    assert bad == [False, False, False, False, True, False]
+    assert verdicts(1e-1, 1e-6, lambda x: 1.0 / x, 0.5)[4] is False
+
+
+def test_verdicts_of_figure_6() -> None:
+    demo = importlib.import_module("l1_ball_rcv1")
+
+    def verdicts(l1: float, eg: float, us: dict[str, float]) -> list[bool | None]:
+        found = {
+            f"{kind} - {size}": demo.Curve(*falling(end), "1 invsqrt", 5)
+            for kind, end in (("L1", l1), ("EG", eg))
+            for size in ("Full", "Stoch", "100", "1")
+        }
+        return [claim.holds for claim in demo.claims(found, 0.0, us)]
+
+    slow = {"EG": 1.0, "L1, tree": 9.0, "L1, wheel": 2.0}
+    assert verdicts(1e-4, 1e-2, slow) == [True, True, True, True, False, False]
+    fast = {"EG": 3.0, "L1, tree": 1.0, "L1, wheel": 2.0}
+    assert verdicts(1e-2, 1e-4, fast) == [False, False, False, False, True, True]
+
+
+def test_verdicts_of_figure_7() -> None:
+    demo = importlib.import_module("l1_ball_mnist")
+    some = np.tile([0.0, 1.0, 1.0, 1.0], (10, 1))
+
+    def verdicts(l1: float, eg: float, w: Any, v: Any) -> list[bool | None]:
+        found = {
+            f"{kind}, {size}": demo.Curve(*falling(end), weights, "1 constant")
+            for kind, end, weights in (("L1", l1, w), ("EG", eg, v))
+            for size in ("true", "1%")
+        }
+        return [claim.holds for claim in demo.claims(found, 0.0, 30.0)]
+
+    assert verdicts(1e-4, 1e-2, some, np.ones((10, 4))) == [True] * 4
+    assert verdicts(1e-2, 1e-4, np.zeros((10, 4)), some) == [False] * 4
+
+
+def test_the_tangent_is_a_bound_of_figure_7() -> None:
+    """No weights found are below it, and after some steps it is near."""
+    demo = importlib.import_module("l1_ball_mnist")
+    problem = demo.problem_of(*demo.made(200), 120, 40, 8.0, 5.0)
+    least, gap = demo.optimum(problem, 400)
+    assert -1e-6 <= gap < 1e-3  # the kernels are of single precision
+    for method in ("L1", "EG"):
+        curve = demo.descend(problem, method, "constant", 1.0, 300, None)
+        assert curve.loss.min() >= least - gap - 1e-6
+        assert np.all(curve.w >= 0.0) and np.all(curve.w.sum(axis=1) <= 5.0 * (1.0 + 1e-9))
+    w = np.random.default_rng(0).random((10, 40)) * 0.1
+    gradient = problem.loss_and_gradient(w)[1]
+    for j, i in ((0, 3), (7, 30)):
+        ahead, behind = w.copy(), w.copy()
+        ahead[j, i] += 1e-2
+        behind[j, i] -= 1e-2
+        slope = problem.loss_and_gradient(ahead)[0] - problem.loss_and_gradient(behind)[0]
+        assert slope / 2e-2 == pytest.approx(gradient[j, i], rel=2e-2, abs=1e-5)
+
+
+def test_verdicts_of_figure_8() -> None:
+    demo = importlib.import_module("l1_ball_online")
+
+    def verdicts(ours: float, other: float, kept: int, dense: int, us: float) -> list[Any]:
+        passes = {
+            "L1": demo.Pass(lambda: None, 300.0, "1 invsqrt", ours, ours, 50, ours < 1.0),
+            "EG": demo.Pass(lambda: None, 100.0, "1 constant", other, other),
+        }
+        rows, losses = falling(1.0)
+        course = {
+            name: demo.Course(rows, losses, np.full(11, count), np.full(11, 200))
+            for name, count in (("L1", kept), ("EG", dense))
+        }
+        radii = {kind: {one.radius: one, 100.0: one} for kind, one in passes.items()}
+        radii["EG"][300.0] = passes["EG"]
+        topic = demo.Topic(passes, course, radii, 0.1, 0.4)
+        times = {"no ball": 1.0, "tree": 11.0, "linear": us}
+        return [claim.holds for claim in demo.claims({"CCAT": topic}, 1_000, times, 50)]
+
+    assert verdicts(0.2, 0.3, 50, 200, 200.0) == [True] * 7
+    bad = verdicts(1.3, 0.2, 500, 100, 20.0)
+    assert bad == [False, True, *[False] * 5]  # no ball is reached
+
+
+def test_powers_of_the_table_are_those_of_the_rates() -> None:
+    """Iterations of the talk's table from theta and the rates, for gamma lambda n = m^k."""
+    demo = importlib.import_module("sdca_talk")
+    n = 10.0**12
+    for k, powers in demo.POWERS.items():
+        steps: dict[str, list[float]] = {"SDCA": [], "ASDCA": [], "AGD": []}
+        for m in (1e3, 1e4):
+            g = m**k
+            theta = min(1.0, math.sqrt(g / m), g, g ** (2 / 3) / m ** (1 / 3))
+            steps["SDCA"].append(n + n / g)
+            steps["ASDCA"].append(n / m / theta)
+            steps["AGD"].append(math.sqrt(n / g))
+        for name, (a, b) in steps.items():
+            assert math.log10(b / a) == pytest.approx(powers[name], abs=0.01), (k, name)
+
+
+def test_verdicts_of_the_talk() -> None:
+    demo = importlib.import_module("sdca_talk")
+    task = demo.Task(np.zeros((1_000, 1)), np.zeros(1_000), 1.0)
+
+    def verdicts(good: bool) -> dict[str, bool | None]:
+        low, high = np.geomspace(1.0, 1e-8, 41), np.geomspace(1.0, 1e-3, 41)
+        ours, rival = (low, high) if good else (high, low)
+        lines = {
+            loss: demo.Race(ours, low if good else low - 1.0, rival, rival, low - 1e-9)
+            for loss in ("smoothed_hinge", "hinge")
+        }
+
+        def trace(values: Any) -> Any:
+            return demo.Trace(values, values, np.arange(len(values)))
+
+        order = {"random": trace(ours), "permutation": trace(low), "cyclic": trace(rival)}
+        widths = {
+            gamma: (trace(np.geomspace(1.0, 10.0 ** -(4.0 + gamma), 41)), 0.1)
+            for gamma in demo.GAMMAS
+        }
+        if not good:
+            widths = dict(zip(widths, reversed(list(widths.values())), strict=True))
+            widths[1.0] = (widths[1.0][0], 0.2)
+        # Batches of good runs take as many passes each, of others so many more.
+        batches = {m: trace(np.geomspace(1.0, 1e-3, 20 if good else 20 * m)) for m in demo.BATCHES}
+        table = {
+            k: {a: [m ** (p if good else p + 1.0) for m in demo.M] for a, p in powers.items()}
+            for k, powers in demo.POWERS.items()
+        }
+        split = demo.Split(5, 0.01, 0.01 if good else 0.02, 0.99, (0.0, 0.0))
+        made = demo.claims(lines, order, widths, batches, table, {"made": split}, task)
+        return {f"{c.place}: {c.says}": c.holds for c in made}
+
+    good, bad = verdicts(True), verdicts(False)
+    fixed = ("Proof idea", "SDCA vs. SGD, example")  # of made rows
+    for claim, holds in good.items():
+        if not claim.startswith(fixed):
+            assert holds and not bad[claim], claim
