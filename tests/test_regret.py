@@ -277,7 +277,7 @@ SLOPES = {
     "fobos": S.ElasticNetClassifier(l1=1e-3, lr=1.0),
     "auto": S.ElasticNetClassifier(l1=1e-3, lr="auto"),
     "truncated": S.TruncatedGradientClassifier(gravity=1e-3, lr=1.0),
-    "ftrl": S.FTRLClassifier(alpha=0.5, l1=1.0),
+    "ftrl": S.FTRLClassifier(alpha=2.0, l1=0.1),
     "ball": S.L1BallClassifier(radius=20.0, lr=1.0),
     "eg": S.EGClassifier(radius=20.0, lr=0.2, n_features=50_000),
     "smidas": S.SMIDASClassifier(l1=1e-3, lr=1.0, n_features=50_000),
