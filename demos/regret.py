@@ -47,9 +47,9 @@ def learners(d: int) -> dict[str, Any]:
         "truncated gradient": s.TruncatedGradientClassifier(gravity=L1, lr=4.0),
         "SMIDAS": s.SMIDASClassifier(l1=L1, lr=1.0, n_features=d),
         "FOBOS, l2 norm": s.FOBOSClassifier(strength=1e-2, lr=4.0),
-        "FTRL": s.FTRLClassifier(alpha=1.0, l1=1.0),
+        "FTRL": s.FTRLClassifier(alpha=2.0, l1=0.1),
         "l1 ball": s.L1BallClassifier(radius=50.0, lr=4.0),
-        "EG+-": s.EGClassifier(radius=50.0, lr=1.0, n_features=d),
+        "EG+-": s.EGClassifier(radius=50.0, lr=60.0, n_features=d),
         "Pegasos": s.PegasosClassifier(l2=1e-3),
         "softmax": s.SoftmaxClassifier(strength=L1, lr=4.0),
     }
