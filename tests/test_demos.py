@@ -23,3 +23,17 @@ def test_sparse_paths(
     assert told.startswith("few.svm: 40 examples, 49 features, 120 non-zeros\n")
     assert all(name in told for name in ("elastic net", "l1 ball", "SMIDAS", "EG+-", "Pegasos"))
     assert (tmp_path / "out" / "sparse_paths.png").stat().st_size > 10_000
+
+
+def test_regret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STREAML1_DATA", raising=False)
+    monkeypatch.setenv("RIVER_DATA", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["regret.py", "150"])
+    runpy.run_path(str(ROOT / "demos" / "regret.py"), run_name="__main__")
+    told = capsys.readouterr().out
+    assert told.startswith("made-up rows: 150 examples, 200 features")
+    assert all(name in told for name in ("elastic net", "EG+-", "Pegasos", "its theorem"))
+    assert (tmp_path / "out" / "regret.png").stat().st_size > 10_000

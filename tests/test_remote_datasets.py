@@ -1,0 +1,326 @@
+"""Data sets that are downloaded once: from a server that is made up, or a folder of one's own."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from streaml1 import datasets
+from streaml1.cli import cli
+from streaml1.datasets import MAGIC04, MNIST, RCV1, Arcene, Drifting, Landsat, SMSSpam, TalkingData
+from streaml1.datasets import remote as shared
+from streaml1.datasets.rcv1 import TOPICS, VECTORS
+from streaml1.streams.source import SOURCES, Lost, SourceError, Unavailable
+
+
+@pytest.fixture(autouse=True)
+def nothing_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAML1_DATA", raising=False)
+    monkeypatch.setenv("RIVER_DATA", str(tmp_path / "river"))
+    monkeypatch.setattr(shared.request, "urlopen", lambda *_, **__: offline())
+
+
+def offline() -> Any:
+    raise OSError("no network here")
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[str]:
+    """Have every URL answer with this content; the list tells what was asked for."""
+    asked: list[str] = []
+
+    def answer(url: str, timeout: float) -> Any:
+        asked.append(url)
+        return io.BytesIO(content)
+
+    monkeypatch.setattr(shared.request, "urlopen", answer)
+    return asked
+
+
+MAGIC = b"1,2,3,4,5,6,7,8,9,0,g\n0.5,0,0,0,0,0,0,0,0,-1.5,h\n"
+
+
+def magic(folder: Path, **options: Any) -> MAGIC04:
+    (folder / "magic04").mkdir(exist_ok=True)
+    (folder / "magic04" / "magic04.data").write_bytes(MAGIC)
+    data = MAGIC04(directory=folder, **options)
+    data.n_samples = 2
+    return data
+
+
+def test_a_matrix_and_the_same_as_dicts(tmp_path: Path) -> None:
+    data = magic(tmp_path)
+    X, y = data.matrix()
+    assert X.format == "csr" and X.dtype == np.float64 and y.tolist() == [True, False]
+    assert X.toarray().tolist() == [[1, 2, 3, 4, 5, 6, 7, 8, 9, 0], [0.5] + [0] * 8 + [-1.5]]
+    assert list(data) == [({j: j + 1.0 for j in range(9)}, True), ({0: 0.5, 9: -1.5}, False)]
+    assert data.matrix()[0] is X
+
+
+def test_noise_is_of_the_paper_and_the_seed(tmp_path: Path) -> None:
+    sparse, dense = (magic(tmp_path, noise=noise, seed=4) for noise in ("sparse", "dense"))
+    X = sparse.matrix()[0][:, 10:].toarray()
+    assert X.shape == (2, 1000) and set(np.unique(X)) == {0.0, 1.0} and 50 < X.sum() < 150
+    D = dense.matrix()[0][:, 10:].toarray()
+    assert set(np.unique(D)) == {-1.0, 1.0} and abs(D.mean()) < 0.1
+    assert np.array_equal(magic(tmp_path, noise="sparse", seed=4).matrix()[0][:, 10:].toarray(), X)
+    assert not np.array_equal(magic(tmp_path, noise="sparse").matrix()[0][:, 10:].toarray(), X)
+
+
+def test_a_download_is_verified_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = MAGIC04()
+    asked = serve(monkeypatch, MAGIC)
+    with pytest.raises(Lost, match=r"gave \d+ bytes whose SHA256 is .* nothing was kept"):
+        data.download(verbose=False)
+    assert not data.is_downloaded and list((tmp_path / "river").rglob("*.*")) == []
+    right = hashlib.sha256(MAGIC).hexdigest()
+    data.files = (data.files[0]._replace(sha256=right),)
+    data.n_samples = 2
+    assert len(list(data)) == 2 and data.is_downloaded
+    assert asked == [data.url] * 2
+    list(data)
+    assert asked == [data.url] * 2
+    assert data.path == tmp_path / "river" / "MAGIC04" / "magic04.data"
+
+
+def test_no_network_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"cannot be downloaded \(no network here\): come back"):
+        MAGIC04().matrix()
+    with pytest.raises(SourceError, match="takes an account there"):
+        next(iter(TalkingData()))
+    with pytest.raises(SourceError, match=r"has no magic04.data, which MAGIC04 is read from"):
+        MAGIC04(directory=tmp_path).matrix()
+    told = CliRunner().invoke(cli, ["learn", "data:magic04"])
+    assert told.exit_code == Unavailable.exit_code
+    assert told.stderr.count("\n") == 1 and "cannot be downloaded" in told.stderr
+
+
+def test_an_archive_gives_its_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("SMSSpamCollection", "ham\tOk lar...\nspam\tWIN a\n prize!!\n")
+    serve(monkeypatch, packed.getvalue())
+    data = SMSSpam()
+    right = hashlib.sha256(packed.getvalue()).hexdigest()
+    data.files = (data.files[0]._replace(sha256=right),)
+    data.download(verbose=False)
+    # A message over two lines, as some copies have one.
+    assert list(data.messages()) == [("Ok lar...", False), ("WIN a prize!!", True)]
+    assert list(data)[1] == ({"win": 1.0, "a": 1.0, "prize": 1.0, "!!": 1.0}, True)
+
+
+def test_words_are_what_counts_where_copies_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = shared.File("a", "http://a", None, hashlib.sha256(b"1 2 3").hexdigest(), words=True)
+    for text, good in ((b"\n1 2 \r\n3\n", True), (b"1 2 4", False)):
+        path = shared.data_home() / "a"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text)
+        if good:
+            shared.verify(path, file)
+        else:
+            with pytest.raises(Lost):
+                shared.verify(path, file)
+
+
+def test_files_of_one_s_own_may_be_packed_or_not(tmp_path: Path) -> None:
+    numbers = np.arange(20_000).reshape(2, 10_000) % 7
+    text = "\n".join(" ".join(map(str, row)) for row in numbers.tolist()).encode()
+    (tmp_path / "arcene_valid.data.gz").write_bytes(gzip.compress(b"\n" + text + b" \n"))
+    (tmp_path / "arcene_valid.labels").write_text("1\n-1\n")
+    data = Arcene("validation", directory=tmp_path)
+    with pytest.raises(Lost, match="has 2 rows of 10,000 columns and not 100 of 10,000"):
+        data.matrix()
+    data.n_samples = 2
+    X, y = data.matrix()
+    assert np.array_equal(X.toarray(), numbers) and y.tolist() == [True, False]
+
+
+def test_landsat_s_products(tmp_path: Path) -> None:
+    rows = np.arange(74).reshape(2, 37) % 11
+    (tmp_path / "sat.tst").write_text("\n".join(" ".join(map(str, row)) for row in rows.tolist()))
+    plain, products = (Landsat("test", p, directory=tmp_path) for p in (False, True))
+    plain.n_samples = products.n_samples = 2
+    X, y = plain.matrix()
+    P, _ = products.matrix()
+    assert P.shape == (2, 1296) and y.tolist() == rows[:, 36].tolist()
+    for i, j in ((0, 0), (3, 17), (35, 2)):
+        assert np.array_equal(
+            P[:, [36 * i + j]].toarray(), X[:, [i]].toarray() * X[:, [j]].toarray()
+        )
+
+
+def test_mnist_is_read_from_idx(tmp_path: Path) -> None:
+    pixels = (np.arange(2 * 784) % 251).astype(np.uint8)
+    head = b"\0\0\x08\x03" + np.array([2, 28, 28], ">u4").tobytes()
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(head + pixels.tobytes())
+    label = b"\0\0\x08\x01" + np.array([2], ">u4").tobytes() + b"\x07\x03"
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(label))
+    data = MNIST("test", directory=tmp_path)
+    data.n_samples = 2
+    X, y = data.matrix()
+    assert np.array_equal(X.toarray().ravel(), pixels) and y.tolist() == [7, 3]
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(head + pixels.tobytes()[:-1])
+    with pytest.raises(Lost, match="is no idx file of bytes"):
+        MNIST("test", directory=tmp_path).matrix()
+
+
+def rcv1_files(folder: Path) -> None:
+    """The original's form: five parts, of two news each, and their topics."""
+    for part, file in enumerate(VECTORS):
+        lines = [f"{10 * part + k}  {part + 1}:0.5 47236:{k + 1}.25\n" for k in (1, 2)]
+        (folder / file.name).write_bytes(gzip.compress("".join(lines).encode()))
+    topics = "CCAT 1 1\nECAT 1 1\nCCAT 42 1\nGCAT 31 1\nCCAT 999 1\n"
+    (folder / TOPICS.name).write_bytes(gzip.compress(topics.encode()))
+
+
+def test_rcv1_in_its_original_form(tmp_path: Path) -> None:
+    rcv1_files(tmp_path)
+    data = RCV1(directory=tmp_path)
+    data.n_samples = 10
+    X, y = data.matrix()
+    assert X.shape == (10, 47_236) and y.tolist() == [True] + [False] * 8 + [True]
+    assert X[3].indices.tolist() == [1, 47_235] and X[3].data.tolist() == [0.5, 3.25]
+    of, names = data.topics()
+    assert names == ["CCAT", "ECAT", "GCAT"] and of.sum() == 4
+    with pytest.raises(ValueError, match="topic='X' is none of the 3 of RCV1"):
+        RCV1("X", directory=tmp_path).matrix()
+
+
+def test_rcv1_s_sample_is_the_same_rows(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "rcv1_2.npz", data=np.float32([0.5, 0.25]), indices=np.int32([3, 1]),
+        indptr=np.int32([0, 1, 2]), shape=np.array([2, 47_236]), yindices=np.int32([1]),
+        yindptr=np.int32([0, 0, 1]), yshape=np.array([2, 2]), topics=np.array(["CCAT", "ECAT"]),
+    )  # fmt: skip
+    data = RCV1("ECAT", directory=tmp_path)
+    assert list(data) == [({3: 0.5}, False), ({1: 0.25}, True)] and len(data) == 2
+
+
+def test_clicks_are_sorted_by_time(tmp_path: Path) -> None:
+    (tmp_path / "train_sample.csv").write_text(
+        "ip,app,device,os,channel,click_time,attributed_time,is_attributed\n"
+        "1,2,3,4,5,2017-11-07 10:30,,0\n6,7,8,9,10,2017-11-07 9:30,2017-11-07 9:31,1\n"
+    )
+    found = list(TalkingData(directory=tmp_path))
+    assert [x["ip"] for x, _ in found] == ["6", "1"] and [y for _, y in found] == [True, False]
+
+
+# River's own checks of a data set, as its tests have them: its description, and its dimensions.
+
+
+@pytest.mark.parametrize(
+    "data",
+    [RCV1(), MAGIC04(), Arcene(), Landsat(), MNIST(), SMSSpam(), TalkingData(), Drifting(n=30)],
+    ids=lambda data: type(data).__name__,
+)
+def test_river_s_description(data: Any) -> None:
+    text = repr(data)
+    assert f"Name  {type(data).__name__}" in text and "Task  " in text
+    assert len(data) == data.n_samples and data.desc.strip()
+    for file in getattr(data, "files", ()):
+        assert file.url.startswith("https://") and (len(file.sha256) == 64 or file.sha256 == "")
+
+
+REAL = [RCV1, MAGIC04, Arcene, Landsat, MNIST, SMSSpam, TalkingData]
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_the_real_ones(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = REAL_FOLDER
+    if folder is None or not Path(folder).is_dir():
+        pytest.skip("STREAML1_DATA names no folder with real data sets")
+    monkeypatch.setenv("STREAML1_DATA", folder)
+    data = kind()
+    if not data.is_downloaded:
+        pytest.skip(f"the folder has no {data.folder}")
+    n = labels = 0
+    for x, y in data:
+        n, labels = n + 1, labels + (y is True)
+        assert len(x) <= (data.n_features or 10_000)
+    assert n == data.n_samples
+    known = {"MAGIC04": 12_332, "Arcene": 44, "SMSSpam": 747, "TalkingData": 227}
+    assert labels == known.get(kind.__name__, labels)
+    for file in data.files:
+        path = data.found(file.name)
+        original = path is not None and path.name == file.name and not file.member
+        if original and file.size is not None and path.stat().st_size == file.size:
+            shared.verify(path, file)
+
+
+REAL_FOLDER = os.environ.get("STREAML1_DATA")
+
+
+def test_drifting_is_what_it_says() -> None:
+    plain = {"n": 400, "d": 50, "nonzeros": 6, "relevant": 10, "noise": 0.0}
+    for change in ("none", "abrupt", "gradual"):
+        data = Drifting(change=change, period=100, seed=3, **plain)
+        X, y = data.matrix()
+        rows = list(data)
+        assert [label for _, label in rows] == y.tolist()
+        assert [sorted(x) for x, _ in rows] == [X[i].indices.tolist() for i in range(400)]
+        told = [float(X[i].toarray().ravel() @ data.truth(i)) for i in range(400)]
+        assert [a > 0.0 for a in told] == y.tolist()
+        assert min(len(x) for x, _ in rows) >= 1 and max(len(x) for x, _ in rows) <= 6
+    assert np.array_equal(data.truth(10), data.truth(40)) and data.truth(399).any()
+    assert not np.array_equal(data.truth(60), data.truth(90))
+    other = Drifting(change=change, period=100, seed=4, **plain).matrix()[1]
+    assert not np.array_equal(other, y)
+    for bad in ({"n": 0}, {"relevant": 51}, {"noise": -1.0}, {"change": "slow"}):
+        with pytest.raises(ValueError, match=str(next(iter(bad)))):
+            Drifting(**{**plain, **bad})
+
+
+# As sources.
+
+
+def test_a_source_shuffles_by_its_seed_and_cuts_blocks(tmp_path: Path) -> None:
+    (tmp_path / "river").mkdir()
+    rows = np.arange(37 * 40).reshape(40, 37) % 23
+    (tmp_path / "sat.trn").write_text("\n".join(" ".join(map(str, row)) for row in rows.tolist()))
+
+    def opened(spec: str, seed: int = 0) -> Any:
+        source = SOURCES["data"](spec, seed)
+        source.data.n_samples = 40
+        return source
+
+    spec = f"data:landsat?directory={tmp_path}"
+    straight = list(opened(f"{spec}&order=file"))
+    assert [y for _, y in straight] == rows[:, 36].tolist()
+    first, again, other = opened(spec), opened(spec), opened(spec, 1)
+    assert list(first) == list(again) != list(other)
+    key = str
+    assert sorted(map(key, first)) == sorted(map(key, straight)) == sorted(map(key, other))
+    blocks = list(first.blocks(15, print))
+    assert [len(block) for block in blocks] == [15, 15, 10]
+    assert [pair for b in blocks for pair in zip(b.x, b.y, strict=True)] == list(first)
+    assert blocks[1].place(0) == f"{spec}:16"
+    first.begin({"line": 30})
+    assert [block.lines for block in first.blocks(15, print)] == [list(range(31, 41))]
+    one = str(rows[0, 36])
+    binary = list(opened(f"{spec}&order=file&label={one}"))
+    assert [y for _, y in binary] == [str(k) == one for k in rows[:, 36].tolist()]
+    for wrong, reason in (
+        ("data:nonesuch", "after data: comes one of rcv1, magic04"),
+        (f"{spec}&topic=CCAT", "has topic=, which landsat has not: it has label, order, part"),
+        (f"{spec}&part=all", "part='all' is none there is: give 'train' or 'test'"),
+        (f"{spec}&products=maybe", "neither true nor false"),
+        (f"{spec}&order=any", "only order=file"),
+    ):
+        with pytest.raises(SourceError, match=reason.replace("?", r"\?")):
+            SOURCES["data"](wrong, 0)
+    with pytest.raises(SourceError, match="has label=99, which is none of its labels"):
+        list(opened(f"{spec}&label=99"))
+
+
+def test_they_wait_until_they_are_called_for() -> None:
+    assert "RCV1" in dir(datasets)
+    with pytest.raises(AttributeError, match="has no attribute 'Nonesuch'"):
+        _ = datasets.Nonesuch
