@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel, load_byte, load_word, store_word
+from streaml1.jit import inlined, kernel, load_byte, store_word
 from streaml1.parse.delimiters import (
     BLANK,
     NEWLINE,
     RETURN,
     csv_delimiters,
     has_high_bytes,
+    place_of,
 )
 from streaml1.parse.names import ALL_TEXT, UNKNOWN, copied, murmur_at
 from streaml1.parse.numbers import long_value, value
@@ -39,16 +40,11 @@ TEXT, LABEL, WEIGHT = map(np.uint64, (1, 2, 3))
 DONE, ODD, OPEN, UNREAD = range(4)
 """Why a reading ends: all is read; the next record is odd; it may be open; the coding counts."""
 
-_ZERO, _ONE, _TWO, _FOUR, _HALF = map(np.uint64, (0, 1, 2, 4, 32))
+_ZERO, _ONE, _TWO, _HALF = map(np.uint64, (0, 1, 2, 32))
 _QUOTE, _COMMA = map(np.uint64, b'",')
-_LOW, _LAST_ASCII = map(np.uint64, (2**32 - 1, 127))
+_LAST_ASCII = np.uint64(127)
 _LONGEST = np.uint64(131_000)  # Python's csv refuses longer cells
 _LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))  # blanks of other scripts begin with C2, E1-E3
-
-
-@inlined
-def _place(positions: Any, i: Any) -> Any:
-    return load_word(positions + _FOUR * i) & _LOW
 
 
 @inlined
@@ -143,11 +139,11 @@ def rows(
     ascii_only = coding != ALL_TEXT and coding != UNKNOWN
     status = DONE
     indptr[row] = k
-    while i < n and start + _place(places, i) < at:
+    while i < n and start + place_of(places, i) < at:
         i += _ONE
     while at < end:
         begin, begun, first_name, first_line, first_i = at, k, to, line, i
-        d = start + _place(places, i)
+        d = start + place_of(places, i)
         if d == at and (load_byte(at) == NEWLINE or load_byte(at) == RETURN):
             # An empty line is no record.
             returns = np.uint64(load_byte(at) == RETURN)
@@ -169,7 +165,7 @@ def rows(
                 i += _ONE
                 stop = end
                 while i < n:
-                    stop = start + _place(places, i)
+                    stop = start + place_of(places, i)
                     c = load_byte(stop)
                     i += _ONE
                     if c == _QUOTE:
@@ -186,12 +182,12 @@ def rows(
                     status = OPEN
                     break
                 at = stop + _ONE
-                d = start + _place(places, i)
+                d = start + place_of(places, i)
                 if load_byte(stop) != _QUOTE or d != at:
                     break
             else:
                 first = at
-                d = start + _place(places, i)
+                d = start + place_of(places, i)
                 stop = d
             c = load_byte(d)
             if stop - first > _LONGEST:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import bit_count, inlined, matches, trailing_zeros, under
+from streaml1.jit import bit_count, inlined, load_word, matches, trailing_zeros, under
 
 __all__ = [
     "BAR",
@@ -20,6 +20,7 @@ __all__ = [
     "delimiters",
     "has_high_bytes",
     "json_delimiters",
+    "place_of",
     "vw_delimiters",
 ]
 
@@ -47,6 +48,12 @@ def _written(found: Any, base: Any, n: Any, positions: Any) -> Any:
             found &= found - _ONE
         n += _EIGHT
     return end
+
+
+@inlined
+def place_of(positions: Any, i: Any) -> Any:
+    """The i-th of the positions that are written down from an address."""
+    return load_word(positions + np.uint64(4) * i) & np.uint64(2**32 - 1)
 
 
 @inlined

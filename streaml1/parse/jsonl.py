@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import gil_kernel, inlined, kernel, load_byte, load_word, store_word
+from streaml1.jit import inlined, kernel, load_byte, load_word, store_word
 from streaml1.parse.delimiters import (
     BLANK,
     COLON,
@@ -18,24 +18,17 @@ from streaml1.parse.delimiters import (
     RETURN,
     has_high_bytes,
     json_delimiters,
+    place_of,
 )
+from streaml1.parse.json_values import NOTHING, NUMBER, TEXT, plain_value
 from streaml1.parse.names import ALL_TEXT, UNKNOWN, copied, murmur_at
-from streaml1.parse.numbers import digits, long_value, value
 
-__all__ = ["FALSE", "MOST", "NOTHING", "NUMBER", "OTHERS", "TEXT", "TRUE", "rows"]
+__all__ = ["MOST", "OTHERS", "rows"]
 
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 3, 4, 5, 8, 32))
-_QUOTE, _COMMA, _OPEN, _CLOSE, _EQUALS, _MINUS, _POINT, _NOUGHT = map(np.uint64, b'",{}=-.0')
-_LOW, _NINE, _LAST_ASCII = map(np.uint64, (2**32 - 1, 9, 127))
-_TRUE, _FALSE, _NULL, _ID = (
-    np.uint64(int.from_bytes(word, "little")) for word in (b"true", b"fals", b"null", b"id")
-)
-_SMALL_E = np.uint64(ord("e"))
-_X, _Y, _W = map(np.uint64, b"xyw")
-_PAIR = np.uint64(2**16 - 1)
-
-NOTHING, NUMBER, FALSE, TRUE, TEXT = map(np.uint64, range(5))
-"""What a value is; what it is not in a line of JSON is told by NaN."""
+_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _HALF = map(np.uint64, (0, 1, 2, 3, 4, 5, 32))
+_QUOTE, _COMMA, _OPEN, _CLOSE, _EQUALS, _X, _Y, _W = map(np.uint64, b'",{}=xyw')
+_LOW, _LAST_ASCII, _PAIR = map(np.uint64, (2**32 - 1, 127, 2**16 - 1))
+_ID = np.uint64(int.from_bytes(b"id", "little"))
 
 X, Y, W, ID = map(np.uint64, (1, 2, 4, 8))
 
@@ -51,61 +44,13 @@ def _after_blanks(at: Any) -> Any:
 
 
 @inlined
-def _place(positions: Any, i: Any) -> Any:
-    """The i-th of the places written down at an address."""
-    return load_word(positions + _FOUR * i) & _LOW
-
-
-@inlined
 def _closing(start: Any, positions: Any, i: Any) -> Any:
     """Which delimiter closes the string whose quote is the one before the i-th; or what is odd."""
-    c = load_byte(start + _place(positions, i))
+    c = load_byte(start + place_of(positions, i))
     while c in (_COMMA, _CLOSE):
         i += _ONE
-        c = load_byte(start + _place(positions, i))
+        c = load_byte(start + place_of(positions, i))
     return i
-
-
-@gil_kernel
-def _other(start: Any, end: Any, table: Any) -> Any:
-    """What a value is that is no string, and its float: NaN where that is not sure."""
-    size = end - start
-    if size - _FOUR <= _ONE:
-        word = load_word(start) & _LOW
-        if size == _FOUR and word == _TRUE:
-            return TRUE, 1.0
-        if size == _FOUR and word == _NULL:
-            return NOTHING, 0.0
-        if size == _FIVE and word == _FALSE and load_byte(start + _FOUR) == _SMALL_E:
-            return FALSE, 0.0
-    at = start
-    if at < end and load_byte(at) == _MINUS:
-        at += _ONE
-    first = load_byte(at) - _NOUGHT
-    if at >= end or first > _NINE:
-        return NUMBER, np.nan
-    if first == _ZERO and at + _ONE < end and load_byte(at + _ONE) - _NOUGHT <= _NINE:
-        return NUMBER, np.nan
-    while at < end and load_byte(at) != _POINT:
-        at += _ONE
-    if at < end and (at + _ONE == end or load_byte(at + _ONE) - _NOUGHT > _NINE):
-        return NUMBER, np.nan
-    return NUMBER, long_value(start, end, table)
-
-
-@inlined
-def _plain(start: Any, end: Any, table: Any) -> Any:
-    """As `_other`, quickest for `0.25` and `31`."""
-    v = value(start, end, table)
-    kind = NUMBER
-    if v != v:
-        n = end - start
-        whole, wrong = digits(end, n) if n - _ONE < _EIGHT else (_ZERO, _ONE)
-        if wrong or (n > _ONE and load_byte(start) == _NOUGHT):
-            kind, v = _other(start, end, table)
-        else:
-            v = np.float64(whole)
-    return kind, v
 
 
 @inlined
@@ -138,11 +83,11 @@ def _features(
     if load_byte(at) == _CLOSE:
         return i + _ONE, at + _ONE, k, to, True
     while True:
-        d = start + _place(places, i)
+        d = start + place_of(places, i)
         if d != at or load_byte(d) != _QUOTE:
             break
         i = _closing(start, places, i + _ONE)
-        e = start + _place(places, i)
+        e = start + place_of(places, i)
         if load_byte(e) != _QUOTE:
             break
         i += _ONE
@@ -169,7 +114,7 @@ def _features(
         count += _ONE
         if load_byte(at) == _QUOTE:
             i = _closing(start, places, i + _ONE)
-            s = start + _place(places, i)
+            s = start + place_of(places, i)
             if load_byte(s) != _QUOTE or to + (s - d) + np.uint64(32) > most:
                 break
             i += _ONE
@@ -181,15 +126,15 @@ def _features(
             h = murmur_at(name, to)
             v = 1.0
             at = _after_blanks(s + _ONE)
-            s = start + _place(places, i)
+            s = start + place_of(places, i)
             if s != at:
                 break
         else:
-            s = start + _place(places, i)
+            s = start + place_of(places, i)
             stop = s
             while load_byte(stop - _ONE) == BLANK:
                 stop -= _ONE
-            _, v = _plain(at, stop, table)
+            _, v = plain_value(at, stop, table)
             if v != v:
                 break
         if v != 0.0:
@@ -262,17 +207,17 @@ def rows(
         seen = _ZERO
         good: Any = False
         others = np.uint64(0)
-        d = start + _place(places, i)
+        d = start + place_of(places, i)
         more = load_byte(at) == _OPEN
         at = _after_blanks(at + _ONE)
         while more:
             more = False
             # The name of a member, in quotes.
-            d = start + _place(places, i)
+            d = start + place_of(places, i)
             if d != at or load_byte(d) != _QUOTE:
                 break
             i = _closing(start, places, i + _ONE)
-            e = start + _place(places, i)
+            e = start + place_of(places, i)
             if load_byte(e) != _QUOTE:
                 break
             i += _ONE
@@ -310,17 +255,17 @@ def rows(
                 if c == _QUOTE:
                     i = _closing(start, places, i + _ONE)
                     first += _ONE
-                    stop = start + _place(places, i)
+                    stop = start + place_of(places, i)
                     if load_byte(stop) != _QUOTE:
                         break
                     i += _ONE
                     at = stop + _ONE
                 else:
-                    at = start + _place(places, i)
+                    at = start + place_of(places, i)
                     stop = at
                     while load_byte(stop - _ONE) == BLANK:
                         stop -= _ONE
-                    kind, v = _plain(first, stop, table)
+                    kind, v = plain_value(first, stop, table)
                     if v != v:
                         break
                     if v == 0.0 and stop - first == _TWO:
@@ -335,7 +280,7 @@ def rows(
                     id_kind, id_at, id_end = kind, first, stop
             # Behind a member: a comma, or the end.
             at = _after_blanks(at)
-            d = start + _place(places, i)
+            d = start + place_of(places, i)
             c = load_byte(d)
             if d != at or (c != _COMMA and c != _CLOSE):
                 break
@@ -347,9 +292,9 @@ def rows(
                 if load_byte(at) == RETURN:
                     good = load_byte(at + _ONE) == NEWLINE
         good &= (seen & X) != _ZERO and (label_kind != NOTHING or not labelled)
-        while load_byte(start + _place(places, i)) != NEWLINE:
+        while load_byte(start + place_of(places, i)) != NEWLINE:
             i += _ONE
-        d = start + _place(places, i)
+        d = start + place_of(places, i)
         if good and coding != ALL_TEXT and coding != UNKNOWN:
             byte = begin
             while byte < d:

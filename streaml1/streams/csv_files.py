@@ -14,7 +14,8 @@ from streaml1.parse.delimiters import PAD
 from streaml1.parse.names import UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
-from streaml1.streams.parsed import Parsed, coding_of, mended, padded, plain
+from streaml1.streams.named import coding_of, mended, plain
+from streaml1.streams.parsed import Parsed, padded
 from streaml1.streams.pool import Pool
 from streaml1.streams.source import SourceError
 from streaml1.streams.table import (

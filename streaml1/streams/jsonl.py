@@ -10,9 +10,10 @@ import numpy as np
 import orjson
 
 from streaml1.parse import jsonl
-from streaml1.parse.jsonl import FALSE, MOST, NOTHING, NUMBER, OTHERS, TEXT, TRUE
+from streaml1.parse.json_values import FALSE, NOTHING, NUMBER, TEXT, TRUE
+from streaml1.parse.jsonl import MOST, OTHERS
 from streaml1.parse.rows import NamedRows
-from streaml1.streams.parsed import NamedParser
+from streaml1.streams.named import NamedParser
 from streaml1.streams.pool import Pool
 from streaml1.streams.source import read_weight, shown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from streaml1.parse import vw
-from streaml1.streams.parsed import NamedParser
+from streaml1.streams.named import NamedParser
 from streaml1.streams.source import read_number, read_weight, shown
 
 __all__ = ["VwParser", "parse_vw"]

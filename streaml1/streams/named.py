@@ -1,0 +1,190 @@
+"""Lines of named features: by a kernel, and by Python what is out of the ordinary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaml1.hashing import name_hashes
+from streaml1.jit import COMPILED
+from streaml1.parse.delimiters import PAD
+from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
+from streaml1.parse.numbers import TABLE
+from streaml1.parse.rows import NamedRows
+from streaml1.streams.parsed import Example, LineParser, Parsed
+from streaml1.streams.pool import Pool
+
+__all__ = ["NamedParser", "coding_of", "mended", "plain"]
+
+
+class _Room(NamedTuple):
+    """Memory for what some bytes may hold."""
+
+    text: Any  # and, from `names` on, the names that do not stand so in it
+    positions: Any
+    hashes: Any
+    values: Any
+    spans: Any
+    y: Any
+    w: Any
+    indptr: Any
+    lines: Any
+    begins: Any
+    ends: Any
+    odd: Any
+
+
+def _room(n: int) -> _Room:
+    most = n // 2 + 2
+    text, positions = np.empty(3 * n + 4 * PAD + 256, np.uint8), np.empty(n + 8, np.uint32)
+    hashes, spans = (np.empty(most, np.uint64) for _ in range(2))
+    values, y, w = (np.empty(most) for _ in range(3))
+    counts = [np.empty(most, np.int64) for _ in range(5)]
+    return _Room(text, positions, hashes, values, spans, y, w, *counts)
+
+
+class NamedParser(LineParser):
+    """What parsers share that read lines of named features by a kernel.
+
+    One thread at a time may use it.
+
+    Parameters
+    ----------
+    parse
+        Reads a line that is out of the ordinary.
+    require_label
+        Whether a line without a label is refused.
+    what
+        Has the lines, for a sentence about them: a file, or a record.
+    """
+
+    kernel: Any = None
+
+    def __init__(
+        self, parse: Callable[..., Example | None], require_label: bool = True, what: str = "file"
+    ) -> None:
+        super().__init__(partial(parse, require_label=require_label), what)
+        self._labelled = require_label
+        self._pool = Pool(_room)
+
+    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+        """Read lines within a buffer."""
+        if not COMPILED or hi - lo >= 2**29 or lo == hi:
+            return super().read_at(buffer, lo, hi)
+        room = self._pool.take(hi - lo)
+        text = room.text[PAD : PAD + hi - lo]
+        text[:] = buffer[lo:hi]
+        n_rows, n_odd, n_lines, more = self._read(room, hi - lo, UNKNOWN)
+        if not n_lines:
+            n_rows, n_odd, n_lines, more = self._read(room, hi - lo, coding_of(text))
+        k = int(room.indptr[n_rows])
+        lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
+        bounds = np.stack([room.begins[:n_rows], ends - 1], axis=1)
+        x = NamedRows(
+            room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], room.text[PAD:],
+            room.spans[:k], text, bounds, self.one,
+        )  # fmt: skip
+        return self._whole(x, y, w, lines, ends, room.odd[:n_odd].tolist(), n_lines, *more)
+
+    def _read(self, room: _Room, n: int, coding: Any) -> tuple[int, int, int, tuple[Any, ...]]:
+        """How many rows there are in the first n bytes, how many odd ones, lines, and more."""
+        start = room.text.ctypes.data + PAD
+        names = start + n + PAD
+        more = self._more(n)
+        rows, odd, lines = self.kernel(
+            np.uint64(start), np.uint64(start + n), np.uint64(TABLE.ctypes.data), self._labelled,
+            coding, room.positions, room.hashes, room.values, np.uint64(names),
+            np.uint64(start - PAD + len(room.text)), room.spans, room.y, room.w, room.indptr,
+            room.lines, room.begins, room.ends, room.odd, *more,
+        )  # fmt: skip
+        return int(rows), int(odd), int(lines), more
+
+    def _more(self, n: int) -> tuple[Any, ...]:
+        """What else the kernel writes to."""
+        return ()
+
+    def _whole(
+        self, x: NamedRows, y: Any, w: Any, lines: Any, ends: Any, odd: list[int], n_lines: int,
+        *more: Any,
+    ) -> Parsed:  # fmt: skip
+        """With the rows that were left empty: those of lines out of the ordinary."""
+        kept = np.ones(len(y), bool)
+        labels, ids = self._told(x, y, *more)
+        faults: list[tuple[int, str]] = []
+        found: list[tuple[int, list[str], list[float]]] = []
+        for row in odd:
+            begin, end = x.bounds[row].tolist()
+            try:
+                example = self.one(x.text[begin:end].tobytes())
+            except ValueError as error:
+                example = None
+                faults.append((int(lines[row]), str(error)))
+            if example is None:
+                kept[row] = False
+                continue
+            features, labels[row], w[row] = example[:3]
+            if len(example) > 3:
+                ids[row] = example[3]
+            found.append((row, *plain(features)))
+        if odd:
+            x = mended(x, found, kept)
+        weights = None if (w[kept] == 1.0).all() else w[kept]
+        column: Any = y[kept]
+        if labels or not self._labelled:
+            texts: list[Any] = [None if one != one else one for one in y.tolist()]
+            for row, label in labels.items():
+                texts[row] = label
+            column = [one for one, good in zip(texts, kept.tolist(), strict=True) if good]
+        named = [ids.get(row) for row in np.flatnonzero(kept).tolist()] if ids else None
+        if named is not None and all(one is None for one in named):
+            named = None
+        return Parsed(x, column, weights, lines[kept], ends[kept], faults, n_lines, named)
+
+    def _told(self, x: NamedRows, y: Any, *more: Any) -> tuple[dict[int, Any], dict[int, Any]]:
+        """By row: labels that are no floats, and ids."""
+        return {}, {}
+
+
+def coding_of(text: Any) -> Any:
+    """Whether a text is UTF-8."""
+    try:
+        text.tobytes().decode()
+    except UnicodeDecodeError:
+        return BROKEN
+    return ALL_TEXT
+
+
+def plain(x: dict[str, Any]) -> tuple[list[str], list[float]]:
+    """Names and values of an example, zeros and what is absent left out."""
+    pairs = [
+        (f"{name}={value}", 1.0) if isinstance(value, str) else (name, float(value))
+        for name, value in x.items()
+        if value is not None
+    ]
+    return [name for name, v in pairs if v], [v for _, v in pairs if v]
+
+
+def mended(x: NamedRows, found: list[tuple[int, list[str], list[float]]], kept: Any) -> NamedRows:
+    """The rows that are kept, with features put into some."""
+    counts = np.diff(x.indptr)
+    for row, names, _ in found:
+        counts[row] = len(names)
+    indptr = np.concatenate([[0], np.cumsum(counts[kept])])
+    hashes, values, spans, arena = x.hashes, x.values, x.spans, x.names
+    new = [name for _, names, _ in found for name in names]
+    if new:
+        places = np.concatenate([np.full(len(names), x.indptr[row]) for row, names, _ in found])
+        raw = [name.encode() for name in new]
+        sizes = np.array([len(one) for one in raw], np.uint64)
+        half = np.uint64(32)
+        used = int(((spans >> half) + (spans & np.uint64(2**32 - 1))).max(initial=0))
+        arena = arena[:used]
+        begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(used)
+        arena = np.concatenate([arena, np.frombuffer(b"".join(raw), np.uint8)])
+        hashes = np.insert(hashes, places, name_hashes(new))
+        spans = np.insert(spans, places, begins << half | sizes)
+        values = np.insert(values, places, [v for _, _, vs in found for v in vs])
+    return NamedRows(hashes, values, indptr, arena, spans, x.text, x.bounds[kept], x.one)
