@@ -17,7 +17,7 @@ WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
 SHARED = [
     *("lr", "schedule", "intercept_lr", "intercept_init", "clip_gradient"),
-    *("max_features", "hash_bits"),
+    *("max_features", "hash_bits", "cross", "text", "ngrams"),
 ]
 METHODS = [
     *("learn_one", "learn_many", "predict_one", "predict_many", "progressive_many"),
@@ -114,7 +114,7 @@ def test_parameters(name: str) -> None:
         **rates,
         **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
         **({"average": False} if name.startswith(AVERAGED) else {}),
-        **{"max_features": None, "hash_bits": None},
+        **{"max_features": None, "hash_bits": None, "cross": None, "text": None, "ngrams": 1},
     }
     assert {p.name: p.default for p in found} == expected
     assert [p.name for p in found] == list(expected)

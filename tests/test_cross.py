@@ -25,6 +25,8 @@ import streaml1.crosses.rows
 from streaml1 import BadExample, ElasticNetClassifier, engine, reader, walk
 from streaml1.cli import cli
 from streaml1.names import Table
+from streaml1.names.crossed import cross_hash
+from streaml1.names.crossed import told as told_parts
 from streaml1.streams.vw import VwParser, parse_vw
 
 Row = dict[str, Any]
@@ -415,6 +417,22 @@ def test_what_is_not_learning_changes_no_float(tmp_path: Path) -> None:
     watch = model.watch()
     model.learn_one({"site": "s1", "ad": "new"}, True)
     assert "site=s1 x ad=new" in [name for name, _ in watch.changes().born]
+
+
+def test_parts_that_are_gone_are_given_back() -> None:
+    table = Table()
+    parts = [("a", str(k), "b", None) + (("c", None) if k % 3 else ()) for k in range(300)]
+    hashes = [cross_hash(told_parts(some)) for some in parts]
+    table.admit_crossed(np.array(hashes, np.uint64), parts)
+    names = table.names()
+    for kept in (range(0, 300, 2), range(5, 300, 7)):
+        left, _ = table.keep(np.isin(np.arange(300), kept))
+        left.check(300)
+        assert left.names() == [names[k] for k in kept]
+        assert len(left.parts) <= 2 * sum(len(parts[k]) for k in kept)
+    table.forget_from(7)
+    table.check(300)
+    assert table.names() == names[:7]
 
 
 def test_a_model_is_the_same_after_loading(tmp_path: Path) -> None:

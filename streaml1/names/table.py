@@ -460,11 +460,21 @@ class Table:
         return parts[at >> 1 : (at >> 1) + 4 + 2 * (at & 1)]
 
     def _pack(self, parts: list[Any]) -> None:
-        """Keep of the parts those of crossed features that are left."""
-        self.parts = []
-        if len(parts):
-            for slot in np.flatnonzero(self.is_cross()).tolist():
-                self._take(slot, self._parts_at(slot, parts))
+        """Have a list of the parts, without those gone where they are more than half of it."""
+        slots = np.flatnonzero(self.crossed.tell(np.empty(len(self), np.uint64)))
+        codes = np.fromiter(map(self.known.__getitem__, slots.tolist()), np.int64, len(slots))
+        starts, sizes = codes >> 1, 4 + 2 * (codes & 1)
+        if 2 * int(sizes.sum()) >= len(parts):
+            self.parts = parts.copy()
+            return
+        kept = np.zeros(len(parts) + 1, np.int8)
+        np.add.at(kept, starts, 1)
+        np.add.at(kept, starts + sizes, -1)
+        left = np.cumsum(kept[:-1])
+        self.parts = list(compress(parts, left.tolist()))
+        codes = 2 * (np.cumsum(left) - 1)[starts] + (codes & 1)
+        for slot, code in zip(slots.tolist(), codes.tolist(), strict=True):
+            self.known[slot] = code
 
     def _take(self, slot: int, parts: Sequence[Any]) -> None:
         """Have a slot stand for a crossed feature of some parts."""
