@@ -13,7 +13,7 @@ from streaml1.streams.rows_writer import RowsWriter
 
 __all__ = ["Converted", "convert"]
 
-BLOCK = 4096
+BLOCK = 8192
 
 
 class Converted(NamedTuple):

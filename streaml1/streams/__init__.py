@@ -72,8 +72,8 @@ def open_source(
     ----------
     spec
         The path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, each also
-        ``.gz``; ``.rows``, which `streaml1.consumer.convert` writes), ``-`` for standard input, or one of `SOURCES`, such as ``river:Phishing`` or
-        ``kafka://host:port/topic``.
+        ``.gz``; ``.rows``, which `streaml1.consumer.convert` writes), ``-`` for standard input,
+        or one of `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``.
     format
         svmlight, vw, jsonl or csv (with ``.gz`` if it is packed), where the name does not end in
         it.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
+import mmap
 import os
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,6 @@ from typing import Any, BinaryIO, overload
 import numpy as np
 
 from streaml1.parse.rows import IntRows, NamedRows
-from streaml1.streams.pool import Pool
 from streaml1.streams.rows_form import (
     HEADER,
     LARGE,
@@ -73,11 +74,16 @@ class KeptRows(NamedRows):
         Row i is the part `indptr[i]:indptr[i + 1]`, int64.
     table
         The names.
+    plain
+        Whether no row is known to have a name twice, or a value that is zero or refused.
     """
 
     __slots__ = ("_parts", "numbers", "table")
 
-    def __init__(self, numbers: Any, values: Any, indptr: Any, table: KeptNames) -> None:
+    def __init__(
+        self, numbers: Any, values: Any, indptr: Any, table: KeptNames, plain: bool = False
+    ) -> None:
+        self.plain = plain
         self.numbers = numbers
         self.values = values
         self.indptr = indptr
@@ -98,7 +104,9 @@ class KeptRows(NamedRows):
             lo, hi, _ = k.indices(len(self))
             if (lo, hi) == (0, len(self)):
                 return self
-            return KeptRows(self.numbers, self.values, self.indptr[lo : hi + 1], self.table)
+            return KeptRows(
+                self.numbers, self.values, self.indptr[lo : hi + 1], self.table, self.plain
+            )
         row = range(len(self))[k]
         lo, hi = int(self.indptr[row]), int(self.indptr[row + 1])
         x: dict[Hashable, Any] = {}
@@ -186,9 +194,8 @@ class RowsFile:
         self.name = str(path)
         self._skipped = 0
         self._names: KeptNames | None = None
-        with self._opened() as file:
-            self._digest, index = self._look(file)
-        self.about, self._parts = index
+        self._map: Any = None
+        self._digest, (self.about, self._parts) = self._look()
 
     def __len__(self) -> int:
         """How many examples there are."""
@@ -202,22 +209,16 @@ class RowsFile:
         return self._blocks(size, skipped)
 
     def _blocks(self, size: int, skipped: int) -> Iterator[Block]:
-        parts = self._parts[:-3]
-        ends = np.cumsum(parts[:, 2])
-        pool = Pool(lambda n: (np.empty(n, np.uint8),))
-        with self._opened() as file:
-            if self._look(file)[0] != self._digest:
-                raise Lost(f"{self.name} has been replaced while it was read: begin again")
-            first_part = int(np.searchsorted(ends, skipped, side="right"))
-            for part, end in zip(parts[first_part:], ends[first_part:].tolist(), strict=True):
-                raw = self._read(file, part, pool.take(int(parts[:, 1].max()))[0])
-                block = self._block(raw, end - int(part[2]))
-                del raw
-                n, lo = len(block), max(0, skipped - block.first)
-                while lo < n:
-                    hi = min(n, lo + size)
-                    yield block if (lo, hi) == (0, n) else _cut(block, lo, hi)
-                    lo = hi
+        if self._look()[0] != self._digest:
+            raise Lost(f"{self.name} has been replaced while it was read: begin again")
+        ends = np.cumsum(self._parts[:-3, 2]).tolist()
+        for part in range(bisect.bisect_right(ends, skipped), len(ends)):
+            block = self._block(self._read(part), ends[part] - int(self._parts[part, 2]))
+            n, lo = len(block), max(0, skipped - block.first)
+            while lo < n:
+                hi = min(n, lo + size)
+                yield block if (lo, hi) == (0, n) else _cut(block, lo, hi)
+                lo = hi
 
     # What is resumable
 
@@ -236,14 +237,15 @@ class RowsFile:
 
     # The file
 
-    def _opened(self) -> BinaryIO:
+    def _look(self) -> tuple[str, Index]:
+        """The sum that tells the file from others, and its index."""
         try:
-            return open(self.name, "rb", buffering=0)
+            with open(self.name, "rb") as file:
+                return self._index(file)
         except OSError as error:
             raise SourceError(f"{self.name} cannot be read: {error.strerror or error}") from None
 
-    def _look(self, file: BinaryIO) -> tuple[str, Index]:
-        """The sum that tells the file from others, and its index."""
+    def _index(self, file: BinaryIO) -> tuple[str, Index]:
         if not file.seekable():
             raise SourceError(f"{self.name} is a pipe: a file of rows is read from a disk")
         raw = file.read(HEADER.size)
@@ -251,7 +253,7 @@ class RowsFile:
             raise SourceError(f"{self.name} is no file of rows: {AGAIN}, or name it as what it is")
         size = os.fstat(file.fileno()).st_size
         if len(raw) < HEADER.size:
-            raise Lost(f"{self.name} is cut short: it has {size} bytes; {AGAIN}")
+            raise self._short(size, HEADER.size)
         _, version, zero, at, n, digest = HEADER.unpack(raw)
         if version != VERSION or zero:
             raise SourceError(
@@ -259,23 +261,26 @@ class RowsFile:
                 f"{VERSION}: upgrade it, or {AGAIN}"
             )
         if size < at + n:
-            raise Lost(f"{self.name} is cut short: it has {size:,} of {at + n:,} bytes; {AGAIN}")
+            raise self._short(size, at + n)
         file.seek(at)
         raw = file.read(n)
         if hashlib.sha256(raw).digest() != digest:
             raise Lost(f"{self.name} is damaged: its index has another sum; {AGAIN}")
+        if self._map is None:
+            # Private, so that kernels may be given what is there as it is; nobody writes to it.
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         return digest.hex(), Index.read(raw)
 
-    def _read(self, file: BinaryIO, part: Any, room: Any) -> Any:
+    def _short(self, size: int, whole: int) -> Lost:
+        return Lost(f"{self.name} is cut short: it has {size:,} of {whole:,} bytes; {AGAIN}")
+
+    def _read(self, part: int) -> Any:
         """A part as bytes, whose sum is right."""
-        at, n, _, expected = part.tolist()
-        raw = room[:n]
-        file.seek(at)
-        view, done = memoryview(raw), 0
-        while done < n and (new := file.readinto(view[done:])):  # type: ignore[attr-defined]
-            done += new
-        if done < n:
-            raise Lost(f"{self.name} is cut short at byte {at + done:,}; {AGAIN}")
+        at, n, _, expected = self._parts[part].tolist()
+        # Looking at bytes that are gone would end the process.
+        if self._map.size() < at + n:
+            raise self._short(self._map.size(), at + n)
+        raw = np.frombuffer(self._map, np.uint8, n, at)
         if checksum(raw) != expected:
             raise Lost(f"{self.name} is damaged behind byte {at:,}: a sum is another; {AGAIN}")
         return raw
@@ -296,9 +301,10 @@ class RowsFile:
         numbers = values.view(np.float64) if head.valued else np.ones(head.features)
         x: Any
         if head.kind == NAMED:
-            x = KeptRows(ids.view(np.uint32), numbers, indptr, self._known())
+            x = KeptRows(ids.view(np.uint32), numbers, indptr, self._known(), bool(head.plain))
         else:
-            x = IntRows(ids.view(np.int64 if head.kind == LARGE else np.uint32), numbers, indptr)
+            kind = np.int64 if head.kind == LARGE else np.uint32
+            x = IntRows(ids.view(kind), numbers, indptr, bool(head.plain))
         labels: Any = json.loads(y.tobytes()) if head.labels else y.view(np.float64)
         listed: Any = range(head.line, head.line + head.rows)
         return RowsBlock(
@@ -317,16 +323,11 @@ class RowsFile:
 
     def _known(self) -> KeptNames:
         if self._names is None:
-            self._names = KeptNames(self._names_part(-3).view(np.uint64), self._name_texts)
+            self._names = KeptNames(self._read(-3).view(np.uint64), self._name_texts)
         return self._names
 
-    def _names_part(self, part: int) -> Any:
-        with self._opened() as file:
-            room = np.empty(int(self._parts[part, 1]), np.uint8)
-            return self._read(file, self._parts[part], room)
-
     def _name_texts(self) -> tuple[Any, bytes]:
-        return self._names_part(-2).view(np.int64), self._names_part(-1).tobytes()
+        return self._read(-2).view(np.int64), self._read(-1).tobytes()
 
 
 def _cut(block: RowsBlock, lo: int, hi: int) -> RowsBlock:

@@ -1,10 +1,10 @@
-"""The form of a file of rows: blocks of parsed examples, the names, and an index that tells of both.
+"""The form of a file of rows: blocks of parsed examples, the names, and an index of both.
 
 All numbers are little-endian, and each part begins at a multiple of 8 bytes, zeros in between:
 
 - a header of 64 bytes: `MARK`, the version of the form (uint32), zero (uint32), where the index
   begins and how long it is (uint64 both), the SHA-256 of the index;
-- blocks. Each is eight uint64 (see `BlockHead`), then labels, weights, the first feature of each
+- blocks. Each is nine uint64 (see `BlockHead`), then labels, weights, the first feature of each
   row (int64), lines (int64), values (float64), ids and, as JSON, what few examples have;
 - if there are names: their hashes (uint64), where each ends in the text (uint64), the text (UTF-8);
 - the index: the length of a JSON object (uint64), that object, then for each part where it begins,
@@ -59,6 +59,8 @@ class BlockHead(NamedTuple):
     """Whether values are kept; else all of them are 1."""
     weighted: int
     """Whether weights are kept; else all of them are 1."""
+    plain: int
+    """Whether no row has an id twice, or a value that is zero or refused."""
     line: int
     """The line of the first row, where lines follow each other; 0 where they are kept."""
     labels: int

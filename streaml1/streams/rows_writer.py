@@ -17,7 +17,7 @@ from streaml1.names import MISSING
 from streaml1.names.bytes import ByBytes
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.report import written_aside
-from streaml1.rows import BadExample, plain_items, shown
+from streaml1.rows import BadExample, Rows, are_values, plain_items, repeats, shown
 from streaml1.streams.rows_form import (
     HEADER,
     LARGE,
@@ -33,8 +33,8 @@ from streaml1.streams.source import Block, Refuse
 
 __all__ = ["RowsWriter"]
 
-MOST_FEATURES = 2**16
-"""A block of more is cut, so that what is read at once stays in the caches."""
+MOST_FEATURES = 2**18
+"""A block of more is cut: 3 MB are still in a cache when they are learnt after a look at their sum."""
 
 MOST_ROWS = 2**13
 
@@ -139,7 +139,7 @@ class RowsWriter:
         valued = bool((rows.values != 1.0).any())
         extra = _extra(block, lo, hi)
         head = BlockHead(
-            n, len(rows.ids), rows.kind, int(valued), int(w is not None),
+            n, len(rows.ids), rows.kind, int(valued), int(w is not None), int(_is_plain(rows)),
             int(lines[0]) if in_turn else 0, len(labels), len(extra),
         )  # fmt: skip
         ids = np.ascontiguousarray(rows.ids, np.int64 if rows.kind == LARGE else np.uint32)
@@ -233,6 +233,15 @@ class RowsWriter:
         return _Rows(read[0][0], NAMED, ids, values, indptr)
 
 
+def _is_plain(rows: _Rows) -> bool:
+    """Whether models can learn the rows as they are."""
+    if rows.kind == LARGE:
+        return False
+    ids, values = (np.require(a, None, ["C", "W"]) for a in (rows.ids, rows.values))
+    plain = Rows(ids, values, rows.indptr.astype(np.uint64))
+    return are_values(values) and bool((values != 0.0).all()) and not repeats(plain)
+
+
 def _plain(x: Any) -> tuple[list[Hashable], list[float], bool]:
     """Names, values, and whether the names are strings; BadExample where they cannot be kept."""
     plain = plain_items(x)
@@ -269,7 +278,7 @@ def _extra(block: Block, lo: int, hi: int) -> bytes:
     kept: dict[str, Any] = {}
     if block.ids is not None and any(one is not None for one in block.ids[lo:hi]):
         kept["ids"] = list(block.ids[lo:hi])
-    if type(block).place is not Block.place:
+    if type(block).place is not Block.place and getattr(block, "places", True) is not None:
         kept["places"] = [block.place(row) for row in range(lo, hi)]
     return json.dumps(kept).encode() if kept else b""
 
