@@ -34,7 +34,7 @@ from streaml1.streams.source import Block, Refuse
 __all__ = ["RowsWriter"]
 
 MOST_FEATURES = 2**18
-"""A block of more is cut: 3 MB are still in a cache when they are learnt after a look at their sum."""
+"""A block of more is cut: 3 MB that were looked at for their sum are still in a cache when learnt."""
 
 MOST_ROWS = 2**13
 
