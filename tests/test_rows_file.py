@@ -194,9 +194,7 @@ def test_any_examples_come_back(
 
 
 @given(st.lists(st.tuples(dicts, st.booleans()), max_size=20))
-def test_a_model_learns_the_same(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
-) -> None:
+def test_a_model_learns_the_same(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
     path = tmp_path_factory.mktemp("same") / "a.rows"
     convert(rows, path)
     kept, given_ = net(), net()
@@ -252,7 +250,7 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path, small_blocks: None) -> 
         progressive(one, path, passes=passes, limit=limit, checkpoint=tmp_path / "kept")
         if limit is not None:
             assert one.weights != whole.weights
-    assert state(one) == state(whole)
+    assert (one.weights, one.intercept) == (whole.weights, whole.intercept)
     convert(many(61), path)
     with pytest.raises(CheckpointError, match="is of another source: its sha256 is"):
         progressive(net(), path, checkpoint=tmp_path / "kept")
@@ -285,7 +283,8 @@ def test_what_is_refused_is_left_out(tmp_path: Path) -> None:
     assert [place for place, *_ in plain_rows(tmp_path / "a.rows")] == ["examples:1", "examples:5"]
     again = convert(tmp_path / "a.rows", tmp_path / "b.rows")
     assert again.rows == 2
-    assert list(plain_rows(tmp_path / "b.rows")) == list(plain_rows(tmp_path / "a.rows"))
+    first, second = (plain_rows(tmp_path / name) for name in ("a.rows", "b.rows"))
+    assert [one[1:] for one in first] == [one[1:] for one in second]
     (tmp_path / "a.vw").write_text("1 | a\n1 | b:x\n-1 | c\n1 | d\n")
     done = convert(tmp_path / "a.vw", tmp_path / "c.rows", bad="skip", limit=2)
     assert (done.rows, done.refused) == (2, 1)
@@ -314,7 +313,7 @@ def test_a_large_value_is_refused_where_the_text_is(tmp_path: Path) -> None:
 def kept(tmp_path: Path, small_blocks: None) -> tuple[Path, list[tuple[int, int]]]:
     """A file of several blocks, with weights and ids, and its regions."""
     path = tmp_path / "a.rows"
-    (tmp_path / "a.jsonl").write_text(JSON * 3)
+    (tmp_path / "a.jsonl").write_text(JSON * 12)
     convert(tmp_path / "a.jsonl", path)
     source = open_source(path)
     raw = path.read_bytes()
@@ -380,18 +379,20 @@ def test_sums_that_are_right_do_not_make_rows_right(kept: Any) -> None:
     """Kernels are never handed what leads out of their arrays."""
     path, _ = kept
     source: Any = open_source(path)
-    for field, word in ((1, 1), (0, 5), (2, 1)):
+    for field, word in ((1, 2), (0, 5), (2, 1)):
         raw = source._read(0).copy()
         raw.view(np.uint64)[field] += word
         with pytest.raises(Lost, match="is damaged"):
             source._block(raw, 0)
-    raw = source._read(0).copy()
-    head = 9 * 8
-    floats = raw[head:].view(np.int64)
-    floats[:] = 2**40  # pointers of rows among them
-    raw.view(np.uint64)[7] = 0
-    with pytest.raises(Lost, match="is damaged"):
-        source._block(raw, 0)
+    (path.parent / "a.vw").write_text("1 | a b\n-1 | c\n")
+    convert(path.parent / "a.vw", path)
+    source = open_source(path)
+    # After nine numbers of the head and two labels: three pointers, then three numbers of names.
+    for place, wrong in ((11, 1), (12, -1), (12, 4), (13, 2**40), (14, 2**40 + 1)):
+        raw = source._read(0).copy()
+        raw.view(np.int64)[place] = wrong
+        with pytest.raises(Lost, match="rows or names are out of order"):
+            source._block(raw, 0)
 
 
 def test_files_of_others(tmp_path: Path) -> None:

@@ -8,13 +8,17 @@ from typing import Any, BinaryIO, cast
 
 __all__ = ["FAST", "unpacked"]
 
+_Unpack: Any = gzip.GzipFile
+_FAULTS: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
 try:
     from isal import igzip, isal_zlib
 except ImportError:
-    igzip = isal_zlib = None
-
-FAST = igzip is not None
-"""Whether isal is installed."""
+    FAST = False
+else:
+    FAST = True
+    _Unpack = igzip.IGzipFile
+    fault: Any = isal_zlib.error
+    _FAULTS += (fault,)
 
 
 def unpacked(file: BinaryIO) -> BinaryIO:
@@ -33,7 +37,7 @@ class _Fast:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._begin = file.tell()
-        self._unpacking: Any = igzip.IGzipFile(fileobj=file, mode="rb")
+        self._unpacking: Any = _Unpack(fileobj=file, mode="rb")
         self._given = 0
         self._slow = False
 
@@ -41,7 +45,7 @@ class _Fast:
         """Read some bytes, at most as many as there is room for; none at the end."""
         try:
             n: int = self._unpacking.readinto1(room)
-        except (OSError, EOFError, zlib.error, isal_zlib.error):
+        except _FAULTS:
             if self._slow:
                 raise
             self._again()

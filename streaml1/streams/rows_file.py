@@ -315,7 +315,12 @@ class RowsFile:
 
     def _require_inside(self, head: BlockHead, indptr: Any, ids: Any) -> None:
         """Refuse what would lead kernels out of their arrays."""
-        good = indptr[0] == 0 and indptr[-1] == head.features and (np.diff(indptr) >= 0).all()
+        good = (
+            head.kind <= NAMED
+            and indptr[0] == 0
+            and indptr[-1] == head.features
+            and (np.diff(indptr) >= 0).all()
+        )
         if head.kind == NAMED:
             good = good and ids.view(np.uint32).max(initial=0) < max(1, self.about["names"])
         if not good:
