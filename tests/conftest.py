@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.broker import Broker, given
 
 # A first call compiles for seconds, and the machine is shared: no deadline says anything here.
 settings.register_profile(
@@ -48,6 +51,22 @@ def python(tmp_path: Path) -> Callable[..., str]:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """The broker of the run; a module that needs a real one asks for that over this."""
+    one = given()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def no_thread_is_left() -> Iterator[None]:
+    """Whatever a test opens on a topic or saves beside learning has ended with the test."""
+    yield
+    left = {one.name for one in threading.enumerate()}
+    assert not left & {"kafka-io-streaml1", "streaml1-checkpoint"}
 
 
 KAFKA = {

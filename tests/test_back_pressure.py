@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from streaml1.streams.kafka import KafkaSource
-from tests.broker import Broker, given
+from tests.broker import Broker
 
 pytestmark = pytest.mark.kafka
 
@@ -19,12 +18,10 @@ FETCHED = 2_000
 QUIET = range(1, 12)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    one = given()
-    one.require_real()
-    yield one
-    one.close()
+@pytest.fixture(scope="session")
+def broker(broker: Broker) -> Broker:
+    broker.require_real()
+    return broker
 
 
 def test_no_partition_starves_behind_a_full_one(broker: Broker) -> None:

@@ -22,6 +22,7 @@ from streaml1.checkpoint import CheckpointError, Checkpoints
 from streaml1.consumer import Out, progressive
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError, open_source
+from tests.killing import killed_and_resumed
 
 ROOT = Path(__file__).parent.parent
 
@@ -160,27 +161,12 @@ def die_at(step: int) -> None:
 def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
     spec = write(tmp_path / "a.svm", rows(40_000))
     expected, _ = clean(spec)
-    command = [sys.executable, "-m", "streaml1", "learn", "--lr", "0.1",
-               spec, "--l1", "1e-4", "--l2", "1e-4",
-               "--checkpoint", "kept", "--checkpoint-every", "0.05", "--every", "1000",
-               "--save", "m"]  # fmt: skip
-    killed = 0
-    for number in range(20):
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        if number < 3:
-            for _ in range(5):
-                process.stdout.readline()
-            time.sleep(0.01 * number)
-            process.kill()
-            killed += 1
-        _, err = process.communicate(timeout=120)
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL, err
+    killed, _ = killed_and_resumed(
+        ["learn", "--lr", "0.1", spec, "--l1", "1e-4", "--l2", "1e-4", "--checkpoint", "kept",
+         "--checkpoint-every", "0.05", "--every", "1000", "--save", "m"],
+        tmp_path,
+        (5, 5, 5),
+    )  # fmt: skip
     assert killed == 3 and state(streaml1.load(tmp_path / "m")) == state(expected)
 
 

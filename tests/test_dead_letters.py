@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,14 @@ from streaml1.consumer.bad_share import LEAST, WINDOW, BadShare, TooManyBad
 from streaml1.consumer.dead_letters import DeadLetters
 from streaml1.streams import SourceError
 from streaml1.streams.outbox import Outbox, as_topic, make_topic, topic_beside
-from tests.broker import Broker, given
+from tests.broker import Broker
 from tests.topics import records_of
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    one = given()
-    one.require_real()
-    yield one
-    one.close()
+def broker(broker: Broker) -> Broker:
+    broker.require_real()
+    return broker
 
 
 def lines(n: int, bad: set[int], seed: int = 0) -> list[str]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from streaml1.rows import BadExample
 from streaml1.streams import SourceError
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.topic import Topic
-from tests.broker import Broker, given
+from tests.broker import Broker
 
 ROOT = Path(__file__).parent.parent
 
@@ -158,13 +158,6 @@ def test_topics(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
 
 
 # SIGTERM
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    one = given()
-    yield one
-    one.close()
 
 
 def started(here: Path, source: str, *args: str) -> subprocess.Popen[str]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +27,11 @@ from streaml1.consumer.group import Group, folder_of
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError
 from tests import storm
-from tests.broker import Broker, given
+from tests.broker import Broker
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
 
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    one = given()
-    yield one
-    one.close()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -49,13 +42,6 @@ def compiled() -> None:
 @pytest.fixture(autouse=True)
 def real(broker: Broker) -> None:
     broker.require_real()
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    names = {one.name for one in threading.enumerate()}
-    assert not names & {"kafka-io-streaml1", "streaml1-checkpoint"}
 
 
 def rows(n: int, seed: int = 0) -> list[str]:

@@ -27,24 +27,12 @@ from streaml1.rows import BadExample
 from streaml1.streams import SourceError, open_source
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.records import KafkaBlock
-from tests.broker import Broker, given
+from tests.broker import Broker
+from tests.killing import killed_and_resumed
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
 
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    one = given()
-    yield one
-    one.close()
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    assert "kafka-io-streaml1" not in {one.name for one in threading.enumerate()}
 
 
 def rows(n: int, seed: int = 0) -> list[str]:
@@ -395,22 +383,14 @@ def test_a_killed_consumer_goes_on(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(3)
     broker.send(topic, pack(lines, 3), [0, 1, 2] if broker.is_real else [0])
     expected = taught(tmp_path / "a.svm", lines)
-    command = [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", broker.url(topic),
-               "--until-end", "--l1",
-               "1e-4", "--l2", "1e-4", "--checkpoint", "kept", "--checkpoint-every", "0.1",
-               "--every", "300", "--save", "m", "--group", topic]  # fmt: skip
-    for number in range(3):
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        if number < 2:
-            for _ in range(4 + 4 * number):
-                process.stdout.readline()
-            process.kill()
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == (-signal.SIGKILL if number < 2 else 0), err
+    killed, _ = killed_and_resumed(
+        ["learn", "--lr=0.1", broker.url(topic), "--until-end", "--l1", "1e-4", "--l2", "1e-4",
+         "--checkpoint", "kept", "--checkpoint-every", "0.1", "--every", "300", "--save", "m",
+         "--group", topic],
+        tmp_path,
+        (4, 8),
+    )  # fmt: skip
+    assert killed == 2
     one = streaml1.load(tmp_path / "m")
     assert one.n_iterations == 9_000
     assert (one.weights, one.intercept) == (expected.weights, expected.intercept)

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +13,13 @@ import streaml1
 from streaml1.checkpoint import CheckpointError, Checkpoints
 from streaml1.consumer import Out, progressive
 from streaml1.streams import SourceError
-from tests.broker import Broker, given
+from tests.broker import Broker
+from tests.killing import killed_and_resumed
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
 
 ROOT = Path(__file__).parent.parent
 FIRST = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    one = given()
-    yield one
-    one.close()
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    assert "kafka-io-streaml1" not in {one.name for one in threading.enumerate()}
 
 
 def model() -> Any:
@@ -135,28 +117,13 @@ def test_a_killed_consumer_of_two_topics_goes_on(broker: Broker, tmp_path: Path)
     send(broker, events, asked, labels, 2)
     expected = model()
     report = progressive(expected, write(tmp_path / "a.jsonl", events), **LATE)
-    command = [sys.executable, "-m", "streaml1", "learn", "--lr=0.1", broker.url(asked),
-               "--labels", labels,
-               "--until-end", "--l1", "1e-4", "--l2", "1e-4", "--label-within", "20",
-               "--unanswered", "negative", "--checkpoint", "kept", "--checkpoint-every", "0.05",
-               "--every", "500", "--save", "m"]  # fmt: skip
-    killed = 0
-    for number in range(20):
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        if number < 2:
-            for _ in range(4):
-                process.stdout.readline()
-            time.sleep(0.02 * number)
-            process.kill()
-            killed += process.wait() == -9
-        out, err = process.communicate(timeout=120)
-        if process.returncode == 0:
-            break
-        assert process.returncode == -9, err
+    killed, out = killed_and_resumed(
+        ["learn", "--lr=0.1", broker.url(asked), "--labels", labels, "--until-end", "--l1", "1e-4",
+         "--l2", "1e-4", "--label-within", "20", "--unanswered", "negative", "--checkpoint",
+         "kept", "--checkpoint-every", "0.05", "--every", "500", "--save", "m"],
+        tmp_path,
+        (4, 4),
+    )  # fmt: skip
     assert killed >= 1
     assert state(streaml1.load(tmp_path / "m")) == state(expected)
     assert report.summary().split("; ")[-1] in out

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,25 +19,19 @@ from kafka import errors
 from streaml1.streams import SourceError, outbox
 from streaml1.streams.outbox import Outbox, as_topic, make_topic, topic_beside, unwritten
 from streaml1.streams.topic import Topic
-from tests.broker import Broker, given
+from tests.broker import Broker
 from tests.topics import records_of
 
 ROOT = Path(__file__).parent.parent
 TOPIC = Topic("kafka://a:1,b:2/clicks?api_version=2.3")
 
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
+
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    one = given()
-    one.require_real()
-    yield one
-    one.close()
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    assert "kafka-io-streaml1" not in {one.name for one in threading.enumerate()}
+def broker(broker: Broker) -> Broker:
+    broker.require_real()
+    return broker
 
 
 def test_topics_beside() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,16 @@ from streaml1.checkpoint import Checkpoints
 from streaml1.cli import cli
 from streaml1.consumer import predictions, progressive
 from streaml1.consumer.prediction_records import PredictionRecords
-from tests.broker import Broker, given
+from tests.broker import Broker
 from tests.topics import records_of
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    one = given()
-    one.require_real()
-    yield one
-    one.close()
+def broker(broker: Broker) -> Broker:
+    broker.require_real()
+    return broker
 
 
 def examples(n: int, labels: list[Any], seed: int = 0) -> list[dict[str, Any]]:

@@ -31,16 +31,14 @@ from streaml1.published.layout import CHUNKS, MANIFESTS, Manifest
 from streaml1.published.publisher import ModelTopic, Publisher
 from streaml1.published.reading import newest_of
 from streaml1.streams import SourceError
-from tests.broker import Broker, given
+from tests.broker import Broker
 from tests.topics import records_of
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    one = given()
-    one.require_real()
-    yield one
-    one.close()
+def broker(broker: Broker) -> Broker:
+    broker.require_real()
+    return broker
 
 
 @pytest.fixture

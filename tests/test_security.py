@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from streaml1.streams.security import Security, brokers_of, security_of
 from streaml1.streams.settings import SETTINGS, Secret, properties_of, settings_of
 from streaml1.streams.topic import Topic
 from tests.broker import Broker
-from tests.broker import given as given_broker
 
 ROOT = Path(__file__).parent.parent
 HUSH = "hu$h: qqz=secret"
@@ -245,10 +243,10 @@ def listener(answer: bytes | None) -> tuple[str, socket.socket]:
 @pytest.mark.parametrize(
     ("answer", "security", "said"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Security(), "wants a user to log in"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Security(), "is it a broker of Kafka"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", {"security": "SSL"}, "speaks no TLS"),
         (b"", {"security": "SSL"}, "speaks no TLS"),
-        (b"\x00\x00\x00\x02ab", Security(), "wants a user"),
+        (b"\x00\x00\x00\x02ab", Security(), "is it a broker of Kafka"),
     ],
 )
 def test_what_is_no_broker_is_told_from_silence(answer: bytes, security: Any, said: str) -> None:
@@ -265,6 +263,22 @@ def test_one_that_does_not_answer_is_waited_for() -> None:
         probe("127.0.0.1:1", Security(), 0.2)
 
 
+def test_one_that_dies_while_it_is_asked_is_waited_for() -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{server.getsockname()[1]}"
+
+    def die() -> None:
+        connection, _ = server.accept()
+        server.close()
+        connection.close()
+
+    thread = threading.Thread(target=die)
+    thread.start()
+    with pytest.raises(Silent):
+        probe(address, Security(), 2.0)
+    thread.join()
+
+
 # A broker with TLS and SASL
 
 
@@ -277,12 +291,10 @@ def folder() -> Path:
     return Path(state) / "secure"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    one = given_broker()
-    one.require_real()
-    yield one
-    one.close()
+@pytest.fixture(scope="session")
+def broker(broker: Broker) -> Broker:
+    broker.require_real()
+    return broker
 
 
 @pytest.fixture(scope="module")
@@ -405,7 +417,7 @@ def test_the_name_of_the_broker_counts(folder: Path) -> None:
         with pytest.raises(SourceError, match=r"not trusted .*name the broker as its cert"):
             probe(f"127.0.0.2:{port}", security_of({"ca": folder / "ca.pem"}), 2.0)
         unchecked = security_of({"ca": folder / "ca.pem", "check_hostname": "no"})
-        with pytest.raises(SourceError, match="wants a user to log in"):  # it says nothing at all
+        with pytest.raises(SourceError, match="is it a broker of Kafka"):  # it says nothing at all
             probe(f"127.0.0.2:{port}", unchecked, 2.0)
 
 

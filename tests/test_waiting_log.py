@@ -6,8 +6,6 @@ import json
 import os
 import random
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from streaml1.consumer.late.log import Log
 from streaml1.consumer.late.table import ASKED, EARLY
 from streaml1.consumer.late.waiting import Waiting
 from streaml1.consumer.refusals import Refusals
+from tests.killing import killed_and_resumed
 
 ROOT = Path(__file__).parent.parent
 LATE = LateLabels(12.0, 16, "negative")
@@ -181,27 +180,13 @@ def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
     spec = write(tmp_path / "a.jsonl", events(25_000))
     expected = model()
     report = progressive(expected, spec, every=1000, label_within=300, unanswered="negative")
-    command = [sys.executable, "-m", "streaml1", "learn", spec, "--l1", "1e-3", "--l2", "1e-3",
-               "--lr", "0.5", "--label-within", "300", "--unanswered", "negative", "--every",
-               "1000", "--checkpoint", "kept", "--checkpoint-every", "0.05",
-               "--save", "m"]  # fmt: skip
-    killed = 0
-    for number in range(20):
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        if number < 2:
-            for _ in range(5):
-                process.stdout.readline()
-            time.sleep(0.01 * number)
-            process.kill()
-            killed += 1
-        out, err = process.communicate(timeout=120)
-        if process.returncode == 0:
-            break
-        assert process.returncode == -9, err
+    killed, out = killed_and_resumed(
+        ["learn", spec, "--l1", "1e-3", "--l2", "1e-3", "--lr", "0.5", "--label-within", "300",
+         "--unanswered", "negative", "--every", "1000", "--checkpoint", "kept",
+         "--checkpoint-every", "0.05", "--save", "m"],
+        tmp_path,
+        (5, 5),
+    )  # fmt: skip
     assert killed == 2
     found = streaml1.load(tmp_path / "m")
     assert (found.weights, found.intercept) == (expected.weights, expected.intercept)

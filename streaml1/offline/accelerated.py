@@ -27,7 +27,7 @@ import numpy as np
 
 from streaml1.jit import kernel
 from streaml1.losses import CODES
-from streaml1.offline.data import Data, check_run, check_strength, choose, unable
+from streaml1.offline.data import Data, check_ridge, check_run, check_strength, choose, no_intercept
 from streaml1.offline.dual_steps import gap_of, logit_of
 from streaml1.offline.objective import (
     conjugates,
@@ -37,9 +37,9 @@ from streaml1.offline.objective import (
     mean_loss,
     pulled_back,
 )
-from streaml1.offline.order import ONE, PERMUTATION, arrange, fetch, generator, squares
+from streaml1.offline.order import ONE, PERMUTATION, arrange, fetch_next, generator, squares
 from streaml1.offline.solution import Callback, Solution, Trace
-from streaml1.parameters import flag, whole
+from streaml1.parameters import whole
 
 __all__ = ["accelerated_sdca"]
 
@@ -77,9 +77,7 @@ def _epoch(
         part = (1.0 - theta) * s
         for t in range(size):
             i = np.uint64(order[first + t])
-            if first + t + ONE < n:
-                following = np.uint64(order[first + t + ONE])
-                fetch(ids, values, indptr[following], indptr[following + ONE])
+            fetch_next(ids, values, indptr, order, first + t, n)
             one, other = 0.0, 0.0
             for k in range(indptr[i], indptr[i + ONE]):
                 j = np.uint64(ids[k])
@@ -165,17 +163,12 @@ def accelerated_sdca(
     solver = "accelerated_sdca"
     choose(solver, "loss", loss, LOSSES)
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
-    if check_strength("l1", l1):
-        raise unable(solver, f"l1={l1:g}", "use prox_sdca")
-    l2 = check_strength("l2", l2)
-    if not l2:
-        raise unable(solver, "l2=0", "give an l2 above 0, or use fista or scd")
-    if flag("fit_intercept", fit_intercept):
-        raise unable(solver, "fit_intercept=True", "add a column of ones, or use fista or scd")
+    l2 = check_ridge(solver, l1, l2)
+    no_intercept(solver, fit_intercept)
     gamma = check_strength("gamma", gamma, above_zero=True)
     m = whole(1, 2**31 - 1)("batch", batch)
     trace = Trace(solver, tol, max_epochs, callback)
-    return _ascend(Data(X, y, loss), loss, l2, gamma, m, trace, generator(seed))
+    return _solve(Data(X, y, loss), loss, l2, gamma, m, trace, generator(seed))
 
 
 def _rate(smooth: float, n: int, m: int) -> float:
@@ -184,7 +177,7 @@ def _rate(smooth: float, n: int, m: int) -> float:
     return 0.25 * min(1.0, math.sqrt(g / m), g, float(g ** (2 / 3) / m ** (1 / 3)))
 
 
-def _ascend(
+def _solve(
     data: Data, loss: str, l2: float, gamma: float, batch: int, trace: Trace, dice: Any
 ) -> Solution:
     rows, n, code, scale = data.rows, data.n, CODES[loss], 1.0 / (l2 * data.n)

@@ -10,10 +10,20 @@ import numpy as np
 
 from streaml1.batches import batch_of, checked, is_matrix
 from streaml1.labels import binaries, column_of, equals_itself, values
-from streaml1.parameters import number, whole
+from streaml1.parameters import flag, number, whole
 from streaml1.rows import Rows, shown
 
-__all__ = ["CLASSIFIERS", "MULTICLASS", "Data", "check_run", "check_strength", "choose", "unable"]
+__all__ = [
+    "CLASSIFIERS",
+    "MULTICLASS",
+    "Data",
+    "check_ridge",
+    "check_run",
+    "check_strength",
+    "choose",
+    "no_intercept",
+    "unable",
+]
 
 CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge")
 REGRESSORS = ("squared", "absolute")
@@ -146,6 +156,22 @@ def choose(solver: str, name: str, value: Any, known: tuple[str, ...]) -> str:
 def check_strength(name: str, value: Any, *, above_zero: bool = False) -> float:
     """A strength, radius or width as a float: finite, and not below 0."""
     return float(number(0.0, 1e100, above=above_zero)(name, value))
+
+
+def check_ridge(solver: str, l1: Any, l2: Any) -> float:
+    """`l2` of a solver that steps in a dual which l1 has none of: above 0, and l1 is 0."""
+    if check_strength("l1", l1):
+        raise unable(solver, f"l1={l1:g}", "use prox_sdca")
+    strength = check_strength("l2", l2)
+    if not strength:
+        raise unable(solver, "l2=0", "give an l2 above 0, or use fista or scd")
+    return strength
+
+
+def no_intercept(solver: str, fit_intercept: Any) -> None:
+    """Refuse an intercept: without a penalty it ties the dual variables to one another."""
+    if flag("fit_intercept", fit_intercept):
+        raise unable(solver, "fit_intercept=True", "add a column of ones, or use fista or scd")
 
 
 def check_run(tol: Any, max_epochs: Any, seed: Any = 0) -> tuple[float, int, int]:

@@ -27,7 +27,8 @@ import numpy as np
 
 from streaml1.jit import inlined, kernel
 from streaml1.offline.data import Data, unable
-from streaml1.offline.order import ONE, RANDOM, arrange, squares
+from streaml1.offline.order import ONE, squares
+from streaml1.offline.pool import Pool, ascend
 from streaml1.offline.solution import Solution, Trace
 
 __all__ = ["multiclass_sdca"]
@@ -88,7 +89,7 @@ def _epoch(
     order: Any,
     m: Any,
     far: float,
-    pool: Any,
+    rest: Any,
     p: Any,
     W: Any,
     v: Any,
@@ -116,7 +117,7 @@ def _epoch(
                     second = max(second, v[j])
             if second < v[top] - far:
                 continue
-        pool[kept] = i
+        rest[kept] = i
         kept += ONE
         if q[i] > TINY:
             for j in range(k):
@@ -180,9 +181,7 @@ def _checked_cost(cost: Any, k: int) -> Any:
     return cost
 
 
-def multiclass_sdca(
-    data: Data, l2: float, how: int, cost: Any, trace: Trace, state: Any
-) -> Solution:
+def multiclass_sdca(data: Data, l2: float, cost: Any, pool: Pool, trace: Trace) -> Solution:
     """Minimise the mean multiclass hinge loss + l2/2 |W|^2 by the dual."""
     rows, n, k, scale = data.rows, data.n, len(data.classes), 1.0 / (l2 * data.n)
     cost = _checked_cost(cost, k)
@@ -192,27 +191,16 @@ def multiclass_sdca(
     p = np.zeros((n, k))
     p[np.arange(n), data.y] = 1.0
     W, exact = np.zeros((data.d, k)), np.zeros((data.d, k))
-    accesses = 0
 
-    def look(epoch: int) -> bool:
+    def epoch() -> float:
+        kept, most, gap, read = _epoch(cost, *rows, data.y, q, scale, *pool.turn(), p, W, v)
+        pool.taken(kept, most, read)
+        return float(gap) / n
+
+    def look(number: int) -> bool:
         primal, dual = _bounds(cost, *rows, data.y, p, scale, exact, v)
         norm = 0.5 * l2 * float(np.vdot(exact, exact))
-        return trace.record(epoch, primal / n + norm, dual / n - norm, accesses, exact.T)
+        return trace.record(number, primal / n + norm, dual / n - norm, pool.accesses, exact.T)
 
-    every = np.arange(n, dtype=np.uint32)
-    pool, m, far = every.copy(), n, math.inf
-    order, rest = every.copy(), every.copy()
-    epoch, done = 0, look(0)
-    while not done:
-        arrange(how, pool, m, state, order)
-        kept, most, gap, read = _epoch(cost, *rows, data.y, q, scale, order, m, far, rest, p, W, v)
-        epoch += 1
-        accesses += int(read)
-        if how != RANDOM:
-            pool, rest, m, far = rest, pool, int(kept), most or math.inf
-        small = gap / n <= trace.goal or not m
-        if small or trace.due(epoch):
-            done = look(epoch)
-        if small and m < n:
-            pool[:], m, far = every, n, math.inf
+    ascend(pool, trace, epoch, look)
     return trace.solution(np.ascontiguousarray(exact.T), np.zeros(k), data.classes)

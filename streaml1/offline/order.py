@@ -20,7 +20,7 @@ __all__ = [
     "add",
     "arrange",
     "dot",
-    "fetch",
+    "fetch_next",
     "generator",
     "squares",
 ]
@@ -67,12 +67,20 @@ def arrange(how: int, pool: Any, n: Any, state: Any, order: Any) -> None:
 
 
 @inlined
-def fetch(ids: Any, values: Any, lo: Any, hi: Any) -> None:
+def _fetch(ids: Any, values: Any, lo: Any, hi: Any) -> None:
     """Ask memory for a row that is next."""
     for k in range(lo, hi, EIGHT):
         prefetch(values, k)
     for k in range(lo, hi, SIXTEEN):
         prefetch(ids, k)
+
+
+@inlined
+def fetch_next(ids: Any, values: Any, indptr: Any, order: Any, t: Any, m: Any) -> None:
+    """Ask memory for the row that comes after `order[t]`, of the first m of the order."""
+    if t + ONE < m:
+        following = np.uint64(order[t + ONE])
+        _fetch(ids, values, indptr[following], indptr[following + ONE])
 
 
 # Four sums: each addition would wait for the one before it.

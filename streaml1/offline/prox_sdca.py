@@ -44,6 +44,7 @@ from streaml1.offline.data import (
     check_run,
     check_strength,
     choose,
+    no_intercept,
     unable,
 )
 from streaml1.offline.dual_steps import best, gap_of, logit_of, rests
@@ -54,9 +55,9 @@ from streaml1.offline.objective import (
     mean_loss,
     pulled_back,
 )
-from streaml1.offline.order import ONE, ORDERS, RANDOM, add, arrange, fetch, generator
+from streaml1.offline.order import ONE, ORDERS, add, fetch_next, generator
+from streaml1.offline.pool import Pool, ascend
 from streaml1.offline.solution import Callback, Solution, Trace
-from streaml1.parameters import flag
 from streaml1.vectors import power
 
 __all__ = ["prox_sdca"]
@@ -172,7 +173,7 @@ def _epoch(
     order: Any,
     m: Any,
     far: float,
-    pool: Any,
+    rest: Any,
     at: Any,
     alpha: Any,
     theta: Any,
@@ -186,9 +187,7 @@ def _epoch(
     for s in range(m):
         i = np.uint64(order[s])
         lo, hi = indptr[i], indptr[i + ONE]
-        if s + ONE < m:
-            following = np.uint64(order[s + ONE])
-            fetch(ids, values, indptr[following], indptr[following + ONE])
+        fetch_next(ids, values, indptr, order, s, m)
         if p == 2.0:
             a = _margin(ids, values, lo, hi, theta, t)
         else:
@@ -200,7 +199,7 @@ def _epoch(
         read += hi - lo
         if rests(loss, a, before, y[i], gamma, far):
             continue
-        pool[kept] = i
+        rest[kept] = i
         kept += ONE
         logit = logit_of(loss, before, y[i])
         gap += gap_of(loss, a, before, logit, y[i], gamma)
@@ -289,14 +288,17 @@ def prox_sdca(
         raise unable("prox_sdca", f'norm="q" with l2={l2:g}', 'give norm="l2", or l2=0')
     if l2 and inner is not None:
         raise unable("prox_sdca", f"inner= with l2={l2:g}", "it is for l2=0")
-    if flag("fit_intercept", fit_intercept):
-        raise unable("prox_sdca", "fit_intercept=True", "add a column of ones, or use fista or scd")
+    no_intercept("prox_sdca", fit_intercept)
     if inner is not None:
         inner = check_strength("inner", inner, above_zero=True)
     trace = Trace("prox_sdca", tol, max_epochs, callback)
     data = Data(X, y, loss)
-    run = _Run(data, CODES[loss], gamma, l1, l2, norm, inner, how, generator(seed))
-    (_one_stage if l2 else _stages)(run, trace)
+    pool = Pool(how, data.n, generator(seed))
+    run = _Run(data, CODES[loss], gamma, l1, l2, norm, inner, pool, trace)
+    if l2:
+        ascend(pool, trace, run.epoch, run.look)
+    else:
+        _stages(run)
     return trace.solution(run.w)
 
 
@@ -312,12 +314,12 @@ class _Run:
         l2: float,
         norm: str,
         inner: float | None,
-        how: int,
-        dice: Any,
+        pool: Pool,
+        trace: Trace,
     ) -> None:
         n, d = data.n, data.d
         self.data, self.loss, self.gamma, self.l1, self.l2 = data, loss, gamma, l1, l2
-        self.how, self.dice = how, dice
+        self.pool, self.trace = pool, trace
         p = max(2.0, math.log(max(d, 1)))
         self.h = Norm(p, 3.0 * p) if norm == "q" else Norm(2.0, 1.0)
         self.squares = self.h.squares(data)
@@ -325,14 +327,6 @@ class _Run:
         self.alpha, self.v = np.zeros(n), np.zeros(d)
         self.center, self.theta = np.zeros(d), np.zeros(d)
         self.w, self.a, self.at = np.zeros(d), np.zeros(n), np.ones(2)
-        self.accesses = 0
-        self.every = np.arange(n, dtype=np.uint32)
-        self.order, self.rest = self.every.copy(), self.every.copy()
-        self.begin()
-
-    def begin(self) -> None:
-        """Let all examples come again."""
-        self.pool, self.m, self.far = self.every.copy(), self.data.n, math.inf
 
     def thresholded(self, theta: Any) -> Any:
         """The gradient of h at the weights."""
@@ -346,19 +340,15 @@ class _Run:
             self.at[1] = max(u.max(initial=0.0), self.l1 / self.strength)
             self.at[0] = ((u / self.at[1]) ** h.p).sum()
         scale = 1.0 / (self.strength * n)
-        arrange(self.how, self.pool, self.m, self.dice, self.order)
         kept, most, gap, read = _epoch(
             *(self.loss, self.gamma, *data.rows, data.y, self.squares * scale, scale),
-            *(self.l1 / self.strength, h.p, h.c, self.order, self.m, self.far, self.rest),
+            *(self.l1 / self.strength, h.p, h.c, *self.pool.turn()),
             *(self.at, self.alpha, self.theta),
         )
-        self.accesses += int(read)
-        if self.how != RANDOM:
-            self.pool, self.rest = self.rest, self.pool
-            self.m, self.far = int(kept), most or math.inf
+        self.pool.taken(kept, most, read)
         return float(gap) / n
 
-    def look(self, trace: Trace, epoch: int) -> bool:
+    def look(self, epoch: int) -> bool:
         """Sum v anew, and tell objective and dual of what it makes of the weights."""
         data = self.data
         pulled_back(*data.rows, self.alpha, 1.0 / data.n, self.v)
@@ -370,33 +360,21 @@ class _Run:
         dual = elastic_net_dual(
             self.loss, -self.alpha, self.v, data.y, self.gamma, self.l1, self.l2
         )
-        return trace.record(epoch, objective, dual, self.accesses, self.w)
+        return self.trace.record(epoch, objective, dual, self.pool.accesses, self.w)
 
 
-def _one_stage(run: _Run, trace: Trace) -> None:
-    epoch, done = 0, run.look(trace, 0)
-    while not done:
-        gap = run.epoch()
-        epoch += 1
-        small = gap <= trace.goal or not run.m
-        if small or trace.due(epoch):
-            done = run.look(trace, epoch)
-        if small and run.m < run.data.n:
-            run.begin()
-
-
-def _stages(run: _Run, trace: Trace) -> None:
-    epoch, taken = 0, 0
-    while not run.look(trace, epoch):
+def _stages(run: _Run) -> None:
+    trace, epoch, taken = run.trace, 0, 0
+    while not run.look(epoch):
         run.center = run.thresholded(run.center + run.v / run.strength)
         if epoch:
             run.strength *= 0.5 if taken <= FEW else 2.0 if taken > MANY else 1.0
         run.theta = run.center + run.v / run.strength
-        run.begin()
+        run.pool.begin()
         taken = 0
         while epoch < trace.max_epochs and taken < MOST:
             gap = run.epoch()
             epoch, taken = epoch + 1, taken + 1
             moved = run.h.distance(run.thresholded(run.theta), run.center)
-            if gap <= max(PART * run.strength * moved, 0.1 * trace.goal) or not run.m:
+            if gap <= max(PART * run.strength * moved, 0.1 * trace.goal) or not run.pool.m:
                 break

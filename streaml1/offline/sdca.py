@@ -26,7 +26,6 @@ $\sum_i \alpha_i = 0$, and no single one could move. f) The squared loss is halv
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -37,17 +36,19 @@ from streaml1.offline.data import (
     CLASSIFIERS,
     REGRESSORS,
     Data,
+    check_ridge,
     check_run,
     check_strength,
     choose,
+    no_intercept,
     unable,
 )
 from streaml1.offline.dual_steps import best, gap_of, logit_of, rests
 from streaml1.offline.multiclass import multiclass_sdca
 from streaml1.offline.objective import conjugate, pulled_back, value
-from streaml1.offline.order import ONE, ORDERS, RANDOM, add, arrange, dot, fetch, generator, squares
+from streaml1.offline.order import ONE, ORDERS, add, dot, fetch_next, generator, squares
+from streaml1.offline.pool import Pool, ascend
 from streaml1.offline.solution import Callback, Solution, Trace
-from streaml1.parameters import flag
 
 __all__ = ["sdca"]
 
@@ -67,7 +68,7 @@ def _epoch(
     order: Any,
     m: Any,
     far: float,
-    pool: Any,
+    rest: Any,
     alpha: Any,
     w: Any,
 ) -> Any:
@@ -76,7 +77,7 @@ def _epoch(
     Returns
     -------
     tuple
-        How many examples stay, put into `pool`; the furthest that a margin was moved by its own
+        How many examples stay, put into `rest`; the furthest that a margin was moved by its own
         step; the sum of the parts of the gap; how many entries were read.
     """
     kept, m = np.uint64(0), np.uint64(m)
@@ -84,15 +85,13 @@ def _epoch(
     for t in range(m):
         i = np.uint64(order[t])
         lo, hi = indptr[i], indptr[i + ONE]
-        if t + ONE < m:
-            following = np.uint64(order[t + ONE])
-            fetch(ids, values, indptr[following], indptr[following + ONE])
+        fetch_next(ids, values, indptr, order, t, m)
         a = dot(ids, values, lo, hi, w)
         before = alpha[i]
         read += hi - lo
         if rests(loss, a, before, y[i], gamma, far):
             continue
-        pool[kept] = i
+        rest[kept] = i
         kept += ONE
         logit = logit_of(loss, before, y[i])
         gap += gap_of(loss, a, before, logit, y[i], gamma)
@@ -182,55 +181,35 @@ def sdca(
     choose("sdca", "loss", loss, LOSSES)
     how = ORDERS[choose("sdca", "order", order, tuple(ORDERS))]
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
-    if check_strength("l1", l1):
-        raise unable("sdca", f"l1={l1:g}", "use prox_sdca")
-    l2 = check_strength("l2", l2)
-    if not l2:
-        raise unable("sdca", "l2=0", "give an l2 above 0, or use fista or scd")
-    if flag("fit_intercept", fit_intercept):
-        raise unable("sdca", "fit_intercept=True", "add a column of ones, or use fista or scd")
+    l2 = check_ridge("sdca", l1, l2)
+    no_intercept("sdca", fit_intercept)
     gamma = check_strength("gamma", gamma, above_zero=True)
     trace = Trace("sdca", tol, max_epochs, callback)
     data = Data(X, y, loss)
     if loss == "multiclass_hinge":
-        return multiclass_sdca(data, l2, how, cost, trace, generator(seed))
+        return multiclass_sdca(data, l2, cost, Pool(how, data.n, generator(seed)), trace)
     if cost is not None:
         raise unable("sdca", f"cost= with loss={loss!r}", 'it is for loss="multiclass_hinge"')
-    return _ascend(data, CODES[loss], l2, gamma, how, trace, generator(seed))
+    return _solve(data, CODES[loss], l2, gamma, Pool(how, data.n, generator(seed)), trace)
 
 
-def _ascend(
-    data: Data, loss: int, l2: float, gamma: float, how: int, trace: Trace, state: Any
-) -> Solution:
+def _solve(data: Data, loss: int, l2: float, gamma: float, pool: Pool, trace: Trace) -> Solution:
     rows, n, scale = data.rows, data.n, 1.0 / (l2 * data.n)
     q, alpha = np.empty(n), np.zeros(n)
     squares(rows.values, rows.indptr, q)
     q *= scale
     w, exact = np.zeros(data.d), np.zeros(data.d)
-    accesses = 0
 
-    def look(epoch: int) -> bool:
+    def epoch() -> float:
+        kept, most, gap, read = _epoch(loss, gamma, *rows, data.y, q, scale, *pool.turn(), alpha, w)
+        pool.taken(kept, most, read)
+        return float(gap) / n
+
+    def look(number: int) -> bool:
         pulled_back(*rows, alpha, scale, exact)
         primal, dual = _bounds(loss, gamma, *rows, data.y, alpha, exact)
         norm = 0.5 * l2 * float(np.vdot(exact, exact))
-        return trace.record(epoch, primal / n + norm, -dual / n - norm, accesses, exact)
+        return trace.record(number, primal / n + norm, -dual / n - norm, pool.accesses, exact)
 
-    every = np.arange(n, dtype=np.uint32)
-    pool, m, far = every.copy(), n, math.inf
-    order, rest = every.copy(), every.copy()
-    epoch, done = 0, look(0)
-    while not done:
-        arrange(how, pool, m, state, order)
-        kept, most, gap, read = _epoch(
-            loss, gamma, *rows, data.y, q, scale, order, m, far, rest, alpha, w
-        )
-        epoch += 1
-        accesses += int(read)
-        if how != RANDOM:
-            pool, rest, m, far = rest, pool, int(kept), most or math.inf
-        small = gap / n <= trace.goal or not m
-        if small or trace.due(epoch):
-            done = look(epoch)
-        if small and m < n:
-            pool[:], m, far = every, n, math.inf
+    ascend(pool, trace, epoch, look)
     return trace.solution(exact)

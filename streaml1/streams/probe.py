@@ -100,12 +100,30 @@ def _talk(connection: socket.socket, broker: str, security: Security) -> None:
 
 
 def _what_it_wants(broker: str, security: Security) -> str:
-    """Why a broker has left after one word."""
+    """Why a broker has left after one word; Silent where that was its end."""
     if security.context is None and _speaks_tls(broker):
         return "speaks TLS: say --kafka-security SSL or SASL_SSL"
-    if security.mechanism is None:
+    if security.mechanism is None and _asks_who_comes(broker, security):
         return "wants a user to log in: say --kafka-security SASL_SSL or SASL_PLAINTEXT"
+    _connected(broker, 1.0).close()  # a broker that was killed listens no more
     return "closes the connection: is it a broker of Kafka?"
+
+
+def _asks_who_comes(broker: str, security: Security) -> bool:
+    """Whether a broker answers the first word of a login."""
+    try:
+        with _connected(broker, 1.0) as plain:
+            if security.context is None:
+                return _knows_mechanisms(plain)
+            with _encrypted(plain, broker, security.context) as connection:
+                return _knows_mechanisms(connection)
+    except (OSError, _Closed):
+        return False
+
+
+def _knows_mechanisms(connection: socket.socket) -> bool:
+    error, _ = _mechanisms(connection, "none of them")
+    return error == UNSUPPORTED_SASL_MECHANISM
 
 
 def _speaks_tls(broker: str) -> bool:
@@ -119,6 +137,16 @@ def _speaks_tls(broker: str) -> bool:
 
 
 def _ask_for_sasl(connection: socket.socket, mechanism: str) -> None:
+    error, offered = _mechanisms(connection, mechanism)
+    if error == UNSUPPORTED_SASL_MECHANISM:
+        listed = " or ".join(sorted(offered))
+        raise _Closed(f"takes no {mechanism}: say --kafka-mechanism {listed}")
+    if error == ILLEGAL_SASL_STATE:
+        raise _Closed("lets everyone in without a user: say --kafka-security PLAINTEXT or SSL")
+
+
+def _mechanisms(connection: socket.socket, mechanism: str) -> tuple[int, list[str]]:
+    """What a broker says to a way to log in: an error of Kafka's, and which ways it takes."""
     name = mechanism.encode()
     answer = _exchange(connection, SASL_HANDSHAKE, 1, struct.pack(">h", len(name)) + name)
     error, n = struct.unpack_from(">hi", answer)
@@ -127,11 +155,7 @@ def _ask_for_sasl(connection: socket.socket, mechanism: str) -> None:
         (length,) = struct.unpack_from(">h", answer, at)
         offered.append(answer[at + 2 : at + 2 + length].decode())
         at += 2 + length
-    if error == UNSUPPORTED_SASL_MECHANISM:
-        listed = " or ".join(sorted(offered))
-        raise _Closed(f"takes no {mechanism}: say --kafka-mechanism {listed}")
-    if error == ILLEGAL_SASL_STATE:
-        raise _Closed("lets everyone in without a user: say --kafka-security PLAINTEXT or SSL")
+    return error, offered
 
 
 def _log_in(connection: socket.socket, security: Security) -> None:

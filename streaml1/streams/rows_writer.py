@@ -34,7 +34,7 @@ from streaml1.streams.source import Block, Refuse
 __all__ = ["RowsWriter"]
 
 MOST_FEATURES = 2**18
-"""A block of more is cut: 3 MB that were looked at for their sum are still in a cache when learnt."""
+"""A block of more is cut: 3 MB that were summed up are still in a cache when they are learnt."""
 
 MOST_ROWS = 2**13
 

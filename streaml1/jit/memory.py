@@ -1,0 +1,203 @@
+"""Raw memory: arrays and rules from addresses, words, hints to the cache, the C interface."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, get_type_hints
+
+import numpy as np
+from llvmlite import ir
+from numba import carray
+from numba.core import cgutils
+from numba.core import types as nbtypes
+from numba.extending import intrinsic, overload
+
+__all__ = [
+    "array_at",
+    "load",
+    "load_byte",
+    "load_float",
+    "load_word",
+    "prefetch",
+    "prefetch_at",
+    "python_api",
+    "rule_at",
+    "scratch",
+    "store_word",
+]
+
+
+@intrinsic
+def _pointer(typingctx: Any, address: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(nbtypes.voidptr))
+
+    return nbtypes.voidptr(address), codegen
+
+
+def _hint(context: Any, builder: Any, place: Any) -> Any:
+    pointer = builder.bitcast(place, context.get_value_type(nbtypes.voidptr))
+    i32 = ir.IntType(32)
+    hint = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
+    call = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0i8")
+    # As for reading, though some of it is written: else threads that read would fight for it.
+    builder.call(call, [pointer, i32(0), i32(3), i32(1)])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def _prefetch(typingctx: Any, array: Any, k: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return _hint(context, builder, builder.gep(data, [args[1]]))
+
+    return nbtypes.void(array, k), codegen
+
+
+@intrinsic
+def prefetch_at(typingctx: Any, address: Any) -> Any:
+    """Hint that memory at an address is about to be read; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.inttoptr(args[0], context.get_value_type(nbtypes.voidptr))
+        return _hint(context, builder, place)
+
+    return nbtypes.void(nbtypes.uint64), codegen
+
+
+def prefetch(array: Any, k: Any) -> None:
+    """Hint that `array[k]`, k of type uint64, is about to be used; no effect interpreted."""
+
+
+@overload(prefetch, inline="always")
+def _prefetch_compiled(array: Any, k: Any) -> Any:
+    def compiled(array: Any, k: Any) -> None:
+        _prefetch(array, k)
+
+    return compiled
+
+
+@intrinsic
+def load(typingctx: Any, address: Any) -> Any:
+    """Read the 8 bytes at a memory address as a uint64; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
+
+    return nbtypes.uint64(nbtypes.uint64), codegen
+
+
+@intrinsic
+def load_float(typingctx: Any, address: Any) -> Any:
+    """Read the 8 bytes at a memory address as a float; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], ir.DoubleType().as_pointer()))
+
+    return nbtypes.float64(nbtypes.uint64), codegen
+
+
+@intrinsic
+def load_word(typingctx: Any, address: Any) -> Any:
+    """As `load`, of any address: it need not be a multiple of 8; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        return builder.load(place, align=1)
+
+    return nbtypes.uint64(nbtypes.uint64), codegen
+
+
+@intrinsic
+def load_byte(typingctx: Any, address: Any) -> Any:
+    """Read the byte at a memory address as a uint64; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
+        return builder.zext(byte, ir.IntType(64))
+
+    return nbtypes.uint64(nbtypes.uint64), codegen
+
+
+@intrinsic
+def store_word(typingctx: Any, address: Any, word: Any) -> Any:
+    """Write the 8 bytes of a uint64 to a memory address of any kind; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        builder.store(args[1], place, align=1)
+        return context.get_dummy_value()
+
+    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), codegen
+
+
+SCRATCH = 128
+
+
+def scratch() -> Any:
+    """128 floats of a kernel's own, not set to anything; they are gone when it returns."""
+    return np.empty(SCRATCH)
+
+
+@intrinsic
+def _scratch(typingctx: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = cgutils.alloca_once(builder, ir.ArrayType(ir.DoubleType(), SCRATCH))
+        return builder.bitcast(place, context.get_value_type(nbtypes.voidptr))
+
+    return nbtypes.voidptr(), codegen
+
+
+@overload(scratch, inline="always")
+def _scratch_compiled() -> Any:
+    def compiled() -> Any:
+        return carray(_scratch(), (SCRATCH,), np.float64)
+
+    return compiled
+
+
+def python_api(name: str, result: str, *arguments: str) -> Any:
+    """A function of Python's C interface, for kernels that hold the interpreter lock.
+
+    Types are numba's names; a pointer is a uint64.
+    """
+    types_of = [getattr(nbtypes, argument) for argument in arguments]
+    return nbtypes.ExternalFunction(name, getattr(nbtypes, result)(*types_of))
+
+
+def array_at(address: Any, n: Any, dtype: Any) -> Any:
+    """The array of `n` elements that begins at a memory address."""
+    kind = np.dtype(dtype)
+    memory = (ctypes.c_char * (int(n) * kind.itemsize)).from_address(int(address))
+    return np.frombuffer(memory, kind)
+
+
+@overload(array_at)
+def _array_at(address: Any, n: Any, dtype: Any) -> Any:
+    def compiled(address: Any, n: Any, dtype: Any) -> Any:
+        return carray(_pointer(address), (np.int64(n),), dtype)
+
+    return compiled
+
+
+def rule_at(rule: Any, frame: Any, first: int) -> Any:
+    """The rule whose arrays' addresses and lengths stand in `frame` from `first`; compiled only.
+
+    `rule` is a class whose fields are annotated with the types of their elements.
+    """
+    raise NotImplementedError("raw memory is read by compiled code only")
+
+
+@overload(rule_at)
+def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
+    cls = rule.instance_class
+    names = {"Rule": cls, "array_at": array_at}
+    arrays = []
+    fields = get_type_hints(cls, include_extras=True).values()
+    for i, field in enumerate(fields):
+        names[f"dtype{i}"] = field.__metadata__[0]
+        arrays.append(f"array_at(frame[first + {2 * i}], frame[first + {2 * i + 1}], dtype{i})")
+    # The number of fields differs by rule, and compiled code cannot loop over types.
+    text = f"def compiled(rule, frame, first):\n    return Rule({', '.join(arrays)})"
+    exec(text, names)
+    return names["compiled"]
