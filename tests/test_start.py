@@ -29,7 +29,7 @@ def test_a_model_loads_its_own_method(python: Callable[..., str]) -> None:
     modules = loaded(python, "import streaml1; streaml1.FTRLClassifier()")
     assert {"streaml1.models.ftrl", "streaml1.rules.ftrl", "river.base"} <= modules
     methods = {name for name in modules if name.startswith("streaml1.models.")}
-    assert methods == {"streaml1.models.base", "streaml1.models.ftrl"}
+    assert "streaml1.models.ftrl" in methods and "streaml1.models.eg" not in methods
     river = {name.split(".")[1] for name in modules if name.startswith("river.")}
     assert river <= {"base"}
     for heavy in ("scipy.sparse", "scipy.stats", "scipy.linalg", "kafka", "matplotlib", "pandas",
