@@ -42,10 +42,12 @@ def vw_cached(name: str, bits: int) -> float:
     import vowpalwabbit
 
     cache = FOLDER / f"{name}.cache"
-    plain = f"--sgd --loss_function logistic -b {bits} --quiet --holdout_off --cache_file {cache}"
-    if not cache.exists():
-        vowpalwabbit.Workspace(f"-d {FOLDER / name}.vw {plain}").finish()
-    options = f"{plain} --l1 1e-6 --l2 1e-6"
+    options = (
+        f"-d {FOLDER / name}.vw --cache_file {cache} --sgd --loss_function logistic -b {bits} "
+        "--l1 1e-6 --l2 1e-6 --quiet"
+    )
+    if not cache.exists():  # it reads the text, and keeps it
+        vowpalwabbit.Workspace(options).finish()
     return seconds(lambda: vowpalwabbit.Workspace(options).finish())
 
 
@@ -112,12 +114,12 @@ def late(which: str, unrelated: int) -> int:
         return 1000
     import vowpalwabbit
 
-    vw = vowpalwabbit.Workspace("--loss_function logistic --l1 1e-3 --noconstant --quiet -b 10")
+    vw = vowpalwabbit.Workspace("--loss_function logistic --l1 1e-3 --quiet")
     for t in range(unrelated):
         vw.learn(f"{1 - 2 * (t % 2)} |f old{t % 7}")
     for n in range(1, 1000):
         vw.learn("1 |f new")
-        if vw.predict("|f new") != 0.0:
+        if vw.predict("|f new") != vw.predict("|f never"):
             return n
     return 1000
 
@@ -138,14 +140,14 @@ def across_calls(which: str) -> list[float]:
 
     At l1 = 1e-3 and a rate of 0.1 they are worth 0.1 of shrinkage.
     """
-    import numpy as np
+    from scipy.sparse import csr_matrix
     from sklearn.linear_model import SGDClassifier
 
     model = SGDClassifier(
         loss="log_loss", penalty="l1", alpha=1e-3, learning_rate="constant", eta0=0.1,
         fit_intercept=False, shuffle=False,
     )  # fmt: skip
-    seldom, often = np.array([[5.0, 0.0]]), np.array([[0.0, 1.0]])
+    seldom, often = csr_matrix([[5.0, 0.0]]), csr_matrix([[0.0, 1.0]])
     for _ in range(5):
         model.partial_fit(seldom, [1], classes=[0, 1])
     before = float(model.coef_[0, 0])
