@@ -22,7 +22,7 @@ from streaml1.cli import cli
 from streaml1.consumer import convert, predictions, progressive
 from streaml1.streams import SourceError, open_source
 from streaml1.streams.rows_form import HEADER, VERSION
-from streaml1.streams.source import Lost
+from streaml1.streams.source import Block, Lost
 
 VW = """1 | cheap:0.5 now:2 cheap:0.25
 -1 2.5 'tag |a new |b new:-1e-3
@@ -304,6 +304,44 @@ def test_a_large_value_is_refused_where_the_text_is(tmp_path: Path) -> None:
     for path in (tmp_path / "a.svm", tmp_path / "a.rows"):
         with pytest.raises(BadExample, match=r"a\.svm:2: .*1e\+60"):
             progressive(net(), path)
+
+
+class Placed(Block):
+    """A block whose lines do not tell where its examples were, as those of topics."""
+
+    def place(self, row: int) -> str:
+        return f"clicks/0@{self.lines[row] + 6}"
+
+
+def test_places_that_no_line_tells(tmp_path: Path) -> None:
+    class Topic:
+        name = "river:clicks"
+
+        def blocks(self, size: int, refuse: Any) -> Iterator[Block]:
+            yield Placed(
+                [{"a": 1.0}, {"b": 1e60}, {"c": 1.0}], [1, 0, 2], None, "clicks", [1, 2, 4]
+            )
+
+    done = convert(Topic(), tmp_path / "a.rows", bad="skip")
+    assert (done.rows, done.refused) == (2, 1)
+    expected = ["clicks/0@7", "clicks/0@10"]
+    for path in (tmp_path / "a.rows", tmp_path / "b.rows"):
+        assert (
+            [one[0] for one in plain_rows(path)] == [one[0] for one in examples(path)] == expected
+        )
+        with pytest.raises(BadExample, match="clicks/0@10: label 2 is not a label"):
+            progressive(net(), path)
+        convert(path, tmp_path / "b.rows")
+
+
+def test_labels_that_are_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.vw").write_text("news | a b\nmail | b\n3 | c\nnews | a\n")
+    convert(tmp_path / "a.vw", tmp_path / "a.rows")
+    models = [streaml1.SoftmaxClassifier() for _ in range(2)]
+    for one, name in zip(models, ("a.vw", "a.rows"), strict=True):
+        progressive(one, tmp_path / name, passes=2)
+    assert models[0].classes_met == models[1].classes_met == ["news", "mail", 3]
+    assert models[0].weights == models[1].weights
 
 
 # Torn and foreign files
