@@ -55,7 +55,10 @@ def bench_roads(rounds: int = ROUNDS) -> None:
                 "logarithms of the losses, the last line",
             ),
             "svmlight": (of(paths["svm"]), "digits to floats"),
-            ".rows of words, names kept": (of(folder / "named.rows"), "a look at a table a name"),
+            ".rows of words, names kept": (
+                of(folder / "named.rows"),
+                "new names, a look at a table a name",
+            ),
             ".vw of words, 22 bits": (of(paths["vw"], hash_bits=22), "hashing, digits to floats"),
             ".vw of words, names kept": (of(paths["vw"]), "new names, a look at a table a name"),
             "JSON lines of words": (of(paths["jsonl"]), "JSON, then as .vw"),

@@ -49,15 +49,19 @@ class KeptNames:
         self.hashes = hashes
         self._read = read
         self._ends: Any = None
-        self._text = b""
+        self._text: Any = b""
 
     def of(self, numbers: Any) -> list[str]:
         """Some names by their numbers."""
         if self._ends is None:
             ends, self._text = self._read()
             self._ends = np.concatenate([[0], ends])
+            if self._text.isascii():
+                self._text = self._text.decode()
         begins, ends = self._ends[numbers].tolist(), self._ends[numbers + 1].tolist()
         pairs = zip(begins, ends, strict=True)
+        if isinstance(self._text, str):
+            return [self._text[lo:hi] for lo, hi in pairs]
         return [self._text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairs]
 
 
