@@ -41,17 +41,17 @@ bytes."""),
 
 
 def write(parts: list[str], run: Callable[[str], None]) -> None:
-    """Run the parts and write the page."""
+    """Run the parts, and write the page after each, so that a run may be stopped."""
     loads = [os.getloadavg()[0]]
     sections: list[str] = []
-    for part in parts:
+    for number, part in enumerate(parts, start=1):
         before = len(TABLES)
         run(part)
         loads.append(os.getloadavg()[0])
         title, about = PARTS.get(part, (part, ""))
         made = "\n\n".join(map(markdown, TABLES[before:]))
         sections.append("\n\n".join(one for one in (f"## {title}", about, made) if one))
-    PAGE.write_text("\n\n".join([head(parts, loads), *sections]) + "\n")
+        PAGE.write_text("\n\n".join([head(parts[:number], loads), *sections]) + "\n")
     print(f"\n{PAGE.relative_to(PAGE.parent.parent)}")
 
 
