@@ -13,7 +13,7 @@ import sys
 from importlib.metadata import version
 
 import bench_rivals
-from bench_kit import CONSOLE, clicks, in_turn, model, processor, table, w1
+from bench_kit import CONSOLE, clicks, in_turn, model, one_core, processor, table, w1
 
 
 def bench_softmax() -> None:
@@ -63,13 +63,15 @@ def bench_text() -> None:
     import bench_text as text
 
     bench_rivals.python()
-    text.bench(w1, clicks, model, table, CONSOLE.print)
+    with one_core():
+        text.bench(w1, clicks, model, table, CONSOLE.print)
 
 
 def bench_cross() -> None:
     """Crossed features, beside `-q` of Vowpal Wabbit."""
     bench_rivals.python()
-    importlib.import_module("bench_cross").bench(table, CONSOLE.print)
+    with one_core():
+        importlib.import_module("bench_cross").bench(table, CONSOLE.print)
 
 
 PARTS = {

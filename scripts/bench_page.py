@@ -65,17 +65,16 @@ def head(parts: list[str], loads: list[float]) -> str:
     missing = [one for one, number in theirs.items() if not number]
     told = f" Not there, and left out: {', '.join(missing)}." if missing else ""
     load = max(loads)
-    cores = len(os.sched_getaffinity(0))
     busy = "the machine had other work: times are too long, ratios hold roughly"
     quiet = "quiet" if load <= 1.5 else busy
-    system = f"Python {platform.python_version()}, {platform.system()} {platform.release()}"
+    system = f"Python {platform.python_version()}, {platform.system()}"
     return f"""# Benchmarks
 
 `scripts/bench page` has written this page on {time.strftime("%-d %B %Y")}, from one run of
 {", ".join(parts)}; `scripts/bench PART` prints one part. Ratios are formed within a round
 and their median is told, so that they bear a shared machine better than times do.
 
-- {processor()}, {cores} of them for this; {system}; {ours}
+- {processor()}, one of them at a time; {system}; {ours}
 - the rivals, in `.venv-rivals`: {others or "none could be installed"}.{told}
 - load average from {min(loads):.1f} to {load:.1f} during the run: {quiet}
 

@@ -52,7 +52,7 @@ def bench_roads(rounds: int = ROUNDS) -> None:
             ".rows of ids": (of(paths["rows"]), "reading 1 kB a row, its sum, the step"),
             ".rows of ids, with its report": (
                 lambda: streaml1.progressive(model(3.0), paths["rows"], every=HUGE),
-                "logarithms of the losses, the last line",
+                "sums of the losses, the last line",
             ),
             "svmlight": (of(paths["svm"]), "digits to floats"),
             ".rows of words, names kept": (
@@ -61,7 +61,7 @@ def bench_roads(rounds: int = ROUNDS) -> None:
             ),
             ".vw of words, 22 bits": (of(paths["vw"], hash_bits=22), "hashing, digits to floats"),
             ".vw of words, names kept": (of(paths["vw"]), "new names, a look at a table a name"),
-            "JSON lines of words": (of(paths["jsonl"]), "JSON, then as .vw"),
+            "JSON lines of words": (of(paths["jsonl"]), "reading JSON, then as .vw"),
             "dicts, one by one": (one_by_one, "hashes of Python strings, two walks of each dict"),
         }
         took: dict[str, list[float]] = {}
