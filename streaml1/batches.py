@@ -122,13 +122,15 @@ def _from_ints(X: IntRows) -> Batch:
     rows_of = _own(indptr, np.uint64)
     if ids.dtype != np.uint32 or (len(ids) and largest(ids) >= MOST_IDS - 1):
         return _named(ids, _own(values, np.float64), rows_of)
+    if X.plain:
+        return Batch(Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of), None)
     width = largest(ids) + 1 if len(ids) else 0
     return Batch(Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of), None, width)
 
 
 def _from_texts(X: NamedRows) -> Batch:
     hashes, values, indptr = X.parts()
-    if not are_values(values):
+    if not X.plain and not are_values(values):
         return _from_dicts(X)
     return Batch(Rows(hashes[:0], _own(values, np.float64), _own(indptr, np.uint64)), None, None, X)
 

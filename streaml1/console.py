@@ -149,7 +149,7 @@ class Interruptible:
             resumable = cast("Resumable", source)
             self.identity, self.begin = resumable.identity, resumable.begin
             self.position = resumable.position
-        for name in ("kept", "lag", "is_reachable"):
+        for name in ("block", "kept", "lag", "is_reachable"):
             if hasattr(source, name):
                 setattr(self, name, getattr(source, name))
 

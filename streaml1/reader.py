@@ -298,7 +298,8 @@ class Reader:
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""
-        if not repeats(rows):
+        apart = texts.plain and not isinstance(self.names, Hashed)
+        if apart or not repeats(rows):
             return rows
         try:
             return plain_rows(rows)

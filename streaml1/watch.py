@@ -95,8 +95,11 @@ def _farthest(slots: Any, w: Any, most: int | None) -> Any:
     """Those of some slots with the largest weights, no more than `most`, in the order of slots."""
     if most is None or len(slots) <= most:
         return slots
-    order = np.argsort(-np.abs(w[slots]), kind="stable")[:most]
-    return slots[np.sort(order)]
+    sizes = np.abs(w[slots])
+    least = np.partition(sizes, len(sizes) - most)[len(sizes) - most]
+    larger = np.flatnonzero(sizes > least)
+    ties = np.flatnonzero(sizes == least)[: most - len(larger)]
+    return slots[np.sort(np.concatenate([larger, ties]))]
 
 
 def _with_those_gone(

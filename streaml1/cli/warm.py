@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 import time
 from typing import Any
 
@@ -36,11 +37,14 @@ def warm(chosen: tuple[str, ...]) -> None:
 
 
 def _parse() -> None:
-    """Read a line of each format that has kernels."""
+    """Read a line of each format that has kernels, and convert some."""
+    from streaml1.consumer import convert
     from streaml1.streams.formats import line_parser
 
     line_parser("svmlight").read(b"1 1:1\n")
     line_parser("vw").read(b"1 |a b\n")
+    with tempfile.TemporaryDirectory() as folder:
+        convert([({"a": 1.0, "b": 2.0}, True), ({1: 1.0}, False)], f"{folder}/a.rows")
 
 
 def _exercise(kind: Any) -> None:

@@ -12,7 +12,7 @@ from streaml1.cli.program import Refusal
 if TYPE_CHECKING:
     from streaml1.report import Report
 
-__all__ = ["require_outputs", "write_all"]
+__all__ = ["require_outputs", "unwritable", "write_all"]
 
 
 def require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
@@ -33,7 +33,7 @@ def require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
             with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{path.name}."):
                 pass
         except OSError as error:
-            raise Refusal(_unwritable(f"{option} {path}", error)) from None
+            raise Refusal(unwritable(f"{option} {path}", error)) from None
     if (plot := outputs["--plot"]) is not None:
         from streaml1.report import require_plotting
 
@@ -43,7 +43,8 @@ def require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
             raise Refusal(f"--plot {error}") from None
 
 
-def _unwritable(what: str, error: OSError) -> str:
+def unwritable(what: str, error: OSError) -> str:
+    """Say why something cannot be written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return f"{what} cannot be written: there is no such folder; make it first"
     return f"{what} cannot be written: {(error.strerror or str(error)).lower()}"
@@ -59,4 +60,4 @@ def write_all(
         try:
             write(path)
         except OSError as error:
-            raise Refusal(_unwritable(str(path), error)) from None
+            raise Refusal(unwritable(str(path), error)) from None

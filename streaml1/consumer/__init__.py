@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaml1.checkpoint import Checkpoints
+from streaml1.consumer.converting import Converted, convert
 from streaml1.consumer.examples import opened_source, readings_of
 from streaml1.consumer.late import LateLabels, LateRun, opened_events
 from streaml1.consumer.learning import learner_of, prepare
@@ -19,10 +20,12 @@ from streaml1.consumer.run import Run
 from streaml1.report import Line, Report
 
 __all__ = [
+    "Converted",
     "Out",
     "Part",
     "Prediction",
     "Refused",
+    "convert",
     "learner_of",
     "prediction_blocks",
     "predictions",

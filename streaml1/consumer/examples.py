@@ -59,8 +59,6 @@ def _is_table(x: Any) -> bool:
 class Named:
     """A source of `streaml1.streams`."""
 
-    block = BLOCK
-
     @staticmethod
     def label(y: Any, /) -> Hashable:
         return class_label(y)
@@ -68,6 +66,7 @@ class Named:
     def __init__(self, source: Any) -> None:
         self.name = str(source.name)
         self.blocks = source.blocks
+        self.block = getattr(source, "block", BLOCK)
         if hasattr(source, "heed"):
             self.heed = source.heed
         if hasattr(source, "begin"):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from numba import config, njit
 from numba.core import caching
 from numba.core import types as nbtypes
+from numba.core.runtime import rtsys
 
 __all__ = ["COMPILED", "entry", "gil_kernel", "inlined", "is_cached", "kernel", "row_kernel"]
 
@@ -94,10 +95,33 @@ def _digest_in_the_name() -> Iterator[None]:
         config.CACHE_LOCATOR_CLASSES = saved
 
 
+class _QuickCache(caching.FunctionCache):
+    """numba's cache of one function, that does not load the compiler to look for it.
+
+    Numba has all that it can compile registered first, scipy's linear algebra among it: half a
+    second of a new process. Code from the disk needs none of that, and what is to be compiled
+    after all has it registered then.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
+def _quick(compiled: Any) -> Any:
+    """A kernel whose code is looked for quickly, in the versions of numba where that is known."""
+    own = {"_guard_against_spurious_io_errors", "_load_overload"}
+    cache = getattr(compiled, "_cache", None)
+    if type(cache) is caching.FunctionCache and own <= set(dir(cache)):
+        cache.__class__ = _QuickCache
+    return compiled
+
+
 def _compile(fn: Any, **options: Any) -> Any:
     with _digest_in_the_name():
         try:
-            return njit(cache=True, error_model="numpy", **options)(fn)
+            return _quick(njit(cache=True, error_model="numpy", **options)(fn))
         except RuntimeError:  # no folder can be written: a read-only image without a home
             return njit(error_model="numpy", **options)(fn)
 

@@ -1,24 +1,26 @@
-"""The models: names, validation and rates; no numerics. One method a file."""
+"""The models: names, validation and rates; no numerics. One method a file, read once called for."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaml1 import modelfile
-from streaml1.models.base import OnlineModel
-from streaml1.models.eg import EGClassifier, EGRegressor
-from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
-from streaml1.models.fobos import FOBOSClassifier, FOBOSRegressor
-from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
-from streaml1.models.l1_ball import L1BallClassifier, L1BallRegressor
-from streaml1.models.pegasos import PegasosClassifier
-from streaml1.models.smidas import SMIDASClassifier, SMIDASRegressor
-from streaml1.models.softmax import SoftmaxClassifier
-from streaml1.models.truncated_gradient import (
-    TruncatedGradientClassifier,
-    TruncatedGradientRegressor,
-)
+
+if TYPE_CHECKING:
+    from streaml1.models.eg import EGClassifier, EGRegressor
+    from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
+    from streaml1.models.fobos import FOBOSClassifier, FOBOSRegressor
+    from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
+    from streaml1.models.l1_ball import L1BallClassifier, L1BallRegressor
+    from streaml1.models.pegasos import PegasosClassifier
+    from streaml1.models.smidas import SMIDASClassifier, SMIDASRegressor
+    from streaml1.models.softmax import SoftmaxClassifier
+    from streaml1.models.truncated_gradient import (
+        TruncatedGradientClassifier,
+        TruncatedGradientRegressor,
+    )
 
 __all__ = [
     "EGClassifier",
@@ -41,20 +43,33 @@ __all__ = [
     "load",
 ]
 
-MODELS: dict[str, type[OnlineModel]] = {
-    model.__name__: model
-    for model in (
-        *(EGClassifier, EGRegressor),
-        *(ElasticNetClassifier, ElasticNetRegressor),
-        *(FOBOSClassifier, FOBOSRegressor),
-        *(FTRLClassifier, FTRLRegressor),
-        *(L1BallClassifier, L1BallRegressor),
-        PegasosClassifier,
-        *(SMIDASClassifier, SMIDASRegressor),
-        SoftmaxClassifier,
-        *(TruncatedGradientClassifier, TruncatedGradientRegressor),
-    )
+_HOMES = {
+    "EGClassifier": "eg",
+    "EGRegressor": "eg",
+    "ElasticNetClassifier": "elastic_net",
+    "ElasticNetRegressor": "elastic_net",
+    "FOBOSClassifier": "fobos",
+    "FOBOSRegressor": "fobos",
+    "FTRLClassifier": "ftrl",
+    "FTRLRegressor": "ftrl",
+    "L1BallClassifier": "l1_ball",
+    "L1BallRegressor": "l1_ball",
+    "PegasosClassifier": "pegasos",
+    "SMIDASClassifier": "smidas",
+    "SMIDASRegressor": "smidas",
+    "SoftmaxClassifier": "softmax",
+    "TruncatedGradientClassifier": "truncated_gradient",
+    "TruncatedGradientRegressor": "truncated_gradient",
 }
+
+
+def __getattr__(name: str) -> Any:
+    # The kernels of all methods take as long to set up as numpy to import.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"streaml1.models.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def load(path: str | Path) -> Any:
@@ -75,9 +90,10 @@ def decode(data: bytes, path: str | Path) -> Any:
 
 def _made(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | Path) -> Any:
     name, params, state = content
-    if name not in MODELS:
+    if name not in _HOMES:
         raise modelfile.ModelFileError(f"{path} holds a {name}, which this streaml1 does not know")
+    kind = __getattr__(name)
     try:
-        return MODELS[name]._from_file(params, state)
+        return kind._from_file(params, state)
     except Exception:  # whatever a crafted file provokes
         raise modelfile.ModelFileError(f"{path} is no model that streaml1 has written") from None

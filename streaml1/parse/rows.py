@@ -24,6 +24,8 @@ class IntRows(Sequence[dict[Hashable, Any]]):
         Their values, float64.
     indptr
         Row i is the part `indptr[i]:indptr[i + 1]`, int64.
+    plain
+        Whether no row is known to have a name twice, or a value that is zero or refused.
 
     Examples
     --------
@@ -34,9 +36,10 @@ class IntRows(Sequence[dict[Hashable, Any]]):
     (2, {3: 0.5, 7: 1.0}, [{3: 2.0}])
     """
 
-    __slots__ = ("ids", "indptr", "values")
+    __slots__ = ("ids", "indptr", "plain", "values")
 
-    def __init__(self, ids: Any, values: Any, indptr: Any) -> None:
+    def __init__(self, ids: Any, values: Any, indptr: Any, plain: bool = False) -> None:
+        self.plain = plain
         self.ids = ids
         self.values = values
         self.indptr = indptr
@@ -53,7 +56,7 @@ class IntRows(Sequence[dict[Hashable, Any]]):
     def __getitem__(self, k: int | slice) -> dict[Hashable, Any] | IntRows:
         if isinstance(k, slice):
             lo, hi = _bounds(k, len(self))
-            return IntRows(self.ids, self.values, self.indptr[lo : hi + 1])
+            return IntRows(self.ids, self.values, self.indptr[lo : hi + 1], self.plain)
         row = range(len(self))[k]
         lo, hi = int(self.indptr[row]), int(self.indptr[row + 1])
         names, values = self.ids[lo:hi].tolist(), self.values[lo:hi].tolist()
@@ -108,7 +111,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         Reads a line: its features, and more.
     """
 
-    __slots__ = ("bounds", "hashes", "indptr", "names", "one", "spans", "text", "values")
+    __slots__ = ("bounds", "hashes", "indptr", "names", "one", "plain", "spans", "text", "values")
 
     def __init__(
         self,
@@ -121,6 +124,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         bounds: Any,
         one: Callable[[bytes], Any],
     ) -> None:
+        self.plain = False
         self.hashes = hashes
         self.values = values
         self.indptr = indptr

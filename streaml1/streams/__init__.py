@@ -10,6 +10,7 @@ from streaml1.streams.csv_files import CsvParser
 from streaml1.streams.formats import line_parser
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.river_sets import RiverSet
+from streaml1.streams.rows_file import RowsFile
 from streaml1.streams.source import (
     SOURCES,
     Block,
@@ -30,6 +31,7 @@ __all__ = [
     "SourceError",
     "binary_label",
     "class_label",
+    "format_of",
     "number_label",
     "open_source",
 ]
@@ -43,6 +45,7 @@ ENDINGS = {
     ".vw": "vw",
     ".jsonl": "jsonl",
     ".csv": "csv",
+    ".rows": "rows",
 }
 
 
@@ -70,8 +73,8 @@ def open_source(
     ----------
     spec
         The path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, each also
-        ``.gz``), ``-`` for standard input, or one of `SOURCES`, such as ``river:Phishing`` or
-        ``kafka://host:port/topic``.
+        ``.gz``; ``.rows``, which `streaml1.consumer.convert` writes), ``-`` for standard input,
+        or one of `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``.
     format
         svmlight, vw, jsonl or csv (with ``.gz`` if it is packed), where the name does not end in
         it.
@@ -134,11 +137,22 @@ def open_source(
         raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
     if text and kind not in ("csv", "jsonl"):
         raise SourceError(f"{name} is {kind}: only CSV and JSON lines have text to make words of")
+    if kind == "rows":
+        if name == "-" or gz:
+            what = "standard input" if name == "-" else name
+            raise SourceError(f"{what}: a file of rows is read from a disk, and not unpacked")
+        return RowsFile(name)
     if kind == "csv":
         strings = list(dict.fromkeys([*strings, *(text or ())])) if text else strings
         return TextSource(name, CsvParser(name, target, strings, weight, require_label), gz)
     parser = line_parser("events" if events else kind, require_label)
     return TextSource(name, parser, gz)
+
+
+def format_of(name: str, format: str | None = None) -> str:
+    """The format of a source in a word: that of a file, or else what stands before the colon."""
+    word = name.partition(":")[0]
+    return word if word in SOURCES else _format(name, format)[0]
 
 
 def _format(name: str, format: str | None) -> tuple[str, bool]:

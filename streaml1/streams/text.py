@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import itertools
 import math
@@ -14,11 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from streaml1.streams.chunks import Chunks, Ended, Wait
+from streaml1.streams.gzips import unpacked
 from streaml1.streams.parsed import Parsed, Parser
 from streaml1.streams.source import (
     SOURCES,
@@ -221,7 +221,7 @@ class TextSource:
             return file
         if not self._is_stream() and Path(self.name).stat().st_size == 0:
             raise SourceError(f"{self.name} is empty: a gzip file never is, so it was cut short")
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
+        return unpacked(file)
 
     def _is_stream(self) -> bool:
         # A pipe has a path too: <(zcat day.svm.gz) is one.

@@ -1,0 +1,56 @@
+"""``streaml1 convert``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.options import opened, output, source_options
+from streaml1.cli.program import Refusal, cli
+from streaml1.cli.run_options import log_option
+from streaml1.cli.writing import require_outputs, unwritable
+from streaml1.console import logged
+
+__all__ = ["convert"]
+
+
+@cli.command(epilog="Example: streaml1 convert clicks.csv.gz clicks.rows --target clicked")
+@click.argument("source")
+@click.argument("file", type=output, metavar="FILE.rows")
+@source_options
+@kafka_options
+@click.option("--unlabelled", is_flag=True,
+              help="Take examples without a label too: the file can be predicted, not learnt.",
+)  # fmt: skip
+@log_option
+def convert(
+    source: str, file: Path, limit: int | None, bad: str, unlabelled: bool, **options: Any
+) -> None:
+    """Read SOURCE once and keep its examples in FILE.rows, which later passes read faster.
+
+    SOURCE is as for learn. FILE.rows is a source like any other: for learn, predict, --passes and
+    --checkpoint. What is learnt from it is what is learnt from SOURCE, to the bit.
+    """
+    from streaml1.consumer.converting import convert as converted
+
+    if file.suffix.lower() != ".rows":
+        raise Refusal(f"{file} does not end in .rows, by which it is known as a file of rows")
+    if bad == "dead-letter":
+        raise Refusal("--bad dead-letter is for learn and predict: give fail or skip")
+    examples = opened(source, options, require_label=not unlabelled)
+    require_outputs(source, {"FILE": file, "--plot": None})
+    with logged():
+        try:
+            done = converted(examples, file, limit=limit, bad=bad, format=options["format"])
+        except OSError as error:
+            raise Refusal(unwritable(str(file), error)) from None
+    refused = f", {done.refused:,} refused" if done.refused else ""
+    names = f", {done.names:,} names" if done.names else ""
+    click.echo(
+        f"{done.rows:,} examples{refused}, {done.features:,} non-zeros{names}, "
+        f"{done.size / 1e6:,.1f} MB"
+    )
+    click.echo(str(file))

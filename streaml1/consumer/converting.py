@@ -1,0 +1,73 @@
+"""Any source to a file of rows, which is read many times as fast as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streaml1 import __version__
+from streaml1.consumer.examples import opened_source
+from streaml1.consumer.refusals import Refusals, require_positive
+from streaml1.streams import format_of
+from streaml1.streams.rows_writer import RowsWriter
+
+__all__ = ["Converted", "convert"]
+
+BLOCK = 8192
+
+
+class Converted(NamedTuple):
+    """What has been written."""
+
+    rows: int
+    features: int
+    names: int
+    size: int
+    refused: int
+
+
+def convert(
+    source: Any, path: str | Path, *, limit: int | None = None, bad: str = "fail", **options: Any
+) -> Converted:
+    """Write the examples of a source to a file of rows, ``.rows``.
+
+    Parameters
+    ----------
+    source, limit, bad
+        As for `streaml1.progressive`. An example without a label is refused, unless
+        `require_label` is False; whether a label is one of the two is for the model to say.
+    path
+        The file. It is there in one step once all is written.
+    options
+        As for `open_source`.
+
+    Returns
+    -------
+    Converted
+        How many rows, non-zeros and distinct names there are, the bytes, and how many examples
+        were refused.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streaml1.consumer import convert, predictions
+    >>> path = tempfile.mkdtemp() + "/sites.rows"
+    >>> convert([({"site": "news"}, True), ({"site": "mail"}, False)], path).names
+    2
+    """
+    require_positive(limit=limit)
+    refuse = Refusals(bad)
+    opened = opened_source(source, **options)
+    named = isinstance(source, str | Path) or hasattr(source, "blocks")
+    about = {
+        "source": opened.name,
+        "format": format_of(opened.name, options.get("format")) if named else "examples",
+        "streaml1": __version__,
+    }
+    with RowsWriter(path, about, limit) as writer:
+        for block in opened.blocks(min(BLOCK, limit or BLOCK), refuse):
+            writer.add(block, refuse)
+            if not writer.left:
+                break
+    refuse.summarise()
+    return Converted(writer.rows, writer.features, writer.names, writer.size, refuse.count)

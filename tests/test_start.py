@@ -1,0 +1,63 @@
+"""What a new process loads before it can do its work, and what it leaves for whom it concerns."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+import pytest
+
+HEAVY = ("river", "scipy", "kafka", "matplotlib", "pandas", "polars", "sklearn", "numba", "numpy",
+         "click", "rich", "narwhals", "isal", "prometheus_client")  # fmt: skip
+
+TELL = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
+
+
+def loaded(python: Callable[..., str], text: str, **environment: str) -> set[str]:
+    modules: list[str] = json.loads(python("-c", text + TELL, **environment).splitlines()[-1])
+    return set(modules)
+
+
+def test_importing_loads_nothing(python: Callable[..., str]) -> None:
+    modules = loaded(python, "import streaml1")
+    assert modules.isdisjoint(HEAVY)
+    assert {name for name in modules if name.startswith("streaml1")} == {"streaml1"}
+
+
+def test_a_model_loads_its_own_method(python: Callable[..., str]) -> None:
+    modules = loaded(python, "import streaml1; streaml1.FTRLClassifier()")
+    assert {"streaml1.models.ftrl", "streaml1.rules.ftrl", "river.base"} <= modules
+    methods = {name for name in modules if name.startswith("streaml1.models.")}
+    assert "streaml1.models.ftrl" in methods and "streaml1.models.eg" not in methods
+    river = {name.split(".")[1] for name in modules if name.startswith("river.")}
+    assert river <= {"base", "__version__"}
+    for heavy in ("scipy.sparse", "scipy.stats", "scipy.linalg", "kafka", "matplotlib", "pandas",
+                  "polars", "click", "rich", "narwhals"):  # fmt: skip
+        assert heavy not in modules
+    assert not any(name.startswith(("streaml1.streams", "streaml1.consumer")) for name in modules)
+
+
+def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
+    python: Callable[..., str],
+) -> None:
+    """Machine code from the disk runs without all that numba could compile."""
+    text = (
+        "import streaml1; m = streaml1.ElasticNetClassifier(); m.predict_proba_one({'a': 1.0}); "
+        "m.learn_one({'a': 1.0}, True); m.learn_one({'a': 1.0, 'b': 2.0}, False); "
+        "print(m.predict_proba_one({'a': 1.0}))"
+    )
+    cold = python("-c", text)
+    assert python("-c", text) == cold
+    modules = loaded(python, text)
+    assert "numba.np.arraymath" not in modules and "scipy.linalg" not in modules
+    # What is compiled after all, of one's own, has all it needs.
+    own = "; import numba; print(numba.njit(lambda a: a @ a.T)(__import__('numpy').eye(2))[1, 1])"
+    assert python("-c", text + own) == cold + "1.0\n"
+
+
+@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
+def test_readers_load_no_client_of_kafka(python: Callable[..., str]) -> None:
+    modules = loaded(python, "from streaml1.consumer import progressive")
+    for heavy in ("kafka", "river.datasets", "matplotlib", "scipy.stats", "rich", "polars"):
+        assert heavy not in modules
