@@ -50,6 +50,7 @@ def test_names() -> None:
         "TruncatedGradientRegressor",
         "load",
         "progressive",
+        "regret",
     ]
     assert all(hasattr(streaml1, name) for name in streaml1.__all__)
     with pytest.raises(AttributeError, match="module 'streaml1' has no attribute 'nothing'"):

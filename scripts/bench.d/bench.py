@@ -7,7 +7,6 @@ of those that compare with others, and writes docs/BENCHMARKS.md from what it ha
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import platform
 import sys
 from importlib.metadata import version
@@ -69,9 +68,11 @@ def bench_text() -> None:
 
 def bench_cross() -> None:
     """Crossed features, beside `-q` of Vowpal Wabbit."""
+    import bench_cross as crosses
+
     bench_rivals.python()
     with one_core():
-        importlib.import_module("bench_cross").bench(table, CONSOLE.print)
+        crosses.bench(table, CONSOLE.print)
 
 
 PARTS = {
@@ -95,9 +96,8 @@ PARTS = {
     "offline": "bench.bench_offline",
     "checkpoint": "bench.bench_checkpoint",
     "text": "bench.bench_text",
+    "cross": "bench.bench_cross",
 }
-if importlib.util.find_spec("bench_cross") is not None:
-    PARTS["cross"] = "bench.bench_cross"
 
 
 def run(part: str) -> None:
@@ -111,7 +111,7 @@ def main() -> None:
     if asked[:1] == ["page"]:
         import bench_page
 
-        asked = asked[1:] or [one for one in bench_page.PARTS if one in PARTS]
+        asked = asked[1:] or list(bench_page.PARTS)
     unknown = set(asked) - set(PARTS)
     if unknown:
         known = ", ".join([*PARTS, "page"])

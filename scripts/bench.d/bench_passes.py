@@ -113,7 +113,7 @@ def bench_models() -> None:
 
 def bench_ball() -> None:
     """A row of W1 in a ball that keeps 100,000 weights; `demos/ball_sizes.py` has other sizes."""
-    demo = runpy.run_path(str(Path(__file__).parent.parent / "demos" / "ball_sizes.py"))
+    demo = runpy.run_path(str(Path(__file__).parent.parent.parent / "demos" / "ball_sizes.py"))
     X, y = w1()
     line = demo["measure"](100_000, X, y.astype(float))
     bare, linear, lean = (line.us[name] for name in ("plain", "linear", "lean linear"))

@@ -19,7 +19,7 @@ import numpy as np
 import streaml1
 from streaml1.consumer.prediction_records import PredictionRecords
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 BROKER = [sys.executable, str(ROOT / "scripts" / "kafka.d" / "broker.py")]
 ROWS = 100_000
 ROUNDS = 5

@@ -14,7 +14,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / ".venv-rivals"
 PINS = ("river==0.26.1", "vowpalwabbit==9.11.9", "scikit-learn==1.9.1", "polars==2.1.0",
         "pyarrow==26.0.1", "numpy==2.4.6", "scipy==1.17.1")  # fmt: skip

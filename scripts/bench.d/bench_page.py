@@ -13,7 +13,7 @@ from pathlib import Path
 from bench_kit import TABLES, Kept, processor
 from bench_rivals import Rivals
 
-PAGE = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "BENCHMARKS.md"
 
 PARTS = {
     "rows": ("Rows in memory and in files of rows", """\
