@@ -317,7 +317,7 @@ def test_a_stream_that_drifts_has_more_regret_left() -> None:
     """On weights that change sign half-way no fixed ones do well: the learner may be better."""
     X, y = Drifting(n=1500, d=40, nonzeros=12, relevant=40, change="none", noise=0.5).matrix()
     y[750:] = ~y[750:]
-    model = streaml1.ElasticNetClassifier(l1=1e-3, lr=1.0, schedule="constant")
+    model = streaml1.ElasticNetClassifier(l1=1e-3, lr=0.1, schedule="constant")
     told = streaml1.regret(model, (X, y), per_decade=3, tol=1e-3)
     assert told.points[-1].regret < 0.0 and math.isnan(told.slope)
 
