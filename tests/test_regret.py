@@ -394,7 +394,7 @@ def test_fista_starts_where_it_is_told() -> None:
     far = fista(X, y, tol=1e-9, penalty="ball", radius=1.0, start=(np.full(D, 9.0), 0.0))
     assert np.abs(far.weights).sum() <= 1.0 + 1e-9 and far.converged
     with pytest.raises(ValueError, match="start has weights of shape"):
-        fista(X, y, start=(np.zeros(3), 0.0))
+        fista(X, y, l1=0.1, start=(np.zeros(D + 1), 0.0))
 
 
 # What the papers promise
