@@ -317,7 +317,7 @@ def test_a_stream_that_drifts_has_more_regret_left() -> None:
     """On weights that change sign half-way no fixed ones do well: the learner may be better."""
     X, y = Drifting(n=1500, d=40, nonzeros=12, relevant=40, change="none", noise=0.5).matrix()
     y[750:] = ~y[750:]
-    model = streaml1.ElasticNetClassifier(l1=1e-3, lr=1.0, schedule="constant")
+    model = streaml1.ElasticNetClassifier(l1=1e-3, lr=0.1, schedule="constant")
     told = streaml1.regret(model, (X, y), per_decade=3, tol=1e-3)
     assert told.points[-1].regret < 0.0 and math.isnan(told.slope)
 
@@ -394,7 +394,7 @@ def test_fista_starts_where_it_is_told() -> None:
     far = fista(X, y, tol=1e-9, penalty="ball", radius=1.0, start=(np.full(D, 9.0), 0.0))
     assert np.abs(far.weights).sum() <= 1.0 + 1e-9 and far.converged
     with pytest.raises(ValueError, match="start has weights of shape"):
-        fista(X, y, start=(np.zeros(3), 0.0))
+        fista(X, y, l1=0.1, start=(np.zeros(D + 1), 0.0))
 
 
 # What the papers promise
