@@ -203,6 +203,25 @@ def test_a_model_learns_the_same(tmp_path_factory: pytest.TempPathFactory, rows:
     assert kept.weights == given_.weights and kept.intercept == given_.intercept
 
 
+@given(st.lists(st.tuples(dicts, st.booleans()), max_size=20))
+def test_crosses_are_the_same(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
+    path = tmp_path_factory.mktemp("same") / "a.rows"
+    sites = [({**x, "site": f"s{i % 3}", "ad": f"a{i % 4}"}, y) for i, (x, y) in enumerate(rows)]
+    convert(sites, path)
+    kept, given_ = (net(cross=[("site", "ad")]) for _ in range(2))
+    progressive(kept, path)
+    progressive(given_, sites)
+    assert kept.weights == given_.weights
+    assert len(rows) < 12 or "site=s2 x ad=a3" in kept._engine.names.names()
+
+
+def test_names_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaml1.streams.rows_writer.NAMES_MOST", 40)
+    with pytest.raises(SourceError, match="less than 4 GiB of names, so convert the source in p"):
+        convert([({f"a name {j}": 1.0 for j in range(9)}, True)], tmp_path / "a.rows")
+    assert not (tmp_path / "a.rows").exists()
+
+
 def many(n: int = 60) -> list[Any]:
     rng = np.random.default_rng(5)
     words = [f"w{j}" for j in range(30)]

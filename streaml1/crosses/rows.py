@@ -14,7 +14,6 @@ from streaml1.hashing import name_hashes
 from streaml1.jit import COMPILED, kernel
 from streaml1.names import MISSING, Hashed, Table
 from streaml1.names.crossed import JOINT
-from streaml1.parse.rows import NamedRows
 from streaml1.rows import LIMIT, BadExample, Rows, are_values, refuse_value, row_of
 
 __all__ = [
@@ -182,12 +181,7 @@ def _without_repeats(batch: Batch) -> Batch:
         return batch
     if not are_values(sums[:n]):
         return batch_of(list(texts))  # which says what is wrong, or drops zeros
-    firsts = firsts[:n].astype(np.int64)
-    spans = texts.spans[int(texts.indptr[0]) :][firsts]
-    merged = NamedRows(
-        hashes[firsts], sums[:n].copy(), ends.astype(np.int64), texts.names, spans, texts.text,
-        texts.bounds, texts.one,
-    )  # fmt: skip
+    merged = texts.chosen(firsts[:n].astype(np.int64), sums[:n].copy(), ends.astype(np.int64))
     rows = Rows(batch.rows.ids, merged.values, ends)
     return batch._replace(rows=rows, texts=merged)
 
@@ -256,7 +250,7 @@ def marked(crosses: Crosses, batch: Batch) -> Marked:
     if batch.texts is not None:
         texts = batch.texts
         hashes, _, _ = texts.parts()
-        spans = texts.spans[int(texts.indptr[0]) :][: len(hashes)]
+        spans = texts.own_spans()
         masks = np.empty(len(hashes), np.uint64)
         _masks(np.uint64(texts.names.ctypes.data), spans, crosses.plan, masks)
         ids = np.arange(len(hashes), dtype=np.uint32)

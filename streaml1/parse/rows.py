@@ -166,6 +166,13 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         """`spans` of these rows alone."""
         return self.spans[int(self.indptr[0]) : int(self.indptr[-1])]
 
+    def chosen(self, places: Any, values: Any, indptr: Any) -> NamedRows:
+        """As many rows of some of the features, by their places, with other values."""
+        return NamedRows(
+            self.parts()[0][places], values, indptr, self.names, self.own_spans()[places],
+            self.text, self.bounds, self.one,
+        )  # fmt: skip
+
     def names_of(self, places: Any) -> list[str]:
         """The names of some features, by their places among those of these rows."""
         spans = self.own_spans()[places]
@@ -200,7 +207,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
     def _alone(self) -> tuple[Any, ...]:
         """The arrays without what is of other rows."""
         hashes, values, indptr = self.parts()
-        spans = self.spans[int(self.indptr[0]) : int(self.indptr[-1])]
+        spans = self.own_spans()
         names, half = self.names[:0], np.uint64(32)
         if len(spans):
             first = spans.min() >> half

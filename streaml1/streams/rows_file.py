@@ -9,6 +9,7 @@ import mmap
 import os
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
@@ -48,21 +49,36 @@ class KeptNames:
     def __init__(self, hashes: Any, read: Any) -> None:
         self.hashes = hashes
         self._read = read
-        self._ends: Any = None
-        self._text: Any = b""
+
+    @cached_property
+    def _told(self) -> tuple[Any, Any]:
+        """Where names begin, the last of them ends, and their text."""
+        ends, text = self._read()
+        return np.concatenate([[0], ends]), text
+
+    @cached_property
+    def _text(self) -> str | bytes:
+        raw: bytes = self.bytes.tobytes()
+        return raw.decode() if raw.isascii() else raw
+
+    @property
+    def bytes(self) -> Any:
+        """The text, uint8."""
+        return self._told[1]
+
+    def spans(self, numbers: Any) -> Any:
+        """Where in `bytes` some names are, as `NamedRows` has them."""
+        begins, _ = self._told
+        sizes = begins[numbers + 1] - begins[numbers]
+        return begins[numbers].astype(np.uint64) << np.uint64(32) | sizes.astype(np.uint64)
 
     def of(self, numbers: Any) -> list[str]:
         """Some names by their numbers."""
-        if self._ends is None:
-            ends, self._text = self._read()
-            self._ends = np.concatenate([[0], ends])
-            if self._text.isascii():
-                self._text = self._text.decode()
-        begins, ends = self._ends[numbers].tolist(), self._ends[numbers + 1].tolist()
-        pairs = zip(begins, ends, strict=True)
-        if isinstance(self._text, str):
-            return [self._text[lo:hi] for lo, hi in pairs]
-        return [self._text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairs]
+        begins, text = self._told[0], self._text
+        pairs = zip(begins[numbers].tolist(), begins[numbers + 1].tolist(), strict=True)
+        if isinstance(text, str):
+            return [text[lo:hi] for lo, hi in pairs]
+        return [text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairs]
 
 
 class KeptRows(NamedRows):
@@ -127,6 +143,22 @@ class KeptRows(NamedRows):
             self._parts = hashes, self.values[lo:hi], self.indptr - lo
         parts: tuple[Any, Any, Any] = self._parts
         return parts
+
+    @property
+    def names(self) -> Any:
+        """The text of the names of the file."""
+        return self.table.bytes
+
+    def own_spans(self) -> Any:
+        """Where in `names` the name of each feature is."""
+        return self.table.spans(self._own_numbers())
+
+    def _own_numbers(self) -> Any:
+        return self.numbers[int(self.indptr[0]) : int(self.indptr[-1])].astype(np.int64)
+
+    def chosen(self, places: Any, values: Any, indptr: Any) -> KeptRows:
+        """As many rows of some of the features, by their places, with other values."""
+        return KeptRows(self._own_numbers()[places], values, indptr, self.table)
 
     def names_of(self, places: Any) -> list[str]:
         """The names of some features, by their places among those of these rows."""
@@ -335,8 +367,9 @@ class RowsFile:
             self._names = KeptNames(self._read(-3).view(np.uint64), self._name_texts)
         return self._names
 
-    def _name_texts(self) -> tuple[Any, bytes]:
-        return self._read(-2).view(np.int64), self._read(-1).tobytes()
+    def _name_texts(self) -> tuple[Any, Any]:
+        # A copy, which can be written: kernels are compiled for such arrays.
+        return self._read(-2).view(np.int64), self._read(-1).copy()
 
 
 def _cut(block: RowsBlock, lo: int, hi: int) -> RowsBlock:

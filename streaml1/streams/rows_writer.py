@@ -29,7 +29,7 @@ from streaml1.streams.rows_form import (
     header,
     padding,
 )
-from streaml1.streams.source import Block, Refuse
+from streaml1.streams.source import Block, Refuse, SourceError
 
 __all__ = ["RowsWriter"]
 
@@ -37,6 +37,9 @@ MOST_FEATURES = 2**18
 """A block of more is cut: 3 MB that were summed up are still in a cache when they are learnt."""
 
 MOST_ROWS = 2**13
+
+NAMES_MOST = 2**32
+"""Bytes: places among them are told by 32 bits."""
 
 
 class _Rows(NamedTuple):
@@ -196,6 +199,11 @@ class RowsWriter:
         for name in names_of(first):
             self._text += name.encode("utf-8", "surrogatepass")
             self._ends.append(len(self._text))
+        if len(self._text) >= NAMES_MOST:
+            raise SourceError(
+                f"the names of {self.names:,} features are {len(self._text):,} bytes: a file of "
+                "rows has less than 4 GiB of names, so convert the source in parts"
+            )
         numbers[places] = self._known.find(hashes[places])[0]
         return numbers
 
