@@ -315,6 +315,7 @@ def test_defaults(cls: Any) -> None:
         **{"radius": 10.0, "n_features": 2**18, "nonnegative": False, "loss": loss, "lr": 0.1},
         **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
         **{"clip_gradient": 1e12, "max_features": None, "hash_bits": None},
+        **{"cross": None, "text": None, "ngrams": 1},
     }
 
 

@@ -28,8 +28,8 @@ def demo(monkeypatch: pytest.MonkeyPatch, name: str, *argv: str) -> dict[str, An
     [
         ("fobos_pegasos", "5 of 6 hold, 1 do not, 0 not run."),
         ("fobos_sparsity", "7 of 7 hold, 0 do not, 0 not run."),
-        ("fobos_minibatches", "STREAML1_DATA names the folder"),
-        ("fobos_mixed_norms", "STREAML1_DATA names the folder"),
+        ("fobos_minibatches", "made data, l1, mean of 1 runs"),
+        ("fobos_mixed_norms", "made data: test error, mean of 1 runs"),
     ],
 )
 def test_demos(

@@ -48,14 +48,21 @@ def look_in(folder: Path | None) -> None:
 
 def matrix(name: str, data: Any) -> tuple[Any, Any] | None:
     """Rows and labels of a data set; None, and one sentence, where it is not on disk."""
+    if not is_here(name, data):
+        return None
+    X, y = data.matrix()
+    return X, y
+
+
+def is_here(name: str, data: Any) -> bool:
+    """Whether a data set is on disk; one sentence where it is not."""
     if data.is_downloaded:
-        X, y = data.matrix()
-        return X, y
+        return True
     CONSOLE.print(
         f"{name} is not run: its files are not here; let STREAML1_DATA or --data name a folder "
         f"with {data.folder}/, or get them by streaml1.datasets.{type(data).__name__}().download()."
     )
-    return None
+    return False
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

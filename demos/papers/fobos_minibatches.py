@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import Claim, data_folder, options, save, show_claims, table, without
+from common import Claim, is_here, look_in, options, save, show_claims, table
 from fobos_rows import Set, curvature, empty, error, gradient, landsat, made, mnist, objective, prox
 
 import streaml1
+from streaml1.datasets import MNIST, Landsat
 
 PARTS = {"10%": 0.1, "20%": 0.2, "100%": 1.0}
 ONE = "one row"
@@ -178,19 +179,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="with other training rows each")
     parser.add_argument("--passes", type=int, default=200)
     asked = parser.parse_args()
-    folder = None if asked.quick else data_folder(asked.data)
+    look_in(asked.data)
     runs, passes = (1, 20) if asked.quick else (asked.runs, asked.passes)
     sets: dict[str, tuple[str, Callable[[int], Set], int]] = {}
-    for name, penalty, source, make, times in (
-        ("landsat", "l1", "UCI (Statlog)",
-         lambda seed: landsat(folder / "landsat", 720, seed), runs),
-        ("mnist", "l1/l2", "yann.lecun.com",
-         lambda seed: mnist(folder / "mnist", asked.examples, seed), min(runs, 2)),
-    ):  # fmt: skip
-        if folder is not None and (folder / name).is_dir():
+    for name, penalty, data, make, times in (
+        ("landsat", "l1", Landsat(), lambda seed: landsat(720, seed), runs),
+        ("mnist", "l1/l2", MNIST(), lambda seed: mnist(asked.examples, seed), min(runs, 2)),
+    ):
+        if not asked.quick and is_here(name, data):
             sets[name] = penalty, make, times
-        else:
-            print(without(name, source))
     sets = sets or {"made data": ("l1", made, runs)}
     figures, told = {}, []
     for name, (penalty, make, times) in sets.items():

@@ -20,7 +20,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import Claim, data_folder, options, save, show_claims, table, without
+from common import Claim, is_here, look_in, options, save, show_claims, table
 from fobos_rows import (
     SCALE,
     Set,
@@ -33,6 +33,8 @@ from fobos_rows import (
     mnist,
     prox,
 )
+
+from streaml1.datasets import MNIST, Landsat
 
 PENALTIES = ("l1", "l1/l2", "l1/linf")
 LEVELS = (0.05, 0.1, 0.2, 0.4)  # of rows, as in the paper
@@ -135,11 +137,11 @@ def orders(name: str, found: dict[str, tuple[Any, Any]]) -> Claim:
                  "the same order", all(same))  # fmt: skip
 
 
-def scales(folder: Any, examples: int) -> None:
+def scales(examples: int) -> None:
     """Print what the scale of z does to the kernel and to what is learnt of it."""
     lines = []
     for scale in SCALES:
-        data = mnist(folder, min(examples, 1000), 0, scale)
+        data = mnist(min(examples, 1000), 0, scale)
         others = data.X[np.triu_indices(len(data.X), 1)]
         L, c = curvature(data.X), empty(data, "l1/l2")
         W, cells = np.zeros((data.X.shape[1], data.k)), []
@@ -178,21 +180,18 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=1000, help="training rows of MNIST")
     parser.add_argument("--runs", type=int, default=2, help="with other training rows each")
     asked = parser.parse_args()
-    folder = None if asked.quick else data_folder(asked.data)
+    look_in(asked.data)
     runs, most = (1, 60) if asked.quick else (asked.runs, 250)
     sets: dict[str, tuple[Callable[[int], Set], int]] = {}
-    for name, source, make, times in (
-        ("landsat", "UCI (Statlog)", lambda seed: landsat(folder / "landsat", 720, seed), runs),
-        ("mnist", "yann.lecun.com",
-         lambda seed: mnist(folder / "mnist", asked.examples, seed), max(1, runs // 2)),
-    ):  # fmt: skip
-        if folder is not None and (folder / name).is_dir():
+    for name, data, make, times in (
+        ("landsat", Landsat(), lambda seed: landsat(720, seed), runs),
+        ("mnist", MNIST(), lambda seed: mnist(asked.examples, seed), max(1, runs // 2)),
+    ):
+        if not asked.quick and is_here(name, data):
             sets[name] = make, times
-        else:
-            print(without(name, source))
     sets = sets or {"made data": (made, runs)}
     if "mnist" in sets:
-        scales(folder / "mnist", asked.examples)
+        scales(asked.examples)
     found, told = {}, []
     for name, (make, times) in sets.items():
         found[name] = table1(make, times, most)

@@ -94,12 +94,9 @@ def as_array(X: Any) -> Any:
     return X.toarray() if hasattr(X, "toarray") else np.asarray(X, float)
 
 
-def landsat(directory: Any, examples: int, seed: int) -> Set:
+def landsat(examples: int, seed: int) -> Set:
     """So many training rows, drawn; all test rows."""
-    (X, y), (T, wanted) = (
-        Landsat(part=part, products=True, directory=directory).matrix()
-        for part in ("train", "test")
-    )
+    (X, y), (T, wanted) = (Landsat(part=part, products=True).matrix() for part in ("train", "test"))
     X, T = as_array(X), as_array(T)
     some = np.random.default_rng(seed).permutation(len(y))[:examples]
     mean, deviation = X.mean(axis=0), X.std(axis=0)
@@ -114,12 +111,12 @@ def kernels(a: Any, b: Any) -> Any:
     return np.exp(-0.5 * np.maximum(squares, 0.0))
 
 
-def mnist(directory: Any, examples: int, seed: int, scale: float = SCALE) -> Set:
+def mnist(examples: int, seed: int, scale: float = SCALE) -> Set:
     """So many training rows, drawn, whose kernels are the columns; 2,000 test rows."""
     random = np.random.default_rng(seed)
     parts = []
     for part, n in (("train", examples), ("test", 2000)):
-        X, y = MNIST(part, directory=directory).matrix()
+        X, y = MNIST(part).matrix()
         some = random.permutation(len(y))[:n]
         parts.append((as_array(X[some]) * (scale / 255.0), np.asarray(y)[some]))
     (z, y), (t, wanted) = parts

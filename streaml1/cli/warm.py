@@ -38,11 +38,20 @@ def warm(chosen: tuple[str, ...]) -> None:
 
 def _parse() -> None:
     """Read a line of each format that has kernels, and convert some."""
+    import streaml1
     from streaml1.consumer import convert
+    from streaml1.streams.csv_files import CsvParser
     from streaml1.streams.formats import line_parser
 
     line_parser("svmlight").read(b"1 1:1\n")
-    line_parser("vw").read(b"1 |a b\n")
+    words = line_parser("vw").read(b"1 |a b\n").x
+    line_parser("jsonl").read(b'{"x": {"a": 1, "b": "c"}, "y": 1, "w": 2.0, "id": 1, "z": [1]}\n')
+    CsvParser("-", "y", ["b"]).read(b'y,a,b\n1,2,c\n0,1,"d"\n')
+    for params in ({}, {"hash_bits": 11}):
+        model = streaml1.ElasticNetClassifier(**params)
+        for _ in range(2):
+            model.progressive_many(words, [True])
+            model.predict_many(words)
     with tempfile.TemporaryDirectory() as folder:
         convert([({"a": 1.0, "b": 2.0}, True), ({1: 1.0}, False)], f"{folder}/a.rows")
 
