@@ -301,6 +301,7 @@ def test_defaults(cls: Any) -> None:
         **{"l1": 1e-4, "p": None, "n_features": 2**20, "loss": loss, "lr": 0.1},
         **{"schedule": "invsqrt", "intercept_lr": 0.01, "intercept_init": 0.0},
         **{"clip_gradient": 1e12, "max_features": None, "hash_bits": None},
+        **{"cross": None, "text": None, "ngrams": 1},
     }
 
 
