@@ -47,8 +47,8 @@ def _parse() -> None:
     words = line_parser("vw").read(b"1 |a b\n").x
     line_parser("jsonl").read(b'{"x": {"a": 1, "b": "c"}, "y": 1, "w": 2.0, "id": 1, "z": [1]}\n')
     CsvParser("-", "y", ["b"]).read(b'y,a,b\n1,2,c\n0,1,"d"\n')
-    for params in ({}, {"hash_bits": 11}):
-        model = streaml1.ElasticNetClassifier(**params)
+    for hash_bits in (None, 11):
+        model = streaml1.ElasticNetClassifier(hash_bits=hash_bits)
         for _ in range(2):
             model.progressive_many(words, [True])
             model.predict_many(words)
