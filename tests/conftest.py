@@ -19,7 +19,7 @@ from tests.broker import Broker, given
 settings.register_profile(
     "streaml1",
     deadline=None,
-    max_examples=int(os.environ.get("STREAML1_EXAMPLES", "20")),
+    max_examples=int(os.environ.get("STREAML1_EXAMPLES", "15")),
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
