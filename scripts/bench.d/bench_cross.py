@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import streaml1
 from streaml1.words import Words
@@ -229,14 +227,3 @@ def bench(table: Any, say: Callable[[Any], Any], rounds: int = ROUNDS, size: int
     shown = table("Raw text: time to that of the same words and pairs as names", "rows", "dicts")
     shown.add_row("60 words", words(2000 * size, rng, rounds))
     say(shown)
-
-
-def main() -> None:
-    def table(title: str, *columns: str) -> Table:
-        return Table(*columns, title=title)
-
-    bench(table, Console(width=140).print)
-
-
-if __name__ == "__main__":
-    main()

@@ -349,7 +349,7 @@ def require_plain(crosses: Crosses, batch: Batch) -> None:
     if batch.texts is not None:
         rows: list[tuple[int, Hashable]] = []
         texts = batch.texts
-        if JOINT.encode() in texts.names.tobytes():
+        if texts.has(JOINT):
             _, _, indptr = texts.parts()
             names = texts.names_of(np.arange(int(indptr[-1])))
             odd = [k for k, name in enumerate(names) if JOINT in name]

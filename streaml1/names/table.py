@@ -526,24 +526,28 @@ class Table:
 
     def names(self) -> list[Hashable]:
         """All names, by slot."""
-        return [self.name(j) for j in range(len(self))]
+        if self.counts[ALIASED] or self.counts[DOUBLE] or self.crossed.used[0]:
+            return [self.name(j) for j in range(len(self))]
+        return [*self.known, *self.waiting.names()]
 
     def hashes(self, slots: Any) -> Any:
         """Stable hashes of the names of some slots, of crossed features those they are found by."""
         before, late = len(self.known), slots >= len(self.known)
         if late.all():
             return self.waiting.hashes[slots - before]
-        of_slots = np.zeros(before, np.uint64)
-        is_cross = np.zeros(before, bool)
-        if self.crossed.used[0]:
-            is_cross = self.crossed.tell(of_slots)
         found = np.empty(len(slots), np.uint64)
         found[late] = self.waiting.hashes[slots[late] - before]
-        found[~late] = of_slots[slots[~late]]
-        plain = np.flatnonzero(~late)
-        plain = plain[~is_cross[slots[plain]]]
-        found[plain] = name_hashes([self.name(j) for j in slots[plain].tolist()])
+        found[~late] = self._known_hashes(slots[~late])
         return found
+
+    def _known_hashes(self, slots: Any) -> Any:
+        if not self.crossed.used[0]:
+            return name_hashes([self.name(j) for j in slots.tolist()])
+        of_slots = np.zeros(len(self.known), np.uint64)
+        plain = ~self.crossed.tell(of_slots)[slots]
+        hashes = of_slots[slots]
+        hashes[plain] = name_hashes([self.name(j) for j in slots[plain].tolist()])
+        return hashes
 
     def still(self) -> Any:
         """What `name`, `hashes` and `dump` need, as of now."""

@@ -166,6 +166,10 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         """`spans` of these rows alone."""
         return self.spans[int(self.indptr[0]) : int(self.indptr[-1])]
 
+    def has(self, text: str) -> bool:
+        """Whether a text may stand in a name: it stands among the names."""
+        return text.encode() in self.names.tobytes()
+
     def chosen(self, places: Any, values: Any, indptr: Any) -> NamedRows:
         """As many rows of some of the features, by their places, with other values."""
         return NamedRows(

@@ -49,6 +49,7 @@ class KeptNames:
     def __init__(self, hashes: Any, read: Any) -> None:
         self.hashes = hashes
         self._read = read
+        self._looked_for: dict[str, bool] = {}
 
     @cached_property
     def _told(self) -> tuple[Any, Any]:
@@ -65,6 +66,12 @@ class KeptNames:
     def bytes(self) -> Any:
         """The text, uint8."""
         return self._told[1]
+
+    def has(self, text: str) -> bool:
+        """Whether a text stands in that of the names; each is looked for once."""
+        if text not in self._looked_for:
+            self._looked_for[text] = text.encode() in self.bytes.tobytes()
+        return self._looked_for[text]
 
     def spans(self, numbers: Any) -> Any:
         """Where in `bytes` some names are, as `NamedRows` has them."""
@@ -148,6 +155,10 @@ class KeptRows(NamedRows):
     def names(self) -> Any:
         """The text of the names of the file."""
         return self.table.bytes
+
+    def has(self, text: str) -> bool:
+        """Whether a text may stand in a name: it stands among those of the file."""
+        return self.table.has(text)
 
     def own_spans(self) -> Any:
         """Where in `names` the name of each feature is."""
