@@ -26,8 +26,8 @@ from streaml1.parse.rows import NamedRows
 from streaml1.rows import (
     BadExample,
     Rows,
-    below,
     ensure,
+    largest,
     plain_items,
     plain_rows,
     refuse_value,
@@ -155,13 +155,21 @@ class Reader:
             values = np.append(values, [one.value for one in crosses])
             slots = np.append(slots, find_crossed(self.names, hashes_of(crosses)))
         ids, values = self._row(names, values, slots)
-        known = ids < self.rule.size
+        ids, values = self._stood_for(ids, values)
+        return online.margin(self.rule, self.online, ids, values, len(ids), out)
+
+    def _stood_for(self, ids: Any, values: Any) -> tuple[Any, Any]:
+        """Slots and values where some slots are beyond the rule's: for these one stands, or none.
+
+        Entries that weigh nothing stay in their places: the sum of a row adds them up by places.
+        """
         unknown = unknown_slot(self.rule)
         if unknown is not None:
-            ids[~known] = unknown
-        elif not known.all():
-            ids, values = ids[known], values[known]
-        return online.margin(self.rule, self.online, ids, values, len(ids), out)
+            return np.minimum(ids, np.uint32(unknown)), values
+        if not self.rule.size:
+            return ids[:0], values[:0]
+        known = ids < self.rule.size
+        return np.where(known, ids, np.uint32(0)), np.where(known, values, 0.0)
 
     def _row(self, names: list[Hashable], values: Any, slots: Any) -> Any:
         """Distinct slots and their values: names may share one, most of all where hashed."""
@@ -212,11 +220,9 @@ class Reader:
 
     def _margins(self, rows: Rows, out: int, stride: int) -> Any:
         a = np.empty(rows.n)
-        unknown = unknown_slot(self.rule)
-        if unknown is None:
-            rows = below(rows, self.rule.size)
-        else:
-            rows = rows._replace(ids=np.minimum(rows.ids, np.uint32(unknown)))
+        if len(rows.ids) and largest(rows.ids) >= self.rule.size:
+            ids, values = self._stood_for(rows.ids, rows.values)
+            rows = Rows(ids, values, rows.indptr if len(ids) else np.zeros_like(rows.indptr))
         online.margins(self.rule, self.online, rows.ids, rows.values, rows.indptr, a, out, stride)
         return a
 

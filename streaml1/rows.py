@@ -20,7 +20,6 @@ __all__ = [
     "BadExample",
     "Rows",
     "are_values",
-    "below",
     "ensure",
     "is_plain",
     "largest",
@@ -320,13 +319,6 @@ def _only(rows: Rows, kept: Any) -> Rows:
     before = np.zeros(len(kept) + 1, np.uint64)
     np.cumsum(kept, out=before[1:])
     return Rows(rows.ids[kept], rows.values[kept], before[rows.indptr.astype(np.int64)])
-
-
-def below(rows: Rows, d: int) -> Rows:
-    """The entries on slots below `d`: what a model that knows no others can say of the rows."""
-    if not len(rows.ids) or largest(rows.ids) < d:
-        return rows
-    return _only(rows, rows.ids < d)
 
 
 @kernel

@@ -1,4 +1,7 @@
-"""Eight floats as one value: a cache line, and one instruction on what has vectors so wide."""
+"""Eight floats, or eight words, as one value: one instruction on what has vectors so wide.
+
+The operations take two floats as well, so that what is done to a weight is written once.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,18 @@ from numba.core import types as nbtypes
 from numba.extending import intrinsic, models, register_model
 
 from streaml1.jit.compilation import COMPILED
-from streaml1.jit.memory import array_at
 
 __all__ = [
     "LANES",
-    "eight_at",
     "eight_of",
     "greater",
     "lesser",
     "minus",
     "plus",
-    "put_eight",
     "signed",
     "times",
+    "total",
+    "words_of",
 ]
 
 LANES = 8
@@ -34,15 +36,27 @@ class _Eight(nbtypes.Type):
         super().__init__("Eight")
 
 
-_EIGHT = _Eight()
-_VECTOR = ir.VectorType(ir.DoubleType(), LANES)
-_BITS = ir.VectorType(ir.IntType(64), LANES)
+class _Words(nbtypes.Type):
+    def __init__(self) -> None:
+        super().__init__("Words")
+
+
+EIGHT, WORDS = _Eight(), _Words()
+_FLOAT, WORD, INDEX = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+VECTOR = ir.VectorType(_FLOAT, LANES)
+BITS = ir.VectorType(WORD, LANES)
 
 
 @register_model(_Eight)
 class _EightModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _VECTOR)
+        super().__init__(manager, kind, VECTOR)
+
+
+@register_model(_Words)
+class _WordsModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, BITS)
 
 
 def _on_eights(build: Callable[..., Any], twin: Any) -> Any:
@@ -53,7 +67,8 @@ def _on_eights(build: Callable[..., Any], twin: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return build(builder, *args)
 
-        return _EIGHT(_EIGHT, _EIGHT), codegen
+        kind = EIGHT if EIGHT in (a, b) else nbtypes.float64
+        return kind(kind, kind), codegen
 
     return compiled if COMPILED else twin
 
@@ -72,53 +87,59 @@ greater = _on_eights(
 
 
 def _signed(builder: Any, size: Any, like: Any) -> Any:
-    signs = builder.and_(builder.bitcast(like, _BITS), ir.Constant(_BITS, [-(2**63)] * LANES))
-    return builder.bitcast(builder.or_(builder.bitcast(size, _BITS), signs), _VECTOR)
+    sign = -(2**63)
+    bits, mask = (BITS, [sign] * LANES) if size.type == VECTOR else (WORD, sign)
+    signs = builder.and_(builder.bitcast(like, bits), ir.Constant(bits, mask))
+    return builder.bitcast(builder.or_(builder.bitcast(size, bits), signs), size.type)
 
 
 # The first must not be below zero.
 signed = _on_eights(_signed, np.copysign)
 
 
-@intrinsic
-def _eight_at(typingctx: Any, address: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        loaded = builder.load(builder.inttoptr(args[0], _VECTOR.as_pointer()))
-        loaded.align = 8
-        return loaded
-
-    return _EIGHT(nbtypes.uint64), codegen
-
-
-@intrinsic
-def _put_eight(typingctx: Any, address: Any, value: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        stored = builder.store(args[1], builder.inttoptr(args[0], _VECTOR.as_pointer()))
-        stored.align = 8
-        return context.get_dummy_value()
-
-    return nbtypes.void(nbtypes.uint64, _EIGHT), codegen
+def everywhere(builder: Any, one: Any) -> Any:
+    """A vector of one value."""
+    none = ir.Constant(ir.VectorType(one.type, LANES), ir.Undefined)
+    first = builder.insert_element(none, one, ir.Constant(INDEX, 0))
+    zeros = ir.Constant(ir.VectorType(INDEX, LANES), [0] * LANES)
+    return builder.shuffle_vector(first, none, zeros)
 
 
 @intrinsic
 def _eight_of(typingctx: Any, x: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        none, index = ir.Constant(_VECTOR, ir.Undefined), ir.IntType(32)
-        first = builder.insert_element(none, args[0], ir.Constant(index, 0))
-        zeros = ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
-        return builder.shuffle_vector(first, none, zeros)
+        return everywhere(builder, args[0])
 
-    return _EIGHT(nbtypes.float64), codegen
+    return EIGHT(nbtypes.float64), codegen
 
 
-def _eight_in_memory(address: Any) -> Any:
-    return array_at(address, LANES, np.float64).copy()
+@intrinsic
+def _words_of(typingctx: Any, word: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return everywhere(builder, args[0])
+
+    return WORDS(nbtypes.uint64), codegen
 
 
-def _put_into_memory(address: Any, value: Any) -> None:
-    array_at(address, LANES, np.float64)[:] = value
+@intrinsic
+def _total(typingctx: Any, values: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        sums = [builder.extract_element(args[0], ir.Constant(INDEX, k)) for k in range(LANES)]
+        while len(sums) > 1:
+            half = len(sums) // 2
+            sums = [builder.fadd(sums[k], sums[k + half]) for k in range(half)]
+        return sums[0]
+
+    return nbtypes.float64(EIGHT), codegen
 
 
-eight_at = _eight_at if COMPILED else _eight_in_memory
-put_eight = _put_eight if COMPILED else _put_into_memory
+def _sum_of_eight(values: Any) -> Any:
+    while len(values) > 1:
+        half = len(values) // 2
+        values = values[:half] + values[half:]
+    return values[0]
+
+
 eight_of = _eight_of if COMPILED else lambda x: np.full(LANES, x)
+words_of = _words_of if COMPILED else lambda word: np.full(LANES, word, np.uint64)
+total = _total if COMPILED else _sum_of_eight

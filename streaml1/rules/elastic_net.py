@@ -27,7 +27,24 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import (
+    LANES,
+    eight_from,
+    eight_in,
+    eight_of,
+    greater,
+    inlined,
+    lesser,
+    minus,
+    places_of,
+    plus,
+    prefetch,
+    put_each,
+    signed,
+    times,
+    total,
+    words_in,
+)
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.slots import grown, moved, records
@@ -58,15 +75,22 @@ SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
 
 # How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(64)
+AHEAD = np.uint64(128)
+
+LANE, HERE = np.uint64(LANES), np.uint64(0)
 
 
 @inlined
-def beyond(u: float, A: float) -> float:
+def beyond(u: Any, least: Any, A: Any) -> Any:
     """The part of u outside of [-A, A]: sgn(u) [|u| - A]_+ without a look at the sign."""
-    least = -A
-    inside = u if u > least else least
-    return u - (inside if inside < A else A)
+    return minus(u, lesser(greater(u, least), A))
+
+
+@inlined
+def _moved(u: Any, least: Any, A: Any, step: Any, x: Any) -> Any:
+    """The u of a weight that goes by -step x."""
+    v = minus(beyond(u, least, A), times(step, x))
+    return plus(v, signed(A, v))
 
 
 @inlined
@@ -96,21 +120,33 @@ class ElasticNet(NamedTuple):
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
-        A = c.A
-        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
-        a = 0.0
-        for k in range(lo, hi):
-            prefetch(self.u, np.uint64(ids[k + ahead]))
-            a += beyond(self.u[ids[k]], A) * values[k]
+        A, least = c.A, -c.A
+        As, leasts = eight_of(A), eight_of(least)
+        if hi + AHEAD <= np.uint64(len(ids)):
+            for k in range(lo + AHEAD, hi + AHEAD):
+                prefetch(self.u, np.uint64(ids[k]))
+        odd = hi - (hi - lo) % LANE
+        sums = eight_of(0.0)
+        for k in range(lo, odd, LANE):
+            u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
+            sums = plus(sums, times(beyond(u, leasts, As), eight_in(values, k)))
+        a = total(sums)
+        for k in range(odd, hi):
+            a += beyond(self.u[ids[k]], least, A) * values[k]
         return a * c.P
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        # Each id is there once: eight weights are read before one of them is written.
         c = self.clock[0]
-        A = c.A
-        s = step / c.P
-        for k in range(lo, hi):
-            v = beyond(self.u[ids[k]], A) - s * values[k]
-            self.u[ids[k]] = v + math.copysign(A, v)
+        A, least, s = c.A, -c.A, step / c.P
+        As, leasts, steps = eight_of(A), eight_of(least), eight_of(s)
+        odd = hi - (hi - lo) % LANE
+        for k in range(lo, odd, LANE):
+            places = places_of(self.u, words_in(ids, k))
+            u = _moved(eight_from(places, HERE), leasts, As, steps, eight_in(values, k))
+            put_each(places, HERE, u)
+        for k in range(odd, hi):
+            self.u[ids[k]] = _moved(self.u[ids[k]], least, A, s, values[k])
 
     def tick(self, eta: float) -> None:
         if advance(self.clock[0], eta):

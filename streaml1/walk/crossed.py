@@ -37,7 +37,7 @@ from streaml1.walk.fields import (
     VALUES,
     WORDS,
 )
-from streaml1.walk.memory import FULL, OTHER_ROAD, length_of, no_error, type_of
+from streaml1.walk.memory import FULL, OTHER_ROAD, length_of, no_error, type_of, unknown_value
 from streaml1.walk.parts import crossed_of
 from streaml1.walk.table import (
     NO_ROAD,
@@ -110,6 +110,7 @@ def predict(address: int, x: int, out: int) -> float:
             may_repeat |= slot != MISSING
             if slot == MISSING:
                 slot = frame[UNKNOWN]
+                values[k] = unknown_value(frame, values[k])
         if slot != MISSING:
             ids[m] = np.uint32(slot)
             values[m] = values[k]
@@ -120,6 +121,7 @@ def predict(address: int, x: int, out: int) -> float:
         slot = crossed[lookup(crossed, hashes[k]) + _ONE]
         if slot == MISSING:
             slot = frame[UNKNOWN]
+            values[k] = unknown_value(frame, values[k])
         if slot != MISSING:
             ids[m] = np.uint32(slot)
             values[m] = values[k]

@@ -51,6 +51,7 @@ __all__ = [
     "UNKNOWN",
     "VALID",
     "VALUES",
+    "WEIGHS",
     "WORDS",
 ]
 
@@ -66,7 +67,8 @@ __all__ = [
     BYTES,
     RECORD,
     SIZE,  # of the rule
-    UNKNOWN,  # the slot of what has none, or MISSING
+    UNKNOWN,  # the slot that stands for what has none, or MISSING
+    WEIGHS,  # whether that weighs something
     ENTRIES,
     N_ENTRIES,
     COUNTS,
@@ -91,7 +93,7 @@ __all__ = [
     MARKS,
     N_MARKS,
     FIRST_TYPE,
-) = range(36)
+) = range(37)
 
 # What kernels tell objects by; machine code on disk cannot hold addresses.
 TYPES_READ = (dict, str, float, np.float64, int, bool, True, None, "=")

@@ -61,7 +61,10 @@ class Frame:
         words[fields.RECORD] = _at(online)
         words[fields.SIZE] = rule.size
         unknown = unknown_slot(rule)
-        words[fields.UNKNOWN] = MISSING if unknown is None else unknown
+        words[fields.WEIGHS] = unknown is not None
+        if unknown is None:
+            unknown = 0 if rule.size else MISSING
+        words[fields.UNKNOWN] = unknown
         kept: list[Any] = [words, buffer, online, rule]
         if isinstance(names, Table):
             names.settle()

@@ -24,7 +24,7 @@ from streaml1.walk.fields import (
     VALUES,
     WORDS,
 )
-from streaml1.walk.memory import OTHER_ROAD, collect, int_of, number_of, type_of
+from streaml1.walk.memory import OTHER_ROAD, collect, int_of, number_of, type_of, unknown_value
 
 __all__ = ["learn", "predict"]
 
@@ -54,7 +54,7 @@ def _read(frame: Any, x: Any, ids: Any, values: Any, all_known: bool) -> Any:
         slot = np.uint64(j) if known else frame[UNKNOWN]
         if v != 0.0 and slot != MISSING:
             ids[n] = np.uint32(slot)
-            values[n] = v
+            values[n] = v if known else unknown_value(frame, v)
             n += np.uint64(1)
     return np.int64(n)
 

@@ -21,6 +21,7 @@ from streaml1.walk.fields import (
     STR,
     TRUE,
     VALID,
+    WEIGHS,
 )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "length_of",
     "number_of",
     "type_of",
+    "unknown_value",
     "utf8_of",
 ]
 
@@ -155,3 +157,12 @@ def int_of(o: Any) -> Any:
         no_error()
         return np.int64(NO_INT)
     return j
+
+
+@inlined
+def unknown_value(frame: Any, value: float) -> float:
+    """The value of a feature without a slot, for the slot that stands for it.
+
+    One that weighs nothing keeps its place: the sum of a row adds entries up by their places.
+    """
+    return value if frame[WEIGHS] else 0.0

@@ -47,6 +47,7 @@ from streaml1.walk.memory import (
     no_error,
     number_of,
     type_of,
+    unknown_value,
 )
 
 __all__ = [
@@ -193,6 +194,7 @@ def predict(address: int, x: int, out: int) -> float:
             may_repeat |= slot != MISSING
             if slot == MISSING:
                 slot = frame[UNKNOWN]
+                values[k] = unknown_value(frame, values[k])
         if slot != MISSING:
             ids[m] = np.uint32(slot)
             values[m] = values[k]

@@ -1,0 +1,169 @@
+"""Eight floats or words from memory: neighbours, or an address each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core import types as nbtypes
+from numba.extending import intrinsic
+
+from streaml1.jit.compilation import COMPILED
+from streaml1.jit.lanes import BITS, EIGHT, INDEX, LANES, VECTOR, WORD, WORDS, everywhere
+from streaml1.jit.memory import array_at
+
+__all__ = [
+    "eight_at",
+    "eight_from",
+    "eight_in",
+    "places_of",
+    "put_each",
+    "put_eight",
+    "words_from",
+    "words_in",
+]
+
+_POINTERS = ir.VectorType(ir.PointerType(), LANES)
+_ALL = ir.VectorType(ir.IntType(1), LANES)
+
+
+@intrinsic
+def _eight_at(typingctx: Any, address: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        loaded = builder.load(builder.inttoptr(args[0], VECTOR.as_pointer()))
+        loaded.align = 8
+        return loaded
+
+    return EIGHT(nbtypes.uint64), codegen
+
+
+@intrinsic
+def _put_eight(typingctx: Any, address: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        stored = builder.store(args[1], builder.inttoptr(args[0], VECTOR.as_pointer()))
+        stored.align = 8
+        return context.get_dummy_value()
+
+    return nbtypes.void(nbtypes.uint64, EIGHT), codegen
+
+
+def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """Where the elements of an array begin."""
+    return context.make_array(kind)(context, builder, array).data
+
+
+@intrinsic
+def _eight_in(typingctx: Any, array: Any, k: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first = builder.gep(_data(context, builder, array, args[0]), [args[1]])
+        loaded = builder.load(builder.bitcast(first, VECTOR.as_pointer()))
+        loaded.align = 8
+        return loaded
+
+    return EIGHT(array, nbtypes.uint64), codegen
+
+
+@intrinsic
+def _words_in(typingctx: Any, array: Any, k: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_data_type(array.dtype)
+        first = builder.gep(_data(context, builder, array, args[0]), [args[1]])
+        place = builder.bitcast(first, ir.VectorType(kind, LANES).as_pointer())
+        loaded = builder.load(place)
+        loaded.align = kind.width // 8
+        return builder.zext(loaded, BITS)
+
+    return WORDS(array, nbtypes.uint64), codegen
+
+
+@intrinsic
+def _places_of(typingctx: Any, array: Any, words: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = context.get_abi_sizeof(context.get_data_type(array.dtype))
+        base = builder.ptrtoint(_data(context, builder, array, args[0]), WORD)
+        steps = builder.mul(args[1], ir.Constant(BITS, [size] * LANES))
+        return builder.add(everywhere(builder, base), steps)
+
+    return WORDS(array, WORDS), codegen
+
+
+def _gathered(vector: Any, name: str) -> Callable[..., Any]:
+    """Code that reads eight values, an address each, so many bytes behind it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        of = ir.FunctionType(vector, [_POINTERS, INDEX, _ALL, vector])
+        call = cgutils.get_or_insert_function(builder.module, of, f"llvm.masked.gather.{name}.v8p0")
+        places = builder.add(args[0], everywhere(builder, args[1]))
+        rest = ir.Constant(_ALL, [1] * LANES), ir.Constant(vector, ir.Undefined)
+        return builder.call(call, [builder.inttoptr(places, _POINTERS), INDEX(8), *rest])
+
+    return codegen
+
+
+@intrinsic
+def _eight_from(typingctx: Any, places: Any, offset: Any) -> Any:
+    return EIGHT(WORDS, nbtypes.uint64), _gathered(VECTOR, "v8f64")
+
+
+@intrinsic
+def _words_from(typingctx: Any, places: Any, offset: Any) -> Any:
+    return WORDS(WORDS, nbtypes.uint64), _gathered(BITS, "v8i64")
+
+
+@intrinsic
+def _put_each(typingctx: Any, places: Any, offset: Any, values: Any) -> Any:
+    # Eight stores: where vectors can be scattered that is no faster.
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        places = builder.add(args[0], everywhere(builder, args[1]))
+        for k in range(LANES):
+            lane = ir.Constant(INDEX, k)
+            value = builder.extract_element(args[2], lane)
+            place = builder.inttoptr(builder.extract_element(places, lane), value.type.as_pointer())
+            builder.store(value, place).align = 8
+        return context.get_dummy_value()
+
+    return nbtypes.void(WORDS, nbtypes.uint64, values), codegen
+
+
+def _eight_in_memory(address: Any) -> Any:
+    return array_at(address, LANES, np.float64).copy()
+
+
+def _put_into_memory(address: Any, value: Any) -> None:
+    array_at(address, LANES, np.float64)[:] = value
+
+
+def _in_array(array: Any, k: Any) -> Any:
+    return array[k : k + np.uint64(LANES)].copy()
+
+
+def _wide(array: Any, k: Any) -> Any:
+    return _in_array(array, k).astype(np.uint64)
+
+
+def _addresses(array: Any, words: Any) -> Any:
+    return np.uint64(array.ctypes.data) + words * np.uint64(array.itemsize)
+
+
+def _from_memory(places: Any, offset: Any, dtype: Any) -> Any:
+    return np.array([array_at(place + offset, 1, dtype)[0] for place in places])
+
+
+def _put_into_places(places: Any, offset: Any, values: Any) -> None:
+    for place, value in zip(places, values, strict=True):
+        array_at(place + offset, 1, values.dtype)[:] = value
+
+
+eight_at = _eight_at if COMPILED else _eight_in_memory
+put_eight = _put_eight if COMPILED else _put_into_memory
+# Eight neighbours of an array of floats; of one of unsigned integers, as words.
+eight_in = _eight_in if COMPILED else _in_array
+words_in = _words_in if COMPILED else _wide
+# The addresses of eight elements of an array; what stands some bytes behind each.
+places_of = _places_of if COMPILED else _addresses
+eight_from = _eight_from if COMPILED else lambda p, offset: _from_memory(p, offset, np.float64)
+words_from = _words_from if COMPILED else lambda p, offset: _from_memory(p, offset, np.uint64)
+put_each = _put_each if COMPILED else _put_into_places
