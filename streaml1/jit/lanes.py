@@ -1,6 +1,6 @@
 """Eight floats, or eight words, as one value: one instruction on what has vectors so wide.
 
-The operations take two floats as well, so that what is done to a weight is written once.
+Operations on eights take floats as well, so that what is done to a weight is written once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ __all__ = [
     "greater",
     "lesser",
     "minus",
+    "negative",
     "plus",
     "signed",
     "times",
@@ -67,14 +68,16 @@ def _on_eights(build: Callable[..., Any], twin: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return build(builder, *args)
 
-        kind = EIGHT if EIGHT in (a, b) else nbtypes.float64
+        kind = a if a in (EIGHT, WORDS) else nbtypes.float64
         return kind(kind, kind), codegen
 
     return compiled if COMPILED else twin
 
 
 plus = _on_eights(lambda builder, a, b: builder.fadd(a, b), np.add)
-minus = _on_eights(lambda builder, a, b: builder.fsub(a, b), np.subtract)
+minus = _on_eights(
+    lambda builder, a, b: builder.sub(a, b) if a.type == BITS else builder.fsub(a, b), np.subtract
+)
 times = _on_eights(lambda builder, a, b: builder.fmul(a, b), np.multiply)
 lesser = _on_eights(
     lambda builder, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b),
@@ -95,6 +98,14 @@ def _signed(builder: Any, size: Any, like: Any) -> Any:
 
 # The first must not be below zero.
 signed = _on_eights(_signed, np.copysign)
+
+
+@intrinsic
+def _negative(typingctx: Any, a: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fneg(args[0])
+
+    return a(a), codegen
 
 
 def everywhere(builder: Any, one: Any) -> Any:
@@ -140,6 +151,7 @@ def _sum_of_eight(values: Any) -> Any:
     return values[0]
 
 
+negative = _negative if COMPILED else np.negative
 eight_of = _eight_of if COMPILED else lambda x: np.full(LANES, x)
 words_of = _words_of if COMPILED else lambda word: np.full(LANES, word, np.uint64)
 total = _total if COMPILED else _sum_of_eight

@@ -96,7 +96,7 @@ class AveragedElasticNet(NamedTuple):
             self.in_hand[place + np.uint64(1)] = _total(self, ids[lo + place])
         a, margin = 0.0, 0.0
         for k in range(lo, hi):
-            a += beyond(self.u[ids[k]], -A, A) * values[k]
+            a += beyond(self.u[ids[k]], A) * values[k]
             margin += self.in_hand[k - lo + np.uint64(1)] * values[k]
         self.in_hand[0] = margin
         return a * self.clock[0].P

@@ -36,6 +36,7 @@ from streaml1.jit import (
     inlined,
     lesser,
     minus,
+    negative,
     places_of,
     plus,
     prefetch,
@@ -81,15 +82,15 @@ LANE, HERE = np.uint64(LANES), np.uint64(0)
 
 
 @inlined
-def beyond(u: Any, least: Any, A: Any) -> Any:
+def beyond(u: Any, A: Any) -> Any:
     """The part of u outside of [-A, A]: sgn(u) [|u| - A]_+ without a look at the sign."""
-    return minus(u, lesser(greater(u, least), A))
+    return minus(u, lesser(greater(u, negative(A)), A))
 
 
 @inlined
-def _moved(u: Any, least: Any, A: Any, step: Any, x: Any) -> Any:
+def _moved(u: Any, A: Any, step: Any, x: Any) -> Any:
     """The u of a weight that goes by -step x."""
-    v = minus(beyond(u, least, A), times(step, x))
+    v = minus(beyond(u, A), times(step, x))
     return plus(v, signed(A, v))
 
 
@@ -120,8 +121,8 @@ class ElasticNet(NamedTuple):
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
-        A, least = c.A, -c.A
-        As, leasts = eight_of(A), eight_of(least)
+        A = c.A
+        As = eight_of(A)
         if hi + AHEAD <= np.uint64(len(ids)):
             for k in range(lo + AHEAD, hi + AHEAD):
                 prefetch(self.u, np.uint64(ids[k]))
@@ -129,24 +130,24 @@ class ElasticNet(NamedTuple):
         sums = eight_of(0.0)
         for k in range(lo, odd, LANE):
             u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
-            sums = plus(sums, times(beyond(u, leasts, As), eight_in(values, k)))
+            sums = plus(sums, times(beyond(u, As), eight_in(values, k)))
         a = total(sums)
         for k in range(odd, hi):
-            a += beyond(self.u[ids[k]], least, A) * values[k]
+            a += beyond(self.u[ids[k]], A) * values[k]
         return a * c.P
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # Each id is there once: eight weights are read before one of them is written.
         c = self.clock[0]
-        A, least, s = c.A, -c.A, step / c.P
-        As, leasts, steps = eight_of(A), eight_of(least), eight_of(s)
+        A, s = c.A, step / c.P
+        As, steps = eight_of(A), eight_of(s)
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
             places = places_of(self.u, words_in(ids, k))
-            u = _moved(eight_from(places, HERE), leasts, As, steps, eight_in(values, k))
+            u = _moved(eight_from(places, HERE), As, steps, eight_in(values, k))
             put_each(places, HERE, u)
         for k in range(odd, hi):
-            self.u[ids[k]] = _moved(self.u[ids[k]], least, A, s, values[k])
+            self.u[ids[k]] = _moved(self.u[ids[k]], A, s, values[k])
 
     def tick(self, eta: float) -> None:
         if advance(self.clock[0], eta):

@@ -38,7 +38,28 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import (
+    LANES,
+    eight_at,
+    eight_from,
+    eight_in,
+    eight_of,
+    greater,
+    inlined,
+    lesser,
+    minus,
+    negative,
+    places_of,
+    plus,
+    prefetch,
+    put_each,
+    put_eight,
+    times,
+    total,
+    words_from,
+    words_in,
+    words_of,
+)
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.slots import grown, moved, records
@@ -78,7 +99,23 @@ P_LEAST = 1e-150
 SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
 # How many non-zeros ahead of the current one memory is asked for: slots, entries of the table.
-FAR, NEAR = np.uint64(64), np.uint64(24)
+FAR, NEAR = np.uint64(192), np.uint64(96)
+
+LANE = np.uint64(LANES)
+W, PSI, F, G = (
+    np.uint64(record.fields[name][1])
+    for record, name in ((SLOT, "w"), (SLOT, "psi"), (STEP, "f"), (STEP, "g"))
+)
+
+
+@inlined
+def _eight_pending(table: Any, psi: Any, even: Any, now: Any, A: float) -> tuple[Any, Any]:
+    """As `_pending`, for eight slots, by their stamps."""
+    if even:
+        steps = places_of(table, minus(words_of(now), psi))
+        return eight_from(steps, F), eight_from(steps, G)
+    steps = places_of(table, psi)
+    return eight_from(steps, F), minus(eight_of(A), eight_from(steps, G))
 
 
 @inlined
@@ -92,11 +129,9 @@ def _pending(table: Any, one: Any, even: Any, now: Any, A: float) -> tuple[float
 
 
 @inlined
-def _shrunk(v: float, g: float) -> float:
+def _shrunk(v: Any, g: Any) -> Any:
     """The part of v outside of [-g, g]: sgn(v) [|v| - g]_+ without a look at the sign."""
-    least = -g
-    inside = v if v > least else least
-    return v - (inside if inside < g else g)
+    return minus(v, lesser(greater(v, negative(g)), g))
 
 
 @inlined
@@ -104,7 +139,8 @@ def _current(rule: Any, one: Any) -> float:
     """Weight of a slot as of now."""
     c = rule.clock[0]
     f, g = _pending(rule.table, one, c.even, c.now, c.A)
-    return _shrunk(f * one.w, g) * c.P
+    w: float = _shrunk(f * one.w, g) * c.P
+    return w
 
 
 @inlined
@@ -143,31 +179,45 @@ class ElasticNetStamps(NamedTuple):
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
         even, now, A = c.even, c.now, c.A
-        a = 0.0
-        if hi - lo > np.uint64(len(self.scratch)):  # to predict: learning has had room made
+        kept = hi - lo <= np.uint64(len(self.scratch))  # learning has had room made, predicting not
+        scratch = np.uint64(self.scratch.ctypes.data)
+        if hi + FAR <= np.uint64(len(ids)):
             for k in range(lo, hi):
-                one = self.slots[ids[k]]
-                f, g = _pending(self.table, one, even, now, A)
-                a += _shrunk(f * one.w, g) * values[k]
-            return a * c.P
-        far, near = (FAR, NEAR) if hi + FAR <= np.uint64(len(ids)) else (hi - hi, hi - hi)
-        for k in range(lo, hi):
-            prefetch(self.slots, np.uint64(ids[k + far]))
-            later = self.slots[ids[k + near]].psi
-            prefetch(self.table, now - later if even else later)
+                prefetch(self.slots, np.uint64(ids[k + FAR]))
+                later = self.slots[ids[k + NEAR]].psi
+                prefetch(self.table, now - later if even else later)
+        odd = hi - (hi - lo) % LANE
+        sums = eight_of(0.0)
+        for k in range(lo, odd, LANE):
+            places = places_of(self.slots, words_in(ids, k))
+            f, g = _eight_pending(self.table, words_from(places, PSI), even, now, A)
+            w = _shrunk(times(f, eight_from(places, W)), g)
+            if kept:
+                put_eight(scratch + np.uint64(8) * (k - lo), w)
+            sums = plus(sums, times(w, eight_in(values, k)))
+        a = total(sums)
+        for k in range(odd, hi):
             one = self.slots[ids[k]]
             f, g = _pending(self.table, one, even, now, A)
             w = _shrunk(f * one.w, g)
-            self.scratch[k - lo] = w
+            if kept:
+                self.scratch[k - lo] = w
             a += w * values[k]
         return a * c.P
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # The row was gathered just before: what its weights were is at hand.
         c = self.clock[0]
-        now = c.now
-        P = c.P
-        for k in range(lo, hi):
+        now, P = c.now, c.P
+        nows, Ps, steps = words_of(now), eight_of(P), eight_of(step)
+        scratch = np.uint64(self.scratch.ctypes.data)
+        odd = hi - (hi - lo) % LANE
+        for k in range(lo, odd, LANE):
+            places = places_of(self.slots, words_in(ids, k))
+            w = times(eight_at(scratch + np.uint64(8) * (k - lo)), Ps)
+            put_each(places, W, minus(w, times(steps, eight_in(values, k))))
+            put_each(places, PSI, nows)
+        for k in range(odd, hi):
             one = self.slots[ids[k]]
             one.w = self.scratch[k - lo] * P - step * values[k]
             one.psi = now

@@ -28,7 +28,19 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import (
+    LANES,
+    eight_from,
+    eight_in,
+    eight_of,
+    inlined,
+    places_of,
+    plus,
+    prefetch,
+    times,
+    total,
+    words_in,
+)
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.slots import grown, moved, records
@@ -58,7 +70,9 @@ EPSILON = 2.0**-52
 DIGITS = 2.0**30
 
 # How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(64)
+AHEAD = np.uint64(128)
+
+LANE, HERE = np.uint64(LANES), np.uint64(0)
 
 
 @inlined
@@ -110,10 +124,16 @@ class Pegasos(NamedTuple):
     clock: Annotated[Any, CLOCK]
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
-        a = 0.0
-        for k in range(lo, hi):
-            prefetch(self.u, np.uint64(ids[k + ahead]))
+        if hi + AHEAD <= np.uint64(len(ids)):
+            for k in range(lo + AHEAD, hi + AHEAD):
+                prefetch(self.u, np.uint64(ids[k]))
+        odd = hi - (hi - lo) % LANE
+        sums = eight_of(0.0)
+        for k in range(lo, odd, LANE):
+            u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
+            sums = plus(sums, times(u, eight_in(values, k)))
+        a = total(sums)
+        for k in range(odd, hi):
             a += self.u[ids[k]] * values[k]
         return a * self.clock[0].s
 
