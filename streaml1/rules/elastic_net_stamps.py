@@ -102,10 +102,8 @@ STEPS_LEAST = 256.0
 FAR, NEAR = np.uint64(192), np.uint64(96)
 
 LANE = np.uint64(LANES)
-W, PSI, F, G = (
-    np.uint64(record.fields[name][1])
-    for record, name in ((SLOT, "w"), (SLOT, "psi"), (STEP, "f"), (STEP, "g"))
-)
+W, PSI = np.uint64(0), np.uint64(8)  # bytes into a slot
+F, G = np.uint64(0), np.uint64(8)  # bytes into an entry of the table
 
 
 @inlined
