@@ -145,7 +145,7 @@ class ElasticNet(NamedTuple):
         for k in range(lo, odd, LANE):
             places = places_of(self.u, words_in(ids, k))
             u = _moved(eight_from(places, HERE), As, steps, eight_in(values, k))
-            put_each(places, HERE, u)
+            put_each(self.u, ids, k, HERE, u)
         for k in range(odd, hi):
             self.u[ids[k]] = _moved(self.u[ids[k]], A, s, values[k])
 

@@ -211,10 +211,9 @@ class ElasticNetStamps(NamedTuple):
         scratch = np.uint64(self.scratch.ctypes.data)
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
-            places = places_of(self.slots, words_in(ids, k))
             w = times(eight_at(scratch + np.uint64(8) * (k - lo)), Ps)
-            put_each(places, W, minus(w, times(steps, eight_in(values, k))))
-            put_each(places, PSI, nows)
+            put_each(self.slots, ids, k, W, minus(w, times(steps, eight_in(values, k))))
+            put_each(self.slots, ids, k, PSI, nows)
         for k in range(odd, hi):
             one = self.slots[ids[k]]
             one.w = self.scratch[k - lo] * P - step * values[k]
