@@ -34,7 +34,7 @@ from streaml1.rows import (
     repeats,
 )
 from streaml1.rules import unknown_slot
-from streaml1.words import Words
+from streaml1.words import Words, counted_batch
 
 __all__ = ["LEAST_SIZE", "Reader", "spread_slots"]
 
@@ -210,7 +210,7 @@ class Reader:
 
     def batch(self, X: Any) -> Batch:
         """The rows of X, see `batches.batch_of`."""
-        return batch_of(X) if self.words is None else self.words.batch_of(X)
+        return batch_of(X) if self.words is None else counted_batch(self.words, X)
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its sigmoid (see `online.margins`)."""
