@@ -11,6 +11,7 @@ import numpy as np
 from streaml1.jit import COMPILED
 from streaml1.parse import csv
 from streaml1.parse.delimiters import PAD
+from streaml1.parse.mending import mended
 from streaml1.parse.names import UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows

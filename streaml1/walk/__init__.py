@@ -5,7 +5,8 @@ str or None: of those no `__hash__`, `__eq__` or `__float__` of somebody's own c
 cannot change while it is read, and no other thread runs meanwhile. Every other dict goes by
 `rows.plain_items`, to the same slots and the same floats.
 
-There is a pair of kernels for each kind of names, and another where features are crossed. They get
+There is a pair of kernels for each kind of names, another where features are crossed, and another
+where some are raw text. They get
 all addresses in a *frame*, see `walk.frame`.
 """
 
@@ -17,9 +18,10 @@ from typing import Any
 from streaml1.crosses import Crosses
 from streaml1.jit import entry, row_kernel
 from streaml1.names import Hashed, Ints, Table
-from streaml1.walk import crossed, crossed_hashed, hashed, ints, table
+from streaml1.walk import crossed, crossed_hashed, hashed, ints, table, texts
 from streaml1.walk.frame import Frame, Kernels
 from streaml1.walk.memory import AVAILABLE, FULL, OTHER_ROAD
+from streaml1.words import Words
 
 __all__ = ["AVAILABLE", "FULL", "OTHER_ROAD", "Frame", "frame_of"]
 
@@ -32,6 +34,12 @@ _CROSSED: dict[type, Any] = {  # ints have no prefixes
     Ints: (ints.predict, ints.learn),
     Table: (crossed.predict, crossed.learn),
     Hashed: (crossed_hashed.predict, crossed_hashed.learn),
+}
+
+_COUNTED: dict[type, Any] = {  # a name that is an int is of no text
+    Ints: (ints.predict, ints.learn),
+    Table: (texts.predict, texts.learn),
+    Hashed: (texts.predict_hashed, texts.learn_hashed),
 }
 
 
@@ -56,12 +64,16 @@ def frame_of(
     length: int,
     learns: bool,
     crosses: Crosses | None = None,
+    words: Words | None = None,
 ) -> Frame:
-    """The frame of a model for dicts of up to `length` features, crossed ones among them.
+    """The frame of a model for dicts of up to `length` features, crossed ones and words among them.
+
+    Words and crosses go together only where the words are given by name: not with `words`.
 
     Where it only predicts, what learns is not compiled.
     """
     method: Any = type(rule)
-    predict, learn = (_TEXTS if crosses is None else _CROSSED)[type(names)]
+    roads = _TEXTS if crosses is None else _CROSSED
+    predict, learn = (roads if words is None else _COUNTED)[type(names)]
     kernels = Kernels(_predict(predict, method), _learn(learn, method) if learns else _no_learn)
-    return Frame(kernels, learns, names, rule, online, length, crosses)
+    return Frame(kernels, learns, names, rule, online, length, crosses, words)

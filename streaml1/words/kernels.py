@@ -1,4 +1,4 @@
-"""Words of ASCII texts and their n-grams, as bytes: each once, with its hash and its count.
+"""Words of texts and their n-grams, as bytes: each once, with its hash and its count.
 
 A text is first cleaned: its words in small letters, a blank behind each. An n-gram is then a part
 of the cleaned text, and its name that part behind the name of the feature and an equals sign.
@@ -6,6 +6,7 @@ of the cleaned text, and its name that part behind the name of the feature and a
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,51 +16,110 @@ from streaml1.jit import inlined, kernel, load_byte, load_word, store_word
 from streaml1.parse.delimiters import BLANK
 from streaml1.parse.names import copied
 
-__all__ = ["MARGIN", "cleaned", "cleaned_all", "counted", "is_head", "spread", "whole_texts"]
+__all__ = [
+    "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "is_head", "spread", "whole_texts",
+]  # fmt: skip
 
 MARGIN = 16
 """Bytes that may be read and written behind those that are named."""
 
 _ZERO, _ONE, _TWO, _EIGHT, _HALF, _SHIFT = map(np.uint64, (0, 1, 2, 8, 32, 47))
-_LOW, _ALL, _HIGH = map(np.uint64, (2**32 - 1, 2**64 - 1, 0x80))
+_LOW, _ALL, _HALFWORD = map(np.uint64, (2**32 - 1, 2**64 - 1, 24))
+_TWO_BYTES, _THREE_BYTES, _FOUR_BYTES, _BYTES_LOW = map(np.uint64, (0x80, 0xE0, 0xF0, 2**24 - 1))
+_SIX, _FIVE_BITS, _SIX_BITS, _FOUR_BITS, _THREE_BITS = map(np.uint64, (6, 31, 63, 15, 7))
 
 
 def _letters() -> Any:
     """Of each byte the small letter, digit or underscore that it stands for, else a blank."""
-    told = [chr(c).lower() if c < 128 and (chr(c).isalnum() or c == 95) else " " for c in range(256)]
-    return np.array([ord(c) for c in told], np.uint8)
+    words = [chr(c) if chr(c).isalnum() or c == 95 else " " for c in range(128)]
+    return np.array([ord(c.lower()) for c in words] + 128 * [32], np.uint8)
 
 
 _LETTERS = _letters()
 
+KNOWN = 0x20000  # characters below it are looked up
+_KNOWN = np.uint64(KNOWN)
+_ODD = 2**32 - 1
+
+
+@cache
+def characters() -> Any:
+    """Of each character what stands for it in a cleaned text, uint32.
+
+    0 for one that is in no word; else the UTF-8 of its small letter, up to three bytes, and how
+    many they are times 2**24. `_ODD` where that is another matter: more bytes than before, two
+    characters, or one that depends on its neighbours.
+    """
+    return np.fromiter(map(_told, map(chr, range(KNOWN))), np.uint32, KNOWN)
+
+
+def _told(c: str) -> int:
+    low = c.lower()
+    if c == "\u03a3" or len(low) != 1:
+        return _ODD
+    if not low.isalnum() and low != "_":
+        return 0
+    raw = low.encode()
+    if len(raw) > min(3, len(c.encode())):
+        return _ODD
+    return len(raw) << 24 | int.from_bytes(raw, "little")
+
 
 @inlined
-def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any) -> Any:
-    """Write the words of a text in small letters, a blank behind each.
+def _character(at: Any, c: Any) -> Any:
+    """The character at an address that begins with a byte that is not ASCII, and its bytes."""
+    second = load_byte(at + _ONE) & _SIX_BITS
+    if c < _THREE_BYTES:
+        return ((c & _FIVE_BITS) << _SIX) | second, _TWO
+    third = load_byte(at + _TWO) & _SIX_BITS
+    if c < _FOUR_BYTES:
+        return ((((c & _FOUR_BITS) << _SIX) | second) << _SIX) | third, np.uint64(3)
+    fourth = load_byte(at + np.uint64(3)) & _SIX_BITS
+    high = (((((c & _THREE_BITS) << _SIX) | second) << _SIX) | third) << _SIX
+    return high | fourth, np.uint64(4)
 
-    `begins` gets from its n-th place on where each begins, and where the next would.
+
+@inlined
+def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
+    """Write the words of a text, UTF-8, in small letters, a blank behind each.
+
+    `begins` gets from its n-th place on where each begins, and where the next would. `table` is
+    the address of `characters`.
 
     Returns
     -------
-    Where the words end, how many places of `begins` are before that of the next, and whether the
-    text is ASCII; else it wants another look.
+    Where the words end, how many places of `begins` are before that of the next, and whether that
+    is all; else the text wants another look.
     """
-    inside, high = _ZERO, _ZERO
+    inside, plain = _ZERO, True
     while at < end:
         c = load_byte(at)
-        high |= c
-        letter = np.uint64(_LETTERS[c])
+        if c < _TWO_BYTES:
+            letter = np.uint64(_LETTERS[c])
+            word = np.uint64(letter != BLANK)
+            size = word
+            at += _ONE
+        else:
+            code, step = _character(at, c)
+            at += step
+            letter = np.uint64(_ODD)
+            if code < _KNOWN:
+                letter = load_word(table + np.uint64(4) * code) & _LOW
+            plain &= letter != np.uint64(_ODD)
+            word = np.uint64(letter != _ZERO)
+            size = letter >> _HALFWORD
+            letter = letter & _BYTES_LOW if word else BLANK
+            if not plain:
+                break
         store_word(to, letter)
-        word = np.uint64(letter != BLANK)
         begins[n] = to
         n += word & (inside ^ _ONE)
-        to += word | inside
+        to += size | (inside & (word ^ _ONE))
         inside = word
-        at += _ONE
     store_word(to, BLANK)
     to += inside
     begins[n] = to
-    return to, n, high < _HIGH
+    return to, n, plain
 
 
 @inlined
@@ -204,18 +264,19 @@ def whole_texts(start: Any, spans: Any, indptr: Any, head: Any, size: Any, at: A
 
 
 @kernel
-def cleaned_all(at: Any, sizes: Any, to: Any, begins: Any, firsts: Any, odd: Any) -> None:
+def cleaned_all(at: Any, sizes: Any, table: Any, to: Any, begins: Any, firsts: Any,
+                odd: Any) -> None:  # fmt: skip
     """Clean many texts, given the address, 0 for none, and the length of each.
 
     `firsts` gets where in `begins` the words of each begin, behind which one place is left;
-    `odd` gets a 1 where one is not ASCII.
+    `odd` gets a 1 where one wants another look.
     """
     n = _ZERO
     for j in range(np.uint64(len(at))):
         firsts[j] = n
         plain = True
         if at[j]:
-            to, n, plain = cleaned(at[j], at[j] + sizes[j], to, begins, n)
+            to, n, plain = cleaned(at[j], at[j] + sizes[j], to, begins, n, table)
         odd[j] = np.uint8(not plain)
         begins[n] = to
         n += _ONE

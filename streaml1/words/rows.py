@@ -1,7 +1,7 @@
 """Words of the texts of many rows at once, by kernels, as rows of hashed names.
 
-What is out of the ordinary goes by `Words` for its row: a text that is not ASCII, or a row that
-gives a feature by name too, as words would be. All else that kernels do not take does for all rows.
+What is out of the ordinary goes by `Words` for its row: a text with a letter that kernels do not
+lower, or a row that gives a feature by name too. What no kernel takes does for all rows.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from streaml1.jit import COMPILED
 from streaml1.parse.mending import mended
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.rows import BadExample, are_values, plain_items
-from streaml1.words.kernels import MARGIN, cleaned_all, spread, whole_texts
+from streaml1.words.kernels import MARGIN, characters, cleaned_all, spread, whole_texts
 from streaml1.words.spec import Words, is_absent
 
 __all__ = ["counted_batch"]
@@ -67,10 +68,9 @@ def counted_batch(words: Words, X: Any) -> Batch:
         return batch_of(X)
     rows = None
     if COMPILED and words.simple:
-        try:
+        # Told below, in the order of rows; half a character has no bytes.
+        with suppress(BadExample, UnicodeEncodeError):
             rows = _counted(words, X)
-        except (BadExample, UnicodeEncodeError):
-            pass  # told below, in the order of rows; half a character has no bytes
     return words.batch_of(X) if rows is None else batch_of(rows)
 
 
@@ -240,10 +240,7 @@ def _as_bytes(columns: list[list[str | None]]) -> _Texts:
 
 def _heads(words: Words) -> tuple[Any, Any, Any]:
     """The names with their equals signs: where they stand, and how long they are."""
-    padded = [head + bytes(MARGIN) for head in words.heads]
-    text = np.frombuffer(b"".join(padded), np.uint8)
-    begins = np.cumsum([0, *map(len, padded)])[:-1].astype(np.uint64)
-    return text, begins + np.uint64(text.ctypes.data), np.array([*map(len, words.heads)], np.uint64)
+    return words.heads_at(MARGIN)
 
 
 def _expanded(
@@ -279,7 +276,8 @@ def _expanded(
         hashes[:m], values[:m], indptr, names[: int(used) + MARGIN], spans[:m], lines.text,
         lines.bounds, lines.one,
     )  # fmt: skip
-    found = [(row, *_in_python(words, texts, how, lines, row)) for row in np.flatnonzero(how)]
+    odd_rows = np.flatnonzero(how).tolist()
+    found = [(row, *_in_python(words, texts, how, lines, row)) for row in odd_rows]
     del heads, clean  # alive until here
     return mended(expanded, found, np.ones(n, bool)) if found else expanded
 
@@ -291,7 +289,10 @@ def _cleaned(texts: _Texts) -> tuple[Any, Any, Any, Any]:
     clean = np.empty(total + n + MARGIN, np.uint8)
     begins, firsts = np.empty(total // 2 + 2 * n + 2, np.uint64), np.empty(n + 1, np.uint64)
     odd = np.empty(n, np.uint8)
-    cleaned_all(at, sizes, np.uint64(clean.ctypes.data), begins, firsts, odd)
+    cleaned_all(
+        at, sizes, np.uint64(characters().ctypes.data), np.uint64(clean.ctypes.data), begins,
+        firsts, odd,
+    )  # fmt: skip
     return begins, firsts, odd.astype(bool), clean
 
 

@@ -81,6 +81,14 @@ class Words:
         """Whether no name of a text reads as that of a category, or has to be escaped."""
         return all(re.fullmatch(r"[\w .:-]*", name, re.ASCII) for name in self.names)
 
+    def heads_at(self, margin: int) -> tuple[Any, Any, Any]:
+        """`heads` one after the other, some bytes behind each; their addresses and sizes."""
+        padded = [head + bytes(margin) for head in self.heads]
+        text = np.frombuffer(b"".join(padded), np.uint8)
+        begins = np.cumsum([0, *map(len, padded)])[:-1].astype(np.uint64)
+        sizes = np.array([*map(len, self.heads)], np.uint64)
+        return text, begins + np.uint64(text.ctypes.data), sizes
+
     def reads_as_word(self, name: str) -> bool:
         """Whether a name may be that of a word."""
         return name.startswith(tuple(f"{own}=" for own in self.names))
