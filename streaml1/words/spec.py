@@ -120,7 +120,7 @@ class Words:
 
     def _grams(self, words: list[str]) -> Iterator[str]:
         yield from words
-        for n in range(2, self.ngrams + 1):
+        for n in range(2, min(self.ngrams, len(words)) + 1):
             yield from map(" ".join, zip(*(words[k:] for k in range(n)), strict=False))
 
     def batch_of(self, X: Any) -> Batch:
