@@ -134,6 +134,8 @@ class Engine(Reader):
     def learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         """Learn one example."""
         if self.words is not None and not self._walks_texts:
+            if self.crosses is not None and not isinstance(self.names, Hashed):
+                return self._learn_together(x, y, w, eta)
             x = self.words.of(x)
         frame = self._frame
         status = walk.OTHER_ROAD
@@ -171,6 +173,11 @@ class Engine(Reader):
         plain = plain_items(x)
         with self.alone():
             self._learn_plain(plain, y, w, eta)
+
+    def _learn_together(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
+        """Learn an example with crossed words as a batch: dicts have no kernel for it."""
+        one, k = [np.full(1, v, np.float64) for v in (y, w, eta)], getattr(self.rule, "outputs", 1)
+        self.progressive(self.batch([x]), *one, k)
 
     def _learn_plain(self, plain: dict[Hashable, float], y: float, w: float, eta: float) -> None:
         names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))

@@ -133,6 +133,9 @@ class Reader:
     def margin(self, x: Mapping[Hashable, Any], out: int) -> float:
         """Margin of an example; with `out`, its sigmoid (see `rules.predict`)."""
         if self.words is not None and not self._walks_texts:
+            # Dicts have no kernel for crossed words; where they are hashed, strings are quick.
+            if self.crosses is not None and not isinstance(self.names, Hashed):
+                return float(self.margins(self.batch([x]), out)[0])
             x = self.words.of(x)
         frame = self._frame
         if frame is not None:
