@@ -124,13 +124,18 @@ class Engine(Reader):
                 a = frame.predict(frame.address, id(x), out)
                 if a == a:
                     return a
+        counted = self._counted(x)
+        if counted is not x:
+            return self.margin(counted, out)
         plain = plain_items(x)
         with self.alone():
             return self._margin_of(plain, out)
 
     def learn(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         """Learn one example."""
-        if self.words is not None:
+        if self.words is not None and not self._walks_texts:
+            if self.crosses is not None and not isinstance(self.names, Hashed):
+                return self._learn_together(x, y, w, eta)
             x = self.words.of(x)
         frame = self._frame
         status = walk.OTHER_ROAD
@@ -156,12 +161,23 @@ class Engine(Reader):
                 if status == online.NO_ROOM:
                     self._set_rule(self.rule.make_room(n))
                 elif full and isinstance(self.names, Table):
-                    self._have_places(n, n)
+                    if self._walks_texts:  # the frame has places by bytes
+                        self._have_slots(n)
+                    else:
+                        self._have_places(n, n)
                 self._new_frame(len(x), learns=True)
             return self.learn(x, y, w, eta)
+        counted = self._counted(x)
+        if counted is not x:
+            return self.learn(counted, y, w, eta)
         plain = plain_items(x)
         with self.alone():
             self._learn_plain(plain, y, w, eta)
+
+    def _learn_together(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
+        """Learn an example with crossed words as a batch: dicts have no kernel for it."""
+        one, k = [np.full(1, v, np.float64) for v in (y, w, eta)], getattr(self.rule, "outputs", 1)
+        self.progressive(self.batch([x]), *one, k)
 
     def _learn_plain(self, plain: dict[Hashable, float], y: float, w: float, eta: float) -> None:
         names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))
@@ -224,7 +240,7 @@ class Engine(Reader):
             return False
         if (frame := self._frame) is not None:
             needed = max(len(x), min(frame.needed, MOST_WALKED))
-            if frame.length >= needed and (frame.learns or not learns):
+            if not frame.is_stale and frame.length >= needed and (frame.learns or not learns):
                 return False
         return self._suits(next(iter(x), None))
 

@@ -34,7 +34,7 @@ from streaml1.rows import (
     repeats,
 )
 from streaml1.rules import unknown_slot
-from streaml1.words import Words
+from streaml1.words import Words, counted_batch
 
 __all__ = ["LEAST_SIZE", "Reader", "spread_slots"]
 
@@ -72,6 +72,9 @@ class Reader:
     ) -> None:
         self.crosses = crosses
         self.words = words
+        # Kernels read texts themselves, but where words are crossed.
+        simple = words is not None and words.simple
+        self._walks_texts = simple and crosses is None and walk.AVAILABLE
         self.rule = rule
         self.names = names
         self._set_record(record)
@@ -129,7 +132,10 @@ class Reader:
 
     def margin(self, x: Mapping[Hashable, Any], out: int) -> float:
         """Margin of an example; with `out`, its sigmoid (see `rules.predict`)."""
-        if self.words is not None:
+        if self.words is not None and not self._walks_texts:
+            # Dicts have no kernel for crossed words; where they are hashed, strings are quick.
+            if self.crosses is not None and not isinstance(self.names, Hashed):
+                return float(self.margins(self.batch([x]), out)[0])
             x = self.words.of(x)
         frame = self._frame
         if frame is not None:
@@ -144,7 +150,14 @@ class Reader:
             a = frame.predict(frame.address, id(x), out)
             if a == a:
                 return a
+        counted = self._counted(x)
+        if counted is not x:
+            return self.margin(counted, out)
         return self._margin_of(plain_items(x), out)
+
+    def _counted(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
+        """An example with words in place of texts that no kernel takes."""
+        return x if self.words is None else self.words.of(x)
 
     def _margin_of(self, plain: dict[Hashable, float], out: int) -> float:
         names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))
@@ -192,7 +205,9 @@ class Reader:
         if not walk.AVAILABLE or type(x) is not dict:
             return False
         frame = self._frame
-        return frame is None or frame.length < max(len(x), min(frame.needed, MOST_WALKED))
+        if frame is None or frame.is_stale:
+            return True
+        return frame.length < max(len(x), min(frame.needed, MOST_WALKED))
 
     def _new_frame(self, n: int, learns: bool = False) -> walk.Frame:
         length = max(LENGTH, 2 * n)
@@ -202,15 +217,16 @@ class Reader:
             length = max(length, self._frame.length, needed)
             learns = learns or self._frame.learns
         self._frame = walk.frame_of(
-            self.names, self.rule, self.online, length, learns, self.crosses
-        )
+            self.names, self.rule, self.online, length, learns, self.crosses,
+            self.words if self._walks_texts else None,
+        )  # fmt: skip
         return self._frame
 
     # Many examples
 
     def batch(self, X: Any) -> Batch:
         """The rows of X, see `batches.batch_of`."""
-        return batch_of(X) if self.words is None else self.words.batch_of(X)
+        return batch_of(X) if self.words is None else counted_batch(self.words, X)
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its sigmoid (see `online.margins`)."""

@@ -406,6 +406,21 @@ def test_a_full_disk(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("m").read_text() == "precious"
 
 
+def test_what_is_text_is_asked_for_once() -> None:
+    """A checkpoint knows it, and a saved model."""
+    lines = [f"{k % 2},w{k % 5} now\n" for k in range(40)]
+    asked = ("--target", "y", "--save", "m")
+    for name, part in (("a.csv", lines), ("b.csv", lines[:25])):
+        Path(name).write_text("y,m\n" + "".join(part))
+    run("learn", "a.csv", *asked, "--text", "m", "--ngrams", "2")
+    whole = streaml1.load("m").weights
+    run("learn", "b.csv", *asked, "--text", "m", "--ngrams", "2", "--checkpoint", "c")
+    Path("b.csv").write_text("y,m\n" + "".join(lines))
+    run("learn", "b.csv", *asked, "--checkpoint", "c")
+    assert streaml1.load("m").weights == whole and "m=w1 now" in whole
+    run("learn", "b.csv", *asked, "--load", "m")
+
+
 # show, predict, warm, help
 
 

@@ -1,4 +1,7 @@
-"""Raw text: words and n-grams, beside a count that a reader believes at sight."""
+"""Raw text: words and n-grams, beside a count that a reader believes at sight.
+
+And what kernels make of texts, beside `Words.of`, which makes strings of them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier
-from streaml1.words import Words, words_of
+from streaml1.hashing import name_hash
+from streaml1.jit import COMPILED
+from streaml1.rows import plain_items
+from streaml1.streams.jsonl import JsonParser
+from streaml1.words import Words, counted_batch, words_of
+
+compiled = pytest.mark.skipif(not COMPILED, reason="kernels read raw memory")
 
 
 def counted(x: dict[str, Any], names: list[str], ngrams: int) -> dict[str, Any]:
@@ -124,3 +133,140 @@ def test_frames_with_gaps() -> None:
 def test_what_is_refused(asked: Any) -> None:
     with pytest.raises(ValueError, match="text|ngrams"):
         ElasticNetClassifier(**asked)
+
+
+LETTERS = (
+    "aBz_09 .,'\n\"\\/=&<\xe9\xc9\xdf\u0130\u03a3\u03c3\u2019\u4e2d\u0663\u212a\u023a"
+    "\U0001f600\U0001d400\U00020000"
+)
+some_text = st.text(st.sampled_from(LETTERS), max_size=60) | st.text(max_size=20).filter(
+    lambda text: text.encode(errors="ignore").decode() == text
+)
+some_row = st.fixed_dictionaries(
+    {},
+    optional={
+        "m": some_text | st.none() | st.sampled_from([2.0, 0.0]),
+        "site": st.sampled_from(["x", "m=a", "\xe9"]),
+        "title": some_text,
+        "m=a": st.sampled_from([0.5, 0.0, None]),
+        "site=x": st.just(2.0),
+        "age": st.sampled_from([1, 0, None, True]),
+    },
+)
+
+
+def told(words: Words, X: Any) -> list[list[tuple[str, float]]]:
+    """Names and values of the rows of X, as kernels count their words."""
+    batch = counted_batch(words, X)
+    texts = batch.texts
+    assert texts is not None
+    hashes, values, indptr = texts.parts()
+    names = texts.names_of(np.arange(len(hashes)))
+    some = slice(0, 1000)  # in Python that is slow
+    assert hashes[some].tolist() == [name_hash(name) for name in names[some]]
+    pairs = list(zip(names, values.tolist(), strict=True))
+    return [pairs[lo:hi] for lo, hi in zip(indptr[:-1], indptr[1:], strict=True)]
+
+
+def expected(words: Words, X: list[dict[str, Any]]) -> list[list[tuple[Any, float]]]:
+    return [list(plain_items(words.of(x)).items()) for x in X]
+
+
+@compiled
+@given(X=st.lists(some_row, max_size=5), ngrams=st.sampled_from([1, 2, 3, 40]))
+def test_kernels_count_what_python_does(X: list[dict[str, Any]], ngrams: int) -> None:
+    words = Words(["m", "title"], ngrams)
+    assert told(words, X) == expected(words, X)
+    lines = [json.dumps({"x": x, "y": 1}, ensure_ascii=k % 2 == 0) for k, x in enumerate(X)]
+    parsed = JsonParser().read("".join(f"{line}\n" for line in lines).encode())
+    assert not parsed.faults
+    if "site=x" not in {name for x in X for name in x}:  # which may come twice in a row there
+        parts = [told(words, parsed.x[k : k + 1])[0] for k in range(len(X))]
+        assert parts == expected(words, X)
+        assert not X or told(words, parsed.x) == expected(words, X)
+
+
+@compiled
+def test_every_character() -> None:
+    letters = [chr(c) for c in range(0x20400) if not 0xD800 <= c < 0xE000]
+    texts = [f"A{c} {c}b" for c in letters]
+    words = Words(["m"], 1)
+    assert told(words, [{"m": text} for text in texts]) == expected(
+        words, [{"m": t} for t in texts]
+    )
+
+
+@compiled
+@pytest.mark.parametrize("size", [2, 7, 8, 9, 17])
+def test_names_of_any_length(size: int) -> None:
+    words = Words(["m" * size], 3)
+    chance = random.Random(size)
+    texts = [" ".join("w" * chance.randrange(1, 20) for _ in range(9)) for _ in range(40)]
+    X = [{"m" * size: text} for text in texts]
+    assert told(words, X) == expected(words, X)
+
+
+ODD = ["\xc9t\xe9 now", "\u03a3\u0391\u03a3", "I\u0130", "\U0001d400 x", "", "...", "a\ud800b"]
+
+
+@pytest.mark.parametrize("bits", [None, 10])
+def test_dicts_one_by_one(bits: int | None) -> None:
+    """Beside a model that is given the words by name, with all that makes strings of names."""
+    chance = random.Random(4)
+    model = ElasticNetClassifier(text=["m", "t"], ngrams=2, hash_bits=bits, l1=1e-3)
+    twin = ElasticNetClassifier(hash_bits=bits, l1=1e-3)
+    words = Words(["m", "t"], 2)
+    for k in range(300):
+        x: dict[Any, Any] = {"site": chance.choice("xyz"), "age": chance.choice([None, 0, 2.5])}
+        x["m"] = " ".join(f"w{int(chance.paretovariate(0.7)) % 5000}" for _ in range(k % 40))
+        if k % 7 == 0:
+            x["m" if k % 2 else "t"] = chance.choice([*ODD, 2.0, None])
+        if k % 11 == 0:
+            x |= chance.choice([{"m=w1": 0.5}, {"m=w1": None}, {"site=x": 1.0}, {7: 1.5}])
+        if k == 150:
+            x["t"] = " ".join(f"Long{j}" for j in range(3000))
+        plain, y = words.of(x), chance.random() < 0.5
+        assert model.predict_proba_one(x) == twin.predict_proba_one(plain)
+        model.learn_one(x, y)
+        twin.learn_one(plain, y)
+        if k % 40 == 0:
+            assert model.weights == twin.weights
+            assert model.predict_many([x, {}]).tolist() == twin.predict_many([plain, {}]).tolist()
+        if k % 90 == 0:
+            many = [{"m": f"w{j} n{k}"} for j in range(9)]
+            model.learn_many(many, [True] * 9)
+            twin.learn_many([words.of(one) for one in many], [True] * 9)
+            model._engine.check()
+    assert model.weights == twin.weights
+    frozen = model.freeze()
+    for x in ({"m": "w1 w2 unknown w3"}, {"t": "Long1 Long2", "m": "\u03a3"}, {"m": 5}, {}):
+        plain = words.of(x)
+        assert frozen.predict_proba_one(x) == twin.predict_proba_one(plain)
+
+
+@compiled
+def test_words_are_no_strings() -> None:
+    model = ElasticNetClassifier(text=["m"], ngrams=2)
+    for k in range(2000):
+        model.learn_one({"m": f"a{k} b{k} c", "site": "x"}, k % 2 == 0)
+    model.learn_many([{"m": "d e", "site": "y"}], [1])
+    names = model._engine.names
+    assert not names.known and len(names) == 4 * 2000 + 6
+    assert model.weights.keys() >= {"m=c", "site=x", "site=y", "m=d e"}
+
+
+def test_columns_and_lines(tmp_path: Path) -> None:
+    """CSV and JSON lines with quotes, escapes and letters beyond ASCII, beside their words."""
+    texts = ["a b", 'say ""a"", b', "\xe9 A", "", "b\na", "a=b m=a"]
+    rows = "".join(f'{k % 2},{k},"{text}"\n' for k, text in enumerate(texts))
+    (tmp_path / "x.csv").write_text("y,n,m\n" + rows)
+    plain = [{"m": text.replace('""', '"'), "n": k} for k, text in enumerate(texts)]
+    lines = [json.dumps({"x": x, "y": k % 2}) for k, x in enumerate(plain)]
+    (tmp_path / "x.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    twin = ElasticNetClassifier()
+    for k, x in enumerate(plain):
+        twin.learn_one(Words(["m"], 2).of(x), k % 2)
+    for name, how in (("x.csv", {"target": "y"}), ("x.jsonl", {})):
+        model = ElasticNetClassifier(text=["m"], ngrams=2)
+        streaml1.progressive(model, str(tmp_path / name), **how)
+        assert model.weights == twin.weights

@@ -8,12 +8,15 @@ it learns a file from memory with one core, and so do we.
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations
@@ -39,7 +42,7 @@ print(time.process_time() - begin)
 
 Row = dict[str, Any]
 Cross = list[tuple[str, ...]]
-Learn = Callable[[Any, list[Row], list[bool]], None]
+Learn = Callable[[Any, Any, list[bool]], None]
 
 
 def clicks(n: int, columns: int, rng: Any) -> list[Row]:
@@ -150,7 +153,7 @@ def letters(rows: list[Row], cross: Cross) -> tuple[list[Row], Cross]:
     return renamed, [(names[a], names[b]) for a, b in cross]
 
 
-def run(learn: Learn, rows: list[Row], y: list[bool], **params: Any) -> Callable[[], None]:
+def run(learn: Learn, rows: Any, y: list[bool], **params: Any) -> Callable[[], None]:
     return lambda: learn(streaml1.ElasticNetClassifier(l1=L1, **params), rows, y)
 
 
@@ -185,17 +188,65 @@ def in_files(
     yield f"{1e6 * statistics.median(theirs) / len(rows):.1f} us" if theirs else "not here"
 
 
-def words(n: int, rng: Any, rounds: int) -> str:
-    """A text of 60 words to words and pairs of neighbours, beside the same given by name."""
+def framed(model: Any, rows: Any, y: list[bool]) -> None:
+    for k in range(0, len(rows), 1000):
+        model.learn_many(rows.iloc[k : k + 1000], y[k : k + 1000])
+
+
+def filed(model: Any, path: Any, y: list[bool]) -> None:
+    how = {"target": "y"} if path.suffix == ".csv" else {}
+    streaml1.progressive(model, str(path), every=10**9, **how)
+
+
+def lines_of(path: Path, rows: list[Row], y: list[bool]) -> Path:
+    lines = [json.dumps({"x": x, "y": one}) for x, one in zip(rows, y, strict=True)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def words(folder: Path, n: int, rng: Any, rounds: int) -> Iterator[tuple[str, str, str]]:
+    """Texts of 60 words to words and pairs of neighbours, beside the same given by name."""
+    import pandas
+
     known = [f"w{k}" for k in range(5000)]
     picked = np.minimum(rng.zipf(1.3, (n, 60)), 4999).tolist()
     rows: list[Row] = [{"message": " ".join(known[k] for k in row)} for row in picked]
     y = (rng.random(n) < 0.3).tolist()
     reader = Words(["message"], 2)
     plain = [dict(reader.of(x)) for x in rows]
+    raw, whole = lines_of(folder / "a.jsonl", rows, y), lines_of(folder / "b.jsonl", plain, y)
+    table = folder / "a.csv"
+    texts = [f"{int(one)},{x['message']}\n" for x, one in zip(rows, y, strict=True)]
+    table.write_text("y,message\n" + "".join(texts))
     asked: dict[str, Any] = {"text": ["message"], "ngrams": 2}
-    ratio, took = ratios(rounds, run(one_by_one, rows, y, **asked), run(one_by_one, plain, y))
-    return told_of(ratio, took, n)
+    for road, ours, given_raw, other, given_plain in (
+        ("dicts one by one", one_by_one, rows, one_by_one, plain),
+        ("dicts, a thousand together", together, rows, together, plain),
+        ("a frame, beside dicts", framed, pandas.DataFrame(rows), together, plain),
+        ("JSON lines", filed, raw, filed, whole),
+        ("CSV, beside JSON lines", filed, table, filed, whole),
+    ):
+        cells = []
+        for bits in (None, BITS):
+            mine = run(ours, given_raw, y, hash_bits=bits, **asked)
+            theirs = run(other, given_plain, y, hash_bits=bits)
+            cells.append(told_of(*ratios(rounds, mine, theirs), n))
+        yield road, cells[0], cells[1]
+
+
+def bytes_of_a_cross(n: int) -> float:
+    """Bytes that a model holds for each crossed feature: beside one that has none of them."""
+    rows: list[Row] = [{"a": f"{k // 100}", "b": f"{k % 100}"} for k in range(n)]
+    held = []
+    for cross in (None, [("a", "b")]):
+        tracemalloc.start()
+        model = streaml1.ElasticNetClassifier(l1=0.0, cross=cross)
+        model.learn_many(rows, [True] * n)
+        gc.collect()
+        held.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+        assert len(model.weights) >= (n if cross else 0)
+    return (held[1] - held[0]) / n
 
 
 def bench(table: Any, say: Callable[[Any], Any], rounds: int = ROUNDS, size: int = 1) -> None:
@@ -224,6 +275,13 @@ def bench(table: Any, say: Callable[[Any], Any], rounds: int = ROUNDS, size: int
         for name, rows, cross, y in labelled[:4]:
             shown.add_row(name, *in_files(Path(folder), rows, cross, y, rounds))
     say(shown)
-    shown = table("Raw text: time to that of the same words and pairs as names", "rows", "dicts")
-    shown.add_row("60 words", words(2000 * size, rng, rounds))
+    shown = table("Raw text: time to that of the same words and pairs as names",
+                  "60 words", "names", "hashed")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for cells in words(Path(folder), 2000 * size, rng, rounds):
+            shown.add_row(*cells)
+    say(shown)
+    shown = table("Memory of crossed features", "features", "bytes each")
+    for n in (50_000 * size, 200_000 * size):
+        shown.add_row(f"{n:,}", f"{bytes_of_a_cross(n):.0f}")
     say(shown)

@@ -124,9 +124,7 @@ def learn(
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
-    text = options["text"]
-    if text is None and isinstance(load, Path) and load.is_file():
-        text = loaded(load).text
+    text = _texts(source, options, load, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
@@ -192,6 +190,24 @@ def learn(
             click.echo(f"{what}: {path}")
     if plot is not None:
         click.echo(str(plot))
+
+
+def _texts(
+    source: str, options: dict[str, Any], load: str | Path | None, checkpoint: Path | None
+) -> list[str] | None:
+    """What a CSV file has text for: what is asked for, or what the model that goes on reads."""
+    import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
+    from streaml1.checkpoint import look
+    from streaml1.streams import format_of
+
+    asked: list[str] | None = options["text"]
+    if asked is not None or format_of(source, options["format"]) != "csv":
+        return asked
+    if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
+        return list(found.model.text or ()) or None
+    if isinstance(load, Path) and load.is_file():
+        return list(loaded(load).text or ()) or None
+    return None
 
 
 def _require_late(late: LateLabels, learner: Any, passes: int) -> None:

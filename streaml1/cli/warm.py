@@ -14,11 +14,19 @@ from streaml1.cli.program import cli
 
 __all__ = ["warm"]
 
+BESIDE: dict[str, dict[str, Any]] = {
+    "crosses": {"cross": [("a", "b")]},
+    "text": {"text": ["b"], "ngrams": 2},
+}
+"""What models are made with that have kernels of dicts for it."""
+
 
 @cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
 @click.option("--model", "chosen", type=click.Choice(list(MODELS)), multiple=True,
               help="Only this method; may be given again.  [default: all]")  # fmt: skip
-def warm(chosen: tuple[str, ...]) -> None:
+@click.option("--with", "beside", type=click.Choice(list(BESIDE)), multiple=True,
+              help="Dicts with crosses or with raw text too; may be given again.")  # fmt: skip
+def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
     """Compile everything now, so that the first run need not.
 
     What is compiled is kept on disk, for all programs that use this installation.
@@ -30,7 +38,10 @@ def warm(chosen: tuple[str, ...]) -> None:
     _parse()
     for method in chosen or MODELS:
         for name in MODELS[method].values():
-            _exercise(getattr(streaml1, name))
+            kind = getattr(streaml1, name)
+            _exercise(kind)
+            for one in beside:
+                _exercise_dicts(kind, BESIDE[one])
     seconds = time.perf_counter() - start
     kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"
     click.echo(f"compiled in {seconds:.1f} s{kept}")
@@ -77,3 +88,18 @@ def _exercise(kind: Any) -> None:
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)
         model._engine.rule.make_room(1)  # what comes once room has run out
+
+
+def _exercise_dicts(kind: Any, asked: dict[str, Any]) -> None:
+    """Learn and predict dicts, one by one and together, with names and hashed."""
+    own = list(kind._unit_test_params())
+    auto = [{"lr": "auto"}] if any(one.get("lr") == "auto" for one in own) else []
+    hashed = [{"hash_bits": 11, **rate} for rate in ({}, *auto)]
+    x = {"a": 1.0, "b": "c d"}
+    for params in (*own, *hashed):
+        model = kind(**{**params, **asked})
+        for _ in range(2):
+            model.learn_one(x, 1)
+            model.predict_one(x)
+        model.progressive_many([x], [1])
+        model.predict_many([x])

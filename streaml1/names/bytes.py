@@ -122,8 +122,8 @@ class Arena:
 
     Attributes
     ----------
-    n : int
-        How many names.
+    count : ndarray
+        How many names, int64, of one; `n` tells it.
     hashes : ndarray
         Their stable hashes, uint64.
     ends : ndarray
@@ -133,13 +133,22 @@ class Arena:
     """
 
     def __init__(self) -> None:
-        self.n = 0
+        self.count = np.zeros(1, np.int64)
         self.hashes = np.empty(1024, np.uint64)
         self.ends = np.zeros(1025, np.uint64)
         self.bytes = np.empty(8192, np.uint8)
 
     def __len__(self) -> int:
         return self.n
+
+    @property
+    def n(self) -> int:
+        """How many names: where kernels find it."""
+        return int(self.count[0])
+
+    @n.setter
+    def n(self, n: int) -> None:
+        self.count[0] = n
 
     @property
     def nbytes(self) -> int:
@@ -159,7 +168,8 @@ class Arena:
     def still(self) -> Arena:
         """The names as of now."""
         copy = Arena.__new__(Arena)
-        copy.n, copy.hashes, copy.ends, copy.bytes = self.n, self.hashes, self.ends, self.bytes
+        copy.count = self.count.copy()
+        copy.hashes, copy.ends, copy.bytes = self.hashes, self.ends, self.bytes
         return copy
 
     def kept(self, kept: Any) -> Arena:
@@ -201,8 +211,9 @@ class ByBytes:
     ----------
     entries : ndarray
         (hash, slot) a place; half of them are free at least.
-    n : int
-        All slots below are in it, but those of names that are no strings.
+    count : ndarray
+        All slots below are in it, but those of names that are no strings: int64, of one; `n` tells
+        it.
     used : ndarray
         int64, of one: places taken.
     """
@@ -210,7 +221,16 @@ class ByBytes:
     def __init__(self) -> None:
         self.entries = _free(1024)
         self.used = np.zeros(1, np.int64)
-        self.n = 0
+        self.count = np.zeros(1, np.int64)
+
+    @property
+    def n(self) -> int:
+        """`count`."""
+        return int(self.count[0])
+
+    @n.setter
+    def n(self, n: int) -> None:
+        self.count[0] = n
 
     def find(self, hashes: Any) -> tuple[Any, int]:
         """Slots of hashes, uint32, `MISSING` for those unknown, and how many these are."""
@@ -235,7 +255,8 @@ class ByBytes:
     def copy(self) -> ByBytes:
         """Another such table."""
         other = ByBytes.__new__(ByBytes)
-        other.entries, other.used, other.n = self.entries.copy(), self.used.copy(), self.n
+        other.entries, other.used = self.entries.copy(), self.used.copy()
+        other.count = self.count.copy()
         return other
 
     def admit(self, hashes: Any, slots: Any, names: Any, spans: Any, new: int, arena: Arena) -> int:

@@ -109,9 +109,15 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         Where in it the line of each row begins and ends, int64 of shape (n, 2).
     one
         Reads a line: its features, and more.
+    header
+        What tells where features may have come as a name and a string: the names of all columns,
+        none where each line names its own; None where no feature has.
     """
 
-    __slots__ = ("bounds", "hashes", "indptr", "names", "one", "plain", "spans", "text", "values")
+    __slots__ = (
+        *("bounds", "hashes", "header", "indptr", "names", "one"),
+        *("plain", "spans", "text", "values"),
+    )
 
     def __init__(
         self,
@@ -123,8 +129,10 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         text: Any,
         bounds: Any,
         one: Callable[[bytes], Any],
+        header: Sequence[str] | None = None,
     ) -> None:
         self.plain = False
+        self.header = header
         self.hashes = hashes
         self.values = values
         self.indptr = indptr
@@ -148,7 +156,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             lo, hi = _bounds(k, len(self))
             return NamedRows(
                 self.hashes, self.values, self.indptr[lo : hi + 1], self.names, self.spans,
-                self.text, self.bounds[lo:hi], self.one,
+                self.text, self.bounds[lo:hi], self.one, self.header,
             )  # fmt: skip
         lo, hi = self.bounds[range(len(self))[k]].tolist()
         x: dict[Hashable, Any] = self.one(self.text[lo:hi].tobytes())[0]
@@ -174,7 +182,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         """As many rows of some of the features, by their places, with other values."""
         return NamedRows(
             self.parts()[0][places], values, indptr, self.names, self.own_spans()[places],
-            self.text, self.bounds, self.one,
+            self.text, self.bounds, self.one, self.header,
         )  # fmt: skip
 
     def names_of(self, places: Any) -> list[str]:
@@ -205,7 +213,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             np.concatenate([one + at for one, at in zip(spans, letters, strict=False)]),
             np.concatenate(texts),
             np.concatenate([one + at for one, at in zip(bounds, bytes_, strict=False)]),
-            pieces[0].one,
+            pieces[0].one, pieces[0].header,
         )  # fmt: skip
 
     def _alone(self) -> tuple[Any, ...]:

@@ -11,10 +11,11 @@ import numpy as np
 from streaml1.jit import COMPILED
 from streaml1.parse import csv
 from streaml1.parse.delimiters import PAD
+from streaml1.parse.mending import mended
 from streaml1.parse.names import UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
-from streaml1.streams.named import coding_of, mended, plain
+from streaml1.streams.named import coding_of, plain
 from streaml1.streams.parsed import Parsed, padded
 from streaml1.streams.pool import Pool
 from streaml1.streams.source import SourceError
@@ -317,7 +318,7 @@ class _Fast:
         bounds = np.stack([room.begins[:n], ends - 1], axis=1)
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n + 1], room.text[PAD:],
-            room.spans[:k], self._text, bounds, self._parser.one,
+            room.spans[:k], self._text, bounds, self._parser.one, self._columns.header,
         )  # fmt: skip
         if found:
             x = mended(x, found, np.ones(n, bool))

@@ -98,6 +98,7 @@ class JsonParser(NamedParser):
     """
 
     kernel = staticmethod(jsonl.rows)
+    header = ()
 
     def __init__(self, require_label: bool = True, what: str = "file") -> None:
         super().__init__(parse_json, require_label, what)

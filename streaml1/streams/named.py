@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.hashing import name_hashes
 from streaml1.jit import COMPILED
 from streaml1.parse.delimiters import PAD
+from streaml1.parse.mending import mended
 from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.parsed import Example, LineParser, Parsed
 from streaml1.streams.pool import Pool
 
-__all__ = ["NamedParser", "coding_of", "mended", "plain"]
+__all__ = ["NamedParser", "coding_of", "plain"]
 
 
 class _Room(NamedTuple):
@@ -62,6 +62,7 @@ class NamedParser(LineParser):
     """
 
     kernel: Any = None
+    header: Sequence[str] | None = None  # see NamedRows
 
     def __init__(
         self, parse: Callable[..., Example | None], require_label: bool = True, what: str = "file"
@@ -85,7 +86,7 @@ class NamedParser(LineParser):
         bounds = np.stack([room.begins[:n_rows], ends - 1], axis=1)
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], room.text[PAD:],
-            room.spans[:k], text, bounds, self.one,
+            room.spans[:k], text, bounds, self.one, self.header,
         )  # fmt: skip
         return self._whole(x, y, w, lines, ends, room.odd[:n_odd].tolist(), n_lines, *more)
 
@@ -165,26 +166,3 @@ def plain(x: dict[str, Any]) -> tuple[list[str], list[float]]:
         if value is not None
     ]
     return [name for name, v in pairs if v], [v for _, v in pairs if v]
-
-
-def mended(x: NamedRows, found: list[tuple[int, list[str], list[float]]], kept: Any) -> NamedRows:
-    """The rows that are kept, with features put into some."""
-    counts = np.diff(x.indptr)
-    for row, names, _ in found:
-        counts[row] = len(names)
-    indptr = np.concatenate([[0], np.cumsum(counts[kept])])
-    hashes, values, spans, arena = x.hashes, x.values, x.spans, x.names
-    new = [name for _, names, _ in found for name in names]
-    if new:
-        places = np.concatenate([np.full(len(names), x.indptr[row]) for row, names, _ in found])
-        raw = [name.encode() for name in new]
-        sizes = np.array([len(one) for one in raw], np.uint64)
-        half = np.uint64(32)
-        used = int(((spans >> half) + (spans & np.uint64(2**32 - 1))).max(initial=0))
-        arena = arena[:used]
-        begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(used)
-        arena = np.concatenate([arena, np.frombuffer(b"".join(raw), np.uint8)])
-        hashes = np.insert(hashes, places, name_hashes(new))
-        spans = np.insert(spans, places, begins << half | sizes)
-        values = np.insert(values, places, [v for _, _, vs in found for v in vs])
-    return NamedRows(hashes, values, indptr, arena, spans, x.text, x.bounds[kept], x.one)

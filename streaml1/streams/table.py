@@ -143,7 +143,7 @@ class Columns:
             if column not in (target, weight)
         ]
         self._require_label = require_label
-        self._header = header
+        self.header = header
         names = [column for _, column, _ in self._features]
         self.has_twins = len(set(names)) < len(names)
         kinds = [
@@ -193,7 +193,7 @@ class Columns:
             return None
         y = record[self._target].strip()
         if not y and self._require_label:
-            column = self._header[self._target]
+            column = self.header[self._target]
             raise ValueError(f"the label is missing: column {column!r} is empty")
         return y or None
 

@@ -5,8 +5,9 @@ str or None: of those no `__hash__`, `__eq__` or `__float__` of somebody's own c
 cannot change while it is read, and no other thread runs meanwhile. Every other dict goes by
 `rows.plain_items`, to the same slots and the same floats.
 
-Each kind of names has its own way of reading, and another where features are crossed: one pair of
-kernels is compiled for each. They get all addresses in a *frame*, see `walk.frame`.
+Each kind of names has its own way of reading, another where features are crossed, and another
+where some are raw text: one pair of kernels is compiled for each. They get all addresses in a
+*frame*, see `walk.frame`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Any
 from streaml1.crosses import Crosses
 from streaml1.jit import entry, row_kernel
 from streaml1.names import Hashed, Ints, Table
-from streaml1.walk import crossed, crossed_hashed, hashed, ints, kernels, table
+from streaml1.walk import crossed, crossed_hashed, hashed, ints, kernels, table, texts
 from streaml1.walk.frame import Frame, Kernels
 from streaml1.walk.memory import AVAILABLE, FULL, OTHER_ROAD
+from streaml1.words import Words
 
 __all__ = ["AVAILABLE", "FULL", "OTHER_ROAD", "Frame", "frame_of"]
 
@@ -33,6 +35,11 @@ _CROSSED_READS: dict[type, Any] = {  # ints have no prefixes
     Ints: (ints.read_known, ints.read_all),
     Table: (crossed.read_known, crossed.read_all),
     Hashed: (crossed_hashed.read, crossed_hashed.read),
+}
+_COUNTED_READS: dict[type, Any] = {  # a name that is an int is of no text
+    Ints: (ints.read_known, ints.read_all),
+    Table: (texts.read_known, texts.read_all),
+    Hashed: (texts.read_hashed, texts.read_hashed),
 }
 
 
@@ -58,12 +65,16 @@ def frame_of(
     length: int,
     learns: bool,
     crosses: Crosses | None = None,
+    words: Words | None = None,
 ) -> Frame:
-    """The frame of a model for dicts of up to `length` features, crossed ones among them.
+    """The frame of a model for dicts of up to `length` features, crossed ones and words among them.
+
+    Words and crosses go together only where the words are given by name: not with `words`.
 
     Where it only predicts, what learns is not compiled.
     """
     method: Any = type(rule)
-    known, new = (_READS if crosses is None else _CROSSED_READS)[type(names)]
+    reads = _READS if crosses is None else _CROSSED_READS
+    known, new = (reads if words is None else _COUNTED_READS)[type(names)]
     pair = Kernels(_predict(method, known), _learn(method, new) if learns else _no_learn)
-    return Frame(pair, learns, names, rule, online, length, crosses)
+    return Frame(pair, learns, names, rule, online, length, crosses, words)

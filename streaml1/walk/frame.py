@@ -8,16 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.crosses import Crosses
-from streaml1.names import MISSING, Hashed, Table
+from streaml1.names import MISSING, Hashed, Ints, Table
 from streaml1.names import table as names_table
 from streaml1.rules import unknown_slot
 from streaml1.walk import fields
+from streaml1.walk.texts import CLEAN_BYTES, NAME_BYTES
+from streaml1.words import Words
+from streaml1.words.kernels import MARGIN, characters
 
 __all__ = ["Frame", "Kernels"]
 
 # What a buffer has for each feature of a dict, in words of 8 bytes, and once.
 _PARTS = ("IDS", "VALUES", "KEYS", "TEXTS", "HASHES")
 _SCRATCH, _BYTES = 4, 256
+_TEXT_WORDS = 1 + (NAME_BYTES + CLEAN_BYTES) // 8 + CLEAN_BYTES + 2
 _CROSS_PARTS = ("PART_MASKS", "PART_HASHES", "PART_VALUES", "PART_AT")
 
 
@@ -35,7 +39,10 @@ class Frame:
     It keeps all that it points to alive.
     """
 
-    __slots__ = ("_kept", "_valid", "address", "learn", "learns", "length", "nbytes", "predict")
+    __slots__ = (
+        *("_kept", "_known", "_valid", "address", "learn", "learns", "length", "nbytes"),
+        "predict",
+    )
 
     def __init__(
         self,
@@ -46,6 +53,7 @@ class Frame:
         online: Any,
         length: int,
         crosses: Crosses | None = None,
+        words_of: Words | None = None,
     ) -> None:
         self.predict, self.learn = kernels
         self.learns = learns
@@ -66,7 +74,15 @@ class Frame:
             unknown = 0 if rule.size else MISSING
         words[fields.UNKNOWN] = unknown
         kept: list[Any] = [words, buffer, online, rule]
-        if isinstance(names, Table):
+        self._known: list[Any] | None = None
+        if words_of is not None and not isinstance(names, Ints):
+            kept += _texts(words, words_of, length)
+        if words_of is not None and isinstance(names, Table):
+            self._known = names.known
+            kept += _bytes(words, names, length)
+            words[fields.COUNTS], words[fields.KNOWN] = _at(names.counts), id(names.known)
+            kept += [names.counts, names.known]
+        elif isinstance(names, Table):
             names.settle()
             words[fields.ENTRIES] = _at(names.entries)
             words[fields.N_ENTRIES] = len(names.entries)
@@ -83,6 +99,7 @@ class Frame:
         words[fields.HEAD :] = [part for a in rule for part in (_at(a), len(a))]
         self._kept = kept
         self.nbytes = int(buffer.nbytes + words.nbytes + 8 * int(words[fields.N_MARKS]))
+        self.nbytes += 8 * length * _TEXT_WORDS if words_of is not None else 0
         self._valid = memoryview(words)  # type: ignore[arg-type]
         self.address = _at(words)
 
@@ -90,6 +107,12 @@ class Frame:
     def is_open(self) -> bool:
         """Whether kernels use the frame."""
         return self._valid[0] != 0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether names have become strings since, which kernels of words look up as bytes."""
+        known = self._known
+        return known is not None and len(known) != int(self._valid[fields.KNOWN_N])
 
     @property
     def needed(self) -> int:
@@ -130,6 +153,44 @@ def _cross(words: Any, crosses: Crosses, names: Any, length: int) -> list[Any]:
         words[fields.MARKS], words[fields.N_MARKS] = _at(marks), len(marks)
         kept.append(marks)
     return kept
+
+
+def _texts(words: Any, text: Words, length: int) -> list[Any]:
+    """Have what counts the words of a dict; returns what must be kept alive."""
+    heads, at, sizes = text.heads_at(MARGIN)
+    found, spans = np.zeros(len(at), np.uint64), np.zeros(length, np.uint64)
+    names = np.zeros(NAME_BYTES * length, np.uint8)
+    clean, begins = np.zeros(CLEAN_BYTES * length, np.uint8), np.zeros(CLEAN_BYTES * length)
+    met = np.zeros(1 << max(5, (2 * length).bit_length()), np.uint64)
+    known = characters()
+    parts: dict[int, Any] = {
+        fields.HEADS: at, fields.HEAD_SIZES: sizes, fields.FOUND: found, fields.CHARACTERS: known,
+        fields.CLEAN: clean, fields.BEGINS: begins, fields.NAMES: names, fields.SPANS: spans,
+        fields.MET: met,
+    }  # fmt: skip
+    for place, part in parts.items():
+        words[place] = _at(part)
+    words[fields.N_HEADS], words[fields.NGRAMS] = len(at), text.ngrams
+    words[fields.N_CLEAN], words[fields.N_NAMES] = len(clean), len(names)
+    words[fields.N_MET] = len(met)
+    return [heads, *parts.values()]
+
+
+def _bytes(words: Any, names: Table, length: int) -> list[Any]:
+    """Have names known by their bytes, with room for those of an example more."""
+    table, arena = names.by_bytes, names.waiting
+    table.widen(length)
+    arena.widen(length, NAME_BYTES * length + 2 * MARGIN)
+    parts: dict[int, Any] = {
+        fields.ENTRIES: table.entries, fields.BY_USED: table.used, fields.BY_COUNT: table.count,
+        fields.KEPT_HASHES: arena.hashes, fields.ENDS: arena.ends, fields.ARENA: arena.bytes,
+        fields.ARENA_COUNT: arena.count,
+    }  # fmt: skip
+    for place, part in parts.items():
+        words[place] = _at(part)
+    words[fields.N_ENTRIES], words[fields.N_KEPT] = len(table.entries), len(arena.hashes)
+    words[fields.N_ARENA], words[fields.KNOWN_N] = len(arena.bytes), len(names.known)
+    return list(parts.values())
 
 
 def _at(a: Any) -> int:

@@ -32,7 +32,7 @@ from streaml1.walk.memory import (
     utf8_of,
 )
 
-__all__ = ["NO_SLOT", "read", "slot_of"]
+__all__ = ["NO_SLOT", "merged", "read", "slot_of"]
 
 _MOST_BYTES = np.uint64(2048)
 _EQUALS = np.uint8(61)
@@ -110,11 +110,11 @@ def read(frame: Any, x: Any) -> Any:
         ids[n] = np.uint32(slot)
         values[n] = v
         n += _ONE
-    return _merged(frame, ids, values, n)
+    return merged(frame, ids, values, n)
 
 
 @inlined
-def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
+def merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
     """Have each slot once, with the sum of its values; returns how many, or OTHER_ROAD."""
     if not _may_repeat(array_at(frame[BYTES], _MARKS, np.uint64), ids, n):
         return np.int64(n)

@@ -28,7 +28,7 @@ from streaml1.walk.fields import (
 )
 from streaml1.walk.memory import OTHER_ROAD, type_of, utf8_of
 
-__all__ = ["crossed_of"]
+__all__ = ["crossed_of", "put"]
 
 _ZERO, _ONE, _EIGHT = map(np.uint64, (0, 1, 8))
 _MOST_BYTES = np.uint64(2000)
@@ -36,7 +36,7 @@ _EQUALS = np.uint8(61)
 
 
 @inlined
-def _put(start: Any, end: Any, to: Any) -> Any:
+def put(start: Any, end: Any, to: Any) -> Any:
     """Copy the bytes between two addresses, of which no more may be read; where the copy ends."""
     while end - start >= _EIGHT:
         store_word(to, load_word(start))
@@ -73,14 +73,14 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
             return np.int64(OTHER_ROAD)
         if size > _MOST_BYTES:
             return np.int64(OTHER_ROAD)
-        end = _put(name, name + size, copy)
+        end = put(name, name + size, copy)
         if texts[k]:
             text = utf8_of(frame, texts[k])
             more = load(frame[SCRATCH])
             if not text or size + more + _ONE > _MOST_BYTES:
                 return np.int64(OTHER_ROAD)
             array_at(end, 1, np.uint8)[0] = _EQUALS
-            end = _put(text, text + more, end + _ONE)
+            end = put(text, text + more, end + _ONE)
         else:
             whole |= np.uint64(_has_equals(copy, size))
         masks[m] = mask

@@ -1,9 +1,10 @@
-"""Raw text to word features, and n-grams of neighbouring words."""
+"""Raw text to word features, and n-grams of neighbouring words: what they mean, in Python."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from streaml1.batches import Batch, batch_of, is_frame, is_matrix
 from streaml1.parse.rows import IntRows
 from streaml1.rows import BadExample, Rows, number, plain_rows, refuse_value
 
-__all__ = ["Words", "checked_text", "words_of"]
+__all__ = ["Words", "checked_text", "is_absent", "words_of"]
 
 _words = re.compile(r"\w+").findall
 
@@ -70,6 +71,31 @@ class Words:
         self.names = list(names)
         self.ngrams = ngrams
 
+    @cached_property
+    def heads(self) -> list[bytes]:
+        """What the names of words begin with, by name of the text."""
+        return [f"{name}=".encode("utf-8", "surrogatepass") for name in self.names]
+
+    @cached_property
+    def simple(self) -> bool:
+        """Whether no name of a text reads as that of a category, or has to be escaped."""
+        return all(re.fullmatch(r"[\w .:-]*", name, re.ASCII) for name in self.names)
+
+    def heads_at(self, margin: int) -> tuple[Any, Any, Any]:
+        """`heads` one after the other, some bytes behind each; their addresses and sizes."""
+        padded = [head + bytes(margin) for head in self.heads]
+        text = np.frombuffer(b"".join(padded), np.uint8)
+        begins = np.cumsum([0, *map(len, padded)])[:-1].astype(np.uint64)
+        sizes = np.array([*map(len, self.heads)], np.uint64)
+        return text, begins + np.uint64(text.ctypes.data), sizes
+
+    def reads_as_word(self, name: str) -> bool:
+        """Whether a name may be that of a word."""
+        return name.startswith(tuple(f"{own}=" for own in self.names))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"names": self.names, "ngrams": self.ngrams}
+
     def of(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
         """The example with words in place of texts."""
         texts = [name for name in self.names if isinstance(x.get(name), str)]
@@ -77,14 +103,15 @@ class Words:
             return x
         plain = {name: v for name, v in x.items() if name not in texts}
         for name in texts:
-            for feature, count in self._counts(name, x[name]).items():
+            for feature, count in self.counts(name, x[name]).items():
                 if plain.get(feature) is not None:  # also given by that name
                     count += number(feature, plain[feature])
                     refuse_value(feature, count)
                 plain[feature] = count
         return plain
 
-    def _counts(self, name: str, text: str) -> dict[str, float]:
+    def counts(self, name: str, text: str) -> dict[str, float]:
+        """The features of a text of some name, in their order."""
         counts: dict[str, float] = {}
         for gram in self._grams(words_of(text)):
             feature = f"{name}={gram}"
@@ -93,11 +120,11 @@ class Words:
 
     def _grams(self, words: list[str]) -> Iterator[str]:
         yield from words
-        for n in range(2, self.ngrams + 1):
+        for n in range(2, min(self.ngrams, len(words)) + 1):
             yield from map(" ".join, zip(*(words[k:] for k in range(n)), strict=False))
 
     def batch_of(self, X: Any) -> Batch:
-        """The rows of X with words in place of texts, see `batches.batch_of`."""
+        """The rows of X with words in place of texts, see `batches.batch_of`: row by row."""
         if is_matrix(X) or isinstance(X, IntRows):
             return batch_of(X)
         if is_frame(X):
@@ -127,8 +154,8 @@ class Words:
         for name, column in zip(texts, columns, strict=True):
             for i, value in enumerate(column):
                 if isinstance(value, str):
-                    counts[i].update(self._counts(name, value))
-                elif not _is_absent(value):
+                    counts[i].update(self.counts(name, value))
+                elif not is_absent(value):
                     kept[i][name] = value
         rest = frame.drop(texts)
         parts = [batch_of(kept), batch_of(counts)]
@@ -137,7 +164,7 @@ class Words:
         return _beside(parts)
 
 
-def _is_absent(value: Any) -> bool:
+def is_absent(value: Any) -> bool:
     """Whether a value of a column of text is missing: pandas says so by NaN."""
     return value is None or value != value
 

@@ -1,0 +1,350 @@
+"""Words of texts and their n-grams, as bytes: each once, with its hash and its count.
+
+A text is first cleaned: its words in small letters, a blank behind each. An n-gram is then a part
+of the cleaned text, and its name that part behind the name of the feature and an equals sign.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from streaml1.hashing import MURMUR
+from streaml1.jit import inlined, kernel, load_byte, load_word, store_word
+from streaml1.parse.delimiters import BLANK
+from streaml1.parse.names import copied
+
+__all__ = [
+    "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "is_head", "spread", "whole_texts",
+]  # fmt: skip
+
+MARGIN = 16
+"""Bytes that may be read and written behind those that are named."""
+
+_ZERO, _ONE, _TWO, _EIGHT, _HALF, _SHIFT = map(np.uint64, (0, 1, 2, 8, 32, 47))
+_LOW, _ALL, _HALFWORD = map(np.uint64, (2**32 - 1, 2**64 - 1, 24))
+_TWO_BYTES, _THREE_BYTES, _FOUR_BYTES, _BYTES_LOW = map(np.uint64, (0x80, 0xE0, 0xF0, 2**24 - 1))
+_SIX, _FIVE_BITS, _SIX_BITS, _FOUR_BITS, _THREE_BITS = map(np.uint64, (6, 31, 63, 15, 7))
+
+
+def _letters() -> Any:
+    """Of each byte the small letter, digit or underscore that it stands for, else a blank."""
+    words = [chr(c) if chr(c).isalnum() or c == 95 else " " for c in range(128)]
+    return np.array([ord(c.lower()) for c in words] + 128 * [32], np.uint8)
+
+
+_LETTERS = _letters()
+
+KNOWN = 0x20000  # characters below it are looked up
+_KNOWN = np.uint64(KNOWN)
+_ODD = 2**32 - 1
+
+
+@cache
+def characters() -> Any:
+    """Of each character what stands for it in a cleaned text, uint32.
+
+    0 for one that is in no word; else the UTF-8 of its small letter, up to three bytes, and how
+    many they are times 2**24. `_ODD` where that is another matter: more bytes than before, two
+    characters, or one that depends on its neighbours.
+    """
+    return np.fromiter(map(_told, map(chr, range(KNOWN))), np.uint32, KNOWN)
+
+
+def _told(c: str) -> int:
+    low = c.lower()
+    if c == "\u03a3" or len(low) != 1:
+        return _ODD
+    if not low.isalnum() and low != "_":
+        return 0
+    raw = low.encode()
+    if len(raw) > min(3, len(c.encode())):
+        return _ODD
+    return len(raw) << 24 | int.from_bytes(raw, "little")
+
+
+@inlined
+def _character(at: Any, c: Any) -> Any:
+    """The character at an address that begins with a byte that is not ASCII, and its bytes."""
+    second = load_byte(at + _ONE) & _SIX_BITS
+    if c < _THREE_BYTES:
+        return ((c & _FIVE_BITS) << _SIX) | second, _TWO
+    third = load_byte(at + _TWO) & _SIX_BITS
+    if c < _FOUR_BYTES:
+        return ((((c & _FOUR_BITS) << _SIX) | second) << _SIX) | third, np.uint64(3)
+    fourth = load_byte(at + np.uint64(3)) & _SIX_BITS
+    high = (((((c & _THREE_BITS) << _SIX) | second) << _SIX) | third) << _SIX
+    return high | fourth, np.uint64(4)
+
+
+@inlined
+def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
+    """Write the words of a text, UTF-8, in small letters, a blank behind each.
+
+    `begins` gets from its n-th place on where each begins, and where the next would. `table` is
+    the address of `characters`.
+
+    Returns
+    -------
+    Where the words end, how many places of `begins` are before that of the next, and whether that
+    is all; else the text wants another look.
+    """
+    inside, plain = _ZERO, True
+    while at < end:
+        c = load_byte(at)
+        if c < _TWO_BYTES:
+            letter = np.uint64(_LETTERS[c])
+            word = np.uint64(letter != BLANK)
+            size = word
+            at += _ONE
+        else:
+            code, step = _character(at, c)
+            at += step
+            letter = np.uint64(_ODD)
+            if code < _KNOWN:
+                letter = load_word(table + np.uint64(4) * code) & _LOW
+            plain &= letter != np.uint64(_ODD)
+            word = np.uint64(letter != _ZERO)
+            size = letter >> _HALFWORD
+            letter = letter & _BYTES_LOW if word else BLANK
+            if not plain:
+                break
+        store_word(to, letter)
+        begins[n] = to
+        n += word & (inside ^ _ONE)
+        to += size | (inside & (word ^ _ONE))
+        inside = word
+    store_word(to, BLANK)
+    to += inside
+    begins[n] = to
+    return to, n, plain
+
+
+@inlined
+def _written(head: Any, size: Any, start: Any, end: Any, to: Any) -> Any:
+    """Write a head of some bytes, and behind it those between two addresses.
+
+    Returns the hash of all, as `murmur` tells it, and where they end.
+    """
+    m = np.uint64(MURMUR)
+    h = (size + (end - start)) * m
+    over = size & np.uint64(7)
+    stop = head + (size - over)
+    while head < stop:
+        k = load_word(head)
+        store_word(to, k)
+        k *= m
+        k ^= k >> _SHIFT
+        h = (h ^ (k * m)) * m
+        head += _EIGHT
+        to += _EIGHT
+    # The word in which the head ends, if it does; eight bytes at a time from there on.
+    bits = over * _EIGHT
+    k = (load_word(head) & ((_ONE << bits) - _ONE)) | (load_word(start) << bits)
+    start -= over
+    while end - start >= _EIGHT:
+        store_word(to, k)
+        k *= m
+        k ^= k >> _SHIFT
+        h = (h ^ (k * m)) * m
+        start += _EIGHT
+        to += _EIGHT
+        k = load_word(start)
+    left = end - start
+    if left:
+        store_word(to, k)
+        h = (h ^ (k & (_ALL >> (_EIGHT * (_EIGHT - left))))) * m
+        to += left
+    h = (h ^ (h >> _SHIFT)) * m
+    return h ^ (h >> _SHIFT), to
+
+
+@inlined
+def counted(
+    begins: Any,
+    first: Any,
+    last: Any,
+    head: Any,
+    size: Any,
+    ngrams: Any,
+    base: Any,
+    to: Any,
+    k: Any,
+    hashes: Any,
+    values: Any,
+    spans: Any,
+    met: Any,
+) -> Any:
+    """Write the features of one cleaned text, whose words begin at `begins[first:last]`.
+
+    Parameters
+    ----------
+    head, size
+        Address and bytes of the name of the text with its equals sign.
+    base
+        The address that spans are told from.
+    to, k
+        Where the next name and the next feature go.
+    met
+        Scratch, a power of two of places.
+
+    Returns
+    -------
+    Where the next name and the next feature go then.
+    """
+    most = np.uint64(len(met))
+    places = np.uint64(16)
+    while places < _TWO * min(ngrams, last - first) * (last - first) and places < most:
+        places += places
+    for z in range(places):
+        met[z] = _ZERO
+    mask = places - _ONE
+    lo = k
+    for gram in range(_ONE, min(ngrams, last - first) + _ONE):
+        i = first
+        while i + gram <= last:
+            h, end = _written(head, size, begins[i], begins[i + gram] - _ONE, to)
+            place = (h ^ (h >> _HALF)) & mask
+            while True:
+                other = met[place]
+                if other == _ZERO:
+                    hashes[k] = h
+                    values[k] = 1.0
+                    spans[k] = ((to - base) << _HALF) | (end - to)
+                    to = end
+                    k += _ONE
+                    met[place] = k - lo
+                    break
+                if hashes[lo + other - _ONE] == h:
+                    values[lo + other - _ONE] += 1.0
+                    break
+                place = (place + _ONE) & mask
+            i += _ONE
+    return to, k
+
+
+@inlined
+def is_head(at: Any, head: Any, size: Any) -> bool:
+    """Whether the bytes at an address are those of a head; up to seven more are read of both."""
+    different = _ZERO
+    while size >= _EIGHT:
+        different |= load_word(at) ^ load_word(head)
+        at += _EIGHT
+        head += _EIGHT
+        size -= _EIGHT
+    if size:
+        different |= (load_word(at) ^ load_word(head)) & (_ALL >> (_EIGHT * (_EIGHT - size)))
+    return bool(different == _ZERO)
+
+
+@kernel
+def whole_texts(start: Any, spans: Any, indptr: Any, head: Any, size: Any, at: Any, sizes: Any,
+                places: Any) -> None:  # fmt: skip
+    """Find in each row the feature whose name begins with a head: where the text behind that is.
+
+    Parameters
+    ----------
+    start, spans, indptr
+        Of rows as in `NamedRows`: the address of the names, where each is, the rows.
+    at, sizes
+        Get the address and the length of the text of each row; they are zeros.
+    places
+        Gets a 1 where a feature is such a text; it is zeros.
+    """
+    for i in range(np.uint64(len(indptr) - 1)):
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
+            length = spans[k] & _LOW
+            name = start + (spans[k] >> _HALF)
+            if length >= size and is_head(name, head, size):
+                at[i] = name + size
+                sizes[i] = length - size
+                places[k] = np.uint8(1)
+
+
+@kernel
+def cleaned_all(at: Any, sizes: Any, table: Any, to: Any, begins: Any, firsts: Any,
+                odd: Any) -> None:  # fmt: skip
+    """Clean many texts, given the address, 0 for none, and the length of each.
+
+    `firsts` gets where in `begins` the words of each begin, behind which one place is left;
+    `odd` gets a 1 where one wants another look.
+    """
+    n = _ZERO
+    for j in range(np.uint64(len(at))):
+        firsts[j] = n
+        plain = True
+        if at[j]:
+            to, n, plain = cleaned(at[j], at[j] + sizes[j], to, begins, n, table)
+        odd[j] = np.uint8(not plain)
+        begins[n] = to
+        n += _ONE
+    firsts[len(at)] = n
+
+
+@kernel
+def spread(
+    start: Any,
+    spans: Any,
+    hashes: Any,
+    values: Any,
+    indptr: Any,
+    dropped: Any,
+    how: Any,
+    begins: Any,
+    firsts: Any,
+    heads: Any,
+    head_sizes: Any,
+    ngrams: Any,
+    names: Any,
+    out_hashes: Any,
+    out_values: Any,
+    out_spans: Any,
+    out_indptr: Any,
+    met: Any,
+) -> Any:
+    """Write rows without some features, and behind the others the words of their texts.
+
+    Parameters
+    ----------
+    start, spans, hashes, values, indptr
+        The rows, see `NamedRows`; `start` is the address of the names.
+    dropped
+        Which of the features are left out.
+    how
+        Of each row: 0; 1 where words are left out; 2 where the row is left empty.
+    begins, firsts
+        As `cleaned_all` wrote them: of the texts of a row, one for each head, one after the other.
+    heads, head_sizes
+        Addresses and lengths.
+    names
+        The address where names go.
+
+    Returns
+    -------
+    How many features there are, and how many bytes of names.
+    """
+    k, to, n_heads = _ZERO, names, np.uint64(len(heads))
+    out_indptr[0] = 0
+    for i in range(np.uint64(len(how))):
+        if how[i] < 2:
+            for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
+                if dropped[j]:
+                    continue
+                name = start + (spans[j] >> _HALF)
+                end = copied(name, name + (spans[j] & _LOW), to)
+                out_hashes[k] = hashes[j]
+                out_values[k] = values[j]
+                out_spans[k] = ((to - names) << _HALF) | (end - to)
+                to = end
+                k += _ONE
+        if how[i] == 0:
+            for z in range(n_heads):
+                text = i * n_heads + z
+                to, k = counted(
+                    begins, firsts[text], firsts[text + _ONE] - _ONE, heads[z], head_sizes[z],
+                    ngrams, names, to, k, out_hashes, out_values, out_spans, met,
+                )  # fmt: skip
+        out_indptr[i + _ONE] = np.int64(k)
+    return k, to - names
