@@ -11,6 +11,7 @@ from streaml1.losses import CODES, LOGISTIC, SQUARED
 from streaml1.offline.coordinates import Problem, allowed, gradient, least, products, slopes, turn
 from streaml1.offline.data import Data, unable
 from streaml1.offline.objective import balanced, conjugates, curvature, mean_loss
+from streaml1.offline.support import Face, polish
 from streaml1.rows import Rows
 
 __all__ = ["Run", "bounds_of"]
@@ -114,6 +115,20 @@ class Run:
         chosen = (self.w != 0.0) | (np.abs(self.v + p.c) > p.l1)
         chosen[self.d :] = True
         return np.flatnonzero(chosen).astype(np.uint32)
+
+    def polish(self, goal: float, most: int) -> int:
+        """Newton steps at what is movable, for a gap of `goal`; how often it was gone over."""
+        p, m = self.problem, self.movable()
+        w = self.w[m]
+        sign = np.where(w != 0.0, np.sign(w), -np.sign(self.v[m] + p.c[m]))
+        face = Face(p.ids, p.values, p.indptr, m, p.l1[m], p.l2[m], p.c[m], sign)
+        # A slope that is off costs the dual about its part of l1 |w|_1.
+        slope = goal / max(float(np.abs(w).sum()), 1e-300)
+        self.w[m], passes, read = polish(face, self.y, self.loss, 1.0, w, slope, most)
+        self.accesses += read
+        if passes:
+            self.refresh()
+        return passes
 
     def objective(self) -> float:
         """The objective of the weights."""
