@@ -75,7 +75,7 @@ class Run:
         self.problem = Problem(ids, values, indptr, *ends)
         self.w = np.clip(np.zeros(self.k), self.problem.lo, self.problem.hi)
         self.z, self.r, self.v = np.empty(n), np.empty(n), np.empty(self.k)
-        self.accesses = 0
+        self.accesses = 0  # of the steps, by whoever takes them
         self.refresh()
 
     @property
@@ -89,8 +89,8 @@ class Run:
         return float(self.w[self.d]) if self.k > self.d else 0.0
 
     def refresh(self) -> None:
-        """Sum margins and slopes anew."""
-        self.accesses += int(products(self.problem, self.w, self.z))
+        """Sum margins and slopes anew; not counted, for steps keep both."""
+        products(self.problem, self.w, self.z)
         slopes(self.loss, self.z, self.y, self.r)
 
     def signed_rows(self) -> Rows:
@@ -105,9 +105,8 @@ class Run:
         return Rows(ids, values * np.repeat(self.signs, counts), indptr)
 
     def pull(self, theta: Any, v: Any) -> None:
-        """Put A^T theta / n into v."""
+        """Put A^T theta / n into v; not counted, for the gap takes it too."""
         gradient(self.problem, theta, v)
-        self.accesses += len(self.problem.values)
 
     def movable(self) -> Any:
         """The coordinates that are not zero, or are not held there."""

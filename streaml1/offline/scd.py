@@ -18,7 +18,8 @@ loss's own instead of 1/4, and a line search keeps the objective from rising. Th
 model. e) Weights at zero or at a bound that are pushed there are left out, until the gap is looked
 at: then all are seen. f) With `step="newton"` and no bounds, where the support has settled, Newton
 steps on it are tried, and go on while they pay (`support`): the gap's bound wants slopes that are
-exact, which a step at one weight after the other makes slowly. g) The gap is that of the dual at $\theta_i = L'(z_i)$, scaled where it must be.
+exact, which a step at one weight after the other makes slowly. g) The gap is that of the dual at
+$\theta_i = L'(z_i)$, scaled where it must be.
 
 DETCD is prose in the paper (Section 4): "the coordinate ... is chosen in a deterministic manner to
 maximize a lower bound on the guaranteed decrease", which here is the decrease of the bound above.
@@ -125,6 +126,7 @@ def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any, every: int 
     settled = False
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         objective, gap = trace.records[-1].objective, trace.records[-1].gap
+        run.accesses += len(run.problem.values)  # the slopes tell who may move
         if settled:
             settled = gap <= FASTER * trace.records[-2].gap
             watch.told(settled)
@@ -297,6 +299,8 @@ def detcd(
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         # The slopes of the weights themselves, not those of the dual that the gap was told by.
         run.pull(run.r, v)
+        if len(trace.records) == 1:
+            run.accesses += len(p.values)  # steps keep them
         done, read = greedy(run.loss, p, *rows, every, beta, run.z, v, run.w)
         run.accesses += int(read)
         steps += int(done)
