@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
+import warnings
 from typing import Any
 
 import click
@@ -18,7 +19,9 @@ __all__ = ["warm"]
 @cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
 @click.option("--model", "chosen", type=click.Choice(list(MODELS)), multiple=True,
               help="Only this method; may be given again.  [default: all]")  # fmt: skip
-def warm(chosen: tuple[str, ...]) -> None:
+@click.option("--offline", is_flag=True,
+              help="Compile the solvers for data in memory too, which regret takes.")  # fmt: skip
+def warm(chosen: tuple[str, ...], offline: bool) -> None:
     """Compile everything now, so that the first run need not.
 
     What is compiled is kept on disk, for all programs that use this installation.
@@ -31,6 +34,8 @@ def warm(chosen: tuple[str, ...]) -> None:
     for method in chosen or MODELS:
         for name in MODELS[method].values():
             _exercise(getattr(streaml1, name))
+    if offline:
+        _solve()
     seconds = time.perf_counter() - start
     kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"
     click.echo(f"compiled in {seconds:.1f} s{kept}")
@@ -77,3 +82,30 @@ def _exercise(kind: Any) -> None:
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)
         model._engine.rule.make_room(1)  # what comes once room has run out
+
+
+def _solve() -> None:
+    """Call each solver for the few data that make all of it run."""
+    import numpy as np
+
+    from streaml1 import offline
+
+    X, y = np.array([[2.0, 0.5], [0.0, 1.0], [1.0, -1.0], [-1.0, 0.5]]), [1, 0, 1, 0]
+    runs: list[tuple[Any, dict[str, Any]]] = [
+        (offline.fista, {"l1": 0.01}),
+        (offline.fista, {"loss": "softmax", "penalty": "l1/linf", "strength": 0.01}),
+        (offline.scd, {"l1": 0.01}),
+        (offline.scd, {"l1": 0.01, "step": "bound"}),
+        (offline.detcd, {"l1": 0.01}),
+        (offline.sdca, {"l2": 0.01}),
+        (offline.sdca, {"loss": "multiclass_hinge", "l2": 0.01}),
+        (offline.prox_sdca, {"l1": 0.01}),
+        (offline.prox_sdca, {"l1": 0.01, "norm": "q"}),
+        (offline.accelerated_sdca, {"l2": 0.01}),
+        (offline.projected_gradient, {"radius": 1.0}),
+        (offline.projected_gradient, {"radius": 1.0, "batch": 1, "step": "invsqrt"}),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", offline.NotConverged)
+        for solver, options in runs:
+            solver(X, y, max_epochs=100, **options)
