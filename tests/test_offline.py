@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 
 from streaml1 import BadExample, offline
-from streaml1.cli.warm import _solve
+from streaml1.cli import cli
 from streaml1.losses import CODES
 from streaml1.offline import objective
 from streaml1.offline.data import Data, check_run, check_strength, choose, unable
@@ -281,7 +282,7 @@ def test_every_parameter_is_described(name: str) -> None:
     assert parameters[:2] == ["X", "y"] and set(shared) <= set(parameters)
 
 
-def test_warm_leaves_no_solver_to_compile() -> None:
+def test_warm_leaves_no_solver_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `streaml1 warm --offline` calls compiles all that other data and options take."""
 
     def compiled() -> dict[str, int]:
@@ -293,7 +294,11 @@ def test_warm_leaves_no_solver_to_compile() -> None:
                     found[f"{file.stem}.{name}"] = len(value.signatures)
         return found
 
-    _solve()
+    warm = import_module("streaml1.cli.warm")
+    monkeypatch.setattr(warm, "MODELS", {})  # those have a test of their own
+    monkeypatch.setattr(warm, "_parse", lambda: None)
+    told = CliRunner().invoke(cli, ["warm", "--offline"])
+    assert told.exit_code == 0 and told.output.startswith("compiled in ")
     before = compiled()
     assert sum(before.values()) > 20 or os.environ.get("NUMBA_DISABLE_JIT")
     with warnings.catch_warnings():
@@ -307,7 +312,7 @@ def test_warm_leaves_no_solver_to_compile() -> None:
                 offline.prox_sdca(matrix, y, loss, 0.01, 0.1, **rest)
                 offline.sdca(matrix, y, loss, l2=0.01, **rest)
                 offline.accelerated_sdca(matrix, y, loss, l2=0.01, **rest)
-                offline.projected_gradient(matrix, y, loss, radius=2.0, **rest)
+                offline.projected_gradient(matrix, y, loss=loss, radius=2.0, **rest)
                 for solver in (offline.scd, offline.detcd):
                     solver(matrix, y, loss, 0.01, fit_intercept=True, **rest)
                     solver(matrix, y, loss, 0.01, upper=1.0, **rest)

@@ -90,7 +90,8 @@ def _solve() -> None:
 
     from streaml1 import offline
 
-    X, y = np.array([[2.0, 0.5], [0.0, 1.0], [1.0, -1.0], [-1.0, 0.5]]), [1, 0, 1, 0]
+    few = np.array([[2.0, 0.5], [0.0, 1.0], [1.0, -1.0], [-1.0, 0.5]])
+    X, y = np.tile(few, 5), [1, 0, 1, 0]  # of fewer than 8 columns the q-norm is the l2 norm
     runs: list[tuple[Any, dict[str, Any]]] = [
         (offline.fista, {"l1": 0.01}),
         (offline.fista, {"loss": "softmax", "penalty": "l1/linf", "strength": 0.01}),
