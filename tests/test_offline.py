@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import warnings
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 
 from streaml1 import BadExample, offline
+from streaml1.cli import cli
 from streaml1.losses import CODES
 from streaml1.offline import objective
 from streaml1.offline.data import Data, check_run, check_strength, choose, unable
@@ -275,3 +280,42 @@ def test_every_parameter_is_described(name: str) -> None:
     assert set(parameters) <= set(described)
     shared = ["loss", "fit_intercept", "tol", "max_epochs", "seed", "callback"]
     assert parameters[:2] == ["X", "y"] and set(shared) <= set(parameters)
+
+
+def test_warm_leaves_no_solver_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `streaml1 warm --with offline` calls compiles all that other data and options take."""
+
+    def compiled() -> dict[str, int]:
+        found = {}
+        for file in Path(offline.__file__).parent.glob("*.py"):
+            module = import_module(f"streaml1.offline.{file.stem}")
+            for name, value in vars(module).items():
+                if hasattr(value, "signatures"):
+                    found[f"{file.stem}.{name}"] = len(value.signatures)
+        return found
+
+    warm = import_module("streaml1.cli.warm")
+    monkeypatch.setattr(warm, "MODELS", {})  # those have a test of their own
+    monkeypatch.setattr(warm, "_parse", lambda: None)
+    told = CliRunner().invoke(cli, ["warm", "--with", "offline"])
+    assert told.exit_code == 0 and told.output.startswith("compiled in ")
+    before = compiled()
+    assert sum(before.values()) > 20 or os.environ.get("NUMBA_DISABLE_JIT")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", offline.NotConverged)
+        for loss in ("logistic", "squared"):
+            X, y = toy(loss)
+            rest: dict[str, Any] = {"tol": 1e-8, "max_epochs": 300}
+            for matrix in (X, csr_matrix(X)):
+                offline.fista(matrix, y, loss=loss, l1=0.01, fit_intercept=True, **rest)
+                offline.prox_sdca(matrix, y, loss, 0.01, **rest)
+                offline.prox_sdca(matrix, y, loss, 0.01, 0.1, **rest)
+                offline.sdca(matrix, y, loss, l2=0.01, **rest)
+                offline.accelerated_sdca(matrix, y, loss, l2=0.01, **rest)
+                offline.projected_gradient(matrix, y, loss=loss, radius=2.0, **rest)
+                for solver in (offline.scd, offline.detcd):
+                    solver(matrix, y, loss, 0.01, fit_intercept=True, **rest)
+                    solver(matrix, y, loss, 0.01, upper=1.0, **rest)
+        offline.prox_sdca(*toy("hinge"), "hinge", 0.01, norm="q", order="random", max_epochs=9)
+        offline.sdca(*toy("absolute"), "absolute", l2=0.01, max_epochs=9)
+    assert compiled() == before

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from streaml1.losses import CODES
 from streaml1.offline import NotConverged, fista, prox_sdca, scd, sdca
-from streaml1.offline.prox_sdca import Norm
+from streaml1.offline.prox_steps import Norm
 from streaml1.offline.solution import Trace
 from tests import reference_ascent as slow
 from tests.offline_data import POOR, poor, real, toy

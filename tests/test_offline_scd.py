@@ -109,6 +109,22 @@ def test_records_as_often_as_asked_for() -> None:
             solver(X, y, l1=0.02, every=0)
 
 
+def test_accesses_are_those_of_the_steps() -> None:
+    # Without zeros: a step of detcd changes all slopes, by all entries; it takes them all once.
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(20, 6)), rng.random(20) < 0.5
+    for every in (1, 3, 5):
+        found = no_warning(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=every)
+        told = [record.accesses for record in found.trace]
+        assert told == [0] + [X.size * (1 + every * k) for k in range(1, len(told))]
+        assert len(told) > 3
+    # In an epoch of scd that moves all weights: all slopes, and each column twice.
+    options: dict[str, Any] = {"step": "bound", "order": "cyclic", "every": 1, "tol": 0.0}
+    for name in TWO:
+        found = no_warning(scd, X, y, name, 0.0, 0.05, max_epochs=4, **options)
+        assert [record.accesses for record in found.trace] == [3 * X.size * k for k in range(5)]
+
+
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(("l1", "l2"), PENALTIES)
 @pytest.mark.parametrize(("solver", "options"), STEPS, ids=NAMES)

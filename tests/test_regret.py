@@ -370,6 +370,35 @@ def test_the_command_line_tells_it(tmp_path: Path) -> None:
     assert "--regret is of one pass that begins anew: leave out --passes" in refused.output
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        streaml1.ElasticNetClassifier(l1=0.2, lr=0.5),
+        streaml1.L1BallClassifier(radius=0.7, lr=0.5),
+        streaml1.SoftmaxClassifier(strength=0.02, lr=0.5),
+        streaml1.FTRLRegressor(l1=0.3),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_columns_of_the_report_are_those_of_a_report(model: Any) -> None:
+    """Its loss and non-zeros, at points that are not where parts of a run would end."""
+    X, y = stream(0 if isinstance(model, streaml1.FTRLRegressor) else 2)
+    told = streaml1.regret(model.clone(), (X, y), first=1, per_decade=3)
+    assert [point.examples for point in told.points] == marks(N, 1, 3) == [1, 2, 5, 10, 22, N]
+    table = told.table().splitlines()
+    for point, row in zip(told.points, table[2:], strict=False):
+        report = streaml1.progressive(model.clone(), (X, y), limit=point.examples)
+        line = report.lines[-1]
+        assert point.loss == pytest.approx(line.loss, rel=1e-12)
+        assert point.learner_nonzero == line.n_nonzero
+        cells = row.replace(",", "").split()
+        assert [float(cell) for cell in cells[:3]] == pytest.approx(
+            [point.examples, point.loss, point.learner_nonzero], abs=6e-5
+        )
+        assert f" {report.loss_name} " in table[0]
+    assert len({point.learner_nonzero for point in told.points}) > 1
+
+
 def test_the_picture(tmp_path: Path) -> None:
     X, y = stream()
     told = streaml1.regret(streaml1.L1BallClassifier(), (X, y), first=10)

@@ -126,19 +126,11 @@ def quiet(solver: Callable[..., Any], p: Problem, **rest: Any) -> Any:
 
 
 def traced(solver: Callable[..., Any], p: Problem, horizon: float, **rest: Any) -> Curve:
-    """A solver's records, up to the first one past the horizon.
-
-    What the steps do not need is taken off: margins that are summed anew, and the slopes that tell
-    the gap. Those of SCD count, for it leaves out coordinates by them.
-    """
-    again, looks, points = p.X.getnnz(axis=0), 0, []
+    """A solver's records, up to the first one past the horizon."""
+    points = []
 
     def note(record: Any, w: Any) -> bool:
-        nonlocal looks
-        looks += int(again[w != 0.0].sum())
-        if solver is detcd:
-            looks += p.X.nnz * (1 + (len(points) > 1))
-        points.append((record.accesses - looks, record.objective, record.n_nonzero))
+        points.append((record.accesses, record.objective, record.n_nonzero))
         return points[-1][0] >= horizon
 
     begin = time.thread_time()

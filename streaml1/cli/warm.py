@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
+import warnings
 from typing import Any
 
 import click
@@ -20,12 +21,15 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 """What models are made with that have kernels of dicts for it."""
 
+OFFLINE = "offline"
+
 
 @cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
 @click.option("--model", "chosen", type=click.Choice(list(MODELS)), multiple=True,
               help="Only this method; may be given again.  [default: all]")  # fmt: skip
-@click.option("--with", "beside", type=click.Choice(list(BESIDE)), multiple=True,
-              help="Dicts with crosses or with raw text too; may be given again.")  # fmt: skip
+@click.option("--with", "beside", type=click.Choice([*BESIDE, OFFLINE]), multiple=True,
+              help="Dicts with crosses or with raw text too, or the solvers for data in memory, "
+              "which regret takes; may be given again.")  # fmt: skip
 def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
     """Compile everything now, so that the first run need not.
 
@@ -40,8 +44,10 @@ def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
         for name in MODELS[method].values():
             kind = getattr(streaml1, name)
             _exercise(kind)
-            for one in beside:
+            for one in BESIDE.keys() & beside:
                 _exercise_dicts(kind, BESIDE[one])
+    if OFFLINE in beside:
+        _solve()
     seconds = time.perf_counter() - start
     kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"
     click.echo(f"compiled in {seconds:.1f} s{kept}")
@@ -103,3 +109,31 @@ def _exercise_dicts(kind: Any, asked: dict[str, Any]) -> None:
             model.predict_one(x)
         model.progressive_many([x], [1])
         model.predict_many([x])
+
+
+def _solve() -> None:
+    """Call each solver for the few data that make all of it run."""
+    import numpy as np
+
+    from streaml1 import offline
+
+    few = np.array([[2.0, 0.5], [0.0, 1.0], [1.0, -1.0], [-1.0, 0.5]])
+    X, y = np.tile(few, 5), [1, 0, 1, 0]  # of fewer than 8 columns the q-norm is the l2 norm
+    runs: list[tuple[Any, dict[str, Any]]] = [
+        (offline.fista, {"l1": 0.01}),
+        (offline.fista, {"loss": "softmax", "penalty": "l1/linf", "strength": 0.01}),
+        (offline.scd, {"l1": 0.01}),
+        (offline.scd, {"l1": 0.01, "step": "bound"}),
+        (offline.detcd, {"l1": 0.01}),
+        (offline.sdca, {"l2": 0.01}),
+        (offline.sdca, {"loss": "multiclass_hinge", "l2": 0.01}),
+        (offline.prox_sdca, {"l1": 0.01}),
+        (offline.prox_sdca, {"l1": 0.01, "norm": "q"}),
+        (offline.accelerated_sdca, {"l2": 0.01}),
+        (offline.projected_gradient, {"radius": 1.0}),
+        (offline.projected_gradient, {"radius": 1.0, "batch": 1, "step": "invsqrt"}),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", offline.NotConverged)
+        for solver, options in runs:
+            solver(X, y, max_epochs=100, **options)

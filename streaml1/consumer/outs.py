@@ -58,15 +58,11 @@ class Refused(NamedTuple):
 
 
 class Out:
-    """Hears what a run does; by itself it does nothing.
+    """Hears what a run does; by itself it does nothing."""
 
-    Attributes
-    ----------
-    one_by_one : bool
-        Whether parts are to have one example each, as who looks at the weights after each needs.
-    """
-
-    one_by_one = False
+    def room(self) -> int:
+        """The most examples that the next part may have, for who looks at the weights after it."""
+        return 2**62
 
     def begin(self, run: Run) -> None:
         """The run begins, or goes on from a checkpoint."""

@@ -70,8 +70,6 @@ class Run:
         self.report = Report(self._loss, title, getattr(opened, "d", None), known)
         self.report.skips = refuse.skip
         self._learn, self._most = learning_of(model, self._loss)
-        if any(out.one_by_one for out in outs):
-            self._most = 1
         self._refuse, self._every, self._limit = refuse, every, limit
         self._on_line = on_line
         self._before = 0  # examples learnt before this pass
@@ -103,11 +101,11 @@ class Run:
         return self._room() == 0
 
     def _room(self) -> int:
-        """How many examples may be learnt at once: up to the next line, and to the limit."""
+        """How many examples may be learnt at once: up to the next line, the limit, and a look."""
         until_line = self._every - self.report.examples % self._every
         limit = self._limit
         until_end = self._most if limit is None else limit - self._learnt
-        return min(self._most, until_line, until_end)
+        return min(self._most, until_line, until_end, *(out.room() for out in self.outs))
 
     @property
     def _learnt(self) -> int:

@@ -15,7 +15,7 @@ from streaml1.consumer.outs import Out, Part
 from streaml1.hashing import name_hash
 from streaml1.hindsight.comparator import Best, comparator_of
 from streaml1.hindsight.outcome import Point, Regret, RegretError
-from streaml1.report import losses
+from streaml1.report import NAMES, losses
 
 __all__ = ["Hindsight"]
 
@@ -55,12 +55,19 @@ class Hindsight(Out):
         self.model, self.first, self.per_decade, self.tol = model, first, per_decade, tol
         self.loss = loss_of(model)
         self.comparator = comparator_of(model, self.loss)
-        self.one_by_one = self.comparator.cost is not None
+        self._pays = self.comparator.cost is not None
         self._rows = _Rows(most)
         self._losses: list[Any] = []
         self._penalties: list[float] = []
         self._y: list[Any] = []
         self._penalty = self._cost()
+        self._heard = 0
+        self._next = next_mark(0, first, per_decade)
+        self._nonzero: dict[int, int] = {}
+
+    def room(self) -> int:
+        """One example where weights pay in each step; else those up to the next point."""
+        return 1 if self._pays else self._next - self._heard
 
     def predicted(self, part: Part) -> None:
         """Keep some examples, and what they have cost."""
@@ -76,9 +83,13 @@ class Hindsight(Out):
         places = places_of(self.model, y) if self.loss == "softmax" else np.asarray(y)
         self._losses.append(losses(self.loss, part.p, places))
         self._y.append(np.asarray(y))
-        if self.one_by_one:
+        if self._pays:
             self._penalties.append(self._penalty)
             self._penalty = self._cost()
+        self._heard += part.hi - part.lo
+        if self._heard == self._next:
+            self._nonzero[self._heard] = self.model.n_nonzero
+            self._next = next_mark(self._heard, self.first, self.per_decade)
 
     def next_pass(self) -> None:
         """Refuse: the best fixed weights of a stream are those of one pass."""
@@ -106,9 +117,8 @@ class Hindsight(Out):
         """
         if not self._losses:
             raise RegretError("no example was learnt, so there is no regret to tell")
-        total = np.cumsum(np.concatenate(self._losses))
-        if self.one_by_one:
-            total = total + np.cumsum(self._penalties)
+        lost = np.cumsum(np.concatenate(self._losses))
+        total = lost + np.cumsum(self._penalties) if self._pays else lost
         X, names = self._rows.matrix()
         y = np.concatenate(self._y)
         points = []
@@ -118,18 +128,30 @@ class Hindsight(Out):
             least = t * best.objective
             n = int(np.count_nonzero(best.solution.weights))
             error = t * max(0.0, best.objective - best.bound)
-            cumulative = float(total[t - 1])
-            points.append(Point(t, cumulative, least, cumulative - least, error, n))
+            cumulative, mean = float(total[t - 1]), float(lost[t - 1]) / t
+            own = self._nonzero.get(t, self.model.n_nonzero)
+            points.append(Point(t, cumulative, least, cumulative - least, error, n, mean, own))
         assert best is not None
         found = best.solution
-        return Regret(title, self.comparator.of, points, found.weights, names, found.intercept)
+        weights = (found.weights, names, found.intercept)
+        return Regret(title, self.comparator.of, points, *weights, NAMES[self.loss])
+
+
+def next_mark(t: int, first: int, per_decade: int) -> int:
+    """The first number of examples above t, of those even in their logarithm."""
+    i = max(0, int(math.log10(max(t, first) / first) * per_decade) - 1)
+    while (mark := int(round(first * 10.0 ** (i / per_decade)))) <= t:
+        i += 1
+    return mark
 
 
 def marks(n: int, first: int, per_decade: int) -> list[int]:
     """Numbers of examples up to n, even in their logarithm, and n."""
-    k = int(max(0.0, math.log10(n / first)) * per_decade) + 1
-    steps = {round(first * 10.0 ** (i / per_decade)) for i in range(k)}
-    return sorted({*(t for t in steps if t < n), n})
+    found, t = [], next_mark(0, first, per_decade)
+    while t < n:
+        found.append(t)
+        t = next_mark(t, first, per_decade)
+    return [*found, n]
 
 
 class _Rows:

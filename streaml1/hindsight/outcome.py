@@ -35,6 +35,10 @@ class Point(NamedTuple):
         The true regret is at most so much larger, and not smaller: the gap of the solver.
     n_nonzero
         How many of the best weights are not zero.
+    loss
+        The model's mean loss so far, as the report has it: without a penalty.
+    learner_nonzero
+        How many of the model's weights were not zero then, as the report has it.
     """
 
     examples: int
@@ -43,6 +47,8 @@ class Point(NamedTuple):
     regret: float
     error: float
     n_nonzero: int
+    loss: float
+    learner_nonzero: int
 
 
 class Regret:
@@ -63,12 +69,21 @@ class Regret:
         What the columns are called; a string by the hash of its name, where only that was read.
     intercept : float or ndarray
         Beside them.
+    loss_name : str
+        What the loss is called: log-loss only for the logistic loss.
     """
 
     def __init__(
-        self, title: str, of: str, points: list[Point], weights: Any, names: Any, intercept: Any
+        self,
+        title: str,
+        of: str,
+        points: list[Point],
+        weights: Any,
+        names: Any,
+        intercept: Any,
+        loss_name: str,
     ) -> None:
-        self.title, self.of, self.points = title, of, points
+        self.title, self.of, self.points, self.loss_name = title, of, points, loss_name
         self.weights, self.names, self.intercept = weights, names, intercept
 
     def __repr__(self) -> str:
@@ -91,16 +106,18 @@ class Regret:
         return float(np.polyfit(t, r, 1)[0])
 
     def table(self) -> str:
-        """The points as a table, and the slope."""
+        """The points as a table, the columns of the report among them; and the slope."""
+        wide = max(9, len(self.loss_name))
         lines = [
-            f"{'':>10} {'learner':>12} {'best fixed':>12} {'':>10} {'at most':>10} {'a step':>9}"
-            f" {'best':>9}",
-            f"{'examples':>10} {'in all':>12} {'in all':>12} {'regret':>10} {'more':>10}"
-            f" {'':>9} {'non-zeros':>9}",
+            f"{'':>10} {self.loss_name:>{wide}} {'non-':>9} {'learner':>12} {'best fixed':>12}"
+            f" {'its non-':>9} {'':>10} {'at most':>10} {'a step':>9}",
+            f"{'examples':>10} {'(all)':>{wide}} {'zeros':>9} {'in all':>12} {'in all':>12}"
+            f" {'zeros':>9} {'regret':>10} {'more':>10} {'':>9}",
         ]
         lines += [
-            f"{p.examples:>10,} {p.cumulative:>12,.2f} {p.best:>12,.2f} {p.regret:>10,.2f} "
-            f"{p.error:>10,.2f} {p.regret / p.examples:>9.4f} {p.n_nonzero:>9,}"
+            f"{p.examples:>10,} {p.loss:>{wide}.4f} {p.learner_nonzero:>9,} {p.cumulative:>12,.2f} "
+            f"{p.best:>12,.2f} {p.n_nonzero:>9,} {p.regret:>10,.2f} {p.error:>10,.2f} "
+            f"{p.regret / p.examples:>9.4f}"
             for p in self.points
         ]
         return "\n".join([*lines, f"regret grows as T^{self.slope:.2f}, over {self.of}"])

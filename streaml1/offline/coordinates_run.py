@@ -11,6 +11,7 @@ from streaml1.losses import CODES, LOGISTIC, SQUARED
 from streaml1.offline.coordinates import Problem, allowed, gradient, least, products, slopes, turn
 from streaml1.offline.data import Data, unable
 from streaml1.offline.objective import balanced, conjugates, curvature, mean_loss
+from streaml1.offline.support import Face, polish
 from streaml1.rows import Rows
 
 __all__ = ["Run", "bounds_of"]
@@ -74,7 +75,7 @@ class Run:
         self.problem = Problem(ids, values, indptr, *ends)
         self.w = np.clip(np.zeros(self.k), self.problem.lo, self.problem.hi)
         self.z, self.r, self.v = np.empty(n), np.empty(n), np.empty(self.k)
-        self.accesses = 0
+        self.accesses = 0  # of the steps, by whoever takes them
         self.refresh()
 
     @property
@@ -88,8 +89,8 @@ class Run:
         return float(self.w[self.d]) if self.k > self.d else 0.0
 
     def refresh(self) -> None:
-        """Sum margins and slopes anew."""
-        self.accesses += int(products(self.problem, self.w, self.z))
+        """Sum margins and slopes anew; not counted, for steps keep both."""
+        products(self.problem, self.w, self.z)
         slopes(self.loss, self.z, self.y, self.r)
 
     def signed_rows(self) -> Rows:
@@ -104,9 +105,8 @@ class Run:
         return Rows(ids, values * np.repeat(self.signs, counts), indptr)
 
     def pull(self, theta: Any, v: Any) -> None:
-        """Put A^T theta / n into v."""
+        """Put A^T theta / n into v; not counted, for the gap takes it too."""
         gradient(self.problem, theta, v)
-        self.accesses += len(self.problem.values)
 
     def movable(self) -> Any:
         """The coordinates that are not zero, or are not held there."""
@@ -114,6 +114,20 @@ class Run:
         chosen = (self.w != 0.0) | (np.abs(self.v + p.c) > p.l1)
         chosen[self.d :] = True
         return np.flatnonzero(chosen).astype(np.uint32)
+
+    def polish(self, goal: float, most: int) -> int:
+        """Newton steps at what is movable, for a gap of `goal`; how often it was gone over."""
+        p, m = self.problem, self.movable()
+        w = self.w[m]
+        sign = np.where(w != 0.0, np.sign(w), -np.sign(self.v[m] + p.c[m]))
+        face = Face(p.ids, p.values, p.indptr, m, p.l1[m], p.l2[m], p.c[m], sign)
+        # A slope that is off costs the dual about its part of l1 |w|_1.
+        slope = goal / max(float(np.abs(w).sum()), 1e-300)
+        self.w[m], passes, read = polish(face, self.y, self.loss, 1.0, w, slope, most)
+        self.accesses += read
+        if passes:
+            self.refresh()
+        return passes
 
     def objective(self) -> float:
         """The objective of the weights."""

@@ -35,6 +35,7 @@ from streaml1.losses import ABSOLUTE, HINGE, LOGISTIC, SMOOTHED_HINGE, SQUARED
 __all__ = [
     "CURVATURE",
     "balanced",
+    "bends",
     "conjugate",
     "conjugates",
     "curvature",
@@ -133,6 +134,20 @@ def derivatives(loss: int, a: Any, y: Any, gamma: float, theta: Any) -> None:
     """Put the derivative of each example's loss into theta."""
     for i in range(np.uint64(len(a))):
         theta[i] = derivative(loss, a[i], y[i], gamma)
+
+
+@kernel
+def bends(loss: int, a: Any, y: Any, gamma: float, h: Any) -> None:
+    """Put the second derivative of each example's loss into h, 0 where it has none."""
+    for i in range(np.uint64(len(a))):
+        if loss == LOGISTIC:
+            e = math.exp(-abs(a[i]))
+            h[i] = e / ((1.0 + e) * (1.0 + e))
+        elif loss == SQUARED:
+            h[i] = 1.0
+        else:
+            inside = loss == SMOOTHED_HINGE and 1.0 - gamma < y[i] * a[i] < 1.0
+            h[i] = 1.0 / gamma if inside else 0.0
 
 
 @kernel

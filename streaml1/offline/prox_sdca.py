@@ -25,18 +25,23 @@ Differences from the paper: a) It has one stage, around zero, and leaves $\lambd
 stages are the proximal point method with Prox-SDCA inside, begun where the last stage ended.
 b) p is at least 2, so that d below 8 has an h. The talk takes c = 3 log d to make h strongly convex
 for the l1 norm; by its own p it is so by less than 1 ((p - 1)/c and $|x|_p \le e |x|_\infty$ tell), so that
-the rows' own $|x_i|_p$ is used. c) Orders, looks at the gap and what is left out are as in `sdca`.
+the rows' own $|x_i|_p$ is used. c) Orders, looks at the gap and what is left out are as in `sdca`. d) With l2 = 0, a
+stage leaves out columns whose weights are at zero and whose slopes are far from $\sigma$, until the gap
+is looked at. e) With l2 = 0 and a loss without kinks, where the support has settled, Newton steps
+on it are tried (`support`), and the next stage goes on from the dual variables there; where they
+have not halved the gap they are taken back.
 """  # noqa: E501
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel
-from streaml1.losses import CODES
+from streaml1.losses import CODES, LOGISTIC, SMOOTHED_HINGE, SQUARED
+from streaml1.offline.coordinates import turn
 from streaml1.offline.data import (
     CLASSIFIERS,
     REGRESSORS,
@@ -47,18 +52,20 @@ from streaml1.offline.data import (
     no_intercept,
     unable,
 )
-from streaml1.offline.dual_steps import best, gap_of, logit_of, rests
 from streaml1.offline.objective import (
+    derivatives,
     elastic_net,
     elastic_net_dual,
     margins,
     mean_loss,
     pulled_back,
 )
-from streaml1.offline.order import ONE, ORDERS, add, fetch_next, generator
+from streaml1.offline.order import ORDERS, generator
 from streaml1.offline.pool import Pool, ascend
+from streaml1.offline.prox_steps import Norm, prox_epoch, restricted
 from streaml1.offline.solution import Callback, Solution, Trace
-from streaml1.vectors import power
+from streaml1.offline.support import FASTER, SLACK, Face, Watch, polish
+from streaml1.rows import Rows
 
 __all__ = ["prox_sdca"]
 
@@ -68,151 +75,8 @@ NORMS = ("l2", "q")
 # A stage ends when its gap is no more than so many times its distance from the stage before.
 PART = 5.0
 FEW, MANY, MOST = 3, 30, 100  # epochs of a stage
-
-
-class Norm(NamedTuple):
-    """h(w) = c/2 |w|_q^2, by the p with 1/p + 1/q = 1."""
-
-    p: float
-    c: float
-
-    def size(self, u: Any) -> float:
-        """|u|_p."""
-        most = float(np.abs(u).max(initial=0.0))
-        return most * float(((np.abs(u) / most) ** self.p).sum()) ** (1 / self.p) if most else 0.0
-
-    def weights(self, u: Any) -> Any:
-        """The gradient of h* at u."""
-        size = self.size(u)
-        if not size or self.p == 2.0:
-            return u / self.c
-        return np.sign(u) * (np.abs(u) / size) ** (self.p - 1.0) * (size / self.c)
-
-    def distance(self, u: Any, center: Any) -> float:
-        """H(w) - h(w0) - <grad h(w0), w - w0>, by the gradients u and `center` of h at w and w0."""
-        if self.p == 2.0:
-            return float(0.5 * np.vdot(u - center, u - center) / self.c)
-        conjugates = (self.size(center) ** 2 - self.size(u) ** 2) / (2.0 * self.c)
-        return max(0.0, conjugates - float(self.weights(u) @ (center - u)))
-
-    def squares(self, data: Data) -> Any:
-        """By how much a margin answers to its own step: |x_i|_p^2 (p - 1)/c."""
-        out = np.empty(data.n)
-        _sizes(data.rows.values, data.rows.indptr, self.p, out)
-        return out * out * ((self.p - 1.0) / self.c)
-
-
-@kernel
-def _sizes(values: Any, indptr: Any, p: float, out: Any) -> None:
-    """Put |x_i|_p into out."""
-    for i in range(np.uint64(len(out))):
-        most, total = 0.0, 0.0
-        for k in range(indptr[i], indptr[i + ONE]):
-            most = max(most, abs(values[k]))
-        for k in range(indptr[i], indptr[i + ONE]):
-            total += (abs(values[k]) / most) ** p
-        out[i] = most * total ** (1.0 / p)
-
-
-@inlined
-def _soft(v: float, t: float) -> float:
-    return math.copysign(max(0.0, abs(v) - t), v)
-
-
-@inlined
-def _margin(ids: Any, values: Any, lo: Any, hi: Any, theta: Any, t: float) -> float:
-    a = 0.0
-    for k in range(lo, hi):
-        a += _soft(theta[ids[k]], t) * values[k]
-    return a
-
-
-@inlined
-def _margin_q(
-    ids: Any, values: Any, lo: Any, hi: Any, theta: Any, t: float, at: Any, p: float
-) -> float:
-    """The sum of sign(u) (|u| / at[1])^(p-1) x; u = soft(theta, t)."""
-    a = 0.0
-    for k in range(lo, hi):
-        u = _soft(theta[ids[k]], t)
-        if u != 0.0:
-            a += math.copysign(power(abs(u) / at[1], p - 1.0), u) * values[k]
-    return a
-
-
-@inlined
-def _add_q(
-    ids: Any, values: Any, lo: Any, hi: Any, step: float, theta: Any, t: float, at: Any, p: float
-) -> None:
-    """Add step times a row to theta, and what follows to at[0], the sum of (|u| / at[1])^p."""
-    total = at[0]
-    for k in range(lo, hi):
-        before = abs(_soft(theta[ids[k]], t))
-        theta[ids[k]] += step * values[k]
-        after = abs(_soft(theta[ids[k]], t))
-        if before != 0.0:
-            total -= power(before / at[1], p)
-        if after != 0.0:
-            total += power(after / at[1], p)
-    at[0] = max(0.0, total)
-
-
-@kernel
-def _epoch(
-    loss: int,
-    gamma: float,
-    ids: Any,
-    values: Any,
-    indptr: Any,
-    y: Any,
-    q: Any,
-    scale: float,
-    t: float,
-    p: float,
-    c: float,
-    order: Any,
-    m: Any,
-    far: float,
-    rest: Any,
-    at: Any,
-    alpha: Any,
-    theta: Any,
-) -> Any:
-    """Take the first `m` steps of `order`, as `sdca` does, with u = soft(theta, t).
-
-    Where p is not 2, `at` holds the sum of (|u_j| / ref)^p, and ref.
-    """
-    kept, m = np.uint64(0), np.uint64(m)
-    most, gap, read = 0.0, 0.0, np.uint64(0)
-    for s in range(m):
-        i = np.uint64(order[s])
-        lo, hi = indptr[i], indptr[i + ONE]
-        fetch_next(ids, values, indptr, order, s, m)
-        if p == 2.0:
-            a = _margin(ids, values, lo, hi, theta, t)
-        else:
-            a = _margin_q(ids, values, lo, hi, theta, t, at, p)
-            if at[0] > 0.0:
-                a *= at[1] * power(at[0], 2.0 / p - 1.0)
-        a /= c
-        before = alpha[i]
-        read += hi - lo
-        if rests(loss, a, before, y[i], gamma, far):
-            continue
-        rest[kept] = i
-        kept += ONE
-        logit = logit_of(loss, before, y[i])
-        gap += gap_of(loss, a, before, logit, y[i], gamma)
-        after = best(loss, a, before, logit, y[i], q[i], gamma)
-        if after != before:
-            most = max(most, abs(after - before) * q[i])
-            alpha[i] = after
-            if p == 2.0:
-                add(ids, values, lo, hi, (after - before) * scale, theta)
-            else:
-                _add_q(ids, values, lo, hi, (after - before) * scale, theta, t, at, p)
-            read += hi - lo
-    return kept, most, gap, read
+# How near to l1 a slope is that may come to it in a stage; when to leave the others out.
+NEAR, FEWER = 0.8, 0.5
 
 
 def prox_sdca(
@@ -322,10 +186,11 @@ class _Run:
         self.pool, self.trace = pool, trace
         p = max(2.0, math.log(max(d, 1)))
         self.h = Norm(p, 3.0 * p) if norm == "q" else Norm(2.0, 1.0)
-        self.squares = self.h.squares(data)
+        self.rows, self.squares = data.rows, self.h.squares(data.rows)
         self.strength = l2 or inner or float(self.squares.mean()) / n or 1.0
         self.alpha, self.v = np.zeros(n), np.zeros(d)
         self.center, self.theta = np.zeros(d), np.zeros(d)
+        self.smooth = loss in (LOGISTIC, SMOOTHED_HINGE, SQUARED)
         self.w, self.a, self.at = np.zeros(d), np.zeros(n), np.ones(2)
 
     def thresholded(self, theta: Any) -> Any:
@@ -340,21 +205,88 @@ class _Run:
             self.at[1] = max(u.max(initial=0.0), self.l1 / self.strength)
             self.at[0] = ((u / self.at[1]) ** h.p).sum()
         scale = 1.0 / (self.strength * n)
-        kept, most, gap, read = _epoch(
-            *(self.loss, self.gamma, *data.rows, data.y, self.squares * scale, scale),
+        kept, most, gap, read = prox_epoch(
+            *(self.loss, self.gamma, *self.rows, data.y, self.squares * scale, scale),
             *(self.l1 / self.strength, h.p, h.c, *self.pool.turn()),
             *(self.at, self.alpha, self.theta),
         )
         self.pool.taken(kept, most, read)
         return float(gap) / n
 
+    @cached_property
+    def room(self) -> Rows:
+        """Where the rows of a stage are put."""
+        most = self.data.nnz + 1
+        indptr = np.zeros(self.data.n + 1, np.uint64)
+        return Rows(np.empty(most, np.uint32), np.empty(most), indptr)
+
+    def stage(self, most: int) -> int:
+        """Take epochs until the stage is solved as well as it is worth; how many.
+
+        Weights at zero whose slopes are far from `l1` stay there: their columns are not read.
+        """
+        data, center, most = self.data, self.center, min(most, MOST)
+        self.theta = self.center + self.v / self.strength
+        inside = np.flatnonzero(
+            (np.abs(self.theta) > NEAR * self.l1 / self.strength) | (center != 0.0)
+        )
+        if len(inside) < FEWER * data.d and self.v.any():
+            self.rows = restricted(data.rows, data.d, inside, self.room)
+            self.theta, center = self.theta[inside], center[inside]
+        else:
+            self.rows = data.rows
+        self.squares = self.h.squares(self.rows)
+        self.pool.begin()
+        for taken in range(1, most + 1):
+            gap = self.epoch()
+            moved = self.h.distance(self.thresholded(self.theta), center)
+            if gap <= max(PART * self.strength * moved, 0.1 * self.trace.goal) or not self.pool.m:
+                return taken
+        return most
+
+    @cached_property
+    def columns(self) -> tuple[Any, Any, Any]:
+        """The matrix by columns."""
+        nnz, ends = self.data.nnz, np.zeros(self.data.d + 1, np.uint64)
+        ids, values = np.empty(nnz, np.uint32), np.empty(nnz)
+        turn(*self.data.rows, np.ones(self.data.n), ends, ids, values)
+        return ids, values, ends
+
+    def polish(self, goal: float, most: int) -> int:
+        """Take Newton steps on the support, for a gap of `goal`, and go on from the dual there.
+
+        Returns how often the support was gone over.
+        """
+        data, h = self.data, self.h
+        m = np.flatnonzero((self.w != 0.0) | (np.abs(self.v) > self.l1)).astype(np.uint32)
+        w = self.w[m]
+        sign = np.where(w != 0.0, np.sign(w), np.sign(self.v[m]))
+        zero = np.zeros(len(m))
+        face = Face(*self.columns, m, zero + self.l1, zero, zero, sign)
+        slope = goal / max(float(np.abs(w).sum()), 1e-300)
+        w, passes, read = polish(face, data.y, self.loss, self.gamma, w, slope, most)
+        self.pool.accesses += read
+        if passes:
+            self.w[m] = w
+            margins(*data.rows, self.w, 0.0, self.a)
+            derivatives(self.loss, self.a, data.y, self.gamma, self.alpha)
+            np.negative(self.alpha, out=self.alpha)
+            pulled_back(*data.rows, self.alpha, 1.0 / data.n, self.v)
+            self.center = h.gradient(self.w)
+        return passes
+
     def look(self, epoch: int) -> bool:
-        """Sum v anew, and tell objective and dual of what it makes of the weights."""
+        """Sum v anew, and tell what it makes of the weights."""
         data = self.data
         pulled_back(*data.rows, self.alpha, 1.0 / data.n, self.v)
         theta = self.center + self.v / self.strength
         self.w = self.h.weights(self.thresholded(theta))
         margins(*data.rows, self.w, 0.0, self.a)
+        return self.tell(epoch)
+
+    def tell(self, epoch: int) -> bool:
+        """Tell objective and dual, by weights, margins and v."""
+        data = self.data
         objective = mean_loss(self.loss, self.a, data.y, self.gamma)
         objective += elastic_net(self.w, self.l1, self.l2)
         dual = elastic_net_dual(
@@ -363,18 +295,34 @@ class _Run:
         return self.trace.record(epoch, objective, dual, self.pool.accesses, self.w)
 
 
+def _newton(run: _Run, epoch: int, watch: Watch) -> tuple[int, bool]:
+    """Take Newton steps while the gap falls fast; the epoch then, and whether the run ends."""
+    trace, paid = run.trace, False
+    before = run.alpha.copy(), run.v.copy(), run.center
+    while True:
+        passes = run.polish(SLACK * trace.goal, trace.max_epochs - epoch)
+        epoch += passes
+        done = bool(passes) and run.tell(epoch)
+        if done or not passes or trace.records[-1].gap > FASTER * trace.records[-2].gap:
+            break
+        paid = True
+    watch.told(paid)
+    if not paid and not done:
+        run.alpha, run.v, run.center = before
+    return epoch, done
+
+
 def _stages(run: _Run) -> None:
-    trace, epoch, taken = run.trace, 0, 0
-    while not run.look(epoch):
+    trace, first, watch = run.trace, run.strength, Watch()
+    epoch, done = 0, run.look(0)
+    while not done:
+        taken = run.stage(trace.max_epochs - epoch)
+        epoch += taken
+        done = run.look(epoch)
         run.center = run.thresholded(run.center + run.v / run.strength)
-        if epoch:
-            run.strength *= 0.5 if taken <= FEW else 2.0 if taken > MANY else 1.0
-        run.theta = run.center + run.v / run.strength
-        run.pool.begin()
-        taken = 0
-        while epoch < trace.max_epochs and taken < MOST:
-            gap = run.epoch()
-            epoch, taken = epoch + 1, taken + 1
-            moved = run.h.distance(run.thresholded(run.theta), run.center)
-            if gap <= max(PART * run.strength * moved, 0.1 * trace.goal) or not run.pool.m:
-                break
+        run.strength *= 0.5 if taken <= FEW else 2.0 if taken > MANY else 1.0
+        if not done and run.smooth and watch.settled(run.w):
+            epoch, done = _newton(run, epoch, watch)
+            if watch.pause == 0:
+                # Slopes may be off at weights that were left out: a small strength lets these leap.
+                run.strength = max(run.strength, first)

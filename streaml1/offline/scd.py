@@ -16,7 +16,10 @@ through a permutation (`order="random"` draws, as the paper does). d) `step="new
 logistic loss, the steps of some epochs are taken on its quadratic model, whose curvature is the
 loss's own instead of 1/4, and a line search keeps the objective from rising. The squared loss is its
 model. e) Weights at zero or at a bound that are pushed there are left out, until the gap is looked
-at: then all are seen. f) The gap is that of the dual at $\theta_i = L'(z_i)$, scaled where it must be.
+at: then all are seen. f) With `step="newton"` and no bounds, where the support has settled, Newton
+steps on it are tried, and go on while they pay (`support`): the gap's bound wants slopes that are
+exact, which a step at one weight after the other makes slowly. g) The gap is that of the dual at
+$\theta_i = L'(z_i)$, scaled where it must be.
 
 DETCD is prose in the paper (Section 4): "the coordinate ... is chosen in a deterministic manner to
 maximize a lower bound on the guaranteed decrease", which here is the decrease of the bound above.
@@ -41,6 +44,7 @@ from streaml1.offline.coordinates_run import Run, bounds_of
 from streaml1.offline.data import Data, check_run, check_strength, choose, unable
 from streaml1.offline.order import ORDERS, RANDOM, arrange, generator
 from streaml1.offline.solution import Callback, Solution, Trace
+from streaml1.offline.support import FASTER, SLACK, Watch
 from streaml1.parameters import flag, whole
 
 __all__ = ["detcd", "scd"]
@@ -111,17 +115,29 @@ def _sweep(
     return most
 
 
-def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any, every: int) -> None:
+def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any, every: int | None) -> None:
     h, H = np.ones(run.n), np.zeros(run.k)
     if run.exact or step == "bound":
         curvatures(run.problem, np.arange(run.k, dtype=np.uint32), h, H)
     beta = run.beta * H + run.problem.l2
-    epoch, part = 0, PART
+    epoch, part, looks, watch = 0, PART, 0, Watch()
+    bounded = np.isfinite(run.problem.lo).any() or np.isfinite(run.problem.hi).any()
+    free = step == "newton" and every is None and not bounded
+    settled = False
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         objective, gap = trace.records[-1].objective, trace.records[-1].gap
+        run.accesses += len(run.problem.values)  # the slopes tell who may move
+        if settled:
+            settled = gap <= FASTER * trace.records[-2].gap
+            watch.told(settled)
+            passes = run.polish(SLACK * trace.goal, trace.max_epochs - epoch) if settled else 0
+            epoch += passes
+            if passes:
+                continue
+        looks += 1
         # Early models are soon wrong: first one epoch, then two, ...
-        longest = EPOCHS if run.exact else min(EPOCHS, len(trace.records))
-        most = min(longest, every, trace.max_epochs - epoch)
+        longest = EPOCHS if run.exact else min(EPOCHS, looks)
+        most = min(longest, every or EPOCHS, trace.max_epochs - epoch)
         rest = (how, dice, max(part * gap, 0.3 * trace.goal), most)
         if run.exact:
             taken = _sweep(run, model_epoch, (h, H, run.r), *rest)
@@ -138,6 +154,7 @@ def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any, every: int)
         epoch += taken
         if taken == 1 < most:
             part *= SMALLER
+        settled = free and watch.settled(run.w)
 
 
 def scd(
@@ -156,7 +173,7 @@ def scd(
     tol: float = 1e-6,
     max_epochs: int = 1000,
     seed: int = 0,
-    every: int = EPOCHS,
+    every: int | None = None,
     callback: Callback | None = None,
 ) -> Solution:
     """Minimise the mean loss + l1 |w|_1 + l2/2 |w|^2, one weight after the other.
@@ -189,7 +206,8 @@ def scd(
     seed
         Of the order.
     every
-        The most epochs between two looks at all coordinates.
+        The most epochs between two looks at all coordinates, up to 10, and no Newton steps between
+        them; None: as many as pay.
     callback
         Called with a record and the weights when all coordinates have been looked at; what is true
         ends the run.
@@ -220,7 +238,8 @@ def scd(
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
     trace = Trace("scd", tol, max_epochs, callback)
     run = _setup("scd", X, y, loss, l1, l2, (linear, lower, upper), fit_intercept)
-    _descend(run, step, how, trace, generator(seed), whole(1, EPOCHS)("every", every))
+    every = every if every is None else whole(1, EPOCHS)("every", every)
+    _descend(run, step, how, trace, generator(seed), every)
     return trace.solution(run.weights.copy(), run.intercept)
 
 
@@ -280,6 +299,8 @@ def detcd(
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         # The slopes of the weights themselves, not those of the dual that the gap was told by.
         run.pull(run.r, v)
+        if len(trace.records) == 1:
+            run.accesses += len(p.values)  # steps keep them
         done, read = greedy(run.loss, p, *rows, every, beta, run.z, v, run.w)
         run.accesses += int(read)
         steps += int(done)

@@ -1,0 +1,111 @@
+"""Newton steps on the support: beside a dense minimiser, and never upwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.sparse import csc_matrix
+
+from streaml1.losses import CODES
+from streaml1.offline import prox_sdca, scd
+from streaml1.offline.support import Face, Watch, polish
+from tests.offline_data import toy
+from tests.reference_offline import mean_loss
+
+SMOOTH = ["logistic", "smoothed_hinge", "squared"]
+
+
+def face_of(X: Any, chosen: Any, sign: Any, l1: float, l2: float) -> Face:
+    columns = csc_matrix(X)
+    parts = (columns.indices.astype(np.uint32), columns.data, columns.indptr.astype(np.uint64))
+    k = len(chosen)
+    strengths = (np.full(k, l1), np.full(k, l2), np.zeros(k))
+    return Face(*parts, chosen.astype(np.uint32), *strengths, sign)
+
+
+def signs(name: str, y: Any) -> Any:
+    return np.asarray(y, float) if name == "squared" else np.where(np.asarray(y) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.02, 0.0), (0.0, 0.05), (0.02, 0.05)])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_it_comes_to_the_least_of_its_face(name: str, l1: float, l2: float) -> None:
+    X, y = toy(name, n=60, d=12)
+    best = scd(X, y, name, l1, l2, tol=1e-10) if name != "smoothed_hinge" else None
+    w = prox_sdca(X, y, name, l1, l2, tol=1e-4).weights if best is None else best.weights
+    chosen = np.flatnonzero(w)
+    sign = np.sign(w[chosen])
+    # Away from there, with one at zero that has yet to move.
+    start = w[chosen] + 0.1 * sign
+    start[0] = 0.0
+    A, face = X[:, chosen], face_of(X, chosen, sign, l1, l2)
+
+    def value(v: Any) -> tuple[float, Any]:
+        loss, g, _ = mean_loss(name, A, y, v, 0.0)
+        return float(loss) + l1 * np.abs(v).sum() + l2 / 2 * v @ v, g + l1 * sign + l2 * v
+
+    told = [value(start)[0]]
+    there = start
+    for _ in range(20):
+        there, passes, read = polish(face, signs(name, y), CODES[name], 1.0, there, 1e-10, 1000)
+        told.append(value(there)[0])
+        assert read == 2 * passes * np.count_nonzero(A)
+    assert np.diff(told).max() <= 1e-14
+    bounds = [(0.0, None) if s > 0 or not l1 else (None, 0.0) for s in sign] if l1 else None
+    expected = minimize(
+        value, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-15}
+    )
+    assert told[-1] <= expected.fun + 1e-9
+    assert told[0] > told[-1] + 1e-4
+
+
+@given(
+    seed=st.integers(0, 999), most=st.integers(0, 30), size=st.sampled_from([1e-3, 1.0, 1e3, 1e12])
+)
+def test_it_never_goes_up_nor_over_what_it_may(seed: int, most: int, size: float) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(9, 6)) * (rng.random((9, 6)) < 0.4) * size
+    y = np.where(rng.random(9) < 0.5, 1.0, -1.0)
+    chosen = np.flatnonzero(rng.random(6) < 0.7)
+    w = rng.normal(size=len(chosen)) * (rng.random(len(chosen)) < 0.8)
+    sign = np.where(w != 0.0, np.sign(w), rng.choice([-1.0, 1.0], len(chosen)))
+    face = face_of(X, chosen, sign, 0.1, 0.0)
+    there, passes, _ = polish(face, y, CODES["logistic"], 1.0, w, 1e-9, most)
+    assert passes <= most and (there * sign >= 0.0).all()
+
+    def value(v: Any) -> float:
+        return float(np.logaddexp(0.0, -y * (X[:, chosen] @ v)).mean() + 0.1 * np.abs(v).sum())
+
+    assert value(there) <= value(w) * (1.0 + 1e-12)
+
+
+def test_what_has_not_paid_is_not_tried_at_once_again() -> None:
+    watch, w = Watch(), np.array([1.0, 0.0])
+    assert not watch.settled(w) and watch.settled(w)
+    assert not watch.settled(w[::-1]) and watch.settled(w[::-1])
+    tries = []
+    for turn in range(12):
+        if watch.settled(w) or turn == 0:
+            tries.append(turn)
+            watch.told(paid=False)
+    assert tries == [0, 2, 6]
+    watch.told(paid=True)
+    assert watch.settled(w)
+
+
+@pytest.mark.parametrize("solver", [scd, prox_sdca])
+def test_a_run_takes_no_more_epochs_than_it_may(solver: Any) -> None:
+    X, y = toy("logistic", n=200, d=30)
+    full = solver(X, y, l1=0.003, tol=1e-12, max_epochs=3000)
+    for most in [n for n in (1, 2, 3, 5, 8, 12, 17, 25) if n < full.trace[-1].epoch]:
+        with pytest.warns(UserWarning, match="stopped after"):
+            found = solver(X, y, l1=0.003, tol=1e-12, max_epochs=most)
+        assert found.trace[-1].epoch == most and found.gap >= 0.0
+        z = (X @ found.weights) * np.where(np.asarray(y) > 0, 1.0, -1.0)
+        told = np.logaddexp(0.0, -z).mean() + 0.003 * np.abs(found.weights).sum()
+        assert found.objective == pytest.approx(told, abs=1e-12)
