@@ -148,18 +148,18 @@ def _wide(array: Any, k: Any) -> Any:
     return _in_array(array, k).astype(np.uint64)
 
 
-def _addresses(array: Any, words: Any) -> Any:
-    return np.uint64(array.ctypes.data) + words * np.uint64(array.itemsize)
+def _lines(array: Any, dtype: Any) -> Any:
+    """The elements of an array as lines of 8 bytes each."""
+    return np.asarray(array).view(np.ndarray).view(dtype).reshape(len(array), -1)
 
 
-def _from_memory(places: Any, offset: Any, dtype: Any) -> Any:
-    return np.array([array_at(place + offset, 1, dtype)[0] for place in places])
+def _from_array(places: Any, offset: Any, dtype: Any) -> Any:
+    array, words = places
+    return _lines(array, dtype)[words, int(offset) // 8]
 
 
-def _put_into_places(array: Any, ids: Any, k: Any, offset: Any, values: Any) -> None:
-    places = _addresses(array, _wide(ids, k))
-    for place, value in zip(places, values, strict=True):
-        array_at(place + offset, 1, values.dtype)[:] = value
+def _put_into_array(array: Any, ids: Any, k: Any, offset: Any, values: Any) -> None:
+    _lines(array, values.dtype)[_wide(ids, k), int(offset) // 8] = values
 
 
 eight_at = _eight_at if COMPILED else _eight_in_memory
@@ -168,8 +168,8 @@ put_eight = _put_eight if COMPILED else _put_into_memory
 eight_in = _eight_in if COMPILED else _in_array
 words_in = _words_in if COMPILED else _wide
 # The addresses of eight elements of an array; what stands some bytes behind each.
-places_of = _places_of if COMPILED else _addresses
-eight_from = _eight_from if COMPILED else lambda p, offset: _from_memory(p, offset, np.float64)
-words_from = _words_from if COMPILED else lambda p, offset: _from_memory(p, offset, np.uint64)
+places_of = _places_of if COMPILED else lambda array, words: (array, words)
+eight_from = _eight_from if COMPILED else lambda p, offset: _from_array(p, offset, np.float64)
+words_from = _words_from if COMPILED else lambda p, offset: _from_array(p, offset, np.uint64)
 # Some bytes behind the elements of an array that eight neighbours of another tell.
-put_each = _put_each if COMPILED else _put_into_places
+put_each = _put_each if COMPILED else _put_into_array
