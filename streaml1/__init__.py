@@ -86,11 +86,7 @@ def __getattr__(name: str) -> Any:
     # does without the readers and the report.
     if name in _MODULES:
         return import_module(f"streaml1.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'streaml1' has no attribute {name!r}")
-    value = getattr(import_module(f"streaml1.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return import_module("streaml1.lazy").called_for(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

@@ -360,7 +360,7 @@ class Engine(Reader):
             self._learn_crossed(self.crosses, checked(batch), y, w, eta, p)
             return p
         width = batch.width
-        floats = self.rule.size * getattr(self.rule, "outputs", 1)
+        floats = sum(array.nbytes for array in self.rule) >> 3  # tables may be most of them
         if width is None or not self._direct(width) or len(batch.rows.ids) < floats:
             rows = self._rows(checked(batch))
             self._require_features(rows)

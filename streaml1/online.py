@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import borrowed, gil_kernel, inlined, kernel, prefetch
-from streaml1.rows import is_plain
+from streaml1.rows import is_plain_row
 from streaml1.rules import admits, gather, predict, respond, room, scatter, tick, weight
 
 __all__ = [
-    "BLOCK",
     "CROWDED",
     "DONE",
     "NOT_PLAIN",
@@ -31,8 +30,7 @@ CROWDED = -4  # more distinct features than the rule may see
 DONE, NOT_PLAIN = 0, 1
 OVER = -16  # and below: learnt, and there may be more weights than the model may have
 
-BLOCK = np.uint64(64)  # rows looked at together: they fit the cache beside the weights
-FAR = np.uint64(8192)  # entries ahead that memory is asked for: the next blocks
+FAR = np.uint64(1024)  # entries ahead that memory is asked for
 
 # What every online learner has beside its rule.
 ONLINE = np.dtype(
@@ -58,15 +56,15 @@ def step(
     values: Any,
     lo: Any,
     hi: Any,
+    a: float,
     y: float,
     w: float,
     eta: float,
     out: Any,
 ) -> float:
-    """Learn one row; returns what a report is made of, as it was before."""
+    """Learn one row that was gathered; returns what a report is made of, as it was before."""
     o = online[0]
     before = _alive(rule, ids, lo, hi) if o.most else 0
-    a = gather(rule, ids, values, lo, hi)
     p, g = respond(rule, online, a, y, w, out)
     scatter(rule, ids, values, lo, hi, eta * g)
     tick(rule, eta)
@@ -101,29 +99,30 @@ def learn(
 ) -> Any:
     """Predict into `p` and learn the rows from `start`.
 
-    Where `d` is not 0, the rows are looked at by the block first: memory brings them but once.
+    Where `d` is not 0, each row is looked at first, while the row before it is answered: memory
+    brings it but once, and the processor would wait for the answer.
     A rule may have k outputs: then `p` is k times as long as `y`, or as long, for the first alone.
 
     Returns
     -------
     tuple of int
-        (DONE, n); or why it stopped and the row that is next: NO_ROOM or CROWDED for it; NOT_PLAIN
-        the block that begins with it, see `rows.is_plain`; OVER, with the row before learnt.
+        (DONE, n); or why it stopped and the row that is next: NO_ROOM, CROWDED or NOT_PLAIN (see
+        `rows.is_plain_row`) for it; OVER, with the row before learnt.
     """
-    rule = borrowed(rule)
+    rule, online = borrowed(rule), borrowed(online)
+    ids, values, indptr = borrowed(ids), borrowed(values), borrowed(indptr)
     n = np.uint64(len(y))
-    d = np.uint64(d)
+    start, d = np.uint64(start), np.uint64(d)
     k_out = np.uint64(len(p)) // max(n, np.uint64(1))
     outputs = np.uint64(p.ctypes.data)
-    checked = np.uint64(start) if d else n
     capped = online[0].most != 0
-    for i in range(np.uint64(start), n):
-        if i == checked:
-            checked = min(i + BLOCK, n)
-            if not is_plain(ids, values, indptr, i, checked, d):
-                return NOT_PLAIN, np.int64(i)
+    one = np.uint64(1)
+    plain = d == 0 or start == n or is_plain_row(ids, values, indptr[start], indptr[start + one], d)
+    for i in range(start, n):
         lo = indptr[i]
-        hi = indptr[i + np.uint64(1)]
+        hi = indptr[i + one]
+        if not plain:
+            return NOT_PLAIN, np.int64(i)
         if not room(rule, hi - lo):
             return NO_ROOM, np.int64(i)
         if not admits(rule, ids, lo, hi):
@@ -134,9 +133,12 @@ def learn(
             prefetch(ids, k)
         first = k_out * i
         out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
-        p[first] = step(rule, online, ids, values, lo, hi, y[i], w[i], eta[i], out)
+        a = gather(rule, ids, values, lo, hi)
+        if d and i + one < n:
+            plain = is_plain_row(ids, values, hi, indptr[i + one + one], d)
+        p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w[i], eta[i], out)
         if capped and online[0].held > online[0].most:
-            return OVER, np.int64(i + np.uint64(1))
+            return OVER, np.int64(i + one)
     return DONE, np.int64(n)
 
 
@@ -168,7 +170,9 @@ def learn_plain(
         return NO_ROOM
     if not admits(rule, ids, np.uint64(0), np.uint64(n)):
         return CROWDED
-    step(rule, online, ids, values, np.uint64(0), np.uint64(n), y, w, eta, np.uint64(0))
+    lo, hi = np.uint64(0), np.uint64(n)
+    a = gather(rule, ids, values, lo, hi)
+    step(rule, online, ids, values, lo, hi, a, y, w, eta, np.uint64(0))
     o = online[0]
     return int(OVER - o.t if o.held > o.most else o.t)
 
@@ -178,7 +182,8 @@ def margins(
     rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, out: Any, stride: Any
 ) -> None:
     """What `rules.predict` tells of rows into `a`; of row i with the address `out + stride i`."""
-    rule = borrowed(rule)
+    rule, online = borrowed(rule), borrowed(online)
+    ids, values, indptr = borrowed(ids), borrowed(values), borrowed(indptr)
     out, stride = np.uint64(out), np.uint64(stride)
     for i in range(np.uint64(len(a))):
         lo, hi = indptr[i], indptr[i + np.uint64(1)]

@@ -11,7 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1 import exits
-from streaml1.jit import inlined, kernel
+from streaml1.jit import (
+    LANES,
+    any_bits,
+    bits_of,
+    both,
+    eight_in,
+    either,
+    inlined,
+    kernel,
+    minus,
+    words_in,
+    words_of,
+)
 
 __all__ = [
     "LIMIT",
@@ -21,7 +33,7 @@ __all__ = [
     "Rows",
     "are_values",
     "ensure",
-    "is_plain",
+    "is_plain_row",
     "largest",
     "number",
     "plain_items",
@@ -37,6 +49,7 @@ LIMIT = 1e50
 _LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
 MOST_IDS = 2**32
+_ONE, _LANE = np.uint64(1), np.uint64(LANES)
 
 # Values of exactly these types are read as they are: no code of somebody's own can run.
 NUMBERS = frozenset({float, int, bool, np.float64})
@@ -147,36 +160,54 @@ def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
     return {name: v for name, v in plain.items() if v != 0.0}
 
 
-@kernel
-def is_plain(ids: Any, values: Any, indptr: Any, first: Any, last: Any, d: Any) -> bool:
-    """Whether the rows from `first` to before `last` can be learnt as they are.
+@inlined
+def _faults(ids: Any, values: Any, k: Any) -> Any:
+    """Eight words, below zero for an entry from the k-th on that is no value or has no rise."""
+    one = words_of(_ONE)
+    size = both(bits_of(eight_in(values, k)), words_of(np.uint64(_MAGNITUDE)))
+    rise = minus(words_in(ids, k + _ONE), words_in(ids, k))
+    bad = either(minus(words_of(np.uint64(_LIMIT_BITS - 1)), size), minus(size, one))
+    return either(bad, minus(rise, one))
 
-    No value is zero, NaN or too large, ids rise strictly within each row and are below `d`. Rows
-    that are no worse than unsorted are not plain either: a slower look tells.
+
+@inlined
+def _is_no_value(v: float) -> Any:
+    """Below zero for what is no value."""
+    size = bits_of(v) & _MAGNITUDE
+    return (_LIMIT_BITS - np.int64(1) - size) | (size - np.int64(1))
+
+
+@inlined
+def is_plain_row(ids: Any, values: Any, lo: Any, hi: Any, d: Any) -> bool:
+    """Whether a row can be learnt as it is.
+
+    No value is zero, NaN or too large, ids rise strictly and are below `d`. A row that is no worse
+    than unsorted is not plain either: a slower look tells.
     """
-    first, last = np.uint64(first), np.uint64(last)
-    one = np.int64(1)
-    lo, hi = indptr[first], indptr[last]
-    bits = values[lo:hi].view(np.int64)
-    bad = np.int64(0)
-    for k in range(len(bits)):
-        magnitude = bits[k] & _MAGNITUDE
-        bad |= (_LIMIT_BITS - one - magnitude) | (magnitude - one)
-    if bad < 0:
-        return False
-    here = ids[lo:hi]
-    follower = here[1:]
-    falls = np.uint32(0)
-    for k in range(len(follower)):
-        falls += np.uint32(follower[k] <= here[k])
-    for i in range(first, last):
-        a, b = indptr[i], indptr[i + np.uint64(1)]
-        if a < b:
-            if ids[b - np.uint64(1)] >= d:
-                return False
-            if a > lo:  # a fall between two rows is no fault
-                falls -= np.uint32(ids[a] <= ids[a - np.uint64(1)])
-    return bool(falls == 0)
+    if lo == hi:
+        return True
+    last = hi - _ONE
+    wrong = _is_no_value(values[last])
+    if hi - lo > _LANE:
+        bad = _faults(ids, values, last - _LANE)
+        for k in range(lo, last - _LANE, _LANE):
+            bad = either(bad, _faults(ids, values, k))
+        wrong |= any_bits(bad)
+    else:
+        for k in range(lo, last):
+            wrong |= _is_no_value(values[k])
+            wrong |= np.int64(ids[k + _ONE]) - np.int64(ids[k]) - np.int64(1)
+    return bool(wrong >= 0 and np.uint64(ids[last]) < d)
+
+
+@kernel
+def _are_plain(ids: Any, values: Any, indptr: Any, d: Any) -> bool:
+    """Whether all rows are, see `is_plain_row`."""
+    d = np.uint64(d)
+    for i in range(np.uint64(len(indptr) - 1)):
+        if not is_plain_row(ids, values, indptr[i], indptr[i + _ONE], d):
+            return False
+    return True
 
 
 def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
@@ -187,7 +218,7 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
     BadExample
         At the first value that is NaN, infinite or beyond 1e50.
     """
-    if is_plain(rows.ids, rows.values, rows.indptr, 0, rows.n, MOST_IDS):
+    if _are_plain(rows.ids, rows.values, rows.indptr, MOST_IDS):
         return rows
     if are_values(rows.values) and not repeats(rows):
         return rows  # not sorted

@@ -18,6 +18,7 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.batches import batch_of, checked
+from streaml1.engine import Engine
 from streaml1.hashing import name_hashes
 from streaml1.names import INTS, Table
 from streaml1.rows import BadExample, plain_items
@@ -540,6 +541,24 @@ def test_large_broken_matrices_are_refused(name: str, dtype: Any, place: str) ->
     with pytest.raises(TypeError, match=r"check_format\(\)"):
         model.learn_many(X, labels(1_000))
     assert state(model) == before
+
+
+def test_the_state_is_copied_only_where_it_is_smaller_than_the_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table of all steps is state too: copied each time, a row would cost the time passed."""
+    copies = []
+    state_now = Engine._state_now
+    monkeypatch.setattr(Engine, "_state_now", lambda self: copies.append(1) or state_now(self))
+    X = csr_matrix(np.ones((3_000, 3)))
+    model = ElasticNetClassifier(l1=1e-3, stamps="explicit")
+    model.learn_many(X, labels(3_000))
+    assert copies
+    for _ in range(4):
+        model.learn_many(X, labels(3_000))
+    copies.clear()
+    model.learn_many(X, labels(3_000))
+    assert not copies
 
 
 @pytest.mark.parametrize("entry", [(math.nan, 5), (1.0, 5)])

@@ -86,6 +86,7 @@ PARTS = {
     "mirror": "bench_mirror.bench_mirror",
     "dict": "bench_dicts.bench_dict",
     "flat": "bench_passes.bench_flat",
+    "flatness": "bench_flatness.bench_flatness",
     "start": "bench_process.bench_start",
     "threads": "bench_dicts.bench_threads",
     "copies": "bench_process.bench_copies",

@@ -5,11 +5,11 @@ All but `stdlib` are loaded when they are called for: river's own data sets take
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import streaml1.datasets.source  # noqa: F401  (makes them sources: ``data:rcv1``)
 from streaml1.datasets.standard_library import Stdlib, stdlib
+from streaml1.lazy import called_for
 
 if TYPE_CHECKING:
     from streaml1.datasets.arcene import Arcene
@@ -47,11 +47,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'streaml1.datasets' has no attribute {name!r}")
-    value = getattr(import_module(f"streaml1.datasets.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return called_for(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

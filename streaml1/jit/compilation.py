@@ -144,15 +144,17 @@ def inlined(fn: F) -> F:
     return compiled
 
 
-def row_kernel(fn: Callable[..., Any], rule: type) -> Any:
-    """`fn` with its global name `Rule` bound to the class `rule`, compiled, keeping the lock.
+def row_kernel(fn: Callable[..., Any], rule: type, read: Any) -> Any:
+    """`fn` with its global names `Rule` and `read` bound, compiled, keeping the lock.
 
     A call that hands over a rule costs two microseconds before any work; the address of an array
     of addresses, with the rule rebuilt inside by `rule_at`, a twentieth of that. Addresses do not
     tell the class, so it is bound before compilation.
     """
-    bound = types.FunctionType(fn.__code__, {**fn.__globals__, "Rule": rule}, fn.__name__)
-    bound.__qualname__ = f"{fn.__qualname__}[{rule.__name__}]"
+    names = {**fn.__globals__, "Rule": rule, "read": read}
+    bound = types.FunctionType(fn.__code__, names, fn.__name__)
+    place = read.__module__.rpartition(".")[2]
+    bound.__qualname__ = f"{fn.__qualname__}[{rule.__name__}, {place}.{read.__name__}]"
     bound.__module__ = fn.__module__
     return _compile(bound)
 

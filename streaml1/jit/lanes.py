@@ -17,7 +17,11 @@ from streaml1.jit.compilation import COMPILED
 
 __all__ = [
     "LANES",
+    "any_bits",
+    "bits_of",
+    "both",
     "eight_of",
+    "either",
     "greater",
     "lesser",
     "minus",
@@ -100,6 +104,10 @@ def _signed(builder: Any, size: Any, like: Any) -> Any:
 signed = _on_eights(_signed, np.copysign)
 
 
+either = _on_eights(lambda builder, a, b: builder.or_(a, b), np.bitwise_or)
+both = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
+
+
 @intrinsic
 def _negative(typingctx: Any, a: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -133,6 +141,28 @@ def _words_of(typingctx: Any, word: Any) -> Any:
 
 
 @intrinsic
+def _bits_of(typingctx: Any, x: Any) -> Any:
+    kinds = (WORDS, BITS) if x == EIGHT else (nbtypes.int64, WORD)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], kinds[1])
+
+    return kinds[0](x), codegen
+
+
+@intrinsic
+def _any_bits(typingctx: Any, words: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = [builder.extract_element(args[0], ir.Constant(INDEX, k)) for k in range(LANES)]
+        while len(bits) > 1:
+            half = len(bits) // 2
+            bits = [builder.or_(bits[k], bits[k + half]) for k in range(half)]
+        return bits[0]
+
+    return nbtypes.int64(WORDS), codegen
+
+
+@intrinsic
 def _total(typingctx: Any, values: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         sums = [builder.extract_element(args[0], ir.Constant(INDEX, k)) for k in range(LANES)]
@@ -142,6 +172,10 @@ def _total(typingctx: Any, values: Any) -> Any:
         return sums[0]
 
     return nbtypes.float64(EIGHT), codegen
+
+
+def _as_bits(x: Any) -> Any:
+    return x.view(np.uint64) if isinstance(x, np.ndarray) else np.float64(x).view(np.int64)
 
 
 def _sum_of_eight(values: Any) -> Any:
@@ -155,3 +189,6 @@ negative = _negative if COMPILED else np.negative
 eight_of = _eight_of if COMPILED else lambda x: np.full(LANES, x)
 words_of = _words_of if COMPILED else lambda word: np.full(LANES, word, np.uint64)
 total = _total if COMPILED else _sum_of_eight
+# The bits of eight floats as words, or of one as an int64; those that any of eight words has.
+bits_of = _bits_of if COMPILED else _as_bits
+any_bits = _any_bits if COMPILED else lambda words: np.bitwise_or.reduce(words).view(np.int64)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from numba.core import cgutils
+from numba.core import types as nbtypes
 from numba.extending import intrinsic, overload
 
 __all__ = ["borrowed", "generic", "optional"]
@@ -44,32 +45,39 @@ def optional(verb: F) -> F:
     return cast(F, call)
 
 
+def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    array = context.make_array(kind)(context, builder, value)
+    for owner in ("meminfo", "parent"):
+        setattr(array, owner, cgutils.get_null_value(getattr(array, owner).type))
+    return array._getvalue()
+
+
 @intrinsic
-def _borrowed(typingctx: Any, rule: Any) -> Any:
+def _borrowed(typingctx: Any, owned: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         lent = args[0]
-        for i, kind in enumerate(rule.types):
-            array = context.make_array(kind)(context, builder, builder.extract_value(lent, i))
-            for owner in ("meminfo", "parent"):
-                setattr(array, owner, cgutils.get_null_value(getattr(array, owner).type))
-            lent = builder.insert_value(lent, array._getvalue(), i)
+        if isinstance(owned, nbtypes.Array):
+            return _lent(context, builder, owned, lent)
+        for i, kind in enumerate(owned.types):
+            array = _lent(context, builder, kind, builder.extract_value(lent, i))
+            lent = builder.insert_value(lent, array, i)
         return lent
 
-    return rule(rule), codegen
+    return owned(owned), codegen
 
 
-def borrowed(rule: Any) -> Any:
-    """The same rule, with arrays that are not counted as references to their memory.
+def borrowed(owned: Any) -> Any:
+    """The same array or rule, with arrays that are not counted as references to their memory.
 
-    A loop that hands a rule to verbs counts each of its arrays up and down for each verb: some
-    ten nanoseconds an array and a row. Whoever calls the kernel holds the rule all the while.
+    A loop that hands one to functions counts it up and down for each: some ten nanoseconds an
+    array and a row. Whoever calls the kernel holds it all the while.
     """
-    return rule
+    return owned
 
 
 @overload(borrowed)
-def _borrowed_compiled(rule: Any) -> Any:
-    def compiled(rule: Any) -> Any:
-        return _borrowed(rule)
+def _borrowed_compiled(owned: Any) -> Any:
+    def compiled(owned: Any) -> Any:
+        return _borrowed(owned)
 
     return compiled

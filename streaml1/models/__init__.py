@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaml1 import modelfile
+from streaml1.lazy import called_for
 
 if TYPE_CHECKING:
     from streaml1.models.eg import EGClassifier, EGRegressor
@@ -65,11 +65,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # The kernels of all methods take as long to set up as numpy to import.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"streaml1.models.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return called_for(__name__, _HOMES, name)
 
 
 def load(path: str | Path) -> Any:

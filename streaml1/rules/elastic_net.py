@@ -75,8 +75,8 @@ P_LEAST = 1e-150
 SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
 
-# How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(128)
+# Where so many slots do not fit the cache, how many non-zeros ahead of a row memory is asked for.
+CACHED, AHEAD = 2**18, np.uint64(128)
 
 LANE, HERE = np.uint64(LANES), np.uint64(0)
 
@@ -123,7 +123,7 @@ class ElasticNet(NamedTuple):
         c = self.clock[0]
         A = c.A
         As = eight_of(A)
-        if hi + AHEAD <= np.uint64(len(ids)):
+        if len(self.u) > CACHED and hi + AHEAD <= np.uint64(len(ids)):
             for k in range(lo + AHEAD, hi + AHEAD):
                 prefetch(self.u, np.uint64(ids[k]))
         odd = hi - (hi - lo) % LANE
@@ -145,7 +145,7 @@ class ElasticNet(NamedTuple):
         for k in range(lo, odd, LANE):
             places = places_of(self.u, words_in(ids, k))
             u = _moved(eight_from(places, HERE), As, steps, eight_in(values, k))
-            put_each(places, HERE, u)
+            put_each(self.u, ids, k, HERE, u)
         for k in range(odd, hi):
             self.u[ids[k]] = _moved(self.u[ids[k]], A, s, values[k])
 

@@ -102,10 +102,8 @@ STEPS_LEAST = 256.0
 FAR, NEAR = np.uint64(192), np.uint64(96)
 
 LANE = np.uint64(LANES)
-W, PSI, F, G = (
-    np.uint64(record.fields[name][1])
-    for record, name in ((SLOT, "w"), (SLOT, "psi"), (STEP, "f"), (STEP, "g"))
-)
+W, PSI = np.uint64(0), np.uint64(8)  # bytes into a slot
+F, G = np.uint64(0), np.uint64(8)  # bytes into an entry of the table
 
 
 @inlined
@@ -213,10 +211,9 @@ class ElasticNetStamps(NamedTuple):
         scratch = np.uint64(self.scratch.ctypes.data)
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
-            places = places_of(self.slots, words_in(ids, k))
             w = times(eight_at(scratch + np.uint64(8) * (k - lo)), Ps)
-            put_each(places, W, minus(w, times(steps, eight_in(values, k))))
-            put_each(places, PSI, nows)
+            put_each(self.slots, ids, k, W, minus(w, times(steps, eight_in(values, k))))
+            put_each(self.slots, ids, k, PSI, nows)
         for k in range(odd, hi):
             one = self.slots[ids[k]]
             one.w = self.scratch[k - lo] * P - step * values[k]

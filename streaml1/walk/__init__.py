@@ -5,9 +5,9 @@ str or None: of those no `__hash__`, `__eq__` or `__float__` of somebody's own c
 cannot change while it is read, and no other thread runs meanwhile. Every other dict goes by
 `rows.plain_items`, to the same slots and the same floats.
 
-There is a pair of kernels for each kind of names, another where features are crossed, and another
-where some are raw text. They get
-all addresses in a *frame*, see `walk.frame`.
+Each kind of names has its own way of reading, another where features are crossed, and another
+where some are raw text: one pair of kernels is compiled for each. They get all addresses in a
+*frame*, see `walk.frame`.
 """
 
 from __future__ import annotations
@@ -18,39 +18,40 @@ from typing import Any
 from streaml1.crosses import Crosses
 from streaml1.jit import entry, row_kernel
 from streaml1.names import Hashed, Ints, Table
-from streaml1.walk import crossed, crossed_hashed, hashed, ints, table, texts
+from streaml1.walk import crossed, crossed_hashed, hashed, ints, kernels, table, texts
 from streaml1.walk.frame import Frame, Kernels
 from streaml1.walk.memory import AVAILABLE, FULL, OTHER_ROAD
 from streaml1.words import Words
 
 __all__ = ["AVAILABLE", "FULL", "OTHER_ROAD", "Frame", "frame_of"]
 
-_TEXTS: dict[type, Any] = {
-    Ints: (ints.predict, ints.learn),
-    Table: (table.predict, table.learn),
-    Hashed: (hashed.predict, hashed.learn),
+# What reads a dict to predict, and to learn.
+_READS: dict[type, Any] = {
+    Ints: (ints.read_known, ints.read_all),
+    Table: (table.read_known, table.read_all),
+    Hashed: (hashed.read, hashed.read),
 }
-_CROSSED: dict[type, Any] = {  # ints have no prefixes
-    Ints: (ints.predict, ints.learn),
-    Table: (crossed.predict, crossed.learn),
-    Hashed: (crossed_hashed.predict, crossed_hashed.learn),
+_CROSSED_READS: dict[type, Any] = {  # ints have no prefixes
+    Ints: (ints.read_known, ints.read_all),
+    Table: (crossed.read_known, crossed.read_all),
+    Hashed: (crossed_hashed.read, crossed_hashed.read),
 }
-
-_COUNTED: dict[type, Any] = {  # a name that is an int is of no text
-    Ints: (ints.predict, ints.learn),
-    Table: (texts.predict, texts.learn),
-    Hashed: (texts.predict_hashed, texts.learn_hashed),
+_COUNTED_READS: dict[type, Any] = {  # a name that is an int is of no text
+    Ints: (ints.read_known, ints.read_all),
+    Table: (texts.read_known, texts.read_all),
+    Hashed: (texts.read_hashed, texts.read_hashed),
 }
 
 
 @cache
-def _predict(text: Any, rule: Any) -> Any:
-    return entry(row_kernel(text, rule), "int64", "int64", "int64")
+def _predict(rule: Any, read: Any) -> Any:
+    return entry(row_kernel(kernels.predict, rule, read), "int64", "int64", "int64")
 
 
 @cache
-def _learn(text: Any, rule: Any) -> Any:
-    return entry(row_kernel(text, rule), "int64", "int64", "float64", "float64", "float64")
+def _learn(rule: Any, read: Any) -> Any:
+    bound = row_kernel(kernels.learn, rule, read)
+    return entry(bound, "int64", "int64", "float64", "float64", "float64")
 
 
 def _no_learn(address: int, x: int, y: float, w: float, eta: float) -> int:
@@ -73,7 +74,7 @@ def frame_of(
     Where it only predicts, what learns is not compiled.
     """
     method: Any = type(rule)
-    roads = _TEXTS if crosses is None else _CROSSED
-    predict, learn = (roads if words is None else _COUNTED)[type(names)]
-    kernels = Kernels(_predict(predict, method), _learn(learn, method) if learns else _no_learn)
-    return Frame(kernels, learns, names, rule, online, length, crosses, words)
+    reads = _READS if crosses is None else _CROSSED_READS
+    known, new = (reads if words is None else _COUNTED_READS)[type(names)]
+    pair = Kernels(_predict(method, known), _learn(method, new) if learns else _no_learn)
+    return Frame(pair, learns, names, rule, online, length, crosses, words)

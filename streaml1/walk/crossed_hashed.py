@@ -6,37 +6,35 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import array_at, inlined, rule_at
-from streaml1.online import ONLINE, learn_plain, margin
+from streaml1.jit import array_at, inlined
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
     HASHES,
-    HEAD,
     IDS,
     KEYS,
     LENGTH,
     MARKS,
     MASK,
     N_MARKS,
-    RECORD,
     STR,
     TEXTS,
     VALUES,
-    WORDS,
 )
 from streaml1.walk.hashed import NO_SLOT, slot_of
 from streaml1.walk.memory import OTHER_ROAD, collect, number_of, type_of
 from streaml1.walk.parts import crossed_of
 
-__all__ = ["learn", "predict"]
+__all__ = ["read"]
 
 _ZERO, _ONE = map(np.uint64, (0, 1))
 
 
 @inlined
-def _read(frame: Any, x: Any, ids: Any, values: Any) -> Any:
+def read(frame: Any, x: Any) -> Any:
     """Write down the features of the dict at `x`, crossed ones too; how many, or OTHER_ROAD."""
     length = frame[LENGTH]
+    ids = array_at(frame[IDS], length, np.uint32)
+    values = array_at(frame[VALUES], length, np.float64)
     keys = array_at(frame[KEYS], length, np.uint64)
     texts = array_at(frame[TEXTS], length, np.uint64)
     hashes = array_at(frame[HASHES], length, np.uint64)
@@ -101,30 +99,3 @@ def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
         values[kept] = values[k]
         kept += np.uint64(values[k] != 0.0)
     return np.int64(kept)
-
-
-Rule: Any = None  # bound by row_kernel
-
-
-def predict(address: int, x: int, out: int) -> float:
-    """As `walk.hashed.predict`."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
-    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
-    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
-    n = _read(frame, np.uint64(x), ids, values)
-    if n < 0:
-        return np.nan
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, out)
-
-
-def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
-    """As `walk.hashed.learn`."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
-    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
-    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
-    n = _read(frame, np.uint64(x), ids, values)
-    if n < 0:
-        return OTHER_ROAD
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)

@@ -7,23 +7,19 @@ from typing import Any
 import numpy as np
 
 from streaml1.hashing import mixed, murmur
-from streaml1.jit import array_at, inlined, load, rule_at
-from streaml1.online import ONLINE, learn_plain, margin
+from streaml1.jit import array_at, inlined, load
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
     BYTES,
-    HEAD,
     IDS,
     INT,
     KEYS,
     LENGTH,
     MASK,
-    RECORD,
     SCRATCH,
     STR,
     TEXTS,
     VALUES,
-    WORDS,
 )
 from streaml1.walk.memory import (
     MOST_COMPARED,
@@ -36,7 +32,7 @@ from streaml1.walk.memory import (
     utf8_of,
 )
 
-__all__ = ["NO_SLOT", "learn", "merged", "predict", "slot_of"]
+__all__ = ["NO_SLOT", "merged", "read", "slot_of"]
 
 _MOST_BYTES = np.uint64(2048)
 _EQUALS = np.uint8(61)
@@ -90,9 +86,11 @@ def slot_of(frame: Any, key: Any, value: Any, kind: Any) -> Any:
 
 
 @inlined
-def _read(frame: Any, x: Any, ids: Any, values: Any) -> Any:
+def read(frame: Any, x: Any) -> Any:
     """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD."""
     length = frame[LENGTH]
+    ids = array_at(frame[IDS], length, np.uint32)
+    values = array_at(frame[VALUES], length, np.float64)
     keys = array_at(frame[KEYS], length, np.uint64)
     texts = array_at(frame[TEXTS], length, np.uint64)
     total = collect(frame, x, keys, texts)
@@ -156,30 +154,3 @@ def _may_repeat(marks: Any, ids: Any, n: Any) -> bool:
         again |= marks[place] & bit
         marks[place] |= bit
     return bool(again != 0)
-
-
-Rule: Any = None  # bound by row_kernel
-
-
-def predict(address: int, x: int, out: int) -> float:
-    """What `online.margin` tells of the dict at the address `x`; NaN where it goes another road."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
-    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
-    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
-    n = _read(frame, np.uint64(x), ids, values)
-    if n < 0:
-        return np.nan
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, out)
-
-
-def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
-    """Learn the dict at the address `x`; returns what `online.learn_plain` does, or OTHER_ROAD."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
-    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
-    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
-    n = _read(frame, np.uint64(x), ids, values)
-    if n < 0:
-        return OTHER_ROAD
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)

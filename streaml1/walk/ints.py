@@ -6,36 +6,34 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import array_at, inlined, rule_at
+from streaml1.jit import array_at, inlined
 from streaml1.names import MISSING
-from streaml1.online import ONLINE, learn_plain, margin
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
-    HEAD,
     IDS,
     INT,
     KEYS,
     LENGTH,
-    RECORD,
     SIZE,
     STR,
     TEXTS,
     UNKNOWN,
     VALUES,
-    WORDS,
 )
 from streaml1.walk.memory import OTHER_ROAD, collect, int_of, number_of, type_of, unknown_value
 
-__all__ = ["learn", "predict"]
+__all__ = ["read_all", "read_known"]
 
 
 @inlined
-def _read(frame: Any, x: Any, ids: Any, values: Any, all_known: bool) -> Any:
+def _read(frame: Any, x: Any, all_known: bool) -> Any:
     """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD.
 
     What the rule has no slot for has the one of the unknown, or where `all_known`, is another road.
     """
     length = frame[LENGTH]
+    ids = array_at(frame[IDS], length, np.uint32)
+    values = array_at(frame[VALUES], length, np.float64)
     keys = array_at(frame[KEYS], length, np.uint64)
     texts = array_at(frame[TEXTS], length, np.uint64)
     total = collect(frame, x, keys, texts)
@@ -59,28 +57,13 @@ def _read(frame: Any, x: Any, ids: Any, values: Any, all_known: bool) -> Any:
     return np.int64(n)
 
 
-Rule: Any = None  # bound by row_kernel
+@inlined
+def read_known(frame: Any, x: Any) -> Any:
+    """As `table.read_known`."""
+    return _read(frame, x, False)
 
 
-def predict(address: int, x: int, out: int) -> float:
-    """What `online.margin` tells of the dict at the address `x`; NaN where it goes another road."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
-    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
-    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
-    n = _read(frame, np.uint64(x), ids, values, False)
-    if n < 0:
-        return np.nan
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, out)
-
-
-def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
-    """Learn the dict at the address `x`; returns what `online.learn_plain` does, or OTHER_ROAD."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
-    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
-    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
-    n = _read(frame, np.uint64(x), ids, values, True)
-    if n < 0:
-        return OTHER_ROAD
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)
+@inlined
+def read_all(frame: Any, x: Any) -> Any:
+    """As `table.read_all`; an int that is no slot yet is another road."""
+    return _read(frame, x, True)

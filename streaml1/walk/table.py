@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from streaml1.hashing import mixed
-from streaml1.jit import array_at, inlined, prefetch, python_api, rule_at
+from streaml1.jit import array_at, inlined, prefetch, python_api
 from streaml1.names.table import ALIASED, DOUBLE, MISSING, OTHERS, USED, WHOLE, alias, lookup
-from streaml1.online import ONLINE, learn_plain, margin
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
     COUNTS,
     ENTRIES,
     EQUALS,
     HASHES,
-    HEAD,
     IDS,
     INT,
     KEPT,
@@ -26,14 +24,12 @@ from streaml1.walk.fields import (
     MASK,
     N_ENTRIES,
     NONE,
-    RECORD,
     SIZE,
     STR,
     TEXTS,
     TEXTS_KNOWN,
     UNKNOWN,
     VALUES,
-    WORDS,
 )
 from streaml1.walk.memory import (
     FULL,
@@ -52,19 +48,20 @@ from streaml1.walk.memory import (
 
 __all__ = [
     "NO_ROAD",
-    "admitted",
     "append",
     "cut",
-    "learn",
+    "entered",
+    "found",
+    "has_room",
     "length_of_list",
-    "predict",
     "read",
-    "slot_otherwise",
-    "twice",
+    "read_all",
+    "read_known",
 ]
 
 _NOTHING = np.uint64(0)
 _ONE = np.uint64(1)
+_BLANK = np.uint32(32)
 NO_ROAD = np.uint64(MISSING - 1)
 
 _find = python_api("PyUnicode_FindChar", "int64", "uint64", "uint32", "int64", "int64", "int32")
@@ -76,12 +73,18 @@ cut = python_api("PyList_SetSlice", "int32", "uint64", "int64", "int64", "uint64
 
 
 @inlined
-def read(frame: Any, x: Any, entries: Any, keys: Any, texts: Any, hashes: Any, values: Any) -> Any:
+def read(frame: Any, x: Any) -> Any:
     """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD.
 
     `keys` and `texts` get the addresses of names and of string values, `hashes` those of names or
     the aliases of categories.
     """
+    length = frame[LENGTH]
+    values = array_at(frame[VALUES], length, np.float64)
+    keys = array_at(frame[KEYS], length, np.uint64)
+    texts = array_at(frame[TEXTS], length, np.uint64)
+    hashes = array_at(frame[HASHES], length, np.uint64)
+    entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     total = collect(frame, x, keys, texts)
     if total < 0:
         return total
@@ -119,6 +122,14 @@ def read(frame: Any, x: Any, entries: Any, keys: Any, texts: Any, hashes: Any, v
 
 
 @inlined
+def _has_blank(frame: Any, text: Any) -> bool:
+    """Whether the object at an address is a str with a blank; no object: no."""
+    if not text or type_of(text) != frame[STR]:
+        return False
+    return bool(_find(text, _BLANK, 0, np.int64(length_of(text)), np.int32(1)) >= 0)
+
+
+@inlined
 def _has_equals(text: Any) -> bool:
     return bool(_find(text, np.uint32(61), 0, np.int64(length_of(text)), np.int32(1)) >= 0)
 
@@ -141,7 +152,7 @@ def _whole_slot(frame: Any, entries: Any, key: Any, text: Any) -> Any:
 
 
 @inlined
-def slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) -> Any:
+def _slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) -> Any:
     """Slot of a name whose hash or alias is not in the table: it may be known another way."""
     if counts[OTHERS]:
         return NO_ROAD
@@ -155,7 +166,7 @@ def slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) -
 
 
 @inlined
-def twice(ids: Any, n: Any) -> bool:
+def _twice(ids: Any, n: Any) -> bool:
     """Whether two entries have one slot; also said of rows too long to look at here."""
     if n > MOST_COMPARED:
         return True
@@ -166,12 +177,12 @@ def twice(ids: Any, n: Any) -> bool:
     return False
 
 
-Rule: Any = None  # bound by row_kernel
+@inlined
+def found(frame: Any, n: Any) -> Any:
+    """Write down the slots of the first `n` features as `read` tells them.
 
-
-def predict(address: int, x: int, out: int) -> float:
-    """What `online.margin` tells of the dict at the address `x`; NaN where it goes another road."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    Returns how many have one or are stood for, or OTHER_ROAD.
+    """
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
     values = array_at(frame[VALUES], length, np.float64)
@@ -180,17 +191,14 @@ def predict(address: int, x: int, out: int) -> float:
     hashes = array_at(frame[HASHES], length, np.uint64)
     entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     counts = array_at(frame[COUNTS], 5, np.int64)
-    n = read(frame, np.uint64(x), entries, keys, texts, hashes, values)
-    if n < 0:
-        return np.nan
     m = np.uint64(0)
     may_repeat = counts[DOUBLE] != 0
-    for k in range(np.uint64(n)):
+    for k in range(n):
         slot = entries[lookup(entries, hashes[k]) + _ONE]
         if slot == MISSING:
-            slot = slot_otherwise(frame, entries, counts, keys[k], texts[k])
+            slot = _slot_otherwise(frame, entries, counts, keys[k], texts[k])
             if slot == NO_ROAD:
-                return np.nan
+                return np.int64(OTHER_ROAD)
             may_repeat |= slot != MISSING
             if slot == MISSING:
                 slot = frame[UNKNOWN]
@@ -199,10 +207,9 @@ def predict(address: int, x: int, out: int) -> float:
             ids[m] = np.uint32(slot)
             values[m] = values[k]
             m += _ONE
-    if may_repeat and twice(ids, m):
-        return np.nan
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, m, out)
+    if may_repeat and _twice(ids, m):
+        return np.int64(OTHER_ROAD)
+    return np.int64(m)
 
 
 @inlined
@@ -214,9 +221,9 @@ def _enter(entries: Any, counts: Any, h: Any, slot: Any) -> None:
 
 
 @inlined
-def admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any) -> Any:
+def _admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any) -> Any:
     """Slot of a name whose hash or alias is not in the table, entered; or NO_ROAD."""
-    slot = slot_otherwise(frame, entries, counts, key, text)
+    slot = _slot_otherwise(frame, entries, counts, key, text)
     if slot == NO_ROAD:
         return slot
     if slot != MISSING:
@@ -240,36 +247,58 @@ def admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any)
     return np.uint64(known)
 
 
-def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
-    """Learn the dict at the address `x`.
+@inlined
+def entered(frame: Any, n: Any, plain: bool) -> Any:
+    """Write down the slots of the first `n` features, new ones admitted; `n`, or OTHER_ROAD.
 
-    Returns what `online.learn_plain` does, OTHER_ROAD, or FULL where slots or places run out.
+    Where crossed features are known beside them, a new name must be `plain`: without a blank.
     """
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
     keys = array_at(frame[KEYS], length, np.uint64)
     texts = array_at(frame[TEXTS], length, np.uint64)
     hashes = array_at(frame[HASHES], length, np.uint64)
     entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     counts = array_at(frame[COUNTS], 5, np.int64)
-    n = read(frame, np.uint64(x), entries, keys, texts, hashes, values)
-    if n < 0:
-        return OTHER_ROAD
-    # There must be room for all of them to be new.
-    slots, places = np.int64(frame[SIZE]), np.int64(frame[N_ENTRIES]) // 2
-    if length_of_list(frame[KNOWN]) + n > slots or 2 * (counts[USED] + n) > places:
-        return FULL
-    m = np.uint64(n)
-    for k in range(m):
+    for k in range(n):
         slot = entries[lookup(entries, hashes[k]) + _ONE]
         if slot == MISSING:
-            slot = admitted(frame, entries, counts, hashes[k], keys[k], texts[k])
+            # With blanks it may read as a crossed feature.
+            if plain and (_has_blank(frame, keys[k]) or _has_blank(frame, texts[k])):
+                return np.int64(OTHER_ROAD)
+            slot = _admitted(frame, entries, counts, hashes[k], keys[k], texts[k])
             if slot == NO_ROAD:
-                return OTHER_ROAD
+                return np.int64(OTHER_ROAD)
         ids[k] = np.uint32(slot)
-    if counts[DOUBLE] and twice(ids, m):
-        return OTHER_ROAD
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, m, y, w, eta)
+    if counts[DOUBLE] and _twice(ids, n):
+        return np.int64(OTHER_ROAD)
+    return np.int64(n)
+
+
+@inlined
+def has_room(frame: Any, n: Any, total: Any) -> bool:
+    """Whether all of `n` names, and of `total` with crossed ones, may be new."""
+    used = array_at(frame[COUNTS], 5, np.int64)[USED]
+    if length_of_list(frame[KNOWN]) + total > np.int64(frame[SIZE]):
+        return False
+    return bool(2 * (used + n) <= np.int64(frame[N_ENTRIES]) // 2)
+
+
+@inlined
+def read_known(frame: Any, x: Any) -> Any:
+    """Write down what is known of the dict at `x`; returns how many entries, or OTHER_ROAD."""
+    n = read(frame, x)
+    if n < 0:
+        return n
+    return found(frame, np.uint64(n))
+
+
+@inlined
+def read_all(frame: Any, x: Any) -> Any:
+    """Write down the dict at `x`, new names admitted; returns how many, or OTHER_ROAD, or FULL."""
+    n = read(frame, x)
+    if n < 0:
+        return n
+    if not has_room(frame, n, n):
+        return np.int64(FULL)
+    return entered(frame, np.uint64(n), False)

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import array_at, inlined, load, prefetch, rule_at
+from streaml1.jit import array_at, inlined, load, prefetch
 from streaml1.names.places import MISSING, lookup
 from streaml1.names.table import OTHERS
-from streaml1.online import ONLINE, learn_plain, margin
 from streaml1.parse.names import copied, murmur_at
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
@@ -25,7 +24,6 @@ from streaml1.walk.fields import (
     ENTRIES,
     FOUND,
     HASHES,
-    HEAD,
     HEAD_SIZES,
     HEADS,
     IDS,
@@ -46,7 +44,6 @@ from streaml1.walk.fields import (
     NAMES,
     NEEDED,
     NGRAMS,
-    RECORD,
     SCRATCH,
     SIZE,
     SPANS,
@@ -54,7 +51,6 @@ from streaml1.walk.fields import (
     TEXTS,
     UNKNOWN,
     VALUES,
-    WORDS,
 )
 from streaml1.walk.hashed import merged
 from streaml1.walk.memory import (
@@ -70,7 +66,7 @@ from streaml1.walk.parts import put
 from streaml1.walk.table import length_of_list
 from streaml1.words.kernels import MARGIN, cleaned, counted, is_head
 
-__all__ = ["CLEAN_BYTES", "NAME_BYTES", "learn", "learn_hashed", "predict", "predict_hashed"]
+__all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
 
 NAME_BYTES, CLEAN_BYTES = 64, 16
 """Bytes of names, and of cleaned text, that a frame has room for by each of its features."""
@@ -224,12 +220,9 @@ def _prefetched(entries: Any, hashes: Any, n: Any) -> None:
         prefetch(entries, place + place)
 
 
-Rule: Any = None  # bound by row_kernel
-
-
-def predict(address: int, x: int, out: int) -> float:
-    """As `walk.table.predict`."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
+@inlined
+def read_known(frame: Any, x: Any) -> Any:
+    """Write down what is known of the dict at `x`; returns how many entries, or OTHER_ROAD."""
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
     values = array_at(frame[VALUES], length, np.float64)
@@ -237,10 +230,10 @@ def predict(address: int, x: int, out: int) -> float:
     spans = array_at(frame[SPANS], length, np.uint64)
     entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     if _is_stale(frame):
-        return np.nan
-    n, _ = _read(frame, np.uint64(x), hashes, values, spans)
+        return np.int64(OTHER_ROAD)
+    n, _ = _read(frame, x, hashes, values, spans)
     if n < 0:
-        return np.nan
+        return n
     _prefetched(entries, hashes, np.uint64(n))
     m = _ZERO
     for k in range(np.uint64(n)):
@@ -252,8 +245,7 @@ def predict(address: int, x: int, out: int) -> float:
             ids[m] = np.uint32(slot)
             values[m] = values[k]
             m += _ONE
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, m, out)
+    return np.int64(m)
 
 
 @inlined
@@ -276,9 +268,9 @@ def _admitted(frame: Any, entries: Any, at: Any, h: Any, span: Any) -> Any:
     return slot
 
 
-def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
-    """As `walk.table.learn`."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
+@inlined
+def read_all(frame: Any, x: Any) -> Any:
+    """As `read_known`, new names admitted; or FULL, where there is no room for all to be new."""
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
     values = array_at(frame[VALUES], length, np.float64)
@@ -286,11 +278,10 @@ def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
     spans = array_at(frame[SPANS], length, np.uint64)
     entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     if _is_stale(frame):
-        return OTHER_ROAD
-    n, to = _read(frame, np.uint64(x), hashes, values, spans)
+        return np.int64(OTHER_ROAD)
+    n, to = _read(frame, x, hashes, values, spans)
     if n < 0:
-        return OTHER_ROAD
-    # There must be room for all of them to be new.
+        return n
     m, waiting = np.uint64(n), np.uint64(array_at(frame[ARENA_COUNT], 1, np.int64)[0])
     letters = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)[waiting]
     used = np.uint64(array_at(frame[BY_USED], 1, np.int64)[0])
@@ -299,7 +290,7 @@ def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
     full |= waiting + m > frame[N_KEPT]
     full |= letters + (to - frame[NAMES]) + _MORE > frame[N_ARENA]
     if full:
-        return FULL
+        return np.int64(FULL)
     _prefetched(entries, hashes, m)
     for k in range(m):
         at = lookup(entries, hashes[k])
@@ -307,13 +298,14 @@ def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
         if slot == MISSING:
             slot = _admitted(frame, entries, at, hashes[k], spans[k])
         ids[k] = np.uint32(slot)
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, m, y, w, eta)
+    return np.int64(m)
 
 
 @inlined
-def _hashed(frame: Any, x: Any, ids: Any, values: Any) -> Any:
+def read_hashed(frame: Any, x: Any) -> Any:
     """Slots of the non-zero entries of a dict and of words; how many, or OTHER_ROAD."""
+    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
+    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
     hashes = array_at(frame[HASHES], frame[LENGTH], np.uint64)
     spans = array_at(frame[SPANS], frame[LENGTH], np.uint64)
     n, _ = _read(frame, x, hashes, values, spans)
@@ -322,28 +314,3 @@ def _hashed(frame: Any, x: Any, ids: Any, values: Any) -> Any:
     for k in range(np.uint64(n)):
         ids[k] = np.uint32(hashes[k] & frame[MASK])
     return merged(frame, ids, values, np.uint64(n))
-
-
-def predict_hashed(address: int, x: int, out: int) -> float:
-    """As `walk.table.predict`."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
-    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
-    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
-    n = _hashed(frame, np.uint64(x), ids, values)
-    if n < 0:
-        return np.nan
-    online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, np.uint64(n), out)
-
-
-def learn_hashed(address: int, x: int, y: float, w: float, eta: float) -> int:
-    """As `walk.table.learn`."""
-    frame = array_at(np.uint64(address), WORDS, np.uint64)
-    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
-    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
-    n = _hashed(frame, np.uint64(x), ids, values)
-    if n < 0:
-        return OTHER_ROAD
-    online = array_at(frame[RECORD], 1, ONLINE)
-    rule = rule_at(Rule, frame, HEAD)
-    return learn_plain(rule, online, ids, values, np.uint64(n), y, w, eta)
