@@ -486,6 +486,8 @@ def test_warm() -> None:
     told = run("warm", "--model", "elastic-net", "--model", "ftrl").stdout
     assert re.fullmatch(r"compiled in \d+\.\d s.*\n", told)
     assert "'ball' is not one of" in run("warm", "--model", "ball", code=2).stderr
+    assert "'words' is not one of" in run("warm", "--with", "words", code=2).stderr
+    run("warm", "--model", "ftrl", "--with", "text")
 
 
 @pytest.mark.parametrize("command", [[], ["learn"], ["show"], ["predict"], ["warm"]])
