@@ -201,7 +201,10 @@ def _texts(
     from streaml1.streams import format_of
 
     asked: list[str] | None = options["text"]
-    if asked is not None or format_of(source, options["format"]) != "csv":
+    goes_on = checkpoint is not None or load is not None
+    if asked is not None or not goes_on or Path(source).is_dir():
+        return asked
+    if format_of(source, options["format"]) != "csv":
         return asked
     if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
         return list(found.model.text or ()) or None

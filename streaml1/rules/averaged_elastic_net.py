@@ -23,8 +23,8 @@ import numpy as np
 
 from streaml1 import losses
 from streaml1.jit import inlined, prefetch
-from streaml1.rules import rebase, scatter
-from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance, beyond
+from streaml1.rules import gather, rebase, scatter
+from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance
 from streaml1.rules.parts import averages, lifetimes
 
 __all__ = ["AveragedElasticNet"]
@@ -94,12 +94,11 @@ class AveragedElasticNet(NamedTuple):
         for i in range(late):
             place = np.uint64(self.row[i])
             self.in_hand[place + np.uint64(1)] = _total(self, ids[lo + place])
-        a, margin = 0.0, 0.0
+        margin = 0.0
         for k in range(lo, hi):
-            a += beyond(self.u[ids[k]], A) * values[k]
             margin += self.in_hand[k - lo + np.uint64(1)] * values[k]
         self.in_hand[0] = margin
-        return a * self.clock[0].P
+        return gather(averages.plain(self), ids, values, lo, hi)
 
     def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
         return averages.respond_mean(self, averages.plain(self), online, a, y, w, out)

@@ -50,7 +50,7 @@ from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.slots import grown, moved, records
 
-__all__ = ["A_START", "CLOCK", "ElasticNet", "advance", "beyond"]
+__all__ = ["A_START", "CLOCK", "ElasticNet", "advance"]
 
 CLOCK = np.dtype(
     [
@@ -82,7 +82,7 @@ LANE, HERE = np.uint64(LANES), np.uint64(0)
 
 
 @inlined
-def beyond(u: Any, A: Any) -> Any:
+def _beyond(u: Any, A: Any) -> Any:
     """The part of u outside of [-A, A]: sgn(u) [|u| - A]_+ without a look at the sign."""
     return minus(u, lesser(greater(u, negative(A)), A))
 
@@ -90,7 +90,7 @@ def beyond(u: Any, A: Any) -> Any:
 @inlined
 def _moved(u: Any, A: Any, step: Any, x: Any) -> Any:
     """The u of a weight that goes by -step x."""
-    v = minus(beyond(u, A), times(step, x))
+    v = minus(_beyond(u, A), times(step, x))
     return plus(v, signed(A, v))
 
 
@@ -130,10 +130,10 @@ class ElasticNet(NamedTuple):
         sums = eight_of(0.0)
         for k in range(lo, odd, LANE):
             u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
-            sums = plus(sums, times(beyond(u, As), eight_in(values, k)))
+            sums = plus(sums, times(_beyond(u, As), eight_in(values, k)))
         a = total(sums)
         for k in range(odd, hi):
-            a += beyond(self.u[ids[k]], A) * values[k]
+            a += _beyond(self.u[ids[k]], A) * values[k]
         return a * c.P
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
