@@ -150,14 +150,19 @@ def _bits_of(typingctx: Any, x: Any) -> Any:
     return kinds[0](x), codegen
 
 
+def _folded(builder: Any, vector: Any, join: Any) -> Any:
+    """One of the lanes of a vector: those of its halves are joined, and so on."""
+    lanes = [builder.extract_element(vector, ir.Constant(INDEX, k)) for k in range(LANES)]
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = [join(lanes[k], lanes[k + half]) for k in range(half)]
+    return lanes[0]
+
+
 @intrinsic
 def _any_bits(typingctx: Any, words: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = [builder.extract_element(args[0], ir.Constant(INDEX, k)) for k in range(LANES)]
-        while len(bits) > 1:
-            half = len(bits) // 2
-            bits = [builder.or_(bits[k], bits[k + half]) for k in range(half)]
-        return bits[0]
+        return _folded(builder, args[0], builder.or_)
 
     return nbtypes.int64(WORDS), codegen
 
@@ -165,11 +170,7 @@ def _any_bits(typingctx: Any, words: Any) -> Any:
 @intrinsic
 def _total(typingctx: Any, values: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        sums = [builder.extract_element(args[0], ir.Constant(INDEX, k)) for k in range(LANES)]
-        while len(sums) > 1:
-            half = len(sums) // 2
-            sums = [builder.fadd(sums[k], sums[k + half]) for k in range(half)]
-        return sums[0]
+        return _folded(builder, args[0], builder.fadd)
 
     return nbtypes.float64(EIGHT), codegen
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.crosses.kernels import AT, NO_PART, first_prefix
-from streaml1.jit import array_at, inlined, prefetch, python_api
+from streaml1.jit import array_at, inlined, python_api
 from streaml1.names.table import MISSING, lookup
 from streaml1.walk.fields import (
     CROSSED,
@@ -25,10 +25,9 @@ from streaml1.walk.fields import (
     TEXTS,
     TEXTS_KNOWN,
     TRUE,
-    UNKNOWN,
     VALUES,
 )
-from streaml1.walk.memory import FULL, OTHER_ROAD, no_error, unknown_value
+from streaml1.walk.memory import FULL, OTHER_ROAD, no_error
 from streaml1.walk.parts import crossed_of
 from streaml1.walk.table import (
     NO_ROAD,
@@ -38,6 +37,8 @@ from streaml1.walk.table import (
     found,
     has_room,
     length_of_list,
+    placed,
+    prefetched,
     read,
 )
 
@@ -64,10 +65,7 @@ def _read(frame: Any, x: Any) -> tuple[Any, Any]:
     total = crossed_of(frame, keys, texts, values, hashes, np.uint64(n))
     if total >= 0:
         crossed = array_at(frame[CROSSED], frame[N_CROSSED], np.uint64)
-        mask = np.uint64(len(crossed) // 2 - 1)
-        for k in range(np.uint64(n), np.uint64(total)):
-            place = hashes[k] & mask
-            prefetch(crossed, place + place)
+        prefetched(crossed, hashes, np.uint64(n), np.uint64(total))
     return n, total
 
 
@@ -80,22 +78,8 @@ def read_known(frame: Any, x: Any) -> Any:
     m = found(frame, np.uint64(n))
     if m < 0:
         return m
-    length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
-    values = array_at(frame[VALUES], length, np.float64)
-    hashes = array_at(frame[HASHES], length, np.uint64)
     crossed = array_at(frame[CROSSED], frame[N_CROSSED], np.uint64)
-    end = np.uint64(m)
-    for k in range(np.uint64(n), np.uint64(total)):
-        slot = crossed[lookup(crossed, hashes[k]) + _ONE]
-        if slot == MISSING:
-            slot = frame[UNKNOWN]
-            values[k] = unknown_value(frame, values[k])
-        if slot != MISSING:
-            ids[end] = np.uint32(slot)
-            values[end] = values[k]
-            end += _ONE
-    return np.int64(end)
+    return np.int64(placed(frame, crossed, np.uint64(n), np.uint64(total), np.uint64(m)))
 
 
 @inlined

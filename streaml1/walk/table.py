@@ -54,6 +54,8 @@ __all__ = [
     "found",
     "has_room",
     "length_of_list",
+    "placed",
+    "prefetched",
     "read",
     "read_all",
     "read_known",
@@ -210,6 +212,34 @@ def found(frame: Any, n: Any) -> Any:
     if may_repeat and _twice(ids, m):
         return np.int64(OTHER_ROAD)
     return np.int64(m)
+
+
+@inlined
+def prefetched(entries: Any, hashes: Any, first: Any, last: Any) -> None:
+    """Have memory asked for where some hashes stand in a table."""
+    mask = np.uint64(len(entries) // 2 - 1)
+    for k in range(first, last):
+        place = hashes[k] & mask
+        prefetch(entries, place + place)
+
+
+@inlined
+def placed(frame: Any, entries: Any, first: Any, last: Any, m: Any) -> Any:
+    """Write down the slots of features by their hashes alone, from the m-th place; the next."""
+    length = frame[LENGTH]
+    ids = array_at(frame[IDS], length, np.uint32)
+    values = array_at(frame[VALUES], length, np.float64)
+    hashes = array_at(frame[HASHES], length, np.uint64)
+    for k in range(first, last):
+        slot = entries[lookup(entries, hashes[k]) + _ONE]
+        if slot == MISSING:
+            slot = frame[UNKNOWN]
+            values[k] = unknown_value(frame, values[k])
+        if slot != MISSING:
+            ids[m] = np.uint32(slot)
+            values[m] = values[k]
+            m += _ONE
+    return m
 
 
 @inlined

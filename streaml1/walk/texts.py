@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import array_at, inlined, load, prefetch
+from streaml1.jit import array_at, inlined, load
 from streaml1.names.places import MISSING, lookup
 from streaml1.names.table import OTHERS
 from streaml1.parse.names import copied, murmur_at
@@ -49,7 +49,6 @@ from streaml1.walk.fields import (
     SPANS,
     STR,
     TEXTS,
-    UNKNOWN,
     VALUES,
 )
 from streaml1.walk.hashed import merged
@@ -59,11 +58,10 @@ from streaml1.walk.memory import (
     collect,
     number_of,
     type_of,
-    unknown_value,
     utf8_of,
 )
 from streaml1.walk.parts import put
-from streaml1.walk.table import length_of_list
+from streaml1.walk.table import length_of_list, placed, prefetched
 from streaml1.words.kernels import MARGIN, cleaned, counted, is_head
 
 __all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
@@ -213,18 +211,9 @@ def _is_stale(frame: Any) -> bool:
 
 
 @inlined
-def _prefetched(entries: Any, hashes: Any, n: Any) -> None:
-    mask = np.uint64(len(entries) // 2 - 1)
-    for k in range(n):
-        place = hashes[k] & mask
-        prefetch(entries, place + place)
-
-
-@inlined
 def read_known(frame: Any, x: Any) -> Any:
     """As `table.read_known`."""
     length = frame[LENGTH]
-    ids = array_at(frame[IDS], length, np.uint32)
     values = array_at(frame[VALUES], length, np.float64)
     hashes = array_at(frame[HASHES], length, np.uint64)
     spans = array_at(frame[SPANS], length, np.uint64)
@@ -234,18 +223,8 @@ def read_known(frame: Any, x: Any) -> Any:
     n, _ = _read(frame, x, hashes, values, spans)
     if n < 0:
         return np.int64(OTHER_ROAD)
-    _prefetched(entries, hashes, np.uint64(n))
-    m = _ZERO
-    for k in range(np.uint64(n)):
-        slot = entries[lookup(entries, hashes[k]) + _ONE]
-        if slot == MISSING:
-            slot = frame[UNKNOWN]
-            values[k] = unknown_value(frame, values[k])
-        if slot != MISSING:
-            ids[m] = np.uint32(slot)
-            values[m] = values[k]
-            m += _ONE
-    return np.int64(m)
+    prefetched(entries, hashes, _ZERO, np.uint64(n))
+    return np.int64(placed(frame, entries, _ZERO, np.uint64(n), _ZERO))
 
 
 @inlined
@@ -292,7 +271,7 @@ def read_all(frame: Any, x: Any) -> Any:
     full |= letters + (to - frame[NAMES]) + _MORE > frame[N_ARENA]
     if full:
         return np.int64(FULL)
-    _prefetched(entries, hashes, m)
+    prefetched(entries, hashes, _ZERO, m)
     for k in range(m):
         at = lookup(entries, hashes[k])
         slot = entries[at + _ONE]
