@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaml1 import eights
+from streaml1.jit import eight_at, kernel, put_eight
 from streaml1.losses import (
     ABSOLUTE,
     CODES,
@@ -200,3 +203,42 @@ def test_compiled_is_interpreted_at_random(fn: Any, name: str) -> None:
 def test_codes_are_those_of_the_table() -> None:
     assert list(CODES.values()) == [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE]
     assert list(reference.LOSSES) == list(CODES)
+
+
+@kernel
+def each_eight(x: Any, decays: Any, logs: Any) -> None:
+    """`decay` of all x, and `log_one_and` of that, eight at a time."""
+    for k in range(np.uint64(0), np.uint64(8 * len(x)), np.uint64(64)):
+        e = eights.decay(eight_at(np.uint64(x.ctypes.data) + k))
+        put_eight(np.uint64(decays.ctypes.data) + k, e)
+        put_eight(np.uint64(logs.ctypes.data) + k, eights.log_one_and(e))
+
+
+def test_eight_exponentials_and_logarithms_are_near() -> None:
+    rng = np.random.default_rng(0)
+    edges = [0.0, 5e-324, 1e-300, 1e-17, 0.3465, 0.3466, 1.0397, 37.0, 699.99, 700.0]
+    drawn = [
+        rng.exponential(1.0, 1000),
+        rng.uniform(0.0, 700.0, 500),
+        10.0 ** rng.uniform(-9, 2, 90),
+    ]
+    x = np.concatenate([edges, *drawn])
+    decays, logs = np.empty(len(x)), np.empty(len(x))
+    each_eight(x, decays, logs)
+    with localcontext() as context:
+        context.prec = 340  # 1 + exp(-700) has 305 digits
+        for of, e, told in zip(x.tolist(), decays.tolist(), logs.tolist(), strict=True):
+            exact = (-Decimal(of)).exp()
+            assert abs(Decimal(e) / exact - 1) < Decimal(1e-15)
+            assert abs(Decimal(told) / (1 + Decimal(e)).ln() - 1) < Decimal(1e-15)
+
+
+def test_eight_exponentials_of_what_is_far_or_no_number() -> None:
+    x = np.array([math.inf, 1e300, 750.0, 700.0, math.nan, 0.0, 1.0, 2.0])
+    decays, logs = np.empty(8), np.empty(8)
+    each_eight(x, decays, logs)
+    assert set(decays[:4].tolist()) == {decays[3]}
+    assert decays[3] == pytest.approx(math.exp(-700.0), rel=1e-15)
+    assert decays[5] == 1.0
+    assert math.isnan(decays[4])
+    assert math.isnan(logs[4])

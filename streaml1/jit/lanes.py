@@ -20,16 +20,19 @@ __all__ = [
     "any_bits",
     "bits_of",
     "both",
+    "chosen",
     "eight_of",
     "either",
     "greater",
     "lesser",
     "minus",
     "negative",
+    "over",
     "plus",
     "signed",
     "times",
     "total",
+    "two_to",
     "words_of",
 ]
 
@@ -50,6 +53,7 @@ EIGHT, WORDS = _Eight(), _Words()
 _FLOAT, WORD, INDEX = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 VECTOR = ir.VectorType(_FLOAT, LANES)
 BITS = ir.VectorType(WORD, LANES)
+_ROUND = 6755399441055744.0
 
 
 @register_model(_Eight)
@@ -83,6 +87,7 @@ minus = _on_eights(
     lambda builder, a, b: builder.sub(a, b) if a.type == BITS else builder.fsub(a, b), np.subtract
 )
 times = _on_eights(lambda builder, a, b: builder.fmul(a, b), np.multiply)
+over = _on_eights(lambda builder, a, b: builder.fdiv(a, b), np.divide)
 lesser = _on_eights(
     lambda builder, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b),
     lambda a, b: np.where(a < b, a, b),
@@ -106,6 +111,26 @@ signed = _on_eights(_signed, np.copysign)
 
 either = _on_eights(lambda builder, a, b: builder.or_(a, b), np.bitwise_or)
 both = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
+
+
+@intrinsic
+def _chosen(typingctx: Any, a: Any, x: Any, y: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        none = ir.Constant(args[0].type, [0.0] * LANES)
+        return builder.select(builder.fcmp_ordered("<", args[0], none), args[1], args[2])
+
+    return EIGHT(EIGHT, EIGHT, EIGHT), codegen
+
+
+@intrinsic
+def _two_to(typingctx: Any, n: Any) -> Any:
+    # Added to 2^52 * 1.5, the low bits of the sum are n.
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        sum_ = builder.fadd(args[0], ir.Constant(VECTOR, [_ROUND + 1023.0] * LANES))
+        bits = builder.shl(builder.bitcast(sum_, BITS), ir.Constant(BITS, [52] * LANES))
+        return builder.bitcast(bits, VECTOR)
+
+    return EIGHT(EIGHT), codegen
 
 
 @intrinsic
@@ -186,6 +211,13 @@ def _sum_of_eight(values: Any) -> Any:
     return values[0]
 
 
+def _power_of_two(n: Any) -> Any:
+    return ((n + (_ROUND + 1023.0)).view(np.uint64) << np.uint64(52)).view(np.float64)
+
+
+# Of two eights, the first where another is below zero; 2 to whole floats from -1022 to 1023.
+chosen = _chosen if COMPILED else lambda a, x, y: np.where(a < 0.0, x, y)
+two_to = _two_to if COMPILED else _power_of_two
 negative = _negative if COMPILED else np.negative
 eight_of = _eight_of if COMPILED else lambda x: np.full(LANES, x)
 words_of = _words_of if COMPILED else lambda word: np.full(LANES, word, np.uint64)

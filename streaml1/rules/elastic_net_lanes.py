@@ -14,7 +14,7 @@ logistic loss, $p = \sum_k \pi_k p_k$, $\pi_k \propto e^{-L_k}$. As that is the 
 never more than $\min_k L_k + \log 8$ for weights up to 1. For the other losses it is the margin of the
 net of least loss. The weights that are told are that net's.
 
-Cost of a step: the non-zeros of the row, and eight exponentials and logarithms; 64 bytes a slot.
+Cost of a step: the non-zeros of the row, and exponentials and logarithms of eight at once; 64 bytes a slot.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -25,20 +25,25 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
+from streaml1.eights import decay, log_one_and
 from streaml1.jit import (
     LANES,
+    chosen,
     eight_at,
     eight_of,
     greater,
     inlined,
     lesser,
     minus,
+    negative,
+    over,
     plus,
     prefetch,
     put_eight,
     scratch,
     signed,
     times,
+    total,
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
@@ -72,13 +77,14 @@ CLOCK = np.dtype(
 P, A, A_LOW, RATE, B, LOSS, STEP, MARGIN = (np.uint64(LANES * row) for row in range(8))
 ROWS = 8
 
-LANE, LINE = np.uint64(LANES), np.uint64(8 * LANES)
+ONE, TWO, LANE, LINE = (np.uint64(n) for n in (1, 2, LANES, 8 * LANES))
 # How many non-zeros ahead of the current one memory is asked for.
 AHEAD = np.uint64(64)
 
 # Nets that have lost so much more than the best have no say.
 LOST = 40.0
 LOSS_MOST = 1e100
+TINY = 5e-324
 
 
 @inlined
@@ -90,38 +96,97 @@ def _beyond(u: Any, edge: Any, least: Any) -> Any:
 @inlined
 def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> tuple[Any, float]:
     """Margins over P, and the squared norm of the row."""
-    table, ledger = np.uint64(rule.u.ctypes.data), np.uint64(rule.lanes.ctypes.data)
-    edge = eight_at(ledger + np.uint64(8) * A)
-    least = minus(eight_of(0.0), edge)
+    table = np.uint64(rule.u.ctypes.data)
+    edge = _row(rule.lanes, A)
+    least = negative(edge)
     ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
-    a, square = eight_of(0.0), 0.0
-    for k in range(lo, hi):
-        prefetch(rule.u, np.uint64(ids[k + ahead]) * LANE)
-        x = values[k]
+    a, b, square = eight_of(0.0), eight_of(0.0), 0.0
+    odd = hi - (hi - lo) % TWO
+    for k in range(lo, odd, TWO):  # two sums: neither waits for the other
+        for j in range(TWO):
+            prefetch(rule.u, np.uint64(ids[k + j + ahead]) * LANE)
+        x, z = values[k], values[k + ONE]
         u = eight_at(table + np.uint64(ids[k]) * LINE)
+        v = eight_at(table + np.uint64(ids[k + ONE]) * LINE)
+        a = plus(a, times(_beyond(u, edge, least), eight_of(x)))
+        b = plus(b, times(_beyond(v, edge, least), eight_of(z)))
+        square += x * x + z * z
+    if odd < hi:
+        x = values[odd]
+        u = eight_at(table + np.uint64(ids[odd]) * LINE)
         a = plus(a, times(_beyond(u, edge, least), eight_of(x)))
         square += x * x
-    return a, square
+    return plus(a, b), square
 
 
 @inlined
-def _told(lanes: Any, margin: Any, leader: int, loss: int) -> float:
+def _row(lanes: Any, row: Any) -> Any:
+    """A row of `lanes`."""
+    return eight_at(np.uint64(lanes.ctypes.data) + np.uint64(8) * row)
+
+
+@inlined
+def _set_row(lanes: Any, row: Any, values: Any) -> None:
+    put_eight(np.uint64(lanes.ctypes.data) + np.uint64(8) * row, values)
+
+
+@inlined
+def _size(a: Any) -> Any:
+    return greater(a, negative(a))
+
+
+@inlined
+def _sigmoids(margins: Any, e: Any) -> tuple[Any, Any]:
+    """The sigmoids of eight margins, and of their opposites, given exp(-|margin|)."""
+    larger = over(eight_of(1.0), plus(eight_of(1.0), e))
+    smaller = times(e, larger)
+    return chosen(margins, smaller, larger), chosen(margins, larger, smaller)
+
+
+@inlined
+def _mixture(lanes: Any, own: float, leader: Any, margins: Any, e: Any) -> float:
+    """The margin of the mixture of eight, of which the leader has its own."""
+    behind = minus(_row(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(leader)]))
+    near = minus(behind, eight_of(LOST))
+    share = chosen(near, decay(behind), eight_of(0.0))
+    p, q = _sigmoids(margins, e)
+    true, false = total(times(share, p)), total(times(share, q))
+    alone = total(chosen(near, eight_of(1.0), eight_of(0.0))) == 1.0
+    if alone or true == 0.0 or false == 0.0:
+        return own
+    return math.log(true / false)
+
+
+@inlined
+def _told(lanes: Any, margins: Any, leader: Any, loss: int, e: Any) -> float:
     """The margin that is told, of eight."""
-    own = np.uint64(leader)
-    if loss != losses.LOGISTIC:
-        return float(margin[own])
-    true, false, others = 0.0, 0.0, 0
+    a = scratch()
+    put_eight(np.uint64(a.ctypes.data), margins)
+    own = float(a[np.uint64(leader)])
+    return _mixture(lanes, own, leader, margins, e) if loss == losses.LOGISTIC else own
+
+
+@inlined
+def _answers(margins: Any, y: float, loss: int, e: Any) -> tuple[Any, Any]:
+    """Losses of eight margins and their derivatives; of the logistic given exp(-|margin|)."""
+    if loss == losses.LOGISTIC:
+        z = times(margins, eight_of(y))
+        _, q = _sigmoids(z, e)
+        value = plus(greater(negative(z), eight_of(0.0)), log_one_and(e))
+        return value, times(q, eight_of(-y))
+    a, value, g = scratch(), scratch(), scratch()
+    put_eight(np.uint64(a.ctypes.data), margins)
     for k in range(LANE):
-        behind = lanes[LOSS + k] - lanes[LOSS + own]
-        if behind < LOST:
-            share = math.exp(-behind)
-            p = losses.sigmoid(margin[k])
-            true += share * p
-            false += share * losses.sigmoid(-margin[k])
-            others += 1
-    if others == 1 or true == 0.0 or false == 0.0:
-        return float(margin[own])
-    return math.log(true) - math.log(false)
+        value[k], g[k] = losses.value_and_derivative(loss, a[k], y)
+    return eight_at(np.uint64(value.ctypes.data)), eight_at(np.uint64(g.ctypes.data))
+
+
+@inlined
+def _risen(edge: Any, low: Any, more: Any) -> tuple[Any, Any]:
+    """The sum of two eights, given what rounding of the first has lost; and what it has then."""
+    grown = minus(more, low)
+    risen = plus(edge, grown)
+    return risen, minus(minus(risen, edge), grown)
 
 
 class ElasticNetLanes(NamedTuple):
@@ -134,23 +199,23 @@ class ElasticNetLanes(NamedTuple):
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         """Leave the margins over P in `lanes`, and the squared norm in `clock`."""
         a, square = _gather(self, ids, values, lo, hi)
-        put_eight(np.uint64(self.lanes.ctypes.data) + np.uint64(8) * MARGIN, a)
+        _set_row(self.lanes, MARGIN, a)
         self.clock[0].square = square
         return 0.0
 
     def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
         """Have each net answer for itself."""
         c, o, lanes = self.clock[0], online[0], self.lanes
-        for k in range(LANE):
-            lanes[MARGIN + k] = lanes[MARGIN + k] * lanes[P + k] + lanes[B + k]
-        margin = _told(lanes, lanes[MARGIN:], c.leader, o.loss)
-        most = o.clip_gradient
-        for k in range(LANE):
-            loss, g = losses.value_and_derivative(o.loss, lanes[MARGIN + k], y)
-            g = max(-most, min(most, g)) * w
-            lanes[LOSS + k] += min(loss, LOSS_MOST) * w
-            lanes[B + k] -= o.intercept_lr * g
-            lanes[STEP + k] = lanes[RATE + k] * g
+        margins = plus(times(_row(lanes, MARGIN), _row(lanes, P)), _row(lanes, B))
+        e = decay(_size(margins))
+        margin = _told(lanes, margins, c.leader, o.loss, e)
+        value, g = _answers(margins, y, o.loss, e)
+        most = eight_of(o.clip_gradient)
+        g = times(greater(negative(most), lesser(most, g)), eight_of(w))
+        value = times(lesser(eight_of(LOSS_MOST), value), eight_of(w))
+        _set_row(lanes, LOSS, plus(_row(lanes, LOSS), value))
+        _set_row(lanes, B, minus(_row(lanes, B), times(eight_of(o.intercept_lr), g)))
+        _set_row(lanes, STEP, times(_row(lanes, RATE), g))
         best = np.uint64(c.leader)
         for k in range(LANE):
             if lanes[LOSS + k] < lanes[LOSS + best]:
@@ -168,14 +233,11 @@ class ElasticNetLanes(NamedTuple):
         return losses.output(o.loss, margin), 1.0
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        table, ledger = np.uint64(self.u.ctypes.data), np.uint64(self.lanes.ctypes.data)
-        lanes = self.lanes
-        eta = step * self.clock[0].scale
-        for k in range(LANE):
-            lanes[STEP + k] *= eta / lanes[P + k]
-        edge = eight_at(ledger + np.uint64(8) * A)
-        least = minus(eight_of(0.0), edge)
-        s = eight_at(ledger + np.uint64(8) * STEP)
+        table, lanes = np.uint64(self.u.ctypes.data), self.lanes
+        eta = eight_of(step * self.clock[0].scale)
+        s = times(_row(lanes, STEP), over(eta, _row(lanes, P)))
+        edge = _row(lanes, A)
+        least = negative(edge)
         for k in range(lo, hi):
             place = table + np.uint64(ids[k]) * LINE
             v = minus(_beyond(eight_at(place), edge, least), times(s, eight_of(values[k])))
@@ -185,25 +247,25 @@ class ElasticNetLanes(NamedTuple):
         c, lanes = self.clock[0], self.lanes
         if c.l1 == 0.0 and c.l2 == 0.0:
             return
-        far = False
-        for k in range(LANE):
-            rate = eta * c.scale * lanes[RATE + k]
-            if c.sgd:
-                kept = 1.0 - rate * c.l2
-                if kept <= 0.0:
-                    lanes[A + k] = math.inf
-                    far = True
-                    continue
-                lanes[P + k] *= kept
-            grown = rate * c.l1 / lanes[P + k] - lanes[A_LOW + k]
-            if not c.sgd:
-                lanes[P + k] /= 1.0 + rate * c.l2
-            risen = lanes[A + k] + grown
-            lanes[A_LOW + k] = (risen - lanes[A + k]) - grown
-            lanes[A + k] = risen
-            shrunk = risen * lanes[P + k]
-            far |= lanes[P + k] < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * rate * c.l1) < shrunk
-        if far:
+        rate = times(eight_of(eta * c.scale), _row(lanes, RATE))
+        pay, lost = times(rate, eight_of(c.l1)), times(rate, eight_of(c.l2))
+        before, edge = _row(lanes, P), _row(lanes, A)
+        if c.sgd:
+            kept = minus(eight_of(1.0), lost)
+            gone = minus(kept, eight_of(TINY))  # below 0 where nothing is kept
+            after = chosen(gone, before, times(before, kept))
+            risen, low = _risen(edge, _row(lanes, A_LOW), over(pay, after))
+            risen = chosen(gone, eight_of(math.inf), risen)
+        else:
+            after = over(before, plus(eight_of(1.0), lost))
+            risen, low = _risen(edge, _row(lanes, A_LOW), over(pay, before))
+        _set_row(lanes, P, after)
+        _set_row(lanes, A, risen)
+        _set_row(lanes, A_LOW, low)
+        most = greater(eight_of(SHRINKAGE_MOST), times(eight_of(STEPS_LEAST), pay))
+        small = minus(after, eight_of(P_LEAST))
+        far = greater(negative(small), minus(times(risen, after), most))
+        if total(chosen(negative(far), eight_of(1.0), eight_of(0.0))) > 0.0:
             rebase(self)
 
     def rebase(self) -> None:
@@ -221,12 +283,11 @@ class ElasticNetLanes(NamedTuple):
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """The margin that is told; with `out`, its sigmoid."""
-        lanes, margin = self.lanes, scratch()
+        lanes = self.lanes
         a, _ = _gather(self, ids, values, lo, hi)
-        put_eight(np.uint64(margin.ctypes.data), a)
-        for k in range(LANE):
-            margin[k] = margin[k] * lanes[P + k] + lanes[B + k]
-        told = _told(lanes, margin, self.clock[0].leader, online[0].loss)
+        margins = plus(times(a, _row(lanes, P)), _row(lanes, B))
+        e = decay(_size(margins))
+        told = _told(lanes, margins, self.clock[0].leader, online[0].loss, e)
         return losses.sigmoid(told) if out else told
 
     def room(self, nnz: Any) -> bool:
