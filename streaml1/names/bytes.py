@@ -186,7 +186,7 @@ class Arena:
     def name(self, k: int) -> str:
         """The k-th name."""
         ends = self.ends.data
-        return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8")
+        return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8", "surrogatepass")
 
     def names(self) -> Iterator[str]:
         """All names."""
