@@ -324,13 +324,19 @@ class Engine(Reader):
     def _crossed_rows(self, crosses: Crosses, some: Marked) -> Rows:
         """As `_rows`, with what is crossed in them."""
         batch, crossing = some.batch, crossing_of(crosses, some)
-        crossed, new = self._find_with_room(
-            crossing.hashes, lambda: self._most_names(batch), batch.texts is None
-        )
-        if batch.texts is not None:
-            plain = self._admit_texts(batch.texts)
+        texts, names = batch.texts, batch.names or []
+        found: list[tuple[Any, Any]] = []  # the texts' slots by the names of now
+
+        def most() -> int:
+            if texts is None:
+                return len(names)
+            found[:] = [self._find_texts(texts)]
+            return len(found[0][1])
+
+        crossed, new = self._find_with_room(crossing.hashes, most, texts is None)
+        if texts is not None:
+            plain = self._admit_texts(texts, *found)
         else:
-            names = batch.names or []
             used = np.zeros(len(names), bool)
             used[batch.rows.ids] = True
             slots = np.full(len(names), MISSING, np.uint32)
@@ -338,12 +344,6 @@ class Engine(Reader):
             plain = slots[batch.rows.ids]
         self._admit_crossed(crossing.hashes, crossed, new, crossing.parts)
         return self._both(batch, plain, crossing, crossed)
-
-    def _most_names(self, batch: Batch) -> int:
-        """How many plain names of a batch may be new."""
-        if batch.texts is not None:
-            return len(self._find_texts(batch.texts)[1])
-        return len(batch.names or [])
 
     def _unknown(self, ids: Any) -> Any:
         """Those of some int names that have no slot."""
@@ -501,10 +501,14 @@ class Engine(Reader):
             if self.names.entries is not entries:
                 self._frame = None
 
-    def _admit_texts(self, texts: NamedRows) -> Any:
-        """Slots of names that come as bytes; the rule has all of them."""
+    def _admit_texts(self, texts: NamedRows, found: tuple[Any, Any] | None = None) -> Any:
+        """Slots of names that come as bytes; the rule has all of them.
+
+        `found` is what `_find_texts` told, where nothing has changed since.
+        """
         while True:
-            slots, unknown = self._find_texts(texts)
+            slots, unknown = self._find_texts(texts) if found is None else found
+            found = None
             if not len(unknown):
                 return slots
             if isinstance(self.names, Ints):
@@ -675,7 +679,7 @@ class Engine(Reader):
         with self.alone():
             w = self.rule.weights()
             slots = np.flatnonzero(w)
-            return [self.names.name(j) for j in slots.tolist()], w[slots]
+            return self.names.names_at(slots), w[slots]
 
     def watch(self) -> Watch:
         """What tells which features have entered and left the model since."""
@@ -725,7 +729,8 @@ class Engine(Reader):
             total += self._frame.nbytes
         if isinstance(self.names, Table):
             names = self.names
-            total += 150 * len(names.known) + int(names.entries.nbytes)
+            strings = len(names.known) - names.crossed.below(len(names.known))
+            total += 150 * strings + int(names.entries.nbytes)
             total += names.crossed.nbytes + names.waiting.nbytes
         return total
 

@@ -242,23 +242,6 @@ class ByBytes:
         self.widen(len(hashes))
         self.used[0] += int(_put(self.entries, hashes, slots))
 
-    def tell(self, hashes: Any) -> Any:
-        """Write the hash of each slot at its place; which slots have one, a bool each."""
-        taken = self.entries.reshape(-1, 2)
-        taken = taken[taken[:, 1] != MISSING]
-        slots = taken[:, 1].astype(np.int64)
-        hashes[slots] = taken[:, 0]
-        known = np.zeros(len(hashes), bool)
-        known[slots] = True
-        return known
-
-    def copy(self) -> ByBytes:
-        """Another such table."""
-        other = ByBytes.__new__(ByBytes)
-        other.entries, other.used = self.entries.copy(), self.used.copy()
-        other.count = self.count.copy()
-        return other
-
     def admit(self, hashes: Any, slots: Any, names: Any, spans: Any, new: int, arena: Arena) -> int:
         """Give those of some hashes that are MISSING a slot the next, and keep their names.
 

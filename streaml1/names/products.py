@@ -87,7 +87,7 @@ def _admit(
 ) -> None:  # fmt: skip
     """Give each hash without a slot the next, and keep the numbers of its parts.
 
-    It waits, as a name without a letter: no place is among them that has no name of its own.
+    It waits among the names, as one without a letter.
     """
     places, ids, masks, part_hashes = parts
     count, kept_hashes, kept_slots, kept_parts = kept
@@ -107,7 +107,7 @@ def _admit(
             for z in range(_THREE):
                 if places[k, z] >= 0:
                     rank = _rank(places, ids, masks, part_hashes, k, z)
-                    kept_parts[n, rank] = numbers[ids[places[k, z]]]
+                    kept_parts[n, rank] = numbers[places[k, z]]
             late_hashes[m] = hashes[k]
             ends[m + ONE] = ends[m]
             slot += ONE
@@ -115,6 +115,16 @@ def _admit(
             m += ONE
         slots[k] = np.uint32(entries[at + ONE])
     count[0], late[0] = n, m
+
+
+@kernel
+def _mark(slots: Any, places: Any, used: Any) -> None:
+    """Mark the entries that features without a slot are crossed of."""
+    for k in range(np.uint64(len(slots))):
+        if slots[k] == MISSING:
+            for z in range(_THREE):
+                if places[k, z] >= 0:
+                    used[places[k, z]] = True
 
 
 class Products:
@@ -171,13 +181,22 @@ class Products:
         places[places == len(known)] = 0
         return np.where(known[places] == slots, places, -1)
 
+    def below(self, slot: int) -> int:
+        """How many have a slot below."""
+        return int(self.slots[: len(self)].searchsorted(np.uint32(slot)))
+
     def told(self, slot: int) -> Crossed | None:
         """The parts of the crossed feature that has a slot, as they are told; None if none has."""
-        known, names = self.slots[: len(self)], self.names
-        place = int(known.searchsorted(np.uint32(slot)))
-        if place == len(known) or known[place] != slot:
+        place = self.below(slot)
+        if place == len(self) or self.slots[place] != slot:
             return None
-        return told([names.name(k) for k in self.parts[place].tolist() if k != MISSING])
+        return told([self.names.name(k) for k in self.parts[place].tolist() if k != MISSING])
+
+    def told_all(self, places: Any) -> list[Crossed]:
+        """The parts of some crossed features, given their places, as they are told."""
+        numbers = self.parts[places]
+        names = {k: self.names.name(k) for k in np.unique(numbers).tolist() if k != MISSING}
+        return [told([names[k] for k in row if k != MISSING]) for row in numbers.tolist()]
 
     def _arrays(self) -> list[Any]:
         table, numbers, names = self.table, self.numbers, self.names
@@ -226,16 +245,19 @@ class Products:
         """
         self.widen(new, 0, 0)
         waiting.widen(new, 0)
-        numbers = self._numbered(parts)
+        used = np.zeros(len(parts.ids), bool)
+        _mark(slots, parts.places, used)
+        numbers = self._numbered(parts, used)
         kept = self.count, self.hashes, self.slots, self.parts
         late = waiting.count, waiting.hashes, waiting.ends
         _admit(self.table.entries, self.table.used, hashes, slots, parts[:4], numbers, kept, late,
                np.uint64(slot))  # fmt: skip
 
-    def _numbered(self, parts: Parts) -> Any:
-        """The numbers of the names that are crossed; new ones are kept."""
-        crossed = np.flatnonzero(parts.masks)
-        hashes, spans = parts.hashes[crossed], parts.spans[crossed]
+    def _numbered(self, parts: Parts, used: Any) -> Any:
+        """The numbers of the entries that are used; new ones are kept."""
+        crossed = np.flatnonzero(used)
+        ids = parts.ids[crossed]
+        hashes, spans = parts.hashes[ids], parts.spans[ids]
         found, unknown = self.numbers.find(hashes)
         if unknown:
             new = first_places(hashes, found, unknown)
@@ -248,7 +270,7 @@ class Products:
             except BaseException:  # a signal
                 self._number_again(before)
                 raise
-        numbers = np.full(len(parts.masks), MISSING, np.uint32)
+        numbers = np.full(len(parts.ids), MISSING, np.uint32)
         numbers[crossed] = found
         return numbers
 

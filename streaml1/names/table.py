@@ -447,20 +447,29 @@ class Table:
 
     def name(self, slot: int) -> Hashable:
         """The name that has a slot."""
-        name = self._plain(slot)
-        return JOINT.join(name) if isinstance(name, Crossed) else name
+        parts = self.crossed.told(slot)
+        return self._plain(slot) if parts is None else JOINT.join(parts)
+
+    def names_at(self, slots: Any) -> list[Hashable]:
+        """The names of some slots."""
+        return [
+            JOINT.join(name) if isinstance(name, Crossed) else name for name in self._told(slots)
+        ]
 
     def _plain(self, slot: int) -> Hashable:
-        """The name that has a slot, a crossed one by its parts."""
+        """The name that has a slot, which no crossed feature has."""
         before = len(self.known)
-        if slot < before:
-            text = self.texts[slot]
-            if text is None:
-                return self.known[slot]
-            if text is not CROSS:
-                return f"{self.known[slot]}={text}"
-        parts = self.crossed.told(slot)
-        return self.waiting.name(slot - before) if parts is None else parts
+        if slot >= before:
+            return self.waiting.name(slot - before)
+        text = self.texts[slot]
+        return self.known[slot] if text is None else f"{self.known[slot]}={text}"
+
+    def _told(self, slots: Any) -> list[Hashable]:
+        """The names of some slots, crossed ones by their parts."""
+        places = self.crossed.of(slots)
+        crossed = iter(self.crossed.told_all(places[places >= 0]))
+        pairs = zip(slots.tolist(), places.tolist(), strict=True)
+        return [self._plain(slot) if place < 0 else next(crossed) for slot, place in pairs]
 
     def is_cross(self) -> Any:
         """Which slots crossed features have, a bool each."""
@@ -492,7 +501,7 @@ class Table:
     def names(self) -> list[Hashable]:
         """All names, by slot."""
         if self.counts[ALIASED] or self.counts[DOUBLE] or len(self.crossed):
-            return [self.name(j) for j in range(len(self))]
+            return self.names_at(np.arange(len(self)))
         return [*self.known, *self.waiting.names()]
 
     def hashes(self, slots: Any) -> Any:
@@ -507,10 +516,10 @@ class Table:
 
     def _known_hashes(self, slots: Any) -> Any:
         if not len(self.crossed):
-            return name_hashes([self.name(j) for j in slots.tolist()])
+            return name_hashes(self.names_at(slots))
         places = self.crossed.of(slots)
         plain, hashes = places < 0, self.crossed.hashes[np.maximum(places, 0)]
-        hashes[plain] = name_hashes([self.name(j) for j in slots[plain].tolist()])
+        hashes[plain] = name_hashes(self.names_at(slots[plain]))
         return hashes
 
     def still(self) -> Any:
@@ -523,7 +532,7 @@ class Table:
 
     def dump(self, slots: Any) -> dict[str, Any]:
         """The names of some slots, and where those of categories are joined."""
-        names = [self._plain(j) for j in slots.tolist()]
+        names = self._told(slots)
         texts = [self.texts[j] if j < len(self.known) else None for j in slots.tolist()]
         pairs = zip(names, texts, strict=True)
         joints = [len(n) - len(t) - 1 if isinstance(t, str) else -1 for n, t in pairs]  # type: ignore
@@ -590,7 +599,7 @@ class Table:
         flags = [text is CROSS for text in self.texts]
         ensure(crossed[:n].tolist() == flags, "a crossed feature is told as none")
         plain = np.flatnonzero(~crossed[:n])
-        known = [self.name(j) for j in plain.tolist()]
+        known = self.names_at(plain)
         slots = self._find_hashed(*self._hashed(known), known)
         ensure((slots == plain).all(), "a name is not found at its slot")
         self.crossed.check()

@@ -179,9 +179,11 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         letters = np.frombuffer(text.encode(), np.uint8)
         raw, _ = self._read()
         last = len(raw) - len(letters) + 1
-        found = np.ones(max(0, last), bool)
-        for k, letter in enumerate(letters):
-            found &= raw[k : k + last] == letter
+        found = raw[: max(0, last)] == letters[0]
+        for k in range(1, len(letters)):
+            if not found.any():  # most often at the first
+                return False
+            found &= raw[k : k + last] == letters[k]
         return bool(found.any())
 
     def _read(self) -> tuple[Any, int]:
