@@ -29,7 +29,7 @@ from streaml1.crosses import (
 )
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
 from streaml1.names.bytes import first_places
-from streaml1.names.products import Parts, Products
+from streaml1.names.parts import Parts, parts_of
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.parse.rows import NamedRows
 from streaml1.reader import LEAST_SIZE, MOST_WALKED, Reader, spread_slots
@@ -210,7 +210,7 @@ class Engine(Reader):
         hashes = hashes_of(crosses)
         slots, new = self._find_with_room(hashes, lambda: len(names))
         plain = self._admit_all(names)
-        self._admit_crossed(hashes, slots, new, Products.parts_of([one.parts for one in crosses]))
+        self._admit_crossed(hashes, slots, new, parts_of([one.parts for one in crosses]))
         if new:
             self.names.settle()
         return np.append(plain, slots)

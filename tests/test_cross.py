@@ -28,7 +28,7 @@ from streaml1.hashing import name_hash, name_hashes
 from streaml1.names import MISSING, Table
 from streaml1.names.bytes import first_places
 from streaml1.names.crossed import cross_hash
-from streaml1.names.products import Products, spelt
+from streaml1.names.parts import parts_of, spelt
 from streaml1.names.restore import restore_names
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.formats import line_parser
@@ -483,7 +483,7 @@ def test_a_table_of_names_and_crosses(steps: list[tuple[str, int]]) -> None:
             hashes = np.array([cross_hash(one) for one in parts], np.uint64)
             slots, n = table.crossed.find(hashes)
             new = len(first_places(hashes, slots, n))
-            table.admit_crossed(hashes, slots, new, Products.parts_of(parts))
+            table.admit_crossed(hashes, slots, new, parts_of(parts))
             twin += [one for one in dict.fromkeys(parts) if one not in twin]
             assert slots.tolist() == [twin.index(one) for one in parts]
         elif what == "s":
@@ -514,7 +514,7 @@ def test_parts_that_are_gone_are_given_back() -> None:
     parts = [(f"a={k}", "b", *(["c"] if k % 3 else [])) for k in range(300)]
     hashes = np.array([cross_hash(some) for some in parts], np.uint64)
     slots = np.full(300, MISSING, np.uint32)
-    table.admit_crossed(hashes, slots, 300, Products.parts_of(parts))
+    table.admit_crossed(hashes, slots, 300, parts_of(parts))
     assert slots.tolist() == list(range(300))
     names = table.names()
     assert names == [" x ".join(some) for some in parts]

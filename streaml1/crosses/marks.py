@@ -14,7 +14,7 @@ from streaml1.crosses.spec import MOST_CROSSED, PREFIXES, Crosses, too_many
 from streaml1.hashing import name_hashes
 from streaml1.jit import COMPILED, kernel
 from streaml1.names.crossed import JOINT
-from streaml1.names.products import spelt
+from streaml1.names.parts import spelt
 from streaml1.rows import BadExample, Rows, row_of
 
 __all__ = ["Marked", "marked", "require_plain"]

@@ -13,7 +13,7 @@ from streaml1.crosses.spec import Cross, Crosses
 from streaml1.jit import kernel
 from streaml1.names import MISSING, Hashed, Table
 from streaml1.names.crossed import JOINT
-from streaml1.names.products import Parts
+from streaml1.names.parts import Parts
 from streaml1.rows import LIMIT, BadExample, Rows, refuse_value, row_of
 
 __all__ = ["Crossing", "crossing_of", "find_crossed", "hashes_of", "spread"]

@@ -8,61 +8,21 @@ a Python object before a name is told.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from streaml1.hashing import name_hashes
 from streaml1.jit import inlined, kernel
 from streaml1.names.bytes import Arena, ByBytes, first_places
 from streaml1.names.crossed import Crossed, cross_hash, told
+from streaml1.names.parts import Parts, parts_of
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
 from streaml1.rows import ensure
 
-__all__ = ["Parts", "Products", "spelt"]
+__all__ = ["Products"]
 
-_HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
 _ZERO, _THREE = map(np.uint64, (0, 3))
-
-
-class Parts(NamedTuple):
-    """What some features are crossed of.
-
-    Attributes
-    ----------
-    places : ndarray
-        Shape (n, 3), int64: the entries that are crossed; -1 for no third.
-    ids : ndarray
-        Of each entry its name, uint32: its place in all that follows.
-    masks : ndarray
-        Of a name the prefixes it belongs to, a bit each, uint64; 0 where it is not crossed. Parts
-        are told by their first bits, and then by hash.
-    hashes : ndarray
-        Its stable hash, uint64.
-    spans : ndarray
-        Where in `letters` it stands, as of `streaml1.parse.rows.NamedRows`.
-    letters : ndarray
-        The UTF-8 of the names, uint8.
-    """
-
-    places: Any
-    ids: Any
-    masks: Any
-    hashes: Any
-    spans: Any
-    letters: Any
-
-
-def spelt(names: Sequence[Any]) -> tuple[Any, Any]:
-    """The UTF-8 of some names, and where each stands in it; nothing for those no strings."""
-    texts = [
-        str.encode(name, "utf-8", "surrogatepass") if isinstance(name, str) else b""
-        for name in names
-    ]
-    sizes = np.fromiter(map(len, texts), np.uint64, len(texts))
-    spans = ((np.cumsum(sizes, dtype=np.uint64) - sizes) << _HALF) | sizes
-    return np.frombuffer(bytearray(b"".join(texts)) + bytearray(1), np.uint8), spans
 
 
 @inlined
@@ -282,27 +242,12 @@ class Products:
         self.names.n, numbers.n = n, n
         numbers.entries, numbers.used = again.entries, again.used
 
-    @staticmethod
-    def parts_of(names: Sequence[Sequence[str]]) -> Parts:
-        """The parts of some crossed features, given by name in the order in which they are told."""
-        flat = [part for parts in names for part in parts]
-        letters, spans = spelt(flat)
-        places = np.full((len(names), 3), -1)
-        masks = np.empty(len(flat), np.uint64)
-        at = 0
-        for k, parts in enumerate(names):
-            for z in range(len(parts)):
-                places[k, z], masks[at] = at, 1 << z
-                at += 1
-        ids = np.arange(len(flat), dtype=np.uint32)
-        return Parts(places, ids, masks, name_hashes(flat), spans, letters)
-
     def restore(self, names: Sequence[Sequence[str]], slots: Any) -> None:
         """Have crossed features of some parts at slots that ascend, and no others."""
         ensure(all(len(parts) in (2, 3) for parts in names), "a crossed feature of other parts")
         hashes = np.array([cross_hash(parts) for parts in names], np.uint64)
         places = np.full(len(names), MISSING, np.uint32)
-        self.admit(hashes, places, len(names), self.parts_of(names), Arena(), 0)
+        self.admit(hashes, places, len(names), parts_of(names), Arena(), 0)
         ensure(len(self) == len(names), "a crossed feature stands twice")
         self.slots[: len(names)] = slots
         self.table = self.table.moved(slots.astype(np.int64))

@@ -28,8 +28,9 @@ from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
 from streaml1.names.bytes import Arena, ByBytes
 from streaml1.names.crossed import JOINT, Crossed
+from streaml1.names.parts import Parts
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
-from streaml1.names.products import Parts, Products
+from streaml1.names.products import Products
 from streaml1.rows import ensure
 
 __all__ = [
