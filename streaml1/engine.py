@@ -25,10 +25,11 @@ from streaml1.crosses import (
     find_crossed,
     hashes_of,
     marked,
-    paired,
     require_plain,
 )
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
+from streaml1.names.bytes import first_places
+from streaml1.names.parts import Parts, parts_of
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.parse.rows import NamedRows
 from streaml1.reader import LEAST_SIZE, MOST_WALKED, Reader, spread_slots
@@ -164,7 +165,8 @@ class Engine(Reader):
                     if self._walks_texts:  # the frame has places by bytes
                         self._have_slots(n)
                     else:
-                        self._have_places(n, n)
+                        letters = 0 if self._frame is None else self._frame.letters
+                        self._have_places(len(x), 0 if self.crosses is None else n, letters)
                 self._new_frame(len(x), learns=True)
             return self.learn(x, y, w, eta)
         counted = self._counted(x)
@@ -206,35 +208,42 @@ class Engine(Reader):
             for name in names:
                 self.crosses.require_plain(name)  # type: ignore[union-attr]
         hashes = hashes_of(crosses)
-        self._have_table(len(names), len(crosses))
+        slots, new = self._find_with_room(hashes, lambda: len(names))
         plain = self._admit_all(names)
-        return np.append(plain, self._admit_crossed(hashes, lambda k: paired(crosses, k)))
+        self._admit_crossed(hashes, slots, new, parts_of([one.parts for one in crosses]))
+        if new:
+            self.names.settle()
+        return np.append(plain, slots)
 
-    def _have_table(self, n: int, m: int) -> None:
-        """Have a table with places for `n` plain and `m` crossed features more, if there are."""
-        if isinstance(self.names, Hashed) or not m:
-            return
+    def _find_with_room(
+        self, hashes: Any, plain: Callable[[], int], strings: bool = True
+    ) -> tuple[Any, int]:
+        """Slots of crossed features, `MISSING` for some, and how many are new.
+
+        There is room for them then and for the names that are not crossed, of which `plain` tells
+        how many may be new; where these are no `strings`, but bytes, none in the table of strings.
+        """
         while True:
-            if isinstance(self.names, Ints):
+            names, slots = self.names, find_crossed(self.names, hashes)
+            unknown = int(np.count_nonzero(slots == MISSING))
+            new = len(first_places(hashes, slots, unknown)) if unknown else 0
+            if isinstance(names, Ints) and new:
                 self._name_all()
-            names = self.names
-            self._have_places(n + m, m)
-            if self.names is names:
-                return
+            elif isinstance(names, Table):
+                n = plain()
+                if strings:
+                    self._have_places(n, new)
+                else:
+                    self._have_slots(n + new)
+            if self.names is names:  # or some that were known may have been given back
+                return slots, new
 
-    def _admit_crossed(self, hashes: Any, names_of: Callable[[Any], list[tuple[Any, ...]]]) -> Any:
-        """Slots of crossed features, for which there are places; `names_of` tells some of them."""
-        slots = find_crossed(self.names, hashes)
-        missing = np.flatnonzero(slots == MISSING)
-        if len(missing):
-            first = missing[np.sort(np.unique(hashes[missing], return_index=True)[1])]
-            try:
-                self.names.admit_crossed(hashes[first], names_of(first))
-            except BaseException:  # a signal: its lists may be others
-                self._frame = None
-                raise
-            slots[missing] = self.names.crossed.find(hashes[missing])[0]
-        return slots
+    def _admit_crossed(self, hashes: Any, slots: Any, new: int, parts: Parts) -> None:
+        """Give crossed features slots where they have none; the rule has them."""
+        if not new:
+            return
+        self._frame = None  # it knows no names that wait
+        self.names.admit_crossed(hashes, slots, new, parts)
 
     def _wants_frame(self, x: Any, learns: bool = False) -> bool:
         if not walk.AVAILABLE or type(x) is not dict:
@@ -315,30 +324,26 @@ class Engine(Reader):
     def _crossed_rows(self, crosses: Crosses, some: Marked) -> Rows:
         """As `_rows`, with what is crossed in them."""
         batch, crossing = some.batch, crossing_of(crosses, some)
-        new = crossing.hashes[find_crossed(self.names, crossing.hashes) == MISSING]
-        self._have_table(self._most_names(batch), len(np.unique(new)))
-        if batch.texts is not None:
-            plain = self._admit_texts(batch.texts)
+        texts, names = batch.texts, batch.names or []
+        found: list[tuple[Any, Any]] = []  # the texts' slots by the names of now
+
+        def most() -> int:
+            if texts is None:
+                return len(names)
+            found[:] = [self._find_texts(texts)]
+            return len(found[0][1])
+
+        crossed, new = self._find_with_room(crossing.hashes, most, texts is None)
+        if texts is not None:
+            plain = self._admit_texts(texts, *found)
         else:
-            names = batch.names or []
             used = np.zeros(len(names), bool)
             used[batch.rows.ids] = True
             slots = np.full(len(names), MISSING, np.uint32)
             slots[used] = self._admit_all([names[k] for k in np.flatnonzero(used)])
             plain = slots[batch.rows.ids]
-
-        def names_of(places: Any) -> list[tuple[Any, ...]]:
-            table: Table = self.names
-            return table.parts_of(crossing.parts[places], plain)
-
-        crossed = self._admit_crossed(crossing.hashes, names_of)
+        self._admit_crossed(crossing.hashes, crossed, new, crossing.parts)
         return self._both(batch, plain, crossing, crossed)
-
-    def _most_names(self, batch: Batch) -> int:
-        """How many plain names of a batch may be new."""
-        if batch.texts is not None:
-            return len(self._find_texts(batch.texts)[1])
-        return len(batch.names or [])
 
     def _unknown(self, ids: Any) -> Any:
         """Those of some int names that have no slot."""
@@ -496,10 +501,14 @@ class Engine(Reader):
             if self.names.entries is not entries:
                 self._frame = None
 
-    def _admit_texts(self, texts: NamedRows) -> Any:
-        """Slots of names that come as bytes; the rule has all of them."""
+    def _admit_texts(self, texts: NamedRows, found: tuple[Any, Any] | None = None) -> Any:
+        """Slots of names that come as bytes; the rule has all of them.
+
+        `found` is what `_find_texts` told, where nothing has changed since.
+        """
         while True:
-            slots, unknown = self._find_texts(texts)
+            slots, unknown = self._find_texts(texts) if found is None else found
+            found = None
             if not len(unknown):
                 return slots
             if isinstance(self.names, Ints):
@@ -522,17 +531,18 @@ class Engine(Reader):
         if len(self.names) + n > self.rule.size:
             self._make_space(n)
 
-    def _have_places(self, n: int, crossed: int = 0) -> None:
-        """Have slots, and places in the table, for `n` names more, some of them crossed."""
-        self._have_slots(n)
+    def _have_places(self, n: int, crossed: int = 0, letters: int = 0) -> None:
+        """Have slots, and places in tables, for `n` names and so many crossed features more.
+
+        `letters` is how many bytes the names have that are crossed.
+        """
+        self._have_slots(n + crossed)
         if isinstance(self.names, Table):
             entries = self.names.entries
             self.names.widen(n)
             if self.names.entries is not entries:
                 self._frame = None
-            entries = self.names.crossed.entries
-            self.names.crossed.widen(crossed)
-            if self.names.crossed.entries is not entries:
+            if crossed and self.names.crossed.widen(crossed, n, letters):
                 self._frame = None
 
     def _reaches(self, needed: int, n: int) -> bool:
@@ -669,7 +679,7 @@ class Engine(Reader):
         with self.alone():
             w = self.rule.weights()
             slots = np.flatnonzero(w)
-            return [self.names.name(j) for j in slots.tolist()], w[slots]
+            return self.names.names_at(slots), w[slots]
 
     def watch(self) -> Watch:
         """What tells which features have entered and left the model since."""
@@ -719,8 +729,9 @@ class Engine(Reader):
             total += self._frame.nbytes
         if isinstance(self.names, Table):
             names = self.names
-            total += 150 * len(names.known) + int(names.entries.nbytes)
-            total += int(names.crossed.entries.nbytes) + names.waiting.nbytes
+            strings = len(names.known) - names.crossed.below(len(names.known))
+            total += 150 * strings + int(names.entries.nbytes)
+            total += names.crossed.nbytes + names.waiting.nbytes
         return total
 
     def check(self) -> None:

@@ -58,8 +58,9 @@ class Frozen:
     def weights(self) -> Mapping[Hashable, float]:
         """The weights that are not zero."""
         w = self._reader.rule.weights()
-        name = self._reader.names.name
-        return MappingProxyType({name(j): float(w[j]) for j in np.flatnonzero(w).tolist()})
+        slots = np.flatnonzero(w)
+        names = self._reader.names.names_at(slots)
+        return MappingProxyType(dict(zip(names, w[slots].tolist(), strict=True)))
 
     @property
     def intercept(self) -> float:
@@ -136,15 +137,15 @@ class FrozenClasses(Frozen):
     @property
     def weights(self) -> Mapping[Hashable, Any]:
         """The weights that are not zero, by feature and label."""
-        rule, name, labels = self._reader.rule, self._reader.names.name, self._classes.names
+        rule, labels = self._reader.rule, self._classes.names
         slots = np.flatnonzero(rule.weights())
-        rows = zip(slots.tolist(), rule.rows(slots).tolist(), strict=True)
+        rows = zip(self._reader.names.names_at(slots), rule.rows(slots).tolist(), strict=True)
         return MappingProxyType(
             {
-                name(j): MappingProxyType(
+                name: MappingProxyType(
                     {label: w for label, w in zip(labels, row, strict=True) if w != 0.0}
                 )
-                for j, row in rows
+                for name, row in rows
             }
         )
 

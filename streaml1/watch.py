@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,11 +62,11 @@ class Watch:
             born = np.flatnonzero((now != 0.0) & (last == 0.0))
             died = np.flatnonzero((now == 0.0) & (last != 0.0))
             self.state = now, {}
-            name = engine.names.name
+            names = engine.names
             if gone:  # some of them may have come back, to another slot
-                return _with_those_gone(_named(born, now, name), _named(died, last, name), gone)
-            named = (_named(_farthest(born, now, most), now, name),
-                     _named(_farthest(died, last, most), last, name))  # fmt: skip
+                return _with_those_gone(_named(born, now, names), _named(died, last, names), gone)
+            named = (_named(_farthest(born, now, most), now, names),
+                     _named(_farthest(died, last, most), last, names))  # fmt: skip
         return Changes(*map(_sorted, named)), len(born), len(died)
 
     def __setstate__(self, own: dict[str, Any]) -> None:
@@ -81,14 +81,14 @@ class Watch:
         lost = (new_slots < 0) & (old != 0.0)
         moved = np.zeros(size)
         moved[new_slots[new_slots >= 0]] = old[new_slots >= 0]
-        return moved, gone | dict(_named(np.flatnonzero(lost), old, names.name))
+        return moved, gone | dict(_named(np.flatnonzero(lost), old, names))
 
 
 Entries = list[tuple[Hashable, float]]
 
 
-def _named(slots: Any, w: Any, name: Callable[[int], Hashable]) -> Entries:
-    return [(name(j), v) for j, v in zip(slots.tolist(), w[slots].tolist(), strict=True)]
+def _named(slots: Any, w: Any, names: Any) -> Entries:
+    return list(zip(names.names_at(slots), w[slots].tolist(), strict=True))
 
 
 def _farthest(slots: Any, w: Any, most: int | None) -> Any:

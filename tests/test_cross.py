@@ -21,12 +21,17 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-import streaml1.crosses.rows
+import streaml1.crosses.marks
 from streaml1 import BadExample, ElasticNetClassifier, engine, reader, walk
 from streaml1.cli import cli
-from streaml1.names import Table
+from streaml1.hashing import name_hash, name_hashes
+from streaml1.names import MISSING, Table
+from streaml1.names.bytes import first_places
 from streaml1.names.crossed import cross_hash
-from streaml1.names.crossed import told as told_parts
+from streaml1.names.parts import parts_of, spelt
+from streaml1.names.restore import restore_names
+from streaml1.parse.rows import NamedRows
+from streaml1.streams.formats import line_parser
 from streaml1.streams.vw import VwParser, parse_vw
 
 Row = dict[str, Any]
@@ -102,12 +107,28 @@ def together(model: Any, rows: list[Row], y: list[bool]) -> list[float]:
     return told
 
 
+def as_text(model: Any, rows: list[Row], y: list[bool]) -> list[float]:
+    told: list[float] = []
+    x = lines_of(rows)
+    for lo in range(0, len(rows), 7):
+        told += model.progressive_many(x[lo : lo + 7], y[lo : lo + 7]).tolist()
+    return told
+
+
+def lines_of(rows: list[Row]) -> NamedRows:
+    """The rows as they are read from JSON lines: their names are bytes."""
+    text = "".join(json.dumps({"x": x, "y": True}) + "\n" for x in rows)
+    read = line_parser("jsonl").read(text.encode()).x
+    assert isinstance(read, NamedRows) and len(read) == len(rows)
+    return read
+
+
 def in_turn(model: Any, rows: list[Row], y: list[bool]) -> list[float]:
-    roads = [walked, read_slowly, together]
+    roads = [walked, read_slowly, together, as_text]
     return [
         p
         for k, lo in enumerate(range(0, len(rows), 5))
-        for p in roads[k % 3](model, rows[lo : lo + 5], y[lo : lo + 5])
+        for p in roads[k % 4](model, rows[lo : lo + 5], y[lo : lo + 5])
     ]
 
 
@@ -115,6 +136,7 @@ ROADS: dict[str, Callable[[Any, list[Row], list[bool]], list[float]]] = {
     "walked": walked,
     "read slowly": read_slowly,
     "together": together,
+    "as text": as_text,
     "in turn": in_turn,
 }
 
@@ -154,7 +176,7 @@ def test_a_cross_is_the_product_given_by_name(road: str) -> None:
     assert model.intercept == twin.intercept
     assert model.n_features_seen == pytest.approx(twin.n_features_seen, rel=0.1)
     assert any(name.count(" x ") == 2 for name in model.weights)
-    assert all(name in dict(model.top_weights(10**6)) for name in twin.weights)
+    assert dict(model.top_weights(10**6)).keys() == twin.weights.keys()
     model._engine.check()
 
 
@@ -222,19 +244,20 @@ def test_many_are_crossed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> Non
     rows, y = rows_of(150)
     whole = crossing()
     told = whole.progressive_many(rows, y).tolist()
-    monkeypatch.setattr(streaml1.crosses.rows, "TOGETHER", 25)
+    monkeypatch.setattr(streaml1.crosses.marks, "TOGETHER", 25)
     model = crossing()
     assert model.progressive_many(rows, y).tolist() == told
     assert model.weights == whole.weights
     assert model.predict_proba_many(rows).tolist() == whole.predict_proba_many(rows).tolist()
     before, names = model.weights, len(model._engine.names)
     bad = [*rows[:140], {"site": "new", "ad": "a"}, {"site": 1e30, "ad": 1e30, "word^1": 1.0}]
-    with pytest.raises(BadExample, match="too large") as found:
-        model.learn_many(bad, [True] * len(bad))
-    assert found.value.row == 141
-    assert (model.weights, len(model._engine.names)) == (before, names)
-    assert model.n_iterations == len(rows)
-    model._engine.check()
+    for X in (bad, lines_of(bad)):
+        with pytest.raises(BadExample, match="too large") as found:
+            model.learn_many(X, [True] * len(bad))
+        assert found.value.row == 141
+        assert (model.weights, len(model._engine.names)) == (before, names)
+        assert model.n_iterations == len(rows)
+        model._engine.check()
     lines = VwParser().read("".join(f"{line}\n" for line in LINES).encode())
     one, other = crossing(), crossing()
     one.learn_many(lines.x, lines.y > 0)
@@ -392,7 +415,7 @@ def test_what_is_not_learning_changes_no_float(tmp_path: Path) -> None:
     lo, given_back = 0, False
     while lo < len(rows):
         hi = min(len(rows), lo + chance.choice([1, 3, 40, 700]))
-        chance.choice([walked, read_slowly, together])(model, rows[lo:hi], y[lo:hi])
+        chance.choice([walked, read_slowly, together, as_text])(model, rows[lo:hi], y[lo:hi])
         lo = hi
         what = chance.randrange(6)
         if what == 0:
@@ -419,17 +442,89 @@ def test_what_is_not_learning_changes_no_float(tmp_path: Path) -> None:
     assert "site=s1 x ad=new" in [name for name, _ in watch.changes().born]
 
 
+def test_crossed_names_of_a_text_wait_until_they_are_asked_for() -> None:
+    rows, y = rows_of(50)
+    model, twin = crossing(), crossing()
+    model.learn_many(lines_of(rows), y)
+    twin.learn_many(rows, y)
+    names = model._engine.names
+    assert not names.known and len(names.crossed) == len(twin._engine.names.crossed) > 0
+    assert model.weights == twin.weights
+    model.learn_many(lines_of(rows), y)
+    assert not names.known, "and asking for weights makes no strings of all"
+    model.learn_one(rows[0], True)
+    assert names.known and not len(names.waiting)
+    assert sum(name is None for name in names.known) == len(names.crossed)
+    model._engine.check()
+
+
+HEADS = [f"{head}={k}" for head in "abc" for k in ("0", "1", "é", "\udc80")]
+
+
+@given(st.lists(st.tuples(st.sampled_from("nnttxxxsuf"), st.integers(0, 2**32)), max_size=30))
+def test_a_table_of_names_and_crosses(steps: list[tuple[str, int]]) -> None:
+    """Strings, bytes and crosses come and go; a list of names is the twin."""
+    table, twin = Table(), []
+    for what, seed in steps:
+        chance = random.Random(seed)
+        names = chance.sample(HEADS[:8], chance.randrange(1, 5))
+        if what == "n":
+            table.admit_all(names)
+            twin += [name for name in names if name not in twin]
+        elif what == "t":  # names of texts
+            names = [name for name in names if name.isprintable()] * 2
+            hashes, (letters, spans) = name_hashes(names), spelt(names)
+            slots, n = table.by_bytes.find(hashes)
+            table.admit_bytes(hashes, slots, first_places(hashes, slots, n), letters, spans)
+            twin += [name for name in dict.fromkeys(names) if name not in twin]
+            assert slots.tolist() == [twin.index(name) for name in names]
+        elif what == "x":
+            parts = [tuple(sorted(chance.sample(HEADS, chance.choice([2, 3])))) for _ in range(4)]
+            hashes = np.array([cross_hash(one) for one in parts], np.uint64)
+            slots, n = table.crossed.find(hashes)
+            new = len(first_places(hashes, slots, n))
+            table.admit_crossed(hashes, slots, new, parts_of(parts))
+            twin += [one for one in dict.fromkeys(parts) if one not in twin]
+            assert slots.tolist() == [twin.index(one) for one in parts]
+        elif what == "s":
+            table.settle()
+        elif what == "u":
+            kept = np.array([chance.random() < 0.6 for _ in twin], bool)
+            table, new_slots = table.keep(kept)
+            twin = [name for name, stays in zip(twin, kept, strict=True) if stays]
+            assert len(new_slots) == len(kept)
+        else:
+            size = chance.randrange(len(twin) + 1)
+            table.forget_from(size)
+            del twin[size:]
+        table.check(10**9)
+        told = [name if isinstance(name, str) else " x ".join(name) for name in twin]
+        still = table.still()
+        assert table.names() == told
+        assert [still.name(k) for k in range(len(twin))] == told
+        expected = [name_hash(name) if isinstance(name, str) else cross_hash(name) for name in twin]
+        assert table.hashes(np.arange(len(twin))).tolist() == expected
+    again, _, _ = restore_names(table.dump(np.arange(len(twin))))
+    assert again.names() == table.names()
+    again.check(10**9)
+
+
 def test_parts_that_are_gone_are_given_back() -> None:
     table = Table()
-    parts = [("a", str(k), "b", None) + (("c", None) if k % 3 else ()) for k in range(300)]
-    hashes = [cross_hash(told_parts(some)) for some in parts]
-    table.admit_crossed(np.array(hashes, np.uint64), parts)
+    parts = [(f"a={k}", "b", *(["c"] if k % 3 else [])) for k in range(300)]
+    hashes = np.array([cross_hash(some) for some in parts], np.uint64)
+    slots = np.full(300, MISSING, np.uint32)
+    table.admit_crossed(hashes, slots, 300, parts_of(parts))
+    assert slots.tolist() == list(range(300))
     names = table.names()
+    assert names == [" x ".join(some) for some in parts]
     for kept in (range(0, 300, 2), range(5, 300, 7)):
         left, _ = table.keep(np.isin(np.arange(300), kept))
         left.check(300)
         assert left.names() == [names[k] for k in kept]
-        assert len(left.parts) <= 2 * sum(len(parts[k]) for k in kept)
+        known = {part for k in kept for part in parts[k]}
+        assert len(left.crossed.names) <= 2 * len(known)
+        assert known <= set(left.crossed.names.names())
     table.forget_from(7)
     table.check(300)
     assert table.names() == names[:7]
@@ -576,6 +671,13 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert refused.exit_code and "no names to cross" in refused.output
     refused = run("learn", str(numbers), "--text", "a")
     assert refused.exit_code and "only CSV and JSON lines have text" in refused.output
+    lines_of_vw = tmp_path / "rows.vw"
+    lines_of_vw.write_text("1 |message cheap pills\n0 |message see you\n")
+    refused = run("learn", str(lines_of_vw), "--text", "message", "--ngrams", "2")
+    assert refused.exit_code and "has no order to make n-grams of" in refused.output
+    refused = run("learn", str(lines_of_vw), "--ngrams", "2")
+    assert refused.exit_code and "--ngrams 2 makes nothing without --text" in refused.output
+    assert run("learn", str(lines_of_vw), "--ngrams", "1").exit_code == 0
     refused = run("learn", str(table), *options[:2], "--cross", "site")
     assert refused.exit_code and "no cross; give two or three" in refused.output
 

@@ -124,6 +124,7 @@ def learn(
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
+    _require_text(options, goes_on=checkpoint is not None or load is not None)
     text = _texts(source, options, load, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
@@ -190,6 +191,16 @@ def learn(
             click.echo(f"{what}: {path}")
     if plot is not None:
         click.echo(str(plot))
+
+
+def _require_text(options: dict[str, Any], goes_on: bool) -> None:
+    """Refuse n-grams of nothing; a model that goes on knows its text."""
+    n = options["ngrams"]
+    if n is not None and n > 1 and options["text"] is None and not goes_on:
+        raise Refusal(
+            f"--ngrams {n} makes nothing without --text: neighbours are words of raw text, which "
+            "CSV and JSON lines hold; say --text with the name of the column"
+        )
 
 
 def _texts(

@@ -1,20 +1,11 @@
 """Crossed features: products of the features of two or three prefixes, found by mixed hashes.
 
 `spec` says what belongs to what, and is the plain road in Python; `kernels` is the same compiled;
-`rows` crosses many examples at once.
+of many examples `marks` tells which features are crossed, and `rows` crosses them.
 """
 
-from streaml1.crosses.rows import (
-    Crossing,
-    Marked,
-    crossing_of,
-    find_crossed,
-    hashes_of,
-    marked,
-    paired,
-    require_plain,
-    spread,
-)
+from streaml1.crosses.marks import Marked, marked, require_plain
+from streaml1.crosses.rows import Crossing, crossing_of, find_crossed, hashes_of, spread
 from streaml1.crosses.spec import Cross, Crosses, checked_cross
 
 __all__ = [
@@ -27,7 +18,6 @@ __all__ = [
     "find_crossed",
     "hashes_of",
     "marked",
-    "paired",
     "require_plain",
     "spread",
 ]

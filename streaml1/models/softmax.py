@@ -361,7 +361,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         engine = self._state
         with engine.alone():
             slots = np.flatnonzero(engine.rule.weights())
-            return [engine.names.name(j) for j in slots.tolist()], engine.rule.rows(slots)
+            return engine.names.names_at(slots), engine.rule.rows(slots)
 
     @property
     def intercept(self) -> dict[Hashable, float]:  # type: ignore[override]

@@ -11,6 +11,7 @@
 | `find_all(names)` | slots, uint32; `MISSING` where a name has none |
 | `find_ints(ids)` | the same of an array of int names, uint32 |
 | `name(slot)` | the name that has a slot |
+| `names_at(slots)` | the names of some slots, a list |
 | `hashes(slots)` | hashes of the names of some slots that are the same in every process |
 | `dump(slots)` | names of some slots as a dict of plain things; `restore_names` takes it |
 | `check(size)` | raises AssertionError where an invariant is broken |

@@ -186,7 +186,7 @@ class Arena:
     def name(self, k: int) -> str:
         """The k-th name."""
         ends = self.ends.data
-        return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8")
+        return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8", "surrogatepass")
 
     def names(self) -> Iterator[str]:
         """All names."""
@@ -241,23 +241,6 @@ class ByBytes:
         """Have some hashes known."""
         self.widen(len(hashes))
         self.used[0] += int(_put(self.entries, hashes, slots))
-
-    def tell(self, hashes: Any) -> Any:
-        """Write the hash of each slot at its place; which slots have one, a bool each."""
-        taken = self.entries.reshape(-1, 2)
-        taken = taken[taken[:, 1] != MISSING]
-        slots = taken[:, 1].astype(np.int64)
-        hashes[slots] = taken[:, 0]
-        known = np.zeros(len(hashes), bool)
-        known[slots] = True
-        return known
-
-    def copy(self) -> ByBytes:
-        """Another such table."""
-        other = ByBytes.__new__(ByBytes)
-        other.entries, other.used = self.entries.copy(), self.used.copy()
-        other.count = self.count.copy()
-        return other
 
     def admit(self, hashes: Any, slots: Any, names: Any, spans: Any, new: int, arena: Arena) -> int:
         """Give those of some hashes that are MISSING a slot the next, and keep their names.

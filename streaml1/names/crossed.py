@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from streaml1.hashing import mixed_of, name_hash
 
@@ -24,20 +23,16 @@ class Crossed(tuple[str, ...]):
     __slots__ = ()
 
 
-def told(pairs: Sequence[Any]) -> Crossed:
-    """The parts of a crossed feature: name, text (None where it has none), name, text, ...
+def told(names: Sequence[str]) -> Crossed:
+    """The parts of a crossed feature as they are told, given by prefix.
 
-    They stand by prefix; those of one prefix are told in the order of their names.
+    Those of one prefix are told in the order of their names.
 
     Examples
     --------
-    >>> told(["site", "news", "word^b", None, "word^a", None])
+    >>> told(["site=news", "word^b", "word^a"])
     ('site=news', 'word^a', 'word^b')
     """
-    names = [
-        name if text is None else f"{name}={text}"
-        for name, text in zip(pairs[::2], pairs[1::2], strict=True)
-    ]
     if len(names) == 2 and names[0] <= names[1]:
         return Crossed(names)
     heads = [_HEAD.match(name).group() for name in names]  # type: ignore[union-attr]

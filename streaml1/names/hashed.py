@@ -69,6 +69,10 @@ class Hashed:
         """The slot itself: no name is kept."""
         return slot
 
+    def names_at(self, slots: Any) -> list[Hashable]:
+        """The names of some slots."""
+        return list(slots.tolist())
+
     def hashes(self, slots: Any) -> Any:
         """Stable hashes of the names of some slots."""
         return int_hashes(slots.astype(np.int64))

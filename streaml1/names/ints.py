@@ -32,6 +32,10 @@ class Ints:
         """The name that has a slot."""
         return slot
 
+    def names_at(self, slots: Any) -> list[Hashable]:
+        """The names of some slots."""
+        return list(slots.tolist())
+
     def hashes(self, slots: Any) -> Any:
         """Stable hashes of the names of some slots."""
         return int_hashes(slots.astype(np.int64))

@@ -11,7 +11,8 @@ given whole is known by its own hash. A name that has come both ways has two ent
 Names that come as bytes are found by stable hashes, in a table beside. Those that are new wait as
 bytes, in the slots behind all others, until a string is looked for: then they become strings too.
 
-A crossed feature is known by a mix of the stable hashes of its parts, in a table of its own.
+A crossed feature is known by a mix of the stable hashes of its parts, in a table of its own. It has
+a slot among the names, and where they wait it waits too, as a name without a letter.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ import numpy as np
 from streaml1.hashing import as_int, mixed, name_hashes
 from streaml1.jit import gil_kernel, inlined
 from streaml1.names.bytes import Arena, ByBytes
-from streaml1.names.crossed import JOINT, Crossed, cross_hash, told
+from streaml1.names.crossed import JOINT, Crossed
+from streaml1.names.parts import Parts
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
+from streaml1.names.products import Products
 from streaml1.rows import ensure
 
 __all__ = [
@@ -141,7 +144,7 @@ class Table:
     ----------
     known : list
         The names by slot, but for those that wait; of a category that came in its parts, the first;
-        of a crossed feature where in `parts` its own begin, twice, and 1 more where they are three.
+        of a crossed feature None.
     texts : list
         Of such a category the second part, of a crossed feature `CROSS`, else None.
     entries : ndarray
@@ -154,17 +157,14 @@ class Table:
         The slots of the names that are neither strings nor ints.
     waiting : Arena
         Names that have come as bytes, those of the last slots.
-    parts : list
-        The parts of crossed features, one after the other, as `names.crossed.told` takes them.
-    crossed : ByBytes
-        The slots of crossed features by their hashes.
+    crossed : Products
+        The crossed features, and the names of their parts.
     """
 
     def __init__(self) -> None:
         self.known: list[Hashable] = []
         self.texts: list[str | bool | None] = []
-        self.parts: list[Any] = []
-        self.crossed = ByBytes()
+        self.crossed = Products()
         self.others: dict[Hashable, int] = {}
         self.entries = _free(1024)
         self.counts = np.zeros(5, np.int64)
@@ -182,6 +182,7 @@ class Table:
             table.enter(self.hashes(chosen), chosen)
         if table.n < len(self):
             late = np.arange(max(table.n, before), len(self))
+            late = late[self.crossed.of(late) < 0]
             table.enter(self.waiting.hashes[late - before], late.astype(np.uint32))
         table.n = len(self)
         self._by_bytes = table
@@ -195,18 +196,26 @@ class Table:
         if not len(self.waiting):
             return
         before, names = len(self.known), list(self.waiting.names())
+        slots = np.arange(before, len(self), dtype=np.uint32)
+        known: list[Any] = names
+        texts: list[bool | None] = [None] * len(names)
+        if len(self.crossed):
+            plain = self.crossed.of(slots) < 0
+            texts = [None if is_plain else CROSS for is_plain in plain.tolist()]
+            pairs = zip(names, texts, strict=True)
+            known = [name if text is None else None for name, text in pairs]
+            names, slots = list(compress(names, plain.tolist())), slots[plain]
         hashes, _ = self._hashed(names)
         try:
             self._widen(len(names))
-            slots = np.arange(before, len(self), dtype=np.uint32)
             self.counts[USED] += _put(self.entries, hashes, slots)
             self.counts[WHOLE] += _with_equals(names)
-            self.known.extend(names)
-            self.texts.extend([None] * len(names))
+            self.known.extend(known)
+            self.texts.extend(texts)
             self.waiting = Arena()
         except BaseException:  # a signal
             if len(self.waiting):
-                self._forget_from(before)
+                self._forget_strings(before)
             raise
 
     def admit_bytes(self, hashes: Any, slots: Any, unknown: Any, names: Any, spans: Any) -> None:
@@ -361,16 +370,16 @@ class Table:
     def forget_from(self, size: int) -> None:
         """Have only the names of the first slots."""
         self.settle()
-        self._forget_from(size)
+        if len(self.crossed):
+            slots = np.arange(len(self))
+            self.crossed = self.crossed.moved(np.where(slots < size, slots, -1))
+        self._forget_strings(size)
 
-    def _forget_from(self, size: int) -> None:
+    def _forget_strings(self, size: int) -> None:
+        """Have only the first of the names that do not wait."""
         if self._by_bytes is not None and self._by_bytes.n > size:
             self._by_bytes = None
-        if int(self.crossed.used[0]):
-            slots = np.arange(len(self.texts))
-            self.crossed = self.crossed.moved(np.where(slots < size, slots, -1))
         del self.known[size:], self.texts[size:]
-        self._pack(self.parts)
         self.others = {name: slot for name, slot in self.others.items() if slot < size}
         kept = self.entries.reshape(-1, 2)
         self._rewrite(kept[kept[:, 1] < size], len(kept))
@@ -422,6 +431,7 @@ class Table:
             left.waiting = self.waiting.kept(kept[len(self.known) :])
         if self._by_bytes is not None:
             left._by_bytes = self._by_bytes.moved(new_slots)
+        left.crossed = self.crossed.moved(new_slots)
         if not self.known:
             return left, new_slots
         taken = self._taken()
@@ -431,8 +441,6 @@ class Table:
         left.texts = list(compress(self.texts, kept))
         moved = {name: int(new_slots[slot]) for name, slot in self.others.items()}
         left.others = {name: slot for name, slot in moved.items() if slot >= 0}
-        left.crossed = self.crossed.moved(new_slots)
-        left._pack(self.parts)
         left.counts[WHOLE] = self.counts[WHOLE]
         left._rewrite(taken, 1 << max(10, (4 * len(taken)).bit_length()))
         left._count()
@@ -440,85 +448,52 @@ class Table:
 
     def name(self, slot: int) -> Hashable:
         """The name that has a slot."""
-        name = self._plain(slot)
-        return JOINT.join(name) if isinstance(name, Crossed) else name
+        parts = self.crossed.told(slot)
+        return self._plain(slot) if parts is None else JOINT.join(parts)
+
+    def names_at(self, slots: Any) -> list[Hashable]:
+        """The names of some slots."""
+        return [
+            JOINT.join(name) if isinstance(name, Crossed) else name for name in self._told(slots)
+        ]
 
     def _plain(self, slot: int) -> Hashable:
-        """The name that has a slot, a crossed one by its parts."""
+        """The name that has a slot, which no crossed feature has."""
         before = len(self.known)
         if slot >= before:
             return self.waiting.name(slot - before)
         text = self.texts[slot]
-        if text is None:
-            return self.known[slot]
-        if text is CROSS:
-            return told(self._parts_at(slot, self.parts))
-        return f"{self.known[slot]}={text}"
+        return self.known[slot] if text is None else f"{self.known[slot]}={text}"
 
-    def _parts_at(self, slot: int, parts: list[Any]) -> list[Any]:
-        at = cast(int, self.known[slot])
-        return parts[at >> 1 : (at >> 1) + 4 + 2 * (at & 1)]
-
-    def _pack(self, parts: list[Any]) -> None:
-        """Have a list of the parts, without those gone where they are more than half of it."""
-        slots = np.flatnonzero(self.crossed.tell(np.empty(len(self), np.uint64)))
-        codes = np.fromiter(map(self.known.__getitem__, slots.tolist()), np.int64, len(slots))
-        starts, sizes = codes >> 1, 4 + 2 * (codes & 1)
-        if 2 * int(sizes.sum()) >= len(parts):
-            self.parts = parts.copy()
-            return
-        kept = np.zeros(len(parts) + 1, np.int8)
-        np.add.at(kept, starts, 1)
-        np.add.at(kept, starts + sizes, -1)
-        left = np.cumsum(kept[:-1])
-        self.parts = list(compress(parts, left.tolist()))
-        codes = 2 * (np.cumsum(left) - 1)[starts] + (codes & 1)
-        for slot, code in zip(slots.tolist(), codes.tolist(), strict=True):
-            self.known[slot] = code
-
-    def _take(self, slot: int, parts: Sequence[Any]) -> None:
-        """Have a slot stand for a crossed feature of some parts."""
-        self.known[slot] = 2 * len(self.parts) + (len(parts) == 6)
-        self.texts[slot] = CROSS
-        self.parts.extend(parts)
+    def _told(self, slots: Any) -> list[Hashable]:
+        """The names of some slots, crossed ones by their parts."""
+        places = self.crossed.of(slots)
+        crossed = iter(self.crossed.told_all(places[places >= 0]))
+        pairs = zip(slots.tolist(), places.tolist(), strict=True)
+        return [self._plain(slot) if place < 0 else next(crossed) for slot, place in pairs]
 
     def is_cross(self) -> Any:
         """Which slots crossed features have, a bool each."""
-        return np.fromiter((text is CROSS for text in self.texts), bool, len(self.known))
+        return self.crossed.of(np.arange(len(self))) >= 0
 
-    def parts_of(self, entries: Any, slots: Any) -> list[tuple[Any, ...]]:
-        """What stands for crossed features in `parts`, by the names of their parts.
+    def admit_crossed(self, hashes: Any, slots: Any, new: int, parts: Parts) -> None:
+        """Give crossed features the next slots, where they have none; they wait.
 
-        `entries` are the places of the parts in `slots`, shape (n, 3), -1 where there is no third.
+        Parameters
+        ----------
+        hashes, new, parts
+            As of `Products.admit`.
+        slots
+            By `hashes`, `MISSING` for some; all are known then.
         """
-        self.settle()
-        chosen = np.where(entries < 0, MISSING, slots[entries])
-        known, texts = self.known, self.texts
-        pairs = [(known[i], texts[i], known[j], texts[j]) for i, j, _ in chosen.tolist()]
-        if (chosen[:, 2] == MISSING).all():
-            return cast("list[tuple[Any, ...]]", pairs)
-        thirds = ((known[k], texts[k]) if k != MISSING else () for k in chosen[:, 2].tolist())
-        return [pair + third for pair, third in zip(pairs, thirds, strict=True)]
-
-    def admit_crossed(self, hashes: Any, parts: Sequence[tuple[Any, ...]]) -> Any:
-        """Slots, the next, of distinct crossed features that are unknown."""
-        self.settle()
-        before = len(self)
-        slots = np.arange(before, before + len(parts), dtype=np.uint32)
-        try:
-            self.texts.extend([None] * len(parts))
-            self.known.extend([None] * len(parts))
-            for slot, some in enumerate(parts, before):
-                self._take(slot, some)
-            self.crossed.enter(hashes, slots)
-        except BaseException:
-            self.forget_from(before)
-            raise
-        return slots
+        before, table = len(self), self._by_bytes
+        self.crossed.admit(hashes, slots, new, parts, self.waiting, before)
+        if table is not None and table.n == before:  # they are no names to be found there
+            table.n = len(self)
 
     def ints(self) -> Any:
         """The names by slot as an array of ints from 0, or None where one is something else."""
-        if self.others or len(self.waiting) or self.crossed.used[0]:
+        if self.others or len(self.waiting) or len(self.crossed):
             return None
         if not all(type(name) is int and name >= 0 for name in self.known):
             return None
@@ -526,8 +501,8 @@ class Table:
 
     def names(self) -> list[Hashable]:
         """All names, by slot."""
-        if self.counts[ALIASED] or self.counts[DOUBLE] or self.crossed.used[0]:
-            return [self.name(j) for j in range(len(self))]
+        if self.counts[ALIASED] or self.counts[DOUBLE] or len(self.crossed):
+            return self.names_at(np.arange(len(self)))
         return [*self.known, *self.waiting.names()]
 
     def hashes(self, slots: Any) -> Any:
@@ -541,25 +516,24 @@ class Table:
         return found
 
     def _known_hashes(self, slots: Any) -> Any:
-        if not self.crossed.used[0]:
-            return name_hashes([self.name(j) for j in slots.tolist()])
-        of_slots = np.zeros(len(self.known), np.uint64)
-        plain = ~self.crossed.tell(of_slots)[slots]
-        hashes = of_slots[slots]
-        hashes[plain] = name_hashes([self.name(j) for j in slots[plain].tolist()])
+        if not len(self.crossed):
+            return name_hashes(self.names_at(slots))
+        places = self.crossed.of(slots)
+        plain, hashes = places < 0, self.crossed.hashes[np.maximum(places, 0)]
+        hashes[plain] = name_hashes(self.names_at(slots[plain]))
         return hashes
 
     def still(self) -> Any:
         """What `name`, `hashes` and `dump` need, as of now."""
         names = Table.__new__(Table)
-        names.crossed, names.parts = self.crossed.copy(), self.parts.copy()
+        names.crossed = self.crossed.still()
         names.known, names.texts = self.known.copy(), self.texts.copy()
         names.waiting = self.waiting.still()
         return names
 
     def dump(self, slots: Any) -> dict[str, Any]:
         """The names of some slots, and where those of categories are joined."""
-        names = [self._plain(j) for j in slots.tolist()]
+        names = self._told(slots)
         texts = [self.texts[j] if j < len(self.known) else None for j in slots.tolist()]
         pairs = zip(names, texts, strict=True)
         joints = [len(n) - len(t) - 1 if isinstance(t, str) else -1 for n, t in pairs]  # type: ignore
@@ -591,11 +565,9 @@ class Table:
         self.others = {name: int(slots[slot]) for name, slot in self.others.items()}
         self.known, self.texts = list(names), [None] * len(names)
         places = np.flatnonzero(crossed)
-        hashes = np.array([cross_hash(names[k]) for k in places.tolist()], np.uint64)  # type: ignore
         for k in places.tolist():
-            self._take(k, [part for name in names[k] for part in (name, None)])  # type: ignore
-        self.crossed.enter(hashes, places.astype(np.uint32))
-        ensure(self.crossed.used[0] == len(places), "a crossed feature stands twice")
+            self.known[k], self.texts[k] = None, CROSS
+        self.crossed.restore([names[k] for k in places.tolist()], places)  # type: ignore
 
     def _take_apart(self, joints: dict[int, int]) -> None:
         """Enter some names by their aliases instead."""
@@ -616,18 +588,22 @@ class Table:
         """Raise AssertionError where table, dict and lists disagree."""
         n = len(self)
         ensure(n <= size, "more names than slots")
+        crossed = self.is_cross()
         if len(self.waiting):
-            found, unknown = self.by_bytes.find(name_hashes(self.names()[len(self.known) :]))
+            late = np.flatnonzero(~crossed[len(self.known) :]) + len(self.known)
+            names = self.names()
+            found, unknown = self.by_bytes.find(name_hashes([names[j] for j in late.tolist()]))
             ensure(not unknown, "a name that waits is not found")
-            ensure((found == np.arange(len(self.known), n)).all(), "it is found at another slot")
+            ensure((found == late).all(), "it is found at another slot")
             n = len(self.known)
         ensure(len(self.texts) == n, "a name without its text")
-        crossed = self.is_cross()
-        plain = np.flatnonzero(~crossed)
-        names = [self.name(j) for j in plain.tolist()]
-        slots = self._find_hashed(*self._hashed(names), names)
+        flags = [text is CROSS for text in self.texts]
+        ensure(crossed[:n].tolist() == flags, "a crossed feature is told as none")
+        plain = np.flatnonzero(~crossed[:n])
+        known = self.names_at(plain)
+        slots = self._find_hashed(*self._hashed(known), known)
         ensure((slots == plain).all(), "a name is not found at its slot")
-        self._check_crossed(np.flatnonzero(crossed))
+        self.crossed.check()
         taken = self._taken()[:, 1]
         ensure(len(taken) == self.counts[USED], "the places taken are miscounted")
         ensure(np.all(taken < n), "a place has a slot without a name")
@@ -637,9 +613,3 @@ class Table:
         counts = self.counts.copy()
         self._count()
         ensure((counts == self.counts).all(), f"the counts are {counts}, not {self.counts}")
-
-    def _check_crossed(self, slots: Any) -> None:
-        ensure(len(slots) == self.crossed.used[0], "crossed features are miscounted")
-        hashes = [cross_hash(self._plain(j)) for j in slots.tolist()]  # type: ignore[arg-type]
-        found, _ = self.crossed.find(np.array(hashes, np.uint64))
-        ensure((found == slots).all(), "a crossed feature is not found at its slot")

@@ -176,7 +176,24 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
 
     def has(self, text: str) -> bool:
         """Whether a text may stand in a name: it stands among the names."""
-        return text.encode() in self.names.tobytes()
+        letters = np.frombuffer(text.encode(), np.uint8)
+        raw, _ = self._read()
+        last = len(raw) - len(letters) + 1
+        found = raw[: max(0, last)] == letters[0]
+        for k in range(1, len(letters)):
+            if not found.any():  # most often at the first
+                return False
+            found &= raw[k : k + last] == letters[k]
+        return bool(found.any())
+
+    def _read(self) -> tuple[Any, int]:
+        """What of `names` these rows have, and where it begins."""
+        spans = self.own_spans()
+        if not len(spans):
+            return self.names[:0], 0
+        first = int(spans.min() >> np.uint64(32))
+        last = ((spans >> np.uint64(32)) + (spans & np.uint64(2**32 - 1))).max()
+        return self.names[first : int(last)], first
 
     def chosen(self, places: Any, values: Any, indptr: Any) -> NamedRows:
         """As many rows of some of the features, by their places, with other values."""
@@ -188,9 +205,11 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
     def names_of(self, places: Any) -> list[str]:
         """The names of some features, by their places among those of these rows."""
         spans = self.own_spans()[places]
+        letters, first = self._read()
         begins, sizes = spans >> np.uint64(32), spans & np.uint64(2**32 - 1)
+        begins -= np.uint64(first)
         pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-        raw = self.names.tobytes()
+        raw = letters.tobytes()
         if raw.isascii():
             text = raw.decode()
             return [text[lo:hi] for lo, hi in pairs]
@@ -219,12 +238,8 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
     def _alone(self) -> tuple[Any, ...]:
         """The arrays without what is of other rows."""
         hashes, values, indptr = self.parts()
-        spans = self.own_spans()
-        names, half = self.names[:0], np.uint64(32)
-        if len(spans):
-            first = spans.min() >> half
-            last = ((spans >> half) + (spans & np.uint64(2**32 - 1))).max()
-            names, spans = self.names[int(first) : int(last)], spans - (first << half)
+        names, first = self._read()
+        spans = self.own_spans() - (np.uint64(first) << np.uint64(32))
         text, bounds = self.text[:0], self.bounds
         if len(bounds):
             begin = int(bounds[0, 0])

@@ -135,6 +135,11 @@ def open_source(
         raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
     if events and kind != "jsonl":
         raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
+    if text and kind == "vw":
+        raise SourceError(
+            f"{name} is vw: its words are features already, and a row of features has no order to "
+            "make n-grams of; give the text raw, as CSV or JSON lines"
+        )
     if text and kind not in ("csv", "jsonl"):
         raise SourceError(f"{name} is {kind}: only CSV and JSON lines have text to make words of")
     if kind == "rows":

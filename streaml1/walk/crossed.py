@@ -7,28 +7,45 @@ from typing import Any
 import numpy as np
 
 from streaml1.crosses.kernels import AT, NO_PART, first_prefix
-from streaml1.jit import array_at, inlined, python_api
+from streaml1.jit import array_at, inlined, load
 from streaml1.names.table import MISSING, lookup
 from streaml1.walk.fields import (
+    ARENA,
+    ARENA_COUNT,
+    BY_COUNT,
+    BY_USED,
     CROSSED,
     CROSSED_USED,
+    ENDS,
     HASHES,
     IDS,
+    KEPT_HASHES,
     KEYS,
     KNOWN,
     LENGTH,
+    LETTERS,
+    N_ARENA,
     N_CROSSED,
+    N_KEPT,
+    N_NUMBERS,
+    N_PRODUCTS,
+    NONE,
+    NUMBERS,
     PART_AT,
     PART_HASHES,
     PART_MASKS,
-    PARTS_KNOWN,
+    PRODUCT_COUNT,
+    PRODUCT_HASHES,
+    PRODUCT_PARTS,
+    PRODUCT_SLOTS,
+    SCRATCH,
     TEXTS,
     TEXTS_KNOWN,
     TRUE,
     VALUES,
 )
-from streaml1.walk.memory import FULL, OTHER_ROAD, no_error
-from streaml1.walk.parts import crossed_of
+from streaml1.walk.memory import FULL, OTHER_ROAD, no_error, utf8_of
+from streaml1.walk.parts import crossed_of, put
 from streaml1.walk.table import (
     NO_ROAD,
     append,
@@ -44,11 +61,8 @@ from streaml1.walk.table import (
 
 __all__ = ["read_all", "read_known"]
 
-_ZERO, _ONE, _TWO = map(np.uint64, (0, 1, 2))
-
-_number = python_api("PyLong_FromLongLong", "uint64", "int64")
-_item = python_api("PyList_GetItem", "uint64", "uint64", "int64")
-_release = python_api("Py_DecRef", "void", "uint64")
+_ZERO, _ONE, _TWO, _THREE = map(np.uint64, (0, 1, 2, 3))
+_EQUALS = np.uint8(61)
 
 
 @inlined
@@ -83,55 +97,90 @@ def read_known(frame: Any, x: Any) -> Any:
 
 
 @inlined
-def _put_parts(frame: Any, ids: Any, packed: Any) -> Any:
-    """Append the names of some parts, by prefix and then by hash; whether there was no memory.
-
-    `ids` are the slots of the plain features, of which the table has the names.
-    """
-    length = frame[LENGTH]
-    masks = array_at(frame[PART_MASKS], length, np.uint64)
-    hashes = array_at(frame[PART_HASHES], length, np.uint64)
-    at = array_at(frame[PART_AT], length, np.uint64)
-    n = _TWO if packed >> (AT + AT) == NO_PART else np.uint64(3)
-    failed = False
-    for place in range(n):
-        for k in range(n):
-            part = packed >> (AT * k) & NO_PART
-            before = _ZERO
-            for z in range(n):
-                other = packed >> (AT * z) & NO_PART
-                a, b = first_prefix(masks[other]), first_prefix(masks[part])
-                lower = hashes[other] < hashes[part]
-                lower |= hashes[other] == hashes[part] and other < part
-                before += np.uint64(a < b or (a == b and lower))
-            if before == place:
-                slot = np.int64(ids[at[part]])
-                failed |= append(frame[PARTS_KNOWN], _item(frame[KNOWN], slot)) != 0
-                failed |= append(frame[PARTS_KNOWN], _item(frame[TEXTS_KNOWN], slot)) != 0
-    return failed
+def _number(frame: Any, k: Any) -> Any:
+    """The number of the k-th part of this example, entered where it is new; or NO_ROAD."""
+    numbers = array_at(frame[NUMBERS], frame[N_NUMBERS], np.uint64)
+    h = array_at(frame[PART_HASHES], frame[LENGTH], np.uint64)[k]
+    at = lookup(numbers, h)
+    if numbers[at + _ONE] != MISSING:
+        return numbers[at + _ONE]
+    count = array_at(frame[ARENA_COUNT], 1, np.int64)
+    ends = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)
+    n = np.uint64(count[0])
+    entry = array_at(frame[PART_AT], frame[LENGTH], np.uint64)[k]
+    key = array_at(frame[KEYS], frame[LENGTH], np.uint64)[entry]
+    text = array_at(frame[TEXTS], frame[LENGTH], np.uint64)[entry]
+    name = utf8_of(frame, key)
+    size = load(frame[SCRATCH])
+    if not name:
+        no_error()
+        return NO_ROAD
+    to = put(name, name + size, frame[ARENA] + ends[n])
+    if text:
+        name = utf8_of(frame, text)
+        more = load(frame[SCRATCH])
+        size += more + _ONE
+        if not name:
+            no_error()
+            return NO_ROAD
+        array_at(to, 1, np.uint8)[0] = _EQUALS
+        put(name, name + more, to + _ONE)
+    array_at(frame[KEPT_HASHES], frame[N_KEPT], np.uint64)[n] = h
+    ends[n + _ONE] = ends[n] + size
+    numbers[at] = h
+    numbers[at + _ONE] = n
+    count[0] += 1
+    array_at(frame[BY_USED], 1, np.int64)[0] += 1
+    array_at(frame[BY_COUNT], 1, np.int64)[0] += 1
+    return n
 
 
 @inlined
-def _admitted(frame: Any, crossed: Any, ids: Any, packed: Any, h: Any) -> Any:
+def _put_parts(frame: Any, packed: Any, place: Any) -> bool:
+    """Keep the numbers of some parts, by prefix and then by hash; whether all have one."""
+    length = frame[LENGTH]
+    masks = array_at(frame[PART_MASKS], length, np.uint64)
+    hashes = array_at(frame[PART_HASHES], length, np.uint64)
+    parts = array_at(frame[PRODUCT_PARTS], _THREE * frame[N_PRODUCTS], np.uint32)
+    n = _TWO if packed >> (AT + AT) == NO_PART else _THREE
+    to, failed = _THREE * place, False
+    parts[to + _TWO] = MISSING
+    for k in range(n):
+        part = packed >> (AT * k) & NO_PART
+        rank = _ZERO
+        for z in range(n):
+            other = packed >> (AT * z) & NO_PART
+            a, b = first_prefix(masks[other]), first_prefix(masks[part])
+            lower = hashes[other] < hashes[part]
+            lower |= hashes[other] == hashes[part] and other < part
+            rank += np.uint64(a < b or (a == b and lower))
+        number = _number(frame, part)
+        failed |= number == NO_ROAD
+        parts[to + rank] = np.uint32(number)
+    return not failed
+
+
+@inlined
+def _admitted(frame: Any, crossed: Any, packed: Any, h: Any) -> Any:
     """Slot of a crossed feature that is not in the table, entered; or NO_ROAD.
 
     Nothing is made here that the garbage collector knows: it could run anybody's code.
     """
-    known, parts = length_of_list(frame[KNOWN]), length_of_list(frame[PARTS_KNOWN])
-    place = _number(np.int64(2) * parts + np.int64(packed >> (AT + AT) != NO_PART))
-    if not place:
+    known = length_of_list(frame[KNOWN])
+    count = array_at(frame[PRODUCT_COUNT], 1, np.int64)
+    n = np.uint64(count[0])
+    if not _put_parts(frame, packed, n):
+        return NO_ROAD
+    if append(frame[KNOWN], frame[NONE]):
         no_error()
         return NO_ROAD
-    failed = _put_parts(frame, ids, packed)
-    failed |= append(frame[KNOWN], place) != 0
-    failed |= append(frame[TEXTS_KNOWN], frame[TRUE]) != 0
-    _release(place)
-    if failed:
+    if append(frame[TEXTS_KNOWN], frame[TRUE]):
         no_error()
-        cut(frame[PARTS_KNOWN], parts, length_of_list(frame[PARTS_KNOWN]), _ZERO)
-        cut(frame[KNOWN], known, length_of_list(frame[KNOWN]), _ZERO)
-        cut(frame[TEXTS_KNOWN], known, length_of_list(frame[TEXTS_KNOWN]), _ZERO)
+        cut(frame[KNOWN], known, known + 1, _ZERO)
         return NO_ROAD
+    array_at(frame[PRODUCT_HASHES], frame[N_PRODUCTS], np.uint64)[n] = h
+    array_at(frame[PRODUCT_SLOTS], frame[N_PRODUCTS], np.uint32)[n] = known
+    count[0] += 1
     at = lookup(crossed, h)
     crossed[at] = h
     crossed[at + _ONE] = np.uint64(known)
@@ -140,13 +189,28 @@ def _admitted(frame: Any, crossed: Any, ids: Any, packed: Any, h: Any) -> Any:
 
 
 @inlined
+def _is_full(frame: Any, n: Any, total: Any) -> bool:
+    """Whether there is no room for `n` names and, behind them, crossed features up to `total`."""
+    new = np.int64(total - n)
+    used = array_at(frame[CROSSED_USED], 1, np.int64)[0]
+    numbered = array_at(frame[BY_USED], 1, np.int64)[0]
+    full = not has_room(frame, n, total)
+    full |= 4 * (used + new) > np.int64(frame[N_CROSSED])
+    full |= used + new > np.int64(frame[N_PRODUCTS])
+    full |= 4 * (numbered + np.int64(n)) > np.int64(frame[N_NUMBERS])
+    full |= numbered + np.int64(n) > np.int64(frame[N_KEPT])
+    letters = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)[np.uint64(numbered)]
+    full |= letters + frame[LETTERS] > frame[N_ARENA]
+    return bool(full)
+
+
+@inlined
 def read_all(frame: Any, x: Any) -> Any:
     """As `table.read_all`."""
     n, total = _read(frame, x)
     if total < 0:
         return total
-    used = array_at(frame[CROSSED_USED], 1, np.int64)[0]
-    if not has_room(frame, n, total) or 4 * (used + total - n) > np.int64(frame[N_CROSSED]):
+    if _is_full(frame, n, total):
         return np.int64(FULL)
     if entered(frame, np.uint64(n), True) < 0:
         return np.int64(OTHER_ROAD)
@@ -158,7 +222,7 @@ def read_all(frame: Any, x: Any) -> Any:
     for k in range(np.uint64(n), np.uint64(total)):
         slot = crossed[lookup(crossed, hashes[k]) + _ONE]
         if slot == MISSING:
-            slot = _admitted(frame, crossed, ids, texts[k], hashes[k])
+            slot = _admitted(frame, crossed, texts[k], hashes[k])
             if slot == NO_ROAD:
                 return np.int64(OTHER_ROAD)
         ids[k] = np.uint32(slot)

@@ -36,6 +36,7 @@ __all__ = [
     "KNOWN",
     "KNOWN_N",
     "LENGTH",
+    "LETTERS",
     "MARKS",
     "MASK",
     "MEMBERS",
@@ -49,18 +50,24 @@ __all__ = [
     "N_CROSSED",
     "N_ENTRIES",
     "N_HEADS",
+    "NUMBERS",
     "N_KEPT",
     "N_MARKS",
     "N_MEMBERS",
     "N_MET",
     "N_NAMES",
+    "N_NUMBERS",
     "N_PLAN",
-    "PARTS_KNOWN",
+    "N_PRODUCTS",
     "PART_AT",
     "PART_HASHES",
     "PART_MASKS",
     "PART_VALUES",
     "PLAN",
+    "PRODUCT_COUNT",
+    "PRODUCT_HASHES",
+    "PRODUCT_PARTS",
+    "PRODUCT_SLOTS",
     "RECORD",
     "SCRATCH",
     "SIZE",
@@ -100,12 +107,19 @@ __all__ = [
     KEPT,  # what of a hash is looked at
     MASK,
     NEEDED,  # features of the last example with those that are crossed: no more than LENGTH are
+    LETTERS,  # of those of its names that are crossed
     PLAN,  # what is crossed, see `crosses`
     N_PLAN,
     CROSSED,
     N_CROSSED,
     CROSSED_USED,
-    PARTS_KNOWN,
+    PRODUCT_HASHES,  # of crossed features, see `names.products`
+    PRODUCT_SLOTS,
+    PRODUCT_PARTS,
+    PRODUCT_COUNT,
+    N_PRODUCTS,
+    NUMBERS,
+    N_NUMBERS,
     PART_MASKS,
     PART_HASHES,
     PART_VALUES,
@@ -130,7 +144,7 @@ __all__ = [
     MET,
     N_MET,
     KNOWN_N,  # how many names are strings: where it is another, the frame is stale
-    BY_USED,
+    BY_USED,  # of a table of hashes beside, and of the names in it: those of words, or parts
     BY_COUNT,
     KEPT_HASHES,
     N_KEPT,
@@ -139,7 +153,7 @@ __all__ = [
     N_ARENA,
     ARENA_COUNT,
     FIRST_TYPE,
-) = range(60)
+) = range(67)
 
 # What kernels tell objects by; machine code on disk cannot hold addresses.
 TYPES_READ = (dict, str, float, np.float64, int, bool, True, None, "=")

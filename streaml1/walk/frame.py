@@ -119,6 +119,11 @@ class Frame:
         """Features of the last example, with those that are crossed."""
         return int(self._valid[fields.NEEDED])
 
+    @property
+    def letters(self) -> int:
+        """Bytes of those of its names that are crossed."""
+        return int(self._valid[fields.LETTERS])
+
     def close(self) -> bool:
         """Have kernels that hold the frame do nothing; returns whether they did something."""
         was_open = self.is_open
@@ -143,16 +148,31 @@ def _cross(words: Any, crosses: Crosses, names: Any, length: int) -> list[Any]:
     words[fields.PLAN], words[fields.N_PLAN] = _at(crosses.plan), len(crosses.plan)
     kept = [parts, crosses.plan]
     if isinstance(names, Table):
-        entries = names.crossed.entries
-        words[fields.CROSSED], words[fields.N_CROSSED] = _at(entries), len(entries)
-        words[fields.CROSSED_USED] = _at(names.crossed.used)
-        words[fields.PARTS_KNOWN] = id(names.parts)
-        kept += [entries, names.crossed.used, names.parts]
+        kept += _products(words, names.crossed)
     elif isinstance(names, Hashed):
         marks = np.zeros(1 << (4 * length).bit_length(), np.uint64)
         words[fields.MARKS], words[fields.N_MARKS] = _at(marks), len(marks)
         kept.append(marks)
     return kept
+
+
+def _products(words: Any, products: Any) -> list[Any]:
+    """Have crossed features known, and the names of their parts."""
+    table, numbers, names = products.table, products.numbers, products.names
+    parts: dict[int, Any] = {
+        fields.CROSSED: table.entries, fields.CROSSED_USED: table.used,
+        fields.PRODUCT_HASHES: products.hashes, fields.PRODUCT_SLOTS: products.slots,
+        fields.PRODUCT_PARTS: products.parts, fields.PRODUCT_COUNT: products.count,
+        fields.NUMBERS: numbers.entries, fields.BY_USED: numbers.used,
+        fields.BY_COUNT: numbers.count, fields.KEPT_HASHES: names.hashes,
+        fields.ENDS: names.ends, fields.ARENA: names.bytes, fields.ARENA_COUNT: names.count,
+    }  # fmt: skip
+    for place, part in parts.items():
+        words[place] = _at(part)
+    words[fields.N_CROSSED], words[fields.N_PRODUCTS] = len(table.entries), len(products.slots)
+    words[fields.N_NUMBERS], words[fields.N_KEPT] = len(numbers.entries), len(names.hashes)
+    words[fields.N_ARENA] = len(names.bytes)
+    return list(parts.values())
 
 
 def _texts(words: Any, text: Words, length: int) -> list[Any]:

@@ -13,6 +13,7 @@ from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
     BYTES,
     LENGTH,
+    LETTERS,
     MEMBERS,
     N_MEMBERS,
     N_PLAN,
@@ -58,7 +59,7 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
     part_values = array_at(frame[PART_VALUES], length, np.float64)
     at = array_at(frame[PART_AT], length, np.uint64)
     copy = frame[BYTES]
-    m, whole = _ZERO, _ZERO
+    m, whole, letters = _ZERO, _ZERO, _ZERO
     for k in range(n):
         if type_of(keys[k]) != frame[STR]:
             continue
@@ -73,6 +74,7 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
             return np.int64(OTHER_ROAD)
         if size > _MOST_BYTES:
             return np.int64(OTHER_ROAD)
+        letters += size
         end = put(name, name + size, copy)
         if texts[k]:
             text = utf8_of(frame, texts[k])
@@ -81,6 +83,7 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
                 return np.int64(OTHER_ROAD)
             array_at(end, 1, np.uint8)[0] = _EQUALS
             end = put(text, text + more, end + _ONE)
+            letters += more + _ONE
         else:
             whole |= np.uint64(_has_equals(copy, size))
         masks[m] = mask
@@ -88,6 +91,7 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
         part_values[m] = values[k]
         at[m] = k
         m += _ONE
+    frame[LETTERS] = letters
     if whole and _comes_twice(hashes, m):  # a category, once given whole and once in its parts
         return np.int64(OTHER_ROAD)
     return np.int64(m)

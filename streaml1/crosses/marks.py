@@ -1,0 +1,178 @@
+"""Which features of many examples are crossed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaml1.batches import Batch
+from streaml1.crosses.kernels import bound, mask_at
+from streaml1.crosses.repeats import without_repeats
+from streaml1.crosses.spec import MOST_CROSSED, PREFIXES, Crosses, too_many
+from streaml1.hashing import name_hashes
+from streaml1.jit import COMPILED, kernel
+from streaml1.names.crossed import JOINT
+from streaml1.names.parts import spelt
+from streaml1.rows import BadExample, Rows, row_of
+
+__all__ = ["Marked", "marked", "require_plain"]
+
+_ZERO, _ONE = map(np.uint64, (0, 1))
+_HALF = np.uint64(32)
+_SIZE = np.uint64(2**32 - 1)
+
+TOGETHER = 2**20
+"""How many crossed features of a batch are made at once."""
+
+
+@kernel
+def _masks(start: Any, spans: Any, plan: Any, masks: Any) -> None:
+    for k in range(np.uint64(len(spans))):
+        lo = start + (spans[k] >> _HALF)
+        masks[k] = mask_at(plan, lo, lo + (spans[k] & _SIZE))
+
+
+@kernel
+def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: Any) -> Any:
+    """How many parts and crossed features each row has at most; returns the most parts of one."""
+    longest = _ZERO
+    for i in range(np.uint64(len(indptr) - 1)):
+        for p in range(plan[PREFIXES] + _ONE):
+            sizes[p] = _ZERO
+        m = _ZERO
+        for k in range(indptr[i], indptr[i + _ONE]):
+            mask = masks[ids[k]]
+            if mask:
+                m += _ONE
+                for p in range(plan[PREFIXES]):
+                    sizes[p + _ONE] += mask >> p & _ONE
+        for p in range(plan[PREFIXES]):
+            sizes[p + _ONE] += sizes[p]
+        bounds[i] = bound(plan, sizes)
+        longest = max(longest, m)
+    return longest
+
+
+class Marked(NamedTuple):
+    """A batch, each name but once in a row, and which of its features are crossed."""
+
+    batch: Batch
+    ids: Any  # of each entry its name: a place in what follows
+    masks: Any  # of a name its prefixes
+    hashes: Any
+    spans: Any  # of a name where it stands in `letters`
+    letters: Any
+    bounds: Any  # of each row the most crossed features that it may have
+    longest: int  # the most of a row that are crossed
+
+    def pieces(self) -> list[tuple[int, int]]:
+        """First and last of rows that are crossed together, so that memory holds them."""
+        ends = np.cumsum(self.bounds)
+        if not len(ends) or ends[-1] <= TOGETHER:
+            return [(0, len(ends))]
+        cuts, lo = [0], 0
+        while lo < len(ends):
+            before = int(ends[lo - 1]) if lo else 0
+            lo = max(lo + 1, int(np.searchsorted(ends, np.uint64(before + TOGETHER), "right")))
+            cuts.append(lo)
+        return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+    def part(self, lo: int, hi: int) -> Marked:
+        """The rows from one to before another."""
+        if (lo, hi) == (0, self.batch.n):
+            return self
+        rows = self.batch.rows
+        first, last = int(rows.indptr[lo]), int(rows.indptr[hi])
+        ids = rows.ids[first:last] if self.batch.texts is None else rows.ids
+        own = Rows(ids, rows.values[first:last], rows.indptr[lo : hi + 1] - rows.indptr[lo])
+        texts = None if self.batch.texts is None else self.batch.texts[lo:hi]
+        return self._replace(
+            batch=self.batch._replace(rows=own, texts=texts), ids=self.ids[first:last],
+            bounds=self.bounds[lo:hi],
+        )  # fmt: skip
+
+    def names_of(self, entries: Any) -> list[str]:
+        """The names of some entries that are crossed."""
+        spans = self.spans[self.ids[entries]]
+        begins, sizes = spans >> _HALF, spans & _SIZE
+        pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
+        texts = self.letters.data
+        return [str(texts[lo:hi], "utf-8", "surrogatepass") for lo, hi in pairs]
+
+
+def _spelt(crosses: Crosses, names: Sequence[Hashable]) -> tuple[Any, Any, Any, Any]:
+    """Of names their masks, and of those that are crossed also hashes; spans, letters."""
+    letters, spans = spelt(names)
+    masks = np.empty(len(names), np.uint64)
+    if COMPILED:
+        _masks(np.uint64(letters.ctypes.data), spans, crosses.plan, masks)
+    else:
+        masks[:] = [crosses.mask(name) for name in names]
+    hashes = np.zeros(len(names), np.uint64)
+    chosen = np.flatnonzero(masks)
+    if len(chosen):
+        hashes[chosen] = name_hashes([names[k] for k in chosen.tolist()])
+    return masks, hashes, spans, letters
+
+
+def marked(crosses: Crosses, batch: Batch) -> Marked:
+    """A batch with what tells which features are crossed.
+
+    Raises
+    ------
+    BadExample
+        At the first row that would have too many of them, or where rows have no names.
+    """
+    _require_names(batch)
+    batch = without_repeats(batch)
+    if batch.texts is not None:
+        texts = batch.texts
+        hashes, _, _ = texts.parts()
+        spans, letters = texts.own_spans(), texts.names
+        masks = np.empty(len(hashes), np.uint64)
+        _masks(np.uint64(letters.ctypes.data), spans, crosses.plan, masks)
+        ids = np.arange(len(hashes), dtype=np.uint32)
+    else:
+        ids = batch.rows.ids
+        masks, hashes, spans, letters = _spelt(crosses, batch.names or [])
+    bounds = np.zeros(batch.n, np.uint64)
+    sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
+    with np.errstate(over="ignore"):
+        longest = int(_bounds(crosses.plan, ids, masks, batch.rows.indptr, sizes, bounds))
+    many = np.flatnonzero(bounds > MOST_CROSSED)
+    if len(many):
+        raise BadExample(too_many(int(bounds[many[0]])), int(many[0]))
+    return Marked(batch, ids, masks, hashes, spans, letters, bounds, longest)
+
+
+def _require_names(batch: Batch) -> None:
+    """Refuse rows of numbered columns: they have no prefixes."""
+    if batch.names is None and batch.texts is None:
+        raise BadExample(
+            "rows of numbered columns have no names to cross: give dicts or a frame, or make the "
+            "model with cross=None"
+        )
+
+
+def require_plain(crosses: Crosses, batch: Batch) -> None:
+    """Refuse the first row with a name that reads as that of a crossed feature."""
+    if batch.texts is not None:
+        rows: list[tuple[int, Hashable]] = []
+        texts = batch.texts
+        if texts.has(JOINT):
+            _, _, indptr = texts.parts()
+            names = texts.names_of(np.arange(int(indptr[-1])))
+            odd = [k for k, name in enumerate(names) if JOINT in name]
+            rows = [(row_of(batch.rows, k), names[k]) for k in odd]
+    else:
+        named = batch.names or []
+        odd = [k for k, name in enumerate(named) if isinstance(name, str) and JOINT in name]
+        places = np.flatnonzero(np.isin(batch.rows.ids, np.array(odd, np.uint32))).tolist()
+        rows = [(row_of(batch.rows, k), named[int(batch.rows.ids[k])]) for k in places]
+    for row, name in rows:
+        try:
+            crosses.require_plain(name)
+        except BadExample as bad:
+            raise BadExample(bad.reason, row) from None
