@@ -275,7 +275,7 @@ def test_the_tangent_is_a_bound_of_figure_7() -> None:
     least, gap = demo.optimum(problem, 400)
     assert -1e-6 <= gap < 1e-3  # the kernels are of single precision
     for method in ("L1", "EG"):
-        curve = demo.descend(problem, method, "constant", 1.0, 300, None)
+        curve = demo.descend(problem, method, [("constant", 1.0)], 300, None)[0]
         assert curve.loss.min() >= least - gap - 1e-6
         assert np.all(curve.w >= 0.0) and np.all(curve.w.sum(axis=1) <= 5.0 * (1.0 + 1e-9))
     w = np.random.default_rng(0).random((10, 40)) * 0.1
