@@ -53,6 +53,23 @@ def test_a_step_of_the_demos(penalty: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert rows["prox"](v, c, penalty) == pytest.approx(right, abs=1e-9)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
+def test_gradient_and_objective_of_the_demos(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a row at a time, with few rows of weights and with most of them."""
+    rows = demo(monkeypatch, "fobos_rows")
+    rng = np.random.default_rng(3)
+    X, y, W = rng.normal(size=(12, 20)), rng.integers(0, 3, 12), rng.normal(size=(20, 3))
+    W[round(share * 20) :] = 0.0
+    G, told = np.zeros((20, 3)), 0.5 * np.abs(W).sum()
+    for x, label in zip(X, y, strict=True):
+        odds = np.exp([sum(x[j] * W[j, k] for j in range(20)) for k in range(3)])
+        told -= np.log(odds[label] / odds.sum()) / 12
+        for k in range(3):
+            G[:, k] += x * (odds[k] / odds.sum() - (k == label)) / 12
+    assert rows["gradient"](X, y, W) == pytest.approx(G, abs=1e-12)
+    assert rows["objective"](X, y, W, "l1", 0.5) == pytest.approx(told, abs=1e-12)
+
+
 @pytest.mark.parametrize("penalty", ["l1", "l1/l2"])
 def test_parts_of_one_row_are_the_learner(penalty: str, monkeypatch: pytest.MonkeyPatch) -> None:
     demos = demo(monkeypatch, "fobos_minibatches")

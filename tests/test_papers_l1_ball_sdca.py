@@ -275,7 +275,7 @@ def test_the_tangent_is_a_bound_of_figure_7() -> None:
     least, gap = demo.optimum(problem, 400)
     assert -1e-6 <= gap < 1e-3  # the kernels are of single precision
     for method in ("L1", "EG"):
-        curve = demo.descend(problem, method, "constant", 1.0, 300, None)
+        curve = demo.descend(problem, method, [("constant", 1.0)], 300, None)[0]
         assert curve.loss.min() >= least - gap - 1e-6
         assert np.all(curve.w >= 0.0) and np.all(curve.w.sum(axis=1) <= 5.0 * (1.0 + 1e-9))
     w = np.random.default_rng(0).random((10, 40)) * 0.1
@@ -286,6 +286,31 @@ def test_the_tangent_is_a_bound_of_figure_7() -> None:
         behind[j, i] -= 1e-2
         slope = problem.loss_and_gradient(ahead)[0] - problem.loss_and_gradient(behind)[0]
         assert slope / 2e-2 == pytest.approx(gradient[j, i], rel=2e-2, abs=1e-5)
+
+
+def test_rows_and_support_of_figure_7() -> None:
+    """They are apart, until the rows are all there are."""
+    demo = importlib.import_module("l1_ball_mnist")
+    x, y = demo.made(60)
+    for rows, shared in ((40, 0), (60, 20)):
+        K = demo.problem_of(x, y, rows, 20, 8.0, 1.0).K
+        assert K.shape == (rows, 20) and (K.max(axis=1) == 1.0).sum() == shared
+
+
+@pytest.mark.parametrize(
+    ("method", "share"), [("L1", None), ("L1", 0.1), ("EG", None), ("EG", 0.1)]
+)
+def test_rates_side_by_side_are_those_alone(method: str, share: float | None) -> None:
+    demo = importlib.import_module("l1_ball_mnist")
+    problem = demo.problem_of(*demo.made(200), 120, 40, 8.0, 5.0)
+    rates = [("constant", 0.3), ("invsqrt", 2.0), ("inverse", 5.0)]
+    together = demo.descend(problem, method, rates, 30, share)
+    assert len({float(curve.loss[-1]) for curve in together}) == 3
+    for rate, curve in zip(rates, together, strict=True):
+        alone = demo.descend(problem, method, [rate], 30, share)[0]
+        assert alone.rate == curve.rate and np.array_equal(alone.steps, curve.steps)
+        np.testing.assert_allclose(curve.loss, alone.loss, atol=1e-5)  # of single precision
+        np.testing.assert_allclose(curve.w, alone.w, atol=1e-4)
 
 
 def test_verdicts_of_figure_8() -> None:

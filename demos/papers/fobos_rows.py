@@ -45,13 +45,19 @@ def prox(v: Any, c: float, penalty: str) -> Any:
     return np.clip(v, -theta, theta)
 
 
+def scores(X: Any, W: Any) -> Any:
+    """X W; by the columns alone whose rows of W are not zero, where a copy of these pays."""
+    on = np.flatnonzero(W.any(axis=1))
+    return np.take(X, on, axis=1) @ W[on] if 5 * len(on) < len(W) else X @ W
+
+
 def gradient(X: Any, y: Any, W: Any) -> Any:
     """Of the mean multiclass logistic loss."""
-    p = X @ W
+    p = scores(X, W)
     p = np.exp(p - p.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     p[np.arange(len(y)), y] -= 1.0
-    return X.T @ p / len(y)
+    return (p.T @ X).T / len(y)  # reads X in its own order, where X.T @ p does not
 
 
 def norm(W: Any, penalty: str) -> float:
@@ -62,7 +68,7 @@ def norm(W: Any, penalty: str) -> float:
 
 
 def objective(X: Any, y: Any, W: Any, penalty: str, strength: float) -> float:
-    a = X @ W
+    a = scores(X, W)
     most = a.max(axis=1)
     logs = np.log(np.exp(a - most[:, None]).sum(axis=1)) + most
     return float((logs - a[np.arange(len(y)), y]).mean()) + strength * norm(W, penalty)
@@ -87,7 +93,7 @@ def curvature(X: Any) -> float:
 
 
 def error(data: Set, W: Any) -> float:
-    return float(np.mean((data.tests @ W).argmax(axis=1) != data.wanted))
+    return float(np.mean(scores(data.tests, W).argmax(axis=1) != data.wanted))
 
 
 def as_array(X: Any) -> Any:

@@ -17,7 +17,8 @@ anew for each step, where ours keeps them. "Better" is the lower mean height abo
 the axis; "much" is by half.
 
 Without data, or with --quick, the same on made data: the claims are those on the paper's and need
-not hold there. Writes out/shalev-shwartz-tewari-figure1.png. Ten minutes on a free core.
+not hold there. Writes out/shalev-shwartz-tewari-figure1.png. Ten minutes on a free
+core; whole axes (`--most 4e9`), half an hour.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,24 +197,30 @@ def batches(p: Problem, rows: int, seed: int = SEED) -> Iterator[tuple[Any, Any]
         yield p.X[drawn], p.y[drawn]
 
 
-def learnt(name: str, p: Problem, horizon: float, rate: float) -> Curve:
-    """One learner at one rate: two reads of each non-zero of the examples drawn."""
-    model, w = learner(name, p, rate), np.zeros(p.X.shape[1])
+def learnt(name: str, p: Problem, horizon: float, rates: Sequence[float]) -> dict[float, Curve]:
+    """A learner at each rate, of the same examples: two reads of each of their non-zeros."""
+    models = [learner(name, p, rate) for rate in rates]
     rows = round(horizon / (2.0 * p.X.nnz / len(p.y)))
-    accesses, seconds, due = 0, 0.0, horizon / p.points
-    points = [(0, objective(p, w), 0)]
+    accesses, seconds, due = 0, [0.0] * len(rates), horizon / p.points
+    w = np.zeros(p.X.shape[1])
+    points = [[(0, objective(p, w), 0)] for _ in rates]
     for X, y in batches(p, rows):
-        begin = time.thread_time()
-        model.learn_many(X, y)
-        seconds += time.thread_time() - begin
+        for k, model in enumerate(models):
+            begin = time.thread_time()
+            model.learn_many(X, y)
+            seconds[k] += time.thread_time() - begin
         accesses += 2 * X.nnz
         if accesses >= due:
             due += horizon / p.points
-            w[:] = 0.0
-            kept = model.weights
-            w[list(kept)] = list(kept.values())
-            points.append((accesses, objective(p, w), len(kept)))
-    return Curve(*map(np.array, zip(*points, strict=True)), seconds, rate)
+            for k, model in enumerate(models):
+                kept = model.weights
+                w[:] = 0.0
+                w[list(kept)] = list(kept.values())
+                points[k].append((accesses, objective(p, w), len(kept)))
+    return {
+        rate: Curve(*map(np.array, zip(*points[k], strict=True)), seconds[k], rate)
+        for k, rate in enumerate(rates)
+    }
 
 
 def run(p: Problem, most_accesses: float) -> Result:
@@ -228,7 +234,7 @@ def run(p: Problem, most_accesses: float) -> Result:
         "SCD": traced(scd, p, horizon, step="bound", order="random", every=1, seed=SEED, **most),
         "DETCD": traced(detcd, p, horizon, every=steps, **most),
     }
-    rates = {k: {r: learnt(k, p, horizon, r) for r in (*RATES, *MORE)} for k in ONLINE}
+    rates = {k: learnt(k, p, horizon, (*RATES, *MORE)) for k in ONLINE}
     for name in ONLINE:
         curves[name] = min((rates[name][r] for r in RATES), key=lambda c: c.objective[-1])
     curves[PRINTED] = printed(p, horizon)

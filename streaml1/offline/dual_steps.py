@@ -26,7 +26,7 @@ from streaml1.jit import inlined
 from streaml1.losses import ABSOLUTE, LOGISTIC, SMOOTHED_HINGE, SQUARED, sigmoid
 from streaml1.offline.objective import conjugate, value
 
-__all__ = ["best", "gap_of", "logit_of", "rests"]
+__all__ = ["best", "gap_of", "logit_of", "rests", "step"]
 
 STEPS = np.uint64(60)
 # How exactly the logistic equation is solved: less than a tenth of the dual's rise is left.
@@ -129,3 +129,15 @@ def rests(loss: int, a: float, alpha: float, y: float, gamma: float, far: float)
     if loss == SMOOTHED_HINGE:
         slope -= gamma * b
     return (b == 0.0 and slope < -far) or (b == 1.0 and slope > far)
+
+
+@inlined
+def step(
+    loss: int, a: float, alpha: float, y: float, q: float, gamma: float, far: float
+) -> tuple[bool, float, float]:
+    """Whether alpha rests; if not, the best alpha', and the example's part of the gap at alpha."""
+    if rests(loss, a, alpha, y, gamma, far):
+        return True, alpha, 0.0
+    logit = logit_of(loss, alpha, y)
+    part = gap_of(loss, a, alpha, logit, y, gamma)
+    return False, best(loss, a, alpha, logit, y, q, gamma), part

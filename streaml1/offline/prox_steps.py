@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.jit import inlined, kernel
-from streaml1.offline.dual_steps import best, gap_of, logit_of, rests
+from streaml1.offline.dual_steps import step
 from streaml1.offline.order import FOUR, ONE, THREE, TWO, add, fetch_next, squares
 from streaml1.rows import Rows
 from streaml1.vectors import power
@@ -166,13 +166,12 @@ def prox_epoch(
         a /= c
         before = alpha[i]
         read += hi - lo
-        if rests(loss, a, before, y[i], gamma, far):
+        resting, after, part = step(loss, a, before, y[i], q[i], gamma, far)
+        if resting:
             continue
         rest[kept] = i
         kept += ONE
-        logit = logit_of(loss, before, y[i])
-        gap += gap_of(loss, a, before, logit, y[i], gamma)
-        after = best(loss, a, before, logit, y[i], q[i], gamma)
+        gap += part
         if after != before:
             most = max(most, abs(after - before) * q[i])
             alpha[i] = after

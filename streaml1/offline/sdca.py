@@ -43,7 +43,7 @@ from streaml1.offline.data import (
     no_intercept,
     unable,
 )
-from streaml1.offline.dual_steps import best, gap_of, logit_of, rests
+from streaml1.offline.dual_steps import step
 from streaml1.offline.multiclass import multiclass_sdca
 from streaml1.offline.objective import conjugate, pulled_back, value
 from streaml1.offline.order import ONE, ORDERS, add, dot, fetch_next, generator, squares
@@ -89,13 +89,12 @@ def _epoch(
         a = dot(ids, values, lo, hi, w)
         before = alpha[i]
         read += hi - lo
-        if rests(loss, a, before, y[i], gamma, far):
+        resting, after, part = step(loss, a, before, y[i], q[i], gamma, far)
+        if resting:
             continue
         rest[kept] = i
         kept += ONE
-        logit = logit_of(loss, before, y[i])
-        gap += gap_of(loss, a, before, logit, y[i], gamma)
-        after = best(loss, a, before, logit, y[i], q[i], gamma)
+        gap += part
         if after != before:
             most = max(most, abs(after - before) * q[i])
             alpha[i] = after
