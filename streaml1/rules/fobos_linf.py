@@ -48,6 +48,7 @@ from streaml1.rules.parts.candidates import (
     NONE,
     POOL_MOST,
     READY,
+    WIDE,
     bucket_of,
     come_down,
     enter,
@@ -97,6 +98,7 @@ ROOM_LEAST = 256
 # How many non-zeros ahead of the current one memory is asked for.
 AHEAD = np.uint64(64)
 ZERO = np.uint64(0)
+POOL = 1 + int(WIDE)  # entries that the pool has beyond those of all slots
 
 
 class FobosLinf(NamedTuple):
@@ -207,7 +209,7 @@ class FobosLinf(NamedTuple):
 
     def grow(self, d: int) -> FobosLinf:
         u, places, links = (grown(a, d) for a in (self.u, self.places, self.links))
-        keys, ids, found = (grown(a, d + 1) for a in (self.keys, self.ids, self.found))
+        keys, ids, found = (grown(a, d + POOL) for a in (self.keys, self.ids, self.found))
         return self._replace(u=u, places=places, links=links, keys=keys, ids=ids, found=found)
 
     def renumber(self, new_slots: Any, d: int) -> FobosLinf:
@@ -239,7 +241,7 @@ class FobosLinf(NamedTuple):
             array = getattr(self, name)
             ensure(array.dtype == dtype and array.ndim == 1, f"{name} is no row of records")
         d = len(self.u)
-        for array in (self.places, self.links, self.keys[1:], self.ids[1:], self.found[1:]):
+        for array in (self.places, self.links, self.keys[POOL:], self.ids[POOL:], self.found[POOL:]):
             ensure(len(array) == d, "the arrays are of different lengths")
         blocks.check(self)
         candidates.check(self)
@@ -345,8 +347,8 @@ def _fall(rule: Any, left: float) -> None:
         below = np.uint64(rule.blocks[block].lower)
         top = rule.blocks[below].value if below > ZERO else -1.0
         fallen = level - left / n if n > 0 else 0.0
-        if at == m and max(fallen, top) < known:
-            m, known = find(rule, max(fallen, top), level, n, left)
+        if at == m and max(fallen, top, 0.0) < known:
+            m, known = find(rule, max(fallen, top, 0.0), level, n, left)
             at = ZERO
         key = rule.found[at].key if at < m else 0.0
         following = max(top, key)
@@ -401,9 +403,9 @@ def _built(u: Any, strength: float, level: float, nnz: int) -> FobosLinf:
     c = clock[0]
     c.strength, c.level = strength, level
     rule = FobosLinf(
-        *(u, np.zeros(d, np.int32), blocks.no_blocks(), np.zeros(d + 1), np.zeros(d + 1, np.int32)),
-        *(records(d + 1, FOUND), np.full(BUCKETS, -1, np.int32), records(d, LINK)),
-        *(records(nnz, SCRATCH), clock),
+        *(u, np.zeros(d, np.int32), blocks.no_blocks(), np.zeros(d + POOL)),
+        *(np.zeros(d + POOL, np.int32), records(d + POOL, FOUND)),
+        *(np.full(BUCKETS, -1, np.int32), records(d, LINK), records(nnz, SCRATCH), clock),
     )
     fill(rule, 0.5 * level)
     return rule

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel
+from streaml1.jit import at_least, inlined, kernel, trailing_zeros
 from streaml1.rows import ensure
 from streaml1.rules.parts.blocks import MEMBER, current, id_of, leave
 
@@ -32,6 +32,7 @@ __all__ = [
     "NONE",
     "POOL_MOST",
     "READY",
+    "WIDE",
     "bucket_of",
     "check",
     "come_down",
@@ -47,9 +48,11 @@ FOUND = np.dtype([("key", "f8"), ("at", "i8")], align=True)
 LINK = np.dtype([("after", "i4"), ("before", "i4")])  # slots; -1 at the end, -1 - bucket
 MARK = -0.0  # the u of a slot that an example has touched and that has no weight
 NONE = -1.0  # the size of a member
-BUCKETS = 2048
-FINE = 256.0  # buckets as wide as the floor is high
+BUCKETS = 4096
+FINE = 1024.0  # buckets as wide as the floor is high
 POOL_MOST = 256
+AT_ONCE = 16  # weights that are brought into the pool, and the rest of a bucket
+WIDE = np.uint64(64)  # sizes are looked at together; the pool is so much longer
 FEW = 32  # are sorted in the simplest way
 READY, OPENED, LOWER = 0, 1, 2
 # What the floor is multiplied by when it is lowered for the k-th time since it was raised.
@@ -118,7 +121,7 @@ def enter(rule: Any, size: float, key: float, j: Any) -> None:
 
 @inlined
 def come_down(rule: Any, size: float) -> Any:
-    """Open the next bucket, until all weights of this size and above are in the pool.
+    """Open the next buckets, until all weights of this size and above are in the pool.
 
     Returns READY when they are, OPENED, or LOWER where the floor is in the way.
     """
@@ -126,9 +129,8 @@ def come_down(rule: Any, size: float) -> Any:
     least = bucket_of(c, size) if size >= c.floor else np.int64(0)
     if c.open <= least:
         return READY if size >= c.floor else LOWER
-    while c.open > least and rule.heads[c.open - 1] < 0:
-        c.open -= 1
-    if c.open > least:
+    before = c.entries
+    while c.open > least and c.entries - before < AT_ONCE:
         c.open -= 1
         j = np.int64(rule.heads[c.open])
         rule.heads[c.open] = -1
@@ -157,11 +159,18 @@ def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[An
     """
     c = rule.clock[0]
     found = rule.found
-    m = np.uint64(0)
-    for at in range(np.uint64(1), np.uint64(c.entries + 1)):
-        found[m].key = rule.keys[at]
-        found[m].at = np.int64(at)
-        m += np.uint64(rule.keys[at] >= bound)
+    one, m = np.uint64(1), np.uint64(0)
+    end = np.uint64(c.entries) + one
+    for first in range(one, end, WIDE):
+        bits = at_least(rule.keys, first, bound)
+        if end - first < WIDE:
+            bits &= (one << (end - first)) - one
+        while bits != np.uint64(0):
+            at = first + trailing_zeros(bits)
+            bits &= bits - one
+            found[m].key = rule.keys[at]
+            found[m].at = np.int64(at)
+            m += one
     while m > np.uint64(FEW):
         total = n * level - left
         most = 0.0
@@ -306,7 +315,7 @@ def check(rule: Any) -> None:
     """Raise AssertionError where an invariant is broken."""
     c = rule.clock[0]
     ensure(0.0 <= c.floor < math.inf, "the floor is out of range")
-    ensure(0 <= c.entries < len(rule.keys), "the entries are miscounted")
+    ensure(0 <= c.entries <= len(rule.u), "the entries are miscounted")
     ensure(0 <= c.open <= BUCKETS, "no such bucket")
     size, place = np.abs(rule.u), np.array(rule.places, np.int64)
     key, id = rule.keys[1 : 1 + c.entries], rule.ids[1 : 1 + c.entries]
