@@ -265,7 +265,7 @@ def _place(rule: Any, n: Any) -> None:
     What is asked of each is not foreseen, so it is asked without a branch.
     """
     c, scratch = rule.clock[0], rule.scratch
-    floor, level = c.floor, c.level
+    floor, level, entries = c.floor, c.level, c.entries
     risen, more, excess = ZERO, ZERO, 0.0
     for k in range(n):
         leave(rule, id_of(scratch[k].u))
@@ -273,13 +273,20 @@ def _place(rule: Any, n: Any) -> None:
         size = abs(rule.u[j])
         place = np.int64(rule.places[j])
         above = size >= level
-        rule.keys[np.uint64(max(-place, np.int64(0)))] = NONE if above else size
+        bucket = bucket_of(c, size)
+        moves = (size >= floor) & (not above) & (size > 0.0) & (place >= 0) & (place <= bucket)
+        pooled = moves & (place == 0) & (bucket >= c.open)
+        entries += np.int64(pooled)
+        at = np.uint64(entries if pooled else max(-place, np.int64(0)))
+        rule.keys[at] = NONE if above else size
+        rule.ids[at] = np.int32(j)
+        rule.places[j] = np.int32(-np.int64(at) if at > ZERO else place)
         excess += size - level if above else 0.0
         scratch[risen].risen = np.int64(j)
         risen += np.uint64(above & (size > 0.0))
         scratch[more].moved = np.int64(j)
-        here = (size >= floor) & (not above) & (size > 0.0)
-        more += np.uint64(here & (place >= 0) & (place <= bucket_of(c, size)))
+        more += np.uint64(moves & (not pooled))
+    c.entries = entries
     for k in range(more):
         j = np.uint64(scratch[k].moved)
         size = abs(rule.u[j])
@@ -350,6 +357,8 @@ def _fall(rule: Any, left: float) -> None:
         if at == m and max(fallen, top, 0.0) < known:
             m, known = find(rule, max(fallen, top, 0.0), level, n, left)
             at = ZERO
+            if known >= c.floor and bucket_of(c, known) >= c.open:
+                reach = min(reach, known)
         key = rule.found[at].key if at < m else 0.0
         following = max(top, key)
         if max(fallen, following) < reach:
@@ -369,20 +378,27 @@ def _fall(rule: Any, left: float) -> None:
         if following == 0.0:
             level = 0.0
             break
-        left = max(left - n * (level - following), 0.0)
-        level = following
         if top >= key:
+            left = max(left - n * (level - top), 0.0)
+            level = top
             n += rule.blocks[below].n
             block = merged(rule, block, below)
-        else:
+            continue
+        if block == ZERO:
+            block = new_block(rule, key)
+        before = n
+        while at < m:  # those found, as long as nothing else comes first
+            key = rule.found[at].key
+            if key <= top or key < reach or (n > 0 and level - left / n > key):
+                break
             entry = np.uint64(rule.found[at].at)
-            at += np.uint64(1)
+            left = max(left - n * (level - key), 0.0)
+            level = key
             n += 1
-            if block == ZERO:
-                block = new_block(rule, level)
             rule.keys[entry] = NONE
             join(rule, np.uint64(rule.ids[entry]), block)
-            add(rule, block, np.int64(1))
+            at += np.uint64(1)
+        add(rule, block, n - before)
     _land(rule, block, level)
     c.level = level
 

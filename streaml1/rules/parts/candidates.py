@@ -48,9 +48,9 @@ FOUND = np.dtype([("key", "f8"), ("at", "i8")], align=True)
 LINK = np.dtype([("after", "i4"), ("before", "i4")])  # slots; -1 at the end, -1 - bucket
 MARK = -0.0  # the u of a slot that an example has touched and that has no weight
 NONE = -1.0  # the size of a member
-BUCKETS = 4096
-FINE = 1024.0  # buckets as wide as the floor is high
-POOL_MOST = 256
+BUCKETS = 8192
+FINE = 2048.0  # buckets as wide as the floor is high
+POOL_MOST = 512
 AT_ONCE = 16  # weights that are brought into the pool, and the rest of a bucket
 WIDE = np.uint64(64)  # sizes are looked at together; the pool is so much longer
 FEW = 32  # are sorted in the simplest way
@@ -58,6 +58,7 @@ READY, OPENED, LOWER = 0, 1, 2
 # What the floor is multiplied by when it is lowered for the k-th time since it was raised.
 FACTORS = (0.7, 0.25, 0.00390625, 0.0)
 FLOOR_LEAST = 1e-200
+START = 0.75  # of the level: the first floor
 
 
 @inlined
@@ -241,11 +242,21 @@ def _sift(found: Any, n: Any, k: Any, key: float, at: Any) -> None:
 
 
 @inlined
+def _set_floor(c: Any, floor: float) -> None:
+    c.floor = floor if floor >= FLOOR_LEAST else 0.0
+    c.scale = FINE / c.floor if c.floor > 0.0 else 0.0
+    c.lowest = c.level
+
+
+@inlined
 def settle(rule: Any) -> None:
     """Where the pool has grown, take out what is not near; then close buckets below the level."""
     c = rule.clock[0]
     if c.entries <= c.most:
         return
+    if c.floor == 0.0 and c.lowered == 0:  # at the start: there are no chains yet
+        _set_floor(c, START * c.level)
+        c.open = bucket_of(c, c.level)
     near = bucket_of(c, c.level) if c.level >= c.floor else np.int64(0)
     while True:
         n, c.entries = c.entries, np.int64(0)
@@ -274,32 +285,30 @@ def fill(rule: Any, floor: float) -> None:
     c = rule.clock[0]
     for at in range(np.uint64(1), np.uint64(c.entries + 1)):
         rule.places[np.uint64(rule.ids[at])] = 0
-    for b in range(np.uint64(len(rule.heads))):
+    for b in range(np.uint64(c.open)):
         j = np.int64(rule.heads[b])
         while j >= 0:
             rule.places[np.uint64(j)] = 0
             j = np.int64(rule.links[np.uint64(j)].after)
         rule.heads[b] = -1
-    if floor < FLOOR_LEAST:
-        floor = 0.0
-    c.floor = floor
-    c.scale = FINE / floor if floor > 0.0 else 0.0
+    _set_floor(c, floor)
     c.touches = 0
     c.entries = 0
-    c.open = np.int64(BUCKETS)
+    c.open = 0
     c.most = np.int64(POOL_MOST)
-    c.lowest = c.level
     for j in range(np.uint64(len(rule.u))):
         size = abs(rule.u[j])
-        if size < floor or size == 0.0:
+        if size < c.floor or size == 0.0:
             continue
         if size >= MEMBER:
             w = current(rule, rule.u[j])
-            if abs(w) < floor:
+            if abs(w) < c.floor:
                 leave(rule, id_of(rule.u[j]))
                 rule.u[j] = w if w != 0.0 else MARK
             continue
-        _link(rule, j, bucket_of(c, size))
+        b = bucket_of(c, size)
+        c.open = max(c.open, b + 1)
+        _link(rule, j, b)
 
 
 @kernel
