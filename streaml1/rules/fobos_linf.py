@@ -265,7 +265,7 @@ def _place(rule: Any, n: Any) -> None:
     What is asked of each is not foreseen, so it is asked without a branch.
     """
     c, scratch = rule.clock[0], rule.scratch
-    floor, level, entries = c.floor, c.level, c.entries
+    floor, level = c.floor, c.level
     risen, more, excess = ZERO, ZERO, 0.0
     for k in range(n):
         leave(rule, id_of(scratch[k].u))
@@ -273,20 +273,13 @@ def _place(rule: Any, n: Any) -> None:
         size = abs(rule.u[j])
         place = np.int64(rule.places[j])
         above = size >= level
-        bucket = bucket_of(c, size)
-        moves = (size >= floor) & (not above) & (size > 0.0) & (place >= 0) & (place <= bucket)
-        pooled = moves & (place == 0) & (bucket >= c.open)
-        entries += np.int64(pooled)
-        at = np.uint64(entries if pooled else max(-place, np.int64(0)))
-        rule.keys[at] = NONE if above else size
-        rule.ids[at] = np.int32(j)
-        rule.places[j] = np.int32(-np.int64(at) if at > ZERO else place)
+        rule.keys[np.uint64(max(-place, np.int64(0)))] = NONE if above else size
         excess += size - level if above else 0.0
         scratch[risen].risen = np.int64(j)
         risen += np.uint64(above & (size > 0.0))
         scratch[more].moved = np.int64(j)
-        more += np.uint64(moves & (not pooled))
-    c.entries = entries
+        free = (size >= floor) & (size > 0.0) & (not above)
+        more += np.uint64(free & (place >= 0) & (place <= bucket_of(c, size)))
     for k in range(more):
         j = np.uint64(scratch[k].moved)
         size = abs(rule.u[j])
