@@ -166,7 +166,9 @@ def _in_array(array: Any, k: Any) -> Any:
 
 
 def _bits_at_least(array: Any, k: Any, bound: Any) -> Any:
-    return np.packbits(array[k : k + np.uint64(WIDE)] >= bound, bitorder="little").view(np.uint64)[0]
+    return np.packbits(array[k : k + np.uint64(WIDE)] >= bound, bitorder="little").view(np.uint64)[
+        0
+    ]
 
 
 def _wide(array: Any, k: Any) -> Any:

@@ -37,8 +37,8 @@ __all__ = [
     "with_room",
 ]
 
-# The record of an id. That of 0, which no member carries, stands for all free weights: so nothing need ask. It is
-# both ends of the staircase, and its `after` is the first free id.
+# The record of an id. That of 0, which no member carries, stands for all free weights, so that none
+# need be told apart; it is both ends of the staircase, and its `after` is the first free id.
 BLOCK = np.dtype(
     [
         ("lead", "i8"),  # its block's; of a free id -1
@@ -222,7 +222,8 @@ def check(rule: Any) -> None:
     blocks, d = rule.blocks, len(rule.blocks)
     size = np.abs(rule.u)
     carried = size[size >= MEMBER] * ONE_ID
-    ensure(np.all((carried < d) & (carried % 1.0 == 0.0)), "a member carries no id")
+    ensure(np.all(carried < d), "an id is out of range")
+    ensure(np.all(carried % 1.0 == 0.0), "an id is no whole number")
     carried = np.bincount(carried.astype(np.int64), minlength=d)
     for name in ("after", "before", "lower", "higher"):
         ensure(np.all((blocks[name] >= 0) & (blocks[name] < d)), f"{name} is no id")

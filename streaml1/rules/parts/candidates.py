@@ -19,32 +19,28 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import at_least, inlined, kernel, trailing_zeros
+from streaml1.jit import inlined, kernel
 from streaml1.rows import ensure
 from streaml1.rules.parts.blocks import MEMBER, current, id_of, leave
 
 __all__ = [
     "BUCKETS",
-    "FOUND",
     "LINK",
     "LOWER",
     "MARK",
     "NONE",
     "POOL_MOST",
     "READY",
-    "WIDE",
     "bucket_of",
     "check",
     "come_down",
     "enter",
     "fill",
-    "find",
     "lower",
     "settle",
 ]
 
 # A place is 0 for none, 1 + the bucket, or minus the index in the pool, which begins with 1.
-FOUND = np.dtype([("key", "f8"), ("at", "i8")], align=True)
 LINK = np.dtype([("after", "i4"), ("before", "i4")])  # slots; -1 at the end, -1 - bucket
 MARK = -0.0  # the u of a slot that an example has touched and that has no weight
 NONE = -1.0  # the size of a member
@@ -52,8 +48,6 @@ BUCKETS = 8192
 FINE = 2048.0  # buckets as wide as the floor is high
 POOL_MOST = 256
 AT_ONCE = 16  # weights that are brought into the pool, and the rest of a bucket
-WIDE = np.uint64(64)  # sizes are looked at together; the pool is so much longer
-FEW = 32  # are sorted in the simplest way
 READY, OPENED, LOWER = 0, 1, 2
 # What the floor is multiplied by when it is lowered for the k-th time since it was raised.
 FACTORS = (0.7, 0.25, 0.00390625, 0.0)
@@ -149,98 +143,6 @@ def come_down(rule: Any, size: float) -> Any:
     return OPENED
 
 
-# The pool
-
-
-@inlined
-def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[Any, float]:
-    """Find sizes in the pool, from `bound` on, the largest first; how many, and from where on.
-
-    Not those that n weights at the level and the others would not come down to, giving what is left.
-    """
-    c = rule.clock[0]
-    found = rule.found
-    one, m = np.uint64(1), np.uint64(0)
-    end = np.uint64(c.entries) + one
-    for first in range(one, end, WIDE):
-        bits = at_least(rule.keys, first, bound)
-        if end - first < WIDE:
-            bits &= (one << (end - first)) - one
-        while bits != np.uint64(0):
-            at = first + trailing_zeros(bits)
-            bits &= bits - one
-            found[m].key = rule.keys[at]
-            found[m].at = np.int64(at)
-            m += one
-    while m > np.uint64(FEW):
-        total = n * level - left
-        most = 0.0
-        for k in range(m):
-            total += found[k].key
-            most = max(most, found[k].key)
-        bound = max(bound, min(most, total / (float(n) + float(m))))
-        before, m = m, np.uint64(0)
-        for k in range(before):
-            key = found[k].key
-            found[m].key = key
-            found[m].at = found[k].at
-            m += np.uint64(key >= bound)
-        if m == before:
-            break
-    if m <= np.uint64(FEW):
-        _insert_all(found, m)
-    else:
-        _sort(found, m)
-    return m, bound
-
-
-@inlined
-def _insert_all(found: Any, m: Any) -> None:
-    """Sort a few."""
-    one = np.uint64(1)
-    for k in range(one, m):
-        key, at, place = found[k].key, found[k].at, k
-        while place > np.uint64(0) and found[place - one].key < key:
-            found[place].key = found[place - one].key
-            found[place].at = found[place - one].at
-            place -= one
-        found[place].key = key
-        found[place].at = at
-
-
-@inlined
-def _sort(found: Any, m: Any) -> None:
-    """Sort by a heap, the least on its top."""
-    for k in range(m >> np.uint64(1)):
-        first = (m >> np.uint64(1)) - np.uint64(1) - k
-        _sift(found, m, first, found[first].key, found[first].at)
-    while m > np.uint64(1):
-        m -= np.uint64(1)
-        key, at = found[m].key, found[m].at
-        found[m].key = found[0].key
-        found[m].at = found[0].at
-        _sift(found, m, np.uint64(0), key, at)
-
-
-@inlined
-def _sift(found: Any, n: Any, k: Any, key: float, at: Any) -> None:
-    """Put an entry at place k or below, where it belongs."""
-    one = np.uint64(1)
-    while True:
-        below = k + k + one
-        if below >= n:
-            break
-        if below + one < n:
-            below += np.uint64(found[below + one].key < found[below].key)
-        if found[below].key >= key:
-            break
-        found[k].key = found[below].key
-        found[k].at = found[below].at
-        k = below
-    found[k].key = key
-    found[k].at = at
-
-
 @inlined
 def _set_floor(c: Any, floor: float) -> None:
     c.floor = floor if floor >= FLOOR_LEAST else 0.0
@@ -286,15 +188,15 @@ def fill(rule: Any, floor: float) -> None:
     for at in range(np.uint64(1), np.uint64(c.entries + 1)):
         rule.places[np.uint64(rule.ids[at])] = 0
     for b in range(np.uint64(c.open)):
-        j = np.int64(rule.heads[b])
-        while j >= 0:
-            rule.places[np.uint64(j)] = 0
-            j = np.int64(rule.links[np.uint64(j)].after)
+        one = np.int64(rule.heads[b])
+        while one >= 0:
+            rule.places[np.uint64(one)] = 0
+            one = np.int64(rule.links[np.uint64(one)].after)
         rule.heads[b] = -1
     _set_floor(c, floor)
     c.touches = 0
     c.entries = 0
-    c.open = 0
+    c.open = np.int64(0)
     c.most = np.int64(POOL_MOST)
     for j in range(np.uint64(len(rule.u))):
         size = abs(rule.u[j])
