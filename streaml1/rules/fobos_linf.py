@@ -41,9 +41,11 @@ from streaml1.rules.parts import blocks, candidates
 from streaml1.rules.parts.blocks import BLOCK, MEMBER
 from streaml1.rules.parts.candidates import (
     BUCKETS,
+    FINE,
+    FINER,
     LINK,
     MARK,
-    POOL_MOST,
+    crowded,
     fill,
     settle,
 )
@@ -153,10 +155,11 @@ class FobosLinf(NamedTuple):
         if c.touches >= np.int64(len(self.u)) >> 2:
             if c.floor < 0.4 * c.lowest:
                 c.lowered = 0
-                fill(self, 0.75 * c.lowest)
+                fill(self, 0.75 * c.lowest, FINE)
+            elif crowded(c):
+                fill(self, 0.75 * c.lowest, FINER)
             c.touches = 0
             c.lowest = c.level
-            c.most = POOL_MOST
 
     def rebase(self) -> None:
         pass
@@ -264,5 +267,5 @@ def _built(u: Any, strength: float, level: float, nnz: int) -> FobosLinf:
         *(np.zeros(d + POOL, np.int32), records(d + POOL, FOUND)),
         *(np.full(BUCKETS, -1, np.int32), records(d, LINK), records(nnz, SCRATCH), clock),
     )
-    fill(rule, 0.5 * level)
+    fill(rule, 0.5 * level, FINE)
     return rule

@@ -25,6 +25,8 @@ from streaml1.rules.parts.blocks import MEMBER, current, id_of, leave
 
 __all__ = [
     "BUCKETS",
+    "FINE",
+    "FINER",
     "LINK",
     "LOWER",
     "MARK",
@@ -34,6 +36,7 @@ __all__ = [
     "bucket_of",
     "check",
     "come_down",
+    "crowded",
     "enter",
     "fill",
     "lower",
@@ -45,8 +48,8 @@ LINK = np.dtype([("after", "i4"), ("before", "i4")])  # slots; -1 at the end, -1
 MARK = -0.0  # the u of a slot that an example has touched and that has no weight
 NONE = -1.0  # the size of a member
 BUCKETS = 8192
-FINE = 2048.0  # buckets as wide as the floor is high
-POOL_MOST = 256
+FINE, FINER = 2048.0, 16384.0  # buckets as wide as the floor is high
+POOL_MOST, POOL_MANY = 256, 1024
 AT_ONCE = 16  # weights that are brought into the pool, and the rest of a bucket
 READY, OPENED, LOWER = 0, 1, 2
 # What the floor is multiplied by when it is lowered for the k-th time since it was raised.
@@ -144,9 +147,15 @@ def come_down(rule: Any, size: float) -> Any:
 
 
 @inlined
-def _set_floor(c: Any, floor: float) -> None:
+def crowded(c: Any) -> bool:
+    """Whether so much is near the level that finer buckets help."""
+    return bool((c.most > POOL_MANY) & (c.scale * c.floor < 0.5 * FINER))
+
+
+@inlined
+def _set_floor(c: Any, floor: float, fine: float) -> None:
     c.floor = floor if floor >= FLOOR_LEAST else 0.0
-    c.scale = FINE / c.floor if c.floor > 0.0 else 0.0
+    c.scale = fine / c.floor if c.floor > 0.0 else 0.0
     c.lowest = c.level
 
 
@@ -157,7 +166,7 @@ def settle(rule: Any) -> None:
     if c.entries <= c.most:
         return
     if c.floor == 0.0 and c.lowered == 0:  # at the start: there are no chains yet
-        _set_floor(c, START * c.level)
+        _set_floor(c, START * c.level, FINE)
         c.open = bucket_of(c, c.level)
     near = bucket_of(c, c.level) if c.level >= c.floor else np.int64(0)
     while True:
@@ -182,7 +191,7 @@ def settle(rule: Any) -> None:
 
 
 @kernel
-def fill(rule: Any, floor: float) -> None:
+def fill(rule: Any, floor: float, fine: float) -> None:
     """Link all free weights from `floor` on; blocks below it are taken apart."""
     c = rule.clock[0]
     for at in range(np.uint64(1), np.uint64(c.entries + 1)):
@@ -193,7 +202,7 @@ def fill(rule: Any, floor: float) -> None:
             rule.places[np.uint64(one)] = 0
             one = np.int64(rule.links[np.uint64(one)].after)
         rule.heads[b] = -1
-    _set_floor(c, floor)
+    _set_floor(c, floor, fine)
     c.touches = 0
     c.entries = 0
     c.open = np.int64(0)
@@ -219,7 +228,7 @@ def lower(rule: Any) -> None:
     c = rule.clock[0]
     factor = FACTORS[min(c.lowered, np.int64(len(FACTORS) - 1))]
     c.lowered += 1
-    fill(rule, c.floor * factor)
+    fill(rule, c.floor * factor, FINE)
 
 
 def check(rule: Any) -> None:
