@@ -17,7 +17,10 @@ level comes down again.
 - The weights of a row that rise to the level or above are looked at together: if what they have above it is more
   than $\eta\lambda$, the new level is among them, and nothing else moves. Otherwise all of them join, and the
   level falls.
-- Where it falls, it meets blocks, and single weights in the order of their sizes (`parts/candidates.py`).
+- Where it falls (`parts/level.py`), it meets blocks, and single weights in the order of their sizes: those in reach
+  are found by looking through what is near (`parts/pool.py`), which is filled as the level comes down
+  (`parts/candidates.py`).
+- Which weights are members, or near the level, no processor foresees: so nothing of a non-zero hangs on a branch.
 - The level depends on the last one, on the values of the weights and how many have each, and on the order of the
   row: not on how weights are held, in blocks, in order or below the floor. So all but `u` and the level is built
   anew where slots move.
@@ -25,7 +28,8 @@ level comes down again.
 Differs from the paper: it finds $\theta$ in time O(d). (Its lazy step, several as one of the summed strength, is
 for what no example touches meanwhile; here each step touches the vector.)
 
-Cost of a step: the non-zeros of the row, times a logarithm for those near the level, amortised; 48 bytes a slot.
+Cost of a step: the non-zeros of the row, times a logarithm for those near the level, amortised; and where the level
+falls, a 64th of the free weights within a small part of it. 48 bytes a slot.
 """  # noqa: E501
 
 from __future__ import annotations
