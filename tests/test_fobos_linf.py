@@ -14,7 +14,6 @@ from scipy.sparse import csr_matrix
 from streaml1 import FOBOSClassifier, FOBOSRegressor, engine
 from streaml1.rules import fobos_linf
 from streaml1.rules.fobos_linf import FobosLinf
-from streaml1.rules.parts import candidates
 from streaml1.rules.parts.blocks import MEMBER
 from tests import kit, reference
 from tests.test_elastic_net import D, as_dict, assert_equal_twins
@@ -23,10 +22,13 @@ STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0
 
 
 def alive(model: Any) -> list[tuple[float, int]]:
-    """Value and members of each block that has any."""
-    rule = model._engine.rule
-    found = rule.blocks[: rule.clock[0].blocks]
-    return [(float(b.value), int(b.n)) for b in found if b.n > 0 and b.value > 0.0]
+    """Value and members of each block, from the lowest."""
+    blocks = model._engine.rule.blocks
+    found, id = [], int(blocks.higher[0])
+    while id != 0:
+        found.append((float(blocks.value[id]), int(blocks.n[id])))
+        id = int(blocks.higher[id])
+    return [one for one in found if one[0] > 0.0]
 
 
 def test_the_first_steps_by_hand() -> None:
@@ -62,17 +64,17 @@ def test_the_first_steps_by_hand() -> None:
 
 
 def test_a_block_costs_as_much_as_one_weight() -> None:
-    """Ten thousand equal weights are taken in once; then nothing in the queues moves."""
+    """Ten thousand equal weights are taken in once; then nothing moves."""
     params: dict[str, Any] = {"strength": 1.0, **STEADY}
     model = FOBOSRegressor(**params)
     model.learn_one({f"w {j}": (-1.0) ** j for j in range(10_000)}, 0.5)
     rule = model._engine.rule
-    before = rule.u.tobytes(), rule.places.tobytes(), rule.clock[0].blocks
+    before = rule.u.tobytes(), rule.places.tobytes()
     for _ in range(2_000):
         model.learn_one({}, 0.0)
         assert model._engine.rule.clock[0].entries == 0
     assert alive(model) == [(pytest.approx(0.5 - 2_001 / 10_000, abs=1e-12), 10_000)]
-    assert (rule.u.tobytes(), rule.places.tobytes(), rule.clock[0].blocks) == before
+    assert (rule.u.tobytes(), rule.places.tobytes()) == before
     model._engine.check()
 
 
@@ -174,26 +176,26 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
 
 
 def test_many_weights_near_the_level() -> None:
-    """More than the heap keeps from step to step: buckets are closed again; the floor moves too."""
-    random = np.random.default_rng(6)
-    params: dict[str, Any] = {"strength": 20.0, **STEADY, "lr": 0.01}
-    model, twin = FOBOSRegressor(**params), reference.FOBOS(150, loss="squared", **params)
+    """More than the pool keeps from step to step: buckets are closed again; the floor moves too."""
+    random, d = np.random.default_rng(6), 600
+    params: dict[str, Any] = {"strength": 80.0, **STEADY, "lr": 0.0025}
+    model, twin = FOBOSRegressor(**params), reference.FOBOS(d, loss="squared", **params)
     opened, closed, raised, lowered, last = 0, 0, 0, 0, model._engine.rule.clock[0].copy()
     for t in range(600):
-        x = np.zeros(150)
-        chosen = random.choice(150, 100 if t % 3 else 20, replace=False)
+        x = np.zeros(d)
+        chosen = random.choice(d, 400 if t % 3 else 80, replace=False)
         x[chosen] = random.choice([1.0, -1.0], len(chosen)) * random.uniform(0.95, 1.0, len(chosen))
         target = float(twin.margin(x)) + (50.0 if t % 200 == 0 else random.normal())
         if t % 50 == 40:
             for one in (model, twin):
-                one.strength = 20.0 - one.strength  # 0, and back
+                one.strength = 80.0 - one.strength  # 0, and back
         model.learn_one(as_dict(x), target)
         twin.learn(x, target)
         assert_equal_twins(model, twin)
         model._engine.check()
         c = model._engine.rule.clock[0]
-        opened += c.open < last.open
-        closed += last.open < c.open < candidates.BUCKETS
+        opened += c.open < last.open and c.floor == last.floor
+        closed += c.open > last.open and c.floor == last.floor
         raised += c.floor > last.floor
         lowered += c.floor < last.floor
         last = c.copy()
@@ -262,28 +264,36 @@ def test_a_forged_file_is_refused() -> None:
 
 
 def test_the_check_finds_what_is_broken() -> None:
-    """Two members, a weight in the heap, two in chains, and one below the floor."""
+    """Two members, weights in the pool, two in chains, and one below the floor."""
 
     def learnt() -> Any:
         model = FOBOSRegressor(strength=0.5, **STEADY)
-        model.learn_one({0: 1.0, 1: 1.0, 2: 0.6, 3: -0.7, 4: 0.7495, 5: 0.1}, 2.0)
+        near = dict.fromkeys(range(6, 30), 0.748)
+        model.learn_one({0: 1.0, 1: 1.0, 2: 0.6, 3: -0.7, 4: 0.7495, 5: 0.1, **near}, 2.0)
         model = pickle.loads(pickle.dumps(model))
         model.learn_one({}, 0.0)
         assert alive(model) == [(1.5, 2)]
         rule = model._engine.rule
-        assert np.sign(rule.places[:6]).tolist() == [0, 0, 1, 1, -1, 0]
+        assert np.sign(rule.places[:6]).tolist() == [-1, -1, 1, 1, -1, 0]
         return rule
 
     learnt().check()
+    lead = int(learnt().blocks.lower[0])
+    of_0, of_4 = (int(-learnt().places[j]) for j in (0, 4))
     for array, k, field, value in (
         *(("u", 0, None, 9.0), ("u", 2, None, 9.0), ("u", 0, None, 0.0), ("u", 0, None, np.inf)),
-        *(("u", 0, None, 5 * MEMBER), ("u", 0, None, 0.5 * MEMBER), ("u", 2, None, 1.3)),
+        *(("u", 0, None, 5 * MEMBER), ("u", 0, None, 1.5 * MEMBER), ("u", 2, None, 1.3)),
+        *(("u", 0, None, 1e4 * MEMBER), ("u", 4, None, 1.4), ("u", 4, None, lead * MEMBER)),
         *(("places", 2, None, 0), ("places", 2, None, 7), ("places", 4, None, 3)),
         *(("places", 4, None, 0), ("heads", 5, None, 1), ("links", 2, "before", 1)),
-        *(("blocks", 0, "n", 3), ("blocks", 0, "value", 9.0), ("blocks", 0, "first", 9 * MEMBER)),
-        *(("heap", 0, "key", 0.01), ("heap", 0, "id", 10**6), ("clock", 0, "entries", 0)),
-        *(("clock", 0, "blocks", 0), ("clock", 0, "level", -1.0), ("clock", 0, "strength", -1.0)),
-        *(("clock", 0, "floor", -1.0), ("clock", 0, "risen", 1), ("clock", 0, "open", 10**6)),
+        *(("blocks", lead, "n", 3), ("blocks", lead, "value", 9.0), ("blocks", lead, "lead", 0)),
+        *(("blocks", lead, "after", 0), ("blocks", lead, "before", 9), ("blocks", 0, "lower", 0)),
+        *(("blocks", lead, "carried", 1), ("blocks", lead, "lower", 9), ("blocks", 0, "after", 0)),
+        *(("blocks", lead, "value", -1.0), ("blocks", 9, "lead", 1), ("blocks", 9, "after", 3)),
+        *(("keys", of_0, None, 1.5), ("keys", of_4, None, 1.4), ("ids", of_4, None, 5)),
+        *(("clock", 0, "entries", 0), ("clock", 0, "entries", 10**6), ("clock", 0, "floor", -1.0)),
+        *(("clock", 0, "level", -1.0), ("clock", 0, "strength", -1.0), ("clock", 0, "risen", 1)),
+        *(("clock", 0, "open", 10**6), ("clock", 0, "open", 0)),
     ):
         rule = learnt()
         changed = getattr(rule, array)

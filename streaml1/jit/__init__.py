@@ -60,6 +60,7 @@ from streaml1.jit.memory import (
     store_word,
 )
 from streaml1.jit.places import (
+    at_least,
     eight_at,
     eight_from,
     eight_in,
@@ -81,6 +82,7 @@ __all__ = [
     "LANES",
     "any_bits",
     "array_at",
+    "at_least",
     "bit_count",
     "bits_of",
     "borrowed",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import types as nbtypes
 from numba.extending import intrinsic
+
+from streaml1.jit.compilation import COMPILED
 
 __all__ = [
     "bit_count",
@@ -50,13 +53,21 @@ def under(typingctx: Any, address: Any, byte: Any) -> Any:
 
 
 @intrinsic
-def trailing_zeros(typingctx: Any, bits: Any) -> Any:
-    """How many of 64 bits are zero below the lowest that is not; compiled code only."""
+def _trailing_zeros(typingctx: Any, bits: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return nbtypes.uint64(nbtypes.uint64), codegen
+
+
+def _zeros_below(bits: Any) -> Any:
+    bits = int(bits)
+    return np.uint64((bits & -bits).bit_length() - 1 if bits else 64)
+
+
+# How many of 64 bits are zero below the lowest that is not.
+trailing_zeros = _trailing_zeros if COMPILED else _zeros_below
 
 
 @intrinsic

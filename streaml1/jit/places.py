@@ -16,6 +16,7 @@ from streaml1.jit.lanes import BITS, EIGHT, INDEX, LANES, VECTOR, WORD, WORDS, e
 from streaml1.jit.memory import array_at
 
 __all__ = [
+    "at_least",
     "eight_at",
     "eight_from",
     "eight_in",
@@ -30,6 +31,7 @@ __all__ = [
 _PAIR = ir.VectorType(ir.DoubleType(), 2)
 _POINTERS = ir.VectorType(ir.PointerType(), LANES)
 _ALL = ir.VectorType(ir.IntType(1), LANES)
+WIDE = 64
 
 
 @intrinsic
@@ -117,6 +119,23 @@ def _elements(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
 
 
 @intrinsic
+def _at_least(typingctx: Any, array: Any, k: Any, bound: Any) -> Any:
+    wide = ir.VectorType(ir.DoubleType(), WIDE)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first = builder.gep(_data(context, builder, array, args[0]), [args[1]])
+        loaded = builder.load(builder.bitcast(first, wide.as_pointer()))
+        loaded.align = 8
+        none = ir.Constant(wide, ir.Undefined)
+        one = builder.insert_element(none, args[2], ir.Constant(INDEX, 0))
+        zeros = ir.Constant(ir.VectorType(INDEX, WIDE), [0] * WIDE)
+        bounds = builder.shuffle_vector(one, none, zeros)
+        return builder.bitcast(builder.fcmp_ordered(">=", loaded, bounds), WORD)
+
+    return nbtypes.uint64(array, nbtypes.uint64, nbtypes.float64), codegen
+
+
+@intrinsic
 def _put_each(typingctx: Any, array: Any, ids: Any, k: Any, values: Any) -> Any:
     # Eight stores, by ids read one by one: nothing is faster, not where vectors can be scattered.
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -174,6 +193,11 @@ def _in_array(array: Any, k: Any) -> Any:
     return array[k : k + np.uint64(LANES)].copy()
 
 
+def _bits_at_least(array: Any, k: Any, bound: Any) -> Any:
+    found = array[k : k + np.uint64(WIDE)] >= bound
+    return np.packbits(found, bitorder="little").view(np.uint64)[0]
+
+
 def _wide(array: Any, k: Any) -> Any:
     return _in_array(array, k).astype(np.uint64)
 
@@ -207,6 +231,8 @@ put_eight = _put_eight if COMPILED else _put_into_memory
 # Eight neighbours of an array of floats; of one of unsigned integers, as words.
 eight_in = _eight_in if COMPILED else _in_array
 words_in = _words_in if COMPILED else _wide
+# Which of 64 neighbours of an array of floats are not below a bound, a bit each.
+at_least = _at_least if COMPILED else _bits_at_least
 # The addresses of eight elements of an array; what stands some bytes behind each.
 places_of = _places_of if COMPILED else lambda array, words: (array, words)
 eight_from = _eight_from if COMPILED else _from_array
