@@ -598,7 +598,7 @@ class Engine(Reader):
             forgotten = Sketch() if forgotten is None else forgotten.copy()
             forgotten.add(self.names.hashes(np.flatnonzero(gone)))
         rule = self.rule.renumber(new_slots, size)
-        watched = [(watch, watch.moved(self.names, new_slots, size)) for watch in self.watches]
+        watched = [(watch, watch.moved(self.names, new_slots)) for watch in self.watches]
         self._frame = None
         self.rule, self.names, self.forgotten = rule, names, forgotten
         for watch, state in watched:
@@ -621,13 +621,12 @@ class Engine(Reader):
         if not o.most:  # an interrupted change of it
             o.held = 0
             return
-        slots, sizes = np.empty(self.rule.size, np.int64), np.empty(self.rule.size)
-        n = online.alive(self.rule, slots, sizes)
-        most = int(o.most)
+        slots, w = self.alive()
+        n, most = len(slots), int(o.most)
         kept = max(1, most - max(1, most // 8))
         # Then a sixteenth at least goes by before the next look.
         if n > most - max(1, most // 16) and n > kept:
-            out = smallest(slots[:n], sizes[:n], n - kept, self.names)
+            out = smallest(slots, np.abs(w), n - kept, self.names)
             self.rule.drop(out)
             o.cut += len(out)
             n = kept
@@ -645,10 +644,10 @@ class Engine(Reader):
 
     def _names_met(self) -> int:
         """Names met: those of now and, by an estimate, those given back."""
-        touched = np.flatnonzero(self.rule.touched())
+        touched = self.rule.touched()
         if self.forgotten is None:
-            return len(touched)
-        sketch = self.forgotten.copy()
+            return int(np.count_nonzero(touched))
+        sketch, touched = self.forgotten.copy(), np.flatnonzero(touched)
         sketch.add(self.names.hashes(touched))
         return max(sketch.estimate(), len(touched))
 
@@ -670,6 +669,12 @@ class Engine(Reader):
             w = self.rule.weights()
             slots = np.flatnonzero(w)
             return [self.names.name(j) for j in slots.tolist()], w[slots]
+
+    def alive(self) -> tuple[Any, Any]:
+        """The slots whose weights are not zero, in order, and these, in one pass; for `alone`."""
+        slots, w = np.empty(self.rule.size, np.int64), np.empty(self.rule.size)
+        n = online.alive(self.rule, slots, w)
+        return slots[:n].copy(), w[:n].copy()
 
     def watch(self) -> Watch:
         """What tells which features have entered and left the model since."""

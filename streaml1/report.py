@@ -311,6 +311,7 @@ class Report:
         self.numbers: dict[str, float] = {}
         self.changes: Any = None
         self._watch: Any = None
+        self._followed: Any = None
         self._all, self._recent = _Sums(), _Sums()
         self._total = 0.0  # of the labels
         self._window = None if loss in (*REGRESSION, "softmax") else _Window()
@@ -337,6 +338,7 @@ class Report:
     def follow(self, model: Any) -> None:
         """Have each line count the features that have entered and left a model."""
         self._watch = model.watch() if hasattr(model, "watch") else None
+        self._followed = model
 
     def start(self) -> None:
         """Set the clock: what went before is not part of the run."""
@@ -433,12 +435,12 @@ class Report:
         now = time.perf_counter()
         a, recent = self._all, self._recent
         since = self.examples - (self.lines[-1].examples if self.lines else 0)
-        n_nonzero = getattr(model, "n_nonzero", None)
-        seen = getattr(model, "n_features_seen", None)
-        every = max(1, len(getattr(model, "classes_met", ())))  # weights of a feature
         born = died = None
         if self._watch is not None:
             self.changes, born, died = self._watch.counted(NAMED)
+        n_nonzero, n_nonzero_rows = self._held(model)
+        seen = getattr(model, "n_features_seen", None)
+        every = max(1, len(getattr(model, "classes_met", ())))  # weights of a feature
         line = Line(
             examples=self.examples,
             loss_name=self.loss_name,
@@ -457,11 +459,19 @@ class Report:
             refused=self.refused,
             seconds=now - self._started,
             per_second=since / max(now - self._lined, 1e-9),
-            n_nonzero_rows=getattr(model, "n_nonzero_rows", None),
+            n_nonzero_rows=n_nonzero_rows,
         )
         self._recent, self._lined = _Sums(), now
         self.lines.append(line)
         return line
+
+    def _held(self, model: Any) -> tuple[int | None, int | None]:
+        """How many weights are not zero, and how many features have one where labels are many."""
+        rows = hasattr(type(model), "n_nonzero_rows")
+        if self._watch is None or model is not self._followed:
+            return getattr(model, "n_nonzero", None), model.n_nonzero_rows if rows else None
+        held = self._watch.held  # it has just looked at all weights
+        return (model.n_nonzero, held) if rows else (held, None)
 
     def finish(self, model: Any = None) -> bool:
         """See that the last line tells all of the run; returns whether it is a new one."""

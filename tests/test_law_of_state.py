@@ -627,6 +627,18 @@ def test_reading_writes_nothing() -> None:
         assert arrays_of(model) == arrays
 
 
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_weights_are_listed_as_they_are_told(learner: str) -> None:
+    """One slot after the other in a kernel, or all at once: the same floats."""
+    model, s = LEARNERS[learner](), stream_of(learner)
+    for lo in range(0, N, 50):
+        learn_matrix(model, s, lo, lo + 50)
+        slots, w = model._engine.alive()
+        told = model._engine.rule.weights()
+        assert slots.tolist() == np.flatnonzero(told).tolist()
+        assert w.tobytes() == told[slots].tobytes()
+
+
 def test_a_copy_is_its_own() -> None:
     for learner, begin in LEARNERS.items():
         model, s = begin(), stream_of(learner)
