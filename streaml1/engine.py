@@ -273,7 +273,9 @@ class Engine(Reader):
             slots[used] = self._admit_all(chosen)
             return self._apart(rows._replace(ids=slots[rows.ids]), slots[used])
         if isinstance(self.names, Ints):
-            needed = largest(rows.ids) + 1 if len(rows.ids) else 0
+            needed = batch.below
+            if needed is None:
+                needed = largest(rows.ids) + 1 if len(rows.ids) else 0
             if self._reaches(needed, len(rows.ids)):
                 self._have(needed)
                 return rows
