@@ -37,9 +37,11 @@ def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
     """
     import streaml1
     from streaml1 import jit, online
+    from streaml1.report import Report
 
     start = time.perf_counter()
     _parse()
+    Report("logistic").add([0.5], [True])
     for method in chosen or MODELS:
         for name in MODELS[method].values():
             kind = getattr(streaml1, name)
