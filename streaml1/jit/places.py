@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 from numba.core import types as nbtypes
+from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic
 
 from streaml1.jit.compilation import COMPILED
@@ -19,13 +19,15 @@ __all__ = [
     "eight_at",
     "eight_from",
     "eight_in",
+    "pairs_in",
     "places_of",
     "put_each",
     "put_eight",
-    "words_from",
+    "put_pairs",
     "words_in",
 ]
 
+_PAIR = ir.VectorType(ir.DoubleType(), 2)
 _POINTERS = ir.VectorType(ir.PointerType(), LANES)
 _ALL = ir.VectorType(ir.IntType(1), LANES)
 
@@ -90,46 +92,74 @@ def _places_of(typingctx: Any, array: Any, words: Any) -> Any:
     return WORDS(array, WORDS), codegen
 
 
-def _gathered(vector: Any, name: str) -> Callable[..., Any]:
-    """Code that reads eight values, an address each, so many bytes behind it."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        of = ir.FunctionType(vector, [_POINTERS, INDEX, _ALL, vector])
-        call = cgutils.get_or_insert_function(builder.module, of, f"llvm.masked.gather.{name}.v8p0")
-        places = builder.add(args[0], everywhere(builder, args[1]))
-        rest = ir.Constant(_ALL, [1] * LANES), ir.Constant(vector, ir.Undefined)
-        return builder.call(call, [builder.inttoptr(places, _POINTERS), INDEX(8), *rest])
-
-    return codegen
-
-
 @intrinsic
 def _eight_from(typingctx: Any, places: Any, offset: Any) -> Any:
-    return EIGHT(WORDS, nbtypes.uint64), _gathered(VECTOR, "v8f64")
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        of = ir.FunctionType(VECTOR, [_POINTERS, INDEX, _ALL, VECTOR])
+        call = cgutils.get_or_insert_function(builder.module, of, "llvm.masked.gather.v8f64.v8p0")
+        places = builder.add(args[0], everywhere(builder, args[1]))
+        rest = ir.Constant(_ALL, [1] * LANES), ir.Constant(VECTOR, ir.Undefined)
+        return builder.call(call, [builder.inttoptr(places, _POINTERS), INDEX(8), *rest])
+
+    return EIGHT(WORDS, nbtypes.uint64), codegen
+
+
+def _elements(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
+    """The addresses of eight elements of an array that neighbours of another tell, one by one."""
+    array, ids = kinds.args[:2]
+    size = context.get_abi_sizeof(context.get_data_type(array.dtype))
+    base = builder.ptrtoint(_data(context, builder, array, args[0]), WORD)
+    first = builder.gep(_data(context, builder, ids, args[1]), [args[2]])
+    for lane in range(LANES):
+        j = builder.load(builder.gep(first, [ir.Constant(WORD, lane)]))
+        at = builder.mul(builder.zext(j, WORD), ir.Constant(WORD, size))
+        yield lane, builder.add(base, at)
 
 
 @intrinsic
-def _words_from(typingctx: Any, places: Any, offset: Any) -> Any:
-    return WORDS(WORDS, nbtypes.uint64), _gathered(BITS, "v8i64")
-
-
-@intrinsic
-def _put_each(typingctx: Any, array: Any, ids: Any, k: Any, offset: Any, values: Any) -> Any:
+def _put_each(typingctx: Any, array: Any, ids: Any, k: Any, values: Any) -> Any:
     # Eight stores, by ids read one by one: nothing is faster, not where vectors can be scattered.
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        size = context.get_abi_sizeof(context.get_data_type(array.dtype))
-        base = builder.ptrtoint(_data(context, builder, array, args[0]), WORD)
-        base = builder.add(base, args[3])
-        first = builder.gep(_data(context, builder, ids, args[1]), [args[2]])
-        for lane in range(LANES):
-            place = builder.gep(first, [ir.Constant(WORD, lane)])
-            at = builder.mul(builder.zext(builder.load(place), WORD), ir.Constant(WORD, size))
-            value = builder.extract_element(args[4], ir.Constant(INDEX, lane))
-            pointer = builder.inttoptr(builder.add(base, at), value.type.as_pointer())
-            builder.store(value, pointer).align = 8
+        for lane, at in _elements(context, builder, signature, args):
+            value = builder.extract_element(args[3], ir.Constant(INDEX, lane))
+            builder.store(value, builder.inttoptr(at, value.type.as_pointer())).align = 8
         return context.get_dummy_value()
 
-    return nbtypes.void(array, ids, nbtypes.uint64, nbtypes.uint64, values), codegen
+    return nbtypes.void(array, ids, nbtypes.uint64, values), codegen
+
+
+def _order(places: Any) -> Any:
+    return ir.Constant(ir.VectorType(INDEX, len(places)), list(places))
+
+
+@intrinsic
+def _pairs_in(typingctx: Any, array: Any, ids: Any, k: Any) -> Any:
+    # Half as many loads as two gathers, and what was stored as a pair a moment ago is at hand.
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        parts = []
+        for _, at in _elements(context, builder, signature, args):
+            parts.append(builder.load(builder.inttoptr(at, _PAIR.as_pointer())))
+            parts[-1].align = 8
+        while len(parts) > 2:
+            both = _order(range(2 * parts[0].type.count))
+            halves = zip(parts[::2], parts[1::2], strict=True)
+            parts = [builder.shuffle_vector(a, b, both) for a, b in halves]
+        each = [builder.shuffle_vector(*parts, _order(range(k, 2 * LANES, 2))) for k in range(2)]
+        return context.make_tuple(builder, signature.return_type, each)
+
+    return UniTuple(EIGHT, 2)(array, ids, nbtypes.uint64), codegen
+
+
+@intrinsic
+def _put_pairs(typingctx: Any, array: Any, ids: Any, k: Any, first: Any, second: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        one, other = (builder.bitcast(values, VECTOR) for values in args[3:])
+        for lane, at in _elements(context, builder, signature, args):
+            pair = builder.shuffle_vector(one, other, _order([lane, LANES + lane]))
+            builder.store(pair, builder.inttoptr(at, _PAIR.as_pointer())).align = 8
+        return context.get_dummy_value()
+
+    return nbtypes.void(array, ids, nbtypes.uint64, first, second), codegen
 
 
 def _eight_in_memory(address: Any) -> Any:
@@ -148,18 +178,28 @@ def _wide(array: Any, k: Any) -> Any:
     return _in_array(array, k).astype(np.uint64)
 
 
-def _lines(array: Any, dtype: Any) -> Any:
-    """The elements of an array as lines of 8 bytes each."""
-    return np.asarray(array).view(np.ndarray).view(dtype).reshape(len(array), -1)
+def _floats_of(array: Any) -> Any:
+    """The elements of an array, a line of floats each."""
+    return np.asarray(array).view(np.ndarray).view(np.float64).reshape(len(array), -1)
 
 
-def _from_array(places: Any, offset: Any, dtype: Any) -> Any:
+def _from_array(places: Any, offset: Any) -> Any:
     array, words = places
-    return _lines(array, dtype)[words, int(offset) // 8]
+    return _floats_of(array)[words, int(offset) // 8]
 
 
-def _put_into_array(array: Any, ids: Any, k: Any, offset: Any, values: Any) -> None:
-    _lines(array, values.dtype)[_wide(ids, k), int(offset) // 8] = values
+def _put_into_array(array: Any, ids: Any, k: Any, values: Any) -> None:
+    array[_wide(ids, k)] = values
+
+
+def _pairs_in_array(array: Any, ids: Any, k: Any) -> Any:
+    first, second = _floats_of(array)[_wide(ids, k)].T.copy()
+    return first, second
+
+
+def _put_pairs_into_array(array: Any, ids: Any, k: Any, first: Any, second: Any) -> None:
+    pairs = np.stack([first, second.view(np.float64)], axis=1)
+    _floats_of(array)[_wide(ids, k)] = pairs
 
 
 eight_at = _eight_at if COMPILED else _eight_in_memory
@@ -169,7 +209,9 @@ eight_in = _eight_in if COMPILED else _in_array
 words_in = _words_in if COMPILED else _wide
 # The addresses of eight elements of an array; what stands some bytes behind each.
 places_of = _places_of if COMPILED else lambda array, words: (array, words)
-eight_from = _eight_from if COMPILED else lambda p, offset: _from_array(p, offset, np.float64)
-words_from = _words_from if COMPILED else lambda p, offset: _from_array(p, offset, np.uint64)
-# Some bytes behind the elements of an array that eight neighbours of another tell.
+eight_from = _eight_from if COMPILED else _from_array
+# The elements of an array that eight neighbours of another tell.
 put_each = _put_each if COMPILED else _put_into_array
+# Both floats of elements of 16 bytes, likewise; words may be put as the second, and come as bits.
+pairs_in = _pairs_in if COMPILED else _pairs_in_array
+put_pairs = _put_pairs if COMPILED else _put_pairs_into_array

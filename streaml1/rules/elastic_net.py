@@ -76,7 +76,7 @@ SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
 
 # Where so many slots do not fit the cache, how many non-zeros ahead of a row memory is asked for.
-CACHED, AHEAD = 2**18, np.uint64(128)
+CACHED, AHEAD = 2**17, np.uint64(128)
 
 LANE, HERE = np.uint64(LANES), np.uint64(0)
 
@@ -145,7 +145,7 @@ class ElasticNet(NamedTuple):
         for k in range(lo, odd, LANE):
             places = places_of(self.u, words_in(ids, k))
             u = _moved(eight_from(places, HERE), As, steps, eight_in(values, k))
-            put_each(self.u, ids, k, HERE, u)
+            put_each(self.u, ids, k, u)
         for k in range(odd, hi):
             self.u[ids[k]] = _moved(self.u[ids[k]], A, s, values[k])
 

@@ -40,6 +40,7 @@ import numpy as np
 
 from streaml1.jit import (
     LANES,
+    bits_of,
     eight_at,
     eight_from,
     eight_in,
@@ -49,15 +50,14 @@ from streaml1.jit import (
     lesser,
     minus,
     negative,
+    pairs_in,
     places_of,
     plus,
     prefetch,
-    put_each,
     put_eight,
+    put_pairs,
     times,
     total,
-    words_from,
-    words_in,
     words_of,
 )
 from streaml1.rows import ensure
@@ -98,11 +98,9 @@ P_LEAST = 1e-150
 # by much, hundreds of steps go by between two passes over all slots all the same.
 SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
-# How many non-zeros ahead of the current one memory is asked for: slots, entries of the table.
-FAR, NEAR = np.uint64(192), np.uint64(96)
+AHEAD = np.uint64(128)  # non-zeros ahead of the current one that slots are asked for
 
 LANE = np.uint64(LANES)
-W, PSI = np.uint64(0), np.uint64(8)  # bytes into a slot
 F, G = np.uint64(0), np.uint64(8)  # bytes into an entry of the table
 
 
@@ -179,17 +177,15 @@ class ElasticNetStamps(NamedTuple):
         even, now, A = c.even, c.now, c.A
         kept = hi - lo <= np.uint64(len(self.scratch))  # learning has had room made, predicting not
         scratch = np.uint64(self.scratch.ctypes.data)
-        if hi + FAR <= np.uint64(len(ids)):
-            for k in range(lo, hi):
-                prefetch(self.slots, np.uint64(ids[k + FAR]))
-                later = self.slots[ids[k + NEAR]].psi
-                prefetch(self.table, now - later if even else later)
+        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
         odd = hi - (hi - lo) % LANE
         sums = eight_of(0.0)
         for k in range(lo, odd, LANE):
-            places = places_of(self.slots, words_in(ids, k))
-            f, g = _eight_pending(self.table, words_from(places, PSI), even, now, A)
-            w = _shrunk(times(f, eight_from(places, W)), g)
+            for j in range(k + ahead, k + ahead + LANE):
+                prefetch(self.slots, np.uint64(ids[j]))
+            w, psi = pairs_in(self.slots, ids, k)
+            f, g = _eight_pending(self.table, bits_of(psi), even, now, A)
+            w = _shrunk(times(f, w), g)
             if kept:
                 put_eight(scratch + np.uint64(8) * (k - lo), w)
             sums = plus(sums, times(w, eight_in(values, k)))
@@ -212,8 +208,7 @@ class ElasticNetStamps(NamedTuple):
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
             w = times(eight_at(scratch + np.uint64(8) * (k - lo)), Ps)
-            put_each(self.slots, ids, k, W, minus(w, times(steps, eight_in(values, k))))
-            put_each(self.slots, ids, k, PSI, nows)
+            put_pairs(self.slots, ids, k, minus(w, times(steps, eight_in(values, k))), nows)
         for k in range(odd, hi):
             one = self.slots[ids[k]]
             one.w = self.scratch[k - lo] * P - step * values[k]
