@@ -31,7 +31,6 @@ from streaml1.rows import (
     plain_items,
     plain_rows,
     refuse_value,
-    repeats,
 )
 from streaml1.rules import unknown_slot
 from streaml1.words import Words, counted_batch
@@ -309,7 +308,9 @@ class Reader:
         """Slots of names that come as bytes, `MISSING` for some, and first places of these."""
         hashes, _, _ = texts.parts()
         if isinstance(self.names, Hashed):
-            return (hashes & np.uint64(self.names.mask)).astype(np.uint32), []
+            slots = hashes.astype(np.uint32)
+            slots &= np.uint32(self.names.mask)
+            return slots, []
         if isinstance(self.names, Ints):
             slots, n = np.full(len(hashes), MISSING, np.uint32), len(hashes)
         else:
@@ -320,8 +321,7 @@ class Reader:
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""
-        apart = texts.plain and not isinstance(self.names, Hashed)
-        if apart or not repeats(rows):
+        if texts.plain and not isinstance(self.names, Hashed):
             return rows
         try:
             return plain_rows(rows)
@@ -331,10 +331,7 @@ class Reader:
 
     def _apart(self, rows: Rows, slots: Any) -> Rows:
         """Rows with each slot once, given those of the names: names may share one."""
-        if self.crosses is not None:
-            if not repeats(rows):
-                return rows
-        elif self._are_apart(slots[slots < self.rule.size]):
+        if self.crosses is None and self._are_apart(slots[slots < self.rule.size]):
             return rows
         try:
             return plain_rows(rows)

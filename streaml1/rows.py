@@ -220,9 +220,9 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
     """
     if _are_plain(rows.ids, rows.values, rows.indptr, MOST_IDS):
         return rows
-    if are_values(rows.values) and not repeats(rows):
-        return rows  # not sorted
     merged = _merged(rows)
+    if are_values(merged.values) and (merged is rows or are_values(rows.values)):
+        return merged
     first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])
     _refuse(*first, name_of)
     return _without_zeros(merged)
@@ -259,46 +259,42 @@ def _marked(marks: Any, mark: Any) -> Any:
 
 
 @kernel
-def _repeats(ids: Any, indptr: Any, marks: Any) -> bool:
-    """Whether a row has a name twice."""
+def _first_repeat(ids: Any, indptr: Any, marks: Any) -> Any:
+    """The first row that has a name twice; the number of rows where none has."""
     one = np.uint64(1)
-    for i in range(np.uint64(len(indptr) - 1)):
+    n = np.uint64(len(indptr) - 1)
+    for i in range(n):
         for k in range(indptr[i], indptr[i + one]):
             mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
             place = _marked(marks, mark)
             if marks[place] == mark:
-                return True
+                return i
             marks[place] = mark
-    return False
+    return n
 
 
 @kernel
-def _merge(
-    ids: Any,
-    values: Any,
-    indptr: Any,
-    marks: Any,
-    firsts: Any,
-    new_ids: Any,
-    new_values: Any,
-    new_indptr: Any,
-) -> Any:
-    """Write each name of a row once, where it stands first, with the sum; returns how many."""
+def _merge(ids: Any, values: Any, indptr: Any, first: Any, marks: Any, places: Any) -> Any:
+    """From a row on, leave each name of a row once, where it stands first, with the sum.
+
+    Returns how many there are then.
+    """
     one = np.uint64(1)
-    n = np.uint64(0)
-    for i in range(np.uint64(len(indptr) - 1)):
-        for k in range(indptr[i], indptr[i + one]):
+    hi = n = indptr[first]
+    for i in range(first, np.uint64(len(indptr) - 1)):
+        lo, hi = hi, indptr[i + one]
+        for k in range(lo, hi):
             mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
             place = _marked(marks, mark)
             if marks[place] == mark:
-                new_values[firsts[place]] += values[k]
+                values[places[place]] += values[k]
             else:
                 marks[place] = mark
-                firsts[place] = n
-                new_ids[n] = ids[k]
-                new_values[n] = values[k]
+                places[place] = n
+                ids[n] = ids[k]
+                values[n] = values[k]
                 n += one
-        new_indptr[i + one] = n
+        indptr[i + one] = n
     return n
 
 
@@ -321,8 +317,12 @@ def _marks(rows: Rows) -> Any:
 
 def repeats(rows: Rows) -> bool:
     """Whether a row has a name twice."""
+    return _row_of_repeat(rows) < rows.n
+
+
+def _row_of_repeat(rows: Rows) -> int:
     with np.errstate(over="ignore"):
-        return bool(_repeats(rows.ids, rows.indptr, _marks(rows)))
+        return int(_first_repeat(rows.ids, rows.indptr, _marks(rows)))
 
 
 def are_values(values: Any) -> bool:
@@ -332,13 +332,14 @@ def are_values(values: Any) -> bool:
 
 def _merged(rows: Rows) -> Rows:
     """Each name once in a row, where it stood first, with the sum of its values."""
-    if not repeats(rows):
+    first = _row_of_repeat(rows)
+    if first == rows.n:
         return rows
+    ids, values, indptr = (np.array(a) for a in rows)
     marks = _marks(rows)
-    ids, values, indptr = (np.zeros_like(a) for a in rows)
     with np.errstate(over="ignore", invalid="ignore"):  # sums are refused by the caller
-        n = _merge(*rows, marks, np.empty(len(marks), np.uint64), ids, values, indptr)
-    return Rows(ids[:n].copy(), values[:n].copy(), indptr)
+        n = _merge(ids, values, indptr, np.uint64(first), marks, np.empty_like(marks))
+    return Rows(ids[:n], values[:n], indptr)
 
 
 def _without_zeros(rows: Rows) -> Rows:

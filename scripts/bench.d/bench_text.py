@@ -118,8 +118,14 @@ def opened(path: Path) -> Any:
     return open_source(path, target=names[0], categorical=names[1:])
 
 
+def blocks(path: Path) -> Any:
+    """As `streaml1 learn` reads them."""
+    source = opened(path)
+    return source.blocks(source.block, refuse)
+
+
 def parse(path: Path) -> None:
-    for _ in opened(path).blocks(1000, refuse):
+    for _ in blocks(path):
         pass
 
 
@@ -208,7 +214,7 @@ def _case(path: Path, rival: Path, options: dict[str, Any], model: Any) -> list[
 
     def learn() -> None:
         one = model(0.1, **options)
-        for block in opened(path).blocks(1000, refuse):
+        for block in blocks(path):
             y = block.y
             signs = list(map(binary_label, y)) if isinstance(y[0], str) else np.asarray(y) > 0
             one.progressive_many(block.x, signs)

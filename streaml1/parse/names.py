@@ -14,7 +14,7 @@ __all__ = ["ALL_TEXT", "BROKEN", "UNKNOWN", "comes_again", "copied", "murmur_at"
 UNKNOWN, ALL_TEXT, BROKEN = map(np.uint64, range(3))
 """Whether a text is UTF-8."""
 
-_EIGHT = np.uint64(8)
+_EIGHT, _BITS = map(np.uint64, (8, 63))
 _SHIFT = np.uint64(47)
 _ALL = np.uint64(2**64 - 1)
 
@@ -38,16 +38,25 @@ def murmur_at(start: Any, end: Any) -> Any:
     """`murmur` of the bytes between two addresses; up to seven bytes more are read."""
     m = np.uint64(MURMUR)
     h = (end - start) * m
-    while end - start >= _EIGHT:
-        k = load_word(start) * m
-        k ^= k >> _SHIFT
-        h = (h ^ (k * m)) * m
+    while end - start > _EIGHT:
+        h = (h ^ _stirred(load_word(start), m)) * m
         start += _EIGHT
     left = end - start
     if left:
-        h = (h ^ (load_word(start) & (_ALL >> (_EIGHT * (_EIGHT - left))))) * m
+        # Both: how long a name is cannot be foretold, and a wrong guess costs more.
+        last = load_word(start)
+        whole = _stirred(last, m)
+        part = last & (_ALL >> ((_EIGHT * (_EIGHT - left)) & _BITS))
+        h = (h ^ (whole if left == _EIGHT else part)) * m
     h = (h ^ (h >> _SHIFT)) * m
     return h ^ (h >> _SHIFT)
+
+
+@inlined
+def _stirred(word: Any, m: Any) -> Any:
+    k = word * m
+    k ^= k >> _SHIFT
+    return k * m
 
 
 @inlined

@@ -32,6 +32,9 @@ __all__ = ["TextSource", "require_readable"]
 MAX_LINE = 2**26
 """A longer line ends the reading: a file that is no text must not fill the memory."""
 
+FILLED = 500
+"""So many examples are a block when a chunk has ended: to join them with others costs more."""
+
 PATIENCE = 0.5
 """Seconds an example of a slow input waits for the block to fill."""
 
@@ -49,6 +52,8 @@ class TextSource:
         Whether the bytes are to be unpacked by gzip first.
 
     """
+
+    block = 4096
 
     def __init__(self, name: str, parser: Parser, gz: bool = False) -> None:
         self.name = name
@@ -118,7 +123,7 @@ class TextSource:
                         yield held.block(self._end())
                         self._heed_stop()
                 self._go_past(text[done:], first + parsed.n_lines)
-                if 2 * len(held) >= size:  # nearly as good as full, and nothing to be joined
+                if len(held) >= min(FILLED, size / 2):
                     yield held.block(self._end())
         except Ended:
             pass
