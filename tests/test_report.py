@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streaml1
 from streaml1 import losses as kernels
 from streaml1.report import Line, Report, losses, plot, window
 
@@ -141,6 +142,29 @@ def test_sparsity_is_of_the_features_seen_and_the_share_of_all() -> None:
     assert "30 non-zero weights of 120 features seen, 75.0% sparse (3.00% of all 1,000" in repr(
         report
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [
+        (streaml1.ElasticNetClassifier(l1=0.05, lr=1.0), "logistic"),
+        (streaml1.SoftmaxClassifier(strength=0.05, lr=1.0, classes=[False, True]), "softmax"),
+    ],
+)
+def test_who_is_followed_is_counted_as_it_counts_itself(model: Any, loss: str) -> None:
+    """By the look that tells births and deaths, or by its own properties."""
+    followed, alone = Report(loss, d=20, k=2), Report(loss, d=20, k=2)
+    followed.follow(model)
+    for i in range(60):
+        model.learn_one({f"f{i * i % 19}": 1.0, f"g{i % 3}": 0.5}, i % 2 == 0)
+        if i % 20 == 19:
+            for report in (followed, alone):
+                report.add([[0.5, 0.5]] if loss == "softmax" else [0.5], [True])
+            one, other = followed.line(model), alone.line(model)
+            for name in ("n_nonzero", "n_nonzero_rows", "sparsity", "share_of_d"):
+                assert getattr(one, name) == getattr(other, name), name
+            assert one.n_nonzero and other.born is None
+    assert followed.lines[-1].died
 
 
 @pytest.mark.parametrize("loss", CLASSIFIERS)
