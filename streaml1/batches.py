@@ -29,13 +29,15 @@ class Batch(NamedTuple):
 
     They are plain, but for those of a matrix, which is looked at while it is learnt: there
     `width` is not None, and every id must be below it; and for those of `texts`, which have no ids
-    yet, but names by their hashes, and may have one twice.
+    yet, but names by their hashes, and may have one twice. All ids are below `below`, where that
+    is known.
     """
 
     rows: Rows
     names: list[Hashable] | None
     width: int | None = None
     texts: NamedRows | None = None
+    below: int | None = None
 
     @property
     def n(self) -> int:
@@ -120,12 +122,11 @@ def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
 def _from_ints(X: IntRows) -> Batch:
     ids, values, indptr = X.parts()
     rows_of = _own(indptr, np.uint64)
-    if ids.dtype != np.uint32 or (len(ids) and largest(ids) >= MOST_IDS - 1):
+    below = largest(ids) + 1 if len(ids) and ids.dtype == np.uint32 else 0
+    if ids.dtype != np.uint32 or below >= MOST_IDS:
         return _named(ids, _own(values, np.float64), rows_of)
-    if X.plain:
-        return Batch(Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of), None)
-    width = largest(ids) + 1 if len(ids) else 0
-    return Batch(Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of), None, width)
+    rows = Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of)
+    return Batch(rows, None, below=below) if X.plain else Batch(rows, None, below)
 
 
 def _from_texts(X: NamedRows) -> Batch:

@@ -143,14 +143,14 @@ def learn(
 
 
 @kernel
-def alive(rule: Any, slots: Any, sizes: Any) -> int:
-    """Write down the slots whose weights are not zero, and their distance from it; how many."""
+def alive(rule: Any, slots: Any, weights: Any) -> int:
+    """Write down the slots whose weights are not zero, in order, and these; returns how many."""
     rule = borrowed(rule)
     n = np.uint64(0)
     for j in range(np.uint64(len(slots))):
         w = weight(rule, j)
         slots[n] = j
-        sizes[n] = abs(w)
+        weights[n] = w
         n += np.uint64(w != 0.0)
     return int(n)
 

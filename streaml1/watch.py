@@ -25,6 +25,22 @@ class Changes(NamedTuple):
     died: list[tuple[Hashable, float]]
 
 
+class Seen(NamedTuple):
+    """The weights of a model at a look.
+
+    Parameters
+    ----------
+    slots, weights
+        Of those that were not zero, in the order of slots.
+    gone
+        Those of features that have lost their slot since.
+    """
+
+    slots: Any
+    weights: Any
+    gone: dict[Hashable, float]
+
+
 class Watch:
     """Tells what has changed in a model between two looks; made by a model's `watch()`.
 
@@ -44,8 +60,13 @@ class Watch:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        # The weights at the last look, and those of features that have lost their slot since.
-        self.state: tuple[Any, dict[Hashable, float]] = engine.rule.weights(), {}
+        slots, w = engine.alive()
+        self.state = Seen(slots, w, {})
+
+    @property
+    def held(self) -> int:
+        """How many features had a weight at the last look."""
+        return len(self.state.slots)
 
     def changes(self) -> Changes:
         """What has changed since the last call, or since the watch was made."""
@@ -55,51 +76,56 @@ class Watch:
         """The same, with at most so many of each by name, and how many there are of each."""
         engine = self._engine
         with engine.alone():
-            now = engine.rule.weights()
-            before, gone = self.state
-            last = np.zeros(len(now))
-            last[: len(before)] = before
-            born = np.flatnonzero((now != 0.0) & (last == 0.0))
-            died = np.flatnonzero((now == 0.0) & (last != 0.0))
-            self.state = now, {}
+            slots, w = engine.alive()
+            last, now, size = self.state, Seen(slots, w, {}), engine.rule.size
+            self.state = now
+            born, died = _without(now, last.slots, size), _without(last, now.slots, size)
             names = engine.names
-            if gone:  # some of them may have come back, to another slot
-                return _with_those_gone(_named(born, now, names), _named(died, last, names), gone)
-            named = (_named(_farthest(born, now, most), now, names),
-                     _named(_farthest(died, last, most), last, names))  # fmt: skip
-        return Changes(*map(_sorted, named)), len(born), len(died)
+            if last.gone:  # some of them may have come back, to another slot
+                return _with_those_gone(_named(*born, names), _named(*died, names), last.gone)
+            named = _named(*_farthest(*born, most), names), _named(*_farthest(*died, most), names)
+        return Changes(*map(_sorted, named)), len(born[0]), len(died[0])
 
     def __setstate__(self, own: dict[str, Any]) -> None:
         self.__dict__.update(own)
         self._engine.watches.add(self)
 
-    def moved(self, names: Any, new_slots: Any, size: int) -> tuple[Any, dict[Hashable, float]]:
+    def moved(self, names: Any, new_slots: Any) -> Seen:
         """The state once the slots have moved to new places."""
-        before, gone = self.state
-        old = np.zeros(len(new_slots))
-        old[: len(before)] = before
-        lost = (new_slots < 0) & (old != 0.0)
-        moved = np.zeros(size)
-        moved[new_slots[new_slots >= 0]] = old[new_slots >= 0]
-        return moved, gone | dict(_named(np.flatnonzero(lost), old, names))
+        slots, w, gone = self.state
+        moved = new_slots[slots]
+        lost = moved < 0
+        gone = gone | dict(_named(slots[lost], w[lost], names))
+        slots, w = moved[~lost], w[~lost]
+        order = np.argsort(slots)
+        return Seen(slots[order], w[order], gone)
 
 
 Entries = list[tuple[Hashable, float]]
 
 
+def _without(some: Seen, slots: Any, size: int) -> tuple[Any, Any]:
+    """Slots and weights of those that are not among some slots, all of them below `size`."""
+    among = np.zeros(size, bool)
+    among[slots] = True
+    kept = ~among[some.slots]
+    return some.slots[kept], some.weights[kept]
+
+
 def _named(slots: Any, w: Any, names: Any) -> Entries:
-    return list(zip(names.names_at(slots), w[slots].tolist(), strict=True))
+    return list(zip(names.names_at(slots), w.tolist(), strict=True))
 
 
-def _farthest(slots: Any, w: Any, most: int | None) -> Any:
+def _farthest(slots: Any, w: Any, most: int | None) -> tuple[Any, Any]:
     """Those of some slots with the largest weights, no more than `most`, in the order of slots."""
     if most is None or len(slots) <= most:
-        return slots
-    sizes = np.abs(w[slots])
+        return slots, w
+    sizes = np.abs(w)
     least = np.partition(sizes, len(sizes) - most)[len(sizes) - most]
     larger = np.flatnonzero(sizes > least)
     ties = np.flatnonzero(sizes == least)[: most - len(larger)]
-    return slots[np.sort(np.concatenate([larger, ties]))]
+    chosen = np.sort(np.concatenate([larger, ties]))
+    return slots[chosen], w[chosen]
 
 
 def _with_those_gone(

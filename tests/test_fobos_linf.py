@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from streaml1 import FOBOSClassifier, FOBOSRegressor, engine
+from streaml1 import FOBOSClassifier, FOBOSRegressor, reader
+from streaml1.names import Ints
 from streaml1.rules import fobos_linf
 from streaml1.rules.fobos_linf import FobosLinf
 from streaml1.rules.parts.blocks import MEMBER
@@ -103,7 +104,7 @@ def disturbed(model: Any, what: str, rest: Any) -> Any:
     if what == "room":
         state._set_rule(state.rule.make_room(rest[0]))
     if what == "give back":
-        state._name_all() if isinstance(state.names, engine.Ints) else state._make_space(0)
+        state._name_all() if isinstance(state.names, Ints) else state._make_space(0)
     return pickle.loads(pickle.dumps(model)) if what == "copy" else model
 
 
@@ -155,7 +156,7 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FobosLinf, "make_room", counted)
         patch.setattr(fobos_linf, "ROOM_LEAST", 2)
-        patch.setattr(engine, "LEAST_SIZE", 1)
+        patch.setattr(reader, "LEAST_SIZE", 1)
         model, twin = FOBOSRegressor(**params), reference.FOBOS(20, loss="squared", **params)
         for t in range(100):
             X = random.choice([0.0, 1.0, -1.0, 0.5], (1_000, 20), p=[0.85, 0.05, 0.05, 0.05])
@@ -206,7 +207,7 @@ def test_a_staircase_of_blocks() -> None:
     """Each example lifts one weight above all others; then the level comes down over them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fobos_linf, "ROOM_LEAST", 2)
-        patch.setattr(engine, "LEAST_SIZE", 1)
+        patch.setattr(reader, "LEAST_SIZE", 1)
         params: dict[str, Any] = {"strength": 1.0, **STEADY}
         model, twin = FOBOSRegressor(**params), reference.FOBOS(30, loss="squared", **params)
         most = 0

@@ -27,7 +27,7 @@ from streaml1 import (
     online,
     rows,
 )
-from streaml1.names import hashed, table
+from streaml1.names import hashed, keys
 
 ROOT = Path(__file__).parent.parent
 WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
@@ -39,7 +39,7 @@ compiled_only = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT i
 
 
 def kernels() -> Iterator[Any]:
-    for module in (rows, hashing, table, hashed, online):
+    for module in (rows, hashing, keys, hashed, online):
         for value in vars(module).values():
             if hasattr(value, "nopython_signatures"):
                 yield value

@@ -36,11 +36,11 @@ from streaml1 import (
     SoftmaxClassifier,
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
-    engine,
     jit,
     reader,
     walk,
 )
+from streaml1.engine import room
 from streaml1.names import Hashed, Ints, Table, restore
 from streaml1.rows import BadExample
 from streaml1.rules.l1_ball import L1Ball
@@ -220,7 +220,7 @@ def stream_of(learner: str) -> Stream:
 def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
     """All rows in one batch, slots and chunks enough from the start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "LEAST_SIZE", 5_000)
+        patch.setattr(reader, "LEAST_SIZE", 5_000)
         model, s = LEARNERS[learner](), stream_of(learner)
         with model._engine.alone():
             model._engine._set_rule(model._engine.rule.make_room(5_000))
@@ -405,12 +405,11 @@ PATIENCE = {"usual": (2**14, 16, 2**22), "back at once": (0, 10**4, 2**22), "sel
 
 def with_patience(patch: pytest.MonkeyPatch, patience: str, least_size: int) -> None:
     copy_slots, sparse, slots = PATIENCE[patience]
-    for module in (engine, restore):
+    for module in (room, restore):
         patch.setattr(module, "COPY_SLOTS", copy_slots)
         patch.setattr(module, "SPARSE", sparse)
-    patch.setattr(engine, "SLOTS", slots)
-    for module in (engine, reader):
-        patch.setattr(module, "LEAST_SIZE", least_size)
+    patch.setattr(room, "SLOTS", slots)
+    patch.setattr(reader, "LEAST_SIZE", least_size)
 
 
 def by_plan(
@@ -507,7 +506,7 @@ WORDS: dict[str, Bits] = {}
 def truth_of_words(learner: str) -> Bits:
     if learner not in WORDS:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "LEAST_SIZE", 5_000)
+            patch.setattr(reader, "LEAST_SIZE", 5_000)
             model = LEARNERS[learner]()
             p = learn_words(model, stream_of(learner), 0, N, 3, False)
             WORDS[learner] = bits_of(model, p)
@@ -563,7 +562,7 @@ def test_rare_things_come_often(learner: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for kind in make_room:
             patch.setattr(kind, "make_room", counted)
-        patch.setattr(engine, "LEAST_SIZE", 1)
+        patch.setattr(reader, "LEAST_SIZE", 1)
         model = LEARNERS[learner]()
         for i in range(N):
             learn_one(model, s, i, i + 1)
@@ -625,6 +624,18 @@ def test_reading_writes_nothing() -> None:
         read(model, Path())
         assert pickle.dumps(model) == before
         assert arrays_of(model) == arrays
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_weights_are_listed_as_they_are_told(learner: str) -> None:
+    """One slot after the other in a kernel, or all at once: the same floats."""
+    model, s = LEARNERS[learner](), stream_of(learner)
+    for lo in range(0, N, 50):
+        learn_matrix(model, s, lo, lo + 50)
+        slots, w = model._engine.alive()
+        told = model._engine.rule.weights()
+        assert slots.tolist() == np.flatnonzero(told).tolist()
+        assert w.tobytes() == told[slots].tobytes()
 
 
 def test_a_copy_is_its_own() -> None:

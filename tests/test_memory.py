@@ -18,8 +18,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hashing, jit, walk
-from streaml1.names import Ints, Table
-from streaml1.names import table as names_table
+from streaml1.names import Ints, Table, keys
 
 
 class Dict(dict):  # type: ignore[type-arg]
@@ -287,14 +286,14 @@ def test_features_seen_are_guessed_from_slots() -> None:
 @pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
 def test_names_of_one_hash_are_one_feature_on_every_road(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 bits are too many to search: here 8 of them count."""
-    monkeypatch.setattr(names_table, "HASH", 255)
+    monkeypatch.setattr(keys, "HASH", 255)
     models = [ElasticNetClassifier(l1=1e-3, lr=0.3) for _ in range(3)]
     rng = np.random.default_rng(2)
     for i in range(300):
         x = {f"w{k}": 1.5 - k / 4000 for k in rng.integers(0, 2_000, i % 9).tolist()}
         x |= {int(k): 0.5 for k in rng.integers(0, 1_000, i % 3).tolist()}
         # Of two names of one hash in one row, only the road in Python adds up the values first.
-        hashes = names_table.Table()._hashed(list(x))[0].tolist()
+        hashes = keys.hashes_of(list(x))[0].tolist()
         x = {name: v for k, (name, v) in enumerate(x.items()) if hashes[k] not in hashes[:k]}
         y = bool(rng.random() < 0.5)
         walked, read, many = models

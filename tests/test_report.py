@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streaml1
 from streaml1 import losses as kernels
-from streaml1 import report as module
-from streaml1.report import Line, Report, losses
+from streaml1.report import Line, Report, losses, plot, window
 
 CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge")
 REGRESSORS = ("squared", "absolute")
@@ -144,6 +144,29 @@ def test_sparsity_is_of_the_features_seen_and_the_share_of_all() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [
+        (streaml1.ElasticNetClassifier(l1=0.05, lr=1.0), "logistic"),
+        (streaml1.SoftmaxClassifier(strength=0.05, lr=1.0, classes=[False, True]), "softmax"),
+    ],
+)
+def test_who_is_followed_is_counted_as_it_counts_itself(model: Any, loss: str) -> None:
+    """By the look that tells births and deaths, or by its own properties."""
+    followed, alone = Report(loss, d=20, k=2), Report(loss, d=20, k=2)
+    followed.follow(model)
+    for i in range(60):
+        model.learn_one({f"f{i * i % 19}": 1.0, f"g{i % 3}": 0.5}, i % 2 == 0)
+        if i % 20 == 19:
+            for report in (followed, alone):
+                report.add([[0.5, 0.5]] if loss == "softmax" else [0.5], [True])
+            one, other = followed.line(model), alone.line(model)
+            for name in ("n_nonzero", "n_nonzero_rows", "sparsity", "share_of_d"):
+                assert getattr(one, name) == getattr(other, name), name
+            assert one.n_nonzero and other.born is None
+    assert followed.lines[-1].died
+
+
 @pytest.mark.parametrize("loss", CLASSIFIERS)
 @pytest.mark.parametrize("rate", [0.03, 0.97])
 def test_skewed_labels(loss: str, rate: float) -> None:
@@ -187,7 +210,7 @@ def test_one_label_only_has_no_auc_and_no_entropy() -> None:
 def test_auc_is_of_the_last_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.metrics import roc_auc_score
 
-    monkeypatch.setattr(module, "WINDOW", 100)
+    monkeypatch.setattr(window, "WINDOW", 100)
     p, y, _ = stream("logistic", 1000, 0.04)
     report = Report("logistic")
     for lo in (0, 30, 90, 480):  # the last block is larger than the window
@@ -205,6 +228,30 @@ def test_auc_is_not_ranked_anew_for_a_few_examples() -> None:
     assert report.line().auc is None
     assert not report.finish()  # no new line, but the last tells all
     assert report.lines[-1].auc is not None
+
+
+def test_a_label_that_turns_is_ranked_anew() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    p, y, _ = stream("logistic", 4000, 0.04)
+    report = Report("logistic")
+    report.add(p, y)
+    before = report.line().auc
+    turned = int(np.flatnonzero(~y)[0])
+    report.correct(turned, float(p[turned]), 1.0, 1.0)
+    y[turned] = True
+    report.finish()
+    assert report.lines[-1].auc == pytest.approx(roc_auc_score(y, p), abs=1e-12) != before
+
+
+@given(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, -0.0, 0.5, math.inf]), st.booleans())))
+def test_auc_is_the_share_of_pairs_in_order(examples: list[tuple[float, bool]]) -> None:
+    p, y = np.array([a for a, _ in examples]), np.array([b for _, b in examples], bool)
+    pairs = [(a > b) + (a == b) / 2 for a in p[y] for b in p[~y]]
+    expected = sum(pairs) / len(pairs) if pairs else None
+    assert window.area_under(p, y) == expected
+    if pairs:
+        assert math.isnan(window.area_under(np.append(p, math.nan), np.append(y, True)) or 0.0)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.floats(0, 1e6)), min_size=1))
@@ -328,7 +375,7 @@ def test_picture(tmp_path: Path) -> None:
     head = (tmp_path / "r.png").read_bytes()[:24]
     assert head[1:4] == b"PNG" and struct.unpack(">II", head[16:]) == (800, 600)
     report.plot(str(tmp_path / "r.svg"))
-    figure = report._figure()
+    figure = plot.figure(report.lines, report.loss_name, report.title)
     top, bottom = figure.axes
     assert top.get_ylabel() == "mean log-loss so far"
     assert bottom.get_ylabel() == "non-zero weights" and bottom.get_xlabel() == "examples"

@@ -37,9 +37,11 @@ def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
     """
     import streaml1
     from streaml1 import jit, online
+    from streaml1.report import Report
 
     start = time.perf_counter()
     _parse()
+    Report("logistic").add([0.5], [True])
     for method in chosen or MODELS:
         for name in MODELS[method].values():
             kind = getattr(streaml1, name)
@@ -90,6 +92,7 @@ def _exercise(kind: Any) -> None:
             model.learn_one(x, 1)
             model.predict_one(x)
             model.top_weights()
+            model.watch()
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)

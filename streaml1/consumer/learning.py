@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from river import base
 
-from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION
+from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, Report
 from streaml1.rows import BadExample
 
 __all__ = [
@@ -48,11 +48,14 @@ def called(model: Any) -> str:
 
 
 def prepare(model: Any) -> None:
-    """Have the kernels of a model ready: their first compilation takes seconds."""
+    """Have the kernels of a model and its report ready: to compile them first takes seconds."""
+    Report("logistic").add([0.5], [True])
     if hasattr(model, "progressive_many"):
         # The second row has its features in another order, which takes a kernel more.
         labels = (getattr(model, "classes", None) or [True, False])[:2]
-        model.clone().progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
+        one = model.clone()
+        one.progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
+        one.watch()
 
 
 def loss_of(learner: Any) -> str:

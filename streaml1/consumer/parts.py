@@ -66,7 +66,7 @@ def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
     if column.ndim == 1 and column.dtype.kind in "biuf":
         if regression and np.isfinite(column).all():
             return column.astype(np.float64), []
-        if not regression and np.isin(column, (-1, 0, 1)).all():
+        if not regression and ((column == 1) | (column == 0) | (column == -1)).all():
             return column > 0, []
     read: Callable[[Any], Any] = number_label if regression else binary_label
     labels = np.zeros(len(y), np.float64 if regression else bool)

@@ -25,7 +25,7 @@ _COMPILED_LAYERS = (
     *("jit/*.py", "hashing.py", "losses.py", "vectors.py", "rows.py"),
     *("parse/*.py", "names/*.py", "crosses/*.py", "words/kernels.py"),
     *("rules/*.py", "rules/parts/*.py", "online.py", "walk/*.py"),
-    *("projection.py", "offline/*.py"),
+    *("projection.py", "offline/*.py", "report/sums.py"),
 )
 
 

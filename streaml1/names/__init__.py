@@ -19,6 +19,7 @@
 
 from streaml1.names.hashed import Hashed
 from streaml1.names.ints import INTS, Ints
-from streaml1.names.table import MISSING, Table
+from streaml1.names.places import MISSING
+from streaml1.names.table import Table
 
 __all__ = ["INTS", "MISSING", "Hashed", "Ints", "Table"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import kernel, prefetch
-from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
+from streaml1.names.places import MISSING, NO_SLOT, ONE, free, lookup
 
 __all__ = ["Arena", "ByBytes", "first_places"]
 
@@ -115,7 +115,22 @@ def first_places(hashes: Any, slots: Any, n: int) -> Any:
     return places[: int(_first_places(hashes, slots, seen, places))]
 
 
-class Arena:
+class _Counted:
+    """What has a count where kernels find it: `count`, int64, of one; `n` tells it."""
+
+    count: Any
+
+    @property
+    def n(self) -> int:
+        """What is counted."""
+        return int(self.count[0])
+
+    @n.setter
+    def n(self, n: int) -> None:
+        self.count[0] = n
+
+
+class Arena(_Counted):
     """Names as UTF-8, one after the other.
 
     What is in its arrays up to `n` never changes, so that a copy costs nothing.
@@ -123,7 +138,7 @@ class Arena:
     Attributes
     ----------
     count : ndarray
-        How many names, int64, of one; `n` tells it.
+        How many names.
     hashes : ndarray
         Their stable hashes, uint64.
     ends : ndarray
@@ -140,15 +155,6 @@ class Arena:
 
     def __len__(self) -> int:
         return self.n
-
-    @property
-    def n(self) -> int:
-        """How many names: where kernels find it."""
-        return int(self.count[0])
-
-    @n.setter
-    def n(self, n: int) -> None:
-        self.count[0] = n
 
     @property
     def nbytes(self) -> int:
@@ -204,7 +210,7 @@ def _grown(a: Any, n: int, size: int) -> Any:
     return grown
 
 
-class ByBytes:
+class ByBytes(_Counted):
     """An open-addressing table from hashes to slots: nothing is ever taken out.
 
     Attributes
@@ -212,25 +218,15 @@ class ByBytes:
     entries : ndarray
         (hash, slot) a place; half of them are free at least.
     count : ndarray
-        All slots below are in it, but those of names that are no strings: int64, of one; `n` tells
-        it.
+        All slots below are in it, but those of names that are no strings.
     used : ndarray
         int64, of one: places taken.
     """
 
     def __init__(self) -> None:
-        self.entries = _free(1024)
+        self.entries = free(1024)
         self.used = np.zeros(1, np.int64)
         self.count = np.zeros(1, np.int64)
-
-    @property
-    def n(self) -> int:
-        """`count`."""
-        return int(self.count[0])
-
-    @n.setter
-    def n(self, n: int) -> None:
-        self.count[0] = n
 
     def find(self, hashes: Any) -> tuple[Any, int]:
         """Slots of hashes, uint32, `MISSING` for those unknown, and how many these are."""
@@ -273,7 +269,7 @@ class ByBytes:
         """Have places free for `n` entries more."""
         needed = 2 * (int(self.used[0]) + n)
         if needed > len(self.entries) // 2:
-            entries = _free(1 << (2 * needed - 1).bit_length())
+            entries = free(1 << (2 * needed - 1).bit_length())
             _moved(self.entries, np.zeros(0, np.int64), entries)
             self.entries = entries
 
@@ -284,12 +280,6 @@ class ByBytes:
         taken = self.entries[1::2]
         slots = taken[taken != MISSING].astype(np.int64)
         kept = int(np.count_nonzero(new_slots[slots] >= 0))
-        left.entries = _free(1 << max(10, (4 * kept).bit_length()))
+        left.entries = free(1 << max(10, (4 * kept).bit_length()))
         left.used[0] = int(_moved(self.entries, new_slots, left.entries))
         return left
-
-
-def _free(places: int) -> Any:
-    entries = np.zeros(2 * places, np.uint64)
-    entries[1::2] = MISSING
-    return entries

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.hashing import as_int, int_hashes
-from streaml1.names.table import MISSING
+from streaml1.names.places import MISSING
 from streaml1.rows import ensure
 
 __all__ = ["INTS", "Ints"]

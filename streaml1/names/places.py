@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.jit import inlined
 
-__all__ = ["MISSING", "NO_SLOT", "ONE", "lookup"]
+__all__ = ["MISSING", "NO_SLOT", "ONE", "free", "lookup"]
 
 MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 NO_SLOT = np.uint64(MISSING)
@@ -28,3 +28,10 @@ def lookup(entries: Any, h: Any) -> Any:
         if entries[at + ONE] == NO_SLOT or entries[at] == h:
             return at
         place = (place + ONE) & mask
+
+
+def free(places: int) -> Any:
+    """A table of so many places, a power of two, all of them free."""
+    entries = np.zeros(2 * places, np.uint64)
+    entries[1::2] = MISSING
+    return entries

@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.crosses.kernels import AT, NO_PART, first_prefix
 from streaml1.jit import array_at, inlined, load
-from streaml1.names.table import MISSING, lookup
+from streaml1.names.places import MISSING, lookup
 from streaml1.walk.fields import (
     ARENA,
     ARENA_COUNT,

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.crosses import Crosses
-from streaml1.names import MISSING, Hashed, Ints, Table
-from streaml1.names import table as names_table
+from streaml1.names import MISSING, Hashed, Ints, Table, keys
 from streaml1.rules import unknown_slot
 from streaml1.walk import fields
 from streaml1.walk.texts import CLEAN_BYTES, NAME_BYTES
@@ -88,8 +87,8 @@ class Frame:
             words[fields.N_ENTRIES] = len(names.entries)
             words[fields.COUNTS] = _at(names.counts)
             words[fields.KNOWN], words[fields.TEXTS_KNOWN] = id(names.known), id(names.texts)
-            words[fields.KEPT] = names_table.HASH
-            words[fields.MASK] = names_table.SEED
+            words[fields.KEPT] = keys.HASH
+            words[fields.MASK] = keys.SEED
             kept += [names.entries, names.counts, names.known, names.texts]
         elif isinstance(names, Hashed):
             words[fields.MASK] = names.mask

@@ -8,7 +8,9 @@ import numpy as np
 
 from streaml1.hashing import mixed
 from streaml1.jit import array_at, inlined, prefetch, python_api
-from streaml1.names.table import ALIASED, DOUBLE, MISSING, OTHERS, USED, WHOLE, alias, lookup
+from streaml1.names.entries import ALIASED, DOUBLE, OTHERS, USED, WHOLE
+from streaml1.names.keys import alias
+from streaml1.names.places import MISSING, lookup
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
     COUNTS,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import array_at, inlined, load
+from streaml1.names.entries import OTHERS
 from streaml1.names.places import MISSING, lookup
-from streaml1.names.table import OTHERS
 from streaml1.parse.names import copied, murmur_at
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (

@@ -1,0 +1,208 @@
+"""Slots and names: zeros are given back before anything grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from streaml1 import reader
+from streaml1.crosses import find_crossed
+from streaml1.engine.state import State
+from streaml1.names import INTS, MISSING, Hashed, Ints, Table
+from streaml1.names.bytes import first_places
+from streaml1.names.parts import Parts
+from streaml1.names.restore import COPY_SLOTS, SPARSE
+from streaml1.parse.rows import NamedRows
+from streaml1.reader import spread_slots
+from streaml1.sketch import Sketch
+
+__all__ = ["Room"]
+
+SLOTS = 2**22  # ints may be so many slots in any model, however few of them are used
+
+
+class Room(State):
+    """A state that has slots for the names that come."""
+
+    def have_outputs(self, k: int) -> None:
+        """Have room for `k` outputs; for rules that have several."""
+        if k > self.rule.outputs:
+            with self.alone():
+                self._set_rule(self.rule.widen(k))
+
+    # Slots of names
+
+    def _admit_all(self, names: list[Hashable]) -> Any:
+        """Slots of names; the rule has all of them."""
+        if isinstance(self.names, Ints):
+            slots = self.names.find_all(names)
+            top = int(slots.max()) if len(slots) else 0
+            if top != MISSING and self._reaches(top + 1, len(slots)):
+                self._have(top + 1)
+                return slots
+            self._name_all()
+        if isinstance(self.names, Hashed):
+            return self.names.find_all(names)
+        self._have_places(len(names))
+        if isinstance(self.names, Ints):
+            return self._admit_all(names)
+        entries = self.names.entries
+        try:
+            return self.names.admit_all(names)
+        finally:
+            if self.names.entries is not entries:
+                self._frame = None
+
+    def _admit_texts(self, texts: NamedRows, found: tuple[Any, Any] | None = None) -> Any:
+        """Slots of names that come as bytes; the rule has all of them.
+
+        `found` is what `_find_texts` told, where nothing has changed since.
+        """
+        while True:
+            slots, unknown = self._find_texts(texts) if found is None else found
+            found = None
+            if not len(unknown):
+                return slots
+            if isinstance(self.names, Ints):
+                self._name_all()
+            names = self.names
+            self._have_slots(len(unknown))
+            if self.names is names:
+                break
+        hashes, _, _ = texts.parts()
+        self._frame = None
+        if names.others:  # one of them may be equal to a string
+            known = self._admit_all([*texts.names_of(unknown)])
+            spread_slots(texts, slots, unknown, known)
+        else:
+            names.admit_bytes(hashes, slots, unknown, texts.names, texts.own_spans())
+        return slots
+
+    def _find_with_room(
+        self, hashes: Any, plain: Callable[[], int], strings: bool = True
+    ) -> tuple[Any, int]:
+        """Slots of crossed features, `MISSING` for some, and how many are new.
+
+        There is room for them then and for the names that are not crossed, of which `plain` tells
+        how many may be new; where these are no `strings`, but bytes, none in the table of strings.
+        """
+        while True:
+            names, slots = self.names, find_crossed(self.names, hashes)
+            unknown = int(np.count_nonzero(slots == MISSING))
+            new = len(first_places(hashes, slots, unknown)) if unknown else 0
+            if isinstance(names, Ints) and new:
+                self._name_all()
+            elif isinstance(names, Table):
+                n = plain()
+                if strings:
+                    self._have_places(n, new)
+                else:
+                    self._have_slots(n + new)
+            if self.names is names:  # or some that were known may have been given back
+                return slots, new
+
+    def _admit_crossed(self, hashes: Any, slots: Any, new: int, parts: Parts) -> None:
+        """Give crossed features slots where they have none; the rule has them."""
+        if not new:
+            return
+        self._frame = None  # it knows no names that wait
+        self.names.admit_crossed(hashes, slots, new, parts)
+
+    # Room
+
+    def _have_slots(self, n: int) -> None:
+        """Have slots for `n` names more."""
+        if len(self.names) + n > self.rule.size:
+            self._make_space(n)
+
+    def _have_places(self, n: int, crossed: int = 0, letters: int = 0) -> None:
+        """Have slots, and places in tables, for `n` names and so many crossed features more.
+
+        `letters` is how many bytes the names have that are crossed.
+        """
+        self._have_slots(n + crossed)
+        if isinstance(self.names, Table):
+            entries = self.names.entries
+            self.names.widen(n)
+            if self.names.entries is not entries:
+                self._frame = None
+            if crossed and self.names.crossed.widen(crossed, n, letters):
+                self._frame = None
+
+    def _reaches(self, needed: int, n: int) -> bool:
+        """Whether ints are still worth being slots where `n` more may need so many."""
+        if needed > INTS:
+            return False
+        most = int(self.online[0].most)
+        if most:
+            return needed <= max(COPY_SLOTS, SPARSE * most)
+        slots = SLOTS // getattr(self.rule, "outputs", 1)
+        if needed <= max(slots, self.rule.size, SPARSE * n):
+            return True
+        return needed <= SPARSE * (n + int(np.count_nonzero(self.rule.touched())))
+
+    def _have(self, size: int) -> None:
+        """Have at least `size` slots."""
+        if size > self.rule.size:
+            rule = self.rule.grow(max(size, 2 * self.rule.size))
+            self._frame = None
+            self.rule = rule
+
+    # Other slots
+
+    def _name_all(self) -> None:
+        """Give up ints as slots: those that are not zero become names like any other."""
+        kept = self.rule.touched()
+        if np.count_nonzero(kept) > reader.LEAST_SIZE:
+            kept = self.rule.holding()
+        names = Table()
+        names.admit_all(np.flatnonzero(kept).tolist())
+        new_slots = np.full(self.rule.size, -1)
+        new_slots[kept] = np.arange(len(names))
+        size = max(reader.LEAST_SIZE, _power_of_two(2 * len(names)))
+        self._renumber(names, new_slots, size)
+
+    def _make_space(self, n: int) -> None:
+        """Have room for `n` names more: first in the slots of zeros, which are given back."""
+        holding = self.rule.holding()
+        alive = int(np.count_nonzero(holding))
+        size = max(reader.LEAST_SIZE, _power_of_two(3 * (alive + n) // 2))
+        if alive == len(self.names):
+            self._set_rule(self.rule.grow(max(size, self.rule.size)))
+            return
+        names, new_slots = self.names.keep(holding)
+        ints = names.ints()
+        if ints is not None and self._ints_again(ints):
+            moved = np.full(self.rule.size, -1)
+            kept = np.flatnonzero(new_slots >= 0)
+            moved[kept] = ints[new_slots[kept]]
+            self._renumber(Ints(), moved, max(reader.LEAST_SIZE, int(ints.max(initial=0)) + 1))
+            return
+        padded = np.full(self.rule.size, -1)
+        padded[: len(new_slots)] = new_slots
+        self._renumber(names, padded, size)
+
+    def _ints_again(self, ints: Any) -> bool:
+        top = int(ints.max(initial=-1)) + 1
+        return COPY_SLOTS < top <= INTS and top <= SPARSE * len(ints) and self._reaches(top, 0)
+
+    def _renumber(self, names: Any, new_slots: Any, size: int) -> None:
+        """Move every slot; what is given back is counted as seen."""
+        gone = self.rule.touched() & (new_slots < 0)
+        forgotten = self.forgotten
+        if gone.any():
+            forgotten = Sketch() if forgotten is None else forgotten.copy()
+            forgotten.add(self.names.hashes(np.flatnonzero(gone)))
+        rule = self.rule.renumber(new_slots, size)
+        watched = [(watch, watch.moved(self.names, new_slots)) for watch in self.watches]
+        self._frame = None
+        self.rule, self.names, self.forgotten = rule, names, forgotten
+        for watch, state in watched:
+            watch.state = state
+
+
+def _power_of_two(n: int) -> int:
+    """The least power of two that is not below `n`."""
+    return 1 << max(0, n - 1).bit_length()
