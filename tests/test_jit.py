@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -27,12 +28,22 @@ from streaml1 import (
     online,
     rows,
 )
+from streaml1.jit import compilation
 from streaml1.names import hashed, keys
 
 ROOT = Path(__file__).parent.parent
 WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
 compiled_only = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
+
+
+def test_the_digest_is_of_all_that_is_compiled() -> None:
+    package = ROOT / "streaml1"
+    told = {path for pattern in compilation._COMPILED_LAYERS for path in package.glob(pattern)}
+    made = re.compile(r"^@(gil_kernel|kernel|inlined)$|row_kernel\(", re.MULTILINE)
+    compiled = {path for path in package.rglob("*.py") if made.search(path.read_text())}
+    assert len(compiled) > 50
+    assert compiled <= told
 
 
 # A second call does not compile
