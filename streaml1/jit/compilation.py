@@ -39,6 +39,7 @@ def _digest() -> str:
 # only losses.py it would run the old code. The digest in the files' names prevents that.
 _DIGEST = _digest()
 _MARK = "kernels.digest"
+_ENSURED: set[str] = set()  # folders that can be written
 
 
 def _drop_old_files(folder: Path) -> None:
@@ -67,8 +68,12 @@ def _locators() -> str:
             return f"{_base.get_disambiguator(self)}-{_DIGEST}"
 
         def ensure_cache_path(self: Any, _base: Any = locator) -> None:
-            _base.ensure_cache_path(self)
-            _drop_old_files(Path(self.get_cache_path()))
+            folder = self.get_cache_path()
+            # Numba would write a file there for each kernel.
+            if folder not in _ENSURED or not Path(folder).is_dir():
+                _base.ensure_cache_path(self)
+                _drop_old_files(Path(folder))
+                _ENSURED.add(folder)
 
         methods = {
             "get_disambiguator": get_disambiguator,
