@@ -20,7 +20,7 @@ from streaml1.parse.delimiters import (
     has_high_bytes,
     place_of,
 )
-from streaml1.parse.names import ALL_TEXT, UNKNOWN, copied, murmur_at
+from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied, hash_those_left
 from streaml1.parse.numbers import long_value, value
 
 __all__ = [
@@ -202,7 +202,7 @@ def rows(
                     before = start + columns[column, _ONE]
                     to = copied(before, before + size, to)
                     to = _undoubled(first, stop, to) if doubled else copied(first, stop, to)
-                    hashes[k] = murmur_at(name, to)
+                    hashes[k] = LATER
                     values[k] = 1.0
                     spans[k] = ((name - start) << _HALF) | (to - name)
                     k += _ONE
@@ -247,6 +247,7 @@ def rows(
         if status != DONE:
             at, k, to, line, i = begin, begun, first_name, first_line, first_i
             break
+        hash_those_left(hashes, spans, start, begun, k)
         lines[row] = first_line
         line += _ONE
         i += _ONE

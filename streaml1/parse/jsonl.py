@@ -21,7 +21,7 @@ from streaml1.parse.delimiters import (
     place_of,
 )
 from streaml1.parse.json_values import NOTHING, NUMBER, TEXT, plain_value
-from streaml1.parse.names import ALL_TEXT, UNKNOWN, copied, murmur_at
+from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied, hash_those_left, murmur_at
 
 __all__ = ["MOST", "OTHERS", "rows"]
 
@@ -123,7 +123,7 @@ def _features(
             store_word(to, _EQUALS)
             to = copied(at + _ONE, s, to + _ONE)
             name, name_end = first, to
-            h = murmur_at(name, to)
+            h = LATER
             v = 1.0
             at = _after_blanks(s + _ONE)
             s = start + place_of(places, i)
@@ -291,6 +291,7 @@ def rows(
                 good = load_byte(at) == NEWLINE
                 if load_byte(at) == RETURN:
                     good = load_byte(at + _ONE) == NEWLINE
+        hash_those_left(hashes, spans, start, begun, k)
         good &= (seen & X) != _ZERO and (label_kind != NOTHING or not labelled)
         while load_byte(start + place_of(places, i)) != NEWLINE:
             i += _ONE

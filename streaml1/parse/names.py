@@ -9,13 +9,27 @@ import numpy as np
 from streaml1.hashing import MURMUR
 from streaml1.jit import inlined, load_word, store_word
 
-__all__ = ["ALL_TEXT", "BROKEN", "UNKNOWN", "comes_again", "copied", "murmur_at"]
+__all__ = [
+    "ALL_TEXT",
+    "BROKEN",
+    "LATER",
+    "UNKNOWN",
+    "comes_again",
+    "copied",
+    "hash_those_left",
+    "murmur_at",
+]
 
 UNKNOWN, ALL_TEXT, BROKEN = map(np.uint64, range(3))
 """Whether a text is UTF-8."""
 
 _EIGHT, _BITS = map(np.uint64, (8, 63))
 _SHIFT = np.uint64(47)
+_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+
+LATER = np.uint64(0)
+"""In place of the hash of a name that was just written: to read it at once would have to wait."""
+
 _ALL = np.uint64(2**64 - 1)
 
 
@@ -57,6 +71,15 @@ def _stirred(word: Any, m: Any) -> Any:
     k = word * m
     k ^= k >> _SHIFT
     return k * m
+
+
+@inlined
+def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
+    """Hash the names from lo to hi that were left for later."""
+    for k in range(lo, hi):
+        if hashes[k] == LATER:
+            name = start + (spans[k] >> _HALF)
+            hashes[k] = murmur_at(name, name + (spans[k] & _LOW))
 
 
 @inlined

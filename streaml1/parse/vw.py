@@ -17,7 +17,15 @@ from streaml1.parse.delimiters import (
     has_high_bytes,
     vw_delimiters,
 )
-from streaml1.parse.names import ALL_TEXT, UNKNOWN, comes_again, copied, murmur_at
+from streaml1.parse.names import (
+    ALL_TEXT,
+    LATER,
+    UNKNOWN,
+    comes_again,
+    copied,
+    hash_those_left,
+    murmur_at,
+)
 from streaml1.parse.numbers import long_value, number, value
 
 __all__ = ["rows"]
@@ -151,7 +159,8 @@ def rows(
                     else:
                         v *= scale
                         first, last_byte = at, name_end
-                        if prefix_end > prefix:
+                        written = prefix_end > prefix
+                        if written:
                             size = name_end - at + prefix_end - prefix
                             if to + size + np.uint64(32) > most:
                                 good = False
@@ -164,7 +173,9 @@ def rows(
                         if not abs(v) < _MOST:
                             good = False
                             break
-                        h = murmur_at(first, last_byte)
+                        h = LATER
+                        if not written or v == 0.0:
+                            h = murmur_at(first, last_byte)
                         if v != 0.0:
                             hashes[k] = h
                             values[k] = v
@@ -182,6 +193,7 @@ def rows(
                     prefix = prefix_end = d
                 i += _ONE
                 at = d + _ONE
+        hash_those_left(hashes, spans, start, begun, k)
         if good and zeros:
             good = not comes_again(hashes, begun, k, last, zeros)
         if good and coding != ALL_TEXT and coding != UNKNOWN:
