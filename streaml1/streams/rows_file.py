@@ -242,11 +242,18 @@ class RowsFile:
         self._skipped = 0
         self._names: KeptNames | None = None
         self._map: Any = None
+        self._ones = np.ones(0)
         self._digest, (self.about, self._parts) = self._look()
 
     def __len__(self) -> int:
         """How many examples there are."""
         return int(self.about["rows"])
+
+    def _as_many_ones(self, n: int) -> Any:
+        """The values of features that all count once; blocks share them."""
+        if n > len(self._ones):
+            self._ones = np.ones(n)
+        return self._ones[:n]
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start, or where the reading is to begin, at most `size` at a time."""
@@ -345,7 +352,7 @@ class RowsFile:
         indptr = indptr.view(np.int64)
         self._require_inside(head, indptr, ids)
         told = json.loads(extra.tobytes()) if head.extra else {}
-        numbers = values.view(np.float64) if head.valued else np.ones(head.features)
+        numbers = values.view(np.float64) if head.valued else self._as_many_ones(head.features)
         x: Any
         if head.kind == NAMED:
             x = KeptRows(ids.view(np.uint32), numbers, indptr, self._known(), bool(head.plain))
