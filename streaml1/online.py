@@ -99,8 +99,7 @@ def learn(
 ) -> Any:
     """Predict into `p` and learn the rows from `start`.
 
-    Where `d` is not 0, each row is looked at first, while the row before it is answered: memory
-    brings it but once, and the processor would wait for the answer.
+    Where `d` is not 0, each row is looked at first: memory brings it but once.
     A rule may have k outputs: then `p` is k times as long as `y`, or as long, for the first alone.
 
     Returns
@@ -117,11 +116,10 @@ def learn(
     outputs = np.uint64(p.ctypes.data)
     capped = online[0].most != 0
     one = np.uint64(1)
-    plain = d == 0 or start == n or is_plain_row(ids, values, indptr[start], indptr[start + one], d)
     for i in range(start, n):
         lo = indptr[i]
         hi = indptr[i + one]
-        if not plain:
+        if d and not is_plain_row(ids, values, lo, hi, d):
             return NOT_PLAIN, np.int64(i)
         if not room(rule, hi - lo):
             return NO_ROOM, np.int64(i)
@@ -134,8 +132,6 @@ def learn(
         first = k_out * i
         out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
         a = gather(rule, ids, values, lo, hi)
-        if d and i + one < n:
-            plain = is_plain_row(ids, values, hi, indptr[i + one + one], d)
         p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w[i], eta[i], out)
         if capped and online[0].held > online[0].most:
             return OVER, np.int64(i + one)

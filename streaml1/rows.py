@@ -13,16 +13,11 @@ import numpy as np
 from streaml1 import exits
 from streaml1.jit import (
     LANES,
-    any_bits,
+    beyond_in,
     bits_of,
-    both,
-    eight_in,
-    either,
+    falls_in,
     inlined,
     kernel,
-    minus,
-    words_in,
-    words_of,
 )
 
 __all__ = [
@@ -49,7 +44,8 @@ LIMIT = 1e50
 _LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
 MOST_IDS = 2**32
-_ONE, _LANE = np.uint64(1), np.uint64(LANES)
+_MOST_LESS = np.uint64(_LIMIT_BITS - 1)  # one less than the bits of a value is below
+_ONE, _SIXTEEN, _LANE = (np.uint64(n) for n in (1, 16, LANES))
 
 # Values of exactly these types are read as they are: no code of somebody's own can run.
 NUMBERS = frozenset({float, int, bool, np.float64})
@@ -161,16 +157,6 @@ def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
 
 
 @inlined
-def _faults(ids: Any, values: Any, k: Any) -> Any:
-    """Eight words, below zero for an entry from the k-th on that is no value or has no rise."""
-    one = words_of(_ONE)
-    size = both(bits_of(eight_in(values, k)), words_of(np.uint64(_MAGNITUDE)))
-    rise = minus(words_in(ids, k + _ONE), words_in(ids, k))
-    bad = either(minus(words_of(np.uint64(_LIMIT_BITS - 1)), size), minus(size, one))
-    return either(bad, minus(rise, one))
-
-
-@inlined
 def _is_no_value(v: float) -> Any:
     """Below zero for what is no value."""
     size = bits_of(v) & _MAGNITUDE
@@ -187,17 +173,19 @@ def is_plain_row(ids: Any, values: Any, lo: Any, hi: Any, d: Any) -> bool:
     if lo == hi:
         return True
     last = hi - _ONE
-    wrong = _is_no_value(values[last])
-    if hi - lo > _LANE:
-        bad = _faults(ids, values, last - _LANE)
-        for k in range(lo, last - _LANE, _LANE):
-            bad = either(bad, _faults(ids, values, k))
-        wrong |= any_bits(bad)
+    wrong, bad = np.int64(0), np.uint64(0)
+    if hi - lo > _SIXTEEN:  # the last ones overlap those before them
+        bad |= beyond_in(values, hi - _LANE, _MOST_LESS) | falls_in(ids, last - _SIXTEEN)
+        for k in range(lo, hi - _LANE, _LANE):
+            bad |= beyond_in(values, k, _MOST_LESS)
+        for k in range(lo, last - _SIXTEEN, _SIXTEEN):
+            bad |= falls_in(ids, k)
     else:
+        wrong = _is_no_value(values[last])
         for k in range(lo, last):
             wrong |= _is_no_value(values[k])
             wrong |= np.int64(ids[k + _ONE]) - np.int64(ids[k]) - np.int64(1)
-    return bool(wrong >= 0 and np.uint64(ids[last]) < d)
+    return bool(wrong >= 0 and bad == np.uint64(0) and np.uint64(ids[last]) < d)
 
 
 @kernel

@@ -17,12 +17,9 @@ from streaml1.jit.compilation import COMPILED
 
 __all__ = [
     "LANES",
-    "any_bits",
     "bits_of",
-    "both",
     "chosen",
     "eight_of",
-    "either",
     "greater",
     "lesser",
     "minus",
@@ -109,10 +106,6 @@ def _signed(builder: Any, size: Any, like: Any) -> Any:
 signed = _on_eights(_signed, np.copysign)
 
 
-either = _on_eights(lambda builder, a, b: builder.or_(a, b), np.bitwise_or)
-both = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
-
-
 @intrinsic
 def _chosen(typingctx: Any, a: Any, x: Any, y: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -185,14 +178,6 @@ def _folded(builder: Any, vector: Any, join: Any) -> Any:
 
 
 @intrinsic
-def _any_bits(typingctx: Any, words: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _folded(builder, args[0], builder.or_)
-
-    return nbtypes.int64(WORDS), codegen
-
-
-@intrinsic
 def _total(typingctx: Any, values: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _folded(builder, args[0], builder.fadd)
@@ -222,6 +207,5 @@ negative = _negative if COMPILED else np.negative
 eight_of = _eight_of if COMPILED else lambda x: np.full(LANES, x)
 words_of = _words_of if COMPILED else lambda word: np.full(LANES, word, np.uint64)
 total = _total if COMPILED else _sum_of_eight
-# The bits of eight floats as words, or of one as an int64; those that any of eight words has.
+# The bits of eight floats as words, or of one as an int64.
 bits_of = _bits_of if COMPILED else _as_bits
-any_bits = _any_bits if COMPILED else lambda words: np.bitwise_or.reduce(words).view(np.int64)
