@@ -390,6 +390,8 @@ def test_copies_are_as_small_as_what_is_alive(kind: str) -> None:
     x = dict.fromkeys(chosen[:80], 1.0)
     expected = model.predict_proba_one(x)
     assert len(pickle.dumps(model)) < 60_000
+    for one in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert one.predict_proba_one(x) == expected  # what it takes is compiled now
     tracemalloc.start()
     copies = [
         copy.deepcopy(model) if k % 2 else pickle.loads(pickle.dumps(model)) for k in range(100)

@@ -15,6 +15,7 @@ from streaml1.names.places import MISSING, NO_SLOT, ONE, free, lookup
 
 __all__ = ["Arena", "ByBytes", "first_places"]
 
+LEAST = 64  # names that there is room for: copies of a model are to be small
 _AHEAD = np.uint64(16)
 
 
@@ -149,9 +150,9 @@ class Arena(_Counted):
 
     def __init__(self) -> None:
         self.count = np.zeros(1, np.int64)
-        self.hashes = np.empty(1024, np.uint64)
-        self.ends = np.zeros(1025, np.uint64)
-        self.bytes = np.empty(8192, np.uint8)
+        self.hashes = np.empty(LEAST, np.uint64)
+        self.ends = np.zeros(LEAST + 1, np.uint64)
+        self.bytes = np.empty(8 * LEAST, np.uint8)
 
     def __len__(self) -> int:
         return self.n
@@ -224,7 +225,7 @@ class ByBytes(_Counted):
     """
 
     def __init__(self) -> None:
-        self.entries = free(1024)
+        self.entries = free(LEAST)
         self.used = np.zeros(1, np.int64)
         self.count = np.zeros(1, np.int64)
 
@@ -280,6 +281,6 @@ class ByBytes(_Counted):
         taken = self.entries[1::2]
         slots = taken[taken != MISSING].astype(np.int64)
         kept = int(np.count_nonzero(new_slots[slots] >= 0))
-        left.entries = free(1 << max(10, (4 * kept).bit_length()))
+        left.entries = free(max(LEAST, 1 << (4 * kept).bit_length()))
         left.used[0] = int(_moved(self.entries, new_slots, left.entries))
         return left
