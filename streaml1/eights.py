@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import eight_of, inlined, lesser, minus, over, plus, times, two_to
+from streaml1.jit import eight_of, inlined, lesser, minus, negative, over, plus, times, two_to
 
 __all__ = ["decay", "log_one_and"]
 
@@ -48,7 +48,7 @@ def decay(x: Any) -> Any:
     even = _then(X0, s, _then(X2, s, _then(X4, s, even)))
     odd = _then(X7, s, _then(X9, s, _then(X11, s, eight_of(X13))))
     odd = _then(X1, s, _then(X3, s, _then(X5, s, odd)))
-    return times(plus(even, times(r, odd)), two_to(minus(eight_of(0.0), n)))
+    return times(plus(even, times(r, odd)), two_to(negative(n)))
 
 
 @inlined

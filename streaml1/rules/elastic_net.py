@@ -32,22 +32,18 @@ from streaml1.jit import (
     eight_from,
     eight_in,
     eight_of,
-    greater,
     inlined,
-    lesser,
-    minus,
-    negative,
     places_of,
     plus,
     prefetch,
     put_each,
-    signed,
     times,
     total,
     words_in,
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.shrinkage import beyond, stepped
 from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["A_START", "CLOCK", "ElasticNet", "advance"]
@@ -79,19 +75,6 @@ STEPS_LEAST = 256.0
 CACHED, AHEAD = 2**17, np.uint64(128)
 
 LANE, HERE = np.uint64(LANES), np.uint64(0)
-
-
-@inlined
-def _beyond(u: Any, A: Any) -> Any:
-    """The part of u outside of [-A, A]: sgn(u) [|u| - A]_+ without a look at the sign."""
-    return minus(u, lesser(greater(u, negative(A)), A))
-
-
-@inlined
-def _moved(u: Any, A: Any, step: Any, x: Any) -> Any:
-    """The u of a weight that goes by -step x."""
-    v = minus(_beyond(u, A), times(step, x))
-    return plus(v, signed(A, v))
 
 
 @inlined
@@ -130,10 +113,10 @@ class ElasticNet(NamedTuple):
         sums = eight_of(0.0)
         for k in range(lo, odd, LANE):
             u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
-            sums = plus(sums, times(_beyond(u, As), eight_in(values, k)))
+            sums = plus(sums, times(beyond(u, As), eight_in(values, k)))
         a = total(sums)
         for k in range(odd, hi):
-            a += _beyond(self.u[ids[k]], A) * values[k]
+            a += beyond(self.u[ids[k]], A) * values[k]
         return a * c.P
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
@@ -144,10 +127,10 @@ class ElasticNet(NamedTuple):
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
             places = places_of(self.u, words_in(ids, k))
-            u = _moved(eight_from(places, HERE), As, steps, eight_in(values, k))
+            u = stepped(eight_from(places, HERE), As, steps, eight_in(values, k))
             put_each(self.u, ids, k, u)
         for k in range(odd, hi):
-            self.u[ids[k]] = _moved(self.u[ids[k]], A, s, values[k])
+            self.u[ids[k]] = stepped(self.u[ids[k]], A, s, values[k])
 
     def tick(self, eta: float) -> None:
         if advance(self.clock[0], eta):

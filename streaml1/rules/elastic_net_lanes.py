@@ -41,7 +41,6 @@ from streaml1.jit import (
     prefetch,
     put_eight,
     scratch,
-    signed,
     times,
     total,
 )
@@ -54,6 +53,7 @@ from streaml1.rules.elastic_net import (
     STEPS_LEAST,
     WEIGHT_MOST,
 )
+from streaml1.rules.parts.shrinkage import beyond, stepped
 from streaml1.rules.parts.slots import records
 
 __all__ = ["ElasticNetLanes"]
@@ -88,17 +88,10 @@ TINY = 5e-324
 
 
 @inlined
-def _beyond(u: Any, edge: Any, least: Any) -> Any:
-    """The part of eight u outside of [-A, A]."""
-    return minus(u, lesser(greater(u, least), edge))
-
-
-@inlined
 def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> tuple[Any, float]:
     """Margins over P, and the squared norm of the row."""
     table = np.uint64(rule.u.ctypes.data)
     edge = _row(rule.lanes, A)
-    least = negative(edge)
     ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
     a, b, square = eight_of(0.0), eight_of(0.0), 0.0
     odd = hi - (hi - lo) % TWO
@@ -108,13 +101,13 @@ def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> tuple[Any, fl
         x, z = values[k], values[k + ONE]
         u = eight_at(table + np.uint64(ids[k]) * LINE)
         v = eight_at(table + np.uint64(ids[k + ONE]) * LINE)
-        a = plus(a, times(_beyond(u, edge, least), eight_of(x)))
-        b = plus(b, times(_beyond(v, edge, least), eight_of(z)))
+        a = plus(a, times(beyond(u, edge), eight_of(x)))
+        b = plus(b, times(beyond(v, edge), eight_of(z)))
         square += x * x + z * z
     if odd < hi:
         x = values[odd]
         u = eight_at(table + np.uint64(ids[odd]) * LINE)
-        a = plus(a, times(_beyond(u, edge, least), eight_of(x)))
+        a = plus(a, times(beyond(u, edge), eight_of(x)))
         square += x * x
     return plus(a, b), square
 
@@ -237,11 +230,9 @@ class ElasticNetLanes(NamedTuple):
         eta = eight_of(step * self.clock[0].scale)
         s = times(_row(lanes, STEP), over(eta, _row(lanes, P)))
         edge = _row(lanes, A)
-        least = negative(edge)
         for k in range(lo, hi):
             place = table + np.uint64(ids[k]) * LINE
-            v = minus(_beyond(eight_at(place), edge, least), times(s, eight_of(values[k])))
-            put_eight(place, plus(v, signed(edge, v)))
+            put_eight(place, stepped(eight_at(place), edge, s, eight_of(values[k])))
 
     def tick(self, eta: float) -> None:
         c, lanes = self.clock[0], self.lanes

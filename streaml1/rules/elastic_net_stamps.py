@@ -45,11 +45,8 @@ from streaml1.jit import (
     eight_from,
     eight_in,
     eight_of,
-    greater,
     inlined,
-    lesser,
     minus,
-    negative,
     pairs_in,
     places_of,
     plus,
@@ -62,6 +59,7 @@ from streaml1.jit import (
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.shrinkage import beyond
 from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["BUDGET_MOST", "EQUAL_MOST", "ElasticNetStamps"]
@@ -125,17 +123,11 @@ def _pending(table: Any, one: Any, even: Any, now: Any, A: float) -> tuple[float
 
 
 @inlined
-def _shrunk(v: Any, g: Any) -> Any:
-    """The part of v outside of [-g, g]: sgn(v) [|v| - g]_+ without a look at the sign."""
-    return minus(v, lesser(greater(v, negative(g)), g))
-
-
-@inlined
 def _current(rule: Any, one: Any) -> float:
     """Weight of a slot as of now."""
     c = rule.clock[0]
     f, g = _pending(rule.table, one, c.even, c.now, c.A)
-    w: float = _shrunk(f * one.w, g) * c.P
+    w: float = beyond(f * one.w, g) * c.P
     return w
 
 
@@ -185,7 +177,7 @@ class ElasticNetStamps(NamedTuple):
                 prefetch(self.slots, np.uint64(ids[j]))
             w, psi = pairs_in(self.slots, ids, k)
             f, g = _eight_pending(self.table, bits_of(psi), even, now, A)
-            w = _shrunk(times(f, w), g)
+            w = beyond(times(f, w), g)
             if kept:
                 put_eight(scratch + np.uint64(8) * (k - lo), w)
             sums = plus(sums, times(w, eight_in(values, k)))
@@ -193,7 +185,7 @@ class ElasticNetStamps(NamedTuple):
         for k in range(odd, hi):
             one = self.slots[ids[k]]
             f, g = _pending(self.table, one, even, now, A)
-            w = _shrunk(f * one.w, g)
+            w = beyond(f * one.w, g)
             if kept:
                 self.scratch[k - lo] = w
             a += w * values[k]

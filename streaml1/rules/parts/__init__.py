@@ -3,10 +3,12 @@
 | file | what | whose |
 |---|---|---|
 | `slots.py` | arrays as slots are made and moved | nearly all |
+| `shrinkage.py` | what is left beyond the penalty owed | elastic net, its lanes and stamps |
 | `raw_vector.py` | weights as whole numbers and one shift for all | both balls |
 | `wheel.py` | timers: which weights end next | l1 ball, ball of each label |
 | `wide_tree.py`, `tree_nodes.py` | a tree with counts and sums | l1 ball by the tree |
-| `blocks.py`, `candidates.py` | equal weights as one, and the next largest | l-infinity norm |
+| `blocks.py`, `level.py` | equal weights as one, and how they fall together | l-infinity norm |
+| `candidates.py`, `pool.py` | what they meet next | the same |
 | `pnorm.py` | the p-norm of what shrinks, from moments | SMIDAS |
 | `averages.py`, `lifetimes.py` | running means; when a weight ended | averaged rules |
 | `many.py` | softmax over the outputs of a row | rules of many labels |

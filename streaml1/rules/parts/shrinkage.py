@@ -1,0 +1,22 @@
+"""What is left of a u that owes a penalty of A, and of one that steps: floats, or eight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaml1.jit import greater, inlined, lesser, minus, negative, plus, signed, times
+
+__all__ = ["beyond", "stepped"]
+
+
+@inlined
+def beyond(u: Any, A: Any) -> Any:
+    """The part of u outside of [-A, A]: sgn(u) [|u| - A]_+ without a look at the sign."""
+    return minus(u, lesser(greater(u, negative(A)), A))
+
+
+@inlined
+def stepped(u: Any, A: Any, step: Any, x: Any) -> Any:
+    """The u of a weight that goes by -step x."""
+    v = minus(beyond(u, A), times(step, x))
+    return plus(v, signed(A, v))
