@@ -190,6 +190,8 @@ def test_many_weights_near_the_level() -> None:
         if t % 50 == 40:
             for one in (model, twin):
                 one.strength = 80.0 - one.strength  # 0, and back
+        if t % 5 == 0:
+            model._engine.rule.clock[0].touches += 10**6  # time to raise the floor, if it is low
         model.learn_one(as_dict(x), target)
         twin.learn(x, target)
         assert_equal_twins(model, twin)
@@ -201,6 +203,27 @@ def test_many_weights_near_the_level() -> None:
         lowered += c.floor < last.floor
         last = c.copy()
     assert min(opened, closed, raised, lowered) > 5, (opened, closed, raised, lowered)
+
+
+@pytest.mark.parametrize("owed", [0, 10**9])
+def test_the_floor_rises_as_non_zeros_pay_for_it(owed: int) -> None:
+    """In many slots few weights are looked at again; a floor that has cost too much waits."""
+    d = 10**6
+    params: dict[str, Any] = {"strength": 1e-3, **STEADY, "hash_bits": 20}
+    model = FOBOSRegressor(**params)
+    model.learn_many(csr_matrix((np.ones(d), np.arange(d), [0, d]), (1, d)), [0.0], [0.0])
+    model._engine.rule.clock[0].owed = owed
+    random = np.random.default_rng(3)
+    X = csr_matrix(
+        (np.ones(4_000), random.integers(0, 100, 4_000), np.arange(0, 4_001, 4)), (1_000, d)
+    )
+    X.sum_duplicates()
+    for _ in range(30):
+        model.learn_many(X, random.normal(size=1_000))
+        model._engine.check()
+    c = model._engine.rule.clock[0]
+    assert c.held < 200
+    assert (c.floor >= 0.3 * c.level) == (owed == 0)
 
 
 def test_a_staircase_of_blocks() -> None:

@@ -19,7 +19,7 @@ level comes down again.
   level falls.
 - Where it falls (`parts/level.py`), it meets blocks, and single weights in the order of their sizes: those in reach
   are found by looking through what is near (`parts/pool.py`), which is filled as the level comes down
-  (`parts/candidates.py`).
+  (`parts/candidates.py`, `parts/floor.py`).
 - Which weights are members, or near the level, no processor foresees: so nothing of a non-zero hangs on a branch.
 - The level depends on the last one, on the values of the weights and how many have each, and on the order of the
   row: not on how weights are held, in blocks, in order or below the floor. So all but `u` and the level is built
@@ -46,13 +46,11 @@ from streaml1.rules.parts.blocks import BLOCK, MEMBER
 from streaml1.rules.parts.candidates import (
     BUCKETS,
     FINE,
-    FINER,
     LINK,
     MARK,
-    crowded,
-    fill,
     settle,
 )
+from streaml1.rules.parts.floor import fill, lift
 from streaml1.rules.parts.level import fall, place_all, rise
 from streaml1.rules.parts.pool import FOUND, WIDE
 from streaml1.rules.parts.slots import grown, moved, records
@@ -73,7 +71,9 @@ CLOCK = np.dtype(
         ("scale", "f8"),  # buckets for a unit of size
         ("lowest", "f8"),  # level since they were filled
         ("lowered", "i8"),  # how often, since the floor was raised
-        ("touches", "i8"),  # since they were filled
+        ("touches", "i8"),  # non-zeros since they were filled or looked at,
+        ("held", "i8"),  # and how many there were
+        ("owed", "i8"),  # slots that were looked at, less what non-zeros have paid
     ],
     align=True,
 )
@@ -156,14 +156,7 @@ class FobosLinf(NamedTuple):
         c.excess = 0.0
         settle(self)
         c.lowest = min(c.lowest, c.level)
-        if c.touches >= np.int64(len(self.u)) >> 2:
-            if c.floor < 0.4 * c.lowest:
-                c.lowered = 0
-                fill(self, 0.75 * c.lowest, FINE)
-            elif crowded(c):
-                fill(self, 0.75 * c.lowest, FINER)
-            c.touches = 0
-            c.lowest = c.level
+        lift(self)
 
     def rebase(self) -> None:
         pass

@@ -8,7 +8,7 @@
 | `wheel.py` | timers: which weights end next | l1 ball, ball of each label |
 | `wide_tree.py`, `tree_nodes.py` | a tree with counts and sums | l1 ball by the tree |
 | `blocks.py`, `level.py` | equal weights as one, and how they fall together | l-infinity norm |
-| `candidates.py`, `pool.py` | what they meet next | the same |
+| `candidates.py`, `floor.py`, `pool.py` | what they meet next | the same |
 | `pnorm.py` | the p-norm of what shrinks, from moments | SMIDAS |
 | `averages.py`, `lifetimes.py` | running means; when a weight ended | averaged rules |
 | `many.py` | softmax over the outputs of a row | rules of many labels |

@@ -4,8 +4,7 @@ Only what the level may meet soon is at hand. From `floor` on there are buckets,
 slots, of a width that is a small part of the floor; the last has no upper end. The buckets from `open` on are
 empty: what belongs there stands in a pool, in no order, with its size. A fall of the level looks through all sizes of
 the pool, which is quick as they are neighbours in memory, and sorts those it may meet. When the level comes down to a
-bucket, that is opened; when it comes down to the floor, the floor is lowered and all slots are looked at. It is raised
-again no sooner than after so many non-zeros that looking at all slots costs little beside them.
+bucket, that is opened; when it comes down to the floor, that is lowered (`parts/floor.py`).
 
 A weight in a chain that falls or becomes a member stays where it is: that it stands too high is seen when its bucket is
 opened. One in the pool stays there as well, with the size it has now, or as a member with none; so nothing
@@ -19,27 +18,27 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel
+from streaml1.jit import inlined
 from streaml1.rows import ensure
-from streaml1.rules.parts.blocks import MEMBER, current, id_of, leave
+from streaml1.rules.parts.blocks import MEMBER
 
 __all__ = [
     "BUCKETS",
     "FINE",
-    "FINER",
+    "FLOOR_LEAST",
     "LINK",
     "LOWER",
     "MARK",
     "NONE",
     "POOL_MOST",
     "READY",
+    "START",
     "bucket_of",
     "check",
     "come_down",
-    "crowded",
     "enter",
-    "fill",
-    "lower",
+    "link",
+    "set_floor",
     "settle",
 ]
 
@@ -48,14 +47,12 @@ LINK = np.dtype([("after", "i4"), ("before", "i4")])  # slots; -1 at the end, -1
 MARK = -0.0  # the u of a slot that an example has touched and that has no weight
 NONE = -1.0  # the size of a member
 BUCKETS = 8192
-FINE, FINER = 2048.0, 16384.0  # buckets as wide as the floor is high
-POOL_MOST, POOL_MANY = 256, 1024
+FINE = 2048.0  # buckets as wide as the floor is high
+POOL_MOST = 256
 AT_ONCE = 16  # weights that are brought into the pool, and the rest of a bucket
 READY, OPENED, LOWER = 0, 1, 2
-# What the floor is multiplied by when it is lowered for the k-th time since it was raised.
-FACTORS = (0.7, 0.25, 0.00390625, 0.0)
 FLOOR_LEAST = 1e-200
-START = 0.75  # of the level: the first floor
+START = 0.75  # of the level: the floor
 
 
 @inlined
@@ -65,7 +62,8 @@ def bucket_of(c: Any, size: float) -> Any:
 
 
 @inlined
-def _link(rule: Any, j: Any, b: Any) -> None:
+def link(rule: Any, j: Any, b: Any) -> None:
+    """Put a slot before those of a bucket."""
     after = rule.heads[b]
     rule.links[j].after = after
     rule.links[j].before = np.int32(-1 - b)
@@ -114,7 +112,7 @@ def enter(rule: Any, size: float, key: float, j: Any) -> None:
     if b >= c.open:
         _put(rule, j, size)
     else:
-        _link(rule, j, min(bucket_of(c, key), c.open - 1))
+        link(rule, j, min(bucket_of(c, key), c.open - 1))
 
 
 @inlined
@@ -142,18 +140,13 @@ def come_down(rule: Any, size: float) -> Any:
                 if b == c.open:
                     _put(rule, at, size)
                 else:
-                    _link(rule, at, b)
+                    link(rule, at, b)
     return OPENED
 
 
 @inlined
-def crowded(c: Any) -> bool:
-    """Whether so much is near the level that finer buckets help."""
-    return bool((c.most > POOL_MANY) & (c.scale * c.floor < 0.5 * FINER))
-
-
-@inlined
-def _set_floor(c: Any, floor: float, fine: float) -> None:
+def set_floor(c: Any, floor: float, fine: float) -> None:
+    """Let buckets begin with a floor: so many are as wide as it is high."""
     c.floor = floor if floor >= FLOOR_LEAST else 0.0
     c.scale = fine / c.floor if c.floor > 0.0 else 0.0
     c.lowest = c.level
@@ -166,7 +159,7 @@ def settle(rule: Any) -> None:
     if c.entries <= c.most:
         return
     if c.floor == 0.0 and c.lowered == 0:  # at the start: there are no chains yet
-        _set_floor(c, START * c.level, FINE)
+        set_floor(c, START * c.level, FINE)
         c.open = bucket_of(c, c.level)
     near = bucket_of(c, c.level) if c.level >= c.floor else np.int64(0)
     while True:
@@ -180,55 +173,11 @@ def settle(rule: Any) -> None:
                 if b >= c.open:
                     _put(rule, j, size)
                 else:
-                    _link(rule, j, b)
+                    link(rule, j, b)
         if c.entries + c.entries <= c.most or c.open >= near:
             break
         c.open = (c.open + near + 1) >> 1
     c.most = max(np.int64(POOL_MOST), 2 * c.entries)
-
-
-# All of them
-
-
-@kernel
-def fill(rule: Any, floor: float, fine: float) -> None:
-    """Link all free weights from `floor` on; blocks below it are taken apart."""
-    c = rule.clock[0]
-    for at in range(np.uint64(1), np.uint64(c.entries + 1)):
-        rule.places[np.uint64(rule.ids[at])] = 0
-    for b in range(np.uint64(c.open)):
-        one = np.int64(rule.heads[b])
-        while one >= 0:
-            rule.places[np.uint64(one)] = 0
-            one = np.int64(rule.links[np.uint64(one)].after)
-        rule.heads[b] = -1
-    _set_floor(c, floor, fine)
-    c.touches = 0
-    c.entries = 0
-    c.open = np.int64(0)
-    c.most = np.int64(POOL_MOST)
-    for j in range(np.uint64(len(rule.u))):
-        size = abs(rule.u[j])
-        if size < c.floor or size == 0.0:
-            continue
-        if size >= MEMBER:
-            w = current(rule, rule.u[j])
-            if abs(w) < c.floor:
-                leave(rule, id_of(rule.u[j]))
-                rule.u[j] = w if w != 0.0 else MARK
-            continue
-        b = bucket_of(c, size)
-        c.open = max(c.open, b + 1)
-        _link(rule, j, b)
-
-
-@kernel
-def lower(rule: Any) -> None:
-    """Lower the floor: the more often, the further, so that a few times are enough."""
-    c = rule.clock[0]
-    factor = FACTORS[min(c.lowered, np.int64(len(FACTORS) - 1))]
-    c.lowered += 1
-    fill(rule, c.floor * factor, FINE)
 
 
 def check(rule: Any) -> None:

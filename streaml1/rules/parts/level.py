@@ -16,8 +16,8 @@ from streaml1.rules.parts.candidates import (
     bucket_of,
     come_down,
     enter,
-    lower,
 )
+from streaml1.rules.parts.floor import lower
 from streaml1.rules.parts.pool import find
 
 __all__ = ["fall", "place_all", "rise"]
