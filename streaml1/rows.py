@@ -289,11 +289,9 @@ def _merge(ids: Any, values: Any, indptr: Any, first: Any, marks: Any, places: A
 @kernel
 def _are_values(values: Any) -> bool:
     """Whether no value is zero, NaN or too large."""
-    bits = values.view(np.int64)
     bad = np.int64(0)
-    for k in range(len(bits)):
-        magnitude = bits[k] & _MAGNITUDE
-        bad |= (_LIMIT_BITS - np.int64(1) - magnitude) | (magnitude - np.int64(1))
+    for k in range(np.uint64(len(values))):
+        bad |= _is_no_value(values[k])
     return bool(bad >= 0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import streaml1
 
 REACHES = tuple(10**n for n in range(3, 8))
 DIMENSIONS = tuple(10**n for n in range(4, 8))
-ROWS, LATEST = 1000, 50
+ROWS, STREAM, LATEST = 1000, 100_000, 50
 MOST_FOR_EG = 2**24
 
 
@@ -71,6 +71,7 @@ def opened(make: Callable[[], Any], X: Any) -> Any:
 def bench_flatness() -> None:
     """Every learner from t = 10^3 to 10^7, and from d = 10^4 to 10^7."""
     over_time()
+    over_one_thousand()
     over_dimension()
 
 
@@ -79,28 +80,47 @@ def spread(ratios: list[float]) -> str:
 
 
 def over_time() -> None:
-    X, y = w1(ROWS)
-    used = np.unique(X.indices)
-    X = X[:, used]
-    bare = bare_run(X, y, 3.0)
-    bare()
-    names = [f"t = {reach:,}" for reach in REACHES]
-    made = table(
-        f"the same {ROWS:,} rows again and again: ns a row; and as ratios to bare SGD, compared",
-        *("model", *names, "last / first", "most / least"),
+    """A stream that no weights fit, so that these come to rest while t grows."""
+    X, y = w1(STREAM, 10**4)
+    cuts = range(0, STREAM, ROWS)
+    parts = [(X[k : k + ROWS], y[k : k + ROWS]) for k in cuts]
+    _over(
+        f"{STREAM:,} rows of 10,000 features, again and again: ns a row; and as ratios to bare SGD",
+        *(parts, learners(3.0), REACHES),
     )
-    for name, make in learners(3.0).items():
+
+
+def over_one_thousand() -> None:
+    """Rows that weights fit: more and more of these come to the level of the l-infinity norm."""
+    X, y = w1(ROWS)
+    X = X[:, np.unique(X.indices)]
+    of_linf = {name: make for name, make in learners(3.0).items() if "l-infinity" in name}
+    _over(
+        f"the same {ROWS:,} rows of {X.shape[1]:,} features: ns a row; and as ratios to bare SGD",
+        *([(X, y)], of_linf, REACHES[:-1]),
+    )
+
+
+def _over(
+    title: str, parts: list[Any], every: dict[str, Callable[[], Any]], reaches: Sequence[int]
+) -> None:
+    bares = [bare_run(X, y, 3.0) for X, y in parts]
+    names = [f"t = {reach:,}" for reach in reaches]
+    made = table(title, *("model", *names, "last / first", "most / least"))
+    (X, y), bare = parts[0], bares[0]
+    for name, make in every.items():
         opened(make, X).progressive_many(X, y)
         # Of the first rows there are only so many: several models learn them.
         young = [_beside(opened(make, X), bare, X, y) for _ in range(7)]
         kept, t, told, ratios = opened(make, X), 0, [], []
-        for reach in REACHES:
+        for reach in reaches:
             took: list[tuple[float, float]] = young if reach <= ROWS else []
             while t < reach:
+                k = t // ROWS % len(parts)
                 if reach > ROWS and reach - t <= LATEST * ROWS:
-                    took.append(_beside(kept, bare, X, y))
+                    took.append(_beside(kept, bares[k], *parts[k]))
                 else:
-                    kept.progressive_many(X, y)
+                    kept.progressive_many(*parts[k])
                 t += ROWS
             its, others = np.array(took).T
             told.append(f"{np.median(its) * 1e9:.0f}")

@@ -125,5 +125,6 @@ def bench_gzip(rounds: int = ROUNDS) -> None:
 
 
 def _through(path: Path) -> None:
-    for _ in open_source(path).blocks(1000, refuse):
+    source = open_source(path)
+    for _ in source.blocks(source.block, refuse):
         pass

@@ -12,14 +12,12 @@ from streaml1.names.places import MISSING, lookup
 from streaml1.walk.fields import (
     ARENA,
     ARENA_COUNT,
-    BY_COUNT,
     BY_USED,
     CROSSED,
     CROSSED_USED,
     ENDS,
     HASHES,
     IDS,
-    KEPT_HASHES,
     KEYS,
     KNOWN,
     LENGTH,
@@ -45,7 +43,7 @@ from streaml1.walk.fields import (
     VALUES,
 )
 from streaml1.walk.memory import FULL, OTHER_ROAD, no_error, utf8_of
-from streaml1.walk.parts import crossed_of, put
+from streaml1.walk.parts import crossed_of, kept, put
 from streaml1.walk.table import (
     NO_ROAD,
     append,
@@ -104,9 +102,8 @@ def _number(frame: Any, k: Any) -> Any:
     at = lookup(numbers, h)
     if numbers[at + _ONE] != MISSING:
         return numbers[at + _ONE]
-    count = array_at(frame[ARENA_COUNT], 1, np.int64)
+    n = np.uint64(array_at(frame[ARENA_COUNT], 1, np.int64)[0])
     ends = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)
-    n = np.uint64(count[0])
     entry = array_at(frame[PART_AT], frame[LENGTH], np.uint64)[k]
     key = array_at(frame[KEYS], frame[LENGTH], np.uint64)[entry]
     text = array_at(frame[TEXTS], frame[LENGTH], np.uint64)[entry]
@@ -125,13 +122,9 @@ def _number(frame: Any, k: Any) -> Any:
             return NO_ROAD
         array_at(to, 1, np.uint8)[0] = _EQUALS
         put(name, name + more, to + _ONE)
-    array_at(frame[KEPT_HASHES], frame[N_KEPT], np.uint64)[n] = h
-    ends[n + _ONE] = ends[n] + size
+    kept(frame, h, size)
     numbers[at] = h
     numbers[at + _ONE] = n
-    count[0] += 1
-    array_at(frame[BY_USED], 1, np.int64)[0] += 1
-    array_at(frame[BY_COUNT], 1, np.int64)[0] += 1
     return n
 
 

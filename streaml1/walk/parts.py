@@ -1,4 +1,4 @@
-"""Features of a dict that are crossed, inside a kernel that holds the interpreter lock."""
+"""Names that are kept and features that are crossed, in kernels that hold the interpreter lock."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from streaml1.jit import array_at, inlined, load, load_word, store_word
 from streaml1.parse.names import murmur_at
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
+    ARENA_COUNT,
+    BY_COUNT,
+    BY_USED,
     BYTES,
+    ENDS,
+    KEPT_HASHES,
     LENGTH,
     LETTERS,
     MEMBERS,
+    N_KEPT,
     N_MEMBERS,
     N_PLAN,
     NEEDED,
@@ -29,7 +35,7 @@ from streaml1.walk.fields import (
 )
 from streaml1.walk.memory import OTHER_ROAD, type_of, utf8_of
 
-__all__ = ["crossed_of", "put"]
+__all__ = ["crossed_of", "kept", "put"]
 
 _ZERO, _ONE, _EIGHT = map(np.uint64, (0, 1, 8))
 _MOST_BYTES = np.uint64(2000)
@@ -48,6 +54,19 @@ def put(start: Any, end: Any, to: Any) -> Any:
     for i in range(n):
         copy[i] = source[i]
     return to + n
+
+
+@inlined
+def kept(frame: Any, h: Any, size: Any) -> None:
+    """Count a name of so many bytes, which stand behind those of the names that wait."""
+    count = array_at(frame[ARENA_COUNT], 1, np.int64)
+    ends = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)
+    n = np.uint64(count[0])
+    array_at(frame[KEPT_HASHES], frame[N_KEPT], np.uint64)[n] = h
+    ends[n + _ONE] = ends[n] + size
+    count[0] += 1
+    array_at(frame[BY_USED], 1, np.int64)[0] += 1
+    array_at(frame[BY_COUNT], 1, np.int64)[0] += 1
 
 
 @inlined

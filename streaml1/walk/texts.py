@@ -15,7 +15,6 @@ from streaml1.walk.fields import (
     ARENA,
     ARENA_COUNT,
     BEGINS,
-    BY_COUNT,
     BY_USED,
     CHARACTERS,
     CLEAN,
@@ -27,7 +26,6 @@ from streaml1.walk.fields import (
     HEAD_SIZES,
     HEADS,
     IDS,
-    KEPT_HASHES,
     KEYS,
     KNOWN,
     KNOWN_N,
@@ -60,7 +58,7 @@ from streaml1.walk.memory import (
     type_of,
     utf8_of,
 )
-from streaml1.walk.parts import put
+from streaml1.walk.parts import kept, put
 from streaml1.walk.table import length_of_list, placed, prefetched
 from streaml1.words.kernels import MARGIN, cleaned, counted, is_head
 
@@ -230,20 +228,15 @@ def read_known(frame: Any, x: Any) -> Any:
 @inlined
 def _admitted(frame: Any, entries: Any, at: Any, h: Any, span: Any) -> Any:
     """The next slot for a name that is not in the table, entered; it waits to be a string."""
-    count = array_at(frame[ARENA_COUNT], 1, np.int64)
+    n = np.uint64(array_at(frame[ARENA_COUNT], 1, np.int64)[0])
     ends = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)
-    n = np.uint64(count[0])
     slot = frame[KNOWN_N] + n
     name = frame[NAMES] + (span >> _HALF)
     size = span & _LOW
     copied(name, name + size, frame[ARENA] + ends[n])
-    array_at(frame[KEPT_HASHES], frame[N_KEPT], np.uint64)[n] = h
-    ends[n + _ONE] = ends[n] + size
+    kept(frame, h, size)
     entries[at] = h
     entries[at + _ONE] = slot
-    count[0] += 1
-    array_at(frame[BY_USED], 1, np.int64)[0] += 1
-    array_at(frame[BY_COUNT], 1, np.int64)[0] += 1
     return slot
 
 
