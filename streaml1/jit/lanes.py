@@ -22,10 +22,12 @@ __all__ = [
     "eight_of",
     "greater",
     "lesser",
+    "masked",
     "minus",
     "negative",
     "over",
     "plus",
+    "shifted",
     "signed",
     "times",
     "total",
@@ -83,6 +85,8 @@ plus = _on_eights(lambda builder, a, b: builder.fadd(a, b), np.add)
 minus = _on_eights(
     lambda builder, a, b: builder.sub(a, b) if a.type == BITS else builder.fsub(a, b), np.subtract
 )
+masked = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)  # words alone,
+shifted = _on_eights(lambda builder, a, b: builder.lshr(a, b), np.right_shift)  # and to the right
 times = _on_eights(lambda builder, a, b: builder.fmul(a, b), np.multiply)
 over = _on_eights(lambda builder, a, b: builder.fdiv(a, b), np.divide)
 lesser = _on_eights(

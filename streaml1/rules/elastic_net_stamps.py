@@ -21,14 +21,15 @@ Differs from the paper: a) the tables hold 1/P, for a product is cheaper than a 
 $\lambda_1$ of its day in it, so that strengths may change: there is no S, the table of the pure l1 case,
 for it is A where P = 1. b) They hold `budget` steps. Then, or before P underflows or A outgrows the
 weights, all weights are brought current and the tables start anew (the paper's footnote 1). c) Where
-all steps since then were alike, what is pending depends on their number alone: entry n of the tables is
-then what n steps do, $|w| \to [f_n|w| - g_n]_+$, and after 65,536 steps they start anew and are the same
-again. So a constant rate takes a constant megabyte, at any budget (the paper's O(1) space; powers of a
-in closed form would cost more than all the rest). Nothing underflows and nothing cancels there. d) A
-step with $\eta\lambda_2 \ge 1$, which the paper leaves out, makes every weight 0.
+all steps since then were alike, what is pending depends on their number alone: n steps take
+$|w| \to [f_n|w| - g_n]_+$. Of these there are two tables, of 0 to 4,095 steps and of whole 4,096s: what is
+pending is the whole ones', then the others'. They hold 2^20 steps in 70 kB, near the processor at any dimension
+(the paper's O(1) space; powers of a in closed form would cost more than all the rest). Nothing underflows
+and nothing cancels there. A weight that is zero stays zero, in floats too: f never rises, g never falls, and rounding
+is at most a billionth of what a step takes. d) A step with $\eta\lambda_2 \ge 1$, which the paper leaves out, makes every weight 0.
 
-Cost of a step: the non-zeros of the row, and a `budget`-th (65,536th) of all slots; 16 bytes a slot and
-up to 16 a step of the budget.
+Cost of a step: the non-zeros of the row, and a `budget`-th of all slots (2^20th, if steps are alike); 16 bytes a
+slot and up to 16 a step of the budget.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from streaml1.jit import (
     eight_in,
     eight_of,
     inlined,
+    masked,
     minus,
     pairs_in,
     places_of,
@@ -53,6 +55,7 @@ from streaml1.jit import (
     prefetch,
     put_eight,
     put_pairs,
+    shifted,
     times,
     total,
     words_of,
@@ -66,7 +69,7 @@ __all__ = ["BUDGET_MOST", "EQUAL_MOST", "ElasticNetStamps"]
 
 # psi is 0 where no example has touched the slot; time starts at 1.
 SLOT = np.dtype([("w", "f8"), ("psi", "u8")], align=True)
-# Of equal steps f and g of n of them, at n; else 1/P and A of the time t, at t.
+# 1/P and A of the time t, at t; or, of equal steps, f and g of n wholes at n, of n at WHOLES + n.
 STEP = np.dtype([("f", "f8"), ("g", "f8")], align=True)
 CLOCK = np.dtype(
     [
@@ -86,7 +89,12 @@ CLOCK = np.dtype(
 )
 
 START = np.uint64(1)
-EQUAL_MOST = np.uint64(1) << np.uint64(16)
+WHOLE_BITS = np.uint64(12)
+WHOLE = START << WHOLE_BITS
+EQUAL_MOST = START << np.uint64(20)
+WHOLES = (EQUAL_MOST >> WHOLE_BITS) + START
+EQUAL_ROOM = WHOLES + WHOLE
+SIZE_LEAST = 1e-290  # of what a whole leaves: no product of a float that has lost bits
 BUDGET_MOST = 2**30
 ROOM_LEAST = 256
 # With |v| < 1e150 (see rows.LIMIT), |v| / P stays finite.
@@ -100,47 +108,54 @@ AHEAD = np.uint64(128)  # non-zeros ahead of the current one that slots are aske
 
 LANE = np.uint64(LANES)
 F, G = np.uint64(0), np.uint64(8)  # bytes into an entry of the table
+FEW = WHOLES * np.uint64(16)  # and to those of fewer than a whole
 
 
 @inlined
-def _eight_pending(table: Any, psi: Any, even: Any, now: Any, A: float) -> tuple[Any, Any]:
-    """As `_pending`, for eight slots, by their stamps."""
+def _eight_left(table: Any, w: Any, psi: Any, even: Any, now: Any, A: float) -> Any:
+    """As `_left`, of eight slots."""
     if even:
-        steps = places_of(table, minus(words_of(now), psi))
-        return eight_from(steps, F), eight_from(steps, G)
+        n = minus(words_of(now), psi)
+        wholes = places_of(table, shifted(n, words_of(WHOLE_BITS)))
+        few = places_of(table, masked(n, words_of(WHOLE - START)))
+        w = beyond(times(eight_from(wholes, F), w), eight_from(wholes, G))
+        return beyond(times(eight_from(few, FEW + F), w), eight_from(few, FEW + G))
     steps = places_of(table, psi)
-    return eight_from(steps, F), minus(eight_of(A), eight_from(steps, G))
+    return beyond(times(eight_from(steps, F), w), minus(eight_of(A), eight_from(steps, G)))
 
 
 @inlined
-def _pending(table: Any, one: Any, even: Any, now: Any, A: float) -> tuple[float, float]:
-    """What is pending for a slot: f and g of its current weight, P [f |w| - g]_+."""
+def _left(table: Any, w: float, psi: Any, even: Any, now: Any, A: float) -> float:
+    """The weight of a slot as of now, over P."""
     if even:
-        step = table[now - one.psi]
-        return step.f, step.g
-    step = table[one.psi]
-    return step.f, A - step.g
+        n = now - psi
+        wholes, few = table[n >> WHOLE_BITS], table[WHOLES + (n & (WHOLE - START))]
+        return beyond(few.f * beyond(wholes.f * w, wholes.g), few.g)
+    return beyond(table[psi].f * w, A - table[psi].g)
 
 
 @inlined
 def _current(rule: Any, one: Any) -> float:
     """Weight of a slot as of now."""
     c = rule.clock[0]
-    f, g = _pending(rule.table, one, c.even, c.now, c.A)
-    w: float = beyond(f * one.w, g) * c.P
+    w: float = _left(rule.table, one.w, one.psi, c.even, c.now, c.A) * c.P
     return w
 
 
 @inlined
 def _enter_equal(table: Any, n: Any, a: float, b: float) -> None:
-    """Enter what n equal steps do, given what one fewer do.
-
-    f never rises and g never falls, in floats too: a weight that is zero stays zero.
-    """
-    before = table[n - START]
-    step = table[n]
-    step.f = a * before.f
-    step.g = max(before.g, a * before.g + b)
+    """Enter what n equal steps do, given what fewer do: f never rises and g never falls."""
+    most = min(n, WHOLE) - START  # the most that are no whole
+    before = table[WHOLES + most]
+    f, g = a * before.f, max(before.g, a * before.g + b)
+    if n < WHOLE:
+        table[WHOLES + n].f = f
+        table[WHOLES + n].g = g
+    elif n & (WHOLE - START) == np.uint64(0):
+        whole = n >> WHOLE_BITS
+        before = table[whole - START]
+        table[whole].f = f * before.f
+        table[whole].g = max(before.g, f * before.g + g, SIZE_LEAST)
 
 
 @inlined
@@ -151,7 +166,7 @@ def _start_anew(rule: Any) -> None:
     c.P = 1.0
     c.A = 0.0
     c.A_low = 0.0
-    for k in range(2):  # no equal steps; and the time 1
+    for k in (np.uint64(0), START, WHOLES):  # the time 1; no equal steps
         rule.table[k].f = 1.0
         rule.table[k].g = 0.0
 
@@ -176,16 +191,14 @@ class ElasticNetStamps(NamedTuple):
             for j in range(k + ahead, k + ahead + LANE):
                 prefetch(self.slots, np.uint64(ids[j]))
             w, psi = pairs_in(self.slots, ids, k)
-            f, g = _eight_pending(self.table, bits_of(psi), even, now, A)
-            w = beyond(times(f, w), g)
+            w = _eight_left(self.table, w, bits_of(psi), even, now, A)
             if kept:
                 put_eight(scratch + np.uint64(8) * (k - lo), w)
             sums = plus(sums, times(w, eight_in(values, k)))
         a = total(sums)
         for k in range(odd, hi):
             one = self.slots[ids[k]]
-            f, g = _pending(self.table, one, even, now, A)
-            w = beyond(f * one.w, g)
+            w = _left(self.table, one.w, one.psi, even, now, A)
             if kept:
                 self.scratch[k - lo] = w
             a += w * values[k]
@@ -248,39 +261,39 @@ class ElasticNetStamps(NamedTuple):
     def rebase(self) -> None:
         for j in range(np.uint64(len(self.slots))):
             one = self.slots[j]
-            if one.psi != np.uint64(0):
-                one.w = _current(self, one)
-                one.psi = START
+            one.w = _current(self, one)
+            one.psi = min(one.psi, START)
         _start_anew(self)
 
     def room(self, nnz: Any) -> bool:
+        c = self.clock[0]
         steps, entries = np.uint64(len(self.table)), np.uint64(len(self.scratch))
-        return self.clock[0].now + START < steps and nnz <= entries
+        last = WHOLES + min(c.now, WHOLE - START) if c.even else c.now + START
+        return last < steps and nnz <= entries
 
     def weight(self, j: Any) -> float:
         return _current(self, self.slots[j])
 
     def weights(self) -> Any:
-        size, f, g = self._sizes()
-        w = np.maximum(f * size - g, 0.0) * self.clock[0].P
-        return np.copysign(w, self.slots["w"])
+        return np.copysign(self._left() * self.clock[0].P, self.slots["w"])
 
-    def _sizes(self) -> tuple[Any, Any, Any]:
-        """|w|, f and g of all slots: P [f |w| - g]_+ is the size of the weight."""
-        c = self.clock[0]
+    def _left(self) -> Any:
+        """The sizes of all weights over P."""
+        c, psi = self.clock[0], self.slots["psi"]
         size = np.abs(self.slots["w"])
-        if c.even:
-            steps = self.table[c.now - self.slots["psi"]]
-            return size, steps["f"], steps["g"]
-        steps = self.table[self.slots["psi"]]
-        return size, steps["f"], c.A - steps["g"]
+        if not c.even:
+            steps = self.table[psi]
+            return np.maximum(steps["f"] * size - (c.A - steps["g"]), 0.0)
+        n = np.where(psi == 0, 0, c.now - psi)
+        for steps in (self.table[n >> WHOLE_BITS], self.table[WHOLES + (n & (WHOLE - START))]):
+            size = np.maximum(steps["f"] * size - steps["g"], 0.0)
+        return size
 
     def touched(self) -> Any:
         return self.slots["psi"] != 0
 
     def holding(self) -> Any:
-        size, f, g = self._sizes()
-        return f * size > g
+        return self._left() > 0.0
 
     def drop(self, slots: Any) -> None:
         self.slots["w"][slots] = 0.0
@@ -288,9 +301,9 @@ class ElasticNetStamps(NamedTuple):
 
     def make_room(self, nnz: int) -> ElasticNetStamps:
         rule, c = self, self.clock[0]
-        if c.now + START >= len(self.table):
-            steps = EQUAL_MOST if c.even else max(c.budget, c.now)
-            table = records(min(2 * len(self.table), int(steps) + 2), STEP)
+        if not self.room(0):
+            most = EQUAL_ROOM if c.even else max(c.budget, c.now, WHOLES) + 2
+            table = records(min(2 * len(self.table), int(most)), STEP)
             table[: len(self.table)] = self.table
             rule = rule._replace(table=table)
         if nnz > len(self.scratch):
@@ -331,10 +344,12 @@ class ElasticNetStamps(NamedTuple):
         ensure(np.all(arrays["psi"] <= c.now), "a stamp lies in the future")
         rule.slots["w"][slots] = arrays["w"]
         rule.slots["psi"][slots] = arrays["psi"]
-        table = records(max(ROOM_LEAST, int(c.now) + 2), STEP)
-        table[:2] = rule.table[:2]
+        ensure(not c.even or c.now <= EQUAL_MOST, "too many equal steps")
+        table = records(int(EQUAL_ROOM if c.even else max(len(rule.table), c.now + 2)), STEP)
+        table[: len(rule.table)] = rule.table
         if c.even:
-            for n in range(1, int(c.now)):
+            whole, now = int(WHOLE), int(c.now)
+            for n in (*range(1, min(now, whole)), *range(whole, now, whole)):
                 _enter_equal(table, np.uint64(n), c.a, c.b)
         else:
             table["f"][arrays["psi"]] = arrays["f"]
@@ -347,7 +362,8 @@ class ElasticNetStamps(NamedTuple):
             array = getattr(self, name)
             ensure(array.dtype == dtype and array.ndim == 1, f"{name} is no row of records")
         c, psi = self.clock[0], self.slots["psi"]
-        ensure(START <= c.now < len(self.table), "more steps than the table holds")
+        last = WHOLES + min(c.now, WHOLE) - START if c.even else c.now
+        ensure(c.now >= START and last < len(self.table), "more steps than the table holds")
         ensure(np.all(psi <= c.now), "a stamp lies in the future")
         ensure(np.all(self.slots["w"][psi == 0] == 0.0), "untouched but not zero")
         ensure(np.all(np.abs(self.slots["w"]) < WEIGHT_MOST), "a weight is out of range")
@@ -360,7 +376,8 @@ class ElasticNetStamps(NamedTuple):
         ensure(1 <= c.budget <= BUDGET_MOST, "the budget is out of range")
         if c.even:
             ensure(c.now <= EQUAL_MOST and c.P == 1.0 and c.A == 0.0, "more than equal steps")
-            steps = self.table[c.now - psi[psi > 0]]
+            n = c.now - psi[psi > 0]
+            steps = self.table[np.concatenate([n >> WHOLE_BITS, WHOLES + (n & (WHOLE - START))])]
             ensure(np.all((steps["f"] >= 0.0) & (steps["f"] <= 1.0)), "f is out of range")
             ensure(np.all(steps["g"] >= 0.0), "g is out of range")
         else:
@@ -373,7 +390,7 @@ class ElasticNetStamps(NamedTuple):
         """`d` zero weights."""
         clock = records(1, CLOCK)
         clock[0] = (START, 1.0, 0.0, 0.0, 0.0, 0.0, True, l1, l2, sgd, budget)
-        table, scratch = records(ROOM_LEAST, STEP), np.zeros(ROOM_LEAST)
+        table, scratch = records(int(WHOLES + ROOM_LEAST), STEP), np.zeros(ROOM_LEAST)
         rule = ElasticNetStamps(records(d, SLOT), table, scratch, clock)
         _start_anew(rule)
         return rule
