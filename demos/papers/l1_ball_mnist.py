@@ -9,7 +9,7 @@ True gradients, and those of 1% of the rows. L1 steps are of size eta_0 / sqrt(t
 of constant steps, 1 / sqrt(t) and 1 / t; each the best of a grid of eta_0. The paper learns all
 60,000 digits and does not give z, eta_0 nor its support: here 1,000 rows (--rows) and a support
 drawn from the others, or with --rows 60000 from all. All rates of a grid are tried side by side,
-so that a pass over the kernels serves them all. A minute with 1,000 rows, half an hour with 60,000;
+so that a pass over the kernels serves them all. A minute with 1,000 rows, forty with 60,000;
 without the data, made points stand in for it.
 """
 
