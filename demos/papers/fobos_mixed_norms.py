@@ -9,7 +9,7 @@ as in the paper) and MNIST (Gaussian kernels with `--examples` training rows, wh
 quarter at a time, each run goes on from the one before until the weights stand still (250 steps
 at most), and errors are taken between the two runs around. `fobos_rows.py` tells how the columns
 are scaled. Without data, or with --quick, all runs on made data. Writes out/fobos_mixed_norms.png.
-Takes some minutes; with --examples 10000 half an hour more, and longer.
+Takes some minutes; with --examples 10000 an hour more.
 """
 
 from __future__ import annotations
