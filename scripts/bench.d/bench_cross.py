@@ -218,6 +218,14 @@ def words(folder: Path, n: int, rng: Any, rounds: int) -> Iterator[tuple[str, st
     table = folder / "a.csv"
     texts = [f"{int(one)},{x['message']}\n" for x, one in zip(rows, y, strict=True)]
     table.write_text("y,message\n" + "".join(texts))
+    line, named = folder / "a.vw", folder / "b.vw"
+    told = zip(y, rows, plain, strict=True)
+    pairs = [
+        (f"{int(one)} |message {x['message']}\n", f"{int(one)} | {_features(names)}\n")
+        for one, x, names in told
+    ]
+    line.write_text("".join(a for a, _ in pairs))
+    named.write_text("".join(b for _, b in pairs))
     asked: dict[str, Any] = {"text": ["message"], "ngrams": 2}
     for road, ours, given_raw, other, given_plain in (
         ("dicts one by one", one_by_one, rows, one_by_one, plain),
@@ -225,6 +233,7 @@ def words(folder: Path, n: int, rng: Any, rounds: int) -> Iterator[tuple[str, st
         ("a frame, beside dicts", framed, pandas.DataFrame(rows), together, plain),
         ("JSON lines", filed, raw, filed, whole),
         ("CSV, beside JSON lines", filed, table, filed, whole),
+        ("lines of .vw", filed, line, filed, named),
     ):
         cells = []
         for bits in (None, BITS):
@@ -232,6 +241,11 @@ def words(folder: Path, n: int, rng: Any, rounds: int) -> Iterator[tuple[str, st
             theirs = run(other, given_plain, y, hash_bits=bits)
             cells.append(told_of(*ratios(rounds, mine, theirs), n))
         yield road, cells[0], cells[1]
+
+
+def _features(x: Row) -> str:
+    """As in a line of `.vw`, in which names have no blanks."""
+    return " ".join(f"{name.replace(' ', '_')}:{v}" for name, v in x.items())
 
 
 def bytes_of_a_cross(n: int) -> float:

@@ -198,15 +198,15 @@ def _require_text(options: dict[str, Any], goes_on: bool) -> None:
     n = options["ngrams"]
     if n is not None and n > 1 and options["text"] is None and not goes_on:
         raise Refusal(
-            f"--ngrams {n} makes nothing without --text: neighbours are words of raw text, which "
-            "CSV and JSON lines hold; say --text with the name of the column"
+            f"--ngrams {n} makes nothing without --text: neighbours are words of raw text; say "
+            "--text with the name of the column, or of the namespace in vw"
         )
 
 
 def _texts(
     source: str, options: dict[str, Any], load: str | Path | None, checkpoint: Path | None
 ) -> list[str] | None:
-    """What a CSV file has text for: what is asked for, or what the model that goes on reads."""
+    """What CSV and vw have text for: what is asked for, or what the model that goes on reads."""
     import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
     from streaml1.checkpoint import look
     from streaml1.streams import format_of
@@ -215,7 +215,8 @@ def _texts(
     goes_on = checkpoint is not None or load is not None
     if asked is not None or not goes_on or Path(source).is_dir():
         return asked
-    if format_of(source, options["format"]) != "csv":
+    kind = format_of(source, options["format"])
+    if (options["format"] if kind == "kafka" else kind) not in ("csv", "vw"):
         return asked
     if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
         return list(found.model.text or ()) or None

@@ -199,7 +199,8 @@ model_options = together(
                  help="Multiply the features of two or three prefixes of names (columns, "
                  "namespaces) with one another; may be given often.  [default: none]"),
     click.option("--text", metavar="NAME,...", multiple=True, callback=_listed,
-                 help="CSV, JSON: columns of raw text, whose words are counted.  [default: none]"),
+                 help="CSV, JSON, vw: columns (namespaces) of raw text, whose words are counted."
+                 "  [default: none]"),
     click.option("--ngrams", type=positive, metavar="N",
                  help="Of text up to N neighbouring words too.  [default: 1]"),
 )  # fmt: skip

@@ -30,8 +30,10 @@ from streaml1.parse.numbers import long_value, number, value
 
 __all__ = ["rows"]
 
+_NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
+
 _ZERO, _ONE, _HALF = map(np.uint64, (0, 1, 32))
-_QUOTE, _CARET = map(np.uint64, b"'^")
+_QUOTE, _CARET, _EQUALS = map(np.uint64, b"'^=")
 _LAST_ASCII = np.uint64(127)
 _MOST = 1e280  # a sum of so many values as there may be is finite
 
@@ -45,6 +47,36 @@ def _is_blank(c: Any) -> bool:
 def _read(start: Any, end: Any, table: Any) -> Any:
     v = value(start, end, table)
     return v if v == v else long_value(start, end, table)
+
+
+@inlined
+def _begins(start: Any, name: Any, size: Any) -> bool:
+    """Whether so many bytes at two addresses are the same."""
+    same = True
+    for k in range(size):
+        same &= load_byte(start + k) == load_byte(name + k)
+    return same
+
+
+@inlined
+def _text_of(start: Any, end: Any, texts: Any, sizes: Any) -> Any:
+    """Which of the texts has the name between two addresses; or none."""
+    found = _NO_TEXT
+    for z in range(np.uint64(len(texts))):
+        if end - start == sizes[z] and _begins(start, texts[z], sizes[z]):
+            found = np.uint64(z)
+    return found
+
+
+@inlined
+def _is_of_text(start: Any, end: Any, texts: Any, sizes: Any) -> bool:
+    """Whether the name between two addresses is that of a text, or of one of its words."""
+    found = False
+    for z in range(np.uint64(len(texts))):
+        behind = start + sizes[z]
+        if end >= behind and (end == behind or load_byte(behind) == _EQUALS):
+            found |= _begins(start, texts[z], sizes[z])
+    return found
 
 
 @kernel
@@ -67,6 +99,8 @@ def rows(
     begins: Any,
     ends: Any,
     odd: Any,
+    texts: Any,
+    sizes: Any,
 ) -> Any:
     """Read the lines between two addresses, the last byte a newline.
 
@@ -75,7 +109,8 @@ def rows(
     A name that does not stand so in the text is written from the address `names` on, up to the
     address `most`. A value of zero is left out. `coding` tells whether all is UTF-8; where it is
     not, a line with other bytes than ASCII is odd; where it is UNKNOWN, and there is such a byte,
-    nothing is read, and no lines are told.
+    nothing is read, and no lines are told. `texts` has where the names of namespaces are that are
+    raw text, and `sizes` how long: such a one is one feature, its name the name=text.
 
     Returns
     -------
@@ -127,6 +162,7 @@ def rows(
             scale = 1.0
             prefix = prefix_end = at
             opened = True  # the namespace may have a name here
+            seen = _ZERO  # the texts of the line
             while True:
                 d = start + np.uint64(positions[i])
                 c = load_byte(d)
@@ -156,10 +192,42 @@ def rows(
                     if opened:
                         prefix, prefix_end = at, name_end
                         scale = v
+                        which = _text_of(at, name_end, texts, sizes)
+                        if which != _NO_TEXT:
+                            bit = _ONE << min(which, _LAST_BIT)
+                            if stop != name_end or seen & bit:  # it has a value, or has come
+                                good = False
+                                break
+                            seen |= bit
+                            first = to
+                            at = d + np.uint64(_is_blank(c))
+                            while c != BAR and c != NEWLINE:
+                                i += _ONE
+                                d = start + np.uint64(positions[i])
+                                c = load_byte(d)
+                            stop = d
+                            if c == NEWLINE and stop > at:
+                                stop -= np.uint64(load_byte(d - _ONE) == RETURN)
+                            at = min(at, stop)
+                            again = stop > at and load_byte(stop - _ONE) == RETURN
+                            size = name_end - prefix + stop - at
+                            if (again and c == NEWLINE) or to + size + np.uint64(32) > most:
+                                good = False
+                                break
+                            to = copied(prefix, name_end, to)
+                            store_word(to, _EQUALS)
+                            to = copied(at, stop, to + _ONE)
+                            hashes[k] = murmur_at(first, to)
+                            values[k] = 1.0
+                            spans[k] = ((first - start) << _HALF) | (to - first)
+                            k += _ONE
                     else:
                         v *= scale
                         first, last_byte = at, name_end
                         written = prefix_end > prefix
+                        if not written and _is_of_text(at, name_end, texts, sizes):
+                            good = False
+                            break
                         if written:
                             size = name_end - at + prefix_end - prefix
                             if to + size + np.uint64(32) > most:

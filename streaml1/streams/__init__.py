@@ -98,7 +98,7 @@ def open_source(
         The topic of the labels, where it is another.
     text
         What a model reads as raw text: of a CSV file columns, which hold text as those in
-        `categorical` do.
+        `categorical` do, and of vw namespaces.
 
     Raises
     ------
@@ -109,11 +109,13 @@ def open_source(
     name = str(spec)
     strings = [categorical] if isinstance(categorical, str) else list(categorical)
     columns = [column for column in (target, weight, *strings) if column is not None]
+    texts = tuple(text or ())
     opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
     if name.startswith("kafka:"):
         topic = KafkaSource(
             name, format=format, start=start, until_end=until_end, partitions=partitions,
             group=group, require_label=require_label, kafka=kafka, events=events, labels=labels,
+            text=texts,
         )  # fmt: skip
         if columns:
             raise SourceError(f"{name} has no columns such as {columns[0]!r}: only a CSV file has")
@@ -135,22 +137,19 @@ def open_source(
         raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
     if events and kind != "jsonl":
         raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
-    if text and kind == "vw":
+    if texts and kind not in ("csv", "jsonl", "vw"):
         raise SourceError(
-            f"{name} is vw: its words are features already, and a row of features has no order to "
-            "make n-grams of; give the text raw, as CSV or JSON lines"
+            f"{name} is {kind}: only CSV, JSON lines and vw have text to make words of"
         )
-    if text and kind not in ("csv", "jsonl"):
-        raise SourceError(f"{name} is {kind}: only CSV and JSON lines have text to make words of")
     if kind == "rows":
         if name == "-" or gz:
             what = "standard input" if name == "-" else name
             raise SourceError(f"{what}: a file of rows is read from a disk, and not unpacked")
         return RowsFile(name)
     if kind == "csv":
-        strings = list(dict.fromkeys([*strings, *(text or ())])) if text else strings
+        strings = list(dict.fromkeys([*strings, *texts])) if texts else strings
         return TextSource(name, CsvParser(name, target, strings, weight, require_label), gz)
-    parser = line_parser("events" if events else kind, require_label)
+    parser = line_parser("events" if events else kind, require_label, texts=texts)
     return TextSource(name, parser, gz)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 
 from streaml1.streams.events import parse_event
@@ -13,7 +14,9 @@ from streaml1.streams.vw import VwParser
 __all__ = ["line_parser"]
 
 
-def line_parser(format: str, require_label: bool = True, what: str = "file") -> LineParser:
+def line_parser(
+    format: str, require_label: bool = True, what: str = "file", texts: Collection[str] = ()
+) -> LineParser:
     """Make the parser of svmlight, vw or jsonl.
 
     Parameters
@@ -25,12 +28,14 @@ def line_parser(format: str, require_label: bool = True, what: str = "file") -> 
         Whether a line without a label is refused; else its label is None.
     what
         Has the lines, for a sentence about them: a file, or a record.
+    texts
+        Of vw, namespaces that are raw text; the others know them by their values.
 
     """
     if format == "svmlight":
         return SvmlightParser(require_label, what)
     if format == "vw":
-        return VwParser(require_label, what)
+        return VwParser(require_label, what, texts)
     if format in ("events", "untimed events"):
         return LineParser(partial(parse_event, timed=format == "events"), what)
     return JsonParser(require_label, what)

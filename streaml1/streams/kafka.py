@@ -62,6 +62,8 @@ class KafkaSource:
     labels
         The topic of the labels, where it is another; of its partitions all are read. A position
         calls them ``labels/0``.
+    text
+        Namespaces of vw that are raw text.
 
     Raises
     ------
@@ -89,11 +91,13 @@ class KafkaSource:
         kafka: Any = None,
         events: bool = False,
         labels: str | None = None,
+        text: Sequence[str] | None = None,
     ) -> None:
         self._topic = Topic(spec, kafka)
         self.name = spec
         self._labels = _labels_beside(self._topic, labels)
-        self._parse = event_parser(format) if events else record_parser(format, require_label)
+        parser = record_parser(format, require_label, text or ())
+        self._parse = event_parser(format) if events else parser
         self._reader = self._new_reader()
         self._start = start_of(start)
         self._until_end = until_end

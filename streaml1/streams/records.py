@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -261,7 +261,7 @@ class RecordReader:
 # What reads lines
 
 
-def record_parser(format: str | None, require_label: bool) -> Parse:
+def record_parser(format: str | None, require_label: bool, texts: Collection[str] = ()) -> Parse:
     """What reads the values of records of a format; None: JSON or svmlight, as each begins.
 
     Raises
@@ -277,7 +277,7 @@ def record_parser(format: str | None, require_label: bool) -> Parse:
         raise SourceError(
             f"format {format!r} is none of a topic: say {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
         )
-    return line_parser(name, require_label, "record").read
+    return line_parser(name, require_label, "record", texts).read
 
 
 def event_parser(format: str | None) -> Parse:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from math import isfinite
+from typing import Any
+
+import numpy as np
 
 from streaml1.parse import vw
 from streaml1.streams.named import NamedParser
@@ -12,8 +17,8 @@ __all__ = ["VwParser", "parse_vw"]
 
 
 def parse_vw(
-    text: str, require_label: bool = True
-) -> tuple[dict[str, float], float | str | None, float] | None:
+    text: str, require_label: bool = True, texts: Collection[str] = ()
+) -> tuple[dict[str, Any], float | str | None, float] | None:
     """Read one line.
 
     Parameters
@@ -25,6 +30,8 @@ def parse_vw(
         left out. A label that is no number is a text.
     require_label
         Whether a line without a label is refused; else its label is None.
+    texts
+        Namespaces that are raw text, up to the next bar: a string each.
 
     Returns
     -------
@@ -40,6 +47,8 @@ def parse_vw(
     >>> from streaml1.streams.vw import parse_vw
     >>> parse_vw("-1 2.5 'first|site:0.5 news visits:3 | age:31")
     ({'site^news': 0.5, 'site^visits': 1.5, 'age': 31.0}, -1.0, 2.5)
+    >>> parse_vw("1 |mail Re: cheap pills! |site news", texts=["mail"])
+    ({'mail': 'Re: cheap pills! ', 'site^news': 1.0}, 1.0, 1.0)
 
     """
     text = text.rstrip("\r\n")
@@ -49,9 +58,10 @@ def parse_vw(
     if not bar:
         raise ValueError(f"{shown(text)} has no bar: it must be label |name:value name:value")
     label, weight = _head(head, require_label)
-    x: dict[str, float] = {}
+    x: dict[str, Any] = {}
     for namespace in rest.split("|"):
-        _read(namespace, x)
+        if not _read_text(namespace, x, texts):
+            _read(namespace, x, texts)
     return x, label, weight
 
 
@@ -71,8 +81,19 @@ class VwParser(NamedParser):
 
     kernel = staticmethod(vw.rows)
 
-    def __init__(self, require_label: bool = True, what: str = "file") -> None:
-        super().__init__(parse_vw, require_label, what)
+    def __init__(
+        self, require_label: bool = True, what: str = "file", texts: Collection[str] = ()
+    ) -> None:
+        super().__init__(partial(parse_vw, texts=texts), require_label, what)
+        raw = [name.encode() for name in texts]
+        self._names = [np.frombuffer(one + b"\0", np.uint8) for one in raw]
+        at = [one.ctypes.data for one in self._names]
+        self._texts = np.array(at, np.uint64), np.array([*map(len, raw)], np.uint64)
+        if texts:
+            self.header = ()
+
+    def _more(self, n: int) -> tuple[Any, ...]:
+        return self._texts
 
 
 def _head(head: str, require_label: bool) -> tuple[float | str | None, float]:
@@ -110,7 +131,21 @@ def _label(word: str) -> float | str:
         return word
 
 
-def _read(namespace: str, x: dict[str, float]) -> None:
+def _read_text(namespace: str, x: dict[str, Any], texts: Collection[str]) -> bool:
+    """Add a namespace that is raw text, given without its bar; whether it is."""
+    name = namespace.replace("\t", " ").partition(" ")[0]
+    if not name or name.partition(":")[0] not in texts:
+        return False
+    if ":" in name:
+        raise ValueError(
+            f"namespace {shown(name)} has a value, but it is text: leave the value out"
+        )
+    text = namespace[len(name) + 1 :]
+    x[name] = f"{x[name]} {text}" if name in x else text
+    return True
+
+
+def _read(namespace: str, x: dict[str, Any], texts: Collection[str]) -> None:
     """Add the features of a namespace, given without its bar."""
     words = _words(namespace)
     before, scale = "", 1.0
@@ -125,6 +160,11 @@ def _read(namespace: str, x: dict[str, float]) -> None:
         if not name:
             raise ValueError(f"{shown(word)} has no name: it must be name:value")
         name = before + name
+        if not before and name.partition("=")[0] in texts:
+            raise ValueError(
+                f"feature {shown(name)} is named as the text {shown(name.partition('=')[0])} or "
+                "its words: give it another name"
+            )
         v = _number(value, f"feature {shown(name)}") * scale if colon else scale
         v += x.get(name, 0.0)
         if not isfinite(v):

@@ -1,0 +1,174 @@
+"""Namespaces of `.vw` lines that are raw text: a kernel beside `parse_vw`, and other roads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streaml1
+from streaml1 import ElasticNetClassifier
+from streaml1.cli import cli
+from streaml1.streams.named import plain
+from streaml1.streams.records import record_parser
+from streaml1.streams.vw import VwParser, parse_vw
+
+TEXTS = ["mail", "m", "t2"]
+PIECES = (
+    *(
+        "|mail ",
+        "|m ",
+        "|t2\t",
+        "|mail",
+        "|mails ",
+        "| mail ",
+        "| mail=x ",
+        "|m:2 ",
+        "|mail:",
+        "| ",
+    ),
+    *(
+        "|site ",
+        "a b",
+        "a:2",
+        "Cheap PILLS!",
+        "mail=",
+        "=",
+        ":",
+        " ",
+        "\t",
+        "\r",
+        "é",
+        "\xa0",
+        "w:0 ",
+    ),
+)
+
+
+def features(x: Any) -> list[list[tuple[str, float]]]:
+    """Names and values of rows as a kernel has told them."""
+    hashes, values, indptr = x.parts()
+    names = x.names_of(np.arange(len(hashes)))
+    return [
+        sorted(zip(names[lo:hi], values[lo:hi].tolist(), strict=True))
+        for lo, hi in zip(indptr, indptr[1:], strict=False)
+    ]
+
+
+def summed(x: dict[str, Any]) -> list[tuple[str, float]]:
+    return sorted(zip(*plain(x), strict=True))
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), min_size=1))
+def test_the_kernel_reads_what_python_does(bodies: list[str]) -> None:
+    lines = [f"1 {body}" for body in bodies]
+    parsed = VwParser(texts=TEXTS).read("".join(f"{line}\n" for line in lines).encode())
+    expected, faults = [], {}
+    for k, line in enumerate(lines):
+        try:
+            example = parse_vw(line, texts=TEXTS)
+        except ValueError as error:
+            faults[k] = str(error)
+            continue
+        if example is not None:
+            expected.append(summed(example[0]))
+    assert dict(parsed.faults) == faults
+    got = []
+    for row in features(parsed.x):
+        sums: dict[str, float] = {}
+        for name, v in row:
+            sums[name] = sums.get(name, 0.0) + v
+        got.append(sorted((name, v) for name, v in sums.items() if v))
+    assert got == expected
+
+
+def test_a_text_is_what_stands_up_to_the_bar() -> None:
+    x = parse_vw("1 |mail Re: cheap pills!|site news |mail again\r\n", texts=["mail"])
+    assert x == ({"mail": "Re: cheap pills! again", "site^news": 1.0}, 1.0, 1.0)
+    assert parse_vw("1 |mail", texts=["mail"]) == ({"mail": ""}, 1.0, 1.0)
+    assert parse_vw("1 |mail a b") == ({"mail^a": 1.0, "mail^b": 1.0}, 1.0, 1.0)
+    many = [f"n{k}" for k in range(70)]
+    line = b"1 " + b" ".join(b"|n%d a b " % k for k in range(70)) + b"\n"
+    assert list(VwParser(texts=many).read(line).x) == [{name: "a b  " for name in many[:-1]} | {
+        "n69": "a b "
+    }]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("1 |mail:2 a", "namespace 'mail:2' has a value, but it is text: leave the value out"),
+        ("1 | mail:2 |mail a", "feature 'mail' is named as the text 'mail' or its words"),
+        ("1 | mail=a |mail a", "feature 'mail=a' is named as the text 'mail' or its words"),
+    ],
+)
+def test_what_is_no_text_is_refused(line: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_vw(line, texts=["mail"])
+    parsed = VwParser(texts=["mail"]).read(line.encode() + b"\n")
+    assert len(parsed.x) == 0 and said in parsed.faults[0][1]
+
+
+def rows(n: int) -> list[tuple[int, str, str]]:
+    random = Random(5)
+    words = ["Re:", "cheap", "PILLS,", "now", "see", "you", "at", "ten", "o'clock", "é", "Σ"]
+    texts = [" ".join(random.choices(words, k=random.randrange(9))) for _ in range(n)]
+    return [(random.randrange(2), random.choice("ab"), text) for text in texts]
+
+
+@pytest.mark.parametrize("params", [{}, {"hash_bits": 20}, {"cross": [("site", "mail")]}])
+def test_the_same_is_learnt_as_from_json_and_dicts(params: Any, tmp_path: Path) -> None:
+    """But for the namespace of the site, which its features have in their names."""
+    data = rows(500)
+    vw, lines = tmp_path / "a.vw", tmp_path / "a.jsonl"
+    named = [(y, {f"site^{s}": 1.0, "mail": text}) for y, s, text in data]
+    vw.write_text("".join(f"{y} |site {s} |mail {text}\n" for y, s, text in data))
+    lines.write_text("".join(json.dumps({"x": x, "y": y}) + "\n" for y, x in named))
+    models = [ElasticNetClassifier(text=["mail"], ngrams=3, l1=1e-6, **params) for _ in range(3)]
+    for model, path in zip(models, (vw, lines), strict=False):
+        streaml1.progressive(model, path, every=200)
+    for y, x in named:
+        models[2].learn_one(x, y)
+    assert models[0].weights == models[1].weights == models[2].weights
+    assert models[0].n_nonzero > 20
+    if "hash_bits" not in params:
+        assert {"site^a", "mail=cheap pills", "mail=o clock ten"} <= set(models[0].weights)
+
+
+def test_records_of_a_topic_have_texts() -> None:
+    parsed = record_parser("vw", True, ["mail"])(b"1 |mail Buy now |site a\n")
+    assert list(parsed.x) == [{"mail": "Buy now ", "site^a": 1.0}]
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    """A model that goes on knows what is text; so do predictions."""
+    path, model = tmp_path / "a.vw", tmp_path / "m.model"
+    path.write_text("".join(f"{y} |site {s} |mail {text}\n" for y, s, text in rows(300)))
+
+    def run(*args: str) -> str:
+        result = CliRunner().invoke(cli, list(args))
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    asked = ["learn", str(path), "--text", "mail", "--ngrams", "2"]
+    run(*asked, "--save", str(model))
+    loaded = streaml1.load(model)
+    assert loaded.text == ["mail"] and "mail=cheap pills" in loaded.weights
+    told = [float(p) for p in run("predict", str(model), str(path)).split()]
+    one = parse_vw(path.read_text().splitlines()[0], texts=["mail"])
+    assert one is not None and told[0] == loaded.predict_proba_one(one[0])[True]
+    run("learn", str(path), "--load", str(model), "--save", str(model))
+    assert set(streaml1.load(model).weights) == set(loaded.weights)
+    kept = tmp_path / "kept"
+    run(*asked, "--checkpoint", str(kept), "--limit", "100")
+    run("learn", str(path), "--checkpoint", str(kept), "--save", str(model))
+    straight = tmp_path / "straight"
+    run(*asked, "--save", str(straight))
+    assert streaml1.load(model).weights == streaml1.load(straight).weights
