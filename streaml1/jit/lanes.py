@@ -81,7 +81,9 @@ def _on_eights(build: Callable[..., Any], twin: Any) -> Any:
     return compiled if COMPILED else twin
 
 
-plus = _on_eights(lambda builder, a, b: builder.fadd(a, b), np.add)
+plus = _on_eights(
+    lambda builder, a, b: builder.add(a, b) if a.type == BITS else builder.fadd(a, b), np.add
+)
 minus = _on_eights(
     lambda builder, a, b: builder.sub(a, b) if a.type == BITS else builder.fsub(a, b), np.subtract
 )
