@@ -33,10 +33,14 @@ from streaml1.jit import (
     eight_from,
     eight_in,
     eight_of,
+    greater,
     inlined,
+    minus,
+    negative,
     places_of,
     plus,
     prefetch,
+    put_each,
     times,
     total,
     words_in,
@@ -140,8 +144,18 @@ class Pegasos(NamedTuple):
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         s = step / c.l2 / _decayed(c)
-        risen, moved = 0.0, 0.0
-        for k in range(lo, hi):
+        ss, none = eight_of(s), eight_of(0.0)
+        rises, moves = none, none
+        odd = hi - (hi - lo) % LANE
+        for k in range(lo, odd, LANE):
+            before = eight_from(places_of(self.u, words_in(ids, k)), HERE)
+            u = minus(before, times(ss, eight_in(values, k)))
+            put_each(self.u, ids, k, negative(minus(none, u)))  # of either zero MARK
+            rise = times(minus(u, before), plus(u, before))
+            rises = plus(rises, rise)
+            moves = plus(moves, greater(rise, negative(rise)))
+        risen, moved = total(rises), total(moves)
+        for k in range(odd, hi):
             before = self.u[ids[k]]
             u = before - s * values[k]
             self.u[ids[k]] = u if u != 0.0 else MARK
