@@ -216,7 +216,9 @@ def _texts(
     if asked is not None or not goes_on or Path(source).is_dir():
         return asked
     kind = format_of(source, options["format"])
-    if (options["format"] if kind == "kafka" else kind) not in ("csv", "vw"):
+    if kind == "kafka":
+        kind = (options["format"] or "").lower()
+    if kind not in ("csv", "vw"):
         return asked
     if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
         return list(found.model.text or ()) or None

@@ -96,8 +96,10 @@ class KafkaSource:
         self._topic = Topic(spec, kafka)
         self.name = spec
         self._labels = _labels_beside(self._topic, labels)
-        parser = record_parser(format, require_label, text or ())
-        self._parse = event_parser(format) if events else parser
+        if events:
+            self._parse = event_parser(format)
+        else:
+            self._parse = record_parser(format, require_label, text or ())
         self._reader = self._new_reader()
         self._start = start_of(start)
         self._until_end = until_end
