@@ -87,8 +87,9 @@ plus = _on_eights(
 minus = _on_eights(
     lambda builder, a, b: builder.sub(a, b) if a.type == BITS else builder.fsub(a, b), np.subtract
 )
-masked = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)  # words alone,
-shifted = _on_eights(lambda builder, a, b: builder.lshr(a, b), np.right_shift)  # and to the right
+# Of words alone: the bits that both have; shifted to the right.
+masked = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
+shifted = _on_eights(lambda builder, a, b: builder.lshr(a, b), np.right_shift)
 times = _on_eights(lambda builder, a, b: builder.fmul(a, b), np.multiply)
 over = _on_eights(lambda builder, a, b: builder.fdiv(a, b), np.divide)
 lesser = _on_eights(

@@ -17,6 +17,7 @@ __all__ = [
     "comes_again",
     "copied",
     "hash_those_left",
+    "is_head",
     "murmur_at",
 ]
 
@@ -90,3 +91,17 @@ def comes_again(hashes: Any, lo: Any, hi: Any, last: Any, n: Any) -> bool:
         for k in range(lo, hi):
             found |= hashes[k] == hashes[z]
     return found
+
+
+@inlined
+def is_head(at: Any, head: Any, size: Any) -> bool:
+    """Whether the bytes at an address are those of a head; up to seven more are read of both."""
+    different = np.uint64(0)
+    while size >= _EIGHT:
+        different |= load_word(at) ^ load_word(head)
+        at += _EIGHT
+        head += _EIGHT
+        size -= _EIGHT
+    if size:
+        different |= (load_word(at) ^ load_word(head)) & (_ALL >> (_EIGHT * (_EIGHT - size)))
+    return bool(different == np.uint64(0))

@@ -24,6 +24,7 @@ from streaml1.parse.names import (
     comes_again,
     copied,
     hash_those_left,
+    is_head,
     murmur_at,
 )
 from streaml1.parse.numbers import long_value, number, value
@@ -50,20 +51,11 @@ def _read(start: Any, end: Any, table: Any) -> Any:
 
 
 @inlined
-def _begins(start: Any, name: Any, size: Any) -> bool:
-    """Whether so many bytes at two addresses are the same."""
-    same = True
-    for k in range(size):
-        same &= load_byte(start + k) == load_byte(name + k)
-    return same
-
-
-@inlined
 def _text_of(start: Any, end: Any, texts: Any, sizes: Any) -> Any:
     """Which of the texts has the name between two addresses; or none."""
     found = _NO_TEXT
     for z in range(np.uint64(len(texts))):
-        if end - start == sizes[z] and _begins(start, texts[z], sizes[z]):
+        if end - start == sizes[z] and is_head(start, texts[z], sizes[z]):
             found = np.uint64(z)
     return found
 
@@ -75,7 +67,7 @@ def _is_of_text(start: Any, end: Any, texts: Any, sizes: Any) -> bool:
     for z in range(np.uint64(len(texts))):
         behind = start + sizes[z]
         if end >= behind and (end == behind or load_byte(behind) == _EQUALS):
-            found |= _begins(start, texts[z], sizes[z])
+            found |= is_head(start, texts[z], sizes[z])
     return found
 
 
@@ -110,7 +102,8 @@ def rows(
     address `most`. A value of zero is left out. `coding` tells whether all is UTF-8; where it is
     not, a line with other bytes than ASCII is odd; where it is UNKNOWN, and there is such a byte,
     nothing is read, and no lines are told. `texts` has where the names of namespaces are that are
-    raw text, and `sizes` how long: such a one is one feature, its name the name=text.
+    raw text, some bytes behind each, and `sizes` how long: such a one is one feature, its name the
+    name=text.
 
     Returns
     -------

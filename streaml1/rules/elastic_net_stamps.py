@@ -307,9 +307,9 @@ class ElasticNetStamps(NamedTuple):
         return w
 
     def weights(self) -> Any:
-        return np.copysign(self._left() * self.clock[0].P, self.slots["w"])
+        return np.copysign(self._sizes() * self.clock[0].P, self.slots["w"])
 
-    def _left(self) -> Any:
+    def _sizes(self) -> Any:
         """The sizes of all weights over P."""
         c, size = self.clock[0], np.abs(self.slots["w"])
         B = self._B_at(self.slots["psi"])
@@ -324,7 +324,7 @@ class ElasticNetStamps(NamedTuple):
         return self.slots["psi"] != 0
 
     def holding(self) -> Any:
-        return self._left() > 0.0
+        return self._sizes() > 0.0
 
     def drop(self, slots: Any) -> None:
         self.slots["w"][slots] = 0.0

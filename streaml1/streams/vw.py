@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.parse import vw
+from streaml1.parse.delimiters import PAD
 from streaml1.streams.named import NamedParser
 from streaml1.streams.source import read_number, read_weight, shown
 
@@ -86,7 +87,7 @@ class VwParser(NamedParser):
     ) -> None:
         super().__init__(partial(parse_vw, texts=texts), require_label, what)
         raw = [name.encode() for name in texts]
-        self._names = [np.frombuffer(one + b"\0", np.uint8) for one in raw]
+        self._names = [np.frombuffer(one + bytes(PAD), np.uint8) for one in raw]
         at = [one.ctypes.data for one in self._names]
         self._texts = np.array(at, np.uint64), np.array([*map(len, raw)], np.uint64)
         if texts:

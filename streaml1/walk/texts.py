@@ -9,7 +9,7 @@ import numpy as np
 from streaml1.jit import array_at, inlined, load
 from streaml1.names.entries import OTHERS
 from streaml1.names.places import MISSING, lookup
-from streaml1.parse.names import copied, murmur_at
+from streaml1.parse.names import copied, is_head, murmur_at
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
     ARENA,
@@ -60,7 +60,7 @@ from streaml1.walk.memory import (
 )
 from streaml1.walk.parts import kept, put
 from streaml1.walk.table import length_of_list, placed, prefetched
-from streaml1.words.kernels import MARGIN, cleaned, counted, is_head
+from streaml1.words.kernels import MARGIN, cleaned, counted
 
 __all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
 

@@ -14,10 +14,10 @@ import numpy as np
 from streaml1.hashing import MURMUR
 from streaml1.jit import inlined, kernel, load_byte, load_word, store_word
 from streaml1.parse.delimiters import BLANK
-from streaml1.parse.names import copied
+from streaml1.parse.names import copied, is_head
 
 __all__ = [
-    "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "is_head", "spread", "whole_texts",
+    "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "spread", "whole_texts",
 ]  # fmt: skip
 
 MARGIN = 16
@@ -223,20 +223,6 @@ def counted(
                 place = (place + _ONE) & mask
             i += _ONE
     return to, k
-
-
-@inlined
-def is_head(at: Any, head: Any, size: Any) -> bool:
-    """Whether the bytes at an address are those of a head; up to seven more are read of both."""
-    different = _ZERO
-    while size >= _EIGHT:
-        different |= load_word(at) ^ load_word(head)
-        at += _EIGHT
-        head += _EIGHT
-        size -= _EIGHT
-    if size:
-        different |= (load_word(at) ^ load_word(head)) & (_ALL >> (_EIGHT * (_EIGHT - size)))
-    return bool(different == _ZERO)
 
 
 @kernel

@@ -67,7 +67,7 @@ def lift(rule: Any) -> None:
     low = c.floor < LOW * c.lowest and c.owed <= SCANS * len(rule.u)
     crowded = c.most > MANY and c.scale * c.floor < 0.5 * FINER
     if floor >= FLOOR_LEAST and (low or crowded):
-        c.lowered *= np.int64(not low)
+        c.lowered = np.int64(0) if low else c.lowered
         keep(rule, max(floor, c.floor), FINE if low else FINER)
     c.lowest = c.level
 
