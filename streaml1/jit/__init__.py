@@ -77,8 +77,22 @@ from streaml1.jit.verbs import (
     generic,
     optional,
 )
+from streaml1.jit.words import (
+    eight_of_words,
+    halves_at,
+    put_halves,
+    which,
+    words_at,
+    words_from,
+)
 
 __all__ = [
+    "words_from",
+    "words_at",
+    "which",
+    "put_halves",
+    "halves_at",
+    "eight_of_words",
     "COMPILED",
     "LANES",
     "array_at",

@@ -64,22 +64,30 @@ def _within(found: Any, at: Any, end: Any) -> Any:
 
 @inlined
 def delimiters(start: Any, end: Any, positions: Any) -> Any:
-    """Write down where newlines, blanks and colons stand, from `start`; returns how many.
+    """Write down where newlines, blanks and colons stand, from the byte before `start`.
 
-    `positions` is uint32, with eight places more than there may be.
+    That byte is the first of them. `positions` is uint32, with eight places more than there may be.
+
+    Returns
+    -------
+    How many there are.
     """
-    n = np.uint64(0)
+    positions[0] = 0
+    n = _ONE
     at = start
     while at < end:
         found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
-        n = _written(_within(found, at, end), at - start, n, positions)
+        n = _written(_within(found, at, end), at - start + _ONE, n, positions)
         at += _BLOCK
     return n
 
 
 @inlined
 def vw_delimiters(start: Any, end: Any, positions: Any) -> Any:
-    """As `delimiters`, and tabs and bars too."""
+    """Write down where newlines, blanks, colons, tabs and bars stand, from `start`; how many.
+
+    `positions` is uint32, with eight places more than there may be.
+    """
     n = np.uint64(0)
     at = start
     while at < end:
@@ -92,7 +100,7 @@ def vw_delimiters(start: Any, end: Any, positions: Any) -> Any:
 
 @inlined
 def json_delimiters(start: Any, end: Any, positions: Any) -> Any:
-    """As `delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
+    """As `vw_delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
 
     Odd are backslashes and control characters, newlines among them.
     """
@@ -108,7 +116,7 @@ def json_delimiters(start: Any, end: Any, positions: Any) -> Any:
 
 @inlined
 def csv_delimiters(start: Any, end: Any, positions: Any) -> Any:
-    """As `delimiters`, but where quotes, commas and control characters stand, newlines among them.
+    """As `vw_delimiters`, but where quotes, commas and control characters stand, newlines too.
 
     Tabs are left out.
     """

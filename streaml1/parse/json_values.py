@@ -56,7 +56,7 @@ def plain_value(start: Any, end: Any, table: Any) -> Any:
     kind = NUMBER
     if v != v:
         n = end - start
-        whole, wrong = digits(end, n) if n - _ONE < _EIGHT else (_ZERO, _ONE)
+        whole, wrong = digits(load_word(end - _EIGHT), n) if n - _ONE < _EIGHT else (_ZERO, _ONE)
         if wrong or (n > _ONE and load_byte(start) == _NOUGHT):
             kind, v = _other(start, end, table)
         else:

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import (
+    bits_of,
+    eight_of,
+    eight_of_words,
     float_of_bits,
     gil_kernel,
     high_product,
@@ -22,9 +25,14 @@ from streaml1.jit import (
     load_byte,
     load_float,
     load_word,
+    minus,
+    over,
+    plus,
+    times,
+    words_from,
 )
 
-__all__ = ["TABLE", "digits", "long_value", "number", "value", "whole"]
+__all__ = ["TABLE", "digits", "eight_values", "long_value", "number", "value", "whole"]
 
 LEAST, MOST = -290, 270  # powers of ten in the table
 EXACT = 22  # powers of ten that are floats themselves
@@ -37,6 +45,10 @@ _NOUGHTS = np.uint64(0x3030303030303030)
 _OVER_NINE = np.uint64(0x7676767676767676)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _FLOAT_DIGITS = np.uint64(2**53)
+_BYTE, _SEVEN, _NINE, _FIFTEEN = map(np.uint64, (255, 7, 9, 15))
+_BITS, _SIGN, _ALL = map(np.uint64, (63, 2**63, 2**64 - 1))
+_TWO_TO_52 = 2.0**52
+_BITS_OF_IT = np.uint64(np.float64(_TWO_TO_52).view(np.uint64))  # the low bits of a sum are n
 
 
 def _power(q: int) -> tuple[int, int]:
@@ -68,13 +80,13 @@ def _power_of_ten(table: Any, k: Any) -> Any:
 
 
 @inlined
-def digits(end: Any, n: Any) -> Any:
-    """The number that the 1 to 8 digits before the address `end` write, and 0 if they are digits.
+def digits(word: Any, n: Any) -> Any:
+    """The number that the last 1 to 8 bytes of a word write, and 0 if they are digits.
 
-    The eight bytes before `end` are read in any case.
+    Of eight words too.
     """
-    shift = _EIGHT * (_EIGHT - n)
-    t = ((load_word(end - _EIGHT) ^ _NOUGHTS) >> shift) << shift
+    shift = ((_EIGHT - n) * _EIGHT) & _BITS
+    t = ((word ^ _NOUGHTS) >> shift) << shift
     wrong = ((t + _OVER_NINE) | t) & _HIGH_BITS
     t = t * np.uint64(10) + (t >> _EIGHT)
     pairs = np.uint64(0x000000FF000000FF)
@@ -88,11 +100,11 @@ def whole(start: Any, end: Any) -> Any:
     """The number below 2**32 that the text writes in up to 16 digits; and 0 if it does."""
     n = end - start
     if n - _ONE < _EIGHT:
-        return digits(end, n)
+        return digits(load_word(end - _EIGHT), n)
     if n - _ONE >= _SIXTEEN:
         return _ZERO, _ONE
-    high, wrong = digits(end - _EIGHT, n - _EIGHT)
-    low, also = digits(end, _EIGHT)
+    high, wrong = digits(load_word(end - _SIXTEEN), n - _EIGHT)
+    low, also = digits(load_word(end - _EIGHT), _EIGHT)
     j = high * np.uint64(10**8) + low
     return j, wrong | also | (j >> np.uint64(32))
 
@@ -203,7 +215,7 @@ def value(start: Any, end: Any, table: Any) -> Any:
     first = load_byte(at) - _NOUGHT
     decimals = end - at - _TWO
     if decimals - _ONE < _EIGHT:
-        m, wrong = digits(end, decimals)
+        m, wrong = digits(load_word(end - _EIGHT), decimals)
         wrong |= load_byte(at + _ONE) ^ _POINT
     else:
         m, wrong, decimals = _ZERO, decimals + _ONE, _ZERO
@@ -212,6 +224,36 @@ def value(start: Any, end: Any, table: Any) -> Any:
     power = _power_of_ten(table, decimals)
     sign = np.float64(1.0) - np.float64(_TWO * negative)
     return sign * ((np.float64(first) * power + np.float64(m)) / power)
+
+
+@inlined
+def _eight_floats(words: Any) -> Any:
+    """Words below 2**52 as floats."""
+    return minus(eight_of_words(words | _BITS_OF_IT), eight_of(_TWO_TO_52))
+
+
+@inlined
+def eight_values(start: Any, end: Any, table: Any) -> Any:
+    """The floats that eight texts write, and 0 for those that are sure.
+
+    Sure are single digits with 1 to 8 decimals, and integers of 1 to 8 digits that do not begin
+    with 0. Eight bytes before each end are read, and eight from each start.
+    """
+    head = words_from(start)
+    negative = (head & _BYTE) == _MINUS
+    head = head >> (negative & _EIGHT)
+    size = end - start - (negative & _ONE)
+    first = (head & _BYTE) - _NOUGHT
+    whole = (((head >> _EIGHT) & _BYTE) != _POINT) | (size == _ONE)
+    parted = whole ^ _ALL
+    n = size - (parted & _TWO)
+    m, odd = digits(words_from(end - _EIGHT), n)
+    leading = whole & (first == _ZERO) & (size != _ONE)
+    wrong = odd | leading | ((n - _ONE) > _SEVEN) | (first > _NINE)
+    power = eight_of_words(words_from((n & parted & _FIFTEEN) * _EIGHT + table))
+    before = times(_eight_floats(first & parted & _FIFTEEN), power)
+    v = over(plus(before, _eight_floats(m)), power)
+    return eight_of_words(bits_of(v) | (negative & _SIGN)), wrong
 
 
 @gil_kernel
@@ -223,13 +265,13 @@ def long_value(start: Any, end: Any, table: Any) -> Any:
     if decimals - np.uint64(9) >= _SIXTEEN or load_byte(at + _ONE) != _POINT:
         return number(start, end, table)
     first = load_byte(at) - _NOUGHT
-    m, wrong = digits(end, _EIGHT)
+    m, wrong = digits(load_word(end - _EIGHT), _EIGHT)
     rest = decimals - _EIGHT
-    middle, also = digits(end - _EIGHT, min(rest, _EIGHT))
+    middle, also = digits(load_word(end - _SIXTEEN), min(rest, _EIGHT))
     m += middle * np.uint64(10**8)
     wrong |= also
     if rest > _EIGHT:
-        high, also = digits(end - _SIXTEEN, rest - _EIGHT)
+        high, also = digits(load_word(end - _EIGHT - _SIXTEEN), rest - _EIGHT)
         m += high * np.uint64(10**16)
         wrong |= also | np.uint64(high > np.uint64(999))
     if first:

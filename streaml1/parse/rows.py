@@ -83,7 +83,8 @@ class IntRows(Sequence[dict[Hashable, Any]]):
         ids, values, pointers = zip(*(piece.parts() for piece in pieces), strict=True)
         counts = [np.diff(indptr) for indptr in pointers]
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-        return IntRows(np.concatenate(ids), np.concatenate(values), indptr)
+        plain = all(piece.plain for piece in pieces)
+        return IntRows(np.concatenate(ids), np.concatenate(values), indptr, plain)
 
 
 class NamedRows(Sequence[dict[Hashable, Any]]):

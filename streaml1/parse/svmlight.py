@@ -10,13 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import gil_kernel, inlined, kernel, load_byte
-from streaml1.parse.delimiters import BLANK, COLON, NEWLINE, RETURN, TAB, delimiters
-from streaml1.parse.numbers import long_value, number, value, whole
+from streaml1.jit import (
+    gil_kernel,
+    halves_at,
+    inlined,
+    kernel,
+    load_byte,
+    put_eight,
+    put_halves,
+    which,
+    words_from,
+)
+from streaml1.parse.delimiters import BLANK, COLON, NEWLINE, RETURN, TAB, delimiters, place_of
+from streaml1.parse.numbers import digits, eight_values, long_value, number, value, whole
+from streaml1.rows import MOST_IDS, is_plain_row
 
 __all__ = ["rows"]
 
-_ZERO, _ONE, _TWO, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 2, 8, 16))
+_ZERO, _ONE, _TWO, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 2, 4, 8, 16))
+_SEVEN, _MOST = np.uint64(7), np.uint64(MOST_IDS)
 _HASH, _LAST_ASCII = map(np.uint64, (35, 127))
 _QID = np.uint64(int.from_bytes(b"qid", "little"))
 
@@ -101,6 +113,61 @@ def _careful(at: Any, end: Any, k: Any, table: Any, labelled: Any, ids: Any, val
     return k, label, True
 
 
+@inlined
+def _pair(start: Any, places: Any, i: Any, table: Any, ids: Any, values: Any, k: Any) -> bool:
+    """Read the k-th feature, whose colon is the i-th delimiter; whether all is well."""
+    at = start + place_of(places, i - _ONE) + _ONE
+    colon, end = start + place_of(places, i), start + place_of(places, i + _ONE)
+    j, wrong = whole(at, colon)
+    v = value(colon + _ONE, end, table)
+    if v != v:
+        v = long_value(colon + _ONE, end, table)
+    ids[k] = np.uint32(j)
+    values[k] = v
+    return bool(wrong == _ZERO and v == v)
+
+
+@inlined
+def _eight_pairs(start: Any, places: Any, i: Any, table: Any, ids: Any, values: Any) -> Any:
+    """Read eight features to two addresses, the first one's colon being the i-th delimiter.
+
+    Returns which of them are not sure to be right, a bit each.
+    """
+    before, _ = halves_at(places + _FOUR * (i - _ONE))
+    colons, ends = halves_at(places + _FOUR * i)
+    size = colons - before - _ONE
+    j, wrong = digits(words_from(colons + (start - _EIGHT)), size)
+    v, also = eight_values(colons + (start + _ONE), ends + start, table)
+    put_halves(ids, j)
+    put_eight(values, v)
+    return which(wrong | also | ((size - _ONE) > _SEVEN))
+
+
+@inlined
+def _pairs(
+    start: Any, places: Any, i: Any, n: Any, table: Any, ids: Any, values: Any, k: Any
+) -> bool:
+    """Read n features from the k-th on, as `_pair`."""
+    good = True
+    if n < _EIGHT:
+        for f in range(n):
+            good &= _pair(start, places, i + _TWO * f, table, ids, values, k + f)
+        return good
+    to_ids, to_values = np.uint64(ids.ctypes.data), np.uint64(values.ctypes.data)
+    f = _ZERO
+    while True:
+        first, at = i + _TWO * f, k + f
+        unsure = _eight_pairs(
+            start, places, first, table, to_ids + _FOUR * at, to_values + _EIGHT * at
+        )
+        if unsure:
+            for lane in range(_EIGHT):
+                good &= _pair(start, places, first + _TWO * lane, table, ids, values, at + lane)
+        if f + _EIGHT >= n:
+            return good
+        f = min(f + _EIGHT, n - _EIGHT)  # some of the last eight are read twice
+
+
 @kernel
 def rows(
     start: Any,
@@ -124,75 +191,74 @@ def rows(
 
     Returns
     -------
-    How many rows, how many of them odd, and how many lines.
+    How many rows, how many of them odd, how many lines, and whether all rows are plain: see
+    `streaml1.rows.is_plain_row`.
     """
     n = delimiters(start, end, positions)
+    base, places = start - _ONE, np.uint64(positions.ctypes.data)
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
-    i, at = _ZERO, start
+    i, at = _ONE, start
+    plain: Any = True
     indptr[0] = 0
     while i < n:
         begun, begin = k, at
-        d = start + np.uint64(positions[i])
+        d = base + place_of(places, i)
         c = load_byte(d)
+        i += _ONE
         if c == NEWLINE and (d == at or (d == at + _ONE and load_byte(at) == RETURN)):
-            i += _ONE
             line += _ONE
             at = d + _ONE
             continue
-        good = True
+        good: Any = True
         label = np.nan
         if c == COLON:
             good = not labelled
+            i -= _ONE
         else:
             stop = d - np.uint64(c == NEWLINE and load_byte(d - _ONE) == RETURN)
             label = number(at, stop, table)
             good = label == label
-            if good:
-                i += _ONE
-                at = d + _ONE
+            at = d + _ONE
         if good and c != NEWLINE:
+            first = i
             while True:
-                d = start + np.uint64(positions[i])
-                if load_byte(d) != COLON:
-                    good = load_byte(d) == NEWLINE and (
+                d = base + place_of(places, i)
+                c = load_byte(d)
+                i += _ONE
+                if c != COLON:  # a blank at the end, or what is odd
+                    good = c == NEWLINE and (
                         d == at or (d == at + _ONE and load_byte(at) == RETURN)
                     )
-                    i += np.uint64(good)
-                    at = d + _ONE
                     break
-                e = start + np.uint64(positions[i + _ONE])
-                c = load_byte(e)
-                stop = e
-                if c == NEWLINE:
-                    stop -= np.uint64(load_byte(e - _ONE) == RETURN)
-                j, wrong = whole(at, d)
-                v = value(d + _ONE, stop, table)
-                if v != v:
-                    v = long_value(d + _ONE, stop, table)
-                ids[k] = np.uint32(j)
-                values[k] = v
-                k += _ONE
-                if wrong or c == COLON or v != v:
-                    good = False
-                    break
-                i += _TWO
-                at = e + _ONE
-                if c == NEWLINE:
-                    break
-        if not good:
-            while load_byte(start + np.uint64(positions[i])) != NEWLINE:
+                d = base + place_of(places, i)
+                c = load_byte(d)
                 i += _ONE
-            at = start + np.uint64(positions[i]) + _ONE
+                at = d + _ONE
+                if c in (NEWLINE, COLON):
+                    good = c == NEWLINE
+                    break
+            if good:
+                count, last = (i - first) >> _ONE, i - _ONE
+                returns = np.uint32(load_byte(d - _ONE) == RETURN)
+                positions[last] -= returns
+                good = _pairs(base, places, first, count, table, ids, values, k)
+                positions[last] += returns
+                k += count
+        while load_byte(d) != NEWLINE:
+            d = base + place_of(places, i)
             i += _ONE
-            k, label, good = _careful(begin, at - _ONE, begun, table, labelled, ids, values)
+        at = d + _ONE
+        if not good:
+            k, label, good = _careful(begin, d, begun, table, labelled, ids, values)
             if not good:
                 odd[n_odd, _ZERO] = row
                 odd[n_odd, _ONE] = begin - start
                 n_odd += _ONE
+        plain &= is_plain_row(ids, values, begun, k, _MOST)
         y[row] = label
         lines[row] = line
         ends[row] = at - start
         row += _ONE
         line += _ONE
         indptr[row] = k
-    return row, n_odd, line
+    return row, n_odd, line, plain

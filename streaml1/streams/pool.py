@@ -45,8 +45,8 @@ class Pool(Generic[T]):
 
     def take(self, n: int) -> T:
         """Arrays for n bytes, of which nobody has a view."""
-        if n > self._size:
-            self._tuples, self._size = [], n
+        if n > self._size:  # and some more, as texts are never of one size
+            self._tuples, self._size = [], 1 << (n - 1).bit_length()
         for arrays, counts in self._tuples:
             if _counts(arrays) == counts:
                 return arrays

@@ -11,6 +11,7 @@ import numpy as np
 
 from streaml1.jit import COMPILED
 from streaml1.parse import svmlight
+from streaml1.parse.delimiters import PAD
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import IntRows
 from streaml1.streams.parsed import LineParser, Parsed
@@ -83,7 +84,7 @@ class _Room(NamedTuple):
 def _room(n: int) -> _Room:
     # A line has two bytes, but for the blank ones, which are no rows; a feature four.
     most = n // 2 + 2
-    positions, ids = np.empty(n + 8, np.uint32), np.empty(n // 4 + 2, np.uint32)
+    positions, ids = np.empty(n + 16, np.uint32), np.empty(n // 4 + 2, np.uint32)
     counts = [np.empty(most, np.int64) for _ in range(3)]
     odd = np.empty((most, 2), np.int64)
     return _Room._make([positions, ids, np.empty(n // 4 + 2), np.empty(most), *counts, odd])
@@ -119,16 +120,16 @@ class SvmlightParser(LineParser):
 
     def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
         """Read lines within a buffer."""
-        if not COMPILED or hi - lo >= 2**32:
+        if not COMPILED or hi - lo >= 2**32 - PAD:
             return super().read_at(buffer, lo, hi)
         room = self._pool.take(hi - lo)
         start = buffer.ctypes.data
-        row, n_odd, n_lines = svmlight.rows(
+        row, n_odd, n_lines, plain = svmlight.rows(
             np.uint64(start + lo), np.uint64(start + hi), np.uint64(TABLE.ctypes.data),
             self._labelled, *room,
         )  # fmt: skip
         k = int(room.indptr[row])
-        x = IntRows(room.ids[:k], room.values[:k], room.indptr[: row + 1])
+        x = IntRows(room.ids[:k], room.values[:k], room.indptr[: row + 1], bool(plain))
         y, lines, ends = (a[:row] for a in (room.y, room.lines, room.ends))
         parsed = Parsed(x, y, None, lines, ends, [], int(n_lines))
         if n_odd:

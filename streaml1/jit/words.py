@@ -1,0 +1,139 @@
+"""Arithmetic on eight words as on one: what is written for a uint64 takes eight of them too.
+
+An operand may be one word, which then stands for eight alike. Compiled code only.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types as nbtypes
+from numba.core.types.containers import UniTuple
+from numba.extending import intrinsic, overload
+
+from streaml1.jit.lanes import BITS, EIGHT, LANES, VECTOR, WORD, WORDS, everywhere
+
+__all__ = [
+    "which",
+    "halves_at",
+    "eight_of_words",
+    "put_halves",
+    "words_at",
+    "words_from",
+]
+
+_FLAGS = ir.VectorType(ir.IntType(1), LANES)
+_POINTERS = ir.VectorType(ir.PointerType(), LANES)
+_HALVES = ir.VectorType(ir.IntType(32), LANES)
+_PAIRS = ir.VectorType(ir.IntType(32), 2 * LANES)
+_INDEX = ir.IntType(32)
+
+
+def _operator(of: Callable[..., Any], build: Callable[..., Any]) -> None:
+    """Have an operator of Python take eight words."""
+
+    @intrinsic
+    def compiled(typingctx: Any, a: Any, b: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pairs = zip(args, signature.args, strict=True)
+            both = [x if kind == WORDS else everywhere(builder, x) for x, kind in pairs]
+            return build(builder, *both)
+
+        return WORDS(*(WORDS if one == WORDS else nbtypes.uint64 for one in (a, b))), codegen
+
+    @overload(of, strict=False)
+    def of_words(a: Any, b: Any) -> Any:
+        return (lambda a, b: compiled(a, b)) if WORDS in (a, b) else None
+
+
+def _flag(how: str) -> Callable[..., Any]:
+    """All bits where it is so, and none where it is not."""
+    return lambda builder, a, b: builder.sext(builder.icmp_unsigned(how, a, b), BITS)
+
+
+_operator(operator.add, lambda builder, a, b: builder.add(a, b))
+_operator(operator.sub, lambda builder, a, b: builder.sub(a, b))
+_operator(operator.mul, lambda builder, a, b: builder.mul(a, b))
+_operator(operator.and_, lambda builder, a, b: builder.and_(a, b))
+_operator(operator.or_, lambda builder, a, b: builder.or_(a, b))
+_operator(operator.xor, lambda builder, a, b: builder.xor(a, b))
+_operator(operator.lshift, lambda builder, a, b: builder.shl(a, b))
+_operator(operator.rshift, lambda builder, a, b: builder.lshr(a, b))
+_operator(operator.eq, _flag("=="))
+_operator(operator.ne, _flag("!="))
+_operator(operator.lt, _flag("<"))
+_operator(operator.gt, _flag(">"))
+
+
+@intrinsic
+def words_from(typingctx: Any, addresses: Any) -> Any:
+    """The words at eight addresses."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        of = ir.FunctionType(BITS, [_POINTERS, _INDEX, _FLAGS, BITS])
+        call = builder.module.globals.get("llvm.masked.gather.v8i64.v8p0")
+        if call is None:
+            call = ir.Function(builder.module, of, "llvm.masked.gather.v8i64.v8p0")
+        rest = ir.Constant(_FLAGS, [1] * LANES), ir.Constant(BITS, ir.Undefined)
+        return builder.call(call, [builder.inttoptr(args[0], _POINTERS), _INDEX(1), *rest])
+
+    return WORDS(WORDS), codegen
+
+
+@intrinsic
+def words_at(typingctx: Any, address: Any) -> Any:
+    """Eight words one after the other."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], BITS.as_pointer()), align=1)
+
+    return WORDS(nbtypes.uint64), codegen
+
+
+@intrinsic
+def which(typingctx: Any, words: Any) -> Any:
+    """Which of eight words are not zero, a bit each."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        flags = builder.icmp_unsigned("!=", args[0], ir.Constant(BITS, [0] * LANES))
+        return builder.zext(builder.bitcast(flags, ir.IntType(LANES)), WORD)
+
+    return nbtypes.uint64(WORDS), codegen
+
+
+@intrinsic
+def halves_at(typingctx: Any, address: Any) -> Any:
+    """Of sixteen halves of words one after the other, those in even and those in odd places."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pairs = builder.load(builder.inttoptr(args[0], BITS.as_pointer()), align=1)
+        low = builder.and_(pairs, ir.Constant(BITS, [2**32 - 1] * LANES))
+        high = builder.lshr(pairs, ir.Constant(BITS, [32] * LANES))
+        return context.make_tuple(builder, signature.return_type, [low, high])
+
+    return UniTuple(WORDS, 2)(nbtypes.uint64), codegen
+
+
+@intrinsic
+def put_halves(typingctx: Any, address: Any, words: Any) -> Any:
+    """Write the lower halves of eight words, one after the other."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        halves = builder.trunc(args[1], _HALVES)
+        builder.store(halves, builder.inttoptr(args[0], _HALVES.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return nbtypes.void(nbtypes.uint64, WORDS), codegen
+
+
+@intrinsic
+def eight_of_words(typingctx: Any, words: Any) -> Any:
+    """Eight words as the floats whose bits they are."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], VECTOR)
+
+    return EIGHT(WORDS), codegen
