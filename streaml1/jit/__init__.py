@@ -81,12 +81,14 @@ from streaml1.jit.words import (
     eight_of_words,
     halves_at,
     put_halves,
+    put_words,
     which,
     words_at,
     words_from,
 )
 
 __all__ = [
+    "put_words",
     "words_from",
     "words_at",
     "which",

@@ -21,6 +21,7 @@ __all__ = [
     "halves_at",
     "eight_of_words",
     "put_halves",
+    "put_words",
     "words_at",
     "words_from",
 ]
@@ -44,9 +45,12 @@ def _operator(of: Callable[..., Any], build: Callable[..., Any]) -> None:
 
         return WORDS(*(WORDS if one == WORDS else nbtypes.uint64 for one in (a, b))), codegen
 
-    @overload(of, strict=False)
     def of_words(a: Any, b: Any) -> Any:
         return (lambda a, b: compiled(a, b)) if WORDS in (a, b) else None
+
+    for each in (of, vars(operator).get(f"i{of.__name__.rstrip('_')}")):
+        if each is not None:
+            overload(each, strict=False)(of_words)
 
 
 def _flag(how: str) -> Callable[..., Any]:
@@ -124,6 +128,17 @@ def put_halves(typingctx: Any, address: Any, words: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         halves = builder.trunc(args[1], _HALVES)
         builder.store(halves, builder.inttoptr(args[0], _HALVES.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return nbtypes.void(nbtypes.uint64, WORDS), codegen
+
+
+@intrinsic
+def put_words(typingctx: Any, address: Any, words: Any) -> Any:
+    """Write eight words, one after the other."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[1], builder.inttoptr(args[0], BITS.as_pointer()), align=1)
         return context.get_dummy_value()
 
     return nbtypes.void(nbtypes.uint64, WORDS), codegen

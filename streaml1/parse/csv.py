@@ -20,8 +20,8 @@ from streaml1.parse.delimiters import (
     has_high_bytes,
     place_of,
 )
-from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied, hash_those_left
-from streaml1.parse.numbers import long_value, value
+from streaml1.parse.features import hash_those_left, read_value
+from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied
 
 __all__ = [
     "AT", "DONE", "FEATURE", "FOUND", "LABEL", "LINE", "NAMES", "NEXT", "ODD", "OPEN", "ROW",
@@ -81,8 +81,7 @@ def _read(at: Any, end: Any, table: Any) -> Any:
         at += _ONE
     while at < end and load_byte(end - _ONE) == BLANK:
         end -= _ONE
-    v = value(at, end, table)
-    return v if v == v else long_value(at, end, table)
+    return read_value(at, end, table, False)
 
 
 @kernel

@@ -20,8 +20,9 @@ from streaml1.parse.delimiters import (
     json_delimiters,
     place_of,
 )
+from streaml1.parse.features import hash_those_left, read_those_left, without_zeros
 from streaml1.parse.json_values import NOTHING, NUMBER, TEXT, plain_value
-from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied, hash_those_left, murmur_at
+from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied, murmur_at
 
 __all__ = ["MOST", "OTHERS", "rows"]
 
@@ -69,6 +70,7 @@ def _features(
     hashes: Any,
     values: Any,
     spans: Any,
+    numbers: Any,
 ) -> Any:
     """Read the object of features that opens before `at`, whose first delimiter is the i-th.
 
@@ -124,7 +126,7 @@ def _features(
             to = copied(at + _ONE, s, to + _ONE)
             name, name_end = first, to
             h = LATER
-            v = 1.0
+            where = _ZERO
             at = _after_blanks(s + _ONE)
             s = start + place_of(places, i)
             if s != at:
@@ -134,14 +136,14 @@ def _features(
             stop = s
             while load_byte(stop - _ONE) == BLANK:
                 stop -= _ONE
-            _, v = plain_value(at, stop, table)
-            if v != v:
+            if stop <= at:
                 break
-        if v != 0.0:
-            hashes[k] = h
-            values[k] = v
-            spans[k] = ((name - start) << _HALF) | (name_end - name)
-            k += _ONE
+            where = ((at - start) << _HALF) | (stop - at)
+        hashes[k] = h
+        values[k] = 1.0
+        numbers[k] = where
+        spans[k] = ((name - start) << _HALF) | (name_end - name)
+        k += _ONE
         c = load_byte(s)
         if c == _CLOSE:
             return i + _ONE, s + _ONE, k, to, True
@@ -181,6 +183,7 @@ def rows(
     begins: Any,
     ends: Any,
     odd: Any,
+    numbers: Any,
     told: Any,
     keys: Any,
     met: Any,
@@ -245,7 +248,7 @@ def rows(
                     break
                 i, at, k, to, fine = _features(
                     start, places, table, i, at + _ONE, k, to, most, row + _ONE,
-                    met, keys, hashes, values, spans,
+                    met, keys, hashes, values, spans, numbers,
                 )  # fmt: skip
                 if not fine:
                     break
@@ -291,7 +294,11 @@ def rows(
                 good = load_byte(at) == NEWLINE
                 if load_byte(at) == RETURN:
                     good = load_byte(at + _ONE) == NEWLINE
-        hash_those_left(hashes, spans, start, begun, k)
+        if good:
+            good, has_zeros = read_those_left(start, table, numbers, values, begun, k, True, True)
+            hash_those_left(hashes, spans, start, begun, k)
+            if has_zeros:
+                k, _ = without_zeros(hashes, values, spans, begun, k)
         good &= (seen & X) != _ZERO and (label_kind != NOTHING or not labelled)
         while load_byte(start + place_of(places, i)) != NEWLINE:
             i += _ONE

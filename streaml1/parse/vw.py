@@ -17,17 +17,15 @@ from streaml1.parse.delimiters import (
     has_high_bytes,
     vw_delimiters,
 )
-from streaml1.parse.names import (
-    ALL_TEXT,
-    LATER,
-    UNKNOWN,
-    comes_again,
-    copied,
+from streaml1.parse.features import (
+    MOST,
     hash_those_left,
-    is_head,
-    murmur_at,
+    read_those_left,
+    read_value,
+    without_zeros,
 )
-from streaml1.parse.numbers import long_value, number, value
+from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, comes_again, copied, is_head
+from streaml1.parse.numbers import number
 
 __all__ = ["rows"]
 
@@ -36,18 +34,11 @@ _NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
 _ZERO, _ONE, _HALF = map(np.uint64, (0, 1, 32))
 _QUOTE, _CARET, _EQUALS = map(np.uint64, b"'^=")
 _LAST_ASCII = np.uint64(127)
-_MOST = 1e280  # a sum of so many values as there may be is finite
 
 
 @inlined
 def _is_blank(c: Any) -> bool:
     return bool((c == BLANK) | (c == TAB))
-
-
-@inlined
-def _read(start: Any, end: Any, table: Any) -> Any:
-    v = value(start, end, table)
-    return v if v == v else long_value(start, end, table)
 
 
 @inlined
@@ -91,6 +82,7 @@ def rows(
     begins: Any,
     ends: Any,
     odd: Any,
+    numbers: Any,
     texts: Any,
     sizes: Any,
 ) -> Any:
@@ -101,9 +93,9 @@ def rows(
     A name that does not stand so in the text is written from the address `names` on, up to the
     address `most`. A value of zero is left out. `coding` tells whether all is UTF-8; where it is
     not, a line with other bytes than ASCII is odd; where it is UNKNOWN, and there is such a byte,
-    nothing is read, and no lines are told. `texts` has where the names of namespaces are that are
-    raw text, some bytes behind each, and `sizes` how long: such a one is one feature, its name the
-    name=text.
+    nothing is read, and no lines are told. `numbers` has a place for each feature. `texts` has
+    where the names of namespaces are that are raw text, some bytes behind each, and `sizes` how
+    long: such a one is one feature, its name the name=text.
 
     Returns
     -------
@@ -117,7 +109,7 @@ def rows(
     last = np.uint64(len(hashes))
     indptr[0] = 0
     while i < n:
-        begun, begin, first_name, zeros = k, at, to, _ZERO
+        begun, begin, first_name = k, at, to
         label, weight = np.nan, 1.0
         # Before the bar: up to three words, of which the last may be the tag.
         count = _ZERO
@@ -149,6 +141,8 @@ def rows(
             d = start + np.uint64(positions[i])
             c = load_byte(d)
         good &= c == BAR and (count > _ZERO or not labelled)
+        plain: Any = True  # no namespace has a value
+        has_zeros: Any = False
         if good:
             i += _ONE
             at = d + _ONE
@@ -166,7 +160,8 @@ def rows(
                         good = False
                         break
                 name_end = stop
-                v = 1.0
+                value_at = stop
+                where = _ZERO
                 if c == COLON:
                     if d == at:
                         good = False
@@ -177,14 +172,19 @@ def rows(
                     stop = d
                     if c == NEWLINE:
                         stop -= np.uint64(load_byte(d - _ONE) == RETURN)
-                    v = _read(name_end + _ONE, stop, table)
-                    if c == COLON or not abs(v) < _MOST:
+                    value_at = name_end + _ONE
+                    where = ((value_at - start) << _HALF) | (stop - value_at)
+                    if c == COLON:
                         good = False
                         break
                 if name_end > at:
                     if opened:
                         prefix, prefix_end = at, name_end
-                        scale = v
+                        if where:
+                            scale, plain = read_value(value_at, stop, table, False), False
+                            if not abs(scale) < MOST:
+                                good = False
+                                break
                         which = _text_of(at, name_end, texts, sizes)
                         if which != _NO_TEXT:
                             bit = _ONE << min(which, _LAST_BIT)
@@ -210,12 +210,12 @@ def rows(
                             to = copied(prefix, name_end, to)
                             store_word(to, _EQUALS)
                             to = copied(at, stop, to + _ONE)
-                            hashes[k] = murmur_at(first, to)
+                            hashes[k] = LATER
                             values[k] = 1.0
+                            numbers[k] = _ZERO
                             spans[k] = ((first - start) << _HALF) | (to - first)
                             k += _ONE
                     else:
-                        v *= scale
                         first, last_byte = at, name_end
                         written = prefix_end > prefix
                         if not written and _is_of_text(at, name_end, texts, sizes):
@@ -231,20 +231,11 @@ def rows(
                             store_word(to, _CARET)
                             to = copied(at, name_end, to + _ONE)
                             last_byte = to
-                        if not abs(v) < _MOST:
-                            good = False
-                            break
-                        h = LATER
-                        if not written or v == 0.0:
-                            h = murmur_at(first, last_byte)
-                        if v != 0.0:
-                            hashes[k] = h
-                            values[k] = v
-                            spans[k] = ((first - start) << _HALF) | (last_byte - first)
-                            k += _ONE
-                        else:
-                            zeros += _ONE
-                            hashes[last - zeros] = h
+                        hashes[k] = LATER
+                        values[k] = scale
+                        numbers[k] = where
+                        spans[k] = ((first - start) << _HALF) | (last_byte - first)
+                        k += _ONE
                 opened = False
                 if c == NEWLINE:
                     break
@@ -254,8 +245,12 @@ def rows(
                     prefix = prefix_end = d
                 i += _ONE
                 at = d + _ONE
-        hash_those_left(hashes, spans, start, begun, k)
-        if good and zeros:
+        if good:
+            good, has_zeros = read_those_left(start, table, numbers, values, begun, k, plain, False)
+        if good:
+            hash_those_left(hashes, spans, start, begun, k)
+        if good and has_zeros:
+            k, zeros = without_zeros(hashes, values, spans, begun, k)
             good = not comes_again(hashes, begun, k, last, zeros)
         if good and coding != ALL_TEXT and coding != UNKNOWN:
             byte = begin

@@ -28,6 +28,7 @@ class _Room(NamedTuple):
     hashes: Any
     values: Any
     spans: Any
+    numbers: Any
     y: Any
     w: Any
     indptr: Any
@@ -40,10 +41,10 @@ class _Room(NamedTuple):
 def _room(n: int) -> _Room:
     most = n // 2 + 2
     text, positions = np.empty(3 * n + 4 * PAD + 256, np.uint8), np.empty(n + 8, np.uint32)
-    hashes, spans = (np.empty(most, np.uint64) for _ in range(2))
+    hashes, spans, numbers = (np.empty(most, np.uint64) for _ in range(3))
     values, y, w = (np.empty(most) for _ in range(3))
     counts = [np.empty(most, np.int64) for _ in range(5)]
-    return _Room(text, positions, hashes, values, spans, y, w, *counts)
+    return _Room(text, positions, hashes, values, spans, numbers, y, w, *counts)
 
 
 class NamedParser(LineParser):
@@ -99,7 +100,7 @@ class NamedParser(LineParser):
             np.uint64(start), np.uint64(start + n), np.uint64(TABLE.ctypes.data), self._labelled,
             coding, room.positions, room.hashes, room.values, np.uint64(names),
             np.uint64(start - PAD + len(room.text)), room.spans, room.y, room.w, room.indptr,
-            room.lines, room.begins, room.ends, room.odd, *more,
+            room.lines, room.begins, room.ends, room.odd, room.numbers, *more,
         )  # fmt: skip
         return int(rows), int(odd), int(lines), more
 

@@ -1,0 +1,143 @@
+"""Features of a row, once it is known where they stand: values are read, names hashed, by eights.
+
+A loop that looks for features writes down where the value of each is, in `numbers`: its first byte
+times 2**32, and its length; 0 where the value is at hand. LATER stands for a hash.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import (
+    bits_of,
+    eight_of,
+    eight_of_words,
+    inlined,
+    put_eight,
+    put_words,
+    which,
+    words_at,
+)
+from streaml1.parse.json_values import plain_value
+from streaml1.parse.names import LATER, murmur_at, murmur_of_eight
+from streaml1.parse.numbers import eight_values, long_value, value
+
+__all__ = ["MOST", "hash_those_left", "read_those_left", "read_value", "without_zeros"]
+
+_ZERO, _ONE, _EIGHT, _HALF = map(np.uint64, (0, 1, 8, 32))
+_LOW, _ALL, _MAGNITUDE = map(np.uint64, (2**32 - 1, 2**64 - 1, 2**63 - 1))
+MOST = 1e280
+"""Values are below: a sum of so many as there may be is finite."""
+
+
+@inlined
+def read_value(start: Any, end: Any, table: Any, strict: Any) -> Any:
+    """The number that a text writes, or NaN; `strict` where it has to be one of JSON."""
+    if strict:
+        return plain_value(start, end, table)[1]
+    v = value(start, end, table)
+    return v if v == v else long_value(start, end, table)
+
+
+@inlined
+def _read(start: Any, table: Any, numbers: Any, values: Any, k: Any, strict: Any) -> bool:
+    """Read the k-th value, which is multiplied by what stands in its place."""
+    if numbers[k] != _ZERO:
+        at = start + (numbers[k] >> _HALF)
+        v = read_value(at, at + (numbers[k] & _LOW), table, strict)
+        values[k] *= v
+        return bool(abs(v) < MOST and abs(values[k]) < MOST)
+    return bool(abs(values[k]) < MOST)
+
+
+@inlined
+def read_those_left(
+    start: Any, table: Any, numbers: Any, values: Any, lo: Any, hi: Any, plain: Any, strict: Any
+) -> Any:
+    """Read the values of the features from lo to hi, and multiply by what stands in their places.
+
+    `plain` tells that only ones stand there.
+
+    Returns
+    -------
+    Whether all is well, and whether one is zero.
+    """
+    good: Any = True
+    zeros: Any = False
+    n = hi - lo
+    k = lo
+    if plain and n >= _EIGHT:
+        to = np.uint64(values.ctypes.data)
+        places = np.uint64(numbers.ctypes.data)
+        found = _ZERO
+        while True:
+            spans = words_at(places + _EIGHT * k)
+            absent = spans == _ZERO
+            at = (spans >> _HALF) + start
+            v, wrong = eight_values(at, at + (spans & _LOW), table)
+            kept = bits_of(v) & (absent ^ _ALL)
+            ones = bits_of(eight_of(1.0)) & absent
+            unsure = which(wrong & (absent ^ _ALL))
+            if unsure:
+                for j in range(k, k + _EIGHT):
+                    values[j] = 1.0
+                    good &= _read(start, table, numbers, values, j, strict)
+                    zeros |= values[j] == 0.0
+            else:
+                put_eight(to + _EIGHT * k, eight_of_words(kept | ones))
+                found |= which(((kept | ones) & _MAGNITUDE) == _ZERO)
+            if k + _EIGHT >= hi:
+                break
+            k = min(k + _EIGHT, hi - _EIGHT)
+        return good, zeros or found != _ZERO
+    while k < hi:
+        good &= _read(start, table, numbers, values, k, strict)
+        zeros |= values[k] == 0.0
+        k += _ONE
+    return good, zeros
+
+
+@inlined
+def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
+    """Hash the names from lo to hi that were left for later."""
+    k = lo
+    if hi - lo >= _EIGHT:
+        to, places = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
+        while True:
+            known = words_at(to + _EIGHT * k)
+            left = known == LATER
+            if which(left):
+                names = words_at(places + _EIGHT * k)
+                h = murmur_of_eight((names >> _HALF) + start, names & _LOW)
+                put_words(to + _EIGHT * k, known | (h & left))
+            if k + _EIGHT >= hi:
+                return
+            k = min(k + _EIGHT, hi - _EIGHT)
+    while k < hi:
+        if hashes[k] == LATER:
+            name = start + (spans[k] >> _HALF)
+            hashes[k] = murmur_at(name, name + (spans[k] & _LOW))
+        k += _ONE
+
+
+@inlined
+def without_zeros(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any) -> Any:
+    """Take the features from lo to hi out that are zero; their hashes go to the end of all.
+
+    Returns
+    -------
+    How many features there are then, and how many were zero.
+    """
+    last = np.uint64(len(hashes))
+    k, zeros = lo, _ZERO
+    for j in range(lo, hi):
+        h, v, span = hashes[j], values[j], spans[j]
+        if v == 0.0:
+            zeros += _ONE
+            hashes[last - zeros] = h
+        else:
+            hashes[k], values[k], spans[k] = h, v, span
+            k += _ONE
+    return k, zeros
