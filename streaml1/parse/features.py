@@ -24,7 +24,7 @@ from streaml1.parse.json_values import plain_value
 from streaml1.parse.names import LATER, murmur_at, murmur_of_eight
 from streaml1.parse.numbers import eight_values, long_value, value
 
-__all__ = ["MOST", "hash_those_left", "read_those_left", "read_value", "without_zeros"]
+__all__ = ["MOST", "hash_all", "hash_those_left", "read_those_left", "read_value", "without_zeros"]
 
 _ZERO, _ONE, _EIGHT, _HALF = map(np.uint64, (0, 1, 8, 32))
 _LOW, _ALL, _MAGNITUDE = map(np.uint64, (2**32 - 1, 2**64 - 1, 2**63 - 1))
@@ -58,7 +58,7 @@ def read_those_left(
 ) -> Any:
     """Read the values of the features from lo to hi, and multiply by what stands in their places.
 
-    `plain` tells that only ones stand there.
+    `plain` tells that ones are to stand there, whether they do or not.
 
     Returns
     -------
@@ -66,33 +66,32 @@ def read_those_left(
     """
     good: Any = True
     zeros: Any = False
-    n = hi - lo
     k = lo
-    if plain and n >= _EIGHT:
-        to = np.uint64(values.ctypes.data)
-        places = np.uint64(numbers.ctypes.data)
-        found = _ZERO
+    if plain and hi - lo >= _EIGHT:
+        to, places = np.uint64(values.ctypes.data), np.uint64(numbers.ctypes.data)
         while True:
             spans = words_at(places + _EIGHT * k)
-            absent = spans == _ZERO
-            at = (spans >> _HALF) + start
-            v, wrong = eight_values(at, at + (spans & _LOW), table)
-            kept = bits_of(v) & (absent ^ _ALL)
-            ones = bits_of(eight_of(1.0)) & absent
-            unsure = which(wrong & (absent ^ _ALL))
+            v, unsure = eight_of(1.0), _ZERO
+            if which(spans):
+                absent = spans == _ZERO
+                at = (spans >> _HALF) + start
+                found, wrong = eight_values(at, at + (spans & _LOW), table)
+                unsure = which(wrong & (absent ^ _ALL))
+                v = eight_of_words((bits_of(v) & absent) | (bits_of(found) & (absent ^ _ALL)))
             if unsure:
                 for j in range(k, k + _EIGHT):
                     values[j] = 1.0
                     good &= _read(start, table, numbers, values, j, strict)
                     zeros |= values[j] == 0.0
             else:
-                put_eight(to + _EIGHT * k, eight_of_words(kept | ones))
-                found |= which(((kept | ones) & _MAGNITUDE) == _ZERO)
+                put_eight(to + _EIGHT * k, v)
+                zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
             if k + _EIGHT >= hi:
-                break
+                return good, zeros
             k = min(k + _EIGHT, hi - _EIGHT)
-        return good, zeros or found != _ZERO
     while k < hi:
+        if plain:
+            values[k] = 1.0
         good &= _read(start, table, numbers, values, k, strict)
         zeros |= values[k] == 0.0
         k += _ONE
@@ -100,26 +99,37 @@ def read_those_left(
 
 
 @inlined
-def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
-    """Hash the names from lo to hi that were left for later."""
+def _hash(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any, all_left: Any) -> None:
     k = lo
     if hi - lo >= _EIGHT:
         to, places = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
         while True:
             known = words_at(to + _EIGHT * k)
             left = known == LATER
-            if which(left):
+            if all_left or which(left):
                 names = words_at(places + _EIGHT * k)
                 h = murmur_of_eight((names >> _HALF) + start, names & _LOW)
-                put_words(to + _EIGHT * k, known | (h & left))
+                put_words(to + _EIGHT * k, h if all_left else known | (h & left))
             if k + _EIGHT >= hi:
                 return
             k = min(k + _EIGHT, hi - _EIGHT)
     while k < hi:
-        if hashes[k] == LATER:
+        if all_left or hashes[k] == LATER:
             name = start + (spans[k] >> _HALF)
             hashes[k] = murmur_at(name, name + (spans[k] & _LOW))
         k += _ONE
+
+
+@inlined
+def hash_all(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
+    """Hash the names from lo to hi."""
+    _hash(hashes, spans, start, lo, hi, True)
+
+
+@inlined
+def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
+    """Hash the names from lo to hi that were left for later."""
+    _hash(hashes, spans, start, lo, hi, False)
 
 
 @inlined

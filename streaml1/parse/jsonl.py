@@ -140,7 +140,6 @@ def _features(
                 break
             where = ((at - start) << _HALF) | (stop - at)
         hashes[k] = h
-        values[k] = 1.0
         numbers[k] = where
         spans[k] = ((name - start) << _HALF) | (name_end - name)
         k += _ONE

@@ -15,23 +15,24 @@ from streaml1.parse.delimiters import (
     RETURN,
     TAB,
     has_high_bytes,
+    place_of,
     vw_delimiters,
 )
 from streaml1.parse.features import (
     MOST,
-    hash_those_left,
+    hash_all,
     read_those_left,
     read_value,
     without_zeros,
 )
-from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, comes_again, copied, is_head
+from streaml1.parse.names import ALL_TEXT, UNKNOWN, comes_again, copied, is_head
 from streaml1.parse.numbers import number
 
 __all__ = ["rows"]
 
 _NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
 
-_ZERO, _ONE, _HALF = map(np.uint64, (0, 1, 32))
+_ZERO, _ONE, _TWO, _HALF = map(np.uint64, (0, 1, 2, 32))
 _QUOTE, _CARET, _EQUALS = map(np.uint64, b"'^=")
 _LAST_ASCII = np.uint64(127)
 
@@ -60,6 +61,43 @@ def _is_of_text(start: Any, end: Any, texts: Any, sizes: Any) -> bool:
         if end >= behind and (end == behind or load_byte(behind) == _EQUALS):
             found |= is_head(start, texts[z], sizes[z])
     return found
+
+
+@inlined
+def _ordinary(
+    start: Any, places: Any, i: Any, at: Any, k: Any, to: Any, most: Any, prefix: Any,
+    prefix_end: Any, numbers: Any, spans: Any,
+) -> Any:  # fmt: skip
+    """Find the features of a namespace as long as a blank stands behind each.
+
+    Returns
+    -------
+    The next delimiter, where the next word begins, how many features there are then, and where the
+    next name goes.
+    """
+    before = prefix_end - prefix
+    while True:
+        d = start + place_of(places, i)
+        end, c = d, load_byte(d)
+        where, step = _ZERO, _ONE
+        if c == COLON:
+            end = start + place_of(places, i + _ONE)
+            c = load_byte(end)
+            where, step = ((d + _ONE - start) << _HALF) | (end - d - _ONE), _TWO
+        if c != BLANK or d == at or to + (d - at) + before + np.uint64(32) > most:
+            return i, at, k, to
+        first, size = at, d - at
+        if before:
+            first = to
+            to = copied(prefix, prefix_end, to)
+            store_word(to, _CARET)
+            to = copied(at, d, to + _ONE)
+            size = to - first
+        numbers[k] = where
+        spans[k] = ((first - start) << _HALF) | size
+        k += _ONE
+        i += step
+        at = end + _ONE
 
 
 @kernel
@@ -105,6 +143,7 @@ def rows(
     if coding == UNKNOWN and has_high_bytes(start, end):
         return row, n_odd, line
     n = vw_delimiters(start, end, positions)
+    places, ordinary = np.uint64(positions.ctypes.data), len(texts) == 0
     i, at, to = _ZERO, start, names
     last = np.uint64(len(hashes))
     indptr[0] = 0
@@ -115,7 +154,7 @@ def rows(
         count = _ZERO
         tagged = False
         good: Any = True
-        d = start + np.uint64(positions[i])
+        d = start + place_of(places, i)
         c = load_byte(d)
         while True:
             if d > at:
@@ -138,7 +177,7 @@ def rows(
                 break
             i += _ONE
             at = d + _ONE
-            d = start + np.uint64(positions[i])
+            d = start + place_of(places, i)
             c = load_byte(d)
         good &= c == BAR and (count > _ZERO or not labelled)
         plain: Any = True  # no namespace has a value
@@ -151,7 +190,11 @@ def rows(
             opened = True  # the namespace may have a name here
             seen = _ZERO  # the texts of the line
             while True:
-                d = start + np.uint64(positions[i])
+                if ordinary and plain and not opened:
+                    i, at, k, to = _ordinary(
+                        start, places, i, at, k, to, most, prefix, prefix_end, numbers, spans
+                    )
+                d = start + place_of(places, i)
                 c = load_byte(d)
                 stop = d
                 if c == NEWLINE:
@@ -167,7 +210,7 @@ def rows(
                         good = False
                         break
                     i += _ONE
-                    d = start + np.uint64(positions[i])
+                    d = start + place_of(places, i)
                     c = load_byte(d)
                     stop = d
                     if c == NEWLINE:
@@ -181,7 +224,10 @@ def rows(
                     if opened:
                         prefix, prefix_end = at, name_end
                         if where:
-                            scale, plain = read_value(value_at, stop, table, False), False
+                            scale = read_value(value_at, stop, table, False)
+                            for j in range(begun, k if plain else begun):
+                                values[j] = 1.0
+                            plain = False
                             if not abs(scale) < MOST:
                                 good = False
                                 break
@@ -196,7 +242,7 @@ def rows(
                             at = d + np.uint64(_is_blank(c))
                             while c != BAR and c != NEWLINE:
                                 i += _ONE
-                                d = start + np.uint64(positions[i])
+                                d = start + place_of(places, i)
                                 c = load_byte(d)
                             stop = d
                             if c == NEWLINE and stop > at:
@@ -210,7 +256,6 @@ def rows(
                             to = copied(prefix, name_end, to)
                             store_word(to, _EQUALS)
                             to = copied(at, stop, to + _ONE)
-                            hashes[k] = LATER
                             values[k] = 1.0
                             numbers[k] = _ZERO
                             spans[k] = ((first - start) << _HALF) | (to - first)
@@ -231,7 +276,6 @@ def rows(
                             store_word(to, _CARET)
                             to = copied(at, name_end, to + _ONE)
                             last_byte = to
-                        hashes[k] = LATER
                         values[k] = scale
                         numbers[k] = where
                         spans[k] = ((first - start) << _HALF) | (last_byte - first)
@@ -248,7 +292,7 @@ def rows(
         if good:
             good, has_zeros = read_those_left(start, table, numbers, values, begun, k, plain, False)
         if good:
-            hash_those_left(hashes, spans, start, begun, k)
+            hash_all(hashes, spans, start, begun, k)
         if good and has_zeros:
             k, zeros = without_zeros(hashes, values, spans, begun, k)
             good = not comes_again(hashes, begun, k, last, zeros)
@@ -257,9 +301,9 @@ def rows(
             while byte < d:
                 good &= load_byte(byte) <= _LAST_ASCII
                 byte += _ONE
-        while load_byte(start + np.uint64(positions[i])) != NEWLINE:
+        while load_byte(start + place_of(places, i)) != NEWLINE:
             i += _ONE
-        at = start + np.uint64(positions[i]) + _ONE
+        at = start + place_of(places, i) + _ONE
         i += _ONE
         if not good:
             k, to = begun, first_name
