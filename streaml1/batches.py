@@ -131,7 +131,7 @@ def _from_ints(X: IntRows) -> Batch:
 
 def _from_texts(X: NamedRows) -> Batch:
     hashes, values, indptr = X.parts()
-    if not X.plain and not are_values(values):
+    if not (X.plain or X.valued or are_values(values)):
         return _from_dicts(X)
     return Batch(Rows(hashes[:0], _own(values, np.float64), _own(indptr, np.uint64)), None, None, X)
 

@@ -324,7 +324,7 @@ class Reader:
         if texts.plain and not isinstance(self.names, Hashed):
             return rows
         try:
-            return plain_rows(rows)
+            return plain_rows(rows, valued=texts.plain or texts.valued)
         except BadExample:
             batch_of(list(texts))  # says it by name, where it is not that two names share a slot
             return self._apart(rows, rows.ids[:0])

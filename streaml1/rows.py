@@ -198,8 +198,10 @@ def _are_plain(ids: Any, values: Any, indptr: Any, d: Any) -> bool:
     return True
 
 
-def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
+def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int, valued: bool = False) -> Rows:
     """Rows without zeros and with each name once in a row; `name_of` tells ids in a sentence.
+
+    `valued` tells that no value is zero or refused.
 
     Raises
     ------
@@ -209,6 +211,8 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int) -> Rows:
     if _are_plain(rows.ids, rows.values, rows.indptr, MOST_IDS):
         return rows
     merged = _merged(rows)
+    if merged is rows and valued:
+        return rows
     if are_values(merged.values) and (merged is rows or are_values(rows.values)):
         return merged
     first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])

@@ -22,16 +22,18 @@ from streaml1.parse.delimiters import (
 )
 from streaml1.parse.features import hash_those_left, read_value
 from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied
+from streaml1.rows import LIMIT
 
 __all__ = [
-    "AT", "DONE", "FEATURE", "FOUND", "LABEL", "LINE", "NAMES", "NEXT", "ODD", "OPEN", "ROW",
-    "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "rows",
+    "AT", "DONE", "FEATURE", "FOUND", "LABEL", "LARGE", "LINE", "NAMES", "NEXT", "ODD", "OPEN",
+    "ROW", "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "rows",
 ]  # fmt: skip
 
-START, FOUND, NEXT, AT, LINE, ROW, FEATURE, NAMES = range(8)
-STATE = 8
+START, FOUND, NEXT, AT, LINE, ROW, FEATURE, NAMES, LARGE = range(9)
+STATE = 9
 """Where the reading stands: whether delimiters were looked for, how many there are, which is next,
-bytes and lines that are done with, rows, features, and bytes of names. Whoever reads a record
+bytes and lines that are done with, rows, features, bytes of names, and whether a value is as large
+as the limit. Whoever reads a record
 otherwise counts its bytes, its lines and its row."""
 
 TEXT, LABEL, WEIGHT = map(np.uint64, (1, 2, 3))
@@ -221,6 +223,8 @@ def rows(
                 v = _read(first, stop, table)
                 if v != v:
                     break
+                if not abs(v) < LIMIT:
+                    state[LARGE] = 1
                 if v != 0.0:
                     hashes[k] = columns[column, np.uint64(3)]
                     values[k] = v

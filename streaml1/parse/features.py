@@ -23,6 +23,7 @@ from streaml1.jit import (
 from streaml1.parse.json_values import plain_value
 from streaml1.parse.names import LATER, murmur_at, murmur_of_eight
 from streaml1.parse.numbers import eight_values, long_value, value
+from streaml1.rows import LIMIT
 
 __all__ = ["MOST", "hash_all", "hash_those_left", "read_those_left", "read_value", "without_zeros"]
 
@@ -62,10 +63,11 @@ def read_those_left(
 
     Returns
     -------
-    Whether all is well, and whether one is zero.
+    Whether all is well, whether one is zero, and whether one is as large as the limit.
     """
     good: Any = True
     zeros: Any = False
+    large: Any = False
     k = lo
     if plain and hi - lo >= _EIGHT:
         to, places = np.uint64(values.ctypes.data), np.uint64(numbers.ctypes.data)
@@ -83,19 +85,21 @@ def read_those_left(
                     values[j] = 1.0
                     good &= _read(start, table, numbers, values, j, strict)
                     zeros |= values[j] == 0.0
+                    large |= not abs(values[j]) < LIMIT
             else:
                 put_eight(to + _EIGHT * k, v)
                 zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
             if k + _EIGHT >= hi:
-                return good, zeros
+                return good, zeros, large
             k = min(k + _EIGHT, hi - _EIGHT)
     while k < hi:
         if plain:
             values[k] = 1.0
         good &= _read(start, table, numbers, values, k, strict)
         zeros |= values[k] == 0.0
+        large |= not abs(values[k]) < LIMIT
         k += _ONE
-    return good, zeros
+    return good, zeros, large
 
 
 @inlined

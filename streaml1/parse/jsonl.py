@@ -194,8 +194,9 @@ def rows(
     the names of a row: one with more names is odd.
     """
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
+    valued: Any = True
     if coding == UNKNOWN and has_high_bytes(start, end):
-        return row, n_odd, line
+        return row, n_odd, line, False
     n = json_delimiters(start, end, positions)
     places = np.uint64(positions.ctypes.data)
     met[:] = _ZERO
@@ -208,6 +209,7 @@ def rows(
         label_at, label_end, id_at, id_end = start, start, start, start
         seen = _ZERO
         good: Any = False
+        large: Any = False
         others = np.uint64(0)
         d = start + place_of(places, i)
         more = load_byte(at) == _OPEN
@@ -294,7 +296,9 @@ def rows(
                 if load_byte(at) == RETURN:
                     good = load_byte(at + _ONE) == NEWLINE
         if good:
-            good, has_zeros = read_those_left(start, table, numbers, values, begun, k, True, True)
+            good, has_zeros, large = read_those_left(
+                start, table, numbers, values, begun, k, True, True
+            )
             hash_those_left(hashes, spans, start, begun, k)
             if has_zeros:
                 k, _ = without_zeros(hashes, values, spans, begun, k)
@@ -313,7 +317,7 @@ def rows(
             k, to = begun, first_name
             odd[n_odd] = row
             n_odd += _ONE
-            weight, label_kind, id_kind = 1.0, NUMBER, NOTHING
+            weight, label_kind, id_kind, large = 1.0, NUMBER, NOTHING, False
         told[row, _ZERO] = label_kind
         told[row, _ONE] = label_at - start
         told[row, _TWO] = label_end - start
@@ -328,4 +332,5 @@ def rows(
         row += _ONE
         line += _ONE
         indptr[row] = k
-    return row, n_odd, line
+        valued &= not large
+    return row, n_odd, line, valued

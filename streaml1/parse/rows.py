@@ -113,11 +113,13 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
     header
         What tells where features may have come as a name and a string: the names of all columns,
         none where each line names its own; None where no feature has.
+    valued
+        Whether all values are known to be such as may be learnt, and none of them zero.
     """
 
     __slots__ = (
         *("bounds", "hashes", "header", "indptr", "names", "one"),
-        *("plain", "spans", "text", "values"),
+        *("plain", "spans", "text", "valued", "values"),
     )
 
     def __init__(
@@ -131,8 +133,10 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         bounds: Any,
         one: Callable[[bytes], Any],
         header: Sequence[str] | None = None,
+        valued: bool = False,
     ) -> None:
         self.plain = False
+        self.valued = valued
         self.header = header
         self.hashes = hashes
         self.values = values
@@ -157,7 +161,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             lo, hi = _bounds(k, len(self))
             return NamedRows(
                 self.hashes, self.values, self.indptr[lo : hi + 1], self.names, self.spans,
-                self.text, self.bounds[lo:hi], self.one, self.header,
+                self.text, self.bounds[lo:hi], self.one, self.header, self.valued,
             )  # fmt: skip
         lo, hi = self.bounds[range(len(self))[k]].tolist()
         x: dict[Hashable, Any] = self.one(self.text[lo:hi].tobytes())[0]
@@ -233,7 +237,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             np.concatenate([one + at for one, at in zip(spans, letters, strict=False)]),
             np.concatenate(texts),
             np.concatenate([one + at for one, at in zip(bounds, bytes_, strict=False)]),
-            pieces[0].one, pieces[0].header,
+            pieces[0].one, pieces[0].header, all(piece.valued for piece in pieces),
         )  # fmt: skip
 
     def _alone(self) -> tuple[Any, ...]:

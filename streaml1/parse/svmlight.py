@@ -150,8 +150,8 @@ def _pairs(
     """Read n features from the k-th on, as `_pair`."""
     good = True
     if n < _EIGHT:
-        for f in range(n):
-            good &= _pair(start, places, i + _TWO * f, table, ids, values, k + f)
+        for one in range(n):
+            good &= _pair(start, places, i + _TWO * one, table, ids, values, k + one)
         return good
     to_ids, to_values = np.uint64(ids.ctypes.data), np.uint64(values.ctypes.data)
     f = _ZERO

@@ -137,11 +137,13 @@ def rows(
 
     Returns
     -------
-    How many rows, how many of them odd, and how many lines.
+    How many rows, how many of them odd, how many lines, and whether all values are such as may be
+    learnt.
     """
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
+    valued: Any = True
     if coding == UNKNOWN and has_high_bytes(start, end):
-        return row, n_odd, line
+        return row, n_odd, line, False
     n = vw_delimiters(start, end, positions)
     places, ordinary = np.uint64(positions.ctypes.data), len(texts) == 0
     i, at, to = _ZERO, start, names
@@ -182,6 +184,7 @@ def rows(
         good &= c == BAR and (count > _ZERO or not labelled)
         plain: Any = True  # no namespace has a value
         has_zeros: Any = False
+        large: Any = False
         if good:
             i += _ONE
             at = d + _ONE
@@ -290,7 +293,9 @@ def rows(
                 i += _ONE
                 at = d + _ONE
         if good:
-            good, has_zeros = read_those_left(start, table, numbers, values, begun, k, plain, False)
+            good, has_zeros, large = read_those_left(
+                start, table, numbers, values, begun, k, plain, False
+            )
         if good:
             hash_all(hashes, spans, start, begun, k)
         if good and has_zeros:
@@ -309,7 +314,7 @@ def rows(
             k, to = begun, first_name
             odd[n_odd] = row
             n_odd += _ONE
-            weight = 1.0
+            weight, large = 1.0, False
         y[row] = label
         w[row] = weight
         lines[row] = line
@@ -318,4 +323,5 @@ def rows(
         row += _ONE
         line += _ONE
         indptr[row] = k
-    return row, n_odd, line
+        valued &= not large
+    return row, n_odd, line, valued

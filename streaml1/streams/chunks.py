@@ -14,7 +14,7 @@ from streaml1.streams.source import SourceError
 
 __all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
 
-CHUNK = 2**20
+CHUNK = 2**21
 """Bytes that are read and parsed at once."""
 
 Wait = Callable[[Callable[[int], Any], int], Any]

@@ -264,7 +264,7 @@ class _Fast:
             if not self._one(state, found, labels, faults):
                 break
         self.at, self.line = int(state[csv.AT]), int(state[csv.LINE])
-        return self._told(int(state[csv.ROW]), found, labels, faults)
+        return self._told(state, found, labels, faults)
 
     def _go_on(self, state: Any, coding: Any) -> int:
         room, text = self._room, self._room.text
@@ -310,15 +310,16 @@ class _Fast:
         return lines.at < self._n
 
     def _told(
-        self, n: int, found: list[Any], labels: dict[int, Any], faults: list[tuple[int, str]]
+        self, state: Any, found: list[Any], labels: dict[int, Any], faults: list[tuple[int, str]]
     ) -> Parsed:
-        room = self._room
+        room, n = self._room, int(state[csv.ROW])
         k = int(room.indptr[n])
         lines, ends, w, after = (a[:n] for a in (room.lines, room.ends, room.w, room.after))
         bounds = np.stack([room.begins[:n], ends - 1], axis=1)
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n + 1], room.text[PAD:],
             room.spans[:k], self._text, bounds, self._parser.one, self._columns.header,
+            valued=not state[csv.LARGE],
         )  # fmt: skip
         if found:
             x = mended(x, found, np.ones(n, bool))

@@ -79,30 +79,32 @@ class NamedParser(LineParser):
         room = self._pool.take(hi - lo)
         text = room.text[PAD : PAD + hi - lo]
         text[:] = buffer[lo:hi]
-        n_rows, n_odd, n_lines, more = self._read(room, hi - lo, UNKNOWN)
+        n_rows, n_odd, n_lines, valued, more = self._read(room, hi - lo, UNKNOWN)
         if not n_lines:
-            n_rows, n_odd, n_lines, more = self._read(room, hi - lo, coding_of(text))
+            n_rows, n_odd, n_lines, valued, more = self._read(room, hi - lo, coding_of(text))
         k = int(room.indptr[n_rows])
         lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
         bounds = np.stack([room.begins[:n_rows], ends - 1], axis=1)
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], room.text[PAD:],
-            room.spans[:k], text, bounds, self.one, self.header,
+            room.spans[:k], text, bounds, self.one, self.header, valued,
         )  # fmt: skip
         return self._whole(x, y, w, lines, ends, room.odd[:n_odd].tolist(), n_lines, *more)
 
-    def _read(self, room: _Room, n: int, coding: Any) -> tuple[int, int, int, tuple[Any, ...]]:
-        """How many rows there are in the first n bytes, how many odd ones, lines, and more."""
+    def _read(
+        self, room: _Room, n: int, coding: Any
+    ) -> tuple[int, int, int, bool, tuple[Any, ...]]:
+        """How many rows the first n bytes have, odd ones, lines; if `valued`; and what more."""
         start = room.text.ctypes.data + PAD
         names = start + n + PAD
         more = self._more(n)
-        rows, odd, lines = self.kernel(
+        rows, odd, lines, valued = self.kernel(
             np.uint64(start), np.uint64(start + n), np.uint64(TABLE.ctypes.data), self._labelled,
             coding, room.positions, room.hashes, room.values, np.uint64(names),
             np.uint64(start - PAD + len(room.text)), room.spans, room.y, room.w, room.indptr,
             room.lines, room.begins, room.ends, room.odd, room.numbers, *more,
         )  # fmt: skip
-        return int(rows), int(odd), int(lines), more
+        return int(rows), int(odd), int(lines), bool(valued), more
 
     def _more(self, n: int) -> tuple[Any, ...]:
         """What else the kernel writes to."""

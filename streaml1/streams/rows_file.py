@@ -107,6 +107,8 @@ class KeptRows(NamedRows):
 
     __slots__ = ("_parts", "numbers", "table")
 
+    valued = False
+
     def __init__(
         self, numbers: Any, values: Any, indptr: Any, table: KeptNames, plain: bool = False
     ) -> None:
