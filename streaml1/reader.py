@@ -20,7 +20,7 @@ from streaml1.crosses import (
     spread,
 )
 from streaml1.names import MISSING, Hashed, Ints, Table
-from streaml1.names.bytes import first_places
+from streaml1.names.bytes import distinct
 from streaml1.names.restore import restore_names
 from streaml1.parse.rows import NamedRows
 from streaml1.rows import (
@@ -35,7 +35,7 @@ from streaml1.rows import (
 from streaml1.rules import unknown_slot
 from streaml1.words import Words, counted_batch
 
-__all__ = ["LEAST_SIZE", "Reader", "spread_slots"]
+__all__ = ["LEAST_SIZE", "Reader"]
 
 LEAST_SIZE = 1024  # slots
 MOST_WALKED = 2**18  # features of a dict, crossed ones among them, that buffers are made for
@@ -297,7 +297,8 @@ class Reader:
         """Slots of names that come as bytes; those unknown have ids of their own beyond them."""
         slots, places = self._find_texts(texts)
         if len(places) and isinstance(self.names, Table) and self.names.others:
-            spread_slots(texts, slots, places, self.names.find_all(texts.names_of(places)))
+            new = distinct(texts.parts()[0], places)
+            new.tell(slots, self.names.find_all(texts.names_of(new.firsts)))
         unknown = slots == MISSING
         if unknown.any():  # distinct ones have distinct ids above all slots
             hashes, _, _ = texts.parts()
@@ -305,19 +306,16 @@ class Reader:
         return slots
 
     def _find_texts(self, texts: NamedRows) -> tuple[Any, Any]:
-        """Slots of names that come as bytes, `MISSING` for some, and first places of these."""
+        """Slots of names that come as bytes, `MISSING` for some, and the places of these."""
         hashes, _, _ = texts.parts()
         if isinstance(self.names, Hashed):
             slots = hashes.astype(np.uint32)
             slots &= np.uint32(self.names.mask)
-            return slots, []
+            return slots, np.empty(0, np.int64)
         if isinstance(self.names, Ints):
-            slots, n = np.full(len(hashes), MISSING, np.uint32), len(hashes)
-        else:
-            slots, n = self.names.by_bytes.find(hashes)
-        if not n:
-            return slots, []
-        return slots, first_places(hashes, slots, n)
+            return np.full(len(hashes), MISSING, np.uint32), np.arange(len(hashes))
+        found: tuple[Any, Any] = self.names.by_bytes.find(hashes)
+        return found
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""
@@ -340,13 +338,3 @@ class Reader:
 
     def _are_apart(self, slots: Any) -> bool:
         return not isinstance(self.names, Hashed) and len(np.unique(slots)) == len(slots)
-
-
-def spread_slots(texts: NamedRows, slots: Any, places: Any, known: Any) -> None:
-    """Give the slots of some names, told by places of theirs, to all places that have them."""
-    hashes, _, _ = texts.parts()
-    missing = np.flatnonzero(slots == MISSING)
-    wanted = hashes[places]
-    order = np.argsort(wanted)
-    at = order[np.searchsorted(wanted, hashes[missing], sorter=order)]
-    slots[missing] = known[at]

@@ -27,7 +27,7 @@ from streaml1.cli import cli
 from streaml1.engine import engine
 from streaml1.hashing import name_hash, name_hashes
 from streaml1.names import MISSING, Table
-from streaml1.names.bytes import first_places
+from streaml1.names.bytes import distinct
 from streaml1.names.crossed import cross_hash
 from streaml1.names.parts import parts_of, spelt
 from streaml1.names.restore import restore_names
@@ -475,15 +475,15 @@ def test_a_table_of_names_and_crosses(steps: list[tuple[str, int]]) -> None:
         elif what == "t":  # names of texts
             names = [name for name in names if name.isprintable()] * 2
             hashes, (letters, spans) = name_hashes(names), spelt(names)
-            slots, n = table.by_bytes.find(hashes)
-            table.admit_bytes(hashes, slots, first_places(hashes, slots, n), letters, spans)
+            slots, places = table.by_bytes.find(hashes)
+            table.admit_bytes(hashes, slots, distinct(hashes, places), letters, spans)
             twin += [name for name in dict.fromkeys(names) if name not in twin]
             assert slots.tolist() == [twin.index(name) for name in names]
         elif what == "x":
             parts = [tuple(sorted(chance.sample(HEADS, chance.choice([2, 3])))) for _ in range(4)]
             hashes = np.array([cross_hash(one) for one in parts], np.uint64)
-            slots, n = table.crossed.find(hashes)
-            new = len(first_places(hashes, slots, n))
+            slots, places = table.crossed.find(hashes)
+            new = len(distinct(hashes, places).firsts)
             table.admit_crossed(hashes, slots, new, parts_of(parts))
             twin += [one for one in dict.fromkeys(parts) if one not in twin]
             assert slots.tolist() == [twin.index(one) for one in parts]

@@ -200,8 +200,8 @@ class Many(Weights):
         def most() -> int:
             if texts is None:
                 return len(names)
-            found[:] = [self._find_texts(texts)]
-            return len(found[0][1])
+            found[:] = [self._new_texts(texts)]
+            return len(found[0][1].firsts)
 
         crossed, new = self._find_with_room(crossing.hashes, most, texts is None)
         if texts is not None:

@@ -11,15 +11,15 @@ from streaml1 import reader
 from streaml1.crosses import find_crossed
 from streaml1.engine.state import State
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
-from streaml1.names.bytes import first_places
+from streaml1.names.bytes import Unknown, distinct
 from streaml1.names.parts import Parts
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.parse.rows import NamedRows
-from streaml1.reader import spread_slots
 from streaml1.sketch import Sketch
 
 __all__ = ["Room"]
 
+FEW = 8  # at least one name in so many is given back, or none
 SLOTS = 2**22  # ints may be so many slots in any model, however few of them are used
 
 
@@ -55,29 +55,33 @@ class Room(State):
             if self.names.entries is not entries:
                 self._frame = None
 
-    def _admit_texts(self, texts: NamedRows, found: tuple[Any, Any] | None = None) -> Any:
+    def _new_texts(self, texts: NamedRows) -> tuple[Any, Unknown]:
+        """Slots of names that come as bytes, and those that have none."""
+        slots, places = self._find_texts(texts)
+        return slots, distinct(texts.parts()[0], places)
+
+    def _admit_texts(self, texts: NamedRows, found: tuple[Any, Unknown] | None = None) -> Any:
         """Slots of names that come as bytes; the rule has all of them.
 
-        `found` is what `_find_texts` told, where nothing has changed since.
+        `found` is what `_new_texts` told, where nothing has changed since.
         """
         while True:
-            slots, unknown = self._find_texts(texts) if found is None else found
+            slots, new = self._new_texts(texts) if found is None else found
             found = None
-            if not len(unknown):
+            if not len(new.firsts):
                 return slots
             if isinstance(self.names, Ints):
                 self._name_all()
             names = self.names
-            self._have_slots(len(unknown))
+            self._have_slots(len(new.firsts))
             if self.names is names:
                 break
         hashes, _, _ = texts.parts()
         self._frame = None
         if names.others:  # one of them may be equal to a string
-            known = self._admit_all([*texts.names_of(unknown)])
-            spread_slots(texts, slots, unknown, known)
+            new.tell(slots, self._admit_all([*texts.names_of(new.firsts)]))
         else:
-            names.admit_bytes(hashes, slots, unknown, texts.names, texts.own_spans())
+            names.admit_bytes(hashes, slots, new, texts.names, texts.own_spans())
         return slots
 
     def _find_with_room(
@@ -90,8 +94,7 @@ class Room(State):
         """
         while True:
             names, slots = self.names, find_crossed(self.names, hashes)
-            unknown = int(np.count_nonzero(slots == MISSING))
-            new = len(first_places(hashes, slots, unknown)) if unknown else 0
+            new = len(distinct(hashes, np.flatnonzero(slots == MISSING)).firsts)
             if isinstance(names, Ints) and new:
                 self._name_all()
             elif isinstance(names, Table):
@@ -168,8 +171,10 @@ class Room(State):
         """Have room for `n` names more: first in the slots of zeros, which are given back."""
         holding = self.rule.holding()
         alive = int(np.count_nonzero(holding))
-        size = max(reader.LEAST_SIZE, _power_of_two(3 * (alive + n) // 2))
-        if alive == len(self.names):
+        # To give a few back would cost more than their room.
+        left = alive if FEW * alive < (FEW - 1) * len(self.names) else len(self.names)
+        size = max(reader.LEAST_SIZE, _power_of_two(3 * (left + n) // 2))
+        if left == len(self.names):
             self._set_rule(self.rule.grow(max(size, self.rule.size)))
             return
         names, new_slots = self.names.keep(holding)

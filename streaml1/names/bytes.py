@@ -6,22 +6,37 @@ Beside a `Table`, which knows a string by Python's own hash of it, another in ea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streaml1.jit import kernel, prefetch
 from streaml1.names.places import MISSING, NO_SLOT, ONE, free, lookup
 
-__all__ = ["Arena", "ByBytes", "first_places"]
+__all__ = ["Arena", "ByBytes", "Unknown", "distinct"]
 
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _AHEAD = np.uint64(16)
 
 
+class Unknown(NamedTuple):
+    """Names without a slot among some, which may come again."""
+
+    places: Any
+    """Where one is, int64."""
+    firsts: Any
+    """Where each comes first, int64."""
+    order: Any
+    """Which of these each place has, uint32."""
+
+    def tell(self, slots: Any, given: Any) -> None:
+        """Put the slots that were given to them where they are."""
+        slots[self.places] = given[self.order]
+
+
 @kernel
-def _find(entries: Any, hashes: Any, slots: Any) -> Any:
-    """Slots of hashes, `MISSING` for those unknown; returns how many are."""
+def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
+    """Slots of hashes, `MISSING` for those unknown, and places of these; returns how many are."""
     n, unknown = np.uint64(len(hashes)), np.uint64(0)
     mask = np.uint64(len(entries) // 2 - 1)
     for k in range(n):
@@ -30,6 +45,7 @@ def _find(entries: Any, hashes: Any, slots: Any) -> Any:
             prefetch(entries, ahead + ahead)
         slot = entries[lookup(entries, hashes[k]) + ONE]
         slots[k] = np.uint32(slot)
+        places[unknown] = k  # whether it is: which are cannot be foretold
         unknown += np.uint64(slot == NO_SLOT)
     return unknown
 
@@ -67,33 +83,41 @@ def _moved(entries: Any, new_slots: Any, left: Any) -> Any:
 
 
 @kernel
-def _first_places(hashes: Any, slots: Any, seen: Any, places: Any) -> Any:
-    """Where each hash without a slot comes first; `seen` is zeros, a power of two of them."""
+def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> Any:
+    """The first of each hash at some places; `seen` is zeros, a power of two of them."""
     n = np.uint64(0)
     mask = np.uint64(len(seen) - 1)
-    for k in range(np.uint64(len(slots))):
-        if slots[k] != MISSING:
-            continue
+    for m in range(np.uint64(len(places))):
+        k = places[m]
         place = hashes[k] & mask
-        while seen[place] and hashes[seen[place] - ONE] != hashes[k]:
+        while seen[place] and hashes[firsts[seen[place] - ONE]] != hashes[k]:
             place = (place + ONE) & mask
         if not seen[place]:
-            seen[place] = k + ONE
-            places[n] = k
+            firsts[n] = k
             n += ONE
+            seen[place] = n
+        order[m] = seen[place] - ONE
     return n
 
 
 @kernel
 def _admit(
-    entries: Any, hashes: Any, slots: Any, names: Any, spans: Any, first: Any, n: Any, arena: Any
-) -> Any:
-    """Give each hash without a slot the next, and keep its name; returns how many are kept."""
+    entries: Any, hashes: Any, names: Any, spans: Any, unknown: Any, first: Any, n: Any,
+    arena: Any, given: Any,
+) -> Any:  # fmt: skip
+    """Give distinct hashes the next slots, and keep their names; returns how many are kept.
+
+    `unknown` are their places; one that has a slot is given that.
+    """
     kept, ends, bytes_ = arena
     to = ends[n]
-    for k in range(np.uint64(len(slots))):
-        if slots[k] != MISSING:
-            continue
+    mask = np.uint64(len(entries) // 2 - 1)
+    count = np.uint64(len(unknown))
+    for j in range(count):
+        if j + _AHEAD < count:
+            ahead = hashes[unknown[j + _AHEAD]] & mask
+            prefetch(entries, ahead + ahead)
+        k = unknown[j]
         at = lookup(entries, hashes[k])
         if entries[at + ONE] == NO_SLOT:
             entries[at] = hashes[k]
@@ -105,15 +129,16 @@ def _admit(
                 to += ONE
             n += ONE
             ends[n] = to
-        slots[k] = np.uint32(entries[at + ONE])
+        given[j] = np.uint32(entries[at + ONE])
     return n
 
 
-def first_places(hashes: Any, slots: Any, n: int) -> Any:
-    """Where each of the hashes without a slot, n of them with all repeats, comes first."""
-    places = np.empty(n, np.int64)
-    seen = np.zeros(1 << (2 * n).bit_length(), np.uint64)
-    return places[: int(_first_places(hashes, slots, seen, places))]
+def distinct(hashes: Any, places: Any) -> Unknown:
+    """The names at some places, int64, by their hashes."""
+    firsts, order = np.empty(len(places), np.int64), np.empty(len(places), np.uint32)
+    seen = np.zeros(1 << (2 * len(places)).bit_length(), np.uint32)
+    n = int(_distinct(hashes, places.view(np.uint64), seen, firsts.view(np.uint64), order))
+    return Unknown(places, firsts[:n], order)
 
 
 class _Counted:
@@ -229,17 +254,19 @@ class ByBytes(_Counted):
         self.used = np.zeros(1, np.int64)
         self.count = np.zeros(1, np.int64)
 
-    def find(self, hashes: Any) -> tuple[Any, int]:
-        """Slots of hashes, uint32, `MISSING` for those unknown, and how many these are."""
-        slots = np.empty(len(hashes), np.uint32)
-        return slots, int(_find(self.entries, hashes, slots))
+    def find(self, hashes: Any) -> tuple[Any, Any]:
+        """Slots of hashes, uint32, `MISSING` for those unknown, and the places of these, int64."""
+        slots, places = np.empty(len(hashes), np.uint32), np.empty(len(hashes) + 1, np.int64)
+        return slots, places[: int(_find(self.entries, hashes, slots, places))]
 
     def enter(self, hashes: Any, slots: Any) -> None:
         """Have some hashes known."""
         self.widen(len(hashes))
         self.used[0] += int(_put(self.entries, hashes, slots))
 
-    def admit(self, hashes: Any, slots: Any, names: Any, spans: Any, new: int, arena: Arena) -> int:
+    def admit(
+        self, hashes: Any, slots: Any, names: Any, spans: Any, unknown: Unknown, arena: Arena
+    ) -> int:
         """Give those of some hashes that are MISSING a slot the next, and keep their names.
 
         Parameters
@@ -248,8 +275,8 @@ class ByBytes(_Counted):
             As of `streaml1.parse.rows.NamedRows`.
         slots
             What `find` gave; they are made known in it.
-        new
-            How many names are new.
+        unknown
+            Which are MISSING.
         arena
             Gets their names; the slots before are those of other names.
 
@@ -257,13 +284,15 @@ class ByBytes(_Counted):
         -------
         How many there are then in the arena.
         """
-        self.widen(new)
+        self.widen(len(unknown.firsts))
         first = np.uint64(self.n - len(arena))
         arrays = (arena.hashes, arena.ends, arena.bytes)
-        n = int(_admit(self.entries, hashes, slots, names, spans, first, np.uint64(len(arena)),
-                       arrays))  # fmt: skip
+        given = np.empty(len(unknown.firsts), np.uint32)
+        n = int(_admit(self.entries, hashes, names, spans, unknown.firsts.view(np.uint64), first,
+                       np.uint64(len(arena)), arrays, given))  # fmt: skip
         self.used[0] += n - len(arena)
         self.n += n - len(arena)
+        unknown.tell(slots, given)
         return n
 
     def widen(self, n: int) -> None:

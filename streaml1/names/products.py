@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import inlined, kernel
-from streaml1.names.bytes import Arena, ByBytes, first_places
+from streaml1.names.bytes import Arena, ByBytes, distinct
 from streaml1.names.crossed import Crossed, cross_hash, told
 from streaml1.names.parts import Parts, parts_of
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
@@ -127,8 +127,8 @@ class Products:
         arrays = (self.table.entries, self.hashes, self.slots, self.parts, self.numbers.entries)
         return int(sum(a.nbytes for a in arrays)) + self.names.nbytes
 
-    def find(self, hashes: Any) -> tuple[Any, int]:
-        """Slots of hashes, uint32, `MISSING` for those unknown, and how many these are."""
+    def find(self, hashes: Any) -> tuple[Any, Any]:
+        """Slots of hashes, uint32, `MISSING` for those unknown, and the places of these."""
         return self.table.find(hashes)
 
     def of(self, slots: Any) -> Any:
@@ -218,14 +218,14 @@ class Products:
         crossed = np.flatnonzero(used)
         ids = parts.ids[crossed]
         hashes, spans = parts.hashes[ids], parts.spans[ids]
-        found, unknown = self.numbers.find(hashes)
-        if unknown:
-            new = first_places(hashes, found, unknown)
+        found, places = self.numbers.find(hashes)
+        if len(places):
+            new = distinct(hashes, places)
             before = len(self.names)
             try:
-                self.names.widen(len(new), int((spans[new] & _SIZE).sum()))
+                self.names.widen(len(new.firsts), int((spans[new.firsts] & _SIZE).sum()))
                 self.names.n = self.numbers.admit(
-                    hashes, found, parts.letters, spans, len(new), self.names
+                    hashes, found, parts.letters, spans, new, self.names
                 )
             except BaseException:  # a signal
                 self._number_again(before)

@@ -25,7 +25,7 @@ import numpy as np
 
 from streaml1.hashing import name_hashes
 from streaml1.names import keys
-from streaml1.names.bytes import Arena, ByBytes
+from streaml1.names.bytes import Arena, ByBytes, Unknown
 from streaml1.names.crossed import Crossed
 from streaml1.names.entries import ALIASED, USED, WHOLE, Entries
 from streaml1.names.parts import Parts
@@ -128,7 +128,9 @@ class Table(Entries):
 
     # Names that come as bytes
 
-    def admit_bytes(self, hashes: Any, slots: Any, unknown: Any, names: Any, spans: Any) -> None:
+    def admit_bytes(
+        self, hashes: Any, slots: Any, unknown: Unknown, names: Any, spans: Any
+    ) -> None:
         """Give names that come as bytes the next slots, where they have none.
 
         Parameters
@@ -138,14 +140,14 @@ class Table(Entries):
         slots
             By `hashes`, `MISSING` for some; all are known then.
         unknown
-            Where each name that is to be known comes first.
+            Which are MISSING.
         """
         before = len(self.waiting)
-        letters = spans[unknown] & np.uint64(2**32 - 1)
+        letters = spans[unknown.firsts] & np.uint64(2**32 - 1)
         try:
-            self.waiting.widen(len(unknown), int(letters.sum()))
+            self.waiting.widen(len(unknown.firsts), int(letters.sum()))
             table = self.by_bytes
-            self.waiting.n = table.admit(hashes, slots, names, spans, len(unknown), self.waiting)
+            self.waiting.n = table.admit(hashes, slots, names, spans, unknown, self.waiting)
         except BaseException:  # a signal
             self._by_bytes, self.waiting.n = None, before
             raise
@@ -286,7 +288,7 @@ class Table(Entries):
             late = np.flatnonzero(~crossed[len(self.known) :]) + len(self.known)
             names = self.names()
             found, unknown = self.by_bytes.find(name_hashes([names[j] for j in late.tolist()]))
-            ensure(not unknown, "a name that waits is not found")
+            ensure(not len(unknown), "a name that waits is not found")
             ensure((found == late).all(), "it is found at another slot")
             n = len(self.known)
         ensure(len(self.texts) == n, "a name without its text")

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from streaml1.hashing import as_int, name_hashes
-from streaml1.names import MISSING
-from streaml1.names.bytes import ByBytes
+from streaml1.names.bytes import ByBytes, distinct
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.report import written_aside
 from streaml1.rows import BadExample, Rows, are_values, plain_items, repeats, shown
@@ -188,15 +187,15 @@ class RowsWriter:
 
     def _numbers(self, hashes: Any, names_of: Any) -> Any:
         """The number of each name; those that are new take the next, in their order."""
-        numbers, unknown = self._known.find(hashes)
-        if not unknown:
+        numbers, places = self._known.find(hashes)
+        if not len(places):
             return numbers
-        places = np.flatnonzero(numbers == MISSING)
-        first = places[np.sort(np.unique(hashes[places], return_index=True)[1])]
-        new = hashes[first]
-        self._known.enter(new, np.arange(self.names, self.names + len(new), dtype=np.uint32))
-        self._hashes.append(new.copy())
-        for name in names_of(first):
+        new = distinct(hashes, places)
+        found = hashes[new.firsts]
+        given = np.arange(self.names, self.names + len(found), dtype=np.uint32)
+        self._known.enter(found, given)
+        self._hashes.append(found)
+        for name in names_of(new.firsts):
             self._text += name.encode("utf-8", "surrogatepass")
             self._ends.append(len(self._text))
         if len(self._text) >= NAMES_MOST:
@@ -204,7 +203,7 @@ class RowsWriter:
                 f"the names of {self.names:,} features are {len(self._text):,} bytes: a file of "
                 "rows has less than 4 GiB of names, so convert the source in parts"
             )
-        numbers[places] = self._known.find(hashes[places])[0]
+        new.tell(numbers, given)
         return numbers
 
     def _from_dicts(self, block: Block, refuse: Refuse) -> Iterator[_Rows]:
