@@ -15,6 +15,7 @@ from streaml1.jit import (
     eight_of,
     eight_of_words,
     inlined,
+    leading_zeros,
     put_eight,
     put_words,
     which,
@@ -25,9 +26,17 @@ from streaml1.parse.names import LATER, murmur_at, murmur_of_eight
 from streaml1.parse.numbers import eight_values, long_value, value
 from streaml1.rows import LIMIT
 
-__all__ = ["MOST", "hash_all", "hash_those_left", "read_those_left", "read_value", "without_zeros"]
+__all__ = [
+    "MOST",
+    "hash_all",
+    "hash_those_left",
+    "keys_are_hashed",
+    "read_those_left",
+    "read_value",
+    "without_zeros",
+]
 
-_ZERO, _ONE, _EIGHT, _HALF = map(np.uint64, (0, 1, 8, 32))
+_ZERO, _ONE, _FOUR, _EIGHT, _HALF = map(np.uint64, (0, 1, 4, 8, 32))
 _LOW, _ALL, _MAGNITUDE = map(np.uint64, (2**32 - 1, 2**64 - 1, 2**63 - 1))
 MOST = 1e280
 """Values are below: a sum of so many as there may be is finite."""
@@ -134,6 +143,59 @@ def hash_all(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
 def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
     """Hash the names from lo to hi that were left for later."""
     _hash(hashes, spans, start, lo, hi, False)
+
+
+@inlined
+def _comes_twice(keys: Any, n: Any, mark: Any, met: Any) -> bool:
+    """Whether one of the first n hashes comes twice.
+
+    `met` is zeros at first, a power of two of them and at least 2 n; each call has another `mark`.
+    """
+    same = False
+    mask = min(np.uint64(len(met) - 1), _ALL >> leading_zeros(_FOUR * n | _ONE))
+    for j in range(n):
+        h = keys[j]
+        place = h & mask
+        other = met[place]
+        while (other >> _HALF) == mark:
+            same |= keys[other & _LOW] == h
+            place = (place + _ONE) & mask
+            other = met[place]
+        met[place] = mark << _HALF | j
+    return same
+
+
+@inlined
+def keys_are_hashed(
+    hashes: Any, spans: Any, numbers: Any, start: Any, lo: Any, hi: Any, mark: Any, keys: Any,
+    met: Any,
+) -> bool:  # fmt: skip
+    """Hash the names from lo to hi, in place of which it is told where their keys are.
+
+    A name is the key where there is a number; else it is another, made of key and text. `keys` has
+    room for the hashes of all keys; `mark` and `met` as of `_comes_twice`.
+
+    Returns
+    -------
+    Whether no key comes twice.
+    """
+    n = hi - lo
+    of, found = np.uint64(hashes.ctypes.data), np.uint64(keys.ctypes.data)
+    j = _ZERO
+    while n >= _EIGHT:
+        key = words_at(of + _EIGHT * (lo + j))
+        put_words(found + _EIGHT * j, murmur_of_eight((key >> _HALF) + start, key & _LOW))
+        if j + _EIGHT >= n:
+            break
+        j = min(j + _EIGHT, n - _EIGHT)
+    if n < _EIGHT:
+        for k in range(n):
+            at = start + (hashes[lo + k] >> _HALF)
+            keys[k] = murmur_at(at, at + (hashes[lo + k] & _LOW))
+    for k in range(n):
+        hashes[lo + k] = LATER if numbers[lo + k] == _ZERO else keys[k]
+    hash_those_left(hashes, spans, start, lo, hi)
+    return not _comes_twice(keys, n, mark, met)
 
 
 @inlined

@@ -20,9 +20,9 @@ from streaml1.parse.delimiters import (
     json_delimiters,
     place_of,
 )
-from streaml1.parse.features import hash_those_left, read_those_left, without_zeros
+from streaml1.parse.features import keys_are_hashed, read_those_left, without_zeros
 from streaml1.parse.json_values import NOTHING, NUMBER, TEXT, plain_value
-from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied, murmur_at
+from streaml1.parse.names import ALL_TEXT, UNKNOWN, copied, murmur_at
 
 __all__ = ["MOST", "OTHERS", "rows"]
 
@@ -58,35 +58,31 @@ def _closing(start: Any, positions: Any, i: Any) -> Any:
 def _features(
     start: Any,
     places: Any,
-    table: Any,
     i: Any,
     at: Any,
     k: Any,
     to: Any,
     most: Any,
-    mark: Any,
-    met: Any,
-    keys: Any,
     hashes: Any,
-    values: Any,
     spans: Any,
     numbers: Any,
 ) -> Any:
-    """Read the object of features that opens before `at`, whose first delimiter is the i-th.
+    """Find the features of the object that opens before `at`, whose first delimiter is the i-th.
+
+    In place of a hash the place of its name is told.
 
     Returns
     -------
     The next delimiter, the place behind the object, how many features there are then, where the
     next name goes, and whether all is well.
     """
-    mask = np.uint64(len(met) - 1)
-    count = _ZERO
+    last = k + MOST
     at = _after_blanks(at)
     if load_byte(at) == _CLOSE:
         return i + _ONE, at + _ONE, k, to, True
     while True:
         d = start + place_of(places, i)
-        if d != at or load_byte(d) != _QUOTE:
+        if d != at or load_byte(d) != _QUOTE or k == last:
             break
         i = _closing(start, places, i + _ONE)
         e = start + place_of(places, i)
@@ -94,26 +90,13 @@ def _features(
             break
         i += _ONE
         name, name_end = d + _ONE, e
-        h = murmur_at(name, e)
+        hashes[k] = ((name - start) << _HALF) | (name_end - name)
         at = e + _ONE
         if load_byte(at) != COLON:
             at = _after_blanks(at)
             if load_byte(at) != COLON:
                 break
         at = _after_blanks(at + _ONE)
-        # Names of the row by their hashes, so that none comes twice.
-        place = h & mask
-        other = met[place]
-        same = count == MOST
-        while (other >> _HALF) == mark:
-            same |= keys[other & _LOW] == h
-            place = (place + _ONE) & mask
-            other = met[place]
-        if same:
-            break
-        met[place] = mark << _HALF | count
-        keys[count] = h
-        count += _ONE
         if load_byte(at) == _QUOTE:
             i = _closing(start, places, i + _ONE)
             s = start + place_of(places, i)
@@ -125,7 +108,6 @@ def _features(
             store_word(to, _EQUALS)
             to = copied(at + _ONE, s, to + _ONE)
             name, name_end = first, to
-            h = LATER
             where = _ZERO
             at = _after_blanks(s + _ONE)
             s = start + place_of(places, i)
@@ -139,7 +121,6 @@ def _features(
             if stop <= at:
                 break
             where = ((at - start) << _HALF) | (stop - at)
-        hashes[k] = h
         numbers[k] = where
         spans[k] = ((name - start) << _HALF) | (name_end - name)
         k += _ONE
@@ -248,9 +229,8 @@ def rows(
                 if c != _OPEN:
                     break
                 i, at, k, to, fine = _features(
-                    start, places, table, i, at + _ONE, k, to, most, row + _ONE,
-                    met, keys, hashes, values, spans, numbers,
-                )  # fmt: skip
+                    start, places, i, at + _ONE, k, to, most, hashes, spans, numbers
+                )
                 if not fine:
                     break
             else:
@@ -299,7 +279,7 @@ def rows(
             good, has_zeros, large = read_those_left(
                 start, table, numbers, values, begun, k, True, True
             )
-            hash_those_left(hashes, spans, start, begun, k)
+            good &= keys_are_hashed(hashes, spans, numbers, start, begun, k, row + _ONE, keys, met)
             if has_zeros:
                 k, _ = without_zeros(hashes, values, spans, begun, k)
         good &= (seen & X) != _ZERO and (label_kind != NOTHING or not labelled)
