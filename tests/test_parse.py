@@ -53,7 +53,7 @@ def bits(v: float | None) -> bytes | None:
 
 
 def read_number(text: bytes, read: Any = numbers.number) -> float:
-    buffer, lo, hi = padded(text)
+    buffer, lo, hi, _ = padded(text)
     start = buffer.ctypes.data
     ends = (np.uint64(start + lo), np.uint64(start + hi - 1))
     return float(read(*ends, np.uint64(numbers.TABLE.ctypes.data)))

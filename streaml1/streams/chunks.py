@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from streaml1.parse.delimiters import PAD
+from streaml1.streams.pool import Pool
 from streaml1.streams.source import SourceError
 
 __all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
@@ -20,8 +21,8 @@ CHUNK = 2**21
 Wait = Callable[[Callable[[int], Any], int], Any]
 """``wait(read, size)``: ``read(size)``, or None where the wait for it is to end."""
 
-Chunk = tuple[Any, int, int]
-"""``buffer[lo:hi]`` ends in a newline; it holds until the next chunk is asked for."""
+Chunk = tuple[Any, int, int, int]
+"""``(buffer, lo, hi, free)``, as `streaml1.streams.parsed.Parser.read_at` takes it."""
 
 BOM = b"\xef\xbb\xbf"
 
@@ -30,43 +31,62 @@ class Ended(Exception):
     """Raised where the reading is to end, which is not the end of the file."""
 
 
+def _memory(n: int) -> tuple[Any]:
+    """For so many bytes of text, with room behind for twice as many of names."""
+    return (np.empty(3 * n + 4 * PAD + 256, np.uint8),)
+
+
 class _Buffer:
-    """Memory that a file is read into: lines that are whole go first, the rest is kept."""
+    """Memory that a file is read into: lines that are whole are given away, the rest is kept."""
 
     def __init__(self, size: int) -> None:
-        self._new(size)
-        self.first = self.last = 0
-
-    def _new(self, size: int) -> None:
+        self._pool = Pool(_memory)
         self.size = size
-        self._raw = bytearray(size + 2 * PAD + 1)
-        self.bytes = np.frombuffer(self._raw, np.uint8)
+        self.first = self.last = 0
+        self._text: Any = None
+        self._new()
+
+    def _new(self) -> None:
+        """Have the bytes that are kept first, in memory that nobody else looks at."""
+        kept = None if self._text is None else self._text[self.first : self.last].copy()
+        self.bytes: Any = None
+        self._text = None
+        (self.bytes,) = self._pool.take(self.size)
         self._text = self.bytes[PAD:]
-        self._view: memoryview = self.bytes.data[PAD : PAD + size]
+        self.first, self.last = 0, 0 if kept is None else len(kept)
+        if kept is not None:
+            self._text[: self.last] = kept
 
     def room(self, most: int) -> memoryview:
         """Where the next bytes go, after more room has been made, up to `most`; may be empty."""
-        if self.last == self.size and self.first == 0 and self.size < most:
-            kept = self._text[: self.last].copy()
-            self._new(min(2 * self.size, most))
-            self._text[: self.last] = kept
-        elif self.first:
-            kept = self._text[self.first : self.last].copy()
-            self.last -= self.first
-            self.first = 0
-            self._text[: self.last] = kept
-        return self._view[self.last :]
+        if self.first:
+            self._new()
+        elif self.last == self.size and self.size < most:
+            self.size = min(2 * self.size, most)
+            self._new()
+        return memoryview(self._text)[self.last : self.size]
 
     def lines(self, at_end: bool) -> Chunk | None:
         """All lines that are whole; at the end the last one is."""
         if at_end and self.last > self.first:
             self._text[self.last] = 10
-            self.last += self._text[self.last - 1] != 10
-        stop = self._raw.rfind(b"\n", PAD + self.first, PAD + self.last) + 1 - PAD
+            self.last += int(self._text[self.last - 1] != 10)
+        stop = self._after_newline()
         if stop <= self.first:
             return None
         first, self.first = self.first, stop
-        return self.bytes, PAD + first, PAD + stop
+        return self.bytes, PAD + first, PAD + stop, PAD + self.last + PAD
+
+    def _after_newline(self) -> int:
+        """Behind the last newline; 0 if there is none."""
+        step, hi = 2**12, self.last
+        while hi > self.first:
+            lo = max(self.first, hi - step)
+            found: int = self._text[lo:hi].tobytes().rfind(b"\n")
+            if found >= 0:
+                return lo + found + 1
+            step, hi = 2 * step, lo
+        return 0
 
 
 class Chunks:
@@ -125,6 +145,7 @@ class Chunks:
             chunk = self._buffer.lines(at_end)
             if chunk is not None:
                 yield self._without_mark(chunk)
+            del chunk  # so that its memory may be taken for the next
             if failure is not None:
                 raise self._unreadable(failure) from None
 
@@ -145,11 +166,11 @@ class Chunks:
                 return bool(n == 0)
 
     def _without_mark(self, chunk: Chunk) -> Chunk:
-        buffer, lo, hi = chunk
+        buffer, lo, hi, free = chunk
         if not self._begun and buffer[lo : lo + 3].tobytes() == BOM:
             lo += 3
         self._begun = True
-        return buffer, lo, hi
+        return buffer, lo, hi, free
 
     def _unreadable(self, error: Exception) -> SourceError:
         if isinstance(error, gzip.BadGzipFile) and self.number == 0:

@@ -115,10 +115,10 @@ class CsvParser:
     def read(self, text: bytes) -> Parsed:
         """Read a whole file."""
         self.begin()
-        buffer, lo, hi = padded(text)
+        buffer, lo, hi, _ = padded(text)
         return self._read(buffer[lo:hi], at_end=True)
 
-    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+    def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read lines within a buffer, and before them what was left of those before."""
         return self._read(buffer[lo:hi], at_end=False)
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.jit import COMPILED
-from streaml1.parse.delimiters import PAD
 from streaml1.parse.mending import mended
 from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.parse.numbers import TABLE
@@ -23,7 +22,6 @@ __all__ = ["NamedParser", "coding_of", "plain"]
 class _Room(NamedTuple):
     """Memory for what some bytes may hold."""
 
-    text: Any  # and, from `names` on, the names that do not stand so in it
     positions: Any
     hashes: Any
     values: Any
@@ -40,11 +38,11 @@ class _Room(NamedTuple):
 
 def _room(n: int) -> _Room:
     most = n // 2 + 2
-    text, positions = np.empty(3 * n + 4 * PAD + 256, np.uint8), np.empty(n + 8, np.uint32)
+    positions = np.empty(n + 8, np.uint32)
     hashes, spans, numbers = (np.empty(most, np.uint64) for _ in range(3))
     values, y, w = (np.empty(most) for _ in range(3))
     counts = [np.empty(most, np.int64) for _ in range(5)]
-    return _Room(text, positions, hashes, values, spans, numbers, y, w, *counts)
+    return _Room(positions, hashes, values, spans, numbers, y, w, *counts)
 
 
 class NamedParser(LineParser):
@@ -72,36 +70,37 @@ class NamedParser(LineParser):
         self._labelled = require_label
         self._pool = Pool(_room)
 
-    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+    def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read lines within a buffer."""
         if not COMPILED or hi - lo >= 2**29 or lo == hi:
-            return super().read_at(buffer, lo, hi)
+            return super().read_at(buffer, lo, hi, free)
         room = self._pool.take(hi - lo)
-        text = room.text[PAD : PAD + hi - lo]
-        text[:] = buffer[lo:hi]
-        n_rows, n_odd, n_lines, valued, more = self._read(room, hi - lo, UNKNOWN)
+        text, names = buffer[lo:hi], buffer[lo:]
+        n_rows, n_odd, n_lines, valued, more = self._read(room, names, hi - lo, free - lo, UNKNOWN)
         if not n_lines:
-            n_rows, n_odd, n_lines, valued, more = self._read(room, hi - lo, coding_of(text))
+            coding = coding_of(text)
+            n_rows, n_odd, n_lines, valued, more = self._read(
+                room, names, hi - lo, free - lo, coding
+            )
         k = int(room.indptr[n_rows])
         lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
         bounds = np.stack([room.begins[:n_rows], ends - 1], axis=1)
         x = NamedRows(
-            room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], room.text[PAD:],
+            room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], names,
             room.spans[:k], text, bounds, self.one, self.header, valued,
         )  # fmt: skip
         return self._whole(x, y, w, lines, ends, room.odd[:n_odd].tolist(), n_lines, *more)
 
     def _read(
-        self, room: _Room, n: int, coding: Any
+        self, room: _Room, text: Any, n: int, free: int, coding: Any
     ) -> tuple[int, int, int, bool, tuple[Any, ...]]:
         """How many rows the first n bytes have, odd ones, lines; if `valued`; and what more."""
-        start = room.text.ctypes.data + PAD
-        names = start + n + PAD
+        start = text.ctypes.data
         more = self._more(n)
         rows, odd, lines, valued = self.kernel(
             np.uint64(start), np.uint64(start + n), np.uint64(TABLE.ctypes.data), self._labelled,
-            coding, room.positions, room.hashes, room.values, np.uint64(names),
-            np.uint64(start - PAD + len(room.text)), room.spans, room.y, room.w, room.indptr,
+            coding, room.positions, room.hashes, room.values, np.uint64(start + free),
+            np.uint64(start + len(text)), room.spans, room.y, room.w, room.indptr,
             room.lines, room.begins, room.ends, room.odd, room.numbers, *more,
         )  # fmt: skip
         return int(rows), int(odd), int(lines), bool(valued), more

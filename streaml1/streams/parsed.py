@@ -75,22 +75,23 @@ class Parser(Protocol):
     def read(self, text: bytes) -> Parsed:
         """Read lines, with newlines between."""
 
-    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+    def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read `buffer[lo:hi]`, which ends in a newline.
 
-        `buffer` is uint8, and has `PAD` bytes more before and after the part.
+        `buffer` is uint8, and has `PAD` bytes more before and after the part. From `free` on names
+        may be written to it. What is read may look at it for as long as it likes.
         """
 
 
-def padded(text: bytes) -> tuple[Any, int, int]:
-    """A buffer as `Parser.read_at` takes it, and where in it the lines are."""
+def padded(text: bytes) -> tuple[Any, int, int, int]:
+    """What `Parser.read_at` takes: a buffer, where in it the lines are, from where it is free."""
     n = len(text)
-    buffer = np.empty(n + 2 * PAD + 1, np.uint8)
+    buffer = np.empty(3 * n + 4 * PAD + 256, np.uint8)
     buffer[PAD : PAD + n] = np.frombuffer(text, np.uint8)
     if n and not text.endswith(b"\n"):
         buffer[PAD + n] = 10
         n += 1
-    return buffer, PAD, PAD + n
+    return buffer, PAD, PAD + n, PAD + n + PAD
 
 
 def decode(line: bytes, what: str = "file") -> str:
@@ -133,7 +134,7 @@ class EachLine:
         """Read lines, with newlines between."""
         return self.read_at(*padded(text))
 
-    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+    def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read lines within a buffer."""
         rows: list[Example] = []
         lines: list[int] = []

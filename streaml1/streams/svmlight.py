@@ -118,10 +118,10 @@ class SvmlightParser(LineParser):
         self._labelled = require_label
         self._pool = Pool(_room)
 
-    def read_at(self, buffer: Any, lo: int, hi: int) -> Parsed:
+    def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read lines within a buffer."""
         if not COMPILED or hi - lo >= 2**32 - PAD:
-            return super().read_at(buffer, lo, hi)
+            return super().read_at(buffer, lo, hi, free)
         room = self._pool.take(hi - lo)
         start = buffer.ctypes.data
         row, n_odd, n_lines, plain = svmlight.rows(

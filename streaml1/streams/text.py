@@ -123,6 +123,7 @@ class TextSource:
                         yield held.block(self._end())
                         self._heed_stop()
                 self._go_past(text[done:], first + parsed.n_lines)
+                del parsed, text
                 if len(held) >= min(FILLED, size / 2):
                     yield held.block(self._end())
         except Ended:
@@ -143,7 +144,7 @@ class TextSource:
         parser.begin()
         with _open(self.name) as file:
             chunks = self._chunks(file)
-            for buffer, lo, hi in chunks:
+            for buffer, lo, hi, free in chunks:
                 self._heed_stop()
                 if left:
                     stops = np.flatnonzero(buffer[lo:hi] == 10)[:left]
@@ -157,10 +158,11 @@ class TextSource:
                         self._require_same(begin)
                     if lo == hi:
                         continue
-                parsed = parser.read_at(buffer, lo, hi)
+                parsed = parser.read_at(buffer, lo, hi, free)
                 text = buffer[lo:hi] if parsed.text is None else parsed.text
                 yield parsed, chunks.number, text
                 chunks.number += parsed.n_lines
+                del buffer, parsed, text  # so that the memory may be taken for the next
             last = parser.finish()
             if last is not None:
                 yield last, chunks.number, last.text
