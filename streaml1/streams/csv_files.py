@@ -81,6 +81,8 @@ class CsvParser:
 
     """
 
+    quick = COMPILED
+
     def __init__(
         self,
         name: str,

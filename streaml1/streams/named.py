@@ -63,6 +63,8 @@ class NamedParser(LineParser):
     kernel: Any = None
     header: Sequence[str] | None = None  # see NamedRows
 
+    quick = COMPILED
+
     def __init__(
         self, parse: Callable[..., Example | None], require_label: bool = True, what: str = "file"
     ) -> None:

@@ -63,6 +63,9 @@ class Parsed:
 class Parser(Protocol):
     """What reads the lines of a format."""
 
+    quick: bool
+    """Whether most of it is done without Python."""
+
     def begin(self) -> None:
         """Have what is read next be the beginning of a file."""
 
@@ -116,6 +119,8 @@ class EachLine:
         Reads a line: features, label and weight, None where it has no example; ValueError, with
         one sentence, refuses it.
     """
+
+    quick = False
 
     def __init__(self, one: Callable[[bytes], Example | None]) -> None:
         self.one = one

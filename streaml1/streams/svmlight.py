@@ -113,6 +113,8 @@ class SvmlightParser(LineParser):
 
     """
 
+    quick = COMPILED
+
     def __init__(self, require_label: bool = True, what: str = "file") -> None:
         super().__init__(partial(parse_svmlight, require_label=require_label), what)
         self._labelled = require_label

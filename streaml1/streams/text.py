@@ -11,12 +11,13 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from streaml1.streams.ahead import ahead, cores
 from streaml1.streams.chunks import Chunks, Ended, Wait
 from streaml1.streams.gzips import unpacked
 from streaml1.streams.parsed import Parsed, Parser
@@ -34,6 +35,9 @@ MAX_LINE = 2**26
 
 FILLED = 500
 """So many examples are a block when a chunk has ended: to join them with others costs more."""
+
+AHEAD_LEAST = 2**22
+"""Bytes of a file that is worth a thread."""
 
 PATIENCE = 0.5
 """Seconds an example of a slow input waits for the block to fill."""
@@ -100,7 +104,7 @@ class TextSource:
         held = _Held(self.name)
         start = 0.0
         try:
-            for parsed, first, text in self._parsed(parser, begin):
+            for parsed, first, text in self._read(parser, begin):
                 faults = deque(parsed.faults)
                 lo, done = 0, 0
                 while lo < len(parsed) or faults:
@@ -135,7 +139,23 @@ class TextSource:
         if len(held):
             yield held.block(self._end())
 
-    def _parsed(self, parser: Parser, begin: dict[str, Any]) -> Iterator[tuple[Parsed, int, Any]]:
+    def _read(self, parser: Parser, begin: dict[str, Any]) -> Iterator[tuple[Parsed, int, Any]]:
+        """As `_parsed`, by a thread of its own where that pays."""
+        parsed = self._parsed(parser, begin)
+        yield from ahead(parsed) if self._goes_ahead(parser) else parsed
+        self._require_all(begin)
+
+    def _goes_ahead(self, parser: Parser) -> bool:
+        """Whether a parser that leaves Python alone has a core for itself, and work for it."""
+        if not parser.quick or self._is_stream() or cores() < 2:
+            return False
+        with contextlib.suppress(OSError):
+            return Path(self.name).stat().st_size >= AHEAD_LEAST
+        return False
+
+    def _parsed(
+        self, parser: Parser, begin: dict[str, Any]
+    ) -> Generator[tuple[Parsed, int, Any], None, None]:
         """The examples behind a position, each time with the lines before them, and the text."""
         left = begin["line"]
         self._begun, self._mark, self._line = begin, None, 0
@@ -166,7 +186,6 @@ class TextSource:
             last = parser.finish()
             if last is not None:
                 yield last, chunks.number, last.text
-        self._require_all(begin)
 
     def _heed_stop(self) -> None:
         if self._stopped is not None and self._stopped():
