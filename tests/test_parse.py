@@ -172,8 +172,19 @@ def twin(format: str, require_label: bool) -> EachLine:
     return EachLine(parser.one)
 
 
-def svm_cell(random: Random) -> str:
+def ordinary_value(random: Random) -> str:
+    """A number such as is read with seven others at once; sometimes just not."""
+    v = random.random() * random.choice([1, 1, 9.99, 12])
+    whole = random.choice(["", "", "", "0"]) + str(random.randrange(10 ** random.randrange(1, 10)))
+    text = random.choice([f"{v:.{random.randrange(1, 10)}f}", whole])
+    return random.choice(["", "", "-"]) + random.choice([text, text, str(random.randrange(10))])
+
+
+def svm_cell(random: Random, ordinary: bool) -> str:
     name = random.choice([random.randrange(30), random.randrange(10**6), random.randrange(2**33)])
+    if ordinary:
+        digits = random.randrange(1, 10)
+        return f"{random.randrange(10**digits)}:{ordinary_value(random)}"
     value: Any = random.choice(
         [1, random.random(), round(random.random(), 6), random.randrange(-9, 9), 0]
     )
@@ -183,8 +194,10 @@ def svm_cell(random: Random) -> str:
 
 def svm_line(random: Random) -> bytes:
     label = random.choice(["1", "-1", "0", "+1", "0.5", "1e-3", ""])
-    cells = [svm_cell(random) for _ in range(random.randrange(6))]
-    blank = random.choice([" ", " ", " ", "\t", "  "])
+    ordinary = random.random() < 0.6
+    few = random.randrange(6) if random.random() < 0.5 else random.randrange(7, 26)
+    cells = [svm_cell(random, ordinary and random.random() < 0.98) for _ in range(few)]
+    blank = " " if ordinary else random.choice([" ", " ", " ", "\t", "  "])
     qid = random.choice(["", "", f"qid:{random.randrange(9)}{blank}"])
     end = random.choice(["", "", " ", "\r", " \r", " # more", "#é"])
     return f"{label}{blank}{qid}{blank.join(cells)}{end}".encode()
@@ -207,6 +220,11 @@ def vw_line(random: Random) -> bytes:
         name = random.choice(["", "a", "user", "ad:2", "ad:0.5", "a:0"])
         words = [random.choice(["a", "b", "c=d", "né", f"w{random.randrange(99)}", "x" * 20])]
         words = [f"{w}{random.choice(['', ':1', ':0.25', ':0', ':-1e3'])}" for w in words * 2]
+        if random.random() < 0.4:
+            letters = "abcdefghijklmnopqrstuvwxyz" * 2
+            for _ in range(random.randrange(5, 26)):
+                value = random.choice(["", f":{ordinary_value(random)}"])
+                words.append(f"{random.randrange(99)}{letters[: random.randrange(26)]}{value}")
         blank = random.choice([" ", " ", "\t", "  "])
         line += f"|{name}{blank}{blank.join(words)}{random.choice(['', ' '])}"
     return (line + random.choice(["", "", " ", "\r", "\r\r"])).encode()
@@ -246,7 +264,13 @@ def json_line(random: Random) -> bytes:
 
     names = ["a", "b", "c=d", "né", "a,b", "x", "", "site", *(f"w{k}" for k in range(20))]
     few = random.choice([0, 1, 2, 5, 9])
-    x = joined([(random.choice(names), json_value(random)) for _ in range(few)])
+    cells = [(random.choice(names), json_value(random)) for _ in range(few)]
+    if random.random() < 0.4:
+        for k in range(random.randrange(5, 26)):
+            text = f'"{random.choice(["", "x" * random.randrange(20)])}"'
+            value = random.choice([ordinary_value(random), ordinary_value(random), text])
+            cells.append((f"{'key' * random.randrange(7)}{k}", value))
+    x = joined(cells)
     label = random.choice(["1", "0", "-1", "true", "false", '"spam"', '"é"', "null", "0.5", "-0"])
     members = [("x", x), ("y", label)]
     rest = [("w", "2"), ("w", "0.25"), ("w", "-1"), ("w", '"2"'), ("w", "-0"), ("w", "true")]

@@ -64,7 +64,7 @@ class IntRows(Sequence[dict[Hashable, Any]]):
         if len(x) < len(names):
             x = {}
             for name, value in zip(names, values, strict=True):
-                x[name] = x.get(name, 0.0) + value
+                x[name] = x.get(name, -0.0) + value
         return x
 
     def __iter__(self) -> Iterator[dict[Hashable, Any]]:

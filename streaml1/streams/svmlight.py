@@ -206,7 +206,7 @@ def _careful(cells: list[str]) -> dict[int, float]:
         # int() refuses thousands of digits with a text of its own.
         if len(digits.lstrip("0")) > 19 or not 0 <= int(name) <= LAST_ID:
             raise ValueError(f"id {shown(name)} is out of range: ids go from 0 to 2**63 - 1")
-        x[int(name)] = x.get(int(name), 0.0) + _number(value, f"feature {int(name)}")
+        x[int(name)] = x.get(int(name), -0.0) + _number(value, f"feature {int(name)}")
         if not isfinite(x[int(name)]):
             raise ValueError(f"the values of feature {int(name)} add up to infinity")
     return x
