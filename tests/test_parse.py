@@ -771,3 +771,55 @@ def test_pieces_are_joined_as_they_were(format: str) -> None:
     assert list(joined) == list(whole)
     for k in range(len(expected)):
         assert features(joined, k) == features(whole, k)
+
+
+WIDE = " ".join(f"{100 + k}:0.5" for k in range(20))
+
+
+@pytest.mark.parametrize("more", ["", f" {WIDE}"])
+@pytest.mark.parametrize(
+    ("cells", "plain"),
+    [
+        ("1:1 2:2", True),
+        ("2:1 1:2", False),
+        ("1:1 1:2", False),
+        ("1:1 2:0", False),
+        ("1:1 2:1e60", False),
+        ("1:1 2:nan", False),
+    ],
+)
+def test_rows_of_ids_are_plain_only_where_they_are(cells: str, plain: bool, more: str) -> None:
+    parser = line_parser("svmlight", True)
+    assert parser.read(f"1 {WIDE}\n-1 {cells}{more}\n1 3:1\n".encode()).x.plain == plain
+    assert parser.read(f"1 {more}{cells}\n".encode()).x.plain == (plain and not more)
+    assert parser.read(f"1 {WIDE}\n".encode()).x.plain
+
+
+@pytest.mark.parametrize("others", [0, 20])
+@pytest.mark.parametrize(("value", "valued"), [("1", True), ("0", True), ("-1e60", False)])
+@pytest.mark.parametrize("format", ["vw", "jsonl", "csv"])
+def test_rows_of_names_tell_whether_values_are_known_to_be_fine(
+    format: str, value: str, valued: bool, others: int, tmp_path: Path
+) -> None:
+    names = ["a", *(f"b{k}" for k in range(others))]
+    values = [value, *("0.25" for _ in range(others))]
+    pairs = list(zip(names, values, strict=True))
+    text = {
+        "vw": "1 | " + " ".join(map(":".join, pairs)),
+        "jsonl": '{"y": 1, "x": {' + ", ".join(f'"{a}": {v}' for a, v in pairs) + "}}",
+        "csv": f"y,{','.join(names)}\n1,{','.join(values)}",
+    }[format]
+    path = tmp_path / f"some.{format}"
+    path.write_text(f"{text}\n")
+    source = open_source(path, **({"target": "y"} if format == "csv" else {}))
+    (block,) = source.blocks(10, print)
+    assert isinstance(block.x, NamedRows)
+    assert block.x.valued == valued
+    assert block.x[:1].valued == valued
+    model = streaml1.ElasticNetClassifier()
+    if not valued:
+        with pytest.raises(streaml1.BadExample, match="'a' is too large"):
+            model.learn_many(block.x, [True])
+    else:
+        model.learn_many(block.x, [True])
+        assert model.n_features_seen == others + (value != "0")

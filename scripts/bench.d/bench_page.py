@@ -32,7 +32,8 @@ was not in it owes."""),
     "gzip": ("Packed text", """\
 Parsed, not learnt. isal is the extra `fast`; without it the standard library unpacks the same
 bytes."""),
-    "text": ("Text", "Files in memory, one core; Vowpal Wabbit is its driver on the same rows."),
+    "text": ("Text", """\
+Files in memory, one core but for the last table; Vowpal Wabbit is its driver on the same rows."""),
     "cross": ("Crosses", ""),
     "dict": ("Dicts one by one", "Beside river's own models, in the same process."),
     "start": ("Start", "The cache is that of machine code; `streaml1 warm` fills it."),

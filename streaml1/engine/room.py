@@ -1,4 +1,4 @@
-"""Slots and names: zeros are given back before anything grows."""
+"""Slots and names: zeros are given back before anything grows, but where they are few."""
 
 from __future__ import annotations
 
