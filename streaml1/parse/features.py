@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import (
+    bit_count,
     bits_of,
     eight_of,
     eight_of_words,
@@ -18,6 +19,7 @@ from streaml1.jit import (
     leading_zeros,
     put_eight,
     put_words,
+    trailing_zeros,
     which,
     words_at,
 )
@@ -52,14 +54,14 @@ def read_value(start: Any, end: Any, table: Any, strict: Any) -> Any:
 
 
 @inlined
-def _read(start: Any, table: Any, numbers: Any, values: Any, k: Any, strict: Any) -> bool:
-    """Read the k-th value, which is multiplied by what stands in its place."""
-    if numbers[k] != _ZERO:
-        at = start + (numbers[k] >> _HALF)
-        v = read_value(at, at + (numbers[k] & _LOW), table, strict)
-        values[k] *= v
-        return bool(abs(v) < MOST and abs(values[k]) < MOST)
-    return bool(abs(values[k]) < MOST)
+def _read(start: Any, table: Any, where: Any, scale: Any, strict: Any) -> Any:
+    """The value that stands somewhere, times a scale; NaN where it is none, or too large."""
+    v = scale
+    if where != _ZERO:
+        at = start + (where >> _HALF)
+        read = read_value(at, at + (where & _LOW), table, strict)
+        v = read * scale if abs(read) < MOST else np.nan
+    return v if abs(v) < MOST else np.nan
 
 
 @inlined
@@ -89,24 +91,29 @@ def read_those_left(
                 found, wrong = eight_values(at, at + (spans & _LOW), table)
                 unsure = which(wrong & (absent ^ _ALL))
                 v = eight_of_words((bits_of(v) & absent) | (bits_of(found) & (absent ^ _ALL)))
-            if unsure:
-                for j in range(k, k + _EIGHT):
-                    values[j] = 1.0
-                    good &= _read(start, table, numbers, values, j, strict)
-                    zeros |= values[j] == 0.0
-                    large |= not abs(values[j]) < LIMIT
-            else:
-                put_eight(to + _EIGHT * k, v)
-                zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
-            if k + _EIGHT >= hi:
+            put_eight(to + _EIGHT * k, v)
+            zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
+            n_unsure = bit_count(unsure)
+            while unsure:
+                j = k + trailing_zeros(unsure)
+                unsure &= unsure - _ONE
+                one = _read(start, table, numbers[j], 1.0, strict)
+                values[j] = one
+                good &= one == one
+                zeros |= one == 0.0
+                large |= not abs(one) < LIMIT
+            k += _EIGHT
+            if k >= hi:
                 return good, zeros, large
-            k = min(k + _EIGHT, hi - _EIGHT)
+            if n_unsure > _FOUR:  # such are better read one by one
+                break
+            k = min(k, hi - _EIGHT)
     while k < hi:
-        if plain:
-            values[k] = 1.0
-        good &= _read(start, table, numbers, values, k, strict)
-        zeros |= values[k] == 0.0
-        large |= not abs(values[k]) < LIMIT
+        one = _read(start, table, numbers[k], 1.0 if plain else values[k], strict)
+        values[k] = one
+        good &= one == one
+        zeros |= one == 0.0
+        large |= not abs(one) < LIMIT
         k += _ONE
     return good, zeros, large
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import (
+    bit_count,
     gil_kernel,
     halves_at,
     inlined,
@@ -18,6 +19,7 @@ from streaml1.jit import (
     load_byte,
     put_eight,
     put_halves,
+    trailing_zeros,
     which,
     words_from,
 )
@@ -114,17 +116,15 @@ def _careful(at: Any, end: Any, k: Any, table: Any, labelled: Any, ids: Any, val
 
 
 @inlined
-def _pair(start: Any, places: Any, i: Any, table: Any, ids: Any, values: Any, k: Any) -> bool:
-    """Read the k-th feature, whose colon is the i-th delimiter; whether all is well."""
+def _pair(start: Any, places: Any, i: Any, table: Any) -> Any:
+    """Read the feature whose colon is the i-th delimiter: its id, its value, and if all is well."""
     at = start + place_of(places, i - _ONE) + _ONE
     colon, end = start + place_of(places, i), start + place_of(places, i + _ONE)
     j, wrong = whole(at, colon)
     v = value(colon + _ONE, end, table)
     if v != v:
         v = long_value(colon + _ONE, end, table)
-    ids[k] = np.uint32(j)
-    values[k] = v
-    return bool(wrong == _ZERO and v == v)
+    return np.uint32(j), v, wrong == _ZERO and v == v
 
 
 @inlined
@@ -146,26 +146,33 @@ def _eight_pairs(start: Any, places: Any, i: Any, table: Any, ids: Any, values: 
 @inlined
 def _pairs(
     start: Any, places: Any, i: Any, n: Any, table: Any, ids: Any, values: Any, k: Any
-) -> bool:
-    """Read n features from the k-th on, as `_pair`."""
-    good = True
-    if n < _EIGHT:
-        for one in range(n):
-            good &= _pair(start, places, i + _TWO * one, table, ids, values, k + one)
-        return good
-    to_ids, to_values = np.uint64(ids.ctypes.data), np.uint64(values.ctypes.data)
+) -> Any:
+    """Read n features from the k-th on; whether all is well."""
+    good: Any = True
     f = _ZERO
-    while True:
+    to_ids, to_values = np.uint64(ids.ctypes.data), np.uint64(values.ctypes.data)
+    while f < n and n >= _EIGHT:
+        f = min(f, n - _EIGHT)  # some of the last eight are read twice
         first, at = i + _TWO * f, k + f
         unsure = _eight_pairs(
             start, places, first, table, to_ids + _FOUR * at, to_values + _EIGHT * at
         )
-        if unsure:
-            for lane in range(_EIGHT):
-                good &= _pair(start, places, first + _TWO * lane, table, ids, values, at + lane)
-        if f + _EIGHT >= n:
-            return good
-        f = min(f + _EIGHT, n - _EIGHT)  # some of the last eight are read twice
+        n_unsure = bit_count(unsure)
+        while unsure:
+            lane = trailing_zeros(unsure)
+            unsure &= unsure - _ONE
+            ids[at + lane], values[at + lane], fine = _pair(
+                start, places, first + _TWO * lane, table
+            )
+            good &= fine
+        f += _EIGHT
+        if n_unsure > _FOUR:  # such are better read one by one
+            break
+    while f < n:
+        ids[k + f], values[k + f], fine = _pair(start, places, i + _TWO * f, table)
+        good &= fine
+        f += _ONE
+    return good
 
 
 @kernel
