@@ -25,6 +25,22 @@ class Dict(dict):  # type: ignore[type-arg]
     """A dict, but no exact one: it is read in Python."""
 
 
+@pytest.mark.parametrize(("rare", "left"), [(2, 32), (10, 30)])
+def test_a_few_zeros_are_not_given_back(rare: int, left: int) -> None:
+    model = ElasticNetClassifier(l1=0.01, lr=0.1, schedule="constant")
+    often = {f"often {k}": 1.0 for k in range(30)}
+    for k in range(rare):
+        model.learn_one({f"rare {k}": 1.0}, True)
+    for t in range(200):
+        model.learn_one(often, t % 3 > 0)
+    assert model.n_nonzero == 30
+    with model._engine.alone():
+        model._engine._make_space(40)
+    assert len(model._engine.names) == left
+    model._engine.check()
+    assert model.n_features_seen == 30 + rare
+
+
 # An endless vocabulary
 
 

@@ -86,7 +86,7 @@ class VwParser(NamedParser):
         self, require_label: bool = True, what: str = "file", texts: Collection[str] = ()
     ) -> None:
         super().__init__(partial(parse_vw, texts=texts), require_label, what)
-        raw = [name.encode() for name in texts]
+        raw = [name.encode("utf-8", "surrogatepass") for name in texts]
         self._names = [np.frombuffer(one + bytes(PAD), np.uint8) for one in raw]
         at = [one.ctypes.data for one in self._names]
         self._texts = np.array(at, np.uint64), np.array([*map(len, raw)], np.uint64)
