@@ -10,6 +10,9 @@ import numpy as np
 __all__ = ["Changes", "Watch"]
 
 
+Entries = list[tuple[Hashable, float]]
+
+
 class Changes(NamedTuple):
     """Features that entered and left a model, the farthest from zero first.
 
@@ -21,8 +24,36 @@ class Changes(NamedTuple):
         Names of those that have none now, and the weights they had.
     """
 
-    born: list[tuple[Hashable, float]]
-    died: list[tuple[Hashable, float]]
+    born: Entries
+    died: Entries
+
+
+class Some(NamedTuple):
+    """Some features of a model.
+
+    Parameters
+    ----------
+    slots, weights
+        Of each.
+    names
+        What tells their names and hashes by slot.
+    """
+
+    slots: Any
+    weights: Any
+    names: Any
+
+    def hashes(self) -> Any:
+        """Stable hashes of their names, uint64."""
+        return self.names.hashes(self.slots)
+
+    def at(self, chosen: Any) -> Some:
+        """Those at some places, or of which a bool each is true."""
+        return Some(self.slots[chosen], self.weights[chosen], self.names)
+
+    def told(self) -> Entries:
+        """Their names and weights."""
+        return list(zip(self.names.names_at(self.slots), self.weights.tolist(), strict=True))
 
 
 class Seen(NamedTuple):
@@ -33,12 +64,12 @@ class Seen(NamedTuple):
     slots, weights
         Of those that were not zero, in the order of slots.
     gone
-        Those of features that have lost their slot since.
+        Features that have lost their slot since, by the names of then.
     """
 
     slots: Any
     weights: Any
-    gone: dict[Hashable, float]
+    gone: tuple[Some, ...] = ()
 
 
 class Watch:
@@ -61,7 +92,7 @@ class Watch:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         slots, w = engine.alive()
-        self.state = Seen(slots, w, {})
+        self.state = Seen(slots, w)
 
     @property
     def held(self) -> int:
@@ -77,14 +108,15 @@ class Watch:
         engine = self._engine
         with engine.alone():
             slots, w = engine.alive()
-            last, now, size = self.state, Seen(slots, w, {}), engine.rule.size
+            last, now, size = self.state, Seen(slots, w), engine.rule.size
             self.state = now
-            born, died = _without(now, last.slots, size), _without(last, now.slots, size)
-            names = engine.names
+            born = Some(*_without(now, last.slots, size), engine.names)
+            died = [Some(*_without(last, now.slots, size), engine.names)]
             if last.gone:  # some of them may have come back, to another slot
-                return _with_those_gone(_named(*born, names), _named(*died, names), last.gone)
-            named = _named(*_farthest(*born, most), names), _named(*_farthest(*died, most), names)
-        return Changes(*map(_sorted, named)), len(born[0]), len(died[0])
+                born, gone = _apart(born, last.gone)
+                died += gone
+            changes = Changes(_told([born], most), _told(died, most))
+        return changes, len(born.slots), sum(len(some.slots) for some in died)
 
     def __setstate__(self, own: dict[str, Any]) -> None:
         self.__dict__.update(own)
@@ -95,13 +127,12 @@ class Watch:
         slots, w, gone = self.state
         moved = new_slots[slots]
         lost = moved < 0
-        gone = gone | dict(_named(slots[lost], w[lost], names))
+        if lost.any():
+            n = np.arange(np.count_nonzero(lost))
+            gone = (*gone, Some(n, w[lost], names.only(slots[lost])))
         slots, w = moved[~lost], w[~lost]
         order = np.argsort(slots)
         return Seen(slots[order], w[order], gone)
-
-
-Entries = list[tuple[Hashable, float]]
 
 
 def _without(some: Seen, slots: Any, size: int) -> tuple[Any, Any]:
@@ -112,30 +143,31 @@ def _without(some: Seen, slots: Any, size: int) -> tuple[Any, Any]:
     return some.slots[kept], some.weights[kept]
 
 
-def _named(slots: Any, w: Any, names: Any) -> Entries:
-    return list(zip(names.names_at(slots), w.tolist(), strict=True))
+def _apart(born: Some, gone: tuple[Some, ...]) -> tuple[Some, list[Some]]:
+    """Those born and those gone, but for features that are both."""
+    new, old = born.hashes(), [some.hashes() for some in gone]
+    left = [some.at(~np.isin(hashes, new)) for some, hashes in zip(gone, old, strict=True)]
+    return born.at(~np.isin(new, np.concatenate(old))), left
 
 
-def _farthest(slots: Any, w: Any, most: int | None) -> tuple[Any, Any]:
-    """Those of some slots with the largest weights, no more than `most`, in the order of slots."""
-    if most is None or len(slots) <= most:
-        return slots, w
-    sizes = np.abs(w)
-    least = np.partition(sizes, len(sizes) - most)[len(sizes) - most]
-    larger = np.flatnonzero(sizes > least)
-    ties = np.flatnonzero(sizes == least)[: most - len(larger)]
-    chosen = np.sort(np.concatenate([larger, ties]))
-    return slots[chosen], w[chosen]
-
-
-def _with_those_gone(
-    born: Entries, died: Entries, gone: dict[Hashable, float]
-) -> tuple[Changes, int, int]:
-    back = {feature for feature, _ in born} & gone.keys()
-    born = [one for one in born if one[0] not in back]
-    died = died + [one for one in gone.items() if one[0] not in back]
-    return Changes(_sorted(born), _sorted(died)), len(born), len(died)
-
-
-def _sorted(entries: Entries) -> Entries:
+def _told(groups: list[Some], most: int | None) -> Entries:
+    """Names and weights, no more than `most`, the farthest from zero first."""
+    chosen = _farthest(np.concatenate([some.weights for some in groups]), most)
+    entries: Entries = []
+    for some in groups:
+        n = len(some.slots)
+        entries += some.at(chosen[:n]).told()
+        chosen = chosen[n:]
     return sorted(entries, key=lambda one: -abs(one[1]))
+
+
+def _farthest(w: Any, most: int | None) -> Any:
+    """Which are the largest weights, no more than `most`, a bool each; the first of equal ones."""
+    if most is None or len(w) <= most:
+        return np.ones(len(w), bool)
+    sizes = np.abs(w)
+    least = np.partition(sizes, len(w) - most)[len(w) - most]
+    chosen = sizes > least
+    ties = np.flatnonzero(sizes == least)
+    chosen[ties[: most - np.count_nonzero(chosen)]] = True
+    return chosen

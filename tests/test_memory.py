@@ -19,6 +19,8 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hashing, jit, walk
 from streaml1.names import Ints, Table, keys
+from streaml1.names.bytes import Arena
+from streaml1.streams.vw import VwParser
 
 
 class Dict(dict):  # type: ignore[type-arg]
@@ -341,14 +343,21 @@ def test_births_and_deaths() -> None:
     assert [name for name, _ in other.changes().born] == ["c"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=60))
-def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]]) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12)), max_size=60),
+    st.sampled_from([(), [("w", "x")]]),
+)
+def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]], cross: Any) -> None:
     """Against the difference of `weights`, through evictions, cuts and refused batches."""
-    model = ElasticNetClassifier(l1=0.05, lr=1.0, schedule="constant", max_features=8)
+    options = {"l1": 0.05, "lr": 1.0, "schedule": "constant", "max_features": 8}
+    model = ElasticNetClassifier(cross=cross, **options)
     watch, few, before = model.watch(), model.watch(), dict[Any, float]()
     for event, k in plan:
         if event == 0:
             model.learn_one({f"w{k}": 1.0, k: 0.5}, k % 2 == 0)
+        elif event == 4:
+            text = b"1 | w%d:1 x%d:0.5\n" % (k, k % 3)
+            model.learn_many(VwParser().read(text).x, [k % 2 == 0])
         elif event == 1 and isinstance(model._engine.names, Table):
             with model._engine.alone():
                 model._engine._make_space(k)
@@ -366,6 +375,30 @@ def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]]) -> None:
             assert dict(born) == {name: w for name, w in now.items() if name not in before}
             assert dict(died) == {name: w for name, w in before.items() if name not in now}
             before = now
+
+
+@pytest.mark.parametrize("most", [5, None])
+def test_only_names_that_are_told_are_made_strings(
+    most: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where slots were given back since, too."""
+    model = ElasticNetClassifier(l1=1e-3, lr=1.0, schedule="constant", intercept_lr=0.0)
+    watch = model.watch()
+    told, name = [], Arena.name
+    monkeypatch.setattr(Arena, "name", lambda arena, k: told.append(k) or name(arena, k))
+    for head, label in ((b"a", True), (b"b", False)):
+        lines = b"".join(b"1 | %s%d\n" % (head, k) for k in range(2_000))
+        model.learn_many(VwParser().read(lines).x, [label] * 2_000)
+        born = watch.counted(most)[1]
+        assert born > 100
+    model.learn_many(VwParser().read(b"-1 |\n" * 200).x, [False] * 200)
+    told.clear()
+    with model._engine.alone():
+        model._engine._make_space(5_000)
+    assert not told
+    changes, born, died = watch.counted(most)
+    assert not born and died > 100
+    assert len(told) == len(changes.died) == min(died, most or died)
 
 
 def test_a_refused_matrix_takes_nothing_from_a_watch() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from streaml1.hashing import as_int, int_hashes
 from streaml1.names.places import MISSING
+from streaml1.names.slots import Slots
 from streaml1.rows import ensure
 
 __all__ = ["INTS", "Ints"]
@@ -39,6 +40,13 @@ class Ints:
     def hashes(self, slots: Any) -> Any:
         """Stable hashes of the names of some slots."""
         return int_hashes(slots.astype(np.int64))
+
+    def only(self, slots: Any) -> Slots:
+        """The names of some slots, by slots from 0."""
+        names = Slots()
+        names.known = self.names_at(slots)
+        names.texts = [None] * len(names.known)
+        return names
 
     def still(self) -> Any:
         """What `name`, `hashes` and `dump` need, as of now."""

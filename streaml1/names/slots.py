@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,23 @@ class Slots:
     def is_cross(self) -> Any:
         """Which slots crossed features have, a bool each."""
         return self.crossed.of(np.arange(len(self))) >= 0
+
+    # Some of them
+
+    def only(self, slots: Any) -> Slots:
+        """Those of some slots, which ascend, by slots from 0."""
+        kept = np.zeros(len(self), bool)
+        kept[slots] = True
+        some = Slots()
+        self._give(some, kept, np.where(kept, np.cumsum(kept) - 1, -1))
+        return some
+
+    def _give(self, left: Slots, kept: Any, new_slots: Any) -> None:
+        """Have an object that has no names know those that are `kept`, by their new slots."""
+        left.known = list(compress(self.known, kept))
+        left.texts = list(compress(self.texts, kept))
+        left.waiting = self.waiting.kept(kept[len(self.known) :])
+        left.crossed = self.crossed.moved(new_slots)
 
     # As of now
 

@@ -205,18 +205,14 @@ class Table(Entries):
         kept = kept[: len(self)]
         new_slots = np.where(kept, np.cumsum(kept) - 1, -1)
         left = Table()
-        if len(self.waiting):
-            left.waiting = self.waiting.kept(kept[len(self.known) :])
+        self._give(left, kept, new_slots)
         if self._by_bytes is not None:
             left._by_bytes = self._by_bytes.moved(new_slots)
-        left.crossed = self.crossed.moved(new_slots)
         if not self.known:
             return left, new_slots
         taken = self._taken()
         slots = new_slots[taken[:, 1].astype(np.int64)]
         taken = np.stack([taken[:, 0], slots.astype(np.uint64)], axis=1)[slots >= 0]
-        left.known = list(compress(self.known, kept))
-        left.texts = list(compress(self.texts, kept))
         moved = {name: int(new_slots[slot]) for name, slot in self.others.items()}
         left.others = {name: slot for name, slot in moved.items() if slot >= 0}
         left.counts[WHOLE] = self.counts[WHOLE]
