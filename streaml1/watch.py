@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.jit import kernel
+
 __all__ = ["Changes", "Watch"]
 
 
@@ -108,10 +110,10 @@ class Watch:
         engine = self._engine
         with engine.alone():
             slots, w = engine.alive()
-            last, now, size = self.state, Seen(slots, w), engine.rule.size
+            last, now = self.state, Seen(slots, w)
             self.state = now
-            born = Some(*_without(now, last.slots, size), engine.names)
-            died = [Some(*_without(last, now.slots, size), engine.names)]
+            born = Some(*_without(now, last.slots), engine.names)
+            died = [Some(*_without(last, now.slots), engine.names)]
             if last.gone:  # some of them may have come back, to another slot
                 born, gone = _apart(born, last.gone)
                 died += gone
@@ -135,11 +137,22 @@ class Watch:
         return Seen(slots[order], w[order], gone)
 
 
-def _without(some: Seen, slots: Any, size: int) -> tuple[Any, Any]:
-    """Slots and weights of those that are not among some slots, all of them below `size`."""
-    among = np.zeros(size, bool)
-    among[slots] = True
-    kept = ~among[some.slots]
+@kernel
+def _not_among(slots: Any, others: Any, places: Any) -> Any:
+    """The places of those slots that are not among others, both in order; returns how many."""
+    n, j, m = np.uint64(0), np.uint64(0), np.uint64(len(others))
+    for k in range(np.uint64(len(slots))):
+        while j < m and others[j] < slots[k]:
+            j += np.uint64(1)
+        places[n] = k
+        n += np.uint64(j == m or others[j] != slots[k])
+    return n
+
+
+def _without(some: Seen, slots: Any) -> tuple[Any, Any]:
+    """Slots and weights of those that are not among some slots."""
+    places = np.empty(len(some.slots), np.int64)
+    kept = places[: int(_not_among(some.slots, slots, places))]
     return some.slots[kept], some.weights[kept]
 
 

@@ -100,7 +100,7 @@ def read(path: Path, at: Any = None) -> Iterator[Any]:
     faults: list[Any] = []
     for block in source.blocks(500, lambda *fault: faults.append(fault)):
         places = [block.place(k) for k in range(len(block))]
-        yield [dict(x) for x in block.x], block.y, block.w, places, block.end, list(faults)
+        yield [dict(x) for x in block.x], list(block.y), block.w, places, block.end, list(faults)
 
 
 @pytest.mark.parametrize("chunk", [2**12, 2**16])

@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, rows
+from streaml1.consumer.parts import chunk_of
 from streaml1.labels import binaries, binary, refuse_unless_dict, value, values, weight, weights
+from streaml1.streams.source import Block, binary_label, class_label, number_label
 
 TRUE = [True, 1, 1.0, np.True_, np.int8(1), np.uint64(1), np.float32(1.0), Decimal(1), Fraction(1)]
 FALSE = [False, 0, 0.0, -0.0, np.False_, np.int64(0), np.float16(0.0), Decimal(0), Fraction(0)]
@@ -314,3 +316,29 @@ def test_what_is_no_dict() -> None:
     for x in ("text", [1], None):
         with pytest.raises(BadExample, match="an example is a dict of features, not a"):
             refuse_unless_dict(x)
+
+
+# Labels of blocks, which are looked at together
+
+TEXTS = st.sampled_from(["1", "0", "-1", "+1", " true", "2", "nan", "", "x", "1.5", None])
+OTHERS = st.sampled_from([1, 0.0, -1.0, True, 2.0, math.nan, 10**400])
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "softmax"])
+@given(y=st.lists(TEXTS) | st.lists(OTHERS) | st.lists(TEXTS | OTHERS))
+def test_the_labels_of_a_block_are_read_as_one_by_one(y: list[Any], loss: str) -> None:
+    read = {"logistic": binary_label, "squared": number_label, "softmax": class_label}[loss]
+    lines = [*range(1, len(y) + 1)]
+    block = Block([{}] * len(y), y, None, "some", lines)
+    columns = [block]
+    if y and all(type(one) is float for one in y):
+        columns.append(Block(block.x, np.array(y), None, "some", lines))
+    for column in columns:
+        chunk = chunk_of(column, loss, class_label)
+        faults = dict(chunk.faults)
+        assert len(chunk.y) == len(y) and len(faults) == len(chunk.faults)
+        for row, one in enumerate(y):
+            try:
+                assert chunk.y[row] == read(one) and row not in faults
+            except ValueError as error:
+                assert faults[row] == str(error)

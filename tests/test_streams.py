@@ -78,7 +78,8 @@ def rows_of(source: Any, size: int = 100, refuse: Any = stop) -> Rows:
     for block in source.blocks(size, refuse):
         assert 0 < len(block) <= size
         assert len(block.x) == len(block.y) == len(block.lines)
-        found += zip(block.x, block.y, block.w or [1.0] * len(block), strict=True)
+        y = block.y.tolist() if isinstance(block.y, np.ndarray) else block.y
+        found += zip(block.x, y, block.w or [1.0] * len(block), strict=True)
     return found
 
 
@@ -208,8 +209,8 @@ def test_blocks_have_places_and_weights_only_where_needed(write):
         '{"x": {}, "y": 0, "w": 1}\n{"x": {}, "y": 1, "w": 0}\n',
     )
     first, second = open_source(name).blocks(2, stop)
-    assert (first.y, first.w, first.lines) == ([1.0, 0.0], None, [1, 3])
-    assert (second.y, second.w, second.lines) == ([0.0, 1.0], [1.0, 0.0], [4, 5])
+    assert (list(first.y), first.w, first.lines) == ([1.0, 0.0], None, [1, 3])
+    assert (list(second.y), second.w, second.lines) == ([0.0, 1.0], [1.0, 0.0], [4, 5])
     assert [second.place(0), second.place(1)] == ["a.jsonl:4", "a.jsonl:5"]
 
 

@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 
 import streaml1
-from streaml1.streams import binary_label, open_source
+from streaml1.consumer.parts import chunk_of
+from streaml1.streams import open_source
 from streaml1.streams.formats import line_parser
 from streaml1.streams.parsed import EachLine
+from streaml1.streams.source import class_label
 from streaml1.streams.table import Columns, Records, TextLines
 
 ROUNDS = 5
@@ -238,9 +240,7 @@ def _case(path: Path, rival: Path, options: dict[str, Any], model: Any) -> list[
     def learn() -> None:
         one = model(0.1, **options)
         for block in blocks(path):
-            y = block.y
-            signs = list(map(binary_label, y)) if isinstance(y[0], str) else np.asarray(y) > 0
-            one.progressive_many(block.x, signs)
+            one.progressive_many(block.x, chunk_of(block, "logistic", class_label).y)
 
     def progressive() -> None:
         streaml1.progressive(model(0.1, **options), opened(path), every=100_000)

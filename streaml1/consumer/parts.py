@@ -37,30 +37,16 @@ class Chunk:
 def chunk_of(block: Any, loss: str, label: Callable[[Any], Hashable]) -> Chunk:
     """A block as a model of the loss takes it; `label` reads one of many."""
     if loss == "softmax":
-        y, faults = _class_labels(block.y, label)
+        y, faults = _read(block.y, label, None)
     else:
         y, faults = _labels(block.y, loss in REGRESSION)
     return Chunk(block.x, y, block.w, faults, block)
 
 
-def _class_labels(
-    y: Any, read: Callable[[Any], Hashable]
-) -> tuple[list[Hashable], list[tuple[int, str]]]:
-    labels: list[Hashable] = []
-    faults = []
-    for row, one in enumerate(y.tolist() if isinstance(y, np.ndarray) else y):
-        try:
-            labels.append(read(one))
-        except ValueError as error:
-            labels.append(None)
-            faults.append((row, str(error)))
-    return labels, faults
-
-
 def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
     """The labels as an array, and the rows and reasons of those that are none."""
     try:
-        column = np.asarray(y)
+        column = np.empty(0, object) if _are_texts(y) else np.asarray(y)
     except ValueError:  # labels that are lists of different lengths
         column = np.empty(0, object)
     if column.ndim == 1 and column.dtype.kind in "biuf":
@@ -68,14 +54,40 @@ def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
             return column.astype(np.float64), []
         if not regression and ((column == 1) | (column == 0) | (column == -1)).all():
             return column > 0, []
-    read: Callable[[Any], Any] = number_label if regression else binary_label
-    labels = np.zeros(len(y), np.float64 if regression else bool)
+    labels, faults = _read(y, number_label if regression else binary_label, 0)
+    return np.array(labels, np.float64 if regression else bool), faults
+
+
+def _are_texts(labels: Any) -> bool:
+    return isinstance(labels, list) and set(map(type, labels)) <= {str, type(None)}
+
+
+def _read(
+    y: Any, read: Callable[[Any], Hashable], refused: Any
+) -> tuple[list[Any], list[tuple[int, str]]]:
+    """Each label read, or `refused`, and the rows and reasons of those."""
+    given = y.tolist() if isinstance(y, np.ndarray) else y
+    if not _are_texts(given):
+        return _read_each(given, read, refused)
+    distinct = [*set(given)]  # few, most often
+    labels, faults = _read_each(distinct, read, refused)
+    told = dict(zip(distinct, labels, strict=True))
+    wrong = {distinct[k]: reason for k, reason in faults}
+    rows = [(row, wrong[one]) for row, one in enumerate(given) if one in wrong] if wrong else []
+    return [*map(told.__getitem__, given)], rows
+
+
+def _read_each(
+    given: Any, read: Callable[[Any], Hashable], refused: Any
+) -> tuple[list[Any], list[tuple[int, str]]]:
+    labels: list[Any] = []
     faults = []
-    for row, one in enumerate(y):
+    for k, one in enumerate(given):
         try:
-            labels[row] = read(one)
+            labels.append(read(one))
         except ValueError as error:
-            faults.append((row, str(error)))
+            labels.append(refused)
+            faults.append((k, str(error)))
     return labels, faults
 
 

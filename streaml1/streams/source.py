@@ -69,7 +69,8 @@ class Block:
     x
         The features of each example.
     y
-        The labels as they were read: `binary_label` and `number_label` map them.
+        The labels as they were read, a list or an array; `binary_label` and `number_label` map
+        them.
     w
         The sample weights, or None where all of them are 1.
     name
@@ -91,7 +92,7 @@ class Block:
     """
 
     x: list[dict[Hashable, Any]]
-    y: list[Any]
+    y: Any
     w: list[float] | None
     name: str
     lines: list[int]

@@ -34,7 +34,7 @@ MAX_LINE = 2**26
 """A longer line ends the reading: a file that is no text must not fill the memory."""
 
 FILLED = 500
-"""So many examples are a block when a chunk has ended: to join them with others costs more."""
+"""After a chunk of so many examples a block ends: to join its last with others costs more."""
 
 AHEAD_LEAST = 2**22
 """Bytes of a file that is worth a thread."""
@@ -127,8 +127,9 @@ class TextSource:
                         yield held.block(self._end())
                         self._heed_stop()
                 self._go_past(text[done:], first + parsed.n_lines)
+                enough = len(parsed) >= FILLED or len(held) >= min(FILLED, size / 2)
                 del parsed, text
-                if len(held) >= min(FILLED, size / 2):
+                if len(held) and enough:
                     yield held.block(self._end())
         except Ended:
             pass
@@ -298,7 +299,7 @@ class _Held:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._pieces: list[tuple[Any, list[Any], Any, list[int], Any]] = []
+        self._pieces: list[tuple[Any, Any, Any, list[int], Any]] = []
         self._n = 0
 
     def __len__(self) -> int:
@@ -308,7 +309,6 @@ class _Held:
         """Take some examples, before whose text `first` lines stand."""
         y, w = parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi].tolist()
         lines = (parsed.lines[lo:hi] + (first + 1)).tolist()
-        y = y.tolist() if isinstance(y, np.ndarray) else y
         ids = None if parsed.ids is None else parsed.ids[lo:hi]
         self._pieces.append((parsed.x[lo:hi], y, w, lines, ids))
         self._n += hi - lo
@@ -328,7 +328,16 @@ class _Held:
             pairs = zip(ids, y, strict=True)
             named = _joined([[None] * len(ys) if one is None else one for one, ys in pairs])
             named = None if all(one is None for one in named) else named
-        return Block(rows, _joined(y), weights, self._name, _joined(lines), end, named)
+        return Block(rows, _labels(y), weights, self._name, _joined(lines), end, named)
+
+
+def _labels(columns: Sequence[Any]) -> Any:
+    """Labels of pieces, an array or a list each."""
+    if len(columns) == 1:
+        return columns[0]
+    if all(isinstance(one, np.ndarray) for one in columns):
+        return np.concatenate(columns)
+    return _joined([one.tolist() if isinstance(one, np.ndarray) else one for one in columns])
 
 
 def _joined(lists: Sequence[list[Any]]) -> list[Any]:
