@@ -46,7 +46,8 @@ def chunk_of(block: Any, loss: str, label: Callable[[Any], Hashable]) -> Chunk:
 def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
     """The labels as an array, and the rows and reasons of those that are none."""
     try:
-        column = np.empty(0, object) if _are_texts(y) else np.asarray(y)
+        begins_as_text = isinstance(y, list) and y[:1] and isinstance(y[0], str)
+        column = np.empty(0, object) if begins_as_text else np.asarray(y)
     except ValueError:  # labels that are lists of different lengths
         column = np.empty(0, object)
     if column.ndim == 1 and column.dtype.kind in "biuf":
@@ -58,16 +59,12 @@ def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
     return np.array(labels, np.float64 if regression else bool), faults
 
 
-def _are_texts(labels: Any) -> bool:
-    return isinstance(labels, list) and set(map(type, labels)) <= {str, type(None)}
-
-
 def _read(
     y: Any, read: Callable[[Any], Hashable], refused: Any
 ) -> tuple[list[Any], list[tuple[int, str]]]:
     """Each label read, or `refused`, and the rows and reasons of those."""
     given = y.tolist() if isinstance(y, np.ndarray) else y
-    if not _are_texts(given):
+    if not set(map(type, given)) <= {str, type(None)}:
         return _read_each(given, read, refused)
     distinct = [*set(given)]  # few, most often
     labels, faults = _read_each(distinct, read, refused)

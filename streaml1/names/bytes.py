@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.jit import kernel, prefetch
-from streaml1.names.places import MISSING, NO_SLOT, ONE, free, lookup
+from streaml1.names.places import NO_SLOT, ONE, free, lookup
 
 __all__ = ["Arena", "ByBytes", "Unknown", "distinct"]
 
@@ -133,6 +133,22 @@ def _admit(
     return n
 
 
+@kernel
+def _keep(
+    kept: Any, hashes: Any, ends: Any, bytes_: Any, left: Any, left_ends: Any, letters: Any
+) -> None:
+    """Write the names that are kept one after the other."""
+    n, to = np.uint64(0), np.uint64(0)
+    for k in range(np.uint64(len(kept))):
+        if kept[k]:
+            left[n] = hashes[k]
+            for i in range(ends[k], ends[k + ONE]):
+                letters[to] = bytes_[i]
+                to += ONE
+            n += ONE
+            left_ends[n] = to
+
+
 def distinct(hashes: Any, places: Any) -> Unknown:
     """The names at some places, int64, by their hashes."""
     firsts, order = np.empty(len(places), np.int64), np.empty(len(places), np.uint32)
@@ -206,13 +222,13 @@ class Arena(_Counted):
 
     def kept(self, kept: Any) -> Arena:
         """Those that are `kept`, a bool each."""
-        sizes = np.diff(self.ends[: self.n + 1])
-        left = Arena()
-        left.n = int(np.count_nonzero(kept))
-        left.hashes = self.hashes[: self.n][kept]
-        left.ends = np.zeros(left.n + 1, np.uint64)
-        np.cumsum(sizes[kept], out=left.ends[1:])
-        left.bytes = self.bytes[: int(self.ends[self.n])][np.repeat(kept, sizes.astype(np.int64))]
+        left, n = Arena(), int(np.count_nonzero(kept))
+        ends = self.ends[: self.n + 1]
+        letters = int((ends[1:] - ends[:-1])[kept].sum())
+        left.hashes, left.ends = np.empty(n, np.uint64), np.zeros(n + 1, np.uint64)
+        left.bytes = np.empty(letters, np.uint8)
+        _keep(kept, self.hashes, ends, self.bytes, left.hashes, left.ends, left.bytes)
+        left.n = n
         return left
 
     def name(self, k: int) -> str:
@@ -307,9 +323,7 @@ class ByBytes(_Counted):
         """The table once slots have others, given each; negative ones are gone."""
         left = ByBytes()
         left.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
-        taken = self.entries[1::2]
-        slots = taken[taken != MISSING].astype(np.int64)
-        kept = int(np.count_nonzero(new_slots[slots] >= 0))
+        kept = min(left.n, int(self.used[0]))
         left.entries = free(max(LEAST, 1 << (4 * kept).bit_length()))
         left.used[0] = int(_moved(self.entries, new_slots, left.entries))
         return left

@@ -344,4 +344,5 @@ def _labels(text: Any, bounds: Any) -> list[str | None]:
     words = text[begins[:, None] + np.arange(8)].view("<u8")[:, 0] & masks[sizes]
     distinct, which = np.unique(words, return_inverse=True)
     told = [int(word).to_bytes(8, "little").rstrip(b"\0").decode() or None for word in distinct]
-    return [told[one] for one in which.tolist()]
+    column: list[str | None] = np.array(told, object)[which].tolist()
+    return column
