@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,8 @@ from streaml1 import BadExample
 from streaml1.checkpoint import CheckpointError
 from streaml1.cli import cli
 from streaml1.consumer import convert, predictions, progressive
-from streaml1.streams import SourceError, open_source
-from streaml1.streams.rows_form import HEADER, VERSION
+from streaml1.streams import SourceError, open_source, rows_file
+from streaml1.streams.rows_form import HEADER, VERSION, checksum
 from streaml1.streams.source import Block, Lost
 
 VW = """1 | cheap:0.5 now:2 cheap:0.25
@@ -238,7 +239,7 @@ def many(n: int = 60) -> list[Any]:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows, as large files have many of."""
-    monkeypatch.setattr("streaml1.streams.rows_writer.MOST_FEATURES", 30)
+    monkeypatch.setattr("streaml1.streams.rows_block.MOST_FEATURES", 30)
 
 
 def test_blocks_are_cut_where_they_are_large(tmp_path: Path, small_blocks: None) -> None:
@@ -248,6 +249,24 @@ def test_blocks_are_cut_where_they_are_large(tmp_path: Path, small_blocks: None)
     sizes = [len(one) for one in open_source(tmp_path / "a.rows").blocks(1000, fail)]
     assert sum(sizes) == 26 and 1 in sizes and max(sizes) < 12
     assert [x for _, x, *_ in plain_rows(tmp_path / "a.rows")] == [joined(x) for x, _ in rows]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+@pytest.mark.parametrize("name", FILES)
+def test_small_blocks_are_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
+) -> None:
+    """Whatever a source gives at a time, with weights, ids and labels of text in some."""
+    content, options = FILES[name]
+    head, lines = ("", content) if not name.endswith(".csv") else content.split("\n", 1)
+    (tmp_path / name).write_text((f"{head}\n" if head else "") + 12 * lines)
+    monkeypatch.setattr("streaml1.consumer.converting.BLOCK", size)
+    convert(tmp_path / name, tmp_path / "a.rows", **options)
+    read = examples(tmp_path / name, **options)
+    expected = [(place, joined(x), y, w, known) for place, x, y, w, known in read]
+    assert list(plain_rows(tmp_path / "a.rows")) == expected
+    blocks = len([*open_source(tmp_path / "a.rows").blocks(10**6, fail)])
+    assert blocks == 1
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 30, 59, 60])
@@ -415,6 +434,29 @@ def test_a_byte_that_is_another_is_told(kept: Any) -> None:
                 path.write_bytes(torn)
                 with pytest.raises(SourceError, match="streaml1 convert"):
                     read_all(path)
+
+
+def test_sums_are_looked_at_once_and_when_the_file_has_changed(
+    kept: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, regions = kept
+    looks: list[int] = []
+    monkeypatch.setattr(rows_file, "checksum", lambda raw: looks.append(1) or checksum(raw))
+    source = open_source(path)
+    list(source.blocks(1000, fail))
+    n = len(looks)
+    assert n == len(source._parts) - 2  # all but the text of the names
+    list(source.blocks(1000, fail))
+    assert len(looks) == n
+    lo, hi = regions[6]  # a block
+    with open(path, "r+b") as file:
+        file.seek((lo + hi) // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(0, 0))  # whatever the clock of the file system
+    with pytest.raises(Lost, match="is damaged"):
+        list(source.blocks(1000, fail))
 
 
 def test_a_file_that_shrinks_while_it_is_read(kept: Any) -> None:

@@ -245,6 +245,8 @@ class RowsFile:
         self._names: KeptNames | None = None
         self._map: Any = None
         self._ones = np.ones(0)
+        self._stamp: Any = None
+        self._sound: Any = None  # which parts have been read, their sums being right
         self._digest, (self.about, self._parts) = self._look()
 
     def __len__(self) -> int:
@@ -307,7 +309,8 @@ class RowsFile:
         raw = file.read(HEADER.size)
         if raw[: len(MARK)] != MARK[: len(raw)] or not raw:
             raise SourceError(f"{self.name} is no file of rows: {AGAIN}, or name it as what it is")
-        size = os.fstat(file.fileno()).st_size
+        status = os.fstat(file.fileno())
+        size = status.st_size
         if len(raw) < HEADER.size:
             raise self._short(size, HEADER.size)
         _, version, zero, at, n, digest = HEADER.unpack(raw)
@@ -325,20 +328,26 @@ class RowsFile:
         if self._map is None:
             # Private, so that kernels may be given what is there as it is; nobody writes to it.
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        return digest.hex(), Index.read(raw)
+        index = Index.read(raw)
+        stamp = status.st_ino, size, status.st_mtime_ns, status.st_ctime_ns
+        if stamp != self._stamp:
+            self._stamp, self._sound = stamp, np.zeros(len(index.parts), bool)
+        return digest.hex(), index
 
     def _short(self, size: int, whole: int) -> Lost:
         return Lost(f"{self.name} is cut short: it has {size:,} of {whole:,} bytes; {AGAIN}")
 
     def _read(self, part: int) -> Any:
-        """A part as bytes, whose sum is right."""
+        """A part as bytes, whose sum is right, or was when it was first read."""
         at, n, _, expected = self._parts[part].tolist()
         # Looking at bytes that are gone would end the process.
         if self._map.size() < at + n:
             raise self._short(self._map.size(), at + n)
         raw = np.frombuffer(self._map, np.uint8, n, at)
-        if checksum(raw) != expected:
-            raise Lost(f"{self.name} is damaged behind byte {at:,}: a sum is another; {AGAIN}")
+        if not self._sound[part]:
+            if checksum(raw) != expected:
+                raise Lost(f"{self.name} is damaged behind byte {at:,}: a sum is another; {AGAIN}")
+            self._sound[part] = True
         return raw
 
     def _block(self, raw: Any, first: int) -> RowsBlock:

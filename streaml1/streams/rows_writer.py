@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,13 +15,13 @@ from streaml1.hashing import as_int, name_hashes
 from streaml1.names.bytes import ByBytes, distinct
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.report import written_aside
-from streaml1.rows import BadExample, Rows, are_values, plain_items, repeats, shown
+from streaml1.rows import BadExample, plain_items, shown
+from streaml1.streams.rows_block import Cut, Gathered, piece_of
 from streaml1.streams.rows_form import (
     HEADER,
     LARGE,
     NAMED,
     SMALL,
-    BlockHead,
     Index,
     checksum,
     header,
@@ -32,40 +31,8 @@ from streaml1.streams.source import Block, Refuse, SourceError
 
 __all__ = ["RowsWriter"]
 
-MOST_FEATURES = 2**18
-"""A block of more is cut: 3 MB that were summed up are still in a cache when they are learnt."""
-
-MOST_ROWS = 2**13
-
 NAMES_MOST = 2**32
 """Bytes: places among them are told by 32 bits."""
-
-
-class _Rows(NamedTuple):
-    """Consecutive examples of a block, whose ids are of one kind."""
-
-    first: int
-    kind: int
-    ids: Any
-    values: Any
-    indptr: Any
-
-    def first_ones(self, n: int) -> _Rows:
-        """The first n of them, or all."""
-        return self if n >= len(self.indptr) - 1 else self._replace(indptr=self.indptr[: n + 1])
-
-    def pieces(self) -> Iterator[_Rows]:
-        """They in blocks that are not too large, one row at least in each."""
-        n = len(self.indptr) - 1
-        lo = 0
-        while lo < n:
-            most = int(self.indptr[lo]) + MOST_FEATURES
-            hi = int(np.searchsorted(self.indptr, most, side="right")) - 1
-            hi = min(max(hi, lo + 1), lo + MOST_ROWS, n)
-            a, b = int(self.indptr[lo]), int(self.indptr[hi])
-            indptr = self.indptr[lo : hi + 1] - a
-            yield _Rows(self.first + lo, self.kind, self.ids[a:b], self.values[a:b], indptr)
-            lo = hi
 
 
 class RowsWriter:
@@ -83,7 +50,7 @@ class RowsWriter:
     Attributes
     ----------
     rows, features, names : int
-        How many have been written.
+        How many have been taken.
     size : int
         The bytes of the file.
     """
@@ -94,6 +61,7 @@ class RowsWriter:
         self._aside: AbstractContextManager[Any] = written_aside(path)
         self._file: Any = None
         self._parts: list[tuple[int, int, int, int]] = []
+        self._held = Gathered()
         self._known = ByBytes()
         self._hashes: list[Any] = []
         self._text = bytearray()
@@ -127,32 +95,18 @@ class RowsWriter:
     def add(self, block: Block, refuse: Refuse) -> None:
         """Write the examples of a block, but for those that are refused."""
         for rows in self._rows_of(block, refuse):
-            for piece in rows.first_ones(self.left).pieces():
-                self._put(piece, block)
+            for cut in rows.first_ones(self.left).pieces():
+                piece = piece_of(cut, block)
+                if not self._held.fits(piece):
+                    self._put()
+                self._held.add(piece)
+                self.rows += piece.n
+                self.features += piece.n_features
 
-    def _put(self, rows: _Rows, block: Block) -> None:
-        lo, n = rows.first, len(rows.indptr) - 1
-        hi = lo + n
-        y, labels = _labels(block.y[lo:hi])
-        w = None if block.w is None else np.asarray(block.w[lo:hi], np.float64)
-        w = None if w is None or (w == 1.0).all() else w
-        lines = np.asarray(block.lines[lo:hi], np.int64)
-        in_turn = lines[0] > 0 and (np.diff(lines) == 1).all()
-        valued = bool((rows.values != 1.0).any())
-        extra = _extra(block, lo, hi)
-        head = BlockHead(
-            n, len(rows.ids), rows.kind, int(valued), int(w is not None), int(_is_plain(rows)),
-            int(lines[0]) if in_turn else 0, len(labels), len(extra),
-        )  # fmt: skip
-        ids = np.ascontiguousarray(rows.ids, np.int64 if rows.kind == LARGE else np.uint32)
-        parts = [
-            np.array(head, np.uint64), labels or y, w, rows.indptr.astype(np.int64),
-            None if in_turn else lines, np.ascontiguousarray(rows.values) if valued else None,
-            ids, extra,
-        ]  # fmt: skip
-        self._write([_raw(one) for one in parts if one is not None], n)
-        self.rows += n
-        self.features += len(ids)
+    def _put(self) -> None:
+        """Write the examples that wait."""
+        self._write(self._held.parts(), self._held.n)
+        self._held = Gathered()
 
     def _write(self, parts: Sequence[bytes], rows: int = 0) -> None:
         raw = b"".join(itertools.chain.from_iterable((one, padding(len(one))) for one in parts))
@@ -162,6 +116,8 @@ class RowsWriter:
 
     def _finish(self) -> None:
         """Write the names and the index, and tell in the header where it is."""
+        if self._held.n:
+            self._put()
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         for part in (hashes.tobytes(), self._ends.tobytes(), bytes(self._text)):
             self._write([part])
@@ -174,14 +130,14 @@ class RowsWriter:
 
     # Rows of all kinds
 
-    def _rows_of(self, block: Block, refuse: Refuse) -> Iterator[_Rows]:
+    def _rows_of(self, block: Block, refuse: Refuse) -> Iterator[Cut]:
         x: Any = block.x
         if isinstance(x, IntRows):
             ids, values, indptr = x.parts()
-            yield _Rows(0, SMALL if ids.dtype == np.uint32 else LARGE, ids, values, indptr)
+            yield Cut(0, SMALL if ids.dtype == np.uint32 else LARGE, ids, values, indptr)
         elif isinstance(x, NamedRows):
             hashes, values, indptr = x.parts()
-            yield _Rows(0, NAMED, self._numbers(hashes, x.names_of), values, indptr)
+            yield Cut(0, NAMED, self._numbers(hashes, x.names_of), values, indptr)
         else:
             yield from self._from_dicts(block, refuse)
 
@@ -206,7 +162,7 @@ class RowsWriter:
         new.tell(numbers, given)
         return numbers
 
-    def _from_dicts(self, block: Block, refuse: Refuse) -> Iterator[_Rows]:
+    def _from_dicts(self, block: Block, refuse: Refuse) -> Iterator[Cut]:
         """Dicts in runs whose names are all ints, or all strings."""
         read: list[tuple[int, list[Hashable], list[float]]] = []
         named = False
@@ -228,25 +184,16 @@ class RowsWriter:
         if read:
             yield self._run(read, named)
 
-    def _run(self, read: list[tuple[int, list[Hashable], list[float]]], named: bool) -> _Rows:
+    def _run(self, read: list[tuple[int, list[Hashable], list[float]]], named: bool) -> Cut:
         names = list(itertools.chain.from_iterable(one for _, one, _ in read))
         values = np.array(list(itertools.chain.from_iterable(v for _, _, v in read)), np.float64)
         indptr = np.concatenate([[0], np.cumsum([len(one) for _, one, _ in read])])
         if not named:
             ids = np.array(names, np.int64)
             small = not len(ids) or (ids.min() >= 0 and ids.max() < 2**32)
-            return _Rows(read[0][0], SMALL if small else LARGE, ids, values, indptr)
+            return Cut(read[0][0], SMALL if small else LARGE, ids, values, indptr)
         ids = self._numbers(name_hashes(names), lambda places: [names[k] for k in places.tolist()])
-        return _Rows(read[0][0], NAMED, ids, values, indptr)
-
-
-def _is_plain(rows: _Rows) -> bool:
-    """Whether models can learn the rows as they are."""
-    if rows.kind == LARGE:
-        return False
-    ids, values = (np.require(a, None, ["C", "W"]) for a in (rows.ids, rows.values))
-    plain = Rows(ids, values, rows.indptr.astype(np.uint64))
-    return are_values(values) and bool((values != 0.0).all()) and not repeats(plain)
+        return Cut(read[0][0], NAMED, ids, values, indptr)
 
 
 def _plain(x: Any) -> tuple[list[Hashable], list[float], bool]:
@@ -268,27 +215,3 @@ def _plain(x: Any) -> tuple[list[Hashable], list[float], bool]:
 def _require_label(y: Any) -> None:
     if not (y is None or isinstance(y, str | int | float | np.generic)):
         raise BadExample(f"label {shown(y)} is not a label: it must be a text or a number")
-
-
-def _labels(y: Any) -> tuple[Any, bytes]:
-    """Labels as an array; where they are not all floats an empty one, and as JSON."""
-    if isinstance(y, np.ndarray) and y.dtype == np.float64:
-        return y, b""
-    listed = [one.item() if isinstance(one, np.generic) else one for one in y]
-    if all(type(one) is float for one in listed):
-        return np.array(listed, np.float64), b""
-    return np.zeros(0), json.dumps(listed).encode()
-
-
-def _extra(block: Block, lo: int, hi: int) -> bytes:
-    """The ids of some examples, and their places where the lines do not tell them."""
-    kept: dict[str, Any] = {}
-    if block.ids is not None and any(one is not None for one in block.ids[lo:hi]):
-        kept["ids"] = list(block.ids[lo:hi])
-    if type(block).place is not Block.place and getattr(block, "places", True) is not None:
-        kept["places"] = [block.place(row) for row in range(lo, hi)]
-    return json.dumps(kept).encode() if kept else b""
-
-
-def _raw(part: Any) -> bytes:
-    return part if isinstance(part, bytes) else part.tobytes()
