@@ -79,7 +79,7 @@ ROWS = 8
 
 ONE, TWO, LANE, LINE = (np.uint64(n) for n in (1, 2, LANES, 8 * LANES))
 # How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(64)
+AHEAD = np.uint64(128)
 
 # Nets that have lost so much more than the best have no say.
 LOST = 40.0
