@@ -245,7 +245,8 @@ def test_many_are_crossed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> Non
     rows, y = rows_of(150)
     whole = crossing()
     told = whole.progressive_many(rows, y).tolist()
-    monkeypatch.setattr(streaml1.crosses.marks, "TOGETHER", 25)
+    for most in ("IN_CACHE", "TOGETHER"):
+        monkeypatch.setattr(streaml1.crosses.marks, most, 25)
     model = crossing()
     assert model.progressive_many(rows, y).tolist() == told
     assert model.weights == whole.weights

@@ -23,8 +23,8 @@ _ZERO, _ONE = map(np.uint64, (0, 1))
 _HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
 
-TOGETHER = 2**20
-"""How many crossed features of a batch are made at once."""
+IN_CACHE, TOGETHER = 2**17, 2**20
+"""How many crossed features of a batch are made at once: some 5 MB, or what memory holds."""
 
 
 @kernel
@@ -67,15 +67,16 @@ class Marked(NamedTuple):
     bounds: Any  # of each row the most crossed features that it may have
     longest: int  # the most of a row that are crossed
 
-    def pieces(self) -> list[tuple[int, int]]:
-        """First and last of rows that are crossed together, so that memory holds them."""
+    def pieces(self, copied: int = 0) -> list[tuple[int, int]]:
+        """First and last of rows that are crossed together; `copied`: floats that a cut costs."""
         ends = np.cumsum(self.bounds)
-        if not len(ends) or ends[-1] <= TOGETHER:
+        most = IN_CACHE if len(ends) and copied <= ends[-1] else TOGETHER
+        if not len(ends) or ends[-1] <= most:
             return [(0, len(ends))]
         cuts, lo = [0], 0
         while lo < len(ends):
             before = int(ends[lo - 1]) if lo else 0
-            lo = max(lo + 1, int(np.searchsorted(ends, np.uint64(before + TOGETHER), "right")))
+            lo = max(lo + 1, int(np.searchsorted(ends, np.uint64(before + most), "right")))
             cuts.append(lo)
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 

@@ -43,8 +43,7 @@ class Many(Weights):
             self._learn_crossed(self.crosses, checked(batch), y, w, eta, p)
             return p
         width = batch.width
-        floats = sum(array.nbytes for array in self.rule) >> 3  # tables may be most of them
-        if width is None or not self._direct(width) or len(batch.rows.ids) < floats:
+        if width is None or not self._direct(width) or len(batch.rows.ids) < self._floats():
             rows = self._rows(checked(batch))
             self._require_features(rows)
             self._learn_rows(rows, y, w, eta, p)
@@ -64,6 +63,10 @@ class Many(Weights):
             self._go_back(before)
             raise
         return p
+
+    def _floats(self) -> int:
+        """What a copy of the state costs; tables may be most of it."""
+        return int(sum(array.nbytes for array in self.rule)) >> 3
 
     def _direct(self, width: int) -> bool:
         """Whether the ids of a matrix of so many columns are slots."""
@@ -172,7 +175,7 @@ class Many(Weights):
         if not isinstance(self.names, Hashed):
             require_plain(crosses, batch)
         whole = marked(crosses, batch)
-        pieces = whole.pieces()
+        pieces = whole.pieces(self._floats())
         before = self._state_now() if len(pieces) > 1 else None
         known = len(self.names) if isinstance(self.names, Table) else 0
         k = len(p) // max(1, len(y))

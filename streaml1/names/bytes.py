@@ -323,7 +323,7 @@ class ByBytes(_Counted):
         """The table once slots have others, given each; negative ones are gone."""
         left = ByBytes()
         left.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
-        kept = min(left.n, int(self.used[0]))
+        kept = min(int(np.count_nonzero(new_slots >= 0)), int(self.used[0]))
         left.entries = free(max(LEAST, 1 << (4 * kept).bit_length()))
         left.used[0] = int(_moved(self.entries, new_slots, left.entries))
         return left
