@@ -19,7 +19,8 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hashing, jit, walk
 from streaml1.names import Ints, Table, keys
-from streaml1.names.bytes import Arena
+from streaml1.names.bytes import Arena, ByBytes
+from streaml1.names.places import MISSING
 from streaml1.streams.vw import VwParser
 
 
@@ -321,6 +322,23 @@ def test_names_of_one_hash_are_one_feature_on_every_road(monkeypatch: pytest.Mon
         many.learn_many([x], [y])
     assert walked.weights == read.weights == many.weights
     assert 100 < len(walked.weights) <= 256
+
+
+@given(st.dictionaries(st.integers(0, 2**64 - 1), st.integers(0, 99)), st.sets(st.integers(0, 99)))
+def test_a_table_of_bytes_is_left_with_those_that_are_kept(
+    entries: dict[int, int], gone: set[int]
+) -> None:
+    """However many slots it is said to hold: a table of crossed features holds some of them."""
+    table = ByBytes()
+    hashes = np.array(list(entries), np.uint64)
+    table.enter(hashes, np.array(list(entries.values()), np.uint32))
+    new_slots = np.array([-1 if j in gone else 2 * j for j in range(100)])
+    left = table.moved(new_slots)
+    expected = [2 * j for j in entries.values() if j not in gone]
+    slots, places = left.find(hashes)
+    assert len(places) == len(entries) - len(expected)
+    assert slots[slots != MISSING].tolist() == expected
+    assert 4 * len(expected) <= len(left.entries)
 
 
 # Births and deaths

@@ -33,8 +33,9 @@ __all__ = ["TextSource", "require_readable"]
 MAX_LINE = 2**26
 """A longer line ends the reading: a file that is no text must not fill the memory."""
 
-FILLED = 500
-"""After a chunk of so many examples a block ends: to join its last with others costs more."""
+FILLED, LARGE = 500, 2**18
+"""After a chunk of so many examples, or bytes, a block ends: to join its last with others costs
+more."""
 
 AHEAD_LEAST = 2**22
 """Bytes of a file that is worth a thread."""
@@ -127,7 +128,8 @@ class TextSource:
                         yield held.block(self._end())
                         self._heed_stop()
                 self._go_past(text[done:], first + parsed.n_lines)
-                enough = len(parsed) >= FILLED or len(held) >= min(FILLED, size / 2)
+                enough = len(held) >= min(FILLED, size / 2)
+                enough = enough or len(parsed) >= FILLED or len(text) >= LARGE
                 del parsed, text
                 if len(held) and enough:
                     yield held.block(self._end())
