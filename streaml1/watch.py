@@ -130,8 +130,8 @@ class Watch:
         moved = new_slots[slots]
         lost = moved < 0
         if lost.any():
-            n = np.arange(np.count_nonzero(lost))
-            gone = (*gone, Some(n, w[lost], names.only(slots[lost])))
+            places = np.arange(np.count_nonzero(lost))
+            gone = (*gone, Some(places, w[lost], names.only(slots[lost])))
         slots, w = moved[~lost], w[~lost]
         order = np.argsort(slots)
         return Seen(slots[order], w[order], gone)

@@ -46,8 +46,8 @@ def chunk_of(block: Any, loss: str, label: Callable[[Any], Hashable]) -> Chunk:
 def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
     """The labels as an array, and the rows and reasons of those that are none."""
     try:
-        begins_as_text = isinstance(y, list) and y[:1] and isinstance(y[0], str)
-        column = np.empty(0, object) if begins_as_text else np.asarray(y)
+        is_text = isinstance(y, list) and len(y) > 0 and isinstance(y[0], str)
+        column = np.empty(0, object) if is_text else np.asarray(y)
     except ValueError:  # labels that are lists of different lengths
         column = np.empty(0, object)
     if column.ndim == 1 and column.dtype.kind in "biuf":
