@@ -28,6 +28,7 @@ from streaml1.rows import (
     Rows,
     ensure,
     largest,
+    masked_rows,
     plain_items,
     plain_rows,
     refuse_value,
@@ -283,6 +284,9 @@ class Reader:
         """The rows of a plain batch with slots for ids; some of them beyond the rule's size."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
+            masked = self._masked(batch)
+            if masked is not None:
+                return masked
             slots = self._text_slots(batch.texts)
             return self._without_repeats(rows._replace(ids=slots), batch.texts)
         if names is not None:
@@ -316,6 +320,15 @@ class Reader:
             return np.full(len(hashes), MISSING, np.uint32), np.arange(len(hashes))
         found: tuple[Any, Any] = self.names.by_bytes.find(hashes)
         return found
+
+    def _masked(self, batch: Batch) -> Rows | None:
+        """The rows of texts, where names are hashes alone, and all is well; else None."""
+        texts = batch.texts
+        if texts is None or not (texts.plain or texts.valued):
+            return None
+        if not isinstance(self.names, Hashed):
+            return None
+        return masked_rows(texts.parts()[0], batch.rows, self.names.mask)
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""

@@ -30,6 +30,7 @@ __all__ = [
     "ensure",
     "is_plain_row",
     "largest",
+    "masked_rows",
     "number",
     "plain_items",
     "plain_rows",
@@ -240,53 +241,81 @@ def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) 
 
 
 @inlined
-def _marked(marks: Any, mark: Any) -> Any:
-    """Where a mark of a row and an id stands, or would: in place of that of another row."""
-    mask = np.uint64(len(marks) - 1)
-    place = ((mark & np.uint64(0xFFFFFFFF)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-    place &= mask
-    while marks[place] != mark and marks[place] >> np.uint64(32) == mark >> np.uint64(32):
-        place = (place + np.uint64(1)) & mask
-    return place
+def _place(id_: Any, ids: Any, begin: Any, met: Any) -> Any:
+    """Where it stands, or would, that an id is among those from `begin` on; and what stands there.
+
+    That is one more than its place in `ids`; up to `begin`, where it is not among them. What stands
+    in `met` of rows before does not count.
+    """
+    mask = np.uint64(len(met) - 1)
+    place = ((np.uint64(id_) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
+    other = met[place]
+    while other > begin and ids[other - _ONE] != id_:
+        place = (place + _ONE) & mask
+        other = met[place]
+    return place, other
 
 
 @kernel
-def _first_repeat(ids: Any, indptr: Any, marks: Any) -> Any:
+def _first_repeat(ids: Any, indptr: Any, met: Any) -> Any:
     """The first row that has a name twice; the number of rows where none has."""
-    one = np.uint64(1)
     n = np.uint64(len(indptr) - 1)
     for i in range(n):
-        for k in range(indptr[i], indptr[i + one]):
-            mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
-            place = _marked(marks, mark)
-            if marks[place] == mark:
+        lo = indptr[i]
+        for k in range(lo, indptr[i + _ONE]):
+            place, other = _place(ids[k], ids, lo, met)
+            if other > lo:
                 return i
-            marks[place] = mark
+            met[place] = k + _ONE
     return n
 
 
 @kernel
-def _merge(ids: Any, values: Any, indptr: Any, first: Any, marks: Any, places: Any) -> Any:
+def _masked(
+    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, met: Any
+) -> bool:  # fmt: skip
+    """Write down what `masked_rows` gives; whether no sum is a value that is refused, or zero."""
+    n = np.uint64(0)
+    bad = np.int64(0)
+    ends[0] = 0
+    for i in range(np.uint64(len(indptr) - 1)):
+        begin = n
+        for k in range(indptr[i], indptr[i + _ONE]):
+            slot = np.uint32(hashes[k] & mask)
+            place, other = _place(slot, slots, begin, met)
+            if other > begin:
+                v = kept[other - _ONE] + values[k]
+                kept[other - _ONE] = v
+                bad |= _is_no_value(v)
+            else:
+                slots[n] = slot
+                kept[n] = values[k]
+                n += _ONE
+                met[place] = n
+        ends[i + _ONE] = n
+    return bool(bad >= 0)
+
+
+@kernel
+def _merge(ids: Any, values: Any, indptr: Any, first: Any, met: Any) -> Any:
     """From a row on, leave each name of a row once, where it stands first, with the sum.
 
     Returns how many there are then.
     """
-    one = np.uint64(1)
     hi = n = indptr[first]
     for i in range(first, np.uint64(len(indptr) - 1)):
-        lo, hi = hi, indptr[i + one]
+        lo, hi = hi, indptr[i + _ONE]
+        begin = n
         for k in range(lo, hi):
-            mark = ((i + one) << np.uint64(32)) | np.uint64(ids[k])
-            place = _marked(marks, mark)
-            if marks[place] == mark:
-                values[places[place]] += values[k]
+            place, other = _place(ids[k], ids, begin, met)
+            if other > begin:
+                values[other - _ONE] += values[k]
             else:
-                marks[place] = mark
-                places[place] = n
                 ids[n] = ids[k]
                 values[n] = values[k]
-                n += one
-        indptr[i + one] = n
+                n += _ONE
+                met[place] = n
+        indptr[i + _ONE] = n
     return n
 
 
@@ -299,9 +328,9 @@ def _are_values(values: Any) -> bool:
     return bool(bad >= 0)
 
 
-def _marks(rows: Rows) -> Any:
-    """Room for the marks of any of some rows: no id of a row 0 is marked, as rows begin with 1."""
-    longest = int(np.diff(rows.indptr).max(initial=0))
+def _met(indptr: Any) -> Any:
+    """Room for the places of what a row has, whichever of some rows it is."""
+    longest = int((indptr[1:] - indptr[:-1]).max(initial=0))
     return np.zeros(1 << max(10, (4 * longest).bit_length()), np.uint64)
 
 
@@ -312,12 +341,27 @@ def repeats(rows: Rows) -> bool:
 
 def _row_of_repeat(rows: Rows) -> int:
     with np.errstate(over="ignore"):
-        return int(_first_repeat(rows.ids, rows.indptr, _marks(rows)))
+        return int(_first_repeat(rows.ids, rows.indptr, _met(rows.indptr)))
 
 
 def are_values(values: Any) -> bool:
     """Whether no value is zero, NaN or too large."""
     return bool(_are_values(values))
+
+
+def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
+    """Rows whose ids are the low bits of hashes, each once in a row with the sum of its values.
+
+    None where a sum is refused, or zero; that no value is, is known.
+    """
+    n = len(hashes)
+    masked = Rows(np.empty(n, np.uint32), np.empty(n), np.empty_like(rows.indptr))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked,
+                       _met(rows.indptr)):  # fmt: skip
+            return None
+    kept = int(masked.indptr[-1])
+    return Rows(masked.ids[:kept], masked.values[:kept], masked.indptr)
 
 
 def _merged(rows: Rows) -> Rows:
@@ -326,9 +370,8 @@ def _merged(rows: Rows) -> Rows:
     if first == rows.n:
         return rows
     ids, values, indptr = (np.array(a) for a in rows)
-    marks = _marks(rows)
     with np.errstate(over="ignore", invalid="ignore"):  # sums are refused by the caller
-        n = _merge(ids, values, indptr, np.uint64(first), marks, np.empty_like(marks))
+        n = _merge(ids, values, indptr, np.uint64(first), _met(indptr))
     return Rows(ids[:n], values[:n], indptr)
 
 

@@ -1,4 +1,4 @@
-"""Words as bits: what 64 bytes are equal to, counts of zeros, wide products."""
+"""Words as bits: what 64 bytes are equal to, where bits are set, counts of zeros, wide products."""
 
 from __future__ import annotations
 
@@ -14,24 +14,31 @@ from streaml1.jit.compilation import COMPILED
 
 __all__ = [
     "bit_count",
+    "chosen_bytes",
+    "compresses",
+    "first_places",
     "float_of_bits",
     "high_product",
+    "last_places",
     "leading_zeros",
     "matches",
     "trailing_zeros",
     "under",
 ]
 
+_BYTES = ir.VectorType(ir.IntType(8), 64)
+_FLAGS = ir.VectorType(ir.IntType(1), 64)
+_PLACES = ir.VectorType(ir.IntType(32), 32)
+
 
 def _compared(how: str) -> Callable[..., Any]:
     """Code that compares the 64 bytes at an address with one."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        block = ir.VectorType(ir.IntType(8), 64)
-        there = builder.load(builder.inttoptr(args[0], block.as_pointer()), align=1)
+        there = builder.load(builder.inttoptr(args[0], _BYTES.as_pointer()), align=1)
         one = builder.trunc(args[1], ir.IntType(8))
         wanted = builder.insert_element(
-            ir.Constant(block, ir.Undefined), one, ir.Constant(ir.IntType(32), 0)
+            ir.Constant(_BYTES, ir.Undefined), one, ir.Constant(ir.IntType(32), 0)
         )
         everywhere = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
         wanted = builder.shuffle_vector(wanted, wanted, everywhere)
@@ -50,6 +57,77 @@ def matches(typingctx: Any, address: Any, byte: Any) -> Any:
 def under(typingctx: Any, address: Any, byte: Any) -> Any:
     """Which of the 64 bytes at a memory address are less than one, a bit each; compiled only."""
     return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), _compared("<")
+
+
+@intrinsic
+def compresses(typingctx: Any) -> Any:
+    """Whether the processor packs chosen bytes by one instruction; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        features = context.codegen().magic_tuple()[2]
+        return context.get_constant(nbtypes.boolean, "+avx512vbmi2" in features)
+
+    return nbtypes.boolean(), codegen
+
+
+def _packed(builder: Any, block: Any, bits: Any) -> Any:
+    """Those of 64 bytes whose bits are set, one after the other."""
+    of = ir.FunctionType(_BYTES, [_BYTES, _FLAGS, _BYTES])
+    name = "llvm.experimental.vector.compress.v64i8"
+    call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
+    rest = ir.Constant(_BYTES, [0] * 64)
+    return builder.call(call, [block, builder.bitcast(bits, _FLAGS), rest])
+
+
+def _places_of(half: int) -> Callable[..., Any]:
+    """Code that writes where bits are set, from the first or from the 33rd on."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, bits, base = args
+        packed = _packed(builder, ir.Constant(_BYTES, list(range(64))), bits)
+        chosen = ir.Constant(_PLACES, list(range(32 * half, 32 * half + 32)))
+        part = builder.shuffle_vector(packed, ir.Constant(_BYTES, ir.Undefined), chosen)
+        none = ir.Constant(_PLACES, ir.Undefined)
+        first = ir.Constant(ir.IntType(32), 0)
+        bases = builder.insert_element(none, builder.trunc(base, ir.IntType(32)), first)
+        bases = builder.shuffle_vector(bases, none, ir.Constant(_PLACES, [0] * 32))
+        places = builder.add(builder.zext(part, _PLACES), bases)
+        builder.store(places, builder.inttoptr(to, _PLACES.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return codegen
+
+
+_AT = nbtypes.void(nbtypes.uint64, nbtypes.uint64, nbtypes.uint64)
+
+
+@intrinsic
+def first_places(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
+    """Write the places of the first 32 bits that are set, and a base more, as halves of words.
+
+    All 32 are written, whether there are as many. Compiled code only.
+    """
+    return _AT, _places_of(0)
+
+
+@intrinsic
+def last_places(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
+    """As `first_places`, of the bits that are set after those."""
+    return _AT, _places_of(1)
+
+
+@intrinsic
+def chosen_bytes(typingctx: Any, to: Any, bits: Any, address: Any) -> Any:
+    """Write those of the 64 bytes at an address whose bits are set, and zeros, up to 64 in all."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, bits, address = args
+        block = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
+        packed = _packed(builder, block, bits)
+        builder.store(packed, builder.inttoptr(to, _BYTES.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return _AT, codegen
 
 
 @intrinsic

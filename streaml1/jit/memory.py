@@ -23,6 +23,8 @@ __all__ = [
     "python_api",
     "rule_at",
     "scratch",
+    "store_byte",
+    "store_half",
     "store_word",
 ]
 
@@ -119,16 +121,34 @@ def load_byte(typingctx: Any, address: Any) -> Any:
     return nbtypes.uint64(nbtypes.uint64), codegen
 
 
+def _stored(bits: int) -> Any:
+    """Code that writes the lower bits of a word to an address of any kind."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        part = ir.IntType(bits)
+        place = builder.inttoptr(args[0], part.as_pointer())
+        builder.store(builder.trunc(args[1], part) if bits < 64 else args[1], place, align=1)
+        return context.get_dummy_value()
+
+    return codegen
+
+
 @intrinsic
 def store_word(typingctx: Any, address: Any, word: Any) -> Any:
     """Write the 8 bytes of a uint64 to a memory address of any kind; compiled code only."""
+    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(64)
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        builder.store(args[1], place, align=1)
-        return context.get_dummy_value()
 
-    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), codegen
+@intrinsic
+def store_half(typingctx: Any, address: Any, word: Any) -> Any:
+    """As `store_word`, the lower 4 bytes."""
+    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(32)
+
+
+@intrinsic
+def store_byte(typingctx: Any, address: Any, word: Any) -> Any:
+    """As `store_word`, the lowest byte."""
+    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(8)
 
 
 SCRATCH = 128

@@ -21,9 +21,11 @@ __all__ = [
     "halves_at",
     "eight_of_words",
     "put_halves",
+    "put_pairs_of_words",
     "put_words",
     "words_at",
     "words_from",
+    "words_of_halves",
 ]
 
 _FLAGS = ir.VectorType(ir.IntType(1), LANES)
@@ -119,6 +121,31 @@ def halves_at(typingctx: Any, address: Any) -> Any:
         return context.make_tuple(builder, signature.return_type, [low, high])
 
     return UniTuple(WORDS, 2)(nbtypes.uint64), codegen
+
+
+@intrinsic
+def words_of_halves(typingctx: Any, address: Any) -> Any:
+    """Eight halves of words one after the other, as words."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        halves = builder.load(builder.inttoptr(args[0], _HALVES.as_pointer()), align=1)
+        return builder.zext(halves, BITS)
+
+    return WORDS(nbtypes.uint64), codegen
+
+
+@intrinsic
+def put_pairs_of_words(typingctx: Any, address: Any, first: Any, second: Any) -> Any:
+    """Write eight pairs of words, one after the other."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = [k // 2 + LANES * (k % 2) for k in range(2 * LANES)]
+        order = ir.Constant(_PAIRS, lanes)
+        both = builder.shuffle_vector(args[1], args[2], order)
+        builder.store(both, builder.inttoptr(args[0], both.type.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return nbtypes.void(nbtypes.uint64, WORDS, WORDS), codegen
 
 
 @intrinsic

@@ -17,7 +17,6 @@ from streaml1.parse.delimiters import (
     NEWLINE,
     RETURN,
     csv_delimiters,
-    has_high_bytes,
     place_of,
 )
 from streaml1.parse.features import hash_those_left, read_value
@@ -95,6 +94,7 @@ def rows(
     coding: Any,
     columns: Any,
     positions: Any,
+    kinds: Any,
     hashes: Any,
     values: Any,
     names: Any,
@@ -127,15 +127,16 @@ def rows(
     -------
     One of DONE, ODD, OPEN and UNREAD.
     """
+    places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
     if state[START] == 0:
-        if coding == UNKNOWN and has_high_bytes(start, end):
+        n, ascii_ = csv_delimiters(start, end, places, of_kinds)
+        if coding == UNKNOWN and not ascii_:
             return UNREAD
         state[START] = 1
-        state[FOUND] = csv_delimiters(start, end, positions)
+        state[FOUND] = n
     n, i, at = np.uint64(state[FOUND]), np.uint64(state[NEXT]), start + np.uint64(state[AT])
     line, row, k = np.uint64(state[LINE]), np.uint64(state[ROW]), np.uint64(state[FEATURE])
     to = names + np.uint64(state[NAMES])
-    places = np.uint64(positions.ctypes.data)
     width = np.uint64(len(columns))
     ascii_only = coding != ALL_TEXT and coding != UNKNOWN
     status = DONE

@@ -1,4 +1,4 @@
-"""Where the delimiters of a text stand: 64 bytes at a time, then one number for each."""
+"""Which delimiters a text has, and where: 64 bytes at a time, then one number for each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import bit_count, inlined, load_word, matches, trailing_zeros, under
+from streaml1.jit import (
+    bit_count,
+    chosen_bytes,
+    compresses,
+    first_places,
+    inlined,
+    last_places,
+    load_byte,
+    load_word,
+    matches,
+    store_byte,
+    store_half,
+    trailing_zeros,
+    under,
+)
 
 __all__ = [
     "BAR",
@@ -15,10 +29,10 @@ __all__ = [
     "NEWLINE",
     "PAD",
     "RETURN",
+    "SPARE",
     "TAB",
     "csv_delimiters",
     "delimiters",
-    "has_high_bytes",
     "json_delimiters",
     "place_of",
     "vw_delimiters",
@@ -31,23 +45,36 @@ BLANK, COLON, NEWLINE, RETURN, TAB, BAR = map(np.uint64, b" :\n\r\t|")
 _QUOTE, _COMMA, _CLOSE, _BACKSLASH = map(np.uint64, b'",}\\')
 _PRINTED, _HIGH = np.uint64(0x20), np.uint64(0x80)
 
-_ONE = np.uint64(1)
-_BLOCK = np.uint64(64)
-_EIGHT = np.uint64(8)
+SPARE = 64
+"""Places for delimiters that may be written beyond those that there are."""
+
+_ONE, _FOUR, _EIGHT, _HALF, _LAST, _BLOCK = map(np.uint64, (1, 4, 8, 32, 63, 64))
 _ALL = np.uint64(2**64 - 1)
 
 
 @inlined
-def _written(found: Any, base: Any, n: Any, positions: Any) -> Any:
-    """Write down which bits are set, from the n-th place on; returns the next."""
-    end = n + bit_count(found)
-    while n < end:
-        # Eight at once, whether there are as many: a branch for each costs more.
-        for k in range(_EIGHT):
-            positions[n + k] = np.uint32(base + trailing_zeros(found))
-            found &= found - _ONE
-        n += _EIGHT
-    return end
+def _written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> Any:
+    """Write down which of 64 bytes are delimiters, from the n-th place on; returns the next."""
+    more = bit_count(found)
+    to, of = positions + _FOUR * n, kinds + n
+    if compresses():
+        first_places(to, found, at - start)
+        if more > _HALF:
+            last_places(to + _FOUR * _HALF, found, at - start)
+        chosen_bytes(of, found, at)
+    else:
+        left = more
+        while left:
+            # Eight at once, whether there are as many: a branch for each costs more.
+            for _ in range(_EIGHT):
+                bit = trailing_zeros(found) & _LAST
+                store_half(to, at - start + bit)
+                store_byte(of, load_byte(at + bit))
+                found &= found - _ONE
+                to += _FOUR
+                of += _ONE
+            left -= min(left, _EIGHT)
+    return n + more
 
 
 @inlined
@@ -63,79 +90,74 @@ def _within(found: Any, at: Any, end: Any) -> Any:
 
 
 @inlined
-def delimiters(start: Any, end: Any, positions: Any) -> Any:
+def delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
     """Write down where newlines, blanks and colons stand, from the byte before `start`.
 
-    That byte is the first of them. `positions` is uint32, with eight places more than there may be.
+    That byte is the first of them, as it were. Positions are halves of words from an address, with
+    SPARE places more than there may be, and `kinds` the delimiters themselves, a byte each.
 
     Returns
     -------
     How many there are.
     """
-    positions[0] = 0
+    store_half(positions, np.uint64(0))
     n = _ONE
     at = start
     while at < end:
         found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
-        n = _written(_within(found, at, end), at - start + _ONE, n, positions)
+        n = _written(_within(found, at, end), at, start - _ONE, n, positions, kinds)
         at += _BLOCK
     return n
 
 
 @inlined
-def vw_delimiters(start: Any, end: Any, positions: Any) -> Any:
-    """Write down where newlines, blanks, colons, tabs and bars stand, from `start`; how many.
+def vw_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    """As `delimiters`, but where newlines, blanks, colons, tabs and bars stand, from `start`.
 
-    `positions` is uint32, with eight places more than there may be.
+    Returns
+    -------
+    How many there are, and whether all bytes are ASCII.
     """
-    n = np.uint64(0)
+    n, ascii_ = np.uint64(0), _ALL
     at = start
     while at < end:
         found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
         found |= matches(at, TAB) | matches(at, BAR)
-        n = _written(_within(found, at, end), at - start, n, positions)
+        ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
+        n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
-    return n
+    return n, ascii_ == _ALL
 
 
 @inlined
-def json_delimiters(start: Any, end: Any, positions: Any) -> Any:
+def json_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
     """As `vw_delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
 
     Odd are backslashes and control characters, newlines among them.
     """
-    n = np.uint64(0)
+    n, ascii_ = np.uint64(0), _ALL
     at = start
     while at < end:
         found = matches(at, _QUOTE) | matches(at, _COMMA) | matches(at, _CLOSE)
         found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
-        n = _written(_within(found, at, end), at - start, n, positions)
+        ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
+        n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
-    return n
+    return n, ascii_ == _ALL
 
 
 @inlined
-def csv_delimiters(start: Any, end: Any, positions: Any) -> Any:
+def csv_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
     """As `vw_delimiters`, but where quotes, commas and control characters stand, newlines too.
 
     Tabs are left out.
     """
-    n = np.uint64(0)
+    n, ascii_ = np.uint64(0), _ALL
     at = start
     while at < end:
         found = matches(at, _QUOTE) | matches(at, _COMMA)
         found |= under(at, _PRINTED) & ~matches(at, TAB)
-        n = _written(_within(found, at, end), at - start, n, positions)
+        ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
+        n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
-    return n
-
-
-@inlined
-def has_high_bytes(start: Any, end: Any) -> bool:
-    """Whether a byte between two addresses is not ASCII."""
-    found = np.uint64(0)
-    at = start
-    while at < end:
-        found |= _within(~under(at, _HIGH), at, end)
-        at += _BLOCK
-    return bool(found != np.uint64(0))
+    return n, ascii_ == _ALL

@@ -16,7 +16,6 @@ from streaml1.parse.delimiters import (
     COLON,
     NEWLINE,
     RETURN,
-    has_high_bytes,
     json_delimiters,
     place_of,
 )
@@ -151,6 +150,7 @@ def rows(
     labelled: Any,
     coding: Any,
     positions: Any,
+    kinds: Any,
     hashes: Any,
     values: Any,
     names: Any,
@@ -176,10 +176,10 @@ def rows(
     """
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
-    if coding == UNKNOWN and has_high_bytes(start, end):
+    places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
+    n, ascii_ = json_delimiters(start, end, places, of_kinds)
+    if coding == UNKNOWN and not ascii_:
         return row, n_odd, line, False
-    n = json_delimiters(start, end, positions)
-    places = np.uint64(positions.ctypes.data)
     met[:] = _ZERO
     i, at, to = _ZERO, start, names
     indptr[0] = 0

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from streaml1.hashing import MURMUR
-from streaml1.jit import inlined, load_word, store_word, which, words_from
+from streaml1.jit import (
+    inlined,
+    load_word,
+    put_pairs_of_words,
+    put_words,
+    store_word,
+    which,
+    words_from,
+    words_of,
+)
 
 __all__ = [
     "ALL_TEXT",
@@ -17,14 +26,17 @@ __all__ = [
     "comes_again",
     "copied",
     "is_head",
+    "joined_eight",
     "murmur_at",
     "murmur_of_eight",
+    "murmur_of_pairs",
+    "put_joined",
 ]
 
 UNKNOWN, ALL_TEXT, BROKEN = map(np.uint64, range(3))
 """Whether a text is UTF-8."""
 
-_ZERO, _EIGHT, _BITS = map(np.uint64, (0, 8, 63))
+_ZERO, _ONE, _SEVEN, _EIGHT, _SIXTEEN, _HALF, _BITS = map(np.uint64, (0, 1, 7, 8, 16, 32, 63))
 _SHIFT = np.uint64(47)
 
 LATER = np.uint64(0)
@@ -90,6 +102,70 @@ def murmur_of_eight(start: Any, size: Any) -> Any:
     part = last & (_ALL >> (((_EIGHT - size) * _EIGHT) & _BITS))
     k = (h ^ ((_stirred(last, m) & whole) | (part & (whole ^ _ALL)))) * m
     h = (k & some) | (h & (some ^ _ALL))
+    h = (h ^ (h >> _SHIFT)) * m
+    return h ^ (h >> _SHIFT)
+
+
+@inlined
+def joined_eight(before: Any, size: Any, mark: Any, behind: Any, more: Any) -> Any:
+    """Eight names of two parts with a mark between, as two words each, zeros behind them.
+
+    Of the first parts there are up to 7 bytes, of the second 1 to 8; other bytes of their words
+    do not matter.
+    """
+    left = behind & (_ALL >> (((_EIGHT - more) * _EIGHT) & _BITS))
+    bits = size * _EIGHT
+    first = before & ((_ALL << bits) ^ _ALL)
+    low = first | (words_of(mark) << bits) | ((left << bits) << _EIGHT)
+    return low, left >> (_BITS - _SEVEN - bits)
+
+
+@inlined
+def put_joined(
+    low: Any, high: Any, size: Any, first: Any, to: Any, start: Any, spans: Any, aside: Any
+) -> Any:
+    """Write those names of eight, from the `first` on, that `joined_eight` made.
+
+    Parameters
+    ----------
+    size
+        How long each is.
+    to
+        Where the names go, one behind the other; up to 15 bytes more are written.
+    spans
+        The address of the eight: where from `start` each begins, and how long it is.
+    aside
+        The address of 24 words for a while.
+
+    Returns
+    -------
+    Where the next name goes.
+    """
+    put_pairs_of_words(aside, low, high)
+    put_words(aside + _SIXTEEN * _EIGHT, size)
+    lane = first
+    while lane < _EIGHT:
+        pair = aside + _SIXTEEN * lane
+        store_word(to, load_word(pair))
+        store_word(to + _EIGHT, load_word(pair + _EIGHT))
+        n = load_word(aside + _EIGHT * (_SIXTEEN + lane))
+        store_word(spans + _EIGHT * lane, ((to - start) << _HALF) | n)
+        to += n
+        lane += _ONE
+    return to
+
+
+@inlined
+def murmur_of_pairs(low: Any, high: Any, size: Any) -> Any:
+    """As `murmur_at`, of eight names of 1 to 16 bytes, given as `joined_eight` makes them."""
+    m = np.uint64(MURMUR)
+    long = size > _EIGHT
+    short = long ^ _ALL
+    h = size * m
+    h = (((h ^ _stirred(low, m)) * m) & long) | (h & short)
+    last, left = (high & long) | (low & short), size - (long & _EIGHT)
+    whole = left == _EIGHT
+    h = (h ^ ((_stirred(last, m) & whole) | (last & (whole ^ _ALL)))) * m
     h = (h ^ (h >> _SHIFT)) * m
     return h ^ (h >> _SHIFT)
 

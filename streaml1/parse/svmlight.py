@@ -182,6 +182,7 @@ def rows(
     table: Any,
     labelled: Any,
     positions: Any,
+    kinds: Any,
     ids: Any,
     values: Any,
     y: Any,
@@ -201,8 +202,8 @@ def rows(
     How many rows, how many of them odd, how many lines, and whether all rows are plain: see
     `streaml1.rows.is_plain_row`.
     """
-    n = delimiters(start, end, positions)
     base, places = start - _ONE, np.uint64(positions.ctypes.data)
+    n = delimiters(start, end, places, np.uint64(kinds.ctypes.data))
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     i, at = _ONE, start
     plain: Any = True

@@ -6,7 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel, load_byte, store_word
+from streaml1.jit import (
+    bits_of,
+    eight_of,
+    halves_at,
+    inlined,
+    kernel,
+    load_byte,
+    load_word,
+    put_eight,
+    put_words,
+    scratch,
+    store_word,
+    trailing_zeros,
+    which,
+    words_from,
+    words_of,
+    words_of_halves,
+)
 from streaml1.parse.delimiters import (
     BAR,
     BLANK,
@@ -14,25 +31,37 @@ from streaml1.parse.delimiters import (
     NEWLINE,
     RETURN,
     TAB,
-    has_high_bytes,
     place_of,
     vw_delimiters,
 )
 from streaml1.parse.features import (
     MOST,
-    hash_all,
+    hash_those_left,
     read_those_left,
     read_value,
     without_zeros,
 )
-from streaml1.parse.names import ALL_TEXT, UNKNOWN, comes_again, copied, is_head
-from streaml1.parse.numbers import number
+from streaml1.parse.names import (
+    ALL_TEXT,
+    LATER,
+    UNKNOWN,
+    comes_again,
+    copied,
+    is_head,
+    joined_eight,
+    murmur_of_eight,
+    murmur_of_pairs,
+    put_joined,
+)
+from streaml1.parse.numbers import eight_values, number
 
 __all__ = ["rows"]
 
 _NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
 
-_ZERO, _ONE, _TWO, _HALF = map(np.uint64, (0, 1, 2, 32))
+_ZERO, _ONE, _TWO, _THREE, _FOUR, _EIGHT = map(np.uint64, (0, 1, 2, 3, 4, 8))
+_HALF, _MAGNITUDE = np.uint64(32), np.uint64(2**63 - 1)
+_PAIRS, _BLANKS = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
 _QUOTE, _CARET, _EQUALS = map(np.uint64, b"'^=")
 _LAST_ASCII = np.uint64(127)
 
@@ -64,11 +93,113 @@ def _is_of_text(start: Any, end: Any, texts: Any, sizes: Any) -> bool:
 
 
 @inlined
-def _ordinary(
-    start: Any, places: Any, i: Any, at: Any, k: Any, to: Any, most: Any, prefix: Any,
-    prefix_end: Any, numbers: Any, spans: Any,
+def _alike(kinds: Any, i: Any) -> Any:
+    """How many delimiters are as of eight features with values, or of eight without.
+
+    Returns
+    -------
+    Whether they have values, and how many, up to 16 or 8.
+    """
+    word = load_word(kinds + i)
+    valued = (word & np.uint64(255)) == COLON
+    other = word ^ (_PAIRS if valued else _BLANKS)
+    n = trailing_zeros(other) >> _THREE
+    if valued and other == _ZERO:
+        n += trailing_zeros(load_word(kinds + i + _EIGHT) ^ _PAIRS) >> _THREE
+    return valued, n
+
+
+@inlined
+def _by_eights(
+    start: Any, table: Any, places: Any, kinds: Any, i: Any, at: Any, k: Any, to: Any, most: Any,
+    prefix: Any, prefix_end: Any, known: Any, numbers: Any, hashes: Any, values: Any, spans: Any,
+    aside: Any,
 ) -> Any:  # fmt: skip
-    """Find the features of a namespace as long as a blank stands behind each.
+    """Find and read features by eights, as long as eight are alike.
+
+    `known` tells up to which feature values are read; what is found behind it is left for later,
+    where one was not. `aside` is as of `put_joined`.
+
+    Returns
+    -------
+    As `_ordinary`, what is `known`, whether a value is zero, and whether the line has ended.
+    """
+    of_hashes, of_values = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
+    of_spans, of_numbers = np.uint64(spans.ctypes.data), np.uint64(numbers.ctypes.data)
+    before = prefix_end - prefix
+    head = load_word(prefix)
+    zeros: Any = False
+    ended: Any = False
+    so_far, were_valued = _ZERO, False
+    while before < _EIGHT:
+        valued, n = _alike(kinds, i)
+        count = (n + _ONE) >> _ONE if valued else n
+        if valued != were_valued:
+            so_far, were_valued = _ZERO, valued
+        if count < _EIGHT or n == np.uint64(15):
+            # The last of a line: eight with those before them.
+            count += np.uint64(not valued)
+            d = start + place_of(places, i + n)
+            ended = load_byte(kinds + i + n) == NEWLINE and load_byte(d - _ONE) != RETURN
+            ended &= (not valued or (n & _ONE) == _ONE) and so_far + count >= _EIGHT
+            if not ended:
+                break
+        again = _EIGHT - count
+        f, j = i - (again + again if valued else again), k - again
+        if valued:
+            begins, ends = halves_at(places + _FOUR * f - _FOUR)
+            _, stops = halves_at(places + _FOUR * f)
+            begins = begins + _ONE
+        else:
+            begins = words_of_halves(places + _FOUR * f - _FOUR) + _ONE
+            ends = stops = words_of_halves(places + _FOUR * f)
+        size = ends - begins
+        if which(size == _ZERO):
+            ended = False
+            break
+        if before:
+            if which(size > _EIGHT) or to + np.uint64(160) > most:
+                ended = False
+                break
+            low, high = joined_eight(
+                words_of(head), words_of(before), _CARET, words_from(begins + start), size
+            )
+            size = size + (before + _ONE)
+            put_words(of_hashes + _EIGHT * j, murmur_of_pairs(low, high, size))
+            to = put_joined(low, high, size, again, to, start, of_spans + _EIGHT * j, aside)
+        else:
+            put_words(of_hashes + _EIGHT * j, murmur_of_eight(begins + start, size))
+            put_words(of_spans + _EIGHT * j, (begins << _HALF) | size)
+        if valued:
+            at_value = ends + _ONE
+            put_words(of_numbers + _EIGHT * j, (at_value << _HALF) | (stops - at_value))
+        else:
+            put_words(of_numbers + _EIGHT * j, words_of(_ZERO))
+        if known == k:
+            if valued:
+                v, wrong = eight_values(at_value + start, stops + start, table)
+                unsure = which(wrong) != _ZERO
+                zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
+                put_eight(of_values + _EIGHT * j, v)
+            else:
+                unsure = False
+                put_eight(of_values + _EIGHT * j, eight_of(1.0))
+            known = j if unsure else k + count
+        k += count
+        so_far += count
+        i += n
+        at = start + place_of(places, i) if ended else start + place_of(places, i - _ONE) + _ONE
+        if ended:
+            break
+    return i, at, k, to, known, zeros, ended
+
+
+@inlined
+def _ordinary(
+    start: Any, places: Any, kinds: Any, i: Any, at: Any, k: Any, to: Any, most: Any, prefix: Any,
+    prefix_end: Any, numbers: Any, hashes: Any, spans: Any,
+) -> Any:  # fmt: skip
+    """Find up to eight features of a namespace, as long as a blank stands behind each.
 
     Returns
     -------
@@ -76,16 +207,17 @@ def _ordinary(
     next name goes.
     """
     before = prefix_end - prefix
-    while True:
+    last = k + _EIGHT
+    while k < last:
         d = start + place_of(places, i)
-        end, c = d, load_byte(d)
+        end, c = d, load_byte(kinds + i)
         where, step = _ZERO, _ONE
         if c == COLON:
             end = start + place_of(places, i + _ONE)
-            c = load_byte(end)
+            c = load_byte(kinds + i + _ONE)
             where, step = ((d + _ONE - start) << _HALF) | (end - d - _ONE), _TWO
         if c != BLANK or d == at or to + (d - at) + before + np.uint64(32) > most:
-            return i, at, k, to
+            break
         first, size = at, d - at
         if before:
             first = to
@@ -94,10 +226,12 @@ def _ordinary(
             to = copied(at, d, to + _ONE)
             size = to - first
         numbers[k] = where
+        hashes[k] = LATER
         spans[k] = ((first - start) << _HALF) | size
         k += _ONE
         i += step
         at = end + _ONE
+    return i, at, k, to
 
 
 @kernel
@@ -108,6 +242,7 @@ def rows(
     labelled: Any,
     coding: Any,
     positions: Any,
+    kinds: Any,
     hashes: Any,
     values: Any,
     names: Any,
@@ -142,10 +277,12 @@ def rows(
     """
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
-    if coding == UNKNOWN and has_high_bytes(start, end):
+    places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
+    n, ascii_ = vw_delimiters(start, end, places, of_kinds)
+    if coding == UNKNOWN and not ascii_:
         return row, n_odd, line, False
-    n = vw_delimiters(start, end, positions)
-    places, ordinary = np.uint64(positions.ctypes.data), len(texts) == 0
+    ordinary = len(texts) == 0
+    aside = np.uint64(scratch().ctypes.data)
     i, at, to = _ZERO, start, names
     last = np.uint64(len(hashes))
     indptr[0] = 0
@@ -185,6 +322,7 @@ def rows(
         plain: Any = True  # no namespace has a value
         has_zeros: Any = False
         large: Any = False
+        known = k
         if good:
             i += _ONE
             at = d + _ONE
@@ -194,9 +332,18 @@ def rows(
             seen = _ZERO  # the texts of the line
             while True:
                 if ordinary and plain and not opened:
+                    i, at, k, to, known, zeros, ended = _by_eights(
+                        start, table, places, of_kinds, i, at, k, to, most, prefix, prefix_end,
+                        known, numbers, hashes, values, spans, aside,
+                    )  # fmt: skip
+                    has_zeros |= zeros
+                    if ended:
+                        d = start + place_of(places, i)
+                        break
                     i, at, k, to = _ordinary(
-                        start, places, i, at, k, to, most, prefix, prefix_end, numbers, spans
-                    )
+                        start, places, of_kinds, i, at, k, to, most, prefix, prefix_end, numbers,
+                        hashes, spans,
+                    )  # fmt: skip
                 d = start + place_of(places, i)
                 c = load_byte(d)
                 stop = d
@@ -228,7 +375,7 @@ def rows(
                         prefix, prefix_end = at, name_end
                         if where:
                             scale = read_value(value_at, stop, table, False)
-                            for j in range(begun, k if plain else begun):
+                            for j in range(known, k if plain else known):
                                 values[j] = 1.0
                             plain = False
                             if not abs(scale) < MOST:
@@ -261,6 +408,7 @@ def rows(
                             to = copied(at, stop, to + _ONE)
                             values[k] = 1.0
                             numbers[k] = _ZERO
+                            hashes[k] = LATER
                             spans[k] = ((first - start) << _HALF) | (to - first)
                             k += _ONE
                     else:
@@ -281,6 +429,7 @@ def rows(
                             last_byte = to
                         values[k] = scale
                         numbers[k] = where
+                        hashes[k] = LATER
                         spans[k] = ((first - start) << _HALF) | (last_byte - first)
                         k += _ONE
                 opened = False
@@ -292,12 +441,13 @@ def rows(
                     prefix = prefix_end = d
                 i += _ONE
                 at = d + _ONE
-        if good:
-            good, has_zeros, large = read_those_left(
-                start, table, numbers, values, begun, k, plain, False
+        if good and known < k:
+            good, zeros, large = read_those_left(
+                start, table, numbers, values, known, k, plain, False
             )
+            has_zeros |= zeros
         if good:
-            hash_all(hashes, spans, start, begun, k)
+            hash_those_left(hashes, spans, start, begun, k)
         if good and has_zeros:
             k, zeros = without_zeros(hashes, values, spans, begun, k)
             good = not comes_again(hashes, begun, k, last, zeros)

@@ -10,7 +10,7 @@ import numpy as np
 
 from streaml1.jit import COMPILED
 from streaml1.parse import csv
-from streaml1.parse.delimiters import PAD
+from streaml1.parse.delimiters import PAD, SPARE
 from streaml1.parse.mending import mended
 from streaml1.parse.names import UNKNOWN
 from streaml1.parse.numbers import TABLE
@@ -40,6 +40,7 @@ class _Room(NamedTuple):
 
     text: Any  # and, from the names on, those of columns and categories
     positions: Any
+    kinds: Any
     hashes: Any
     values: Any
     spans: Any
@@ -58,8 +59,8 @@ def _room(letters: float, columns: int, n: int) -> _Room:
     hashes, spans = (np.empty(most, np.uint64) for _ in range(2))
     counts = [np.empty(most, np.int64) for _ in range(5)]
     return _Room(
-        text, np.empty(n + 8, np.uint32), hashes, np.empty(most), spans,
-        np.empty((most, 2), np.int64), np.empty(most), *counts,
+        text, np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8), hashes,
+        np.empty(most), spans, np.empty((most, 2), np.int64), np.empty(most), *counts,
     )  # fmt: skip
 
 
@@ -275,7 +276,7 @@ class _Fast:
         status = csv.rows(
             np.uint64(start), np.uint64(start + self._n), np.uint64(TABLE.ctypes.data),
             self._parser._require_label, coding, self._columns.told(self._names), room.positions,
-            room.hashes, room.values, np.uint64(start + first),
+            room.kinds, room.hashes, room.values, np.uint64(start + first),
             np.uint64(start + len(text) - PAD), room.spans, room.labels, room.w, room.indptr,
             room.lines, room.begins, room.ends, room.after, state,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.jit import COMPILED
+from streaml1.parse.delimiters import SPARE
 from streaml1.parse.mending import mended
 from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.parse.numbers import TABLE
@@ -23,6 +24,7 @@ class _Room(NamedTuple):
     """Memory for what some bytes may hold."""
 
     positions: Any
+    kinds: Any
     hashes: Any
     values: Any
     spans: Any
@@ -38,11 +40,11 @@ class _Room(NamedTuple):
 
 def _room(n: int) -> _Room:
     most = n // 2 + 2
-    positions = np.empty(n + 8, np.uint32)
+    positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
     hashes, spans, numbers = (np.empty(most, np.uint64) for _ in range(3))
     values, y, w = (np.empty(most) for _ in range(3))
     counts = [np.empty(most, np.int64) for _ in range(5)]
-    return _Room(positions, hashes, values, spans, numbers, y, w, *counts)
+    return _Room(positions, kinds, hashes, values, spans, numbers, y, w, *counts)
 
 
 class NamedParser(LineParser):
@@ -101,7 +103,7 @@ class NamedParser(LineParser):
         more = self._more(n)
         rows, odd, lines, valued = self.kernel(
             np.uint64(start), np.uint64(start + n), np.uint64(TABLE.ctypes.data), self._labelled,
-            coding, room.positions, room.hashes, room.values, np.uint64(start + free),
+            coding, room.positions, room.kinds, room.hashes, room.values, np.uint64(start + free),
             np.uint64(start + len(text)), room.spans, room.y, room.w, room.indptr,
             room.lines, room.begins, room.ends, room.odd, room.numbers, *more,
         )  # fmt: skip

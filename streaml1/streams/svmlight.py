@@ -11,7 +11,7 @@ import numpy as np
 
 from streaml1.jit import COMPILED
 from streaml1.parse import svmlight
-from streaml1.parse.delimiters import PAD
+from streaml1.parse.delimiters import PAD, SPARE
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import IntRows
 from streaml1.streams.parsed import LineParser, Parsed
@@ -72,6 +72,7 @@ class _Room(NamedTuple):
     """Memory for what some bytes may hold."""
 
     positions: Any
+    kinds: Any
     ids: Any
     values: Any
     y: Any
@@ -84,10 +85,13 @@ class _Room(NamedTuple):
 def _room(n: int) -> _Room:
     # A line has two bytes, but for the blank ones, which are no rows; a feature four.
     most = n // 2 + 2
-    positions, ids = np.empty(n + 16, np.uint32), np.empty(n // 4 + 2, np.uint32)
+    # The byte before the first counts as a delimiter.
+    positions, kinds = np.empty(n + 1 + SPARE, np.uint32), np.empty(n + 1 + SPARE, np.uint8)
+    ids = np.empty(n // 4 + 2, np.uint32)
     counts = [np.empty(most, np.int64) for _ in range(3)]
     odd = np.empty((most, 2), np.int64)
-    return _Room._make([positions, ids, np.empty(n // 4 + 2), np.empty(most), *counts, odd])
+    values, y = np.empty(n // 4 + 2), np.empty(most)
+    return _Room(positions, kinds, ids, values, y, *counts, odd)
 
 
 class SvmlightParser(LineParser):
