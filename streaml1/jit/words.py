@@ -17,12 +17,15 @@ from numba.extending import intrinsic, overload
 from streaml1.jit.lanes import BITS, EIGHT, LANES, VECTOR, WORD, WORDS, everywhere
 
 __all__ = [
-    "which",
-    "halves_at",
     "eight_of_words",
+    "halves_at",
+    "lanes_from",
+    "last_of",
+    "put_at",
     "put_halves",
-    "put_pairs_of_words",
     "put_words",
+    "sums_before",
+    "which",
     "words_at",
     "words_from",
     "words_of_halves",
@@ -135,17 +138,61 @@ def words_of_halves(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def put_pairs_of_words(typingctx: Any, address: Any, first: Any, second: Any) -> Any:
-    """Write eight pairs of words, one after the other."""
+def put_at(typingctx: Any, addresses: Any, words: Any) -> Any:
+    """Write eight words to as many addresses, one after the other."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lanes = [k // 2 + LANES * (k % 2) for k in range(2 * LANES)]
-        order = ir.Constant(_PAIRS, lanes)
-        both = builder.shuffle_vector(args[1], args[2], order)
-        builder.store(both, builder.inttoptr(args[0], both.type.as_pointer()), align=1)
+        name = "llvm.masked.scatter.v8i64.v8p0"
+        of = ir.FunctionType(ir.VoidType(), [BITS, _POINTERS, _INDEX, _FLAGS])
+        call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
+        places = builder.inttoptr(args[0], _POINTERS)
+        builder.call(call, [args[1], places, _INDEX(1), ir.Constant(_FLAGS, [1] * LANES)])
         return context.get_dummy_value()
 
-    return nbtypes.void(nbtypes.uint64, WORDS, WORDS), codegen
+    return nbtypes.void(WORDS, WORDS), codegen
+
+
+@intrinsic
+def sums_before(typingctx: Any, words: Any) -> Any:
+    """For each of eight words the sum of those before it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        none = ir.Constant(BITS, [0] * LANES)
+
+        def later(words: Any, by: int) -> Any:
+            # From the second vector, of zeros, comes what is pushed in.
+            lanes = [LANES + k if k < by else k - by for k in range(LANES)]
+            order = ir.Constant(ir.VectorType(_INDEX, LANES), lanes)
+            return builder.shuffle_vector(words, none, order)
+
+        sums = later(args[0], 1)
+        for by in (1, 2, 4):
+            sums = builder.add(sums, later(sums, by))
+        return sums
+
+    return WORDS(WORDS), codegen
+
+
+@intrinsic
+def lanes_from(typingctx: Any, first: Any) -> Any:
+    """All bits in the lanes from one on, and none in those before."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = ir.Constant(BITS, list(range(LANES)))
+        flags = builder.icmp_unsigned(">=", lanes, everywhere(builder, args[0]))
+        return builder.sext(flags, BITS)
+
+    return WORDS(nbtypes.uint64), codegen
+
+
+@intrinsic
+def last_of(typingctx: Any, words: Any) -> Any:
+    """The last of eight words."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.extract_element(args[0], _INDEX(LANES - 1))
+
+    return nbtypes.uint64(WORDS), codegen
 
 
 @intrinsic

@@ -11,7 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel, load_byte, store_word
+from streaml1.jit import (
+    eight_of,
+    inlined,
+    kernel,
+    load_byte,
+    load_word,
+    put_eight,
+    put_words,
+    store_word,
+    trailing_zeros,
+    which,
+    words_at,
+    words_from,
+    words_of_halves,
+)
 from streaml1.parse.delimiters import (
     BLANK,
     NEWLINE,
@@ -20,7 +34,15 @@ from streaml1.parse.delimiters import (
     place_of,
 )
 from streaml1.parse.features import hash_those_left, read_value
-from streaml1.parse.names import ALL_TEXT, LATER, UNKNOWN, copied
+from streaml1.parse.names import (
+    ALL_TEXT,
+    LATER,
+    UNKNOWN,
+    copied,
+    joined_eight,
+    murmur_of_pairs,
+    put_joined,
+)
 from streaml1.rows import LIMIT
 
 __all__ = [
@@ -41,8 +63,12 @@ TEXT, LABEL, WEIGHT = map(np.uint64, (1, 2, 3))
 DONE, ODD, OPEN, UNREAD = range(4)
 """Why a reading ends: all is read; the next record is odd; it may be open; the coding counts."""
 
-_ZERO, _ONE, _TWO, _HALF = map(np.uint64, (0, 1, 2, 32))
-_QUOTE, _COMMA = map(np.uint64, b'",')
+_KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))
+
+_ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT, _HALF = map(np.uint64, (0, 1, 3, 4, 7, 8, 32))
+_QUOTE, _COMMA, _EQUALS = map(np.uint64, b'",=')
+_COMMAS = np.uint64(int.from_bytes(b"," * 8, "little"))
+_BYTE, _PRINTED, _OTHERS = map(np.uint64, (0xFF, 0x21, 0x7F - 0x21))
 _LAST_ASCII = np.uint64(127)
 _LONGEST = np.uint64(131_000)  # Python's csv refuses longer cells
 _LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))  # blanks of other scripts begin with C2, E1-E3
@@ -85,6 +111,50 @@ def _read(at: Any, end: Any, table: Any) -> Any:
     return read_value(at, end, table, False)
 
 
+@inlined
+def _eight_texts(
+    start: Any, places: Any, kinds: Any, i: Any, column: Any, done: Any, columns: Any, k: Any,
+    to: Any, most: Any, hashes: Any, values: Any, spans: Any,
+) -> Any:  # fmt: skip
+    """Read eight cells of text, of which the i-th delimiter ends that of the `column`.
+
+    Fewer are left at the end of a record: these and the last of those that are `done`, which this
+    has read already.
+
+    Returns
+    -------
+    How many cells more are read, 0 where they are not ordinary enough, how many delimiters, and
+    where the next name goes.
+    """
+    width = np.uint64(columns.shape[1])
+    texts = columns[_RUN, column]
+    n = trailing_zeros(load_word(kinds + i) ^ _COMMAS) >> _THREE
+    c = load_byte(kinds + i + n)
+    ended = n < _EIGHT and c in (NEWLINE, RETURN)
+    count = n + np.uint64(ended)
+    ended &= texts == count and column + count == width and done + count >= _EIGHT
+    if not (ended or (n == _EIGHT and texts >= _EIGHT)):
+        return _ZERO, _ZERO, to
+    again = _EIGHT - count
+    j, f, first = k - again, i - again, column - again
+    begins = words_of_halves(places + _FOUR * f - _FOUR) + _ONE
+    size = words_of_halves(places + _FOUR * f) - begins
+    cells = words_from(begins + start)
+    # Of 1 to 8 bytes, which begin with one of ASCII that is printed.
+    odd = ((size - _ONE) > _SEVEN) | (((cells & _BYTE) - _PRINTED) > _OTHERS)
+    if which(odd) or to + np.uint64(160) > most:
+        return _ZERO, _ZERO, to
+    of = np.uint64(columns.ctypes.data) + _EIGHT * first
+    names = words_at(of + _EIGHT * width * _HEAD)
+    sizes = words_at(of + _EIGHT * width * _SIZE) - _ONE
+    low, high = joined_eight(names, sizes, _EQUALS, cells, size)
+    size = size + sizes + _ONE
+    put_words(np.uint64(hashes.ctypes.data) + _EIGHT * j, murmur_of_pairs(low, high, size))
+    put_eight(np.uint64(values.ctypes.data) + _EIGHT * j, eight_of(1.0))
+    to = put_joined(low, high, size, again, to, start, np.uint64(spans.ctypes.data) + _EIGHT * j)
+    return count, n, to
+
+
 @kernel
 def rows(
     start: Any,
@@ -114,8 +184,9 @@ def rows(
     Parameters
     ----------
     columns
-        Of each: what it is; where from `start` its name is, with an equals sign behind it where
-        it is of text; how long that is; the hash of the name.
+        For each what it is; where from `start` its name is, with an equals sign behind it where
+        it is of text; how long that is; the hash of the name; its first eight bytes; how many
+        columns from it on are of text, with names of up to seven bytes.
     names, most
         Between these addresses names of categories are written.
     labels
@@ -137,7 +208,7 @@ def rows(
     n, i, at = np.uint64(state[FOUND]), np.uint64(state[NEXT]), start + np.uint64(state[AT])
     line, row, k = np.uint64(state[LINE]), np.uint64(state[ROW]), np.uint64(state[FEATURE])
     to = names + np.uint64(state[NAMES])
-    width = np.uint64(len(columns))
+    width = np.uint64(columns.shape[1])
     ascii_only = coding != ALL_TEXT and coding != UNKNOWN
     status = DONE
     indptr[row] = k
@@ -158,9 +229,30 @@ def rows(
             continue
         weight = 1.0
         label_at = label_end = start
-        column = _ZERO
+        column = done = _ZERO
         status = ODD
         while column < width:
+            if columns[_RUN, column] + done >= _EIGHT and i > _ZERO:
+                count, n_found, to = _eight_texts(
+                    start, places, of_kinds, i, column, done, columns, k, to, most, hashes, values,
+                    spans,
+                )  # fmt: skip
+                if count:
+                    done += count
+                    column += count
+                    k += count
+                    i += n_found
+                    d = start + place_of(places, i)
+                    if n_found == _EIGHT:
+                        at = start + place_of(places, i - _ONE) + _ONE
+                        continue
+                    if load_byte(d) == RETURN and load_byte(d + _ONE) == NEWLINE:
+                        i += _ONE
+                        d += _ONE
+                    if load_byte(d) == NEWLINE:
+                        status = DONE
+                    break
+            done = _ZERO
             doubled = False
             if load_byte(at) == _QUOTE:
                 first = at + _ONE
@@ -194,14 +286,14 @@ def rows(
             c = load_byte(d)
             if stop - first > _LONGEST:
                 break
-            what = columns[column, _ZERO]
+            what = columns[_KIND, column]
             if what == TEXT:
                 if _is_word(first, stop):
-                    size = columns[column, _TWO]
+                    size = columns[_SIZE, column]
                     if to + size + (stop - first) + np.uint64(32) > most:
                         break
                     name = to
-                    before = start + columns[column, _ONE]
+                    before = start + columns[_BEGIN, column]
                     to = copied(before, before + size, to)
                     to = _undoubled(first, stop, to) if doubled else copied(first, stop, to)
                     hashes[k] = LATER
@@ -227,9 +319,9 @@ def rows(
                 if not abs(v) < LIMIT:
                     state[LARGE] = 1
                 if v != 0.0:
-                    hashes[k] = columns[column, np.uint64(3)]
+                    hashes[k] = columns[_HASH, column]
                     values[k] = v
-                    spans[k] = (columns[column, _ONE] << _HALF) | columns[column, _TWO]
+                    spans[k] = (columns[_BEGIN, column] << _HALF) | columns[_SIZE, column]
                     k += _ONE
             column += _ONE
             if c != _COMMA:

@@ -9,11 +9,15 @@ import numpy as np
 from streaml1.hashing import MURMUR
 from streaml1.jit import (
     inlined,
+    lanes_from,
+    last_of,
     load_word,
-    put_pairs_of_words,
+    put_at,
     put_words,
     store_word,
+    sums_before,
     which,
+    words_at,
     words_from,
     words_of,
 )
@@ -36,7 +40,7 @@ __all__ = [
 UNKNOWN, ALL_TEXT, BROKEN = map(np.uint64, range(3))
 """Whether a text is UTF-8."""
 
-_ZERO, _ONE, _SEVEN, _EIGHT, _SIXTEEN, _HALF, _BITS = map(np.uint64, (0, 1, 7, 8, 16, 32, 63))
+_ZERO, _SEVEN, _EIGHT, _HALF, _BITS = map(np.uint64, (0, 7, 8, 32, 63))
 _SHIFT = np.uint64(47)
 
 LATER = np.uint64(0)
@@ -121,9 +125,7 @@ def joined_eight(before: Any, size: Any, mark: Any, behind: Any, more: Any) -> A
 
 
 @inlined
-def put_joined(
-    low: Any, high: Any, size: Any, first: Any, to: Any, start: Any, spans: Any, aside: Any
-) -> Any:
+def put_joined(low: Any, high: Any, size: Any, first: Any, to: Any, start: Any, spans: Any) -> Any:
     """Write those names of eight, from the `first` on, that `joined_eight` made.
 
     Parameters
@@ -134,25 +136,21 @@ def put_joined(
         Where the names go, one behind the other; up to 15 bytes more are written.
     spans
         The address of the eight: where from `start` each begins, and how long it is.
-    aside
-        The address of 24 words for a while.
 
     Returns
     -------
     Where the next name goes.
     """
-    put_pairs_of_words(aside, low, high)
-    put_words(aside + _SIXTEEN * _EIGHT, size)
-    lane = first
-    while lane < _EIGHT:
-        pair = aside + _SIXTEEN * lane
-        store_word(to, load_word(pair))
-        store_word(to + _EIGHT, load_word(pair + _EIGHT))
-        n = load_word(aside + _EIGHT * (_SIXTEEN + lane))
-        store_word(spans + _EIGHT * lane, ((to - start) << _HALF) | n)
-        to += n
-        lane += _ONE
-    return to
+    ours = lanes_from(first)
+    sizes = size & ours
+    places = sums_before(sizes) + to
+    # Each overwrites what is too much of those before it.
+    if which(size > _EIGHT):
+        put_at(places + _EIGHT, high)
+    put_at(places, low)
+    there = ((places - start) << _HALF) | size
+    put_words(spans, (there & ours) | (words_at(spans) & (ours ^ _ALL)))
+    return last_of(places + sizes)
 
 
 @inlined

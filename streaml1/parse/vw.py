@@ -16,7 +16,6 @@ from streaml1.jit import (
     load_word,
     put_eight,
     put_words,
-    scratch,
     store_word,
     trailing_zeros,
     which,
@@ -113,12 +112,11 @@ def _alike(kinds: Any, i: Any) -> Any:
 def _by_eights(
     start: Any, table: Any, places: Any, kinds: Any, i: Any, at: Any, k: Any, to: Any, most: Any,
     prefix: Any, prefix_end: Any, known: Any, numbers: Any, hashes: Any, values: Any, spans: Any,
-    aside: Any,
 ) -> Any:  # fmt: skip
     """Find and read features by eights, as long as eight are alike.
 
     `known` tells up to which feature values are read; what is found behind it is left for later,
-    where one was not. `aside` is as of `put_joined`.
+    where one was not.
 
     Returns
     -------
@@ -166,7 +164,7 @@ def _by_eights(
             )
             size = size + (before + _ONE)
             put_words(of_hashes + _EIGHT * j, murmur_of_pairs(low, high, size))
-            to = put_joined(low, high, size, again, to, start, of_spans + _EIGHT * j, aside)
+            to = put_joined(low, high, size, again, to, start, of_spans + _EIGHT * j)
         else:
             put_words(of_hashes + _EIGHT * j, murmur_of_eight(begins + start, size))
             put_words(of_spans + _EIGHT * j, (begins << _HALF) | size)
@@ -282,7 +280,6 @@ def rows(
     if coding == UNKNOWN and not ascii_:
         return row, n_odd, line, False
     ordinary = len(texts) == 0
-    aside = np.uint64(scratch().ctypes.data)
     i, at, to = _ZERO, start, names
     last = np.uint64(len(hashes))
     indptr[0] = 0
@@ -334,7 +331,7 @@ def rows(
                 if ordinary and plain and not opened:
                     i, at, k, to, known, zeros, ended = _by_eights(
                         start, table, places, of_kinds, i, at, k, to, most, prefix, prefix_end,
-                        known, numbers, hashes, values, spans, aside,
+                        known, numbers, hashes, values, spans,
                     )  # fmt: skip
                     has_zeros |= zeros
                     if ended:

@@ -15,8 +15,11 @@ from streaml1.streams.source import SourceError
 
 __all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
 
-CHUNK = 2**21
-"""Bytes that are read and parsed at once."""
+LEAST, FIRST, CHUNK = 2**17, 2**19, 2**21
+"""Bytes that are read and parsed at once: at least, at first, and at most."""
+
+FEATURES = 2**17
+"""As many as are parsed at once, about: what is made of them is to stay in the cache."""
 
 Wait = Callable[[Callable[[int], Any], int], Any]
 """``wait(read, size)``: ``read(size)``, or None where the wait for it is to end."""
@@ -41,7 +44,7 @@ class _Buffer:
 
     def __init__(self, size: int) -> None:
         self._pool = Pool(_memory)
-        self.size = size
+        self.size = self.wanted = size
         self.first = self.last = 0
         self._text: Any = None
         self._new()
@@ -60,6 +63,8 @@ class _Buffer:
     def room(self, most: int) -> memoryview:
         """Where the next bytes go, after more room has been made, up to `most`; may be empty."""
         if self.first:
+            # Of a line that is longer some is kept.
+            self.size = min(max(self.wanted, 2 * (self.last - self.first)), most)
             self._new()
         elif self.last == self.size and self.size < most:
             self.size = min(2 * self.size, most)
@@ -122,8 +127,13 @@ class Chunks:
         read: Any = file
         into = read.readinto1
         self._into = into if wait is None else lambda room: wait(lambda n: into(room), len(room))
-        self._buffer = _Buffer(min(CHUNK, most))
+        self._buffer = _Buffer(min(FIRST, CHUNK, most))
         self._begun = False
+
+    def fit(self, size: int, features: int) -> None:
+        """Read as many bytes at once from now on as is good, where so many had so many features."""
+        wanted = size * FEATURES // max(1, features)
+        self._buffer.wanted = min(max(wanted, LEAST), CHUNK, self._most)
 
     def __iter__(self) -> Iterator[Chunk]:
         """Give all lines.

@@ -161,13 +161,16 @@ class Columns:
         self.names = np.frombuffer(b"".join(raw), np.uint8)
         sizes = np.array([len(one) for one in raw], np.uint64)
         begins = np.cumsum(sizes, dtype=np.uint64) - sizes
-        self._told = np.stack([np.array(kinds, np.uint64), begins, sizes, name_hashes(texts)], 1)
+        heads = [int.from_bytes(one[:8], "little") for one in raw]
+        self._told = np.array(
+            [kinds, begins, sizes, name_hashes(texts), heads, _runs(kinds, sizes)], np.uint64
+        )
         self.letters = len(self.names) / len(header)
 
     def told(self, begin: int) -> Any:
         """What `streaml1.parse.csv.rows` takes, the names beginning so far behind the text."""
         told = self._told.copy()
-        told[:, 1] += np.uint64(begin)
+        told[1] += np.uint64(begin)
         return told
 
     def example(self, record: list[str] | ValueError) -> tuple[dict[Any, Any], str | None, float]:
@@ -196,6 +199,15 @@ class Columns:
             column = self.header[self._target]
             raise ValueError(f"the label is missing: column {column!r} is empty")
         return y or None
+
+
+def _runs(kinds: list[Any], sizes: Any) -> list[int]:
+    """How many columns from each on are of text, with names of up to seven bytes."""
+    runs = [0]
+    for kind, size in zip(reversed(kinds), reversed(sizes.tolist()), strict=True):
+        short = kind == csv.TEXT and size <= 8  # with an equals sign
+        runs.append(runs[-1] + 1 if short else 0)
+    return runs[:0:-1]
 
 
 def _cells(count: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.streams.ahead import ahead, cores
 from streaml1.streams.chunks import Chunks, Ended, Wait
 from streaml1.streams.gzips import unpacked
@@ -183,6 +184,8 @@ class TextSource:
                         continue
                 parsed = parser.read_at(buffer, lo, hi, free)
                 text = buffer[lo:hi] if parsed.text is None else parsed.text
+                if isinstance(parsed.x, IntRows | NamedRows):
+                    chunks.fit(len(text), int(parsed.x.indptr[-1]))
                 yield parsed, chunks.number, text
                 chunks.number += parsed.n_lines
                 del buffer, parsed, text  # so that the memory may be taken for the next
