@@ -85,6 +85,8 @@ from streaml1.jit.verbs import (
 )
 from streaml1.jit.words import (
     eight_of_words,
+    every_fifth,
+    every_third,
     halves_at,
     lanes_from,
     last_of,
@@ -116,6 +118,8 @@ __all__ = [
     "eight_of",
     "eight_of_words",
     "entry",
+    "every_fifth",
+    "every_third",
     "falls_in",
     "first_places",
     "float_of_bits",

@@ -18,6 +18,8 @@ from streaml1.jit.lanes import BITS, EIGHT, LANES, VECTOR, WORD, WORDS, everywhe
 
 __all__ = [
     "eight_of_words",
+    "every_fifth",
+    "every_third",
     "halves_at",
     "lanes_from",
     "last_of",
@@ -124,6 +126,31 @@ def halves_at(typingctx: Any, address: Any) -> Any:
         return context.make_tuple(builder, signature.return_type, [low, high])
 
     return UniTuple(WORDS, 2)(nbtypes.uint64), codegen
+
+
+def _every(step: int) -> Callable[..., Any]:
+    """Code that reads eight halves of words, so many from one to the next."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        halves = ir.VectorType(ir.IntType(32), LANES * step)
+        there = builder.load(builder.inttoptr(args[0], halves.as_pointer()), align=1)
+        chosen = ir.Constant(_HALVES, [step * k for k in range(LANES)])
+        part = builder.shuffle_vector(there, ir.Constant(halves, ir.Undefined), chosen)
+        return builder.zext(part, BITS)
+
+    return codegen
+
+
+@intrinsic
+def every_third(typingctx: Any, address: Any) -> Any:
+    """Eight of the halves of words from an address on, every third, as words."""
+    return WORDS(nbtypes.uint64), _every(3)
+
+
+@intrinsic
+def every_fifth(typingctx: Any, address: Any) -> Any:
+    """As `every_third`, but every fifth."""
+    return WORDS(nbtypes.uint64), _every(5)
 
 
 @intrinsic

@@ -48,31 +48,40 @@ _PRINTED, _HIGH = np.uint64(0x20), np.uint64(0x80)
 SPARE = 64
 """Places for delimiters that may be written beyond those that there are."""
 
-_ONE, _FOUR, _EIGHT, _HALF, _LAST, _BLOCK = map(np.uint64, (1, 4, 8, 32, 63, 64))
+_ONE, _FOUR, _EIGHT, _HALF, _BLOCK = map(np.uint64, (1, 4, 8, 32, 64))
 _ALL = np.uint64(2**64 - 1)
+
+
+@inlined
+def _put_chosen(to: Any, found: Any, at: Any) -> None:
+    """Write those of 64 bytes whose bits are set, one after the other; up to 64 in all."""
+    if compresses():
+        chosen_bytes(to, found, at)
+    else:
+        while found:
+            store_byte(to, load_byte(at + trailing_zeros(found)))
+            found &= found - _ONE
+            to += _ONE
 
 
 @inlined
 def _written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> Any:
     """Write down which of 64 bytes are delimiters, from the n-th place on; returns the next."""
     more = bit_count(found)
-    to, of = positions + _FOUR * n, kinds + n
+    to = positions + _FOUR * n
+    _put_chosen(kinds + n, found, at)
     if compresses():
         first_places(to, found, at - start)
         if more > _HALF:
             last_places(to + _FOUR * _HALF, found, at - start)
-        chosen_bytes(of, found, at)
     else:
         left = more
         while left:
             # Eight at once, whether there are as many: a branch for each costs more.
             for _ in range(_EIGHT):
-                bit = trailing_zeros(found) & _LAST
-                store_half(to, at - start + bit)
-                store_byte(of, load_byte(at + bit))
+                store_half(to, at - start + trailing_zeros(found))
                 found &= found - _ONE
                 to += _FOUR
-                of += _ONE
             left -= min(left, _EIGHT)
     return n + more
 
@@ -130,10 +139,13 @@ def vw_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
 
 
 @inlined
-def json_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+def json_delimiters(
+    start: Any, end: Any, positions: Any, kinds: Any, before: Any, behind: Any
+) -> Any:
     """As `vw_delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
 
-    Odd are backslashes and control characters, newlines among them.
+    Odd are backslashes and control characters, newlines among them. The bytes `before` delimiters
+    are written too, and those `behind` them.
     """
     n, ascii_ = np.uint64(0), _ALL
     at = start
@@ -141,7 +153,10 @@ def json_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
         found = matches(at, _QUOTE) | matches(at, _COMMA) | matches(at, _CLOSE)
         found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
-        n = _written(_within(found, at, end), at, start, n, positions, kinds)
+        found = _within(found, at, end)
+        _put_chosen(before + n, found, at - _ONE)
+        _put_chosen(behind + n, found, at + _ONE)
+        n = _written(found, at, start, n, positions, kinds)
         at += _BLOCK
     return n, ascii_ == _ALL
 

@@ -30,9 +30,9 @@ from streaml1.rows import LIMIT
 
 __all__ = [
     "MOST",
-    "hash_all",
+    "comes_twice",
+    "hash_keys_left",
     "hash_those_left",
-    "keys_are_hashed",
     "read_those_left",
     "read_value",
     "without_zeros",
@@ -119,41 +119,30 @@ def read_those_left(
 
 
 @inlined
-def _hash(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any, all_left: Any) -> None:
+def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
+    """Hash the names from lo to hi that were left for later."""
     k = lo
     if hi - lo >= _EIGHT:
         to, places = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
         while True:
             known = words_at(to + _EIGHT * k)
             left = known == LATER
-            if all_left or which(left):
+            if which(left):
                 names = words_at(places + _EIGHT * k)
                 h = murmur_of_eight((names >> _HALF) + start, names & _LOW)
-                put_words(to + _EIGHT * k, h if all_left else known | (h & left))
+                put_words(to + _EIGHT * k, known | (h & left))
             if k + _EIGHT >= hi:
                 return
             k = min(k + _EIGHT, hi - _EIGHT)
     while k < hi:
-        if all_left or hashes[k] == LATER:
+        if hashes[k] == LATER:
             name = start + (spans[k] >> _HALF)
             hashes[k] = murmur_at(name, name + (spans[k] & _LOW))
         k += _ONE
 
 
 @inlined
-def hash_all(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
-    """Hash the names from lo to hi."""
-    _hash(hashes, spans, start, lo, hi, True)
-
-
-@inlined
-def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
-    """Hash the names from lo to hi that were left for later."""
-    _hash(hashes, spans, start, lo, hi, False)
-
-
-@inlined
-def _comes_twice(keys: Any, n: Any, mark: Any, met: Any) -> bool:
+def comes_twice(keys: Any, n: Any, mark: Any, met: Any) -> bool:
     """Whether one of the first n hashes comes twice.
 
     `met` is zeros at first, a power of two of them and at least 2 n; each call has another `mark`.
@@ -173,36 +162,37 @@ def _comes_twice(keys: Any, n: Any, mark: Any, met: Any) -> bool:
 
 
 @inlined
-def keys_are_hashed(
-    hashes: Any, spans: Any, numbers: Any, start: Any, lo: Any, hi: Any, mark: Any, keys: Any,
-    met: Any,
-) -> bool:  # fmt: skip
-    """Hash the names from lo to hi, in place of which it is told where their keys are.
+def hash_keys_left(
+    hashes: Any, spans: Any, numbers: Any, start: Any, lo: Any, hi: Any, keys: Any
+) -> None:  # fmt: skip
+    """Hash the names from lo to hi whose keys are left for later, in place of where those are told.
 
     A name is the key where there is a number; else it is another, made of key and text. `keys` has
-    room for the hashes of all keys; `mark` and `met` as of `_comes_twice`.
-
-    Returns
-    -------
-    Whether no key comes twice.
+    the hashes of the keys of all names, and LATER.
     """
     n = hi - lo
-    of, found = np.uint64(hashes.ctypes.data), np.uint64(keys.ctypes.data)
+    of, found = np.uint64(hashes.ctypes.data) + _EIGHT * lo, np.uint64(keys.ctypes.data)
+    of_numbers = np.uint64(numbers.ctypes.data) + _EIGHT * lo
     j = _ZERO
     while n >= _EIGHT:
-        key = words_at(of + _EIGHT * (lo + j))
-        put_words(found + _EIGHT * j, murmur_of_eight((key >> _HALF) + start, key & _LOW))
+        there, known = words_at(of + _EIGHT * j), words_at(found + _EIGHT * j)
+        left = known == LATER
+        if which(left):
+            where = there & left
+            h = murmur_of_eight((where >> _HALF) + start, where & _LOW) & left
+            put_words(found + _EIGHT * j, known | h)
+            valued = words_at(of_numbers + _EIGHT * j) != _ZERO
+            put_words(of + _EIGHT * j, (h & valued) | (there & (left ^ _ALL)))
         if j + _EIGHT >= n:
             break
         j = min(j + _EIGHT, n - _EIGHT)
     if n < _EIGHT:
         for k in range(n):
-            at = start + (hashes[lo + k] >> _HALF)
-            keys[k] = murmur_at(at, at + (hashes[lo + k] & _LOW))
-    for k in range(n):
-        hashes[lo + k] = LATER if numbers[lo + k] == _ZERO else keys[k]
+            if keys[k] == LATER:
+                at = start + (hashes[lo + k] >> _HALF)
+                keys[k] = murmur_at(at, at + (hashes[lo + k] & _LOW))
+                hashes[lo + k] = LATER if numbers[lo + k] == _ZERO else keys[k]
     hash_those_left(hashes, spans, start, lo, hi)
-    return not _comes_twice(keys, n, mark, met)
 
 
 @inlined

@@ -32,7 +32,16 @@ from streaml1.jit import (
     words_from,
 )
 
-__all__ = ["TABLE", "digits", "eight_values", "long_value", "number", "value", "whole"]
+__all__ = [
+    "TABLE",
+    "digits",
+    "eight_values",
+    "long_value",
+    "number",
+    "value",
+    "values_of_heads",
+    "whole",
+]
 
 LEAST, MOST = -290, 270  # powers of ten in the table
 EXACT = 22  # powers of ten that are floats themselves
@@ -239,10 +248,15 @@ def eight_values(start: Any, end: Any, table: Any) -> Any:
     Sure are single digits with 1 to 8 decimals, and integers of 1 to 8 digits that do not begin
     with 0. Eight bytes before each end are read, and eight from each start.
     """
-    head = words_from(start)
+    return values_of_heads(words_from(start), end - start, end, table)
+
+
+@inlined
+def values_of_heads(head: Any, size: Any, end: Any, table: Any) -> Any:
+    """As `eight_values`, given the first bytes of the texts, three at least, and their sizes."""
     negative = (head & _BYTE) == _MINUS
     head = head >> (negative & _EIGHT)
-    size = end - start - (negative & _ONE)
+    size = size - (negative & _ONE)
     first = (head & _BYTE) - _NOUGHT
     whole = (((head >> _EIGHT) & _BYTE) != _POINT) | (size == _ONE)
     parted = whole ^ _ALL

@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 
 from streaml1.parse import jsonl
+from streaml1.parse.delimiters import SPARE
 from streaml1.parse.json_values import FALSE, NOTHING, NUMBER, TEXT, TRUE
 from streaml1.parse.jsonl import MOST, OTHERS
 from streaml1.parse.rows import NamedRows
@@ -114,7 +115,8 @@ class JsonParser(NamedParser):
 
 def _more_room(n: int) -> tuple[Any, ...]:
     told = np.empty((n // 2 + 2, 6), np.uint64)  # a line of two bytes is a row, be it odd
-    return told, np.empty(int(MOST + OTHERS), np.uint64), np.empty(int(MOST + MOST), np.uint64)
+    keys, met = np.empty(int(MOST + OTHERS), np.uint64), np.empty(int(MOST + MOST), np.uint64)
+    return told, keys, met, np.empty(2 * (n + SPARE), np.uint8)
 
 
 def _labels(text: Any, told: Any) -> dict[int, Any]:
