@@ -16,12 +16,16 @@ from streaml1.jit import (
     eight_of,
     eight_of_words,
     inlined,
+    lanes_from,
     leading_zeros,
+    load_word,
     put_eight,
     put_words,
+    store_word,
     trailing_zeros,
     which,
     words_at,
+    words_of,
 )
 from streaml1.parse.json_values import plain_value
 from streaml1.parse.names import LATER, murmur_at, murmur_of_eight
@@ -30,6 +34,7 @@ from streaml1.rows import LIMIT
 
 __all__ = [
     "MOST",
+    "are_same",
     "comes_twice",
     "hash_keys_left",
     "hash_those_left",
@@ -38,7 +43,7 @@ __all__ = [
     "without_zeros",
 ]
 
-_ZERO, _ONE, _FOUR, _EIGHT, _HALF = map(np.uint64, (0, 1, 4, 8, 32))
+_ZERO, _ONE, _FOUR, _EIGHT, _SIXTEEN, _HALF = map(np.uint64, (0, 1, 4, 8, 16, 32))
 _LOW, _ALL, _MAGNITUDE = map(np.uint64, (2**32 - 1, 2**64 - 1, 2**63 - 1))
 MOST = 1e280
 """Values are below: a sum of so many as there may be is finite."""
@@ -143,22 +148,35 @@ def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> No
 
 @inlined
 def comes_twice(keys: Any, n: Any, mark: Any, met: Any) -> bool:
-    """Whether one of the first n hashes comes twice.
+    """Whether one of the n hashes at an address comes twice.
 
     `met` is zeros at first, a power of two of them and at least 2 n; each call has another `mark`.
     """
     same = False
-    mask = min(np.uint64(len(met) - 1), _ALL >> leading_zeros(_FOUR * n | _ONE))
+    mask = min(np.uint64(len(met) - 1), _ALL >> leading_zeros(_SIXTEEN * n | _ONE))
     for j in range(n):
-        h = keys[j]
+        h = load_word(keys + _EIGHT * j)
         place = h & mask
         other = met[place]
         while (other >> _HALF) == mark:
-            same |= keys[other & _LOW] == h
+            same |= load_word(keys + _EIGHT * (other & _LOW)) == h
             place = (place + _ONE) & mask
             other = met[place]
         met[place] = mark << _HALF | j
     return same
+
+
+@inlined
+def are_same(keys: Any, others: Any, n: Any) -> bool:
+    """Whether n hashes at an address are those at another; up to seven words more are read."""
+    different = words_of(_ZERO)
+    j = _ZERO
+    while j < n:
+        left = lanes_from(min(n - j, _EIGHT)) ^ _ALL
+        at = _EIGHT * j
+        different = different | ((words_at(keys + at) ^ words_at(others + at)) & left)
+        j += _EIGHT
+    return which(different) == _ZERO
 
 
 @inlined
@@ -167,20 +185,20 @@ def hash_keys_left(
 ) -> None:  # fmt: skip
     """Hash the names from lo to hi whose keys are left for later, in place of where those are told.
 
-    A name is the key where there is a number; else it is another, made of key and text. `keys` has
-    the hashes of the keys of all names, and LATER.
+    A name is the key where there is a number; else it is another, made of key and text. At the
+    address `keys` are the hashes of the keys of all names, and LATER.
     """
     n = hi - lo
-    of, found = np.uint64(hashes.ctypes.data) + _EIGHT * lo, np.uint64(keys.ctypes.data)
+    of = np.uint64(hashes.ctypes.data) + _EIGHT * lo
     of_numbers = np.uint64(numbers.ctypes.data) + _EIGHT * lo
     j = _ZERO
     while n >= _EIGHT:
-        there, known = words_at(of + _EIGHT * j), words_at(found + _EIGHT * j)
+        there, known = words_at(of + _EIGHT * j), words_at(keys + _EIGHT * j)
         left = known == LATER
         if which(left):
             where = there & left
             h = murmur_of_eight((where >> _HALF) + start, where & _LOW) & left
-            put_words(found + _EIGHT * j, known | h)
+            put_words(keys + _EIGHT * j, known | h)
             valued = words_at(of_numbers + _EIGHT * j) != _ZERO
             put_words(of + _EIGHT * j, (h & valued) | (there & (left ^ _ALL)))
         if j + _EIGHT >= n:
@@ -188,10 +206,11 @@ def hash_keys_left(
         j = min(j + _EIGHT, n - _EIGHT)
     if n < _EIGHT:
         for k in range(n):
-            if keys[k] == LATER:
+            if load_word(keys + _EIGHT * k) == LATER:
                 at = start + (hashes[lo + k] >> _HALF)
-                keys[k] = murmur_at(at, at + (hashes[lo + k] & _LOW))
-                hashes[lo + k] = LATER if numbers[lo + k] == _ZERO else keys[k]
+                h = murmur_at(at, at + (hashes[lo + k] & _LOW))
+                store_word(keys + _EIGHT * k, h)
+                hashes[lo + k] = LATER if numbers[lo + k] == _ZERO else h
     hash_those_left(hashes, spans, start, lo, hi)
 
 

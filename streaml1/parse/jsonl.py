@@ -36,7 +36,13 @@ from streaml1.parse.delimiters import (
     json_delimiters,
     place_of,
 )
-from streaml1.parse.features import comes_twice, hash_keys_left, read_those_left, without_zeros
+from streaml1.parse.features import (
+    are_same,
+    comes_twice,
+    hash_keys_left,
+    read_those_left,
+    without_zeros,
+)
 from streaml1.parse.json_values import NOTHING, NUMBER, TEXT, plain_value
 from streaml1.parse.names import (
     ALL_TEXT,
@@ -47,6 +53,7 @@ from streaml1.parse.names import (
     murmur_at,
     murmur_of_eight,
     murmur_of_pairs,
+    murmur_of_short,
     put_joined,
 )
 from streaml1.parse.numbers import values_of_heads
@@ -189,7 +196,7 @@ def _eight_texts(
     key = words_from(begins + start)
     low, high = joined_eight(key, size, _EQUALS, words_from(first + start), more)
     key = key & ((words_of(_ALL) << (size * _EIGHT)) ^ _ALL)
-    h = murmur_of_pairs(key, key, size)
+    h = murmur_of_short(key, size)
     if which(h == LATER):
         return False, to
     put_words(keys, h)
@@ -218,7 +225,6 @@ def _by_eights(
     """
     of_hashes, of_values = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
     of_spans, of_numbers = np.uint64(spans.ctypes.data), np.uint64(numbers.ctypes.data)
-    of_keys = np.uint64(keys.ctypes.data)
     zeros: Any = False
     ended: Any = False
     so_far, were_texts = _ZERO, False
@@ -250,12 +256,12 @@ def _by_eights(
             if fine:
                 fine, to = _eight_texts(
                     start, places, before, behind, f, again, to, of_hashes + j, of_values + j,
-                    of_spans + j, of_numbers + j, of_keys + j - _EIGHT * begun,
+                    of_spans + j, of_numbers + j, keys + j - _EIGHT * begun,
                 )  # fmt: skip
         else:
             fine, sure, zero = _eight_numbers(
                 start, table, places, before, behind, f, known == k, of_hashes + j, of_values + j,
-                of_spans + j, of_numbers + j, of_keys + j - _EIGHT * begun,
+                of_spans + j, of_numbers + j, keys + j - _EIGHT * begun,
             )  # fmt: skip
         if not fine:
             ended = False
@@ -281,7 +287,7 @@ def _features(
     """Find the features of the object that opens before `at`, whose first delimiter is the i-th.
 
     They are read as far as `_by_eights` does. In place of the hash of another the place of its name
-    is told, and LATER among the `keys`.
+    is told, and LATER at its place from the address `keys` on.
 
     Returns
     -------
@@ -317,7 +323,7 @@ def _features(
         i += _ONE
         name, name_end = d + _ONE, e
         hashes[k] = ((name - start) << _HALF) | (name_end - name)
-        keys[k - begun] = LATER
+        store_word(keys + _EIGHT * (k - begun), LATER)
         hashed = False
         at = e + _ONE
         if load_byte(at) != COLON:
@@ -401,8 +407,8 @@ def rows(
     """Read the lines between two addresses, the last byte a newline.
 
     As `streaml1.parse.vw.rows`. `told` has of each row what its label is, where its text begins
-    and ends, and the same of its id. `keys` has MOST + OTHERS places and `met` twice MOST, for
-    the names of a row: one with more names is odd. `sides` has twice as many bytes as `kinds`.
+    and ends, and the same of its id. `keys` and `met` have twice MOST places, and `keys` OTHERS
+    more, for the names of a row: one with more is odd. `sides` has twice as many bytes as `kinds`.
     """
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
@@ -412,6 +418,8 @@ def rows(
     if coding == UNKNOWN and not ascii_:
         return row, n_odd, line, False
     met[:] = _ZERO
+    now = np.uint64(keys.ctypes.data)
+    before_now, n_before = now + _EIGHT * MOST, _ZERO
     i, at, to = _ZERO, start, names
     indptr[0] = 0
     while i < n:
@@ -453,10 +461,10 @@ def rows(
                     break
                 h, same = murmur_at(d + _ONE, e), False
                 for j in range(others):
-                    same |= keys[MOST + j] == h
+                    same |= keys[_TWO * MOST + j] == h
                 if same:
                     break
-                keys[MOST + others] = h
+                keys[_TWO * MOST + others] = h
                 others += _ONE
             c = load_byte(at)
             if what == X:
@@ -464,7 +472,7 @@ def rows(
                     break
                 i, at, k, to, known, has_zeros, hashed, fine = _features(
                     start, table, places, of_kinds, before, behind, i, at + _ONE, begun, to, most,
-                    hashes, values, spans, numbers, keys,
+                    hashes, values, spans, numbers, now,
                 )  # fmt: skip
                 if not fine:
                     break
@@ -517,8 +525,13 @@ def rows(
             has_zeros |= zeros
         if good:
             if not hashed:
-                hash_keys_left(hashes, spans, numbers, start, begun, k, keys)
-            good &= not comes_twice(keys, k - begun, row + _ONE, met)
+                hash_keys_left(hashes, spans, numbers, start, begun, k, now)
+            count = k - begun
+            # Lines are often of the same keys as those before.
+            if not (count == n_before and are_same(now, before_now, count)):
+                good &= not comes_twice(now, count, row + _ONE, met)
+            if good:
+                now, before_now, n_before = before_now, now, count
             if has_zeros:
                 k, _ = without_zeros(hashes, values, spans, begun, k)
         good &= (seen & X) != _ZERO and (label_kind != NOTHING or not labelled)

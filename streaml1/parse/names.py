@@ -34,6 +34,7 @@ __all__ = [
     "murmur_at",
     "murmur_of_eight",
     "murmur_of_pairs",
+    "murmur_of_short",
     "put_joined",
 ]
 
@@ -78,8 +79,7 @@ def murmur_at(start: Any, end: Any) -> Any:
         whole = _stirred(last, m)
         part = last & (_ALL >> ((_EIGHT * (_EIGHT - left)) & _BITS))
         h = (h ^ (whole if left == _EIGHT else part)) * m
-    h = (h ^ (h >> _SHIFT)) * m
-    return h ^ (h >> _SHIFT)
+    return _stirred_last(h, m)
 
 
 @inlined
@@ -87,6 +87,12 @@ def _stirred(word: Any, m: Any) -> Any:
     k = word * m
     k ^= k >> _SHIFT
     return k * m
+
+
+@inlined
+def _stirred_last(h: Any, m: Any) -> Any:
+    h = (h ^ (h >> _SHIFT)) * m
+    return h ^ (h >> _SHIFT)
 
 
 @inlined
@@ -105,9 +111,7 @@ def murmur_of_eight(start: Any, size: Any) -> Any:
     # Lanes of which eight bytes are left, or fewer; none are where a name is empty.
     part = last & (_ALL >> (((_EIGHT - size) * _EIGHT) & _BITS))
     k = (h ^ ((_stirred(last, m) & whole) | (part & (whole ^ _ALL)))) * m
-    h = (k & some) | (h & (some ^ _ALL))
-    h = (h ^ (h >> _SHIFT)) * m
-    return h ^ (h >> _SHIFT)
+    return _stirred_last((k & some) | (h & (some ^ _ALL)), m)
 
 
 @inlined
@@ -154,8 +158,17 @@ def put_joined(low: Any, high: Any, size: Any, first: Any, to: Any, start: Any, 
 
 
 @inlined
+def murmur_of_short(word: Any, size: Any) -> Any:
+    """As `murmur_at`, of eight names of 1 to 7 bytes, given as words with zeros behind them."""
+    m = np.uint64(MURMUR)
+    return _stirred_last((size * m ^ word) * m, m)
+
+
+@inlined
 def murmur_of_pairs(low: Any, high: Any, size: Any) -> Any:
     """As `murmur_at`, of eight names of 1 to 16 bytes, given as `joined_eight` makes them."""
+    if not which(size > _SEVEN):  # multiplications are most of it
+        return murmur_of_short(low, size)
     m = np.uint64(MURMUR)
     long = size > _EIGHT
     short = long ^ _ALL
@@ -164,8 +177,7 @@ def murmur_of_pairs(low: Any, high: Any, size: Any) -> Any:
     last, left = (high & long) | (low & short), size - (long & _EIGHT)
     whole = left == _EIGHT
     h = (h ^ ((_stirred(last, m) & whole) | (last & (whole ^ _ALL)))) * m
-    h = (h ^ (h >> _SHIFT)) * m
-    return h ^ (h >> _SHIFT)
+    return _stirred_last(h, m)
 
 
 @inlined

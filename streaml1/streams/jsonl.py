@@ -115,7 +115,8 @@ class JsonParser(NamedParser):
 
 def _more_room(n: int) -> tuple[Any, ...]:
     told = np.empty((n // 2 + 2, 6), np.uint64)  # a line of two bytes is a row, be it odd
-    keys, met = np.empty(int(MOST + OTHERS), np.uint64), np.empty(int(MOST + MOST), np.uint64)
+    two = int(MOST + MOST)
+    keys, met = np.empty(two + int(OTHERS), np.uint64), np.empty(two, np.uint64)
     return told, keys, met, np.empty(2 * (n + SPARE), np.uint8)
 
 
