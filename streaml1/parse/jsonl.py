@@ -296,7 +296,7 @@ def _features(
     are hashed, and whether all is well.
     """
     last = begun + MOST
-    k = known = begun
+    k = known = again = begun
     hashed: Any = True
     zeros: Any = False
     at = _after_blanks(at)
@@ -306,16 +306,19 @@ def _features(
         d = start + place_of(places, i)
         if d != at or load_byte(d) != _QUOTE or k == last:
             break
-        i, at, k, to, known, zero, ended = _by_eights(
-            start, table, places, kinds, before, behind, i, at, begun, k, to, most, known, hashes,
-            values, spans, numbers, keys,
-        )  # fmt: skip
-        zeros |= zero
-        if ended:
-            return i, at, k, to, known, zeros, hashed, True
-        d = start + place_of(places, i)
-        if d != at or load_byte(d) != _QUOTE or k == last:
-            break
+        word = load_word(kinds + i)
+        if k >= again and word in (_NUMBERS[0], _TEXTS[0]):
+            i, at, k, to, known, zero, ended = _by_eights(
+                start, table, places, kinds, before, behind, i, at, begun, k, to, most, known,
+                hashes, values, spans, numbers, keys,
+            )  # fmt: skip
+            zeros |= zero
+            if ended:
+                return i, at, k, to, known, zeros, hashed, True
+            again = k + _EIGHT  # those that are next were looked at
+            d = start + place_of(places, i)
+            if d != at or load_byte(d) != _QUOTE or k == last:
+                break
         i = _closing(start, places, i + _ONE)
         e = start + place_of(places, i)
         if load_byte(e) != _QUOTE:

@@ -206,7 +206,7 @@ def _ordinary(
     """
     before = prefix_end - prefix
     last = k + _EIGHT
-    while k < last:
+    while True:
         d = start + place_of(places, i)
         end, c = d, load_byte(kinds + i)
         where, step = _ZERO, _ONE
@@ -215,7 +215,7 @@ def _ordinary(
             c = load_byte(kinds + i + _ONE)
             where, step = ((d + _ONE - start) << _HALF) | (end - d - _ONE), _TWO
         if c != BLANK or d == at or to + (d - at) + before + np.uint64(32) > most:
-            break
+            return i, at, k, to
         first, size = at, d - at
         if before:
             first = to
@@ -229,7 +229,8 @@ def _ordinary(
         k += _ONE
         i += step
         at = end + _ONE
-    return i, at, k, to
+        if k == last:
+            return i, at, k, to
 
 
 @kernel
@@ -329,14 +330,16 @@ def rows(
             seen = _ZERO  # the texts of the line
             while True:
                 if ordinary and plain and not opened:
-                    i, at, k, to, known, zeros, ended = _by_eights(
-                        start, table, places, of_kinds, i, at, k, to, most, prefix, prefix_end,
-                        known, numbers, hashes, values, spans,
-                    )  # fmt: skip
-                    has_zeros |= zeros
-                    if ended:
-                        d = start + place_of(places, i)
-                        break
+                    word = load_word(of_kinds + i)
+                    if word in (_BLANKS, _PAIRS):
+                        i, at, k, to, known, zeros, ended = _by_eights(
+                            start, table, places, of_kinds, i, at, k, to, most, prefix, prefix_end,
+                            known, numbers, hashes, values, spans,
+                        )  # fmt: skip
+                        has_zeros |= zeros
+                        if ended:
+                            d = start + place_of(places, i)
+                            break
                     i, at, k, to = _ordinary(
                         start, places, of_kinds, i, at, k, to, most, prefix, prefix_end, numbers,
                         hashes, spans,
