@@ -176,7 +176,7 @@ def are_same(keys: Any, others: Any, n: Any) -> bool:
         at = _EIGHT * j
         different = different | ((words_at(keys + at) ^ words_at(others + at)) & left)
         j += _EIGHT
-    return which(different) == _ZERO
+    return bool(which(different) == _ZERO)
 
 
 @inlined

@@ -88,10 +88,10 @@ def _room(n: int) -> _Room:
     # The byte before the first counts as a delimiter.
     positions, kinds = np.empty(n + 1 + SPARE, np.uint32), np.empty(n + 1 + SPARE, np.uint8)
     ids = np.empty(n // 4 + 2, np.uint32)
-    counts = [np.empty(most, np.int64) for _ in range(3)]
+    indptr, lines, ends = (np.empty(most, np.int64) for _ in range(3))
     odd = np.empty((most, 2), np.int64)
     values, y = np.empty(n // 4 + 2), np.empty(most)
-    return _Room(positions, kinds, ids, values, y, *counts, odd)
+    return _Room(positions, kinds, ids, values, y, indptr, lines, ends, odd)
 
 
 class SvmlightParser(LineParser):
