@@ -318,7 +318,9 @@ class _Fast:
         room, n = self._room, int(state[csv.ROW])
         k = int(room.indptr[n])
         lines, ends, w, after = (a[:n] for a in (room.lines, room.ends, room.w, room.after))
-        bounds = np.stack([room.begins[:n], ends - 1], axis=1)
+        bounds = np.empty((n, 2), np.int64)
+        bounds[:, 0] = room.begins[:n]
+        np.subtract(ends, 1, out=bounds[:, 1])
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n + 1], room.text[PAD:],
             room.spans[:k], self._text, bounds, self._parser.one, self._columns.header,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,7 +89,9 @@ class NamedParser(LineParser):
             )
         k = int(room.indptr[n_rows])
         lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
-        bounds = np.stack([room.begins[:n_rows], ends - 1], axis=1)
+        bounds = np.empty((n_rows, 2), np.int64)
+        bounds[:, 0] = room.begins[:n_rows]
+        np.subtract(ends, 1, out=bounds[:, 1])
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], names,
             room.spans[:k], text, bounds, self.one, self.header, valued,
@@ -118,10 +121,10 @@ class NamedParser(LineParser):
         *more: Any,
     ) -> Parsed:  # fmt: skip
         """With the rows that were left empty: those of lines out of the ordinary."""
-        kept = np.ones(len(y), bool)
         labels, ids = self._told(x, y, *more)
         faults: list[tuple[int, str]] = []
         found: list[tuple[int, list[str], list[float]]] = []
+        kept = np.ones(len(y) if odd else 0, bool)
         for row in odd:
             begin, end = x.bounds[row].tolist()
             try:
@@ -136,19 +139,22 @@ class NamedParser(LineParser):
             if len(example) > 3:
                 ids[row] = example[3]
             found.append((row, *plain(features)))
+        named = None
         if odd:
             x = mended(x, found, kept)
-        weights = None if (w[kept] == 1.0).all() else w[kept]
-        column: Any = y[kept]
+        if ids:
+            named = [ids.get(row) for row in (np.flatnonzero(kept) if odd else range(len(y)))]
+            named = None if all(one is None for one in named) else named
+        column: Any = y
         if labels or not self._labelled:
-            texts: list[Any] = [None if one != one else one for one in y.tolist()]
+            column = [None if one != one else one for one in y.tolist()]
             for row, label in labels.items():
-                texts[row] = label
-            column = [one for one, good in zip(texts, kept.tolist(), strict=True) if good]
-        named = [ids.get(row) for row in np.flatnonzero(kept).tolist()] if ids else None
-        if named is not None and all(one is None for one in named):
-            named = None
-        return Parsed(x, column, weights, lines[kept], ends[kept], faults, n_lines, named)
+                column[row] = label
+        if odd:
+            w, lines, ends = w[kept], lines[kept], ends[kept]
+            column = list(compress(column, kept)) if isinstance(column, list) else column[kept]
+        weights = None if (w == 1.0).all() else w
+        return Parsed(x, column, weights, lines, ends, faults, n_lines, named)
 
     def _told(self, x: NamedRows, y: Any, *more: Any) -> tuple[dict[int, Any], dict[int, Any]]:
         """By row: labels that are no floats, and ids."""
