@@ -327,6 +327,43 @@ def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_labe
     assert FUZZ / 8 < accepted < FUZZ / 2
 
 
+NUMBERED = [f"{'key' * (k % 3)}{k}" for k in range(19)]
+ALIKE = {
+    "svmlight": ["1 " + " ".join(f"{k + 3}:0.{k}5" for k in range(19))],
+    "vw": [
+        "1 | " + " ".join(f"{name}:0.5{k}" for k, name in enumerate(NUMBERED)),
+        "1 |ab " + " ".join(f"{name}:{k}" for k, name in enumerate(NUMBERED)),
+        "-1 | " + " ".join(NUMBERED),
+        "-1 |ab " + " ".join(NUMBERED),
+    ],
+    "jsonl": [
+        json.dumps({"y": 1, "x": dict.fromkeys(NUMBERED, value)}, separators=separators)
+        for value in (0.25, "fr")
+        for separators in ((", ", ": "), (",", ":"))
+    ],
+}
+"""Lines of features that are read by eights."""
+
+
+def edits(line: bytes, pieces: list[bytes]) -> list[bytes]:
+    """All that comes of a line by one piece put in, or in place of a byte, or a byte taken out."""
+    found = [line]
+    for at in range(len(line)):
+        found += [line[:at] + piece + line[at:] for piece in pieces]
+        found += [line[:at] + piece + line[at + 1 :] for piece in [*pieces, b""]]
+    return [one for one in found if b"\n" not in one]
+
+
+@pytest.mark.parametrize("format", ALIKE)
+def test_any_one_edit_is_read_as_by_the_plain_reader(format: str) -> None:
+    parser, plain = line_parser(format), twin(format, True)
+    for line in ALIKE[format]:
+        lines = edits(line.encode(), JSON_PIECES if format == "jsonl" else PIECES)
+        text = b"\n".join(lines) + b"\n"
+        for one, other in zip(outcome(parser.read(text)), outcome(plain.read(text)), strict=True):
+            assert one == other, lines[other[0]]
+
+
 # CSV: records, in chunks of lines
 
 CSV_PIECES = [
@@ -451,6 +488,22 @@ def test_mutated_csv_is_read_as_by_python(require_label: bool, wide: bool) -> No
         accepted += sum(len(one) > 2 for one in expected)
         assert sorted(found, key=lambda one: one[0]) == [one[:6] for one in expected], text
     assert FUZZ / 40 < accepted < FUZZ / 2
+
+
+@pytest.mark.parametrize("end", ["", "\r"])
+def test_any_one_edit_of_a_record_is_read_as_by_python(end: str) -> None:
+    header = ",".join(["y", *TEXTS]).encode()
+    record = ",".join(["1", *(f"{k}a" for k in range(20))]) + end
+    parser = CsvParser("a.csv", "y", TEXTS)
+    for line in edits(record.encode(), CSV_PIECES):
+        text = header + b"\n" + record.encode() + b"\n" + line + b"\n"
+        parsed = parser.read(text)
+        found: list[Any] = [(line + 1, reason) for line, reason in parsed.faults]
+        for i in range(len(parsed)):
+            pairs = [(name, bits(v)) for name, v in features(parsed.x, i).items()]
+            found.append((int(parsed.lines[i]) + 1, pairs, parsed.y[i]))
+        expected = csv_twin(text, ("y", None, frozenset(TEXTS), True))
+        assert sorted(found, key=lambda one: one[0]) == [one[:3] for one in expected], text
 
 
 @compiled

@@ -42,6 +42,7 @@ from streaml1.parse.names import (
     joined_eight,
     murmur_of_pairs,
     put_joined,
+    short_copied,
 )
 from streaml1.rows import LIMIT
 
@@ -295,7 +296,7 @@ def rows(
                     name = to
                     before = start + columns[_BEGIN, column]
                     to = copied(before, before + size, to)
-                    to = _undoubled(first, stop, to) if doubled else copied(first, stop, to)
+                    to = _undoubled(first, stop, to) if doubled else short_copied(first, stop, to)
                     hashes[k] = LATER
                     values[k] = 1.0
                     spans[k] = ((name - start) << _HALF) | (to - name)

@@ -55,6 +55,7 @@ from streaml1.parse.names import (
     murmur_of_pairs,
     murmur_of_short,
     put_joined,
+    short_copied,
 )
 from streaml1.parse.numbers import values_of_heads
 
@@ -276,6 +277,8 @@ def _by_eights(
         if ended:
             break
         at = _after_blanks(at)
+        if start + place_of(places, i) != at:
+            break
     return i, at, k, to, known, zeros, ended
 
 
@@ -343,7 +346,7 @@ def _features(
             first = to
             to = copied(name, name_end, to)
             store_word(to, _EQUALS)
-            to = copied(at + _ONE, s, to + _ONE)
+            to = short_copied(at + _ONE, s, to + _ONE)
             name, name_end = first, to
             where = _ZERO
             at = _after_blanks(s + _ONE)

@@ -36,12 +36,13 @@ __all__ = [
     "murmur_of_pairs",
     "murmur_of_short",
     "put_joined",
+    "short_copied",
 ]
 
 UNKNOWN, ALL_TEXT, BROKEN = map(np.uint64, range(3))
 """Whether a text is UTF-8."""
 
-_ZERO, _SEVEN, _EIGHT, _HALF, _BITS = map(np.uint64, (0, 7, 8, 32, 63))
+_ZERO, _SEVEN, _EIGHT, _SIXTEEN, _HALF, _BITS = map(np.uint64, (0, 7, 8, 16, 32, 63))
 _SHIFT = np.uint64(47)
 
 LATER = np.uint64(0)
@@ -62,6 +63,19 @@ def copied(start: Any, end: Any, to: Any) -> Any:
         start += _EIGHT
         at += _EIGHT
     return at - (start - end)
+
+
+@inlined
+def short_copied(start: Any, end: Any, to: Any) -> Any:
+    """As `copied`, quickest up to 16 bytes; up to 16 more are read, and written behind the copy.
+
+    How long names are cannot be foretold, and a wrong guess costs more than a word.
+    """
+    store_word(to, load_word(start))
+    store_word(to + _EIGHT, load_word(start + _EIGHT))
+    if end - start > _SIXTEEN:
+        return copied(start + _SIXTEEN, end, to + _SIXTEEN)
+    return to + (end - start)
 
 
 @inlined

@@ -51,6 +51,7 @@ from streaml1.parse.names import (
     murmur_of_eight,
     murmur_of_pairs,
     put_joined,
+    short_copied,
 )
 from streaml1.parse.numbers import eight_values, number
 
@@ -221,7 +222,7 @@ def _ordinary(
             first = to
             to = copied(prefix, prefix_end, to)
             store_word(to, _CARET)
-            to = copied(at, d, to + _ONE)
+            to = short_copied(at, d, to + _ONE)
             size = to - first
         numbers[k] = where
         hashes[k] = LATER
@@ -405,7 +406,7 @@ def rows(
                                 break
                             to = copied(prefix, name_end, to)
                             store_word(to, _EQUALS)
-                            to = copied(at, stop, to + _ONE)
+                            to = short_copied(at, stop, to + _ONE)
                             values[k] = 1.0
                             numbers[k] = _ZERO
                             hashes[k] = LATER
@@ -425,7 +426,7 @@ def rows(
                             first = to
                             to = copied(prefix, prefix_end, to)
                             store_word(to, _CARET)
-                            to = copied(at, name_end, to + _ONE)
+                            to = short_copied(at, name_end, to + _ONE)
                             last_byte = to
                         values[k] = scale
                         numbers[k] = where
