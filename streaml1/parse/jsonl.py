@@ -11,22 +11,11 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import (
-    bits_of,
-    eight_of,
-    every_fifth,
-    every_third,
     inlined,
     kernel,
-    lanes_from,
     load_byte,
     load_word,
-    put_eight,
-    put_words,
     store_word,
-    trailing_zeros,
-    which,
-    words_from,
-    words_of,
 )
 from streaml1.parse.delimiters import (
     BLANK,
@@ -43,58 +32,28 @@ from streaml1.parse.features import (
     read_those_left,
     without_zeros,
 )
+from streaml1.parse.json_eights import MOST, after_blanks, by_eights, may_be_eight
 from streaml1.parse.json_values import NOTHING, NUMBER, TEXT, plain_value
 from streaml1.parse.names import (
     ALL_TEXT,
     LATER,
     UNKNOWN,
     copied,
-    joined_eight,
     murmur_at,
-    murmur_of_eight,
-    murmur_of_pairs,
-    murmur_of_short,
-    put_joined,
     short_copied,
 )
-from streaml1.parse.numbers import values_of_heads
 
 __all__ = ["MOST", "OTHERS", "rows"]
 
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT = map(np.uint64, range(9))
-_TWELVE, _SIXTEEN, _TWENTY, _HALF = map(np.uint64, (12, 16, 20, 32))
-_BYTE, _ALL, _MAGNITUDE = map(np.uint64, (2**8 - 1, 2**64 - 1, 2**63 - 1))
+_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 3, 4, 5, 8, 32))
 _QUOTE, _COMMA, _OPEN, _CLOSE, _EQUALS, _X, _Y, _W = map(np.uint64, b'",{}=xyw')
-_LOW, _LAST_ASCII, _PAIR = map(np.uint64, (2**32 - 1, 127, 2**16 - 1))
+_LAST_ASCII, _PAIR = map(np.uint64, (127, 2**16 - 1))
 _ID = np.uint64(int.from_bytes(b"id", "little"))
-
-
-def _words(bytes_: bytes) -> tuple[Any, ...]:
-    return tuple(np.frombuffer(bytes_, np.uint64))
-
-
-def _pattern(members: str) -> tuple[tuple[Any, Any], ...]:
-    """Words of bytes of which those count that are no dots, as bits, and what they are to be."""
-    counts = bytes(0 if c == "." else 255 for c in members)
-    return tuple(zip(_words(counts), _words(members.replace(".", "\0").encode()), strict=True))
-
-
-# The delimiters of eight members, the bytes before them, and those behind them.
-_NUMBERS, _TEXTS = _words(b'"",' * 8), _words(b'"""",' * 8)
-_BEFORE_NUMBERS, _BEFORE_TEXTS = _pattern("..." + " .." * 7), _pattern(".. .." + " . .." * 7)
-_BEHIND_NUMBERS, _BEHIND_TEXTS = _pattern(".:." * 8), _pattern(".:..." * 8)
 
 X, Y, W, ID = map(np.uint64, (1, 2, 4, 8))
 
-MOST, OTHERS = map(np.uint64, (2048, 16))
-"""Names in an ordinary line: of features, and of what else is there beside x, y, w and id."""
-
-
-@inlined
-def _after_blanks(at: Any) -> Any:
-    while load_byte(at) == BLANK:
-        at += _ONE
-    return at
+OTHERS = np.uint64(16)
+"""Names in an ordinary line beside x, y, w and id."""
 
 
 @inlined
@@ -108,188 +67,13 @@ def _closing(start: Any, positions: Any, i: Any) -> Any:
 
 
 @inlined
-def _alike(kinds: Any, i: Any, pattern: Any) -> Any:
-    """How many delimiters from the i-th on are those of a pattern of words."""
-    n, expected = _ZERO, _ZERO
-    for word in pattern:
-        if n == expected:
-            n += trailing_zeros(load_word(kinds + i + n) ^ word) >> _THREE
-        expected += _EIGHT
-    return n
-
-
-@inlined
-def _differ(bytes_: Any, pattern: Any) -> Any:
-    """Not 0 where bytes at an address are other than those of a `_pattern`."""
-    different = _ZERO
-    for mask, word in pattern:
-        different |= (load_word(bytes_) & mask) ^ word
-        bytes_ += _EIGHT
-    return different
-
-
-@inlined
-def _eight_numbers(
-    start: Any, table: Any, places: Any, before: Any, behind: Any, f: Any, read: Any, names: Any,
-    values: Any, spans: Any, numbers: Any, keys: Any,
-) -> Any:  # fmt: skip
-    """Read eight members whose values are numbers, the quote of the first being the f-th delimiter.
-
-    `before` and `behind` are as of `json_delimiters`. From `names` to `keys` there are addresses,
-    where what is of the first goes. Values are only found, unless they are to be `read`.
-
-    Returns
-    -------
-    Whether they are ordinary, whether all values are read, and whether one is zero.
-    """
-    at = places + _FOUR * f
-    quotes, ends = every_third(at), every_third(at + _FOUR)
-    stops, nexts = every_third(at + _EIGHT), every_third(at + _TWELVE)
-    begins = quotes + _ONE
-    size = ends - begins
-    # Behind each a quote, or a blank and a quote; what is behind the last is looked at later.
-    gap = _ONE if _differ(before + f, _BEFORE_NUMBERS) else _TWO
-    odd = ((nexts - stops) ^ gap) & (lanes_from(_SEVEN) ^ _ALL)
-    head = words_from(ends + (start + _TWO))
-    blank = (head & _BYTE) == BLANK
-    first = ends + _TWO + (blank & _ONE)
-    head = head >> (blank & _EIGHT)
-    h = murmur_of_eight(begins + start, size)
-    odd = odd | ((head & _BYTE) == BLANK) | (h == LATER)
-    if which(odd) or _differ(behind + f, _BEHIND_NUMBERS):
-        return False, False, False
-    put_words(names, h)
-    put_words(keys, h)
-    put_words(spans, (begins << _HALF) | size)
-    put_words(numbers, (first << _HALF) | (stops - first))
-    if not read:
-        return True, False, False
-    v, wrong = values_of_heads(head, stops - first, stops + start, table)
-    put_eight(values, v)
-    return True, which(wrong) == _ZERO, which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
-
-
-@inlined
-def _eight_texts(
-    start: Any, places: Any, before: Any, behind: Any, f: Any, again: Any, to: Any, names: Any,
-    values: Any, spans: Any, numbers: Any, keys: Any,
-) -> Any:  # fmt: skip
-    """As `_eight_numbers`, of members whose values are texts; names go to the address `to`.
-
-    The first are there `again`.
-
-    Returns
-    -------
-    Whether they are ordinary, and where the next name goes.
-    """
-    at = places + _FOUR * f
-    quotes, ends = every_fifth(at), every_fifth(at + _FOUR)
-    first, last = every_fifth(at + _EIGHT), every_fifth(at + _TWELVE)
-    stops, nexts = every_fifth(at + _SIXTEEN), every_fifth(at + _TWENTY)
-    begins, first = quotes + _ONE, first + _ONE
-    size, more = ends - begins, last - first
-    gap = _ONE if _differ(before + f, _BEFORE_TEXTS) else _TWO
-    odd = ((nexts - stops) ^ gap) & (lanes_from(_SEVEN) ^ _ALL)
-    odd = odd | ((first - ends) ^ (gap + _TWO)) | (stops ^ (last + _ONE))
-    odd = odd | ((size - _ONE) > _SIX) | ((more - _ONE) > _SEVEN)
-    if which(odd) or _differ(behind + f, _BEHIND_TEXTS):
-        return False, to
-    key = words_from(begins + start)
-    low, high = joined_eight(key, size, _EQUALS, words_from(first + start), more)
-    key = key & ((words_of(_ALL) << (size * _EIGHT)) ^ _ALL)
-    h = murmur_of_short(key, size)
-    if which(h == LATER):
-        return False, to
-    put_words(keys, h)
-    size = size + more + _ONE
-    put_words(names, murmur_of_pairs(low, high, size))
-    put_eight(values, eight_of(1.0))
-    put_words(numbers, words_of(_ZERO))
-    return True, put_joined(low, high, size, again, to, start, spans)
-
-
-@inlined
-def _by_eights(
-    start: Any, table: Any, places: Any, kinds: Any, before: Any, behind: Any, i: Any, at: Any,
-    begun: Any, k: Any, to: Any, most: Any, known: Any, hashes: Any, values: Any, spans: Any,
-    numbers: Any, keys: Any,
-) -> Any:  # fmt: skip
-    """Find and read members by eights, as long as eight are alike: numbers, or texts.
-
-    `known` tells up to which feature values are read; what is found behind it is left for later,
-    where one was not.
-
-    Returns
-    -------
-    The next delimiter, the place behind it, how many features there are then, where the next name
-    goes, what is `known`, whether a value is zero, and whether the object has ended.
-    """
-    of_hashes, of_values = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
-    of_spans, of_numbers = np.uint64(spans.ctypes.data), np.uint64(numbers.ctypes.data)
-    zeros: Any = False
-    ended: Any = False
-    so_far, were_texts = _ZERO, False
-    while k - begun + _EIGHT <= MOST:
-        n = trailing_zeros(load_word(kinds + i) ^ _NUMBERS[0]) >> _THREE
-        texts = n == _TWO and load_byte(kinds + i + _TWO) == _QUOTE
-        # How many have a member's delimiters: a fifth of them, or a third.
-        if texts:
-            n, step = _alike(kinds, i, _TEXTS), _FIVE
-            count = (n * np.uint64(205)) >> np.uint64(10)
-        else:
-            n, step = _alike(kinds, i, _NUMBERS), _THREE
-            count = (n * np.uint64(171)) >> np.uint64(9)
-        if texts != were_texts:
-            so_far, were_texts = _ZERO, texts
-        if count < _EIGHT:
-            # The last of an object: eight with those before them.
-            count += _ONE
-            ended = load_byte(kinds + i + n) == _CLOSE and n + _ONE == step * count
-            ended &= so_far + count >= _EIGHT
-            if not ended:
-                break
-        again = _EIGHT - count
-        f, j = i - step * again, _EIGHT * (k - again)
-        fine: Any = True
-        sure, zero = True, False
-        if texts:
-            fine = to + np.uint64(160) <= most
-            if fine:
-                fine, to = _eight_texts(
-                    start, places, before, behind, f, again, to, of_hashes + j, of_values + j,
-                    of_spans + j, of_numbers + j, keys + j - _EIGHT * begun,
-                )  # fmt: skip
-        else:
-            fine, sure, zero = _eight_numbers(
-                start, table, places, before, behind, f, known == k, of_hashes + j, of_values + j,
-                of_spans + j, of_numbers + j, keys + j - _EIGHT * begun,
-            )  # fmt: skip
-        if not fine:
-            ended = False
-            break
-        zeros |= zero
-        if known == k:
-            known = k + count if sure else k - again
-        k += count
-        so_far += count
-        i += step * count
-        at = start + place_of(places, i - _ONE) + _ONE
-        if ended:
-            break
-        at = _after_blanks(at)
-        if start + place_of(places, i) != at:
-            break
-    return i, at, k, to, known, zeros, ended
-
-
-@inlined
 def _features(
     start: Any, table: Any, places: Any, kinds: Any, before: Any, behind: Any, i: Any, at: Any,
     begun: Any, to: Any, most: Any, hashes: Any, values: Any, spans: Any, numbers: Any, keys: Any,
 ) -> Any:  # fmt: skip
     """Find the features of the object that opens before `at`, whose first delimiter is the i-th.
 
-    They are read as far as `_by_eights` does. In place of the hash of another the place of its name
+    They are read as far as `by_eights` does. In place of the hash of another the place of its name
     is told, and LATER at its place from the address `keys` on.
 
     Returns
@@ -302,16 +86,15 @@ def _features(
     k = known = again = begun
     hashed: Any = True
     zeros: Any = False
-    at = _after_blanks(at)
+    at = after_blanks(at)
     if load_byte(at) == _CLOSE:
         return i + _ONE, at + _ONE, k, to, known, zeros, hashed, True
     while True:
         d = start + place_of(places, i)
         if d != at or load_byte(d) != _QUOTE or k == last:
             break
-        word = load_word(kinds + i)
-        if k >= again and word in (_NUMBERS[0], _TEXTS[0]):
-            i, at, k, to, known, zero, ended = _by_eights(
+        if k >= again and may_be_eight(kinds, i):
+            i, at, k, to, known, zero, ended = by_eights(
                 start, table, places, kinds, before, behind, i, at, begun, k, to, most, known,
                 hashes, values, spans, numbers, keys,
             )  # fmt: skip
@@ -333,10 +116,10 @@ def _features(
         hashed = False
         at = e + _ONE
         if load_byte(at) != COLON:
-            at = _after_blanks(at)
+            at = after_blanks(at)
             if load_byte(at) != COLON:
                 break
-        at = _after_blanks(at + _ONE)
+        at = after_blanks(at + _ONE)
         if load_byte(at) == _QUOTE:
             i = _closing(start, places, i + _ONE)
             s = start + place_of(places, i)
@@ -349,7 +132,7 @@ def _features(
             to = short_copied(at + _ONE, s, to + _ONE)
             name, name_end = first, to
             where = _ZERO
-            at = _after_blanks(s + _ONE)
+            at = after_blanks(s + _ONE)
             s = start + place_of(places, i)
             if s != at:
                 break
@@ -370,7 +153,7 @@ def _features(
         if c != _COMMA:
             break
         i += _ONE
-        at = _after_blanks(s + _ONE)
+        at = after_blanks(s + _ONE)
     return i, at, k, to, known, zeros, hashed, False
 
 
@@ -442,7 +225,7 @@ def rows(
         others = np.uint64(0)
         d = start + place_of(places, i)
         more = load_byte(at) == _OPEN
-        at = _after_blanks(at + _ONE)
+        at = after_blanks(at + _ONE)
         while more:
             more = False
             # The name of a member, in quotes.
@@ -454,10 +237,10 @@ def rows(
             if load_byte(e) != _QUOTE:
                 break
             i += _ONE
-            at = _after_blanks(e + _ONE)
+            at = after_blanks(e + _ONE)
             if load_byte(at) != COLON:
                 break
-            at = _after_blanks(at + _ONE)
+            at = after_blanks(at + _ONE)
             what = _member(e - d - _ONE, load_word(d + _ONE))
             if seen & what:
                 break
@@ -512,13 +295,13 @@ def rows(
                 elif what == ID:
                     id_kind, id_at, id_end = kind, first, stop
             # Behind a member: a comma, or the end.
-            at = _after_blanks(at)
+            at = after_blanks(at)
             d = start + place_of(places, i)
             c = load_byte(d)
             if d != at or (c != _COMMA and c != _CLOSE):
                 break
             i += _ONE
-            at = _after_blanks(d + _ONE)
+            at = after_blanks(d + _ONE)
             more = c == _COMMA
             if not more:
                 good = load_byte(at) == NEWLINE

@@ -7,21 +7,10 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import (
-    bits_of,
-    eight_of,
-    halves_at,
     inlined,
     kernel,
     load_byte,
-    load_word,
-    put_eight,
-    put_words,
     store_word,
-    trailing_zeros,
-    which,
-    words_from,
-    words_of,
-    words_of_halves,
 )
 from streaml1.parse.delimiters import (
     BAR,
@@ -47,21 +36,16 @@ from streaml1.parse.names import (
     comes_again,
     copied,
     is_head,
-    joined_eight,
-    murmur_of_eight,
-    murmur_of_pairs,
-    put_joined,
     short_copied,
 )
-from streaml1.parse.numbers import eight_values, number
+from streaml1.parse.numbers import number
+from streaml1.parse.vw_eights import by_eights, may_be_eight
 
 __all__ = ["rows"]
 
 _NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
 
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _EIGHT = map(np.uint64, (0, 1, 2, 3, 4, 8))
-_HALF, _MAGNITUDE = np.uint64(32), np.uint64(2**63 - 1)
-_PAIRS, _BLANKS = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
+_ZERO, _ONE, _TWO, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 8, 32))
 _QUOTE, _CARET, _EQUALS = map(np.uint64, b"'^=")
 _LAST_ASCII = np.uint64(127)
 
@@ -90,107 +74,6 @@ def _is_of_text(start: Any, end: Any, texts: Any, sizes: Any) -> bool:
         if end >= behind and (end == behind or load_byte(behind) == _EQUALS):
             found |= is_head(start, texts[z], sizes[z])
     return found
-
-
-@inlined
-def _alike(kinds: Any, i: Any) -> Any:
-    """How many delimiters are as of eight features with values, or of eight without.
-
-    Returns
-    -------
-    Whether they have values, and how many, up to 16 or 8.
-    """
-    word = load_word(kinds + i)
-    valued = (word & np.uint64(255)) == COLON
-    other = word ^ (_PAIRS if valued else _BLANKS)
-    n = trailing_zeros(other) >> _THREE
-    if valued and other == _ZERO:
-        n += trailing_zeros(load_word(kinds + i + _EIGHT) ^ _PAIRS) >> _THREE
-    return valued, n
-
-
-@inlined
-def _by_eights(
-    start: Any, table: Any, places: Any, kinds: Any, i: Any, at: Any, k: Any, to: Any, most: Any,
-    prefix: Any, prefix_end: Any, known: Any, numbers: Any, hashes: Any, values: Any, spans: Any,
-) -> Any:  # fmt: skip
-    """Find and read features by eights, as long as eight are alike.
-
-    `known` tells up to which feature values are read; what is found behind it is left for later,
-    where one was not.
-
-    Returns
-    -------
-    As `_ordinary`, what is `known`, whether a value is zero, and whether the line has ended.
-    """
-    of_hashes, of_values = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
-    of_spans, of_numbers = np.uint64(spans.ctypes.data), np.uint64(numbers.ctypes.data)
-    before = prefix_end - prefix
-    head = load_word(prefix)
-    zeros: Any = False
-    ended: Any = False
-    so_far, were_valued = _ZERO, False
-    while before < _EIGHT:
-        valued, n = _alike(kinds, i)
-        count = (n + _ONE) >> _ONE if valued else n
-        if valued != were_valued:
-            so_far, were_valued = _ZERO, valued
-        if count < _EIGHT or n == np.uint64(15):
-            # The last of a line: eight with those before them.
-            count += np.uint64(not valued)
-            d = start + place_of(places, i + n)
-            ended = load_byte(kinds + i + n) == NEWLINE and load_byte(d - _ONE) != RETURN
-            ended &= (not valued or (n & _ONE) == _ONE) and so_far + count >= _EIGHT
-            if not ended:
-                break
-        again = _EIGHT - count
-        f, j = i - (again + again if valued else again), k - again
-        if valued:
-            begins, ends = halves_at(places + _FOUR * f - _FOUR)
-            _, stops = halves_at(places + _FOUR * f)
-            begins = begins + _ONE
-        else:
-            begins = words_of_halves(places + _FOUR * f - _FOUR) + _ONE
-            ends = stops = words_of_halves(places + _FOUR * f)
-        size = ends - begins
-        if which(size == _ZERO):
-            ended = False
-            break
-        if before:
-            if which(size > _EIGHT) or to + np.uint64(160) > most:
-                ended = False
-                break
-            low, high = joined_eight(
-                words_of(head), words_of(before), _CARET, words_from(begins + start), size
-            )
-            size = size + (before + _ONE)
-            put_words(of_hashes + _EIGHT * j, murmur_of_pairs(low, high, size))
-            to = put_joined(low, high, size, again, to, start, of_spans + _EIGHT * j)
-        else:
-            put_words(of_hashes + _EIGHT * j, murmur_of_eight(begins + start, size))
-            put_words(of_spans + _EIGHT * j, (begins << _HALF) | size)
-        if valued:
-            at_value = ends + _ONE
-            put_words(of_numbers + _EIGHT * j, (at_value << _HALF) | (stops - at_value))
-        else:
-            put_words(of_numbers + _EIGHT * j, words_of(_ZERO))
-        if known == k:
-            if valued:
-                v, wrong = eight_values(at_value + start, stops + start, table)
-                unsure = which(wrong) != _ZERO
-                zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
-                put_eight(of_values + _EIGHT * j, v)
-            else:
-                unsure = False
-                put_eight(of_values + _EIGHT * j, eight_of(1.0))
-            known = j if unsure else k + count
-        k += count
-        so_far += count
-        i += n
-        at = start + place_of(places, i) if ended else start + place_of(places, i - _ONE) + _ONE
-        if ended:
-            break
-    return i, at, k, to, known, zeros, ended
 
 
 @inlined
@@ -331,9 +214,8 @@ def rows(
             seen = _ZERO  # the texts of the line
             while True:
                 if ordinary and plain and not opened:
-                    word = load_word(of_kinds + i)
-                    if word in (_BLANKS, _PAIRS):
-                        i, at, k, to, known, zeros, ended = _by_eights(
+                    if may_be_eight(of_kinds, i):
+                        i, at, k, to, known, zeros, ended = by_eights(
                             start, table, places, of_kinds, i, at, k, to, most, prefix, prefix_end,
                             known, numbers, hashes, values, spans,
                         )  # fmt: skip

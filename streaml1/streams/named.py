@@ -143,7 +143,8 @@ class NamedParser(LineParser):
         if odd:
             x = mended(x, found, kept)
         if ids:
-            named = [ids.get(row) for row in (np.flatnonzero(kept) if odd else range(len(y)))]
+            left = np.flatnonzero(kept).tolist() if odd else range(len(y))
+            named = [ids.get(row) for row in left]
             named = None if all(one is None for one in named) else named
         column: Any = y
         if labels or not self._labelled:
