@@ -174,7 +174,7 @@ def twin(format: str, require_label: bool) -> EachLine:
 
 def ordinary_value(random: Random) -> str:
     """A number such as is read with seven others at once; sometimes just not."""
-    v = random.random() * random.choice([1, 1, 9.99, 12])
+    v = random.random() * random.choice([1, 1, 9.99, 12, 10 ** random.randrange(9)])
     whole = random.choice(["", "", "", "0"]) + str(random.randrange(10 ** random.randrange(1, 10)))
     text = random.choice([f"{v:.{random.randrange(1, 10)}f}", whole])
     return random.choice(["", "", "-"]) + random.choice([text, text, str(random.randrange(10))])

@@ -84,6 +84,7 @@ from streaml1.jit.verbs import (
     optional,
 )
 from streaml1.jit.words import (
+    bit_counts,
     eight_of_words,
     every_fifth,
     every_third,
@@ -107,6 +108,7 @@ __all__ = [
     "at_least",
     "beyond_in",
     "bit_count",
+    "bit_counts",
     "bits_of",
     "borrowed",
     "chosen",

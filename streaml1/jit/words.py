@@ -17,6 +17,7 @@ from numba.extending import intrinsic, overload
 from streaml1.jit.lanes import BITS, EIGHT, LANES, VECTOR, WORD, WORDS, everywhere
 
 __all__ = [
+    "bit_counts",
     "eight_of_words",
     "every_fifth",
     "every_third",
@@ -210,6 +211,19 @@ def lanes_from(typingctx: Any, first: Any) -> Any:
         return builder.sext(flags, BITS)
 
     return WORDS(nbtypes.uint64), codegen
+
+
+@intrinsic
+def bit_counts(typingctx: Any, words: Any) -> Any:
+    """How many bits of each of eight words are not zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        name = "llvm.ctpop.v8i64"
+        of = ir.FunctionType(BITS, [BITS])
+        call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
+        return builder.call(call, args)
+
+    return WORDS(WORDS), codegen
 
 
 @intrinsic

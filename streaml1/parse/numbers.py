@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import (
+    bit_counts,
     bits_of,
     eight_of,
     eight_of_words,
@@ -29,6 +30,7 @@ from streaml1.jit import (
     over,
     plus,
     times,
+    which,
     words_from,
 )
 
@@ -47,7 +49,11 @@ LEAST, MOST = -290, 270  # powers of ten in the table
 EXACT = 22  # powers of ten that are floats themselves
 WHOLE = EXACT + 1 + 2 * (MOST - LEAST + 1)  # where powers of ten as ints begin in the table
 
-_ZERO, _ONE, _TWO, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 2, 8, 16))
+_ZERO, _ONE, _TWO, _THREE, _SIX, _EIGHT, _SIXTEEN, _WORD = map(
+    np.uint64, (0, 1, 2, 3, 6, 8, 16, 64)
+)
+_POINTS, _ONES = np.uint64(0x2E2E2E2E2E2E2E2E), np.uint64(0x0101010101010101)
+_LOW = np.uint64(2**32 - 1)
 _POINT, _PLUS, _MINUS, _SMALL_E, _NOUGHT = map(np.uint64, b".+-e0")
 _CASE = np.uint64(0x20)
 _NOUGHTS = np.uint64(0x3030303030303030)
@@ -242,18 +248,42 @@ def _eight_floats(words: Any) -> Any:
 
 
 @inlined
+def _pointed(head: Any, size: Any, end: Any, table: Any) -> Any:
+    """The floats that eight texts without a sign write, and 0 for those that are sure.
+
+    Sure are 1 to 7 digits with 1 to 8 decimals, that do not begin with 0 but for a single one.
+    """
+    other = head ^ _POINTS
+    found = (other - _ONES) & (other ^ _ALL) & _HIGH_BITS  # the lowest bit is of the first point
+    bits = bit_counts(((found & (_ZERO - found)) - _ONE) >> _SEVEN)
+    n = bits >> _THREE
+    decimals = size - n - _ONE
+    before, odd = digits(head << ((_WORD - bits) & _BITS), n)
+    m, also = digits(words_from(end - _EIGHT), decimals)
+    leading = ((head & _BYTE) == _NOUGHT) & (n != _ONE)
+    wrong = odd | also | leading | (found == _ZERO) | ((n - _ONE) > _SIX)
+    wrong = wrong | ((decimals - _ONE) > _SEVEN)
+    power = eight_of_words(words_from((decimals & _FIFTEEN) * _EIGHT + table))
+    v = over(plus(times(_eight_floats(before & _LOW), power), _eight_floats(m)), power)
+    return v, wrong
+
+
+@inlined
 def eight_values(start: Any, end: Any, table: Any) -> Any:
     """The floats that eight texts write, and 0 for those that are sure.
 
-    Sure are single digits with 1 to 8 decimals, and integers of 1 to 8 digits that do not begin
-    with 0. Eight bytes before each end are read, and eight from each start.
+    Sure are 1 to 7 digits with 1 to 8 decimals, and integers of 1 to 8 digits, that do not begin
+    with 0 but for a single one. Eight bytes before each end are read, and eight from each start.
     """
     return values_of_heads(words_from(start), end - start, end, table)
 
 
 @inlined
 def values_of_heads(head: Any, size: Any, end: Any, table: Any) -> Any:
-    """As `eight_values`, given the first bytes of the texts, three at least, and their sizes."""
+    """As `eight_values`, given the first bytes of the texts, and their sizes.
+
+    Of single digits with decimals three bytes will do.
+    """
     negative = (head & _BYTE) == _MINUS
     head = head >> (negative & _EIGHT)
     size = size - (negative & _ONE)
@@ -266,8 +296,13 @@ def values_of_heads(head: Any, size: Any, end: Any, table: Any) -> Any:
     wrong = odd | leading | ((n - _ONE) > _SEVEN) | (first > _NINE)
     power = eight_of_words(words_from((n & parted & _FIFTEEN) * _EIGHT + table))
     before = times(_eight_floats(first & parted & _FIFTEEN), power)
-    v = over(plus(before, _eight_floats(m)), power)
-    return eight_of_words(bits_of(v) | (negative & _SIGN)), wrong
+    v = bits_of(over(plus(before, _eight_floats(m)), power))
+    if which(wrong):
+        others, unsure = _pointed(head, size, end, table)
+        ours = wrong == _ZERO
+        v = (v & ours) | (bits_of(others) & (ours ^ _ALL))
+        wrong = wrong & ((unsure == _ZERO) ^ _ALL)
+    return eight_of_words(v | (negative & _SIGN)), wrong
 
 
 @gil_kernel
