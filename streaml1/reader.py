@@ -284,11 +284,7 @@ class Reader:
         """The rows of a plain batch with slots for ids; some of them beyond the rule's size."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
-            masked = self._masked(batch)
-            if masked is not None:
-                return masked
-            slots = self._text_slots(batch.texts)
-            return self._without_repeats(rows._replace(ids=slots), batch.texts)
+            return self._of_texts(rows, batch.texts, self._text_slots)
         if names is not None:
             slots = self.names.find_all(names)
             return self._apart(rows._replace(ids=slots[rows.ids]), slots)
@@ -321,14 +317,13 @@ class Reader:
         found: tuple[Any, Any] = self.names.by_bytes.find(hashes)
         return found
 
-    def _masked(self, batch: Batch) -> Rows | None:
-        """The rows of texts, where names are hashes alone, and all is well; else None."""
-        texts = batch.texts
-        if texts is None or not (texts.plain or texts.valued):
-            return None
-        if not isinstance(self.names, Hashed):
-            return None
-        return masked_rows(texts.parts()[0], batch.rows, self.names.mask)
+    def _of_texts(self, rows: Rows, texts: NamedRows, slots_of: Callable[[NamedRows], Any]) -> Rows:
+        """Rows of texts, each slot once in a row, given what tells the slots of their names."""
+        if isinstance(self.names, Hashed) and (texts.plain or texts.valued):
+            masked = masked_rows(texts.parts()[0], rows, self.names.mask)
+            if masked is not None:
+                return masked
+        return self._without_repeats(rows._replace(ids=slots_of(texts)), texts)
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""

@@ -137,11 +137,7 @@ class Many(Weights):
         """A plain batch as rows of slots, all of which the rule has."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
-            masked = self._masked(batch)
-            if masked is not None:
-                return masked
-            slots = self._admit_texts(batch.texts)
-            return self._without_repeats(rows._replace(ids=slots), batch.texts)
+            return self._of_texts(rows, batch.texts, self._admit_texts)
         if names is not None:
             used = np.zeros(len(names), bool)
             used[rows.ids] = True

@@ -16,11 +16,9 @@ from streaml1.jit import (
     inlined,
     kernel,
     load_byte,
-    load_word,
     put_eight,
     put_words,
     store_word,
-    trailing_zeros,
     which,
     words_at,
     words_from,
@@ -30,12 +28,14 @@ from streaml1.parse.delimiters import (
     BLANK,
     NEWLINE,
     RETURN,
+    alike,
     csv_delimiters,
     place_of,
 )
 from streaml1.parse.features import hash_those_left, read_value
 from streaml1.parse.names import (
     ALL_TEXT,
+    EIGHT_NAMES,
     LATER,
     UNKNOWN,
     copied,
@@ -66,7 +66,7 @@ DONE, ODD, OPEN, UNREAD = range(4)
 
 _KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))
 
-_ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT, _HALF = map(np.uint64, (0, 1, 3, 4, 7, 8, 32))
+_ZERO, _ONE, _FOUR, _SEVEN, _EIGHT, _HALF = map(np.uint64, (0, 1, 4, 7, 8, 32))
 _QUOTE, _COMMA, _EQUALS = map(np.uint64, b'",=')
 _COMMAS = np.uint64(int.from_bytes(b"," * 8, "little"))
 _BYTE, _PRINTED, _OTHERS = map(np.uint64, (0xFF, 0x21, 0x7F - 0x21))
@@ -129,7 +129,7 @@ def _eight_texts(
     """
     width = np.uint64(columns.shape[1])
     texts = columns[_RUN, column]
-    n = trailing_zeros(load_word(kinds + i) ^ _COMMAS) >> _THREE
+    n = alike(kinds, i, (_COMMAS,))
     c = load_byte(kinds + i + n)
     ended = n < _EIGHT and c in (NEWLINE, RETURN)
     count = n + np.uint64(ended)
@@ -143,7 +143,7 @@ def _eight_texts(
     cells = words_from(begins + start)
     # Of 1 to 8 bytes, which begin with one of ASCII that is printed.
     odd = ((size - _ONE) > _SEVEN) | (((cells & _BYTE) - _PRINTED) > _OTHERS)
-    if which(odd) or to + np.uint64(160) > most:
+    if which(odd) or to + EIGHT_NAMES > most:
         return _ZERO, _ZERO, to
     of = np.uint64(columns.ctypes.data) + _EIGHT * first
     names = words_at(of + _EIGHT * width * _HEAD)

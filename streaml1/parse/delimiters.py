@@ -31,6 +31,7 @@ __all__ = [
     "RETURN",
     "SPARE",
     "TAB",
+    "alike",
     "csv_delimiters",
     "delimiters",
     "json_delimiters",
@@ -90,6 +91,17 @@ def _written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any
 def place_of(positions: Any, i: Any) -> Any:
     """The i-th of the positions that are written down from an address."""
     return load_word(positions + np.uint64(4) * i) & np.uint64(2**32 - 1)
+
+
+@inlined
+def alike(kinds: Any, i: Any, pattern: Any) -> Any:
+    """How many delimiters from the i-th on are those of a pattern of words."""
+    n, expected = np.uint64(0), np.uint64(0)
+    for word in pattern:
+        if n == expected:
+            n += trailing_zeros(load_word(kinds + i + n) ^ word) >> np.uint64(3)
+        expected += _EIGHT
+    return n
 
 
 @inlined

@@ -22,8 +22,9 @@ from streaml1.jit import (
     words_from,
     words_of,
 )
-from streaml1.parse.delimiters import BLANK, place_of
+from streaml1.parse.delimiters import BLANK, alike, place_of
 from streaml1.parse.names import (
+    EIGHT_NAMES,
     LATER,
     joined_eight,
     murmur_of_eight,
@@ -72,17 +73,6 @@ def after_blanks(at: Any) -> Any:
 def may_be_eight(kinds: Any, i: Any) -> bool:
     """Whether the delimiters from the i-th on begin as those of eight members."""
     return bool(load_word(kinds + i) in (_NUMBERS[0], _TEXTS[0]))
-
-
-@inlined
-def _alike(kinds: Any, i: Any, pattern: Any) -> Any:
-    """How many delimiters from the i-th on are those of a pattern of words."""
-    n, expected = _ZERO, _ZERO
-    for word in pattern:
-        if n == expected:
-            n += trailing_zeros(load_word(kinds + i + n) ^ word) >> _THREE
-        expected += _EIGHT
-    return n
 
 
 @inlined
@@ -201,10 +191,10 @@ def by_eights(
         texts = n == _TWO and load_byte(kinds + i + _TWO) == _QUOTE
         # How many have a member's delimiters: a fifth of them, or a third.
         if texts:
-            n, step = _alike(kinds, i, _TEXTS), _FIVE
+            n, step = alike(kinds, i, _TEXTS), _FIVE
             count = (n * np.uint64(205)) >> np.uint64(10)
         else:
-            n, step = _alike(kinds, i, _NUMBERS), _THREE
+            n, step = alike(kinds, i, _NUMBERS), _THREE
             count = (n * np.uint64(171)) >> np.uint64(9)
         if texts != were_texts:
             so_far, were_texts = _ZERO, texts
@@ -220,7 +210,7 @@ def by_eights(
         fine: Any = True
         sure, zero = True, False
         if texts:
-            fine = to + np.uint64(160) <= most
+            fine = to + EIGHT_NAMES <= most
             if fine:
                 fine, to = _eight_texts(
                     start, places, before, behind, f, again, to, of_hashes + j, of_values + j,

@@ -25,6 +25,7 @@ from streaml1.jit import (
 __all__ = [
     "ALL_TEXT",
     "BROKEN",
+    "EIGHT_NAMES",
     "LATER",
     "UNKNOWN",
     "comes_again",
@@ -47,6 +48,9 @@ _SHIFT = np.uint64(47)
 
 LATER = np.uint64(0)
 """In place of the hash of a name: eight are made at once, once they are written."""
+
+EIGHT_NAMES = np.uint64(160)
+"""More bytes than `put_joined` writes."""
 
 _ALL = np.uint64(2**64 - 1)
 

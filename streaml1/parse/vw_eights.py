@@ -15,14 +15,19 @@ from streaml1.jit import (
     load_word,
     put_eight,
     put_words,
-    trailing_zeros,
     which,
     words_from,
     words_of,
     words_of_halves,
 )
-from streaml1.parse.delimiters import COLON, NEWLINE, RETURN, place_of
-from streaml1.parse.names import joined_eight, murmur_of_eight, murmur_of_pairs, put_joined
+from streaml1.parse.delimiters import COLON, NEWLINE, RETURN, alike, place_of
+from streaml1.parse.names import (
+    EIGHT_NAMES,
+    joined_eight,
+    murmur_of_eight,
+    murmur_of_pairs,
+    put_joined,
+)
 from streaml1.parse.numbers import eight_values
 
 __all__ = ["by_eights", "may_be_eight"]
@@ -36,23 +41,6 @@ _PAIRS, _BLANKS = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": 
 def may_be_eight(kinds: Any, i: Any) -> bool:
     """Whether the delimiters from the i-th on begin as those of eight features."""
     return bool(load_word(kinds + i) in (_BLANKS, _PAIRS))
-
-
-@inlined
-def _alike(kinds: Any, i: Any) -> Any:
-    """How many delimiters are as of eight features with values, or of eight without.
-
-    Returns
-    -------
-    Whether they have values, and how many, up to 16 or 8.
-    """
-    word = load_word(kinds + i)
-    valued = (word & np.uint64(255)) == COLON
-    other = word ^ (_PAIRS if valued else _BLANKS)
-    n = trailing_zeros(other) >> _THREE
-    if valued and other == _ZERO:
-        n += trailing_zeros(load_word(kinds + i + _EIGHT) ^ _PAIRS) >> _THREE
-    return valued, n
 
 
 @inlined
@@ -78,8 +66,12 @@ def by_eights(
     ended: Any = False
     so_far, were_valued = _ZERO, False
     while before < _EIGHT:
-        valued, n = _alike(kinds, i)
-        count = (n + _ONE) >> _ONE if valued else n
+        valued = load_byte(kinds + i) == COLON
+        if valued:
+            n = alike(kinds, i, (_PAIRS, _PAIRS))
+            count = (n + _ONE) >> _ONE
+        else:
+            n = count = alike(kinds, i, (_BLANKS,))
         if valued != were_valued:
             so_far, were_valued = _ZERO, valued
         if count < _EIGHT or n == np.uint64(15):
@@ -104,7 +96,7 @@ def by_eights(
             ended = False
             break
         if before:
-            if which(size > _EIGHT) or to + np.uint64(160) > most:
+            if which(size > _EIGHT) or to + EIGHT_NAMES > most:
                 ended = False
                 break
             low, high = joined_eight(

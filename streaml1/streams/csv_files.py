@@ -16,7 +16,7 @@ from streaml1.parse.names import UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.named import coding_of, plain
-from streaml1.streams.parsed import Parsed, padded
+from streaml1.streams.parsed import Parsed, bounds_of, padded
 from streaml1.streams.pool import Pool
 from streaml1.streams.source import SourceError
 from streaml1.streams.table import (
@@ -318,9 +318,7 @@ class _Fast:
         room, n = self._room, int(state[csv.ROW])
         k = int(room.indptr[n])
         lines, ends, w, after = (a[:n] for a in (room.lines, room.ends, room.w, room.after))
-        bounds = np.empty((n, 2), np.int64)
-        bounds[:, 0] = room.begins[:n]
-        np.subtract(ends, 1, out=bounds[:, 1])
+        bounds = bounds_of(room.begins[:n], ends)
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n + 1], room.text[PAD:],
             room.spans[:k], self._text, bounds, self._parser.one, self._columns.header,

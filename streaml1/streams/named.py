@@ -15,7 +15,7 @@ from streaml1.parse.mending import mended
 from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
-from streaml1.streams.parsed import Example, LineParser, Parsed
+from streaml1.streams.parsed import Example, LineParser, Parsed, bounds_of
 from streaml1.streams.pool import Pool
 
 __all__ = ["NamedParser", "coding_of", "plain"]
@@ -89,9 +89,7 @@ class NamedParser(LineParser):
             )
         k = int(room.indptr[n_rows])
         lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
-        bounds = np.empty((n_rows, 2), np.int64)
-        bounds[:, 0] = room.begins[:n_rows]
-        np.subtract(ends, 1, out=bounds[:, 1])
+        bounds = bounds_of(room.begins[:n_rows], ends)
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], names,
             room.spans[:k], text, bounds, self.one, self.header, valued,
