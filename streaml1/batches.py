@@ -133,7 +133,8 @@ def _from_texts(X: NamedRows) -> Batch:
     hashes, values, indptr = X.parts()
     if not (X.plain or X.valued or are_values(values)):
         return _from_dicts(X)
-    return Batch(Rows(hashes[:0], _own(values, np.float64), _own(indptr, np.uint64)), None, None, X)
+    rows_of = indptr.view(np.uint64)  # of int64, none below 0
+    return Batch(Rows(hashes[:0], _own(values, np.float64), rows_of), None, None, X)
 
 
 def checked(batch: Batch) -> Batch:
@@ -161,6 +162,8 @@ def stray(width: int) -> str:
 
 def _own(values: Any, dtype: Any) -> Any:
     """`values` as kernels take them; copied only where they are not."""
+    if type(values) is np.ndarray and values.dtype == dtype and values.flags.carray:
+        return values
     return np.require(values, dtype, ["C", "A", "W"])
 
 

@@ -514,7 +514,7 @@ def test_ordinary_records_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch
     parser.skip(np.frombuffer(header, np.uint8))
     monkeypatch.setattr(Columns, "example", None)
     parsed = parser.read_at(*padded(text))
-    assert parsed.y == ["1", "-1", "1", "1"] and parsed.w.tolist() == [2.0, 1.0, 1.0, 0.5]
+    assert list(parsed.y) == ["1", "-1", "1", "1"] and parsed.w.tolist() == [2.0, 1.0, 1.0, 0.5]
     assert features(parsed.x, 1) == {"a": -2.5, 'site=two, "x"\nlines': 1.0}
     assert parser.finish() is None
 

@@ -14,6 +14,7 @@ from streaml1.consumer.learning import Learn
 from streaml1.report import REGRESSION
 from streaml1.rows import BadExample
 from streaml1.streams import Refuse, binary_label, number_label
+from streaml1.streams.labels import LabelTexts
 
 __all__ = ["Chunk", "chunk_of", "parts_of"]
 
@@ -45,6 +46,12 @@ def chunk_of(block: Any, loss: str, label: Callable[[Any], Hashable]) -> Chunk:
 
 def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
     """The labels as an array, and the rows and reasons of those that are none."""
+    read, kind = (number_label, np.float64) if regression else (binary_label, bool)
+    if isinstance(y, LabelTexts):
+        labels, wrong = _read_each(y.texts, read, 0)
+        reasons = dict(wrong)
+        rows = np.flatnonzero(np.isin(y.which, list(reasons))).tolist() if wrong else []
+        return np.array(labels, kind)[y.which], [(row, reasons[int(y.which[row])]) for row in rows]
     try:
         is_text = isinstance(y, list) and len(y) > 0 and isinstance(y[0], str)
         column = np.empty(0, object) if is_text else np.asarray(y)
@@ -53,17 +60,17 @@ def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
     if column.ndim == 1 and column.dtype.kind in "biuf":
         if regression and np.isfinite(column).all():
             return column.astype(np.float64), []
-        if not regression and ((column == 1) | (column == 0) | (column == -1)).all():
+        if not regression and (column.dtype.kind == "b" or (column == np.sign(column)).all()):
             return column > 0, []
-    labels, faults = _read(y, number_label if regression else binary_label, 0)
-    return np.array(labels, np.float64 if regression else bool), faults
+    labels, faults = _read(y, read, 0)
+    return np.array(labels, kind), faults
 
 
 def _read(
     y: Any, read: Callable[[Any], Hashable], refused: Any
 ) -> tuple[list[Any], list[tuple[int, str]]]:
     """Each label read, or `refused`, and the rows and reasons of those."""
-    given = y.tolist() if isinstance(y, np.ndarray) else y
+    given = y.tolist() if isinstance(y, np.ndarray | LabelTexts) else y
     if not set(map(type, given)) <= {str, type(None)}:
         return _read_each(given, read, refused)
     distinct = [*set(given)]  # few, most often

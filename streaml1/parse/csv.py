@@ -16,6 +16,7 @@ from streaml1.jit import (
     inlined,
     kernel,
     load_byte,
+    load_word,
     put_eight,
     put_words,
     store_word,
@@ -48,7 +49,7 @@ from streaml1.rows import LIMIT
 
 __all__ = [
     "AT", "DONE", "FEATURE", "FOUND", "LABEL", "LARGE", "LINE", "NAMES", "NEXT", "ODD", "OPEN",
-    "ROW", "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "rows",
+    "ROW", "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "few_texts", "rows",
 ]  # fmt: skip
 
 START, FOUND, NEXT, AT, LINE, ROW, FEATURE, NAMES, LARGE = range(9)
@@ -69,6 +70,7 @@ _KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))
 _ZERO, _ONE, _FOUR, _SEVEN, _EIGHT, _HALF = map(np.uint64, (0, 1, 4, 7, 8, 32))
 _QUOTE, _COMMA, _EQUALS = map(np.uint64, b'",=')
 _COMMAS = np.uint64(int.from_bytes(b"," * 8, "little"))
+_ALL_BITS = np.uint64(2**64 - 1)
 _BYTE, _PRINTED, _OTHERS = map(np.uint64, (0xFF, 0x21, 0x7F - 0x21))
 _LAST_ASCII = np.uint64(127)
 _LONGEST = np.uint64(131_000)  # Python's csv refuses longer cells
@@ -360,3 +362,43 @@ def rows(
     state[NEXT], state[AT], state[LINE] = i, at - start, line
     state[ROW], state[FEATURE], state[NAMES] = row, k, to - names
     return status
+
+
+@kernel
+def few_texts(start: Any, bounds: Any, words: Any, which: Any) -> Any:
+    """Tell apart texts of up to eight bytes, given where from an address they begin and end.
+
+    Parameters
+    ----------
+    start, bounds
+        The address, and int64 of shape (n, 2).
+    words
+        Gets the texts, each once, zeros behind.
+    which
+        Gets which of these each text is, uint8.
+
+    Returns
+    -------
+    How many there are; one more than `words` has room for, where there are more or longer ones.
+    """
+    most, found = np.uint64(len(words)), _ZERO
+    for row in range(np.uint64(len(bounds))):
+        begin = np.uint64(bounds[row, 0])
+        size = np.uint64(bounds[row, 1]) - begin
+        if size > _EIGHT:
+            return most + _ONE
+        word = _ZERO
+        if size:
+            word = load_word(start + begin) & (_ALL_BITS >> (_EIGHT * (_EIGHT - size)))
+            if not word >> (_EIGHT * (size - _ONE)):  # a zero at its end is not seen in a word
+                return most + _ONE
+        k = _ZERO
+        while k < found and words[k] != word:
+            k += _ONE
+        if k == found:
+            if found == most:
+                return most + _ONE
+            words[k] = word
+            found += _ONE
+        which[row] = k
+    return found

@@ -15,6 +15,7 @@ from streaml1.parse.mending import mended
 from streaml1.parse.names import UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
+from streaml1.streams.labels import LabelTexts
 from streaml1.streams.named import coding_of, plain
 from streaml1.streams.parsed import Parsed, bounds_of, padded
 from streaml1.streams.pool import Pool
@@ -30,6 +31,9 @@ from streaml1.streams.table import (
 )
 
 __all__ = ["CsvParser"]
+
+FEW = 256
+"""Labels of so many kinds, short ones, are told apart by the kernel."""
 
 OPEN_MOST = 2**18
 """So many bytes of a record that may be open are read with care: it may end in an error."""
@@ -327,23 +331,27 @@ class _Fast:
         if found:
             x = mended(x, found, np.ones(n, bool))
         y = _labels(room.text[PAD:], room.labels[:n])
-        for row, label in labels.items():
-            y[row] = label
+        if labels:
+            y = _others(y, labels)
         weights = None if (w == 1.0).all() else w
         text = self._text[: self.at]
         return Parsed(x, y, weights, lines, ends, faults, self.line, None, text, after)
 
 
-def _labels(text: Any, bounds: Any) -> list[str | None]:
+def _others(y: LabelTexts, labels: dict[int, str | None]) -> LabelTexts:
+    """Labels, some of which are others, by their rows."""
+    which = y.which.astype(np.int64)
+    which[list(labels)] = len(y.texts) + np.arange(len(labels))
+    return LabelTexts(which, [*y.texts, *labels.values()])
+
+
+def _labels(text: Any, bounds: Any) -> LabelTexts:
     """The labels that stand between some bytes; None where that is nothing."""
-    begins, sizes = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
-    if sizes.max(initial=0) > 8:
-        pairs = bounds.tolist()
-        return [text[lo:hi].tobytes().decode() if hi > lo else None for lo, hi in pairs]
-    # Eight bytes of each as one number, of which few are different.
-    masks = np.array([2 ** (8 * size) - 1 for size in range(9)], np.uint64)
-    words = text[begins[:, None] + np.arange(8)].view("<u8")[:, 0] & masks[sizes]
-    distinct, which = np.unique(words, return_inverse=True)
-    told = [int(word).to_bytes(8, "little").rstrip(b"\0").decode() or None for word in distinct]
-    column: list[str | None] = np.array(told, object)[which].tolist()
-    return column
+    words, which = np.empty(FEW, np.uint64), np.empty(len(bounds), np.uint8)
+    n = int(csv.few_texts(np.uint64(text.ctypes.data), bounds, words, which))
+    if n <= FEW:
+        raw = (int(word).to_bytes(8, "little").rstrip(b"\0") for word in words[:n])
+        return LabelTexts(which, [one.decode() or None for one in raw])
+    pairs = bounds.tolist()
+    texts = [text[lo:hi].tobytes().decode() if hi > lo else None for lo, hi in pairs]
+    return LabelTexts(np.arange(len(texts)), texts)

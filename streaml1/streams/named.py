@@ -21,6 +21,9 @@ from streaml1.streams.pool import Pool
 __all__ = ["NamedParser", "coding_of", "plain"]
 
 
+NONE = np.zeros(0, bool)
+
+
 class _Room(NamedTuple):
     """Memory for what some bytes may hold."""
 
@@ -122,7 +125,7 @@ class NamedParser(LineParser):
         labels, ids = self._told(x, y, *more)
         faults: list[tuple[int, str]] = []
         found: list[tuple[int, list[str], list[float]]] = []
-        kept = np.ones(len(y) if odd else 0, bool)
+        kept = np.ones(len(y), bool) if odd else NONE
         for row in odd:
             begin, end = x.bounds[row].tolist()
             try:

@@ -69,8 +69,8 @@ class Block:
     x
         The features of each example.
     y
-        The labels as they were read, a list or an array; `binary_label` and `number_label` map
-        them.
+        The labels as they were read, a list, an array or `LabelTexts`; `binary_label` and
+        `number_label` map them.
     w
         The sample weights, or None where all of them are 1.
     name
@@ -95,7 +95,7 @@ class Block:
     y: Any
     w: list[float] | None
     name: str
-    lines: list[int]
+    lines: Sequence[int]
     end: Any = None
     ids: Sequence[int | str | None] | None = None
 

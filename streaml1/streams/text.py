@@ -304,7 +304,7 @@ class _Held:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._pieces: list[tuple[Any, Any, Any, list[int], Any]] = []
+        self._pieces: list[tuple[Any, Any, Any, Sequence[int], Any]] = []
         self._n = 0
 
     def __len__(self) -> int:
@@ -313,7 +313,7 @@ class _Held:
     def take(self, parsed: Parsed, lo: int, hi: int, first: int) -> None:
         """Take some examples, before whose text `first` lines stand."""
         y, w = parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi].tolist()
-        lines = (parsed.lines[lo:hi] + (first + 1)).tolist()
+        lines = _numbers(parsed.lines[lo:hi], first + 1)
         ids = None if parsed.ids is None else parsed.ids[lo:hi]
         self._pieces.append((parsed.x[lo:hi], y, w, lines, ids))
         self._n += hi - lo
@@ -342,8 +342,17 @@ def _labels(columns: Sequence[Any]) -> Any:
         return columns[0]
     if all(isinstance(one, np.ndarray) for one in columns):
         return np.concatenate(columns)
-    return _joined([one.tolist() if isinstance(one, np.ndarray) else one for one in columns])
+    return _joined([one if isinstance(one, list) else one.tolist() for one in columns])
 
 
-def _joined(lists: Sequence[list[Any]]) -> list[Any]:
+def _numbers(lines: Any, first: int) -> Sequence[int]:
+    """The numbers of lines, which rise."""
+    begin, end = first + int(lines[0]), first + int(lines[-1])
+    if end - begin == len(lines) - 1:  # none was left out
+        return range(begin, end + 1)
+    told: list[int] = (lines + first).tolist()
+    return told
+
+
+def _joined(lists: Sequence[Sequence[Any]]) -> Any:
     return lists[0] if len(lists) == 1 else list(itertools.chain.from_iterable(lists))
