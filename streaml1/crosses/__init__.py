@@ -6,7 +6,7 @@ of many examples `marks` tells which features are crossed, and `rows` crosses th
 
 from streaml1.crosses.marks import Marked, marked, require_plain
 from streaml1.crosses.rows import Crossing, crossing_of, find_crossed, hashes_of, spread
-from streaml1.crosses.spec import Cross, Crosses, checked_cross
+from streaml1.crosses.spec import Cross, Crosses, checked_cross, crosses_of
 
 __all__ = [
     "Cross",
@@ -14,6 +14,7 @@ __all__ = [
     "Crossing",
     "Marked",
     "checked_cross",
+    "crosses_of",
     "crossing_of",
     "find_crossed",
     "hashes_of",

@@ -101,7 +101,7 @@ def crossing_of(crosses: Crosses, some: Marked) -> Crossing:
     sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
     part_masks, part_hashes, part_at = (np.empty(m, np.uint64) for _ in range(3))
     crossed_hashes, values = np.empty(total, np.uint64), np.empty(total)
-    places, indptr = np.empty((total, 3), np.int64), np.zeros(rows.n + 1, np.uint64)
+    places, indptr = np.empty((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
     with np.errstate(over="ignore"):
         n, wrong = _cross(
             crosses.plan, some.ids, some.masks, some.hashes, rows.values, rows.indptr, part_masks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import permutations, product
 from math import prod
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from streaml1.hashing import name_hash
 from streaml1.names.crossed import JOINT, hash_of_parts
 from streaml1.rows import BadExample, refuse_value, shown
 
-__all__ = ["MOST_CROSSED", "Cross", "Crosses", "checked_cross", "too_many"]
+__all__ = ["MOST_CROSSED", "Cross", "Crosses", "checked_cross", "crosses_of", "too_many"]
 
 MOST_CROSSED = 2**22  # of one example
 
@@ -52,6 +53,16 @@ def checked_cross(name: str, value: Any) -> list[tuple[str, ...]] | None:
         return None
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ValueError(f'{name}={shown(value)} is no list; give one such as [("site", "ad")]')
+    listed = tuple(value)
+    try:
+        return list(_checked(name, listed)) or None
+    except TypeError:  # there are lists in it
+        return list(_checked.__wrapped__(name, listed)) or None
+
+
+@lru_cache(64)
+def _checked(name: str, value: tuple[Any, ...]) -> list[tuple[str, ...]]:
+    """As `checked_cross`; copies of a model with hundreds of crosses are made in no time."""
     asked = [_one(name, cross) for cross in value]
     seen: set[tuple[str, ...]] = set()
     for cross in asked:
@@ -60,7 +71,7 @@ def checked_cross(name: str, value: Any) -> list[tuple[str, ...]] | None:
         seen.add(tuple(sorted(cross)))
     if len({prefix for cross in asked for prefix in cross}) > MOST_PREFIXES:
         raise ValueError(f"{name} has more than {MOST_PREFIXES} prefixes: cross fewer")
-    return asked or None
+    return asked
 
 
 def _one(name: str, cross: Any) -> tuple[str, ...]:
@@ -200,3 +211,9 @@ class Crosses:
                 f"the name {shown(name)} reads as a cross of this model, which makes crosses "
                 "itself: leave it out, or name it otherwise"
             )
+
+
+@lru_cache(64)
+def crosses_of(asked: tuple[tuple[str, ...], ...]) -> Crosses:
+    """The crosses that are asked for, which never change."""
+    return Crosses(asked)

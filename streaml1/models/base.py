@@ -11,7 +11,7 @@ from river import base
 
 from streaml1 import modelfile
 from streaml1.batches import is_frame
-from streaml1.crosses import Crosses, checked_cross
+from streaml1.crosses import checked_cross, crosses_of
 from streaml1.engine import Engine
 from streaml1.frozen import Frozen
 from streaml1.labels import (
@@ -69,7 +69,7 @@ class OnlineModel(base.Base):
             float(self.intercept_lr),
             float(self.clip_gradient),
             None if self.hash_bits is None else int(self.hash_bits),
-            None if self.cross is None else Crosses(self.cross),
+            None if self.cross is None else crosses_of(tuple(self.cross)),
             None if self.text is None else Words(self.text, int(self.ngrams)),
         )
         self._y_name = None

@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import kernel, prefetch
+from streaml1.jit import COMPILED, inlined, kernel, prefetch
 from streaml1.names.places import NO_SLOT, ONE, free, lookup
+from streaml1.parse.names import short_copied
 
 __all__ = ["Arena", "ByBytes", "Unknown", "distinct"]
 
 LEAST = 64  # names that there is room for: copies of a model are to be small
-_AHEAD = np.uint64(16)
+_TOGETHER = 256  # places of a table that are looked at before what is in them moves
+_SPARE = 32  # bytes behind names that are copied by words
+_AHEAD, _LOW = np.uint64(16), np.uint64(2**32 - 1)
 
 
 class Unknown(NamedTuple):
@@ -31,7 +34,29 @@ class Unknown(NamedTuple):
 
     def tell(self, slots: Any, given: Any) -> None:
         """Put the slots that were given to them where they are."""
-        slots[self.places] = given[self.order]
+        _tell(slots, self.places.view(np.uint64), self.order, given)
+
+
+def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
+    """Copy some bytes; returns where the copy ends. Up to `_SPARE` more are written behind it."""
+    for i in range(begin, begin + size):
+        bytes_[to] = names[i]
+        to += ONE
+    return to
+
+
+@inlined
+def _copied_by_words(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
+    if begin + size + np.uint64(_SPARE) > np.uint64(len(names)):  # no more may be read
+        for i in range(begin, begin + size):
+            bytes_[to] = names[i]
+            to += ONE
+        return to
+    first, there = np.uint64(names.ctypes.data) + begin, np.uint64(bytes_.ctypes.data)
+    return short_copied(first, first + size, there + to) - there
+
+
+_copied = _copied_by_words if COMPILED else _copied_each
 
 
 @kernel
@@ -48,6 +73,12 @@ def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
         places[unknown] = k  # whether it is: which are cannot be foretold
         unknown += np.uint64(slot == NO_SLOT)
     return unknown
+
+
+@kernel
+def _tell(slots: Any, places: Any, order: Any, given: Any) -> None:
+    for m in range(np.uint64(len(places))):
+        slots[places[m]] = given[order[m]]
 
 
 @kernel
@@ -70,15 +101,22 @@ def _moved(entries: Any, new_slots: Any, left: Any) -> Any:
     """
     n = 0
     same = len(new_slots) == 0
-    for k in range(np.uint64(len(entries) // 2)):
-        slot = entries[k + k + ONE]
-        if slot != NO_SLOT:
-            moved = np.int64(slot) if same else new_slots[slot]
-            if moved >= 0:
-                at = lookup(left, entries[k + k])
-                left[at] = entries[k + k]
-                left[at + ONE] = np.uint64(moved)
-                n += 1
+    stays = np.empty(_TOGETHER, np.uint64)
+    places = np.uint64(len(entries) // 2)
+    for begin in range(np.uint64(0), places, np.uint64(_TOGETHER)):
+        m = np.uint64(0)
+        for k in range(begin, min(places, begin + np.uint64(_TOGETHER))):
+            slot = entries[k + k + ONE]
+            stays[m] = k  # whether it does cannot be foretold
+            taken = slot != NO_SLOT
+            m += np.uint64(taken and (same or new_slots[slot] >= 0))
+        for j in range(m):
+            k = stays[j] + stays[j]
+            slot = entries[k + ONE]
+            at = lookup(left, entries[k])
+            left[at] = entries[k]
+            left[at + ONE] = slot if same else np.uint64(new_slots[slot])
+        n += int(m)
     return n
 
 
@@ -87,7 +125,10 @@ def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> A
     """The first of each hash at some places; `seen` is zeros, a power of two of them."""
     n = np.uint64(0)
     mask = np.uint64(len(seen) - 1)
-    for m in range(np.uint64(len(places))):
+    many = np.uint64(len(places))
+    for m in range(many):
+        if m + _AHEAD < many:
+            prefetch(seen, hashes[places[m + _AHEAD]] & mask)
         k = places[m]
         place = hashes[k] & mask
         while seen[place] and hashes[firsts[seen[place] - ONE]] != hashes[k]:
@@ -102,31 +143,30 @@ def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> A
 
 @kernel
 def _admit(
-    entries: Any, hashes: Any, names: Any, spans: Any, unknown: Any, first: Any, n: Any,
+    entries: Any, hashes: Any, names: Any, spans: Any, places: Any, first: Any, n: Any,
     arena: Any, given: Any,
 ) -> Any:  # fmt: skip
-    """Give distinct hashes the next slots, and keep their names; returns how many are kept.
+    """Give hashes at some places the next slots, and keep their names; returns how many are kept.
 
-    `unknown` are their places; one that has a slot is given that.
+    One that has a slot is given that.
     """
     kept, ends, bytes_ = arena
     to = ends[n]
     mask = np.uint64(len(entries) // 2 - 1)
-    count = np.uint64(len(unknown))
+    count = np.uint64(len(places))
     for j in range(count):
         if j + _AHEAD < count:
-            ahead = hashes[unknown[j + _AHEAD]] & mask
+            later = places[j + _AHEAD]
+            ahead = hashes[later] & mask
             prefetch(entries, ahead + ahead)
-        k = unknown[j]
+            prefetch(names, spans[later] >> np.uint64(32))
+        k = places[j]
         at = lookup(entries, hashes[k])
         if entries[at + ONE] == NO_SLOT:
             entries[at] = hashes[k]
             entries[at + ONE] = first + n
             kept[n] = hashes[k]
-            begin = spans[k] >> np.uint64(32)
-            for i in range(begin, begin + (spans[k] & np.uint64(2**32 - 1))):
-                bytes_[to] = names[i]
-                to += ONE
+            to = _copied(names, spans[k] >> np.uint64(32), spans[k] & _LOW, bytes_, to)
             n += ONE
             ends[n] = to
         given[j] = np.uint32(entries[at + ONE])
@@ -142,9 +182,7 @@ def _keep(
     for k in range(np.uint64(len(kept))):
         if kept[k]:
             left[n] = hashes[k]
-            for i in range(ends[k], ends[k + ONE]):
-                letters[to] = bytes_[i]
-                to += ONE
+            to = _copied(bytes_, ends[k], ends[k + ONE] - ends[k], letters, to)
             n += ONE
             left_ends[n] = to
 
@@ -193,7 +231,7 @@ class Arena(_Counted):
         self.count = np.zeros(1, np.int64)
         self.hashes = np.empty(LEAST, np.uint64)
         self.ends = np.zeros(LEAST + 1, np.uint64)
-        self.bytes = np.empty(8 * LEAST, np.uint8)
+        self.bytes = np.empty(8 * LEAST + _SPARE, np.uint8)
 
     def __len__(self) -> int:
         return self.n
@@ -210,8 +248,8 @@ class Arena(_Counted):
             most = 2 * (self.n + n)
             self.hashes = _grown(self.hashes, self.n, most)
             self.ends = _grown(self.ends, self.n + 1, most + 1)
-        if used + letters > len(self.bytes):
-            self.bytes = _grown(self.bytes, used, 2 * (used + letters))
+        if used + letters + _SPARE > len(self.bytes):
+            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + _SPARE)
 
     def still(self) -> Arena:
         """The names as of now."""
@@ -222,11 +260,12 @@ class Arena(_Counted):
 
     def kept(self, kept: Any) -> Arena:
         """Those that are `kept`, a bool each."""
-        left, n = Arena(), int(np.count_nonzero(kept))
+        places = np.flatnonzero(kept)
+        left, n = Arena(), len(places)
         ends = self.ends[: self.n + 1]
-        letters = int((ends[1:] - ends[:-1])[kept].sum())
+        letters = int((ends[1:][places] - ends[places]).sum())
         left.hashes, left.ends = np.empty(n, np.uint64), np.zeros(n + 1, np.uint64)
-        left.bytes = np.empty(letters, np.uint8)
+        left.bytes = np.empty(letters + _SPARE, np.uint8)
         _keep(kept, self.hashes, ends, self.bytes, left.hashes, left.ends, left.bytes)
         left.n = n
         return left
@@ -300,16 +339,30 @@ class ByBytes(_Counted):
         -------
         How many there are then in the arena.
         """
-        self.widen(len(unknown.firsts))
+        given, n = self.give(hashes, names, spans, unknown.firsts, arena)
+        unknown.tell(slots, given)
+        return n
+
+    def give(
+        self, hashes: Any, names: Any, spans: Any, places: Any, arena: Arena
+    ) -> tuple[Any, int]:
+        """Slots of the hashes at some places, uint32; one without a slot is given the next.
+
+        As `admit`, but a hash may come twice; there is room for all as if none did.
+
+        Returns
+        -------
+        The slots, and how many names there are then in the arena.
+        """
+        self.widen(len(places))
         first = np.uint64(self.n - len(arena))
         arrays = (arena.hashes, arena.ends, arena.bytes)
-        given = np.empty(len(unknown.firsts), np.uint32)
-        n = int(_admit(self.entries, hashes, names, spans, unknown.firsts.view(np.uint64), first,
+        given = np.empty(len(places), np.uint32)
+        n = int(_admit(self.entries, hashes, names, spans, places.view(np.uint64), first,
                        np.uint64(len(arena)), arrays, given))  # fmt: skip
         self.used[0] += n - len(arena)
         self.n += n - len(arena)
-        unknown.tell(slots, given)
-        return n
+        return given, n
 
     def widen(self, n: int) -> None:
         """Have places free for `n` entries more."""

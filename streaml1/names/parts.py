@@ -20,7 +20,7 @@ class Parts(NamedTuple):
     Attributes
     ----------
     places : ndarray
-        Shape (n, 3), int64: the entries that are crossed; -1 for no third.
+        Shape (n, 3), int32: the entries that are crossed; -1 for no third.
     ids : ndarray
         Of each entry its name, uint32: its place in all that follows.
     masks : ndarray
@@ -57,7 +57,7 @@ def parts_of(names: Sequence[Sequence[str]]) -> Parts:
     """The parts of some crossed features, given by name in the order in which they are told."""
     flat = [part for parts in names for part in parts]
     letters, spans = spelt(flat)
-    places = np.full((len(names), 3), -1)
+    places = np.full((len(names), 3), -1, np.int32)
     masks = np.empty(len(flat), np.uint64)
     at = 0
     for k, parts in enumerate(names):

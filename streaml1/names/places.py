@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined
+from streaml1.jit import inlined, kernel
 
 __all__ = ["MISSING", "NO_SLOT", "ONE", "free", "lookup"]
 
@@ -30,8 +30,15 @@ def lookup(entries: Any, h: Any) -> Any:
         place = (place + ONE) & mask
 
 
+@kernel
+def _clear(entries: Any) -> None:
+    for k in range(np.uint64(0), np.uint64(len(entries)), ONE + ONE):
+        entries[k] = 0
+        entries[k + ONE] = NO_SLOT
+
+
 def free(places: int) -> Any:
     """A table of so many places, a power of two, all of them free."""
-    entries = np.zeros(2 * places, np.uint64)
-    entries[1::2] = MISSING
+    entries = np.empty(2 * places, np.uint64)
+    _clear(entries)
     return entries

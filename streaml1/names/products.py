@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel
-from streaml1.names.bytes import Arena, ByBytes, distinct
+from streaml1.jit import inlined, kernel, prefetch
+from streaml1.names.bytes import Arena, ByBytes
 from streaml1.names.crossed import Crossed, cross_hash, told
 from streaml1.names.parts import Parts, parts_of
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
@@ -22,7 +22,8 @@ from streaml1.rows import ensure
 __all__ = ["Products"]
 
 _SIZE = np.uint64(2**32 - 1)
-_ZERO, _THREE = map(np.uint64, (0, 3))
+_FEW = 1024
+_THREE, _AHEAD = map(np.uint64, (3, 16))
 
 
 @inlined
@@ -42,20 +43,23 @@ def _rank(places: Any, ids: Any, masks: Any, hashes: Any, k: Any, z: Any) -> Any
 
 @kernel
 def _admit(
-    entries: Any, used: Any, hashes: Any, slots: Any, parts: Any, numbers: Any, kept: Any,
-    waiting: Any, slot: Any,
+    entries: Any, used: Any, hashes: Any, slots: Any, new: Any, parts: Any, numbers: Any,
+    kept: Any, waiting: Any, slot: Any,
 ) -> None:  # fmt: skip
     """Give each hash without a slot the next, and keep the numbers of its parts.
 
-    It waits among the names, as one without a letter.
+    `new` has the places of those without. It waits among the names, as one without a letter.
     """
     places, ids, masks, part_hashes = parts
     count, kept_hashes, kept_slots, kept_parts = kept
     late, late_hashes, ends = waiting
     n, m = np.uint64(count[0]), np.uint64(late[0])
-    for k in range(np.uint64(len(slots))):
-        if slots[k] != MISSING:
-            continue
+    mask, many = np.uint64(len(entries) // 2 - 1), np.uint64(len(new))
+    for z in range(many):
+        if z + _AHEAD < many:
+            ahead = hashes[new[z + _AHEAD]] & mask
+            prefetch(entries, ahead + ahead)
+        k = new[z]
         at = lookup(entries, hashes[k])
         if entries[at + ONE] == NO_SLOT:
             entries[at] = hashes[k]
@@ -64,10 +68,10 @@ def _admit(
             kept_hashes[n] = hashes[k]
             kept_slots[n] = slot
             kept_parts[n, 2] = MISSING
-            for z in range(_THREE):
-                if places[k, z] >= 0:
-                    rank = _rank(places, ids, masks, part_hashes, k, z)
-                    kept_parts[n, rank] = numbers[places[k, z]]
+            for y in range(_THREE):
+                if places[k, y] >= 0:
+                    rank = _rank(places, ids, masks, part_hashes, k, y)
+                    kept_parts[n, rank] = numbers[places[k, y]]
             late_hashes[m] = hashes[k]
             ends[m + ONE] = ends[m]
             slot += ONE
@@ -78,13 +82,26 @@ def _admit(
 
 
 @kernel
-def _mark(slots: Any, places: Any, used: Any) -> None:
+def _mark(new: Any, places: Any, used: Any) -> None:
     """Mark the entries that features without a slot are crossed of."""
-    for k in range(np.uint64(len(slots))):
-        if slots[k] == MISSING:
-            for z in range(_THREE):
-                if places[k, z] >= 0:
-                    used[places[k, z]] = True
+    for m in range(np.uint64(len(new))):
+        for z in range(_THREE):
+            if places[new[m], z] >= 0:
+                used[places[new[m], z]] = True
+
+
+@kernel
+def _number(entries: Any, hashes: Any, ids: Any, used: Any, numbers: Any, new: Any) -> Any:
+    """Write down the numbers of entries that are used, and which have none; returns how many."""
+    n = np.uint64(0)
+    for k in range(np.uint64(len(ids))):
+        numbers[k] = MISSING
+        if used[k]:
+            number = entries[lookup(entries, hashes[ids[k]]) + ONE]
+            numbers[k] = np.uint32(number)
+            new[n] = k
+            n += np.uint64(number == NO_SLOT)
+    return n
 
 
 class Products:
@@ -205,33 +222,33 @@ class Products:
         """
         self.widen(new, 0, 0)
         waiting.widen(new, 0)
-        used = np.zeros(len(parts.ids), bool)
-        _mark(slots, parts.places, used)
+        used, without = np.zeros(len(parts.ids), bool), np.flatnonzero(slots == MISSING)
+        without = without.view(np.uint64)
+        _mark(without, parts.places, used)
         numbers = self._numbered(parts, used)
         kept = self.count, self.hashes, self.slots, self.parts
         late = waiting.count, waiting.hashes, waiting.ends
-        _admit(self.table.entries, self.table.used, hashes, slots, parts[:4], numbers, kept, late,
-               np.uint64(slot))  # fmt: skip
+        _admit(self.table.entries, self.table.used, hashes, slots, without, parts[:4], numbers,
+               kept, late, np.uint64(slot))  # fmt: skip
 
     def _numbered(self, parts: Parts, used: Any) -> Any:
         """The numbers of the entries that are used; new ones are kept."""
-        crossed = np.flatnonzero(used)
-        ids = parts.ids[crossed]
-        hashes, spans = parts.hashes[ids], parts.spans[ids]
-        found, places = self.numbers.find(hashes)
-        if len(places):
-            new = distinct(hashes, places)
-            before = len(self.names)
-            try:
-                self.names.widen(len(new.firsts), int((spans[new.firsts] & _SIZE).sum()))
-                self.names.n = self.numbers.admit(
-                    hashes, found, parts.letters, spans, new, self.names
+        numbers, new = np.empty(len(used), np.uint32), np.empty(len(used) + 1, np.int64)
+        places = new[
+            : int(_number(self.numbers.entries, parts.hashes, parts.ids, used, numbers, new))
+        ]
+        before = len(self.names)
+        try:
+            while len(places):  # a few at first, as they come again and again
+                some, places = np.split(places, [max(_FEW, len(self.names))])
+                ids = parts.ids[some].astype(np.int64)
+                self.names.widen(len(some), int((parts.spans[ids] & _SIZE).sum()))
+                numbers[some], self.names.n = self.numbers.give(
+                    parts.hashes, parts.letters, parts.spans, ids, self.names
                 )
-            except BaseException:  # a signal
-                self._number_again(before)
-                raise
-        numbers = np.full(len(parts.ids), MISSING, np.uint32)
-        numbers[crossed] = found
+        except BaseException:  # a signal
+            self._number_again(before)
+            raise
         return numbers
 
     def _number_again(self, n: int) -> None:
