@@ -150,7 +150,7 @@ class Many(Weights):
             if needed is None:
                 needed = largest(rows.ids) + 1 if len(rows.ids) else 0
             if self._reaches(needed, len(rows.ids)):
-                self._have(needed)
+                self._have(needed, spare=needed // 8)  # larger ones are about to come
                 return rows
             self._name_all()
         if isinstance(self.names, Table):

@@ -1,4 +1,4 @@
-"""Slots and names: zeros are given back before anything grows, but where they are few."""
+"""Slots and names: zeros are given back where that is room enough, or else there are more slots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from streaml1.sketch import Sketch
 
 __all__ = ["Room"]
 
-FEW = 8  # at least one name in so many is given back, or none
 SLOTS = 2**22  # ints may be so many slots in any model, however few of them are used
 
 
@@ -146,10 +145,10 @@ class Room(State):
             return True
         return needed <= SPARSE * (n + int(np.count_nonzero(self.rule.touched())))
 
-    def _have(self, size: int) -> None:
-        """Have at least `size` slots."""
+    def _have(self, size: int, spare: int = 0) -> None:
+        """Have at least `size` slots, and some to spare where there are fewer."""
         if size > self.rule.size:
-            rule = self.rule.grow(max(size, 2 * self.rule.size))
+            rule = self.rule.grow(max(size + spare, 2 * self.rule.size))
             self._frame = None
             self.rule = rule
 
@@ -168,15 +167,18 @@ class Room(State):
         self._renumber(names, new_slots, size)
 
     def _make_space(self, n: int) -> None:
-        """Have room for `n` names more: first in the slots of zeros, which are given back."""
+        """Have room for `n` names more, in the slots of zeros where that is room enough."""
         holding = self.rule.holding()
-        alive = int(np.count_nonzero(holding))
-        # To give a few back would cost more than their room.
-        left = alive if FEW * alive < (FEW - 1) * len(self.names) else len(self.names)
-        size = max(reader.LEAST_SIZE, _power_of_two(3 * (left + n) // 2))
-        if left == len(self.names):
-            self._set_rule(self.rule.grow(max(size, self.rule.size)))
-            return
+        needed = int(np.count_nonzero(holding)) + n
+        size = max(reader.LEAST_SIZE, _power_of_two(3 * needed // 2))
+        # To give zeros back and grow all the same would cost much more than to grow.
+        if self.rule.size < size and len(self.names) + n <= size:
+            self._set_rule(self.rule.grow(size))
+        else:
+            self._give_back(holding, size)
+
+    def _give_back(self, holding: Any, size: int) -> None:
+        """Have names and so many slots for those slots alone that are `holding` something."""
         names, new_slots = self.names.keep(holding)
         ints = names.ints()
         if ints is not None and self._ints_again(ints):

@@ -126,18 +126,23 @@ def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> A
     n = np.uint64(0)
     mask = np.uint64(len(seen) - 1)
     many = np.uint64(len(places))
+    firsts[0] = places[0]
     for m in range(many):
         if m + _AHEAD < many:
             prefetch(seen, hashes[places[m + _AHEAD]] & mask)
         k = places[m]
-        place = hashes[k] & mask
-        while seen[place] and hashes[firsts[seen[place] - ONE]] != hashes[k]:
+        h = hashes[k]
+        place = h & mask
+        met = np.uint64(seen[place])
+        while (met != 0) & (hashes[firsts[met - np.uint64(met != 0)]] != h):
             place = (place + ONE) & mask
-        if not seen[place]:
-            firsts[n] = k
-            n += ONE
-            seen[place] = n
-        order[m] = seen[place] - ONE
+            met = np.uint64(seen[place])
+        new = np.uint64(met == 0)  # whether it is cannot be foretold
+        firsts[n] = k
+        n += new
+        met += new * n
+        seen[place] = met
+        order[m] = met - ONE
     return n
 
 
@@ -189,9 +194,11 @@ def _keep(
 
 def distinct(hashes: Any, places: Any) -> Unknown:
     """The names at some places, int64, by their hashes."""
-    firsts, order = np.empty(len(places), np.int64), np.empty(len(places), np.uint32)
+    firsts, order = np.empty(len(places) + 1, np.int64), np.empty(len(places), np.uint32)
     seen = np.zeros(1 << (2 * len(places)).bit_length(), np.uint32)
-    n = int(_distinct(hashes, places.view(np.uint64), seen, firsts.view(np.uint64), order))
+    n = len(places) and int(
+        _distinct(hashes, places.view(np.uint64), seen, firsts.view(np.uint64), order)
+    )
     return Unknown(places, firsts[:n], order)
 
 
