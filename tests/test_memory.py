@@ -28,20 +28,20 @@ class Dict(dict):  # type: ignore[type-arg]
     """A dict, but no exact one: it is read in Python."""
 
 
-@pytest.mark.parametrize(("rare", "left"), [(2, 32), (10, 30)])
-def test_a_few_zeros_are_not_given_back(rare: int, left: int) -> None:
+@pytest.mark.parametrize(("n", "left", "size"), [(600, 30, 1024), (700, 40, 2048), (2, 30, 1024)])
+def test_zeros_are_given_back_where_that_is_room_enough(n: int, left: int, size: int) -> None:
     model = ElasticNetClassifier(l1=0.01, lr=0.1, schedule="constant")
     often = {f"often {k}": 1.0 for k in range(30)}
-    for k in range(rare):
+    for k in range(10):
         model.learn_one({f"rare {k}": 1.0}, True)
     for t in range(200):
         model.learn_one(often, t % 3 > 0)
     assert model.n_nonzero == 30
     with model._engine.alone():
-        model._engine._make_space(40)
-    assert len(model._engine.names) == left
+        model._engine._make_space(n)
+    assert (len(model._engine.names), model._engine.rule.size) == (left, size)
     model._engine.check()
-    assert model.n_features_seen == 30 + rare
+    assert model.n_features_seen == 40
 
 
 # An endless vocabulary
