@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, rows
 from streaml1.consumer.parts import chunk_of
 from streaml1.labels import binaries, binary, refuse_unless_dict, value, values, weight, weights
+from streaml1.streams.labels import LabelTexts
 from streaml1.streams.source import Block, binary_label, class_label, number_label
 
 TRUE = [True, 1, 1.0, np.True_, np.int8(1), np.uint64(1), np.float32(1.0), Decimal(1), Fraction(1)]
@@ -333,6 +334,10 @@ def test_the_labels_of_a_block_are_read_as_one_by_one(y: list[Any], loss: str) -
     columns = [block]
     if y and all(type(one) is float for one in y):
         columns.append(Block(block.x, np.array(y), None, "some", lines))
+    if all(one is None or type(one) is str for one in y):
+        texts = ["another", *set(y)]
+        told = LabelTexts(np.array([texts.index(one) for one in y], int), texts)
+        columns.append(Block(block.x, told, None, "some", lines))
     for column in columns:
         chunk = chunk_of(column, loss, class_label)
         faults = dict(chunk.faults)

@@ -519,6 +519,31 @@ def test_ordinary_records_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch
     assert parser.finish() is None
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["1", "-1", "1", "12345678", "1", "é"],
+        ["1", "123456789", "12345678", "1"],
+        [f"label {k % 256}" for k in range(600)],
+        [f"label {k % 257}" for k in range(600)],
+        ["1", '"a, ""b"""', "1", '"two\nlines"', "0"],
+    ],
+    ids=["short", "long", "many", "too many", "quoted"],
+)
+def test_labels_of_csv_are_their_texts(labels: list[str]) -> None:
+    text = "y,a\n" + "".join(f"{label},1\n" for label in labels)
+    parsed = CsvParser("a.csv", "y").read(text.encode())
+    quoted = [one[1:-1].replace('""', '"') for one in labels]
+    expected = [quoted[k] if one[0] == '"' else one for k, one in enumerate(labels)]
+    assert list(parsed.y) == parsed.y.tolist() == [parsed.y[k] for k in range(len(labels))]
+    assert list(parsed.y) == expected and list(parsed.y[1:3]) == expected[1:3]
+
+
+def test_no_label_of_csv_is_none() -> None:
+    parsed = CsvParser("a.csv", "y", require_label=False).read(b"y,a\n1,1\n,2\n")
+    assert list(parsed.y) == ["1", None]
+
+
 @pytest.mark.parametrize("chunk", [1, 7, 300, 2**18])
 def test_chunks_change_nothing_in_csv(
     chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
