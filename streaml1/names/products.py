@@ -22,7 +22,7 @@ from streaml1.rows import ensure
 __all__ = ["Products"]
 
 _SIZE = np.uint64(2**32 - 1)
-_FEW = 1024
+_FEW = 1024  # entries whose parts are numbered at once, at first
 _THREE, _AHEAD = map(np.uint64, (3, 16))
 
 

@@ -352,6 +352,6 @@ def _labels(text: Any, bounds: Any) -> LabelTexts:
     if n <= FEW:
         raw = (int(word).to_bytes(8, "little").rstrip(b"\0") for word in words[:n])
         return LabelTexts(which, [one.decode() or None for one in raw])
-    pairs = bounds.tolist()
-    texts = [text[lo:hi].tobytes().decode() if hi > lo else None for lo, hi in pairs]
-    return LabelTexts(np.arange(len(texts)), texts)
+    texts = [text[lo:hi].tobytes().decode() or None for lo, hi in bounds.tolist()]
+    places = {one: k for k, one in enumerate(dict.fromkeys(texts))}
+    return LabelTexts(np.array([places[one] for one in texts], np.int64), [*places])

@@ -18,7 +18,7 @@ class LabelTexts(Sequence[str | None]):
     which
         Which text each is, ints.
     texts
-        The texts, each once; all of `which`, and there may be others.
+        The texts: all that `which` tells, and there may be others.
 
     Examples
     --------
