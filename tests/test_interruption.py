@@ -76,7 +76,10 @@ def copies(m, k):
 kinds = {f.__name__: f for f in (learn_dicts, learn_others, learn_ints, learn_rows, copies)}
 work = kinds[sys.argv[1]]
 chance = random.Random(sys.argv[1])
-work(ElasticNetClassifier(), 0)  # compiled
+work(ElasticNetClassifier(), 0)  # compiled, and so is what comes once room has run out
+m = ElasticNetClassifier()
+m.learn_one({"a": 1.0}, True)
+m._engine._give_back(m._engine.rule.holding(), 1024)
 interrupted = 0
 for k in range(int(sys.argv[2])):
     m = ElasticNetClassifier(l1=1e-4)

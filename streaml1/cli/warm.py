@@ -71,8 +71,17 @@ def _parse() -> None:
         for _ in range(2):
             model.progressive_many(words, [True])
             model.predict_many(words)
+        if hash_bits is None:
+            _give_back(model)
     with tempfile.TemporaryDirectory() as folder:
         convert([({"a": 1.0, "b": 2.0}, True), ({1: 1.0}, False)], f"{folder}/a.rows")
+
+
+def _give_back(model: Any) -> None:
+    """What comes once names have run out of room."""
+    engine = model._engine
+    with engine.alone():
+        engine._give_back(engine.rule.holding(), engine.rule.size)
 
 
 def _exercise(kind: Any) -> None:
