@@ -21,6 +21,7 @@ from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hash
 from streaml1.names import Ints, Table, keys
 from streaml1.names.bytes import Arena, ByBytes
 from streaml1.names.places import MISSING
+from streaml1.parse.rows import IntRows
 from streaml1.streams.vw import VwParser
 
 
@@ -42,6 +43,18 @@ def test_zeros_are_given_back_where_that_is_room_enough(n: int, left: int, size:
     assert (len(model._engine.names), model._engine.rule.size) == (left, size)
     model._engine.check()
     assert model.n_features_seen == 40
+
+
+def test_ints_have_slots_to_spare() -> None:
+    """A stream of ids that rise a little does not move all weights with every block."""
+    model = ElasticNetClassifier()
+    sizes = []
+    for top in (100_000, 105_000, 112_000):
+        ids = np.arange(top - 1000, top + 1, 10, dtype=np.uint32)
+        rows = IntRows(ids, np.ones(len(ids)), np.array([0, len(ids)]), plain=True)
+        model.learn_many(rows, [True])
+        sizes.append(model._engine.rule.size)
+    assert sizes == [112_501] * 3
 
 
 # An endless vocabulary
