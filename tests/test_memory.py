@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hashing, jit, walk
 from streaml1.names import Ints, Table, keys
-from streaml1.names.bytes import Arena, ByBytes
+from streaml1.names.bytes import Arena, ByBytes, distinct
 from streaml1.names.places import MISSING
 from streaml1.parse.rows import IntRows
 from streaml1.streams.vw import VwParser
@@ -355,6 +355,46 @@ def test_a_table_of_bytes_is_left_with_those_that_are_kept(
 
 
 # Births and deaths
+
+
+@given(
+    st.lists(st.integers(0, 5) | st.sampled_from([2**40, 2**63, 3 + 2**50]), max_size=80), st.data()
+)
+def test_names_are_told_apart_by_their_hashes(hashes: list[int], data: st.DataObject) -> None:
+    """Those of zero too, and those that would stand in one place."""
+    places = [k for k in range(len(hashes)) if data.draw(st.booleans())]
+    unknown = distinct(np.array(hashes, np.uint64), np.array(places, np.int64))
+    firsts: dict[int, int] = {}
+    for k in places:
+        firsts.setdefault(hashes[k], k)
+    assert unknown.firsts.tolist() == [*firsts.values()]
+    known = [hashes[unknown.firsts[n]] for n in unknown.order.tolist()]
+    assert known == [hashes[k] for k in places]
+    slots = np.zeros(len(hashes), np.uint32)
+    unknown.tell(slots, np.arange(1, len(firsts) + 1, dtype=np.uint32))
+    numbers = {h: n + 1 for n, h in enumerate(firsts)}
+    chosen = set(places)
+    assert slots.tolist() == [numbers[h] if k in chosen else 0 for k, h in enumerate(hashes)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=60), st.integers(0, 40))
+def test_names_are_kept_as_they_were(pieces: list[tuple[int, int]], behind: int) -> None:
+    """Copied by words, or byte by byte where no more may be read."""
+    letters = np.random.default_rng(7).integers(0, 256, 80 + behind).astype(np.uint8)
+    spans = np.array([(begin << 32) | size for begin, size in pieces], np.uint64)
+    hashes = np.arange(1, len(pieces) + 1, dtype=np.uint64)
+    table, arena = ByBytes(), Arena()
+    arena.widen(len(pieces), sum(size for _, size in pieces))
+    exact = letters[: max((begin + size for begin, size in pieces), default=0)]
+    for some in np.array_split(np.arange(len(pieces)), 3):
+        given_slots, arena.n = table.give(hashes, exact, spans, some, arena)
+        assert given_slots.tolist() == some.tolist()
+    raw = [arena.bytes[arena.ends[k] : arena.ends[k + 1]].tobytes() for k in range(len(arena))]
+    assert raw == [letters[begin : begin + size].tobytes() for begin, size in pieces]
+    kept = np.arange(len(pieces)) % 3 > 0
+    left = arena.kept(kept)
+    raw_left = [left.bytes[left.ends[k] : left.ends[k + 1]].tobytes() for k in range(len(left))]
+    assert raw_left == [one for one, is_kept in zip(raw, kept, strict=True) if is_kept]
 
 
 def test_births_and_deaths() -> None:
