@@ -106,6 +106,7 @@ def _exercise(kind: Any) -> None:
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)
         model._engine.rule.make_room(1)  # what comes once room has run out
+        model._engine.rule.holding()
 
 
 def _exercise_dicts(kind: Any, asked: dict[str, Any]) -> None:

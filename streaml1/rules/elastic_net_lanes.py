@@ -33,6 +33,7 @@ from streaml1.jit import (
     eight_of,
     greater,
     inlined,
+    kernel,
     lesser,
     minus,
     negative,
@@ -182,6 +183,16 @@ def _risen(edge: Any, low: Any, more: Any) -> tuple[Any, Any]:
     return risen, minus(minus(risen, edge), grown)
 
 
+@kernel
+def _mark_held(u: Any, edges: Any, held: Any) -> None:
+    """Write down for each slot whether a lane has more than its edge."""
+    for j in range(np.uint64(len(held))):
+        more = False
+        for k in range(LANE):
+            more |= abs(u[j * LANE + k]) > edges[k]
+        held[j] = more
+
+
 class ElasticNetLanes(NamedTuple):
     """State of eight lazy elastic nets: rows of eight `u`, their ledgers, and what they share."""
 
@@ -308,7 +319,9 @@ class ElasticNetLanes(NamedTuple):
         return self._table()[:, 0] != 0.0
 
     def holding(self) -> Any:
-        return (np.abs(self._table()) > self.lanes[A : A + LANE]).any(axis=1)
+        held = np.empty(self.size, bool)
+        _mark_held(self.u, self.lanes[A : A + LANE], held)
+        return held
 
     def drop(self, slots: Any) -> None:
         self._table()[slots] = A_START
