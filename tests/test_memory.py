@@ -385,7 +385,7 @@ def test_names_are_kept_as_they_were(pieces: list[tuple[int, int]], behind: int)
     hashes = np.arange(1, len(pieces) + 1, dtype=np.uint64)
     table, arena = ByBytes(), Arena()
     arena.widen(len(pieces), sum(size for _, size in pieces))
-    exact = letters[: max((begin + size for begin, size in pieces), default=0)]
+    exact = letters[: max((begin + size for begin, size in pieces), default=0) + behind]
     for some in np.array_split(np.arange(len(pieces)), 3):
         given_slots, arena.n = table.give(hashes, exact, spans, some, arena)
         assert given_slots.tolist() == some.tolist()

@@ -37,6 +37,7 @@ class Unknown(NamedTuple):
         _tell(slots, self.places.view(np.uint64), self.order, given)
 
 
+@inlined
 def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
     """Copy some bytes; returns where the copy ends. Up to `_SPARE` more are written behind it."""
     for i in range(begin, begin + size):
@@ -48,10 +49,7 @@ def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any
 @inlined
 def _copied_by_words(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
     if begin + size + np.uint64(_SPARE) > np.uint64(len(names)):  # no more may be read
-        for i in range(begin, begin + size):
-            bytes_[to] = names[i]
-            to += ONE
-        return to
+        return _copied_each(names, begin, size, bytes_, to)
     first, there = np.uint64(names.ctypes.data) + begin, np.uint64(bytes_.ctypes.data)
     return short_copied(first, first + size, there + to) - there
 

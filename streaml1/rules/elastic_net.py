@@ -96,6 +96,14 @@ def advance(c: Any, eta: float) -> bool:
     return c.P < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * eta * c.l1) < A * c.P
 
 
+@inlined
+def _ask_ahead(u: Any, ids: Any, lo: Any, hi: Any) -> None:
+    """Have memory asked for every other weight of those AHEAD of a part of a row."""
+    if len(u) > CACHED and hi + AHEAD <= np.uint64(len(ids)):
+        for k in range(lo + AHEAD, hi + AHEAD, TWO):
+            prefetch(u, np.uint64(ids[k]))
+
+
 class ElasticNet(NamedTuple):
     """State of the lazy elastic net: `u` (d,) and the ledger, one record."""
 
@@ -106,9 +114,7 @@ class ElasticNet(NamedTuple):
         c = self.clock[0]
         A = c.A
         As = eight_of(A)
-        if len(self.u) > CACHED and hi + AHEAD <= np.uint64(len(ids)):
-            for k in range(lo + AHEAD, hi + AHEAD, TWO):
-                prefetch(self.u, np.uint64(ids[k]))
+        _ask_ahead(self.u, ids, lo, hi)
         odd = hi - (hi - lo) % LANE
         sums = eight_of(0.0)
         for k in range(lo, odd, LANE):
@@ -124,9 +130,7 @@ class ElasticNet(NamedTuple):
         c = self.clock[0]
         A, s = c.A, step / c.P
         As, steps = eight_of(A), eight_of(s)
-        if len(self.u) > CACHED and hi + AHEAD <= np.uint64(len(ids)):
-            for k in range(lo + AHEAD + ONE, hi + AHEAD, TWO):
-                prefetch(self.u, np.uint64(ids[k]))
+        _ask_ahead(self.u, ids, lo + ONE, hi)  # the others: not all at once
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
             places = places_of(self.u, words_in(ids, k))
