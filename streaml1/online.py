@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import borrowed, gil_kernel, inlined, kernel, prefetch
+from streaml1.jit import borrowed, gil_kernel, inlined, kernel
 from streaml1.rows import is_plain_row
-from streaml1.rules import admits, gather, predict, respond, room, scatter, tick, weight
+from streaml1.rules import admits, foresee, gather, predict, respond, room, scatter, tick, weight
 
 __all__ = [
     "CROWDED",
@@ -29,8 +29,6 @@ NO_ROOM = -2
 CROWDED = -4  # more distinct features than the rule may see
 DONE, NOT_PLAIN = 0, 1
 OVER = -16  # and below: learnt, and there may be more weights than the model may have
-
-FAR = np.uint64(1024)  # entries ahead that memory is asked for
 
 # What every online learner has beside its rule.
 ONLINE = np.dtype(
@@ -125,10 +123,7 @@ def learn(
             return NO_ROOM, np.int64(i)
         if not admits(rule, ids, lo, hi):
             return CROWDED, np.int64(i)
-        for k in range(lo + FAR, hi + FAR, np.uint64(8)):  # one of each 64 bytes
-            prefetch(values, k)
-        for k in range(lo + FAR, hi + FAR, np.uint64(16)):
-            prefetch(ids, k)
+        foresee(rule, ids, values, lo, hi)
         first = k_out * i
         out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
         a = gather(rule, ids, values, lo, hi)

@@ -177,10 +177,10 @@ def is_plain_row(ids: Any, values: Any, lo: Any, hi: Any, d: Any) -> bool:
     wrong, bad = np.int64(0), np.uint64(0)
     if hi - lo > _SIXTEEN:  # the last ones overlap those before them
         bad |= beyond_in(values, hi - _LANE, _MOST_LESS) | falls_in(ids, last - _SIXTEEN)
-        for k in range(lo, hi - _LANE, _LANE):
-            bad |= beyond_in(values, k, _MOST_LESS)
-        for k in range(lo, last - _SIXTEEN, _SIXTEEN):
-            bad |= falls_in(ids, k)
+        bad |= beyond_in(values, hi - _SIXTEEN, _MOST_LESS)
+        for k in range(lo, hi - _SIXTEEN, _SIXTEEN):
+            bad |= beyond_in(values, k, _MOST_LESS) | falls_in(ids, k)
+            bad |= beyond_in(values, k + _LANE, _MOST_LESS)
     else:
         wrong = _is_no_value(values[last])
         for k in range(lo, last):

@@ -14,6 +14,7 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `respond(rule, online, a, y, w, out)` | compiled, a row | after `gather` gave `a`: what is reported of the row, and what its gradient is multiplied by; moves the intercept. May be left out |
 | `predict(rule, online, ids, values, lo, hi, out)` | compiled, a row | what is told of a row that is not learnt; writes nothing of the rule. May be left out |
 | `admits(rule, ids, lo, hi)` | compiled, a row | whether the row brings no more distinct features than the rule may see. May be left out: any number |
+| `foresee(rule, ids, values, lo, hi)` | compiled, a row | before `gather`: have memory asked for of the rows that follow. May be left out |
 | `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
 | `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
 | `rule.intercept(online)` | Python | the intercept that is told. May be left out: that of the online record |
@@ -57,12 +58,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from streaml1 import losses
 from streaml1.jit import generic, optional
+from streaml1.rules.parts.ahead import ask_rows
 
 __all__ = [
     "admits",
     "features_left",
+    "foresee",
     "gather",
     "predict",
     "rebase",
@@ -129,6 +134,13 @@ def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out
 def admits(rule: Any, ids: Any, lo: Any, hi: Any) -> bool:
     """Whether a row brings no more distinct features than the rule may see."""
     return True
+
+
+@optional
+def foresee(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+    """Have memory asked for of the rows that follow."""
+    for k in range(lo, hi, np.uint64(8)):
+        ask_rows(ids, values, k)
 
 
 def features_left(rule: Any) -> float:

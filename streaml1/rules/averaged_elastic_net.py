@@ -110,6 +110,9 @@ class AveragedElasticNet(NamedTuple):
         a = averages.told(self, online, margin)
         return losses.sigmoid(a) if out else a
 
+    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `gather` of the plain rule does
+
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         scatter(averages.plain(self), ids, values, lo, hi, step)
         A, P_sum, PA_sum = self.clock[0].A, self.mean[0].P_sum, self.mean[0].PA_sum

@@ -73,6 +73,9 @@ class AveragedPegasos(NamedTuple):
         a = averages.told(self, online, margin)
         return losses.sigmoid(a) if out else a
 
+    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `gather` of the plain rule does
+
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         scatter(averages.plain(self), ids, values, lo, hi, step)
         s_sum = self.mean[0].s_sum

@@ -35,7 +35,6 @@ from streaml1.jit import (
     inlined,
     places_of,
     plus,
-    prefetch,
     put_each,
     times,
     total,
@@ -43,6 +42,7 @@ from streaml1.jit import (
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_rows, reaches
 from streaml1.rules.parts.shrinkage import beyond, stepped
 from streaml1.rules.parts.slots import grown, moved, records
 
@@ -71,10 +71,9 @@ P_LEAST = 1e-150
 SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
 
-# Where so many slots do not fit the cache, how many non-zeros ahead of a row memory is asked for.
-CACHED, AHEAD = 2**17, np.uint64(128)
+CACHED = 2**17  # weights that the cache has all the time
 
-LANE, HERE, ONE, TWO = (np.uint64(n) for n in (LANES, 0, 1, 2))
+LANE, HERE, ONE = (np.uint64(n) for n in (LANES, 0, 1))
 
 
 @inlined
@@ -96,14 +95,6 @@ def advance(c: Any, eta: float) -> bool:
     return c.P < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * eta * c.l1) < A * c.P
 
 
-@inlined
-def _ask_ahead(u: Any, ids: Any, lo: Any, hi: Any) -> None:
-    """Have memory asked for every other weight of those AHEAD of a part of a row."""
-    if len(u) > CACHED and hi + AHEAD <= np.uint64(len(ids)):
-        for k in range(lo + AHEAD, hi + AHEAD, TWO):
-            prefetch(u, np.uint64(ids[k]))
-
-
 class ElasticNet(NamedTuple):
     """State of the lazy elastic net: `u` (d,) and the ledger, one record."""
 
@@ -114,10 +105,13 @@ class ElasticNet(NamedTuple):
         c = self.clock[0]
         A = c.A
         As = eight_of(A)
-        _ask_ahead(self.u, ids, lo, hi)
+        far = len(self.u) > CACHED and reaches(ids, hi)
         odd = hi - (hi - lo) % LANE
         sums = eight_of(0.0)
         for k in range(lo, odd, LANE):
+            ask_rows(ids, values, k)
+            if far:
+                ask_half(self.u, ids, k + AHEAD)
             u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
             sums = plus(sums, times(beyond(u, As), eight_in(values, k)))
         a = total(sums)
@@ -125,14 +119,19 @@ class ElasticNet(NamedTuple):
             a += beyond(self.u[ids[k]], A) * values[k]
         return a * c.P
 
+    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `gather` does
+
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # Each id is there once: eight weights are read before one of them is written.
         c = self.clock[0]
         A, s = c.A, step / c.P
         As, steps = eight_of(A), eight_of(s)
-        _ask_ahead(self.u, ids, lo + ONE, hi)  # the others: not all at once
+        far = len(self.u) > CACHED and reaches(ids, hi)
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
+            if far:  # the others: not all at once
+                ask_half(self.u, ids, k + AHEAD + ONE)
             places = places_of(self.u, words_in(ids, k))
             u = stepped(eight_from(places, HERE), As, steps, eight_in(values, k))
             put_each(self.u, ids, k, u)

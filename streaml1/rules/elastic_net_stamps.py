@@ -62,6 +62,7 @@ from streaml1.jit import (
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.ahead import AHEAD, ask_rows, reaches
 from streaml1.rules.parts.shrinkage import beyond
 from streaml1.rules.parts.slots import grown, moved, records
 
@@ -102,8 +103,6 @@ P_LEAST = 1e-150
 # shrinks by much, hundreds of steps go by between two passes over all slots all the same.
 SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
-AHEAD = np.uint64(128)  # non-zeros ahead of the current one that slots are asked for
-
 LANE = np.uint64(LANES)
 HERE = np.uint64(0)
 
@@ -129,9 +128,10 @@ def _eights(rule: Any, ids: Any, values: Any, lo: Any, end: Any, even: Any, kept
     """Sums of the products of weights over P and values; the former are kept for `scatter`."""
     ledger = _ledger(rule)
     scratch = np.uint64(rule.scratch.ctypes.data)
-    ahead = AHEAD if end + LANE + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+    ahead = AHEAD if reaches(ids, end) else np.uint64(0)
     sums = eight_of(0.0)
     for k in range(lo, end, LANE):
+        ask_rows(ids, values, k)
         for j in range(k + ahead, k + ahead + LANE):
             prefetch(rule.slots, np.uint64(ids[j]))
         w, psi = pairs_in(rule.slots, ids, k)
@@ -239,6 +239,9 @@ class ElasticNetStamps(NamedTuple):
                 self.scratch[k - lo] = w
             a += w * values[k]
         return a * c.P
+
+    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `gather` does
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # The row was gathered just before: what its weights were is at hand.

@@ -39,7 +39,6 @@ from streaml1.jit import (
     negative,
     places_of,
     plus,
-    prefetch,
     put_each,
     times,
     total,
@@ -47,6 +46,7 @@ from streaml1.jit import (
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_rows, reaches
 from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["CLOCK", "Pegasos", "advance"]
@@ -73,10 +73,7 @@ DRIFT_MOST = 1e-11
 EPSILON = 2.0**-52
 DIGITS = 2.0**30
 
-# How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(128)
-
-LANE, HERE = np.uint64(LANES), np.uint64(0)
+LANE, HERE, ONE = (np.uint64(n) for n in (LANES, 0, 1))
 
 
 @inlined
@@ -128,12 +125,13 @@ class Pegasos(NamedTuple):
     clock: Annotated[Any, CLOCK]
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        if hi + AHEAD <= np.uint64(len(ids)):
-            for k in range(lo + AHEAD, hi + AHEAD):
-                prefetch(self.u, np.uint64(ids[k]))
+        far = reaches(ids, hi)
         odd = hi - (hi - lo) % LANE
         sums = eight_of(0.0)
         for k in range(lo, odd, LANE):
+            ask_rows(ids, values, k)
+            if far:
+                ask_half(self.u, ids, k + AHEAD)
             u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
             sums = plus(sums, times(u, eight_in(values, k)))
         a = total(sums)
@@ -141,13 +139,19 @@ class Pegasos(NamedTuple):
             a += self.u[ids[k]] * values[k]
         return a * self.clock[0].s
 
+    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `gather` does
+
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         s = step / c.l2 / _decayed(c)
         ss, none = eight_of(s), eight_of(0.0)
         rises, moves = none, none
+        far = reaches(ids, hi)
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
+            if far:  # the others: not all at once
+                ask_half(self.u, ids, k + AHEAD + ONE)
             before = eight_from(places_of(self.u, words_in(ids, k)), HERE)
             u = minus(before, times(ss, eight_in(values, k)))
             put_each(self.u, ids, k, negative(minus(none, u)))  # of either zero MARK

@@ -3,6 +3,7 @@
 | file | what | whose |
 |---|---|---|
 | `slots.py` | arrays as slots are made and moved | nearly all |
+| `ahead.py` | memory asked for before it is used | rules that walk rows by eights |
 | `shrinkage.py` | what is left beyond the penalty owed | elastic net, its lanes and stamps |
 | `raw_vector.py` | weights as whole numbers and one shift for all | both balls |
 | `wheel.py` | timers: which weights end next | l1 ball, ball of each label |
