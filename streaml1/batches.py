@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.parse.rows import IntRows, NamedRows
+from streaml1.plain import plain_rows
 from streaml1.rows import (
     MOST_IDS,
     NUMBERS,
@@ -18,7 +19,6 @@ from streaml1.rows import (
     largest,
     number,
     plain_items,
-    plain_rows,
 )
 
 __all__ = ["Batch", "batch_of", "checked", "is_frame", "is_matrix", "stray"]

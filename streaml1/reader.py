@@ -23,14 +23,13 @@ from streaml1.names import MISSING, Hashed, Ints, Table
 from streaml1.names.bytes import distinct
 from streaml1.names.restore import restore_names
 from streaml1.parse.rows import NamedRows
+from streaml1.plain import masked_rows, plain_rows
 from streaml1.rows import (
     BadExample,
     Rows,
     ensure,
     largest,
-    masked_rows,
     plain_items,
-    plain_rows,
     refuse_value,
 )
 from streaml1.rules import unknown_slot

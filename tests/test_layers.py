@@ -14,7 +14,8 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 
 # From the ground up. Neighbours in a line are of one height; the later may import the earlier.
 LAYERS = [
-    *("exits", "lazy", "logs", "jit", "hashing", "losses", "vectors", "eights", "rows", "parse"),
+    *("exits", "lazy", "logs", "jit", "hashing", "losses", "vectors", "eights", "rows"),
+    *("plain", "parse"),
     *("names", "batches", "sketch", "crosses", "words"),
     *("rules", "projection", "online", "walk"),
     *("cap", "watch", "reader", "engine"),

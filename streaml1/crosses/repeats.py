@@ -8,6 +8,7 @@ import numpy as np
 
 from streaml1.batches import Batch, batch_of
 from streaml1.jit import kernel
+from streaml1.plain import repeats
 from streaml1.rows import Rows, are_values
 
 __all__ = ["without_repeats"]
@@ -58,13 +59,13 @@ def without_repeats(batch: Batch) -> Batch:
         return batch
     hashes, values, indptr = texts.parts()
     indptr = indptr.astype(np.uint64)
+    if not repeats(hashes, indptr):
+        return batch
     longest = int(np.diff(indptr).max(initial=0))
     marks = np.zeros(1 << max(10, (2 * longest).bit_length()), np.uint64)
     firsts, sums = np.empty(len(hashes), np.uint64), np.empty(len(hashes))
     ends = np.zeros_like(indptr)
     n = int(_merge(hashes, values, indptr, marks, firsts, sums, ends))
-    if n == len(hashes):
-        return batch
     if not are_values(sums[:n]):
         return batch_of(list(texts))  # which says what is wrong, or drops zeros
     merged = texts.chosen(firsts[:n].astype(np.int64), sums[:n].copy(), ends.astype(np.int64))

@@ -84,6 +84,7 @@ from streaml1.jit.verbs import (
     optional,
 )
 from streaml1.jit.words import (
+    are_alike,
     bit_counts,
     eight_of_words,
     every_fifth,
@@ -102,6 +103,7 @@ from streaml1.jit.words import (
 )
 
 __all__ = [
+    "are_alike",
     "COMPILED",
     "LANES",
     "array_at",

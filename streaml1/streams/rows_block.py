@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.rows import Rows, are_values, repeats
+from streaml1.plain import repeats
+from streaml1.rows import are_values
 from streaml1.streams.rows_form import LARGE, BlockHead
 from streaml1.streams.source import Block
 
@@ -51,8 +52,9 @@ class Cut(NamedTuple):
         if self.kind == LARGE:
             return False
         ids, values = (np.require(a, None, ["C", "W"]) for a in (self.ids, self.values))
-        plain = Rows(ids, values, self.indptr.astype(np.uint64))
-        return are_values(values) and bool((values != 0.0).all()) and not repeats(plain)
+        if not are_values(values) or not (values != 0.0).all():
+            return False
+        return not repeats(ids, self.indptr.astype(np.uint64))
 
 
 class Piece(NamedTuple):

@@ -11,7 +11,8 @@ import numpy as np
 
 from streaml1.batches import Batch, batch_of, is_frame, is_matrix
 from streaml1.parse.rows import IntRows
-from streaml1.rows import BadExample, Rows, number, plain_rows, refuse_value
+from streaml1.plain import plain_rows
+from streaml1.rows import BadExample, Rows, number, refuse_value
 
 __all__ = ["Words", "checked_text", "is_absent", "words_of"]
 

@@ -1,0 +1,256 @@
+"""Rows made plain: each name once in a row, with the sum of its values, and no zeros; or refused.
+
+Whether a name has come before in its row is looked up eight at a time: most often none has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from streaml1.jit import (
+    COMPILED,
+    LANES,
+    are_alike,
+    eight_in,
+    inlined,
+    kernel,
+    put_at,
+    put_eight,
+    put_halves,
+    sums_before,
+    which,
+    words_from,
+    words_in,
+    words_of,
+)
+from streaml1.rows import (
+    LIMIT,
+    MOST_IDS,
+    BadExample,
+    Rows,
+    are_values,
+    is_no_value,
+    is_plain_row,
+    refuse_value,
+    row_of,
+)
+
+__all__ = ["masked_rows", "plain_rows", "repeats"]
+
+_ONE, _TWO, _THREE, _LANE, _HALF = (np.uint64(n) for n in (1, 2, 3, LANES, 32))
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def _are_plain(ids: Any, values: Any, indptr: Any, d: Any) -> bool:
+    """Whether all rows are, see `is_plain_row`."""
+    d = np.uint64(d)
+    for i in range(np.uint64(len(indptr) - 1)):
+        if not is_plain_row(ids, values, indptr[i], indptr[i + _ONE], d):
+            return False
+    return True
+
+
+def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int, valued: bool = False) -> Rows:
+    """Rows without zeros and with each name once in a row; `name_of` tells ids in a sentence.
+
+    `valued` tells that no value is zero or refused.
+
+    Raises
+    ------
+    BadExample
+        At the first value that is NaN, infinite or beyond 1e50.
+    """
+    if _are_plain(rows.ids, rows.values, rows.indptr, MOST_IDS):
+        return rows
+    merged = _merged(rows)
+    if merged is rows and valued:
+        return rows
+    if are_values(merged.values) and (merged is rows or are_values(rows.values)):
+        return merged
+    first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])
+    _refuse(*first, name_of)
+    return _without_zeros(merged)
+
+
+def _first_bad(rows: Rows) -> tuple[float, Rows, int]:
+    """The row of the first value that is refused (infinite if none is), and its entry."""
+    wrong = np.flatnonzero(~(np.abs(rows.values) < LIMIT))
+    return (row_of(rows, wrong[0]), rows, int(wrong[0])) if len(wrong) else (np.inf, rows, -1)
+
+
+def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) -> None:
+    if k >= 0:
+        try:
+            refuse_value(name_of(int(rows.ids[k])), float(rows.values[k]))
+        except BadExample as bad:
+            raise BadExample(bad.reason, int(row)) from None
+
+
+@inlined
+def _home(id_: Any, met: Any) -> Any:
+    """Where an id, or each of eight, is looked for first."""
+    return ((id_ * _MIX) >> _HALF) & np.uint64(len(met) - 1)
+
+
+@inlined
+def _place(id_: Any, ids: Any, begin: Any, met: Any) -> Any:
+    """Where it stands, or would, that an id is among those from `begin` on; and what stands there.
+
+    That is one more than its place in `ids`; up to `begin`, where it is not among them. What stands
+    in `met` of rows before does not count.
+    """
+    place = _home(np.uint64(id_), met)
+    other = met[place]
+    while other > begin and ids[other - _ONE] != id_:
+        place = (place + _ONE) & np.uint64(len(met) - 1)
+        other = met[place]
+    return place, other
+
+
+@inlined
+def _are_new(ids: Any, n: Any, begin: Any, met: Any) -> bool:
+    """Note eight ids as those from the n-th on, where none may have come before; else nothing."""
+    homes = _home(ids, met)
+    places = (homes << _THREE) + np.uint64(met.ctypes.data)
+    if which(words_from(places) > begin) or are_alike(homes):
+        return False
+    put_at(places, sums_before(words_of(_ONE)) + (n + _ONE))
+    return True
+
+
+@kernel
+def _first_repeat(ids: Any, indptr: Any, met: Any) -> Any:
+    """The first row that has a name twice; the number of rows where none has."""
+    n = np.uint64(len(indptr) - 1)
+    for i in range(n):
+        lo = k = indptr[i]
+        hi = indptr[i + _ONE]
+        while k < hi:
+            if COMPILED and k + _LANE <= hi and _are_new(words_in(ids, k), k, lo, met):
+                k += _LANE
+                continue
+            for j in range(k, min(k + _LANE, hi)):
+                place, other = _place(ids[j], ids, lo, met)
+                if other > lo:
+                    return i
+                met[place] = j + _ONE
+            k += _LANE
+    return n
+
+
+@kernel
+def _masked(
+    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, met: Any
+) -> bool:  # fmt: skip
+    """Write down what `masked_rows` gives; whether no sum is a value that is refused, or zero."""
+    n = np.uint64(0)
+    bad = np.int64(0)
+    ends[0] = 0
+    to, to_kept = np.uint64(slots.ctypes.data), np.uint64(kept.ctypes.data)
+    for i in range(np.uint64(len(indptr) - 1)):
+        begin = n
+        k, hi = indptr[i], indptr[i + _ONE]
+        while k < hi:
+            if COMPILED and k + _LANE <= hi:
+                ids = words_in(hashes, k) & mask
+                if _are_new(ids, n, begin, met):
+                    put_halves(to + (n << _TWO), ids)
+                    put_eight(to_kept + (n << _THREE), eight_in(values, k))
+                    n += _LANE
+                    k += _LANE
+                    continue
+            for j in range(k, min(k + _LANE, hi)):
+                slot = np.uint32(hashes[j] & mask)
+                place, other = _place(slot, slots, begin, met)
+                if other > begin:
+                    v = kept[other - _ONE] + values[j]
+                    kept[other - _ONE] = v
+                    bad |= is_no_value(v)
+                else:
+                    slots[n] = slot
+                    kept[n] = values[j]
+                    n += _ONE
+                    met[place] = n
+            k += _LANE
+        ends[i + _ONE] = n
+    return bool(bad >= 0)
+
+
+@kernel
+def _merge(ids: Any, values: Any, indptr: Any, first: Any, met: Any) -> Any:
+    """From a row on, leave each name of a row once, where it stands first, with the sum.
+
+    Returns how many there are then.
+    """
+    hi = n = indptr[first]
+    for i in range(first, np.uint64(len(indptr) - 1)):
+        lo, hi = hi, indptr[i + _ONE]
+        begin = n
+        for k in range(lo, hi):
+            place, other = _place(ids[k], ids, begin, met)
+            if other > begin:
+                values[other - _ONE] += values[k]
+            else:
+                ids[n] = ids[k]
+                values[n] = values[k]
+                n += _ONE
+                met[place] = n
+        indptr[i + _ONE] = n
+    return n
+
+
+def _met(indptr: Any) -> Any:
+    """Room for the places of what a row has, whichever of some rows it is."""
+    longest = int((indptr[1:] - indptr[:-1]).max(initial=0))
+    return np.zeros(1 << max(12, (4 * longest).bit_length()), np.uint64)
+
+
+def repeats(ids: Any, indptr: Any) -> bool:
+    """Whether a row has an id, or the hash of a name, twice."""
+    return _row_of_repeat(ids, indptr) < len(indptr) - 1
+
+
+def _row_of_repeat(ids: Any, indptr: Any) -> int:
+    with np.errstate(over="ignore"):
+        return int(_first_repeat(ids, indptr, _met(indptr)))
+
+
+def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
+    """Rows whose ids are the low bits of hashes, each once in a row with the sum of its values.
+
+    None where a sum is refused, or zero; that no value is, is known.
+    """
+    n = len(hashes)
+    masked = Rows(np.empty(n, np.uint32), np.empty(n), np.empty_like(rows.indptr))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked,
+                       _met(rows.indptr)):  # fmt: skip
+            return None
+    kept = int(masked.indptr[-1])
+    return Rows(masked.ids[:kept], masked.values[:kept], masked.indptr)
+
+
+def _merged(rows: Rows) -> Rows:
+    """Each name once in a row, where it stood first, with the sum of its values."""
+    first = _row_of_repeat(rows.ids, rows.indptr)
+    if first == rows.n:
+        return rows
+    ids, values, indptr = (np.array(a) for a in rows)
+    with np.errstate(over="ignore", invalid="ignore"):  # sums are refused by the caller
+        n = _merge(ids, values, indptr, np.uint64(first), _met(indptr))
+    return Rows(ids[:n], values[:n], indptr)
+
+
+def _without_zeros(rows: Rows) -> Rows:
+    kept = rows.values != 0.0
+    return rows if kept.all() else _only(rows, kept)
+
+
+def _only(rows: Rows, kept: Any) -> Rows:
+    before = np.zeros(len(kept) + 1, np.uint64)
+    np.cumsum(kept, out=before[1:])
+    return Rows(rows.ids[kept], rows.values[kept], before[rows.indptr.astype(np.int64)])

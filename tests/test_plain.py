@@ -1,0 +1,105 @@
+"""Rows with each name once: what is looked at eight at a time is held to dicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaml1.plain import masked_rows, plain_rows, repeats
+from streaml1.rows import BadExample, Rows
+
+HOMES = 4096  # of short rows
+
+
+def home(id_: int) -> int:
+    """Where an id is looked for first."""
+    return (id_ * 0x9E3779B97F4A7C15 % 2**64 >> 32) % HOMES
+
+
+few = st.integers(0, 60)
+many = st.integers(0, 2**32 - 1)
+together = st.sampled_from([id_ for id_ in range(2**18) if home(id_) in (5, 6)])
+rows_of_ids = st.lists(
+    st.one_of(*(st.lists(kind, max_size=40) for kind in (few, many, together))), max_size=6
+)
+
+
+def as_rows(ids: list[list[int]], kind: Any = np.uint32) -> tuple[Rows, list[dict[int, float]]]:
+    """Rows of some ids, with values that tell where each was; and what they are as dicts."""
+    flat = [j for row in ids for j in row]
+    values = 1.0 + np.arange(len(flat)) * 0.37
+    indptr = np.cumsum([0, *map(len, ids)]).astype(np.uint64)
+    dicts, at = [], 0
+    for row in ids:
+        x: dict[int, float] = {}
+        for j in row:
+            x[j] = x[j] + float(values[at]) if j in x else float(values[at])
+            at += 1
+        dicts.append(x)
+    return Rows(np.array(flat, kind), values, indptr), dicts
+
+
+def told(rows: Rows) -> list[list[tuple[int, float]]]:
+    ends = rows.indptr.tolist()
+    pairs = list(zip(rows.ids.tolist(), rows.values.tolist(), strict=True))
+    return [pairs[lo:hi] for lo, hi in zip(ends[:-1], ends[1:], strict=True)]
+
+
+@given(rows_of_ids)
+@settings(max_examples=300, deadline=None)
+def test_a_name_that_comes_again_is_added_to_the_first(ids: list[list[int]]) -> None:
+    rows, dicts = as_rows(ids)
+    assert told(plain_rows(rows)) == [list(x.items()) for x in dicts]
+    assert repeats(rows.ids, rows.indptr) == any(len(set(row)) < len(row) for row in ids)
+
+
+@given(rows_of_ids)
+@settings(max_examples=300, deadline=None)
+def test_hashes_that_share_their_low_bits_are_added_up(ids: list[list[int]]) -> None:
+    mask = 2**6 - 1
+    above = [[j + (k << 32) for k, j in enumerate(row)] for row in ids]
+    hashes, _ = as_rows(above, np.uint64)
+    _, dicts = as_rows([[j & mask for j in row] for row in ids])
+    masked = masked_rows(hashes.ids, Rows(hashes.ids[:0], hashes.values, hashes.indptr), mask)
+    assert masked is not None
+    assert told(masked) == [list(x.items()) for x in dicts]
+    whole = repeats(hashes.ids, hashes.indptr)
+    assert whole == any(len(set(row)) < len(row) for row in above)
+
+
+@pytest.mark.parametrize("first", range(20))
+@pytest.mark.parametrize("second", [7, 8, 15, 16, 19])
+def test_one_that_repeats_is_found_wherever_the_two_stand(first: int, second: int) -> None:
+    row = np.random.default_rng(first).choice(2**32, 20, replace=False).tolist()
+    assert not repeats(*as_rows([row])[0][::2])
+    if first != second:
+        row[second] = row[first]
+        assert repeats(*as_rows([[3, 5], row])[0][::2])
+
+
+@pytest.mark.parametrize("n", [1500, 5000])
+def test_rows_that_fill_the_table_and_rows_after_them(n: int) -> None:
+    rng = np.random.default_rng(n)
+    long = rng.choice(2**32, n, replace=False).tolist()
+    ids = [long, long[:9], long[::-1], [*long, long[3]]]
+    rows, dicts = as_rows(ids)
+    assert told(plain_rows(rows)) == [list(x.items()) for x in dicts]
+
+
+def test_a_sum_that_is_zero_or_too_large_is_left_to_others() -> None:
+    ids = np.arange(16, dtype=np.uint64)
+    ids[9] = ids[2] + 32  # of one slot where five bits tell it
+    indptr = np.array([0, 16], np.uint64)
+    values = np.ones(16)
+    for other, fine in ((1.0, True), (-1.0, False)):
+        values[9] = other
+        masked = masked_rows(ids, Rows(ids[:0], values, indptr), 31)
+        assert (masked is not None) == fine
+    values[2] = values[9] = 0.9e50
+    assert masked_rows(ids, Rows(ids[:0], values, indptr), 31) is None
+    with pytest.raises(BadExample, match="too large"):
+        plain_rows(Rows((ids & np.uint64(31)).astype(np.uint32), values, indptr))
