@@ -33,7 +33,9 @@ was not in it owes."""),
 Parsed, not learnt. isal is the extra `fast`; without it the standard library unpacks the same
 bytes."""),
     "text": ("Text", """\
-Files in memory, one core but for the last table; Vowpal Wabbit is its driver on the same rows."""),
+Files in memory, one core but for the last table; Vowpal Wabbit is its driver on the same rows, as
+text of its own, and hashed, which is how it is fastest. In the second table it does the same as
+streaml1: it reads the same format, and keeps names where they are kept here."""),
     "cross": ("Crosses", ""),
     "dict": ("Dicts one by one", "Beside river's own models, in the same process."),
     "start": ("Start", "The cache is that of machine code; `streaml1 warm` fills it."),

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from streaml1.streams.source import class_label
 from streaml1.streams.table import Columns, Records, TextLines
 
 ROUNDS = 5
+FEW = 3  # rounds of what takes Vowpal Wabbit ten seconds
 BITS = 22
 
 VW = """
@@ -47,16 +48,37 @@ def svmlight(X: Any, i: int) -> str:
     return " ".join(map("%d:%.6g".__mod__, pairs))
 
 
-def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) -> list[Any]:
-    """Write the files: what each is called, its path, and that of the same rows for VW."""
+class Case(NamedTuple):
+    """A file, and how it is learnt.
+
+    Attributes
+    ----------
+    options : dict
+        Those of the model.
+    rival : Path
+        The same rows as text of Vowpal Wabbit's.
+    same : tuple
+        What it is asked to do the same by: the same format, names kept where ours are; None where
+        that is `rival`.
+    """
+
+    name: str
+    path: Path
+    options: dict[str, Any]
+    rival: Path
+    same: tuple[Path, str] | None
+
+
+def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) -> list[Case]:
+    """Write the files."""
     X, y = w1()
     signs = np.where(y, 1, -1).tolist()
     rows = [svmlight(X, i) for i in range(X.shape[0])]
     rng = np.random.default_rng(0)
     letters = rng.integers(97, 123, (X.shape[1], 6), dtype=np.uint8)
-    words = np.array([f"{bytes(row).decode()}{k % 97}" for k, row in enumerate(letters)])
+    spelt = np.array([f"{bytes(row).decode()}{k % 97}" for k, row in enumerate(letters)])
     named = [
-        " ".join(f"{words[int(j)]}:{v}" for j, v in (cell.split(":") for cell in row.split()))
+        " ".join(f"{spelt[int(j)]}:{v}" for j, v in (cell.split(":") for cell in row.split()))
         for row in rows
     ]
     categories, clicked = clicks(200_000)
@@ -78,31 +100,40 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
     same = written("w1-ids.vw", "{} | {}", signs, rows)
     text = written("w1.vw", "{} | {}", signs, named)
     ads = written("w2.vw", "{} | {}", clicked, joined)
-    lines = '{{"y": {}, "x": {}}}'
-    words_json = written("w1.jsonl", lines, signs, [json_of(row, ":", float) for row in named])
-    ads_json = written("w2.jsonl", lines, clicked, [json_of(row, "=", str) for row in joined])
-    cells = [",".join(f"{v:x}" for v in row) for row in categories.tolist()]
-    head, rest = ",".join(columns), cells
-    ads_csv = written("w2.csv", "{},{}", ["y", *clicked], [head, *rest])
-    hashed = {"hash_bits": BITS}
+    # Of JSON and CSV Vowpal Wabbit wants the label's own name, of CSV quotes where texts are meant.
+    lines, theirs = '{{"y": {}, "x": {}}}', '{{"_label": {}, "x": {}}}'
+    words = [json_of(row, ":", float) for row in named]
+    words_json = written("w1.jsonl", lines, signs, words)
+    their_words = written("w1-vw.jsonl", theirs, signs, words)
+    texts = [json_of(row, "=", str) for row in joined]
+    ads_json = written("w2.jsonl", lines, clicked, texts)
+    their_ads = written("w2-vw.jsonl", theirs, clicked, texts)
+    cells = [[f"{v:x}" for v in row] for row in categories.tolist()]
+    head = ",".join(columns)
+    ads_csv = written("w2.csv", "{},{}", ["y", *clicked], [head, *map(",".join, cells)])
+    quoted = [",".join(f'"{cell}"' for cell in row) for row in cells]
+    their_csv = written("w2-vw.csv", "{},{}", ["_label", *clicked], [head, *quoted])
+
+    def both(name: str, path: Path, rival: Path, same: Path, flags: str) -> Iterator[Case]:
+        kept = same, f"{flags} --invert_hash {folder / 'names.txt'}"
+        yield Case(f"{name}, names kept", path, {}, rival, kept)
+        hashed = (same, flags) if flags else None
+        yield Case(f"{name}, {BITS} bits", path, {"hash_bits": BITS}, rival, hashed)
+
     return [
-        ("W1, svmlight", ids, same, {}),
-        ("W1, words, names kept", text, text, {}),
-        (f"W1, words, {BITS} bits", text, text, hashed),
-        ("W2, categories, names kept", ads, ads, {}),
-        (f"W2, categories, {BITS} bits", ads, ads, hashed),
-        ("W1, JSON, names kept", words_json, text, {}),
-        (f"W1, JSON, {BITS} bits", words_json, text, hashed),
-        ("W2, JSON, names kept", ads_json, ads, {}),
-        (f"W2, JSON, {BITS} bits", ads_json, ads, hashed),
-        ("W2, CSV, names kept", ads_csv, ads, {}),
-        (f"W2, CSV, {BITS} bits", ads_csv, ads, hashed),
+        Case("W1, svmlight", ids, {}, same, None),
+        *both("W1, words", text, text, text, ""),
+        *both("W2, categories", ads, ads, ads, ""),
+        *both("W1, JSON", words_json, text, their_words, "--json"),
+        *both("W2, JSON", ads_json, ads, their_ads, "--json"),
+        *both("W2, CSV", ads_csv, ads, their_csv, "--csv"),
     ]
 
 
-def vowpal_wabbit(path: Path) -> float:
+def vowpal_wabbit(path: Path, flags: str = "") -> float:
     """Seconds of its driver; NaN where it is not installed."""
     options = f"-d {path} --sgd --l1 1e-6 --l2 1e-6 --loss_function logistic -b {BITS} --quiet"
+    options = f"{options} {flags}"
     python = os.environ.get("VW_PYTHON", sys.executable)
     done = subprocess.run([python, "-c", VW, options], capture_output=True, text=True)
     return float(done.stdout) if done.returncode == 0 else float("nan")
@@ -184,11 +215,12 @@ def bench(w1: Any, clicks: Any, model: Callable[..., Any], table: Any, show: Any
             *("file", "bytes/row", "read", "parse", "MB/s", "plain / parse"),
             *("parse + learn", "progressive", "VW", "VW / (parse + learn)"),
         )
-        for name, path, rival, options in cases:
-            made.add_row(name, *_case(path, rival, options, model))
+        for case in cases:
+            made.add_row(case.name, *_case(case, model))
         show(made)
+        _same_road(cases, model, table, show)
         made = table("reading CSV: us/row, and ratio to ours", "reader", "us/row", "ratio")
-        ads = cases[-1][1]
+        ads = cases[-1].path
         n = ads.read_bytes().count(b"\n") - 1
         readers = {"parsed to rows here": parse, "polars": polars_reads, "pyarrow": pyarrow_reads}
         times = {
@@ -201,7 +233,7 @@ def bench(w1: Any, clicks: Any, model: Callable[..., Any], table: Any, show: Any
             made.add_row(name, f"{np.median(took):.2f}", f"{ratio:.2f}")
         show(made)
         made = table("parsing packed files", "file", "us/row", "MB/s of text")
-        for name, path, _, _ in (cases[0], cases[3]):
+        for name, path in ((case.name, case.path) for case in (cases[0], cases[3])):
             packed = path.with_name(f"{path.name}.gz")
             packed.write_bytes(gzip.compress(path.read_bytes(), 6))
             n = path.read_bytes().count(b"\n")
@@ -218,42 +250,68 @@ def _second_core(cases: list[Any], model: Any, table: Any, show: Any) -> None:
     both = set(range(os.cpu_count() or 1))
     columns = ("file", "one core", "two cores", "one / two")
     made = table("learnt with a core that parses ahead: us/row on the wall", *columns)
-    for name, path, _, options in cases if len(both) > 1 else []:
-        n = path.read_bytes().count(b"\n")
+    for case in cases if len(both) > 1 else []:
+        n = case.path.read_bytes().count(b"\n")
         times: dict[int, list[float]] = {}
         for _ in range(ROUNDS):
             for cores in (mine, both):
                 os.sched_setaffinity(0, cores)
                 begin = time.perf_counter()
-                streaml1.progressive(model(0.1, **options), opened(path), every=100_000)
+                one_model = model(0.1, **case.options)
+                streaml1.progressive(one_model, opened(case.path), every=100_000)
                 times.setdefault(len(cores), []).append((time.perf_counter() - begin) / n * 1e6)
         one, two = map(np.array, times.values())
         ratio = np.median(one / two)
-        made.add_row(name, f"{np.median(one):.2f}", f"{np.median(two):.2f}", f"{ratio:.2f}")
+        made.add_row(case.name, f"{np.median(one):.2f}", f"{np.median(two):.2f}", f"{ratio:.2f}")
     os.sched_setaffinity(0, mine)
     show(made)
 
 
-def _case(path: Path, rival: Path, options: dict[str, Any], model: Any) -> list[str]:
+def learn(case: Case, model: Callable[..., Any]) -> None:
+    one = model(0.1, **case.options)
+    for block in blocks(case.path):
+        one.progressive_many(block.x, chunk_of(block, "logistic", class_label).y)
+
+
+def _same_road(cases: list[Case], model: Any, table: Any, show: Any) -> None:
+    """Vowpal Wabbit where it reads the same format, and keeps names where ours are kept."""
+    columns = ("file", "parse + learn", "VW asked by", "VW", "VW / (parse + learn)")
+    made = table("Vowpal Wabbit asked for the same: us/row", *columns)
+    for case in cases:
+        if case.same is None:
+            continue
+        path, flags = case.same
+        n = case.path.read_bytes().count(b"\n")
+        ours, theirs = [], []
+        for _ in range(FEW):
+            ours.append(_seconds(lambda case=case: learn(case, model)) / n * 1e6)
+            theirs.append(vowpal_wabbit(path, flags) / n * 1e6)
+        ratio = np.median(np.array(theirs) / np.array(ours))
+        told = [flag for flag in flags.split() if flag.startswith("--")]
+        took = f"{np.median(ours):.2f}", " ".join(told), f"{np.median(theirs):.1f}"
+        made.add_row(case.name, *took, f"{ratio:.1f}")
+    show(made)
+
+
+def _case(case: Case, model: Any) -> list[str]:
+    path = case.path
     size, n = path.stat().st_size, path.read_bytes().count(b"\n")
 
-    def learn() -> None:
-        one = model(0.1, **options)
-        for block in blocks(path):
-            one.progressive_many(block.x, chunk_of(block, "logistic", class_label).y)
-
     def progressive() -> None:
-        streaml1.progressive(model(0.1, **options), opened(path), every=100_000)
+        streaml1.progressive(model(0.1, **case.options), opened(path), every=100_000)
 
-    runs = {"read": bare, "parse": parse}
+    runs: dict[str, Callable[[], float]] = {
+        "read": lambda: _seconds(lambda: bare(path)),
+        "parse": lambda: _seconds(lambda: parse(path)),
+        "learn": lambda: _seconds(lambda: learn(case, model)),
+        "progressive": lambda: _seconds(progressive),
+        "plain": lambda: n * plain(path),
+        "vw": lambda: vowpal_wabbit(case.rival),
+    }
     times: dict[str, list[float]] = {}
     for _ in range(ROUNDS + 1):
         for what, run in runs.items():
-            times.setdefault(what, []).append(_seconds(lambda run=run: run(path)) / n)
-        for what, act in (("learn", learn), ("progressive", progressive)):
-            times.setdefault(what, []).append(_seconds(act) / n)
-        times.setdefault("plain", []).append(plain(path))
-        times.setdefault("vw", []).append(vowpal_wabbit(rival) / n)
+            times.setdefault(what, []).append(run() / n)
     took = {what: np.array(all_of[1:]) * 1e6 for what, all_of in times.items()}
     median = {what: float(np.median(one)) for what, one in took.items()}
     return [
