@@ -277,7 +277,16 @@ class Reader:
         ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
         spread(rows.indptr, crossing.indptr, plain, rows.values, crossed, crossing.values,
                ids, values)  # fmt: skip
-        return self._apart(Rows(ids, values, indptr), plain)
+        both, texts = Rows(ids, values, indptr), batch.texts
+        if self._are_distinct(texts):
+            return both
+        return self._apart(both, plain)
+
+    def _are_distinct(self, texts: NamedRows | None) -> bool:
+        """Whether rows of names each once, and what is crossed in them, have each slot but once."""
+        if texts is None or self.crosses is None or not self.crosses.apart or not texts.valued:
+            return False
+        return isinstance(self.names, Table) and not self.names.others
 
     def _placed(self, batch: Batch) -> Rows:
         """The rows of a plain batch with slots for ids; some of them beyond the rule's size."""

@@ -8,7 +8,20 @@ import numpy as np
 
 from streaml1.crosses.spec import BOUNDS_AT, FIRST_BYTES, LETTERS_AT, PREFIXES, SPECS, SPECS_AT
 from streaml1.hashing import mixed
-from streaml1.jit import inlined, load_byte, trailing_zeros
+from streaml1.jit import (
+    COMPILED,
+    eight_from,
+    eight_of,
+    inlined,
+    load_byte,
+    places_of,
+    put_eight,
+    put_words,
+    times,
+    trailing_zeros,
+    words_from,
+    words_in,
+)
 
 __all__ = ["AT", "NO_PART", "bound", "crossed", "first_prefix", "grouped", "mask_at"]
 
@@ -104,6 +117,13 @@ def _again(masks: Any, i: Any, j: Any, k: Any, p: Any, q: Any, r: Any) -> bool:
 
 
 @inlined
+def _lesser(words: Any, word: Any) -> Any:
+    """The lesser of each of eight words and another."""
+    less = words < word
+    return (words & less) | ((less ^ _NONE) & word)
+
+
+@inlined
 def _mix(a: Any, b: Any) -> Any:
     return mixed(a * _GOLDEN + b)
 
@@ -130,7 +150,22 @@ def crossed(
         p, q, r = plan[spec], plan[spec + _ONE], plan[spec + _TWO]
         for a in range(starts[p], starts[p + _ONE]):
             i = members[a]
-            for b in range(starts[q], starts[q + _ONE]):
+            first, last = starts[q], starts[q + _ONE]
+            if COMPILED and r == _NONE and not _in(masks, i, q):
+                while first + _EIGHT <= last:  # none of them is the part itself, or comes again
+                    others = words_in(members, first)
+                    h = words_from(places_of(hashes, others))
+                    v = eight_from(places_of(values, others), _ZERO)
+                    low = _lesser(h, hashes[i])
+                    high = (h ^ low) ^ hashes[i]
+                    put_words(np.uint64(out_hashes.ctypes.data) + _EIGHT * at, _mix(low, high))
+                    v = times(v, eight_of(values[i]))
+                    put_eight(np.uint64(out_values.ctypes.data) + _EIGHT * at, v)
+                    parts = (others << AT) | (i | (NO_PART << (AT + AT)))
+                    put_words(np.uint64(out_parts.ctypes.data) + _EIGHT * at, parts)
+                    first += _EIGHT
+                    at += _EIGHT
+            for b in range(first, last):
                 j = members[b]
                 if i == j or (j < i and _in(masks, i, q) and _in(masks, j, p)):
                     continue

@@ -12,14 +12,15 @@ from streaml1.crosses.kernels import bound, mask_at
 from streaml1.crosses.repeats import without_repeats
 from streaml1.crosses.spec import MOST_CROSSED, PREFIXES, Crosses, too_many
 from streaml1.hashing import name_hashes
-from streaml1.jit import COMPILED, kernel
+from streaml1.jit import COMPILED, inlined, kernel
 from streaml1.names.crossed import JOINT
 from streaml1.names.parts import spelt
 from streaml1.rows import BadExample, Rows, row_of
 
 __all__ = ["Marked", "marked", "require_plain"]
 
-_ZERO, _ONE = map(np.uint64, (0, 1))
+_ZERO, _ONE, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 7, 8))
+_COUNT = np.uint64(255)  # as many as a byte can count
 _HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
 
@@ -34,6 +35,13 @@ def _masks(start: Any, spans: Any, plan: Any, masks: Any) -> None:
         masks[k] = mask_at(plan, lo, lo + (spans[k] & _SIZE))
 
 
+@inlined
+def _bytes_of_bits(bits: Any) -> Any:
+    """The lowest eight bits, a byte each."""
+    apart = (bits & _COUNT) * np.uint64(0x0101010101010101) & np.uint64(0x8040201008040201)
+    return ((apart + np.uint64(0x7F7F7F7F7F7F7F7F)) >> _SEVEN) & np.uint64(0x0101010101010101)
+
+
 @kernel
 def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: Any) -> Any:
     """How many parts and crossed features each row has at most; returns the most parts of one."""
@@ -42,12 +50,17 @@ def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: An
         for p in range(plan[PREFIXES] + _ONE):
             sizes[p] = _ZERO
         m = _ZERO
-        for k in range(indptr[i], indptr[i + _ONE]):
-            mask = masks[ids[k]]
-            if mask:
-                m += _ONE
-                for p in range(plan[PREFIXES]):
-                    sizes[p + _ONE] += mask >> p & _ONE
+        for lo in range(indptr[i], indptr[i + _ONE], _COUNT):
+            hi = min(lo + _COUNT, indptr[i + _ONE])
+            for k in range(lo, hi):
+                m += np.uint64(masks[ids[k]] != _ZERO)
+            for first in range(_ZERO, plan[PREFIXES], _EIGHT):
+                counts = _ZERO
+                for k in range(lo, hi):
+                    counts += _bytes_of_bits(masks[ids[k]] >> first)
+                for p in range(first, min(first + _EIGHT, plan[PREFIXES])):
+                    sizes[p + _ONE] += counts & _COUNT
+                    counts >>= _EIGHT
         for p in range(plan[PREFIXES]):
             sizes[p + _ONE] += sizes[p]
         bounds[i] = bound(plan, sizes)

@@ -10,11 +10,11 @@ import numpy as np
 from streaml1.crosses.kernels import AT, NO_PART, crossed, grouped
 from streaml1.crosses.marks import Marked
 from streaml1.crosses.spec import Cross, Crosses
-from streaml1.jit import kernel
+from streaml1.jit import inlined, kernel
 from streaml1.names import MISSING, Hashed, Table
 from streaml1.names.crossed import JOINT
 from streaml1.names.parts import Parts
-from streaml1.rows import LIMIT, BadExample, Rows, refuse_value, row_of
+from streaml1.rows import LIMIT, BadExample, Rows, is_no_value, refuse_value, row_of
 
 __all__ = ["Crossing", "crossing_of", "find_crossed", "hashes_of", "spread"]
 
@@ -28,6 +28,15 @@ class Crossing(NamedTuple):
     values: Any
     indptr: Any
     parts: Parts
+
+
+@inlined
+def _tell_places(packed: Any, part_at: Any, places: Any, c: Any) -> None:
+    """Write down of which entries the c-th feature is crossed."""
+    places[c, 0] = np.int64(part_at[packed & NO_PART])
+    places[c, 1] = np.int64(part_at[packed >> AT & NO_PART])
+    third = packed >> (AT + AT) & NO_PART
+    places[c, 2] = -1 if third == NO_PART else np.int64(part_at[third])
 
 
 @kernel
@@ -72,6 +81,12 @@ def _cross(
             plan, part_masks, part_hashes, part_values, members, starts, out_hashes, out_values,
             out_parts, n,
         )  # fmt: skip
+        odd = np.int64(0)
+        for c in range(n, end):
+            odd |= is_no_value(out_values[c])
+            _tell_places(out_parts[c], part_at, places, c)
+        if odd >= 0:
+            n = end
         for c in range(n, end):
             v = out_values[c]
             if not abs(v) < LIMIT:
@@ -80,10 +95,7 @@ def _cross(
                 continue
             out_hashes[n] = out_hashes[c]
             out_values[n] = v
-            packed = out_parts[c]
-            for z in range(np.uint64(3)):
-                part = packed >> (AT * z) & NO_PART
-                places[n, z] = -1 if part == NO_PART else np.int64(part_at[part])
+            _tell_places(out_parts[c], part_at, places, n)
             n += _ONE
         out_indptr[i + _ONE] = n
     return n, wrong

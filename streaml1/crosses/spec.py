@@ -105,6 +105,11 @@ class Crosses:
     asked
         Pairs and triples of prefixes, as `checked_cross` gives them.
 
+    Attributes
+    ----------
+    apart : bool
+        Whether no name belongs to two prefixes: no feature is crossed in two ways then.
+
     Examples
     --------
     >>> for cross in Crosses([("site", "ad")]).of({"site=news": 1.0, "ad": 2.0, "age": 31.0}):
@@ -117,6 +122,7 @@ class Crosses:
         self.prefixes = list(dict.fromkeys(p for cross in asked for p in cross))
         self.of_prefixes = [tuple(self.prefixes.index(p) for p in cross) for cross in asked]
         self.most_of_one = max(self.mask(p).bit_count() for p in self.prefixes)
+        self.apart = self.most_of_one == 1
         self.plan = self._plan()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -93,9 +93,13 @@ def _mark(new: Any, places: Any, used: Any) -> None:
 @kernel
 def _number(entries: Any, hashes: Any, ids: Any, used: Any, numbers: Any, new: Any) -> Any:
     """Write down the numbers of entries that are used, and which have none; returns how many."""
-    n = np.uint64(0)
-    for k in range(np.uint64(len(ids))):
+    n, last = np.uint64(0), np.uint64(len(ids))
+    mask = np.uint64(len(entries) // 2 - 1)
+    for k in range(last):
         numbers[k] = MISSING
+        if k + _AHEAD < last:
+            ahead = hashes[ids[k + _AHEAD]] & mask
+            prefetch(entries, ahead + ahead)
         if used[k]:
             number = entries[lookup(entries, hashes[ids[k]]) + ONE]
             numbers[k] = np.uint32(number)

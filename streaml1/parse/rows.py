@@ -7,7 +7,22 @@ from typing import Any, overload
 
 import numpy as np
 
+from streaml1.jit import kernel
+
 __all__ = ["IntRows", "NamedRows"]
+
+
+_HALF, _SIZE = np.uint64(32), np.uint64(2**32 - 1)
+
+
+@kernel
+def _reach(spans: Any) -> tuple[int, int]:
+    """Where the first of some names begins, and where the last ends."""
+    first, last = _SIZE, np.uint64(0)
+    for span in spans:
+        first = min(first, span >> _HALF)
+        last = max(last, (span >> _HALF) + (span & _SIZE))
+    return int(first), int(last)
 
 
 class IntRows(Sequence[dict[Hashable, Any]]):
@@ -196,9 +211,8 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         spans = self.own_spans()
         if not len(spans):
             return self.names[:0], 0
-        first = int(spans.min() >> np.uint64(32))
-        last = ((spans >> np.uint64(32)) + (spans & np.uint64(2**32 - 1))).max()
-        return self.names[first : int(last)], first
+        first, last = _reach(spans)
+        return self.names[first:last], first
 
     def chosen(self, places: Any, values: Any, indptr: Any) -> NamedRows:
         """As many rows of some of the features, by their places, with other values."""
