@@ -130,7 +130,7 @@ class Room(State):
             self.names.widen(n)
             if self.names.entries is not entries:
                 self._frame = None
-            if crossed and self.names.crossed.widen(crossed, n, letters):
+            if crossed and self.names.crossed.widen_all(crossed, n, letters):
                 self._frame = None
 
     def _reaches(self, needed: int, n: int) -> bool:

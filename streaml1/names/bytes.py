@@ -14,11 +14,11 @@ from streaml1.jit import COMPILED, inlined, kernel, prefetch
 from streaml1.names.places import NO_SLOT, ONE, free, lookup
 from streaml1.parse.names import short_copied
 
-__all__ = ["Arena", "ByBytes", "Unknown", "distinct"]
+__all__ = ["SPARE", "Arena", "ByBytes", "Unknown", "distinct"]
 
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
-_SPARE = 32  # bytes behind names that are copied by words
+SPARE = 32  # bytes behind names that are copied by words
 _AHEAD, _LOW = np.uint64(16), np.uint64(2**32 - 1)
 
 
@@ -39,7 +39,7 @@ class Unknown(NamedTuple):
 
 @inlined
 def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
-    """Copy some bytes; returns where the copy ends. Up to `_SPARE` more are written behind it."""
+    """Copy some bytes; returns where the copy ends. Up to `SPARE` more are written behind it."""
     for i in range(begin, begin + size):
         bytes_[to] = names[i]
         to += ONE
@@ -48,7 +48,7 @@ def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any
 
 @inlined
 def _copied_by_words(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
-    if begin + size + np.uint64(_SPARE) > np.uint64(len(names)):  # no more may be read
+    if begin + size + np.uint64(SPARE) > np.uint64(len(names)):  # no more may be read
         return _copied_each(names, begin, size, bytes_, to)
     first, there = np.uint64(names.ctypes.data) + begin, np.uint64(bytes_.ctypes.data)
     return short_copied(first, first + size, there + to) - there
@@ -236,7 +236,7 @@ class Arena(_Counted):
         self.count = np.zeros(1, np.int64)
         self.hashes = np.empty(LEAST, np.uint64)
         self.ends = np.zeros(LEAST + 1, np.uint64)
-        self.bytes = np.empty(8 * LEAST + _SPARE, np.uint8)
+        self.bytes = np.empty(8 * LEAST + SPARE, np.uint8)
 
     def __len__(self) -> int:
         return self.n
@@ -246,6 +246,11 @@ class Arena(_Counted):
         """Bytes of the arrays."""
         return int(self.hashes.nbytes + self.ends.nbytes + self.bytes.nbytes)
 
+    def lacks(self, n: int, letters: int) -> bool:
+        """Whether there is no room for `n` names more, of so many bytes together."""
+        used = int(self.ends[self.n])
+        return self.n + n > len(self.hashes) or used + letters + SPARE > len(self.bytes)
+
     def widen(self, n: int, letters: int) -> None:
         """Have room for `n` names more, of so many bytes together."""
         used = int(self.ends[self.n])
@@ -253,8 +258,8 @@ class Arena(_Counted):
             most = 2 * (self.n + n)
             self.hashes = _grown(self.hashes, self.n, most)
             self.ends = _grown(self.ends, self.n + 1, most + 1)
-        if used + letters + _SPARE > len(self.bytes):
-            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + _SPARE)
+        if used + letters + SPARE > len(self.bytes):
+            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + SPARE)
 
     def still(self) -> Arena:
         """The names as of now."""
@@ -270,7 +275,7 @@ class Arena(_Counted):
         ends = self.ends[: self.n + 1]
         letters = int((ends[1:][places] - ends[places]).sum())
         left.hashes, left.ends = np.empty(n, np.uint64), np.zeros(n + 1, np.uint64)
-        left.bytes = np.empty(letters + _SPARE, np.uint8)
+        left.bytes = np.empty(letters + SPARE, np.uint8)
         _keep(kept, self.hashes, ends, self.bytes, left.hashes, left.ends, left.bytes)
         left.n = n
         return left
@@ -369,10 +374,14 @@ class ByBytes(_Counted):
         self.n += n - len(arena)
         return given, n
 
+    def lacks(self, n: int) -> bool:
+        """Whether there are no places free for `n` entries more."""
+        return 2 * (int(self.used[0]) + n) > len(self.entries) // 2
+
     def widen(self, n: int) -> None:
         """Have places free for `n` entries more."""
-        needed = 2 * (int(self.used[0]) + n)
-        if needed > len(self.entries) // 2:
+        if self.lacks(n):
+            needed = 2 * (int(self.used[0]) + n)
             entries = free(1 << (2 * needed - 1).bit_length())
             _moved(self.entries, np.zeros(0, np.int64), entries)
             self.entries = entries

@@ -183,6 +183,17 @@ class Products:
         table, numbers, names = self.table, self.numbers, self.names
         return [table.entries, numbers.entries, self.hashes, names.hashes, names.bytes]
 
+    def widen_all(self, n: int, parts: int, letters: int) -> bool:
+        """As `widen`; where one array has no room, those that are soon to grow do so too.
+
+        For each time that one does, who holds their addresses must begin anew.
+        """
+        full = self.table.lacks(n) or self.numbers.lacks(parts) or len(self) + n > len(self.slots)
+        if not full and not self.names.lacks(parts, letters):
+            return False
+        used = int(self.names.ends[len(self.names)])
+        return self.widen(n + len(self) // 2, parts + len(self.names) // 2, letters + used // 2)
+
     def widen(self, n: int, parts: int, letters: int) -> bool:
         """Have room for `n` crossed features more, and for some parts of so many bytes.
 

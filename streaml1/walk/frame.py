@@ -9,6 +9,7 @@ import numpy as np
 
 from streaml1.crosses import Crosses
 from streaml1.names import MISSING, Hashed, Ints, Table, keys
+from streaml1.names.bytes import SPARE
 from streaml1.rules import unknown_slot
 from streaml1.walk import fields
 from streaml1.walk.texts import CLEAN_BYTES, NAME_BYTES
@@ -170,7 +171,7 @@ def _products(words: Any, products: Any) -> list[Any]:
         words[place] = _at(part)
     words[fields.N_CROSSED], words[fields.N_PRODUCTS] = len(table.entries), len(products.slots)
     words[fields.N_NUMBERS], words[fields.N_KEPT] = len(numbers.entries), len(names.hashes)
-    words[fields.N_ARENA] = len(names.bytes)
+    words[fields.N_ARENA] = len(names.bytes) - SPARE
     return list(parts.values())
 
 
@@ -213,4 +214,4 @@ def _bytes(words: Any, names: Table, length: int) -> list[Any]:
 
 
 def _at(a: Any) -> int:
-    return int(a.__array_interface__["data"][0])
+    return int(a.ctypes.data)

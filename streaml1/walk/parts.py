@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.crosses.kernels import bound, crossed, grouped, mask_at
 from streaml1.jit import array_at, inlined, load, load_word, store_word
-from streaml1.parse.names import murmur_at
+from streaml1.parse.names import murmur_at, murmur_of_string
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
     ARENA_COUNT,
@@ -44,15 +44,18 @@ _EQUALS = np.uint8(61)
 
 @inlined
 def put(start: Any, end: Any, to: Any) -> Any:
-    """Copy the bytes between two addresses, of which no more may be read; where the copy ends."""
+    """Copy the bytes between two addresses, of a string; returns where the copy ends.
+
+    None behind a string may be read, but those before it, which are Python's own. Up to seven more
+    are written behind the copy.
+    """
     while end - start >= _EIGHT:
         store_word(to, load_word(start))
         start += _EIGHT
         to += _EIGHT
     n = end - start
-    source, copy = array_at(start, n, np.uint8), array_at(to, n, np.uint8)
-    for i in range(n):
-        copy[i] = source[i]
+    if n:
+        store_word(to, load_word(end - _EIGHT) >> (_EIGHT * (_EIGHT - n)))
     return to + n
 
 
@@ -78,7 +81,7 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
     part_values = array_at(frame[PART_VALUES], length, np.float64)
     at = array_at(frame[PART_AT], length, np.uint64)
     copy = frame[BYTES]
-    m, whole, letters = _ZERO, _ZERO, _ZERO
+    m, joined, letters = _ZERO, _ZERO, _ZERO
     for k in range(n):
         if type_of(keys[k]) != frame[STR]:
             continue
@@ -94,8 +97,8 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
         if size > _MOST_BYTES:
             return np.int64(OTHER_ROAD)
         letters += size
-        end = put(name, name + size, copy)
         if texts[k]:
+            end = put(name, name + size, copy)
             text = utf8_of(frame, texts[k])
             more = load(frame[SCRATCH])
             if not text or size + more + _ONE > _MOST_BYTES:
@@ -103,33 +106,29 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
             array_at(end, 1, np.uint8)[0] = _EQUALS
             end = put(text, text + more, end + _ONE)
             letters += more + _ONE
+            joined += _ONE
+            hashes[m] = murmur_at(copy, end)
         else:
-            whole |= np.uint64(_has_equals(copy, size))
+            hashes[m] = murmur_of_string(name, name + size)
         masks[m] = mask
-        hashes[m] = murmur_at(copy, end)
         part_values[m] = values[k]
         at[m] = k
         m += _ONE
     frame[LETTERS] = letters
-    if whole and _comes_twice(hashes, m):  # a category, once given whole and once in its parts
+    if joined and _comes_twice(hashes, at, texts, m):
         return np.int64(OTHER_ROAD)
     return np.int64(m)
 
 
 @inlined
-def _has_equals(start: Any, size: Any) -> bool:
-    text = array_at(start, size, np.uint8)
-    found = False
-    for k in range(size):
-        found |= text[k] == _EQUALS
-    return found
-
-
-@inlined
-def _comes_twice(hashes: Any, m: Any) -> bool:
+def _comes_twice(hashes: Any, at: Any, texts: Any, m: Any) -> bool:
+    """Whether a category, given in its parts, comes again: whole, or in other parts."""
     for k in range(m):
-        for z in range(k):
-            if hashes[z] == hashes[k]:
+        if texts[at[k]]:
+            same = 0
+            for z in range(m):
+                same += hashes[z] == hashes[k]
+            if same > 1:
                 return True
     return False
 
