@@ -241,6 +241,41 @@ def test_big_rows(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert model.weights == twin.weights
 
 
+@pytest.mark.parametrize("road", ROADS)
+def test_pairs_by_eights(road: str) -> None:
+    """A few of one prefix with many of another, of names of every length, some without a value."""
+    chance = random.Random(5)
+    cross: Cross = [("site", "text"), ("text", "ad")]
+    rows: list[Row] = []
+    for n in (7, 8, 9, 16, 17, 40, 255, 256, 300):
+        words = chance.sample(range(400), n)
+        x: Row = {f"site^{k}": chance.choice([1.0, 2.0, 0.5]) for k in range(n % 3 + 1)}
+        x |= {f"text^{'w' * (k % 27)}{k}": chance.choice([1, 0.5, -2.0, 0.0]) for k in words}
+        x["ad"] = chance.choice(["a", "a longer one"])
+        rows.append(x)
+    y = [chance.random() < 0.5 for _ in rows]
+    model, twin = crossing(cross), crossing(None)
+    assert ROADS[road](model, rows, y) == walked(twin, [expanded(x, cross) for x in rows], y)
+    assert model.weights == twin.weights
+    model._engine.check()
+    for at in (0, 7, 8, 19):  # one that is too large, wherever it stands
+        bad: Row = {"site^1": 1e30} | {f"text^{k}": 1e30 if k == at else 1.0 for k in range(20)}
+        with pytest.raises(BadExample, match=f"'site.1 x text.{at}' is too large"):
+            ROADS[road](model, [bad], [True])
+    assert model.weights == twin.weights
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_category_that_comes_in_two_kinds_of_parts(road: str) -> None:
+    rows: list[Row] = [{"a": "b=c", "a=b": "c", "ad": "x"}, {"a": "b=c", "a=b=c": 1.0, "ad": "x"}]
+    cross: Cross = [("a", "ad")]
+    model, twin = crossing(cross), crossing(None)
+    assert ROADS[road](model, rows, [True, False]) == walked(
+        twin, [expanded(x, cross) for x in rows], [True, False]
+    )
+    assert model.weights == twin.weights
+
+
 def test_many_are_crossed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, y = rows_of(150)
     whole = crossing()

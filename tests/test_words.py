@@ -186,6 +186,32 @@ def test_kernels_count_what_python_does(X: list[dict[str, Any]], ngrams: int) ->
         assert not X or told(words, parsed.x) == expected(words, X)
 
 
+long_text = st.lists(
+    st.text(st.sampled_from("abzAZ_09 @[`{/:-.,~"), min_size=1, max_size=90)
+    | st.text(st.sampled_from("ab \xe9\u0130\u4e2d"), max_size=9),
+    max_size=6,
+).map("".join)
+
+
+@compiled
+@given(
+    texts=st.lists(long_text, min_size=1, max_size=4), ngrams=st.integers(1, 3),
+    again=st.booleans(),
+)  # fmt: skip
+def test_long_texts(texts: list[str], ngrams: int, again: bool) -> None:
+    """What is cleaned 64 bytes at a time, up to the first letter that is not ASCII."""
+    words = Words(["m"], ngrams)
+    X = [{"m": text * (1 + again)} for text in texts]
+    assert told(words, X) == expected(words, X)
+    model, twin = (ElasticNetClassifier(text=given, ngrams=ngrams) for given in (["m"], None))
+    for x in X:
+        plain = words.of(x)
+        assert model.predict_proba_one(x) == twin.predict_proba_one(plain)
+        model.learn_one(x, True)
+        twin.learn_one(plain, True)
+    assert model.weights == twin.weights
+
+
 @compiled
 def test_every_character() -> None:
     letters = [chr(c) for c in range(0x20400) if not 0xD800 <= c < 0xE000]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from streaml1.jit.bits import (
     bit_count,
+    chosen_bits,
     chosen_bytes,
     compresses,
     first_places,
@@ -18,6 +19,7 @@ from streaml1.jit.bits import (
     last_places,
     leading_zeros,
     matches,
+    put_lowered,
     trailing_zeros,
     under,
 )
@@ -103,6 +105,8 @@ from streaml1.jit.words import (
 )
 
 __all__ = [
+    "chosen_bits",
+    "put_lowered",
     "are_alike",
     "COMPILED",
     "LANES",

@@ -14,6 +14,7 @@ from streaml1.jit.compilation import COMPILED
 
 __all__ = [
     "bit_count",
+    "chosen_bits",
     "chosen_bytes",
     "compresses",
     "first_places",
@@ -22,6 +23,7 @@ __all__ = [
     "last_places",
     "leading_zeros",
     "matches",
+    "put_lowered",
     "trailing_zeros",
     "under",
 ]
@@ -128,6 +130,42 @@ def chosen_bytes(typingctx: Any, to: Any, bits: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return _AT, codegen
+
+
+@intrinsic
+def chosen_bits(typingctx: Any, bits: Any, chosen: Any) -> Any:
+    """Those of 64 bits that are chosen by others, one after the other; compiled only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        flags = builder.sext(builder.bitcast(args[0], _FLAGS), _BYTES)
+        packed = _packed(builder, flags, args[1])
+        set_ = builder.icmp_unsigned("!=", packed, ir.Constant(_BYTES, [0] * 64))
+        return builder.bitcast(set_, ir.IntType(64))
+
+    return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), codegen
+
+
+@intrinsic
+def put_lowered(
+    typingctx: Any, to: Any, address: Any, capitals: Any, kept: Any, chosen: Any
+) -> Any:
+    """Write the chosen of 64 bytes one after the other: capitals as small letters, some as blanks.
+
+    Blanks stand for what is not `kept`. Up to 64 bytes are written. Compiled code only.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, address, capitals, kept, chosen = args
+        block = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
+        low = builder.or_(block, ir.Constant(_BYTES, [32] * 64))
+        block = builder.select(builder.bitcast(capitals, _FLAGS), low, block)
+        blanks = ir.Constant(_BYTES, [32] * 64)
+        block = builder.select(builder.bitcast(kept, _FLAGS), block, blanks)
+        packed = _packed(builder, block, chosen)
+        builder.store(packed, builder.inttoptr(to, _BYTES.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return nbtypes.void(*[nbtypes.uint64] * 5), codegen
 
 
 @intrinsic

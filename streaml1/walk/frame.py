@@ -14,7 +14,7 @@ from streaml1.rules import unknown_slot
 from streaml1.walk import fields
 from streaml1.walk.texts import CLEAN_BYTES, NAME_BYTES
 from streaml1.words import Words
-from streaml1.words.kernels import MARGIN, characters
+from streaml1.words.kernels import BLOCK, MARGIN, characters
 
 __all__ = ["Frame", "Kernels"]
 
@@ -180,7 +180,8 @@ def _texts(words: Any, text: Words, length: int) -> list[Any]:
     heads, at, sizes = text.heads_at(MARGIN)
     found, spans = np.zeros(len(at), np.uint64), np.zeros(length, np.uint64)
     names = np.zeros(NAME_BYTES * length, np.uint8)
-    clean, begins = np.zeros(CLEAN_BYTES * length, np.uint8), np.zeros(CLEAN_BYTES * length)
+    clean = np.zeros(CLEAN_BYTES * length + BLOCK, np.uint8)
+    begins = np.zeros(CLEAN_BYTES * length + 8)
     met = np.zeros(1 << max(5, (2 * length).bit_length()), np.uint64)
     known = characters()
     parts: dict[int, Any] = {
@@ -191,7 +192,7 @@ def _texts(words: Any, text: Words, length: int) -> list[Any]:
     for place, part in parts.items():
         words[place] = _at(part)
     words[fields.N_HEADS], words[fields.NGRAMS] = len(at), text.ngrams
-    words[fields.N_CLEAN], words[fields.N_NAMES] = len(clean), len(names)
+    words[fields.N_CLEAN], words[fields.N_NAMES] = len(clean) - BLOCK, len(names)
     words[fields.N_MET] = len(met)
     return [heads, *parts.values()]
 

@@ -11,22 +11,43 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.hashing import MURMUR
-from streaml1.jit import inlined, kernel, load_byte, load_word, store_word
+from streaml1.jit import (
+    bit_count,
+    chosen_bits,
+    compresses,
+    first_places,
+    inlined,
+    kernel,
+    load_byte,
+    load_word,
+    matches,
+    put_lowered,
+    put_words,
+    scratch,
+    store_word,
+    under,
+    words_at,
+    words_of_halves,
+)
 from streaml1.parse.delimiters import BLANK
-from streaml1.parse.names import copied, is_head
+from streaml1.parse.names import copied, is_head, murmur_at, murmur_of_eight, short_copied
 
 __all__ = [
-    "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "spread", "whole_texts",
+    "BLOCK", "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "spread", "whole_texts",
 ]  # fmt: skip
 
 MARGIN = 16
 """Bytes that may be read and written behind those that are named."""
 
-_ZERO, _ONE, _TWO, _EIGHT, _HALF, _SHIFT = map(np.uint64, (0, 1, 2, 8, 32, 47))
-_LOW, _ALL, _HALFWORD = map(np.uint64, (2**32 - 1, 2**64 - 1, 24))
+BLOCK = 64
+"""Bytes that are cleaned together: so many may be written behind a cleaned text."""
+
+_ZERO, _ONE, _TWO, _FOUR, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 4, 8, 32))
+_LOW, _HALFWORD = map(np.uint64, (2**32 - 1, 24))
 _TWO_BYTES, _THREE_BYTES, _FOUR_BYTES, _BYTES_LOW = map(np.uint64, (0x80, 0xE0, 0xF0, 2**24 - 1))
 _SIX, _FIVE_BITS, _SIX_BITS, _FOUR_BITS, _THREE_BITS = map(np.uint64, (6, 31, 63, 15, 7))
+_BLOCK, _LAST, _ALL = map(np.uint64, (BLOCK, BLOCK - 1, 2**64 - 1))
+_A, _Z, _SMALL_A, _SMALL_Z, _NULL, _NINE, _UNDERSCORE = map(np.uint64, b"AZaz09_")
 
 
 def _letters() -> Any:
@@ -80,18 +101,63 @@ def _character(at: Any, c: Any) -> Any:
 
 
 @inlined
+def _between(at: Any, first: Any, last: Any) -> Any:
+    """Which of 64 bytes are from one to another, a bit each."""
+    return under(at, last + _ONE) & ~under(at, first)
+
+
+@inlined
+def _cleaned_blocks(at: Any, end: Any, to: Any, begins: Any, n: Any) -> Any:
+    """As `cleaned`, 64 bytes at a time, as long as all are ASCII: nothing of a short text.
+
+    Returns
+    -------
+    How far the text is read, where the words end, how many there are, and whether the last goes on.
+    """
+    inside = _ZERO
+    if not compresses() or end - at < _BLOCK:
+        return at, to, n, inside
+    room = scratch()
+    places = np.uint64(room.ctypes.data)
+    while at < end:
+        # The last block has bytes again that were read before.
+        again = _BLOCK - min(end - at, _BLOCK)
+        block = at - again
+        if under(block, _TWO_BYTES) != _ALL:
+            break
+        capitals = _between(block, _A, _Z)
+        word = capitals | _between(block, _SMALL_A, _SMALL_Z) | _between(block, _NULL, _NINE)
+        word |= matches(block, _UNDERSCORE)
+        before, ours = (word << _ONE) | inside, _ALL << again
+        chosen = (word | before) & ours
+        put_lowered(to, block, capitals, word, chosen)
+        first = chosen_bits(word & ~before & ours, chosen)
+        first_places(places, first, _ZERO)
+        count = bit_count(first)
+        for k in range(_ZERO, count, _EIGHT):
+            there = words_of_halves(places + _FOUR * k) + to
+            put_words(np.uint64(begins.ctypes.data) + _EIGHT * (n + k), there)
+        n += count
+        to += bit_count(chosen)
+        inside = word >> _LAST
+        at = block + _BLOCK
+    return at, to, n, inside
+
+
+@inlined
 def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
     """Write the words of a text, UTF-8, in small letters, a blank behind each.
 
-    `begins` gets from its n-th place on where each begins, and where the next would. `table` is
-    the address of `characters`.
+    `begins` gets from its n-th place on where each begins, and where the next would; up to seven
+    places more are written. `table` is the address of `characters`.
 
     Returns
     -------
     Where the words end, how many places of `begins` are before that of the next, and whether that
     is all; else the text wants another look.
     """
-    inside, plain = _ZERO, True
+    at, to, n, inside = _cleaned_blocks(at, end, to, begins, n)
+    plain = True
     while at < end:
         c = load_byte(at)
         if c < _TWO_BYTES:
@@ -123,42 +189,49 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
 
 
 @inlined
-def _written(head: Any, size: Any, start: Any, end: Any, to: Any) -> Any:
-    """Write a head of some bytes, and behind it those between two addresses.
+def _hashed(base: Any, spans: Any, hashes: Any, lo: Any, hi: Any) -> None:
+    """Hash the names from lo to hi, eight at a time."""
+    k = lo
+    if hi - lo >= _EIGHT:
+        to, places = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
+        while True:
+            there = words_at(places + _EIGHT * k)
+            put_words(to + _EIGHT * k, murmur_of_eight((there >> _HALF) + base, there & _LOW))
+            if k + _EIGHT >= hi:
+                return
+            k = min(k + _EIGHT, hi - _EIGHT)
+    while k < hi:
+        name = base + (spans[k] >> _HALF)
+        hashes[k] = murmur_at(name, name + (spans[k] & _LOW))
+        k += _ONE
 
-    Returns the hash of all, as `murmur` tells it, and where they end.
-    """
-    m = np.uint64(MURMUR)
-    h = (size + (end - start)) * m
-    over = size & np.uint64(7)
-    stop = head + (size - over)
-    while head < stop:
-        k = load_word(head)
-        store_word(to, k)
-        k *= m
-        k ^= k >> _SHIFT
-        h = (h ^ (k * m)) * m
-        head += _EIGHT
-        to += _EIGHT
-    # The word in which the head ends, if it does; eight bytes at a time from there on.
-    bits = over * _EIGHT
-    k = (load_word(head) & ((_ONE << bits) - _ONE)) | (load_word(start) << bits)
-    start -= over
-    while end - start >= _EIGHT:
-        store_word(to, k)
-        k *= m
-        k ^= k >> _SHIFT
-        h = (h ^ (k * m)) * m
-        start += _EIGHT
-        to += _EIGHT
-        k = load_word(start)
-    left = end - start
-    if left:
-        store_word(to, k)
-        h = (h ^ (k & (_ALL >> (_EIGHT * (_EIGHT - left))))) * m
-        to += left
-    h = (h ^ (h >> _SHIFT)) * m
-    return h ^ (h >> _SHIFT), to
+
+@inlined
+def _each_once(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, met: Any) -> Any:
+    """Leave each of the hashes from lo to hi once, with its count; returns where they end."""
+    places, most = np.uint64(16), np.uint64(len(met))
+    while places < _FOUR * (hi - lo) and places < most:
+        places += places
+    for z in range(places):
+        met[z] = _ZERO
+    mask = places - _ONE
+    k = lo
+    for g in range(lo, hi):
+        h, span = hashes[g], spans[g]
+        place = (h ^ (h >> _HALF)) & mask
+        other = met[place]
+        while (other != _ZERO) & (hashes[lo + other - np.uint64(other != _ZERO)] != h):
+            place = (place + _ONE) & mask
+            other = met[place]
+        # Whether it is new cannot be foretold: the same is done to it either way.
+        new = other == _ZERO
+        at = k if new else lo + other - _ONE
+        hashes[at] = h
+        values[at] = 1.0 if new else values[at] + 1.0
+        spans[at] = span if new else spans[at]
+        k += np.uint64(new)
+        met[place] = at - lo + _ONE
+    return k
 
 
 @inlined
@@ -194,35 +267,16 @@ def counted(
     -------
     Where the next name and the next feature go then.
     """
-    most = np.uint64(len(met))
-    places = np.uint64(16)
-    while places < _TWO * min(ngrams, last - first) * (last - first) and places < most:
-        places += places
-    for z in range(places):
-        met[z] = _ZERO
-    mask = places - _ONE
-    lo = k
-    for gram in range(_ONE, min(ngrams, last - first) + _ONE):
-        i = first
-        while i + gram <= last:
-            h, end = _written(head, size, begins[i], begins[i + gram] - _ONE, to)
-            place = (h ^ (h >> _HALF)) & mask
-            while True:
-                other = met[place]
-                if other == _ZERO:
-                    hashes[k] = h
-                    values[k] = 1.0
-                    spans[k] = ((to - base) << _HALF) | (end - to)
-                    to = end
-                    k += _ONE
-                    met[place] = k - lo
-                    break
-                if hashes[lo + other - _ONE] == h:
-                    values[lo + other - _ONE] += 1.0
-                    break
-                place = (place + _ONE) & mask
-            i += _ONE
-    return to, k
+    n, names = k, last - first
+    for gram in range(_ONE, min(ngrams, names) + _ONE):
+        for i in range(first, last - gram + _ONE):
+            end = copied(head, head + size, to)
+            end = short_copied(begins[i], begins[i + gram] - _ONE, end)
+            spans[n] = ((to - base) << _HALF) | (end - to)
+            to = end
+            n += _ONE
+    _hashed(base, spans, hashes, k, n)
+    return to, _each_once(hashes, values, spans, k, n, met)
 
 
 @kernel

@@ -20,7 +20,7 @@ from streaml1.jit import COMPILED
 from streaml1.parse.mending import mended
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.rows import BadExample, are_values, plain_items
-from streaml1.words.kernels import MARGIN, characters, cleaned_all, spread, whole_texts
+from streaml1.words.kernels import BLOCK, MARGIN, characters, cleaned_all, spread, whole_texts
 from streaml1.words.spec import Words, is_absent
 
 __all__ = ["counted_batch"]
@@ -286,8 +286,8 @@ def _cleaned(texts: _Texts) -> tuple[Any, Any, Any, Any]:
     """What `kernels.cleaned_all` writes, and where the words are."""
     at, sizes = texts.at.reshape(-1), texts.sizes.reshape(-1)
     total, n = int(sizes.sum()), len(at)
-    clean = np.empty(total + n + MARGIN, np.uint8)
-    begins, firsts = np.empty(total // 2 + 2 * n + 2, np.uint64), np.empty(n + 1, np.uint64)
+    clean = np.empty(total + n + BLOCK, np.uint8)
+    begins, firsts = np.empty(total // 2 + 2 * n + 10, np.uint64), np.empty(n + 1, np.uint64)
     odd = np.empty(n, np.uint8)
     cleaned_all(
         at, sizes, np.uint64(characters().ctypes.data), np.uint64(clean.ctypes.data), begins,
