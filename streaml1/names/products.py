@@ -23,6 +23,7 @@ __all__ = ["Products"]
 
 _SIZE = np.uint64(2**32 - 1)
 _FEW = 1024  # entries whose parts are numbered at once, at first
+_SOON = 2**13
 _THREE, _AHEAD = map(np.uint64, (3, 16))
 
 
@@ -186,13 +187,15 @@ class Products:
     def widen_all(self, n: int, parts: int, letters: int) -> bool:
         """As `widen`; where one array has no room, those that are soon to grow do so too.
 
-        For each time that one does, who holds their addresses must begin anew.
+        For each time that one does, who holds their addresses must begin anew. Of large ones
+        that is seldom, and memory counts.
         """
         full = self.table.lacks(n) or self.numbers.lacks(parts) or len(self) + n > len(self.slots)
         if not full and not self.names.lacks(parts, letters):
             return False
         used = int(self.names.ends[len(self.names)])
-        return self.widen(n + len(self) // 2, parts + len(self.names) // 2, letters + used // 2)
+        soon = (min(had // 2, _SOON) for had in (len(self), len(self.names), used))
+        return self.widen(*(a + b for a, b in zip((n, parts, letters), soon, strict=True)))
 
     def widen(self, n: int, parts: int, letters: int) -> bool:
         """Have room for `n` crossed features more, and for some parts of so many bytes.
