@@ -165,7 +165,7 @@ class Reader:
             crosses = self.crosses.of(plain)
             names += [one.parts for one in crosses]
             values = np.append(values, [one.value for one in crosses])
-            slots = np.append(slots, find_crossed(self.names, hashes_of(crosses)))
+            slots = np.append(slots, find_crossed(self.names, hashes_of(crosses))[0])
         ids, values = self._row(names, values, slots)
         ids, values = self._stood_for(ids, values)
         return online.margin(self.rule, self.online, ids, values, len(ids), out)
@@ -256,8 +256,7 @@ class Reader:
     def _found(self, crosses: Crosses, some: Marked) -> Rows:
         """Rows of a batch, and what is crossed in them, as `_placed` tells."""
         crossing = crossing_of(crosses, some)
-        slots = find_crossed(self.names, crossing.hashes)
-        new = np.flatnonzero(slots == MISSING)
+        slots, new = find_crossed(self.names, crossing.hashes)
         slots[new] = self.rule.size + len(some.batch.rows.values) + np.arange(len(new))
         return self._both(some.batch, self._slots_of(some.batch), crossing, slots)
 

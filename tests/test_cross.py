@@ -519,8 +519,7 @@ def test_a_table_of_names_and_crosses(steps: list[tuple[str, int]]) -> None:
             parts = [tuple(sorted(chance.sample(HEADS, chance.choice([2, 3])))) for _ in range(4)]
             hashes = np.array([cross_hash(one) for one in parts], np.uint64)
             slots, places = table.crossed.find(hashes)
-            new = len(distinct(hashes, places).firsts)
-            table.admit_crossed(hashes, slots, new, parts_of(parts))
+            table.admit_crossed(hashes, slots, distinct(hashes, places), parts_of(parts))
             twin += [one for one in dict.fromkeys(parts) if one not in twin]
             assert slots.tolist() == [twin.index(one) for one in parts]
         elif what == "s":
@@ -551,7 +550,7 @@ def test_parts_that_are_gone_are_given_back() -> None:
     parts = [(f"a={k}", "b", *(["c"] if k % 3 else [])) for k in range(300)]
     hashes = np.array([cross_hash(some) for some in parts], np.uint64)
     slots = np.full(300, MISSING, np.uint32)
-    table.admit_crossed(hashes, slots, 300, parts_of(parts))
+    table.admit_crossed(hashes, slots, distinct(hashes, np.arange(300)), parts_of(parts))
     assert slots.tolist() == list(range(300))
     names = table.names()
     assert names == [" x ".join(some) for some in parts]

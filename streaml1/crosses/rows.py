@@ -150,13 +150,13 @@ def hashes_of(crosses: Sequence[Cross]) -> Any:
     return np.array([one.hash for one in crosses], np.uint64)
 
 
-def find_crossed(names: Any, hashes: Any) -> Any:
-    """Slots of crossed features, uint32; `MISSING` for those unknown."""
+def find_crossed(names: Any, hashes: Any) -> tuple[Any, Any]:
+    """Slots of crossed features, uint32, `MISSING` for those unknown, and the places of these."""
     if isinstance(names, Hashed):
-        return (hashes & np.uint64(names.mask)).astype(np.uint32)
+        return (hashes & np.uint64(names.mask)).astype(np.uint32), np.empty(0, np.int64)
     if isinstance(names, Table):
-        return names.crossed.find(hashes)[0]
-    return np.full(len(hashes), MISSING, np.uint32)
+        return names.crossed.find(hashes)
+    return np.full(len(hashes), MISSING, np.uint32), np.arange(len(hashes))
 
 
 @kernel

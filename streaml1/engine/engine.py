@@ -152,10 +152,10 @@ class Engine(Many):
             for name in names:
                 self.crosses.require_plain(name)  # type: ignore[union-attr]
         hashes = hashes_of(crosses)
-        slots, new = self._find_with_room(hashes, lambda: len(names))
+        slots, unknown = self._find_with_room(hashes, lambda: len(names))
         plain = self._admit_all(names)
-        self._admit_crossed(hashes, slots, new, parts_of([one.parts for one in crosses]))
-        if new:
+        self._admit_crossed(hashes, slots, unknown, parts_of([one.parts for one in crosses]))
+        if len(unknown.firsts):
             self.names.settle()
         return np.append(plain, slots)
 

@@ -205,7 +205,7 @@ class Many(Weights):
             found[:] = [self._new_texts(texts)]
             return len(found[0][1].firsts)
 
-        crossed, new = self._find_with_room(crossing.hashes, most, texts is None)
+        crossed, unknown = self._find_with_room(crossing.hashes, most, texts is None)
         if texts is not None:
             plain = self._admit_texts(texts, *found)
         else:
@@ -214,5 +214,5 @@ class Many(Weights):
             slots = np.full(len(names), MISSING, np.uint32)
             slots[used] = self._admit_all([names[k] for k in np.flatnonzero(used)])
             plain = slots[batch.rows.ids]
-        self._admit_crossed(crossing.hashes, crossed, new, crossing.parts)
+        self._admit_crossed(crossing.hashes, crossed, unknown, crossing.parts)
         return self._both(batch, plain, crossing, crossed)

@@ -85,15 +85,17 @@ class Room(State):
 
     def _find_with_room(
         self, hashes: Any, plain: Callable[[], int], strings: bool = True
-    ) -> tuple[Any, int]:
-        """Slots of crossed features, `MISSING` for some, and how many are new.
+    ) -> tuple[Any, Unknown]:
+        """Slots of crossed features, `MISSING` for some, and those that have none.
 
         There is room for them then and for the names that are not crossed, of which `plain` tells
         how many may be new; where these are no `strings`, but bytes, none in the table of strings.
         """
         while True:
-            names, slots = self.names, find_crossed(self.names, hashes)
-            new = len(distinct(hashes, np.flatnonzero(slots == MISSING)).firsts)
+            names = self.names
+            slots, places = find_crossed(names, hashes)
+            unknown = distinct(hashes, places)
+            new = len(unknown.firsts)
             if isinstance(names, Ints) and new:
                 self._name_all()
             elif isinstance(names, Table):
@@ -103,14 +105,14 @@ class Room(State):
                 else:
                     self._have_slots(n + new)
             if self.names is names:  # or some that were known may have been given back
-                return slots, new
+                return slots, unknown
 
-    def _admit_crossed(self, hashes: Any, slots: Any, new: int, parts: Parts) -> None:
+    def _admit_crossed(self, hashes: Any, slots: Any, unknown: Unknown, parts: Parts) -> None:
         """Give crossed features slots where they have none; the rule has them."""
-        if not new:
+        if not len(unknown.firsts):
             return
         self._frame = None  # it knows no names that wait
-        self.names.admit_crossed(hashes, slots, new, parts)
+        self.names.admit_crossed(hashes, slots, unknown, parts)
 
     # Room
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import inlined, kernel, prefetch
-from streaml1.names.bytes import Arena, ByBytes
+from streaml1.names.bytes import Arena, ByBytes, Unknown, distinct
 from streaml1.names.crossed import Crossed, cross_hash, told
 from streaml1.names.parts import Parts, parts_of
 from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
@@ -44,12 +44,12 @@ def _rank(places: Any, ids: Any, masks: Any, hashes: Any, k: Any, z: Any) -> Any
 
 @kernel
 def _admit(
-    entries: Any, used: Any, hashes: Any, slots: Any, new: Any, parts: Any, numbers: Any,
+    entries: Any, used: Any, hashes: Any, given: Any, new: Any, parts: Any, numbers: Any,
     kept: Any, waiting: Any, slot: Any,
 ) -> None:  # fmt: skip
-    """Give each hash without a slot the next, and keep the numbers of its parts.
+    """Give each of some hashes without a slot the next, and keep the numbers of its parts.
 
-    `new` has the places of those without. It waits among the names, as one without a letter.
+    `new` has the places of those, each once. They wait among the names, as ones without a letter.
     """
     places, ids, masks, part_hashes = parts
     count, kept_hashes, kept_slots, kept_parts = kept
@@ -62,23 +62,22 @@ def _admit(
             prefetch(entries, ahead + ahead)
         k = new[z]
         at = lookup(entries, hashes[k])
-        if entries[at + ONE] == NO_SLOT:
-            entries[at] = hashes[k]
-            entries[at + ONE] = slot
-            used[0] += 1
-            kept_hashes[n] = hashes[k]
-            kept_slots[n] = slot
-            kept_parts[n, 2] = MISSING
-            for y in range(_THREE):
-                if places[k, y] >= 0:
-                    rank = _rank(places, ids, masks, part_hashes, k, y)
-                    kept_parts[n, rank] = numbers[places[k, y]]
-            late_hashes[m] = hashes[k]
-            ends[m + ONE] = ends[m]
-            slot += ONE
-            n += ONE
-            m += ONE
-        slots[k] = np.uint32(entries[at + ONE])
+        entries[at] = hashes[k]
+        entries[at + ONE] = slot
+        kept_hashes[n] = hashes[k]
+        kept_slots[n] = slot
+        kept_parts[n, 2] = MISSING
+        for y in range(_THREE):
+            if places[k, y] >= 0:
+                rank = _rank(places, ids, masks, part_hashes, k, y)
+                kept_parts[n, rank] = numbers[places[k, y]]
+        late_hashes[m] = hashes[k]
+        ends[m + ONE] = ends[m]
+        given[z] = np.uint32(slot)
+        slot += ONE
+        n += ONE
+        m += ONE
+    used[0] += np.int64(many)
     count[0], late[0] = n, m
 
 
@@ -219,7 +218,7 @@ class Products:
         return any(a is not b for a, b in zip(before, self._arrays(), strict=True))
 
     def admit(
-        self, hashes: Any, slots: Any, new: int, parts: Parts, waiting: Arena, slot: int
+        self, hashes: Any, slots: Any, unknown: Unknown, parts: Parts, waiting: Arena, slot: int
     ) -> None:
         """Give those of some hashes that are MISSING a slot the next, from `slot` on.
 
@@ -229,8 +228,8 @@ class Products:
             Of crossed features; one may come twice.
         slots
             What `find` gave; they are made known in it.
-        new
-            How many are new.
+        unknown
+            Which are MISSING.
         parts
             Of what they are crossed.
         waiting
@@ -238,16 +237,17 @@ class Products:
         slot
             The next.
         """
-        self.widen(new, 0, 0)
-        waiting.widen(new, 0)
-        used, without = np.zeros(len(parts.ids), bool), np.flatnonzero(slots == MISSING)
-        without = without.view(np.uint64)
-        _mark(without, parts.places, used)
+        new = unknown.firsts.view(np.uint64)
+        self.widen(len(new), 0, 0)
+        waiting.widen(len(new), 0)
+        used, given = np.zeros(len(parts.ids), bool), np.empty(len(new), np.uint32)
+        _mark(new, parts.places, used)
         numbers = self._numbered(parts, used)
         kept = self.count, self.hashes, self.slots, self.parts
         late = waiting.count, waiting.hashes, waiting.ends
-        _admit(self.table.entries, self.table.used, hashes, slots, without, parts[:4], numbers,
+        _admit(self.table.entries, self.table.used, hashes, given, new, parts[:4], numbers,
                kept, late, np.uint64(slot))  # fmt: skip
+        unknown.tell(slots, given)
 
     def _numbered(self, parts: Parts, used: Any) -> Any:
         """The numbers of the entries that are used; new ones are kept."""
@@ -282,7 +282,8 @@ class Products:
         ensure(all(len(parts) in (2, 3) for parts in names), "a crossed feature of other parts")
         hashes = np.array([cross_hash(parts) for parts in names], np.uint64)
         places = np.full(len(names), MISSING, np.uint32)
-        self.admit(hashes, places, len(names), parts_of(names), Arena(), 0)
+        unknown = distinct(hashes, np.arange(len(names)))
+        self.admit(hashes, places, unknown, parts_of(names), Arena(), 0)
         ensure(len(self) == len(names), "a crossed feature stands twice")
         self.slots[: len(names)] = slots
         self.table = self.table.moved(slots.astype(np.int64))

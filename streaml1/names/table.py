@@ -154,18 +154,18 @@ class Table(Entries):
 
     # Crossed features
 
-    def admit_crossed(self, hashes: Any, slots: Any, new: int, parts: Parts) -> None:
+    def admit_crossed(self, hashes: Any, slots: Any, unknown: Unknown, parts: Parts) -> None:
         """Give crossed features the next slots, where they have none; they wait.
 
         Parameters
         ----------
-        hashes, new, parts
+        hashes, unknown, parts
             As of `Products.admit`.
         slots
             By `hashes`, `MISSING` for some; all are known then.
         """
         before, table = len(self), self._by_bytes
-        self.crossed.admit(hashes, slots, new, parts, self.waiting, before)
+        self.crossed.admit(hashes, slots, unknown, parts, self.waiting, before)
         if table is not None and table.n == before:  # they are no names to be found there
             table.n = len(self)
 
