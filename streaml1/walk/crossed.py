@@ -154,8 +154,8 @@ def _put_parts(frame: Any, packed: Any, place: Any) -> bool:
 
 
 @inlined
-def _admitted(frame: Any, crossed: Any, packed: Any, h: Any) -> Any:
-    """Slot of a crossed feature that is not in the table, entered; or NO_ROAD.
+def _admitted(frame: Any, crossed: Any, at: Any, packed: Any, h: Any) -> Any:
+    """Slot of a crossed feature that is not in the table, entered `at` a place; or NO_ROAD.
 
     Nothing is made here that the garbage collector knows: it could run anybody's code.
     """
@@ -174,7 +174,6 @@ def _admitted(frame: Any, crossed: Any, packed: Any, h: Any) -> Any:
     array_at(frame[PRODUCT_HASHES], frame[N_PRODUCTS], np.uint64)[n] = h
     array_at(frame[PRODUCT_SLOTS], frame[N_PRODUCTS], np.uint32)[n] = known
     count[0] += 1
-    at = lookup(crossed, h)
     crossed[at] = h
     crossed[at + _ONE] = np.uint64(known)
     array_at(frame[CROSSED_USED], 1, np.int64)[0] += 1
@@ -213,9 +212,10 @@ def read_all(frame: Any, x: Any) -> Any:
     hashes = array_at(frame[HASHES], length, np.uint64)
     crossed = array_at(frame[CROSSED], frame[N_CROSSED], np.uint64)
     for k in range(np.uint64(n), np.uint64(total)):
-        slot = crossed[lookup(crossed, hashes[k]) + _ONE]
+        at = lookup(crossed, hashes[k])
+        slot = crossed[at + _ONE]
         if slot == MISSING:
-            slot = _admitted(frame, crossed, texts[k], hashes[k])
+            slot = _admitted(frame, crossed, at, texts[k], hashes[k])
             if slot == NO_ROAD:
                 return np.int64(OTHER_ROAD)
         ids[k] = np.uint32(slot)
