@@ -116,14 +116,14 @@ def _one(
     times = {what: np.array(all_of[1:]) for what, all_of in took.items()}
     made = table(
         f"{name}: a pass over {n:,} rows of {X.nnz / n:.1f} non-zeros, l1 = l2 = 1e-6",
-        *("", "us/row", "x bare SGD", "x .rows, later passes"),
+        *("", "us/row", "x bare SGD", "x matrix", "x .rows, later passes"),
     )
-    base, kept = times["bare SGD, no penalty"], times["elastic net, .rows, later passes"]
+    beside = ("bare SGD, no penalty", "elastic net, matrix", "elastic net, .rows, later passes")
     for what, each in times.items():
         if not np.isnan(each).any():
             made.add_row(
                 what, f"{np.median(each) / n * 1e6:.3f}",
-                f"{np.median(each / base):.2f}", f"{np.median(each / kept):.2f}",
+                *(f"{np.median(each / times[other]):.2f}" for other in beside),
             )  # fmt: skip
     CONSOLE.print(made)
     size = {kind: (folder / f"{name}{kind}").stat().st_size for kind in (".rows", ".vw")}
