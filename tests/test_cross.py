@@ -266,14 +266,22 @@ def test_pairs_by_eights(road: str) -> None:
 
 
 @pytest.mark.parametrize("road", ROADS)
-def test_a_category_that_comes_in_two_kinds_of_parts(road: str) -> None:
-    rows: list[Row] = [{"a": "b=c", "a=b": "c", "ad": "x"}, {"a": "b=c", "a=b=c": 1.0, "ad": "x"}]
-    cross: Cross = [("a", "ad")]
-    model, twin = crossing(cross), crossing(None)
+@pytest.mark.parametrize("bits", [None, 20])
+@pytest.mark.parametrize("prefixes", [("a", "ad"), ("a", "a")])
+def test_a_category_that_comes_in_two_kinds_of_parts(
+    road: str, bits: int | None, prefixes: tuple[str, str]
+) -> None:
+    """It is one feature, and has no product with itself."""
+    rows: list[Row] = [
+        {"a": "b=c", "a=b": "c", "ad": "x"},
+        {"a": "b=c", "a=b=c": 1.0, "ad": "x", "a^1": 2.0},
+    ]
+    model, twin = crossing([prefixes], hash_bits=bits), crossing(None, hash_bits=None)
     assert ROADS[road](model, rows, [True, False]) == walked(
-        twin, [expanded(x, cross) for x in rows], [True, False]
+        twin, [expanded(x, [prefixes]) for x in rows], [True, False]
     )
-    assert model.weights == twin.weights
+    assert sorted(model.weights.values()) == sorted(twin.weights.values())
+    assert bits or model.weights == twin.weights
 
 
 def test_many_are_crossed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
