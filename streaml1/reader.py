@@ -276,10 +276,8 @@ class Reader:
         ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
         spread(rows.indptr, crossing.indptr, plain, rows.values, crossed, crossing.values,
                ids, values)  # fmt: skip
-        both, texts = Rows(ids, values, indptr), batch.texts
-        if self._are_distinct(texts):
-            return both
-        return self._apart(both, plain)
+        both = Rows(ids, values, indptr)
+        return both if self._are_distinct(batch.texts) else self._apart(both, plain)
 
     def _are_distinct(self, texts: NamedRows | None) -> bool:
         """Whether rows of names each once, and what is crossed in them, have each slot but once."""

@@ -107,9 +107,8 @@ def bench_memory(n: int = 10_000_000, most: int = 3 * 2**30) -> None:
             *(), check=True, capture_output=True, text=True,
         )  # fmt: skip
 
-    run(
-        "streaml1", 1000
-    )  # the compiler takes a hundred megabytes: not in the process that is looked at
+    # The compiler takes a hundred megabytes: not in the process that is looked at.
+    run("streaml1", 1000)
     for which in ("streaml1", "river"):
         begin = time.perf_counter()
         ran = run(which, n)

@@ -105,11 +105,6 @@ class Crosses:
     asked
         Pairs and triples of prefixes, as `checked_cross` gives them.
 
-    Attributes
-    ----------
-    apart : bool
-        Whether no name belongs to two prefixes: no feature is crossed in two ways then.
-
     Examples
     --------
     >>> for cross in Crosses([("site", "ad")]).of({"site=news": 1.0, "ad": 2.0, "age": 31.0}):
@@ -122,7 +117,6 @@ class Crosses:
         self.prefixes = list(dict.fromkeys(p for cross in asked for p in cross))
         self.of_prefixes = [tuple(self.prefixes.index(p) for p in cross) for cross in asked]
         self.most_of_one = max(self.mask(p).bit_count() for p in self.prefixes)
-        self.apart = self.most_of_one == 1
         self.plan = self._plan()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -143,6 +137,11 @@ class Crosses:
         plan[HEAD + 3 * s + 1 : HEAD + 3 * s + n + 1] = np.cumsum([len(one) for one in texts])
         plan[HEAD + 3 * s + n + 1 :] = np.frombuffer(letters, np.uint64)
         return plan
+
+    @property
+    def apart(self) -> bool:
+        """Whether no name belongs to two prefixes: no feature is crossed in two ways then."""
+        return self.most_of_one == 1
 
     def mask(self, name: Hashable) -> int:
         """The prefixes that a name belongs to, a bit each."""

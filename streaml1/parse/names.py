@@ -54,6 +54,7 @@ EIGHT_NAMES = np.uint64(160)
 """More bytes than `put_joined` writes."""
 
 _ALL = np.uint64(2**64 - 1)
+_NOTHING = np.uint64(0)  # the hash of no bytes
 
 
 @inlined
@@ -86,34 +87,39 @@ def short_copied(start: Any, end: Any, to: Any) -> Any:
 @inlined
 def murmur_at(start: Any, end: Any) -> Any:
     """`murmur` of the bytes between two addresses; up to seven bytes more are read."""
-    m = np.uint64(MURMUR)
-    h = (end - start) * m
-    while end - start > _EIGHT:
-        h = (h ^ _stirred(load_word(start), m)) * m
-        start += _EIGHT
-    left = end - start
-    if left:
-        # Both: how long a name is cannot be foretold, and a wrong guess costs more.
-        last = load_word(start)
-        whole = _stirred(last, m)
-        part = last & (_ALL >> ((_EIGHT * (_EIGHT - left)) & _BITS))
-        h = (h ^ (whole if left == _EIGHT else part)) * m
-    return _stirred_last(h, m)
+    h, at = _but_the_last(start, end)
+    return _with_last(h, load_word(at), end - at) if at < end else _NOTHING
 
 
 @inlined
 def murmur_of_string(start: Any, end: Any) -> Any:
     """As `murmur_at`, but up to seven bytes before the text are read, and none behind it."""
+    h, at = _but_the_last(start, end)
+    left = end - at
+    if not left:
+        return _NOTHING
+    return _with_last(h, load_word(end - _EIGHT) >> (_EIGHT * (_EIGHT - left)), left)
+
+
+@inlined
+def _but_the_last(start: Any, end: Any) -> Any:
+    """The hash before the last word, of one to eight bytes, and where that begins."""
     m = np.uint64(MURMUR)
     h = (end - start) * m
     while end - start > _EIGHT:
         h = (h ^ _stirred(load_word(start), m)) * m
         start += _EIGHT
-    left = end - start
-    if left:
-        last = load_word(end - _EIGHT) >> (_EIGHT * (_EIGHT - left))
-        h = (h ^ (_stirred(last, m) if left == _EIGHT else last)) * m
-    return _stirred_last(h, m)
+    return h, start
+
+
+@inlined
+def _with_last(h: Any, last: Any, left: Any) -> Any:
+    """The hash with the last word, of which so many bytes are left."""
+    m = np.uint64(MURMUR)
+    # Both: how long a name is cannot be foretold, and a wrong guess costs more.
+    whole = _stirred(last, m)
+    part = last & (_ALL >> ((_EIGHT * (_EIGHT - left)) & _BITS))
+    return _stirred_last((h ^ (whole if left == _EIGHT else part)) * m, m)
 
 
 @inlined

@@ -26,11 +26,11 @@ from streaml1.jit import (
     scratch,
     store_word,
     under,
-    words_at,
     words_of_halves,
 )
 from streaml1.parse.delimiters import BLANK
-from streaml1.parse.names import copied, is_head, murmur_at, murmur_of_eight, short_copied
+from streaml1.parse.features import hash_those_left
+from streaml1.parse.names import LATER, copied, is_head, short_copied
 
 __all__ = [
     "BLOCK", "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "spread", "whole_texts",
@@ -189,24 +189,6 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
 
 
 @inlined
-def _hashed(base: Any, spans: Any, hashes: Any, lo: Any, hi: Any) -> None:
-    """Hash the names from lo to hi, eight at a time."""
-    k = lo
-    if hi - lo >= _EIGHT:
-        to, places = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
-        while True:
-            there = words_at(places + _EIGHT * k)
-            put_words(to + _EIGHT * k, murmur_of_eight((there >> _HALF) + base, there & _LOW))
-            if k + _EIGHT >= hi:
-                return
-            k = min(k + _EIGHT, hi - _EIGHT)
-    while k < hi:
-        name = base + (spans[k] >> _HALF)
-        hashes[k] = murmur_at(name, name + (spans[k] & _LOW))
-        k += _ONE
-
-
-@inlined
 def _each_once(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, met: Any) -> Any:
     """Leave each of the hashes from lo to hi once, with its count; returns where they end."""
     places, most = np.uint64(16), np.uint64(len(met))
@@ -272,10 +254,11 @@ def counted(
         for i in range(first, last - gram + _ONE):
             end = copied(head, head + size, to)
             end = short_copied(begins[i], begins[i + gram] - _ONE, end)
+            hashes[n] = LATER
             spans[n] = ((to - base) << _HALF) | (end - to)
             to = end
             n += _ONE
-    _hashed(base, spans, hashes, k, n)
+    hash_those_left(hashes, spans, base, k, n)
     return to, _each_once(hashes, values, spans, k, n, met)
 
 
