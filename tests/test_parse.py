@@ -56,7 +56,7 @@ def read_number(text: bytes, read: Any = numbers.number) -> float:
     buffer, lo, hi, _ = padded(text)
     start = buffer.ctypes.data
     ends = (np.uint64(start + lo), np.uint64(start + hi - 1))
-    return float(read(*ends, np.uint64(numbers.TABLE.ctypes.data)))
+    return float(read(*ends, numbers.TABLE))
 
 
 def is_floats(text: str, read: Any = numbers.number) -> bool:

@@ -34,5 +34,5 @@ def mended(x: NamedRows, found: list[tuple[int, list[str], list[float]]], kept: 
         spans = np.insert(spans, places, begins << half | sizes)
         values = np.insert(values, places, [v for _, _, vs in found for v in vs])
     return NamedRows(
-        hashes, values, indptr, arena, spans, x.text, x.bounds[kept], x.one, x.header
+        hashes, values, indptr, arena, spans, x.text, x.begins[kept], x.ends[kept], x.one, x.header
     )  # fmt: skip

@@ -85,8 +85,10 @@ def _table() -> Any:
     return np.array([*exact, *powers, *(10**k for k in range(20))], np.uint64)
 
 
-TABLE = _table()
-"""Powers of ten: 10**0 to 10**22 as floats, two words for each from 10**LEAST, 10**0 to 10**19."""
+_POWERS = _table()
+TABLE = np.uint64(_POWERS.ctypes.data)
+"""Where powers of ten are: 10**0 to 10**22 as floats, two words for each from 10**LEAST to
+10**MOST, 10**0 to 10**19."""
 
 
 @inlined

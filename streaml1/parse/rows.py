@@ -121,8 +121,8 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         Where in it the name of each feature is, uint64: its first byte times 2**32, and its length.
     text
         The lines of the rows, uint8.
-    bounds
-        Where in it the line of each row begins and ends, int64 of shape (n, 2).
+    begins, ends
+        Where in it the line of each row begins and ends, with its newline or without, int64.
     one
         Reads a line: its features, and more.
     header
@@ -133,7 +133,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
     """
 
     __slots__ = (
-        *("bounds", "hashes", "header", "indptr", "names", "one"),
+        *("begins", "ends", "hashes", "header", "indptr", "names", "one"),
         *("plain", "spans", "text", "valued", "values"),
     )
 
@@ -145,7 +145,8 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         names: Any,
         spans: Any,
         text: Any,
-        bounds: Any,
+        begins: Any,
+        ends: Any,
         one: Callable[[bytes], Any],
         header: Sequence[str] | None = None,
         valued: bool = False,
@@ -159,11 +160,12 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         self.names = names
         self.spans = spans
         self.text = text
-        self.bounds = bounds
+        self.begins = begins
+        self.ends = ends
         self.one = one
 
     def __len__(self) -> int:
-        return len(self.bounds)
+        return len(self.begins)
 
     @overload
     def __getitem__(self, k: int) -> dict[Hashable, Any]: ...
@@ -176,10 +178,9 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             lo, hi = _bounds(k, len(self))
             return NamedRows(
                 self.hashes, self.values, self.indptr[lo : hi + 1], self.names, self.spans,
-                self.text, self.bounds[lo:hi], self.one, self.header, self.valued,
+                self.text, self.begins[lo:hi], self.ends[lo:hi], self.one, self.header, self.valued,
             )  # fmt: skip
-        lo, hi = self.bounds[range(len(self))[k]].tolist()
-        x: dict[Hashable, Any] = self.one(self.text[lo:hi].tobytes())[0]
+        x: dict[Hashable, Any] = self.one(self.line(range(len(self))[k]))[0]
         return x
 
     def __iter__(self) -> Iterator[dict[Hashable, Any]]:
@@ -188,7 +189,12 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
     def parts(self) -> tuple[Any, Any, Any]:
         """`hashes`, `values` and `indptr` of these rows alone."""
         lo, hi = int(self.indptr[0]), int(self.indptr[-1])
-        return self.hashes[lo:hi], self.values[lo:hi], self.indptr - lo
+        return self.hashes[lo:hi], self.values[lo:hi], self.indptr - lo if lo else self.indptr
+
+    def line(self, row: int) -> bytes:
+        """The line of a row, without its newline."""
+        line: bytes = self.text[self.begins[row] : self.ends[row]].tobytes()
+        return line.removesuffix(b"\n")
 
     def own_spans(self) -> Any:
         """`spans` of these rows alone."""
@@ -218,7 +224,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         """As many rows of some of the features, by their places, with other values."""
         return NamedRows(
             self.parts()[0][places], values, indptr, self.names, self.own_spans()[places],
-            self.text, self.bounds, self.one, self.header,
+            self.text, self.begins, self.ends, self.one, self.header,
         )  # fmt: skip
 
     def names_of(self, places: Any) -> list[str]:
@@ -240,7 +246,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         if len(pieces) == 1:
             return pieces[0]
         alone = [piece._alone() for piece in pieces]
-        hashes, values, pointers, names, spans, texts, bounds = zip(*alone, strict=True)
+        hashes, values, pointers, names, spans, texts, begins, ends = zip(*alone, strict=True)
         features = np.cumsum([0, *map(len, hashes)])
         letters = np.cumsum([0, *map(len, names)]).astype(np.uint64) << np.uint64(32)
         bytes_ = np.cumsum([0, *map(len, texts)])
@@ -250,7 +256,8 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             np.concatenate([*indptr, features[-1:]]), np.concatenate(names),
             np.concatenate([one + at for one, at in zip(spans, letters, strict=False)]),
             np.concatenate(texts),
-            np.concatenate([one + at for one, at in zip(bounds, bytes_, strict=False)]),
+            np.concatenate([one + at for one, at in zip(begins, bytes_, strict=False)]),
+            np.concatenate([one + at for one, at in zip(ends, bytes_, strict=False)]),
             pieces[0].one, pieces[0].header, all(piece.valued for piece in pieces),
         )  # fmt: skip
 
@@ -259,11 +266,11 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         hashes, values, indptr = self.parts()
         names, first = self._read()
         spans = self.own_spans() - (np.uint64(first) << np.uint64(32))
-        text, bounds = self.text[:0], self.bounds
-        if len(bounds):
-            begin = int(bounds[0, 0])
-            text, bounds = self.text[begin : int(bounds[-1, 1])], bounds - begin
-        return hashes, values, indptr, names, spans, text, bounds
+        text, begins, ends = self.text[:0], self.begins, self.ends
+        if len(begins):
+            first = int(begins[0])
+            text, begins, ends = self.text[first : int(ends[-1])], begins - first, ends - first
+        return hashes, values, indptr, names, spans, text, begins, ends
 
 
 def _bounds(k: slice, n: int) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.labels import LabelTexts
 from streaml1.streams.named import coding_of, plain
-from streaml1.streams.parsed import Parsed, bounds_of, padded
+from streaml1.streams.parsed import Parsed, padded
 from streaml1.streams.pool import Pool
 from streaml1.streams.source import SourceError
 from streaml1.streams.table import (
@@ -278,7 +278,7 @@ class _Fast:
         start = text.ctypes.data + PAD
         first = self._names + len(self._columns.names)
         status = csv.rows(
-            np.uint64(start), np.uint64(start + self._n), np.uint64(TABLE.ctypes.data),
+            np.uint64(start), np.uint64(start + self._n), TABLE,
             self._parser._require_label, coding, self._columns.told(self._names), room.positions,
             room.kinds, room.hashes, room.values, np.uint64(start + first),
             np.uint64(start + len(text) - PAD), room.spans, room.labels, room.w, room.indptr,
@@ -322,11 +322,10 @@ class _Fast:
         room, n = self._room, int(state[csv.ROW])
         k = int(room.indptr[n])
         lines, ends, w, after = (a[:n] for a in (room.lines, room.ends, room.w, room.after))
-        bounds = bounds_of(room.begins[:n], ends)
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n + 1], room.text[PAD:],
-            room.spans[:k], self._text, bounds, self._parser.one, self._columns.header,
-            valued=not state[csv.LARGE],
+            room.spans[:k], self._text, room.begins[:n], ends, self._parser.one,
+            self._columns.header, valued=not state[csv.LARGE],
         )  # fmt: skip
         if found:
             x = mended(x, found, np.ones(n, bool))

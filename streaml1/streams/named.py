@@ -15,7 +15,7 @@ from streaml1.parse.mending import mended
 from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
-from streaml1.streams.parsed import Example, LineParser, Parsed, bounds_of
+from streaml1.streams.parsed import Example, LineParser, Parsed
 from streaml1.streams.pool import Pool
 
 __all__ = ["NamedParser", "coding_of", "plain"]
@@ -92,10 +92,9 @@ class NamedParser(LineParser):
             )
         k = int(room.indptr[n_rows])
         lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
-        bounds = bounds_of(room.begins[:n_rows], ends)
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], names,
-            room.spans[:k], text, bounds, self.one, self.header, valued,
+            room.spans[:k], text, room.begins[:n_rows], ends, self.one, self.header, valued,
         )  # fmt: skip
         return self._whole(x, y, w, lines, ends, room.odd[:n_odd].tolist(), n_lines, *more)
 
@@ -106,7 +105,7 @@ class NamedParser(LineParser):
         start = text.ctypes.data
         more = self._more(n)
         rows, odd, lines, valued = self.kernel(
-            np.uint64(start), np.uint64(start + n), np.uint64(TABLE.ctypes.data), self._labelled,
+            np.uint64(start), np.uint64(start + n), TABLE, self._labelled,
             coding, room.positions, room.kinds, room.hashes, room.values, np.uint64(start + free),
             np.uint64(start + len(text)), room.spans, room.y, room.w, room.indptr,
             room.lines, room.begins, room.ends, room.odd, room.numbers, *more,
@@ -127,9 +126,8 @@ class NamedParser(LineParser):
         found: list[tuple[int, list[str], list[float]]] = []
         kept = np.ones(len(y), bool) if odd else NONE
         for row in odd:
-            begin, end = x.bounds[row].tolist()
             try:
-                example = self.one(x.text[begin:end].tobytes())
+                example = self.one(x.line(row))
             except ValueError as error:
                 example = None
                 faults.append((int(lines[row]), str(error)))

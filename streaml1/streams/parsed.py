@@ -10,7 +10,7 @@ import numpy as np
 
 from streaml1.parse.delimiters import PAD
 
-__all__ = ["EachLine", "LineParser", "Parsed", "Parser", "bounds_of", "decode", "padded"]
+__all__ = ["EachLine", "LineParser", "Parsed", "Parser", "decode", "padded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +84,6 @@ class Parser(Protocol):
         `buffer` is uint8, and has `PAD` bytes more before and after the part. From `free` on names
         may be written to it. What is read may look at it for as long as it likes.
         """
-
-
-def bounds_of(begins: Any, ends: Any) -> Any:
-    """Where lines begin and end, int64 of shape (n, 2), by their first bytes and those behind."""
-    bounds = np.empty((len(begins), 2), np.int64)
-    bounds[:, 0] = begins
-    np.subtract(ends, 1, out=bounds[:, 1])  # without the newline
-    return bounds
 
 
 def padded(text: bytes) -> tuple[Any, int, int, int]:

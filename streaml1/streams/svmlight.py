@@ -131,7 +131,7 @@ class SvmlightParser(LineParser):
         room = self._pool.take(hi - lo)
         start = buffer.ctypes.data
         row, n_odd, n_lines, plain = svmlight.rows(
-            np.uint64(start + lo), np.uint64(start + hi), np.uint64(TABLE.ctypes.data),
+            np.uint64(start + lo), np.uint64(start + hi), TABLE,
             self._labelled, *room,
         )  # fmt: skip
         k = int(room.indptr[row])

@@ -55,7 +55,8 @@ class _Lines(NamedTuple):
     """What a row is beside its features, as in `NamedRows`."""
 
     text: Any
-    bounds: Any
+    begins: Any
+    ends: Any
     one: Callable[[bytes], Any]
 
 
@@ -106,7 +107,7 @@ def _of_named(words: Words, X: NamedRows) -> NamedRows | None:
     how = np.zeros(n, np.uint8)
     how[_named_as_words(words, X)] = ROW_IN_PYTHON
     plain = _Plain(X.names, spans, hashes, values, indptr)
-    lines = _Lines(X.text, X.bounds, lambda line: (words.of(X.one(line)[0]),))
+    lines = _Lines(X.text, X.begins, X.ends, lambda line: (words.of(X.one(line)[0]),))
     return _expanded(words, plain, _Texts(at, sizes, (X, heads)), dropped, how, lines)
 
 
@@ -114,7 +115,7 @@ def _named_as_words(words: Words, X: NamedRows) -> Any:
     """Rows whose lines may have a feature that is named as words are; some others too."""
     if X.header or not len(X):  # names of columns were looked at
         return []
-    lo, hi = int(X.bounds[0, 0]), int(X.bounds[-1, 1])
+    lo, hi = int(X.begins[0]), int(X.ends[-1])
     raw = X.text[lo:hi].tobytes()
     given = [b'"' + head for head in words.heads if b'"' + head in raw]
     if _ESCAPE in raw:
@@ -122,7 +123,7 @@ def _named_as_words(words: Words, X: NamedRows) -> Any:
     if not given:
         return []
     found = [one.start() for mark in given for one in re.finditer(re.escape(mark), raw)]
-    return np.searchsorted(X.bounds[:, 0] - lo, np.array(found), side="right") - 1
+    return np.searchsorted(X.begins - lo, np.array(found), side="right") - 1
 
 
 # Dicts and frames: what is no text goes the way of all, and its names become bytes then
@@ -177,8 +178,11 @@ def _numbered(words: Words, X: Sequence[Any]) -> _Lines:
     """Rows that are told by their numbers."""
     text = np.arange(len(X)).view(np.uint8)
     begins = np.arange(0, 8 * len(X), 8)
-    bounds = np.stack([begins, begins + 8], axis=1)
-    return _Lines(text, bounds, lambda k: (words.of(X[int(np.frombuffer(k, np.int64)[0])]),))
+
+    def one(number: bytes) -> tuple[Any]:
+        return (words.of(X[int(np.frombuffer(number, np.int64)[0])]),)
+
+    return _Lines(text, begins, begins + 8, one)
 
 
 def _beside(
@@ -209,8 +213,8 @@ def _beside(
 
 def _named_again(plain: _Plain, n: int) -> _Lines:
     """Rows that are told by nobody: their features are."""
-    bounds = np.zeros((n, 2), np.int64)
-    return _Lines(plain.names[:0], bounds, lambda line: ({},))
+    nowhere = np.zeros(n, np.int64)
+    return _Lines(plain.names[:0], nowhere, nowhere, lambda line: ({},))
 
 
 def _as_bytes(columns: list[list[str | None]]) -> _Texts:
@@ -274,10 +278,10 @@ def _expanded(
     m = int(m)
     expanded = NamedRows(
         hashes[:m], values[:m], indptr, names[: int(used) + MARGIN], spans[:m], lines.text,
-        lines.bounds, lines.one,
+        lines.begins, lines.ends, lines.one,
     )  # fmt: skip
     odd_rows = np.flatnonzero(how).tolist()
-    found = [(row, *_in_python(words, texts, how, lines, row)) for row in odd_rows]
+    found = [(row, *_in_python(words, texts, how, expanded, row)) for row in odd_rows]
     del heads, clean  # alive until here
     return mended(expanded, found, np.ones(n, bool)) if found else expanded
 
@@ -297,13 +301,12 @@ def _cleaned(texts: _Texts) -> tuple[Any, Any, Any, Any]:
 
 
 def _in_python(
-    words: Words, texts: _Texts, how: Any, lines: _Lines, row: int
+    words: Words, texts: _Texts, how: Any, rows: NamedRows, row: int
 ) -> tuple[list[str], list[float]]:
     """Names and values of the features that a row still wants."""
     x: Mapping[Any, float] = {}
     if how[row] == ROW_IN_PYTHON:
-        lo, hi = lines.bounds[row].tolist()
-        x = plain_items(lines.one(lines.text[lo:hi].tobytes())[0])
+        x = plain_items(rows[row])
     else:
         for z, name in enumerate(words.names):
             if texts.at[row, z]:
