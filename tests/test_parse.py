@@ -929,3 +929,50 @@ def test_rows_of_names_tell_whether_values_are_known_to_be_fine(
     else:
         model.learn_many(block.x, [True])
         assert model.n_features_seen == others + (value != "0")
+
+
+EQUALS = st.sampled_from(["a", "b", "a=b", "b=a", "a=b=a", "="])
+
+
+def written(rows: list[dict[str, Any]], names: list[str], format: str) -> str:
+    if format == "jsonl":
+        return "".join(f"{json.dumps({'y': 1, 'x': x})}\n" for x in rows)
+    records = [["y", *names], *(["1", *(str(x.get(a, "")) for a in names)] for x in rows)]
+    return "".join(f"{','.join(cells)}\n" for cells in records)
+
+
+@given(
+    st.lists(
+        st.dictionaries(EQUALS, st.one_of(EQUALS, st.just(0.5)), min_size=1), min_size=1, max_size=9
+    ),
+    st.booleans(),
+)
+@pytest.mark.parametrize("wide", [0, 9])
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_no_name_comes_twice_where_that_is_told(
+    format: str, wide: int, rows: list[dict[str, Any]], without: bool
+) -> None:
+    if without:
+        rows = [
+            {a: v for a, v in x.items() if "=" not in a and "=" not in str(v)} | {"c": 0.5}
+            for x in rows
+        ]
+    rows = [x | {f"more{k}": 0.25 for k in range(wide)} for x in rows]
+    names = [*dict.fromkeys(name for x in rows for name in x)]
+    roles: dict[str, Any] = {}
+    if format == "csv":  # a column is of texts, or of numbers
+        texts = {a for a in names if any(isinstance(x.get(a), str) for x in rows)}
+        rows = [{a: str(v) if a in texts else v for a, v in x.items()} for x in rows]
+        roles = {"target": "y", "categorical": texts}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"a.{format}"
+        path.write_text(written(rows, names, format))
+        (block,) = open_source(path, **roles).blocks(100, print)
+    if COMPILED:
+        told = names if format == "csv" else map(str, rows)
+        assert block.x.plain == block.x[1:].plain == (not any("=" in one for one in told))
+    for row, x in enumerate(rows):
+        one, other = streaml1.ElasticNetClassifier(), streaml1.ElasticNetClassifier()
+        one.learn_many(block.x[row : row + 1], [True])
+        other.learn_one(x, True)
+        assert one.weights == other.weights

@@ -55,7 +55,7 @@ def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums:
 def without_repeats(batch: Batch) -> Batch:
     """A batch of texts with each name once in a row; any other as it is."""
     texts = batch.texts
-    if texts is None:
+    if texts is None or texts.apart:
         return batch
     hashes, values, indptr = texts.parts()
     indptr = indptr.astype(np.uint64)

@@ -43,7 +43,7 @@ PAD = 64
 """Bytes that may be read beyond both ends of a text."""
 
 BLANK, COLON, NEWLINE, RETURN, TAB, BAR = map(np.uint64, b" :\n\r\t|")
-_QUOTE, _COMMA, _CLOSE, _BACKSLASH = map(np.uint64, b'",}\\')
+_QUOTE, _COMMA, _CLOSE, _BACKSLASH, _EQUALS = map(np.uint64, b'",}\\=')
 _PRINTED, _HIGH = np.uint64(0x20), np.uint64(0x80)
 
 SPARE = 64
@@ -157,12 +157,13 @@ def json_delimiters(
     """As `vw_delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
 
     Odd are backslashes and control characters, newlines among them. The bytes `before` delimiters
-    are written too, and those `behind` them.
+    are written too, and those `behind` them. Told, too, is whether no byte is an equals sign.
     """
-    n, ascii_ = np.uint64(0), _ALL
+    n, ascii_, equals = np.uint64(0), _ALL, np.uint64(0)
     at = start
     while at < end:
         found = matches(at, _QUOTE) | matches(at, _COMMA) | matches(at, _CLOSE)
+        equals |= _within(matches(at, _EQUALS), at, end)
         found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
         found = _within(found, at, end)
@@ -170,7 +171,7 @@ def json_delimiters(
         _put_chosen(behind + n, found, at + _ONE)
         n = _written(found, at, start, n, positions, kinds)
         at += _BLOCK
-    return n, ascii_ == _ALL
+    return n, ascii_ == _ALL, equals == np.uint64(0)
 
 
 @inlined

@@ -195,17 +195,18 @@ def rows(
 ) -> Any:
     """Read the lines between two addresses, the last byte a newline.
 
-    As `streaml1.parse.vw.rows`. `told` has of each row what its label is, where its text begins
-    and ends, and the same of its id. `keys` and `met` have twice MOST places, and `keys` OTHERS
-    more, for the names of a row: one with more is odd. `sides` has twice as many bytes as `kinds`.
+    As `streaml1.parse.vw.rows`; no row has a name twice where no byte is an equals sign. `told`
+    has of each row what its label is, where its text begins and ends, and the same of its id.
+    `keys` and `met` have twice MOST places, and `keys` OTHERS more, for the names of a row: one
+    with more is odd. `sides` has twice as many bytes as `kinds`.
     """
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
     places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
     before, behind = np.uint64(sides.ctypes.data), np.uint64(sides.ctypes.data + len(sides) // 2)
-    n, ascii_ = json_delimiters(start, end, places, of_kinds, before, behind)
+    n, ascii_, apart = json_delimiters(start, end, places, of_kinds, before, behind)
     if coding == UNKNOWN and not ascii_:
-        return row, n_odd, line, False
+        return row, n_odd, line, False, False
     met[:] = _ZERO
     now = np.uint64(keys.ctypes.data)
     before_now, n_before = now + _EIGHT * MOST, _ZERO
@@ -354,4 +355,4 @@ def rows(
         line += _ONE
         indptr[row] = k
         valued &= not large
-    return row, n_odd, line, valued
+    return row, n_odd, line, valued, apart

@@ -130,11 +130,13 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         none where each line names its own; None where no feature has.
     valued
         Whether all values are known to be such as may be learnt, and none of them zero.
+    apart
+        Whether no row is known to have a name twice.
     """
 
     __slots__ = (
-        *("begins", "ends", "hashes", "header", "indptr", "names", "one"),
-        *("plain", "spans", "text", "valued", "values"),
+        *("apart", "begins", "ends", "hashes", "header", "indptr", "names", "one"),
+        *("spans", "text", "valued", "values"),
     )
 
     def __init__(
@@ -150,9 +152,10 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         one: Callable[[bytes], Any],
         header: Sequence[str] | None = None,
         valued: bool = False,
+        apart: bool = False,
     ) -> None:
-        self.plain = False
         self.valued = valued
+        self.apart = apart
         self.header = header
         self.hashes = hashes
         self.values = values
@@ -179,12 +182,18 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             return NamedRows(
                 self.hashes, self.values, self.indptr[lo : hi + 1], self.names, self.spans,
                 self.text, self.begins[lo:hi], self.ends[lo:hi], self.one, self.header, self.valued,
+                self.apart,
             )  # fmt: skip
         x: dict[Hashable, Any] = self.one(self.line(range(len(self))[k]))[0]
         return x
 
     def __iter__(self) -> Iterator[dict[Hashable, Any]]:
         return map(self.__getitem__, range(len(self)))
+
+    @property
+    def plain(self) -> bool:
+        """Whether no row is known to have a name twice, or a value that is zero or refused."""
+        return self.apart and self.valued
 
     def parts(self) -> tuple[Any, Any, Any]:
         """`hashes`, `values` and `indptr` of these rows alone."""
@@ -259,6 +268,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
             np.concatenate([one + at for one, at in zip(begins, bytes_, strict=False)]),
             np.concatenate([one + at for one, at in zip(ends, bytes_, strict=False)]),
             pieces[0].one, pieces[0].header, all(piece.valued for piece in pieces),
+            all(piece.apart for piece in pieces),
         )  # fmt: skip
 
     def _alone(self) -> tuple[Any, ...]:

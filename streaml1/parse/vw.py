@@ -155,15 +155,15 @@ def rows(
 
     Returns
     -------
-    How many rows, how many of them odd, how many lines, and whether all values are such as may be
-    learnt.
+    How many rows, how many of them odd, how many lines, whether all values are such as may be
+    learnt, and whether no row is known to have a name twice.
     """
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
     places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
     n, ascii_ = vw_delimiters(start, end, places, of_kinds)
     if coding == UNKNOWN and not ascii_:
-        return row, n_odd, line, False
+        return row, n_odd, line, False, False
     ordinary = len(texts) == 0
     i, at, to = _ZERO, start, names
     last = np.uint64(len(hashes))
@@ -357,4 +357,4 @@ def rows(
         line += _ONE
         indptr[row] = k
         valued &= not large
-    return row, n_odd, line, valued
+    return row, n_odd, line, valued, False

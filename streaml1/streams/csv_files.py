@@ -325,7 +325,7 @@ class _Fast:
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n + 1], room.text[PAD:],
             room.spans[:k], self._text, room.begins[:n], ends, self._parser.one,
-            self._columns.header, valued=not state[csv.LARGE],
+            self._columns.header, valued=not state[csv.LARGE], apart=self._columns.are_apart,
         )  # fmt: skip
         if found:
             x = mended(x, found, np.ones(n, bool))

@@ -82,35 +82,33 @@ class NamedParser(LineParser):
         """Read lines within a buffer."""
         if not COMPILED or hi - lo >= 2**29 or lo == hi:
             return super().read_at(buffer, lo, hi, free)
-        room = self._pool.take(hi - lo)
+        room, more = self._pool.take(hi - lo), self._more(hi - lo)
         text, names = buffer[lo:hi], buffer[lo:]
-        n_rows, n_odd, n_lines, valued, more = self._read(room, names, hi - lo, free - lo, UNKNOWN)
-        if not n_lines:
-            coding = coding_of(text)
-            n_rows, n_odd, n_lines, valued, more = self._read(
-                room, names, hi - lo, free - lo, coding
-            )
+        told = self._read(room, more, names, hi - lo, free - lo, UNKNOWN)
+        if not told[2]:
+            told = self._read(room, more, names, hi - lo, free - lo, coding_of(text))
+        n_rows, n_odd, n_lines = map(int, told[:3])
+        valued, apart = map(bool, told[3:])
         k = int(room.indptr[n_rows])
         lines, ends, y, w = (a[:n_rows] for a in (room.lines, room.ends, room.y, room.w))
         x = NamedRows(
             room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], names,
-            room.spans[:k], text, room.begins[:n_rows], ends, self.one, self.header, valued,
+            room.spans[:k], text, room.begins[:n_rows], ends, self.one, self.header, valued, apart,
         )  # fmt: skip
         return self._whole(x, y, w, lines, ends, room.odd[:n_odd].tolist(), n_lines, *more)
 
     def _read(
-        self, room: _Room, text: Any, n: int, free: int, coding: Any
-    ) -> tuple[int, int, int, bool, tuple[Any, ...]]:
-        """How many rows the first n bytes have, odd ones, lines; if `valued`; and what more."""
+        self, room: _Room, more: tuple[Any, ...], text: Any, n: int, free: int, coding: Any
+    ) -> tuple[Any, ...]:
+        """What the kernel tells of the first n bytes."""
         start = text.ctypes.data
-        more = self._more(n)
-        rows, odd, lines, valued = self.kernel(
+        told: tuple[Any, ...] = self.kernel(
             np.uint64(start), np.uint64(start + n), TABLE, self._labelled,
             coding, room.positions, room.kinds, room.hashes, room.values, np.uint64(start + free),
             np.uint64(start + len(text)), room.spans, room.y, room.w, room.indptr,
             room.lines, room.begins, room.ends, room.odd, room.numbers, *more,
         )  # fmt: skip
-        return int(rows), int(odd), int(lines), bool(valued), more
+        return told
 
     def _more(self, n: int) -> tuple[Any, ...]:
         """What else the kernel writes to."""

@@ -107,12 +107,10 @@ class KeptRows(NamedRows):
 
     __slots__ = ("_parts", "numbers", "table")
 
-    valued = False
-
     def __init__(
         self, numbers: Any, values: Any, indptr: Any, table: KeptNames, plain: bool = False
     ) -> None:
-        self.plain = plain
+        self.apart = self.valued = plain
         self.numbers = numbers
         self.values = values
         self.indptr = indptr

@@ -146,6 +146,8 @@ class Columns:
         self.header = header
         names = [column for _, column, _ in self._features]
         self.has_twins = len(set(names)) < len(names)
+        # A column "a=b" of numbers has the name of the text b in the column "a".
+        self.are_apart = not self.has_twins and not any("=" in name for name in names)
         kinds = [
             csv.LABEL if place == self._target else csv.WEIGHT if place == self._weight else 0
             for place in range(len(header))

@@ -207,7 +207,7 @@ def _beside(
         lines = _named_again(plain, batch.n)
     expanded = _expanded(words, plain, texts, dropped, how, lines)
     if expanded is not None:
-        expanded.plain = True
+        expanded.apart = expanded.valued = True
     return expanded
 
 
