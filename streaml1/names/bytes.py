@@ -19,7 +19,8 @@ __all__ = ["SPARE", "Arena", "ByBytes", "Unknown", "distinct"]
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
 SPARE = 32  # bytes behind names that are copied by words
-_AHEAD, _LOW = np.uint64(16), np.uint64(2**32 - 1)
+_AHEAD, _FAR, _LOW = np.uint64(16), np.uint64(32), np.uint64(2**32 - 1)
+_FREE = np.uint64(0)  # stands where no hash does
 
 
 class Unknown(NamedTuple):
@@ -63,13 +64,18 @@ def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
     n, unknown = np.uint64(len(hashes)), np.uint64(0)
     mask = np.uint64(len(entries) // 2 - 1)
     for k in range(n):
-        if k + _AHEAD < n:
-            ahead = hashes[k + _AHEAD] & mask
+        if k + _FAR < n:
+            ahead = hashes[k + _FAR] & mask
             prefetch(entries, ahead + ahead)
-        slot = entries[lookup(entries, hashes[k]) + ONE]
-        slots[k] = np.uint32(slot)
-        places[unknown] = k  # whether it is: which are cannot be foretold
-        unknown += np.uint64(slot == NO_SLOT)
+        h = hashes[k]
+        at = h & mask
+        at += at
+        if entries[at] != h or h == _FREE:  # most stand where they are looked for first
+            at = lookup(entries, h)
+            if entries[at + ONE] == NO_SLOT:
+                places[unknown] = k
+                unknown += ONE
+        slots[k] = np.uint32(entries[at + ONE])
     return unknown
 
 
