@@ -388,7 +388,7 @@ class ByBytes(_Counted):
         """Have places free for `n` entries more."""
         if self.lacks(n):
             needed = 2 * (int(self.used[0]) + n)
-            entries = free(1 << (2 * needed - 1).bit_length())
+            entries = free(1 << (needed - 1).bit_length())
             _moved(self.entries, np.zeros(0, np.int64), entries)
             self.entries = entries
 
