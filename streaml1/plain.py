@@ -15,6 +15,7 @@ from streaml1.jit import (
     LANES,
     are_alike,
     eight_in,
+    gil_kernel,
     inlined,
     kernel,
     put_at,
@@ -41,6 +42,8 @@ from streaml1.rows import (
 __all__ = ["masked_rows", "plain_rows", "repeats"]
 
 _ONE, _TWO, _THREE, _LANE, _HALF = (np.uint64(n) for n in (1, 2, 3, LANES, 32))
+_LOW, _ROW = np.uint64(2**32 - 1), np.uint64(2**64 - 2**32)  # of a mark
+_FEW = np.uint64(32)  # slots that come again in a row, up to which it is looked why
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -142,9 +145,43 @@ def _first_repeat(ids: Any, indptr: Any, met: Any) -> Any:
     return n
 
 
+@gil_kernel
+def _sum_by_name(
+    hashes: Any, values: Any, i: Any, lo: Any, hi: Any, mask: Any, slots: Any, kept: Any,
+    begin: Any, n: Any, met: Any, marks: Any, names: Any, sums: Any,
+) -> Any:  # fmt: skip
+    """Sum anew what the i-th row has in its slots: each name first, then names of one slot.
+
+    `marks` has the places of names in `names` and `sums`, each beside its row.
+    """
+    bad = np.int64(0)
+    m = np.uint64(0)
+    row = (i + _ONE) << _HALF
+    for k in range(lo, hi):
+        place = _home(hashes[k], marks)
+        while marks[place] & _ROW == row and names[marks[place] & _LOW] != hashes[k]:
+            place = (place + _ONE) & np.uint64(len(marks) - 1)
+        if marks[place] & _ROW != row:
+            marks[place] = row | m
+            names[m] = hashes[k]
+            sums[m] = values[k]
+            m += _ONE
+        else:
+            sums[marks[place] & _LOW] += values[k]
+            bad |= is_no_value(sums[marks[place] & _LOW])
+    for k in range(begin, n):
+        kept[k] = 0.0
+    for k in range(m):
+        _, other = _place(np.uint32(names[k] & mask), slots, begin, met)
+        kept[other - _ONE] += sums[k]
+        bad |= is_no_value(kept[other - _ONE])
+    return bad
+
+
 @kernel
 def _masked(
-    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, met: Any
+    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, met: Any,
+    marks: Any, names: Any, sums: Any,
 ) -> bool:  # fmt: skip
     """Write down what `masked_rows` gives; whether no sum is a value that is refused, or zero."""
     n = np.uint64(0)
@@ -153,6 +190,8 @@ def _masked(
     to, to_kept = np.uint64(slots.ctypes.data), np.uint64(kept.ctypes.data)
     for i in range(np.uint64(len(indptr) - 1)):
         begin = n
+        several = False  # names of one slot
+        again = np.uint64(0)
         k, hi = indptr[i], indptr[i + _ONE]
         while k < hi:
             if COMPILED and k + _LANE <= hi:
@@ -170,12 +209,26 @@ def _masked(
                     v = kept[other - _ONE] + values[j]
                     kept[other - _ONE] = v
                     bad |= is_no_value(v)
+                    if again < _FEW:
+                        # Where that slot came first: so many places further on at most.
+                        first = indptr[i] + (other - _ONE - begin)
+                        while np.uint32(hashes[first] & mask) != slot:
+                            first += _ONE
+                        several |= hashes[first] != hashes[j]
+                    else:
+                        several = True
+                    again += _ONE
                 else:
                     slots[n] = slot
                     kept[n] = values[j]
                     n += _ONE
                     met[place] = n
             k += _LANE
+        if several:
+            bad |= _sum_by_name(
+                hashes, values, i, indptr[i], hi, mask, slots, kept, begin, n, met, marks, names,
+                sums,
+            )  # fmt: skip
         ends[i + _ONE] = n
     return bool(bad >= 0)
 
@@ -222,13 +275,15 @@ def _row_of_repeat(ids: Any, indptr: Any) -> int:
 def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
     """Rows whose ids are the low bits of hashes, each once in a row with the sum of its values.
 
-    None where a sum is refused, or zero; that no value is, is known.
+    A hash that comes twice is summed before those that share its low bits. None where a sum is
+    refused, or zero; that no value is, is known.
     """
     n = len(hashes)
     masked = Rows(np.empty(n, np.uint32), np.empty(n), np.empty_like(rows.indptr))
+    met = _met(rows.indptr)
+    more = np.zeros_like(met), np.empty_like(met), np.empty(len(met))
     with np.errstate(over="ignore", invalid="ignore"):
-        if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked,
-                       _met(rows.indptr)):  # fmt: skip
+        if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, met, *more):
             return None
     kept = int(masked.indptr[-1])
     return Rows(masked.ids[:kept], masked.values[:kept], masked.indptr)

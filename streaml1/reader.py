@@ -24,6 +24,7 @@ from streaml1.names.bytes import distinct
 from streaml1.names.restore import restore_names
 from streaml1.parse.rows import NamedRows
 from streaml1.plain import masked_rows, plain_rows
+from streaml1.repeats import without_repeats
 from streaml1.rows import (
     BadExample,
     Rows,
@@ -324,10 +325,15 @@ class Reader:
 
     def _of_texts(self, rows: Rows, texts: NamedRows, slots_of: Callable[[NamedRows], Any]) -> Rows:
         """Rows of texts, each slot once in a row, given what tells the slots of their names."""
-        if isinstance(self.names, Hashed) and (texts.plain or texts.valued):
-            masked = masked_rows(texts.parts()[0], rows, self.names.mask)
-            if masked is not None:
-                return masked
+        if isinstance(self.names, Hashed):
+            if texts.plain or texts.valued:
+                masked = masked_rows(texts.parts()[0], rows, self.names.mask)
+                if masked is not None:
+                    return masked
+            once = without_repeats(Batch(rows, None, None, texts))
+            if once.texts is None:
+                return self._placed(once)
+            rows, texts = once.rows, once.texts
         return self._without_repeats(rows._replace(ids=slots_of(texts)), texts)
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:

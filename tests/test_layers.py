@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 LAYERS = [
     *("exits", "lazy", "logs", "jit", "hashing", "losses", "vectors", "eights", "rows"),
     *("plain", "parse"),
-    *("names", "batches", "sketch", "crosses", "words"),
+    *("names", "batches", "repeats", "sketch", "crosses", "words"),
     *("rules", "projection", "online", "walk"),
     *("cap", "watch", "reader", "engine"),
     *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),

@@ -976,3 +976,27 @@ def test_no_name_comes_twice_where_that_is_told(
         one.learn_many(block.x[row : row + 1], [True])
         other.learn_one(x, True)
         assert one.weights == other.weights
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from("abcdefghij"), st.sampled_from([0.1, 0.3, 0.7, -0.1, 1e30])),
+            min_size=1,
+            max_size=30,
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(1, 3),
+)
+def test_names_are_summed_before_their_slots(
+    rows: list[list[tuple[str, float]]], hash_bits: int
+) -> None:
+    lines = ["1 | " + " ".join(f"{a}:{v!r}" for a, v in row) for row in rows]
+    x = line_parser("vw").read("\n".join(lines).encode()).x
+    for k, line in enumerate(lines):
+        one, other = (streaml1.ElasticNetClassifier(hash_bits=hash_bits) for _ in range(2))
+        one.learn_many(x[k : k + 1], [True])
+        other.learn_one(parse_vw(line)[0], True)
+        assert one.weights == other.weights

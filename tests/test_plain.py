@@ -57,13 +57,16 @@ def test_a_name_that_comes_again_is_added_to_the_first(ids: list[list[int]]) -> 
     assert repeats(rows.ids, rows.indptr) == any(len(set(row)) < len(row) for row in ids)
 
 
-@given(rows_of_ids)
+@given(rows_of_ids, st.integers(1, 40))
 @settings(max_examples=300, deadline=None)
-def test_hashes_that_share_their_low_bits_are_added_up(ids: list[list[int]]) -> None:
+def test_a_name_is_summed_before_others_that_share_its_slot(ids: list[list[int]], n: int) -> None:
     mask = 2**6 - 1
-    above = [[j + (k << 32) for k, j in enumerate(row)] for row in ids]
-    hashes, _ = as_rows(above, np.uint64)
-    _, dicts = as_rows([[j & mask for j in row] for row in ids])
+    above = [[j + (k % n << 32) for k, j in enumerate(row)] for row in ids]
+    hashes, by_name = as_rows(above, np.uint64)
+    dicts: list[dict[int, float]] = [{} for _ in ids]
+    for x, named in zip(dicts, by_name, strict=True):
+        for h, v in named.items():
+            x[h & mask] = x[h & mask] + v if h & mask in x else v
     masked = masked_rows(hashes.ids, Rows(hashes.ids[:0], hashes.values, hashes.indptr), mask)
     assert masked is not None
     assert told(masked) == [list(x.items()) for x in dicts]

@@ -9,12 +9,12 @@ import numpy as np
 
 from streaml1.batches import Batch
 from streaml1.crosses.kernels import bound, mask_at
-from streaml1.crosses.repeats import without_repeats
 from streaml1.crosses.spec import MOST_CROSSED, PREFIXES, Crosses, too_many
 from streaml1.hashing import name_hashes
 from streaml1.jit import COMPILED, inlined, kernel
 from streaml1.names.crossed import JOINT
 from streaml1.names.parts import spelt
+from streaml1.repeats import without_repeats
 from streaml1.rows import BadExample, Rows, row_of
 
 __all__ = ["Marked", "marked", "require_plain"]

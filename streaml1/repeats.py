@@ -1,4 +1,4 @@
-"""Rows of names that come as bytes, each name but once in a row: what is crossed are sums."""
+"""Rows of names that come as bytes, each name but once in a row: sums come before all else."""
 
 from __future__ import annotations
 
