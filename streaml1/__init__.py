@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streaml1.consumer import progressive
+    from streaml1.consumer import Consumer, progressive
     from streaml1.hindsight import regret
     from streaml1.modelfile import ModelFileError
     from streaml1.models import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadExample",
+    "Consumer",
     "EGClassifier",
     "EGRegressor",
     "ElasticNetClassifier",
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BadExample": "rows",
+    "Consumer": "consumer",
     "EGClassifier": "models",
     "EGRegressor": "models",
     "ElasticNetClassifier": "models",

@@ -19,9 +19,19 @@ from streaml1.rows import (
     largest,
     number,
     plain_items,
+    shown,
 )
 
-__all__ = ["Batch", "batch_of", "checked", "is_frame", "is_matrix", "stray"]
+__all__ = [
+    "Batch",
+    "batch_of",
+    "checked",
+    "frame_of",
+    "is_frame",
+    "is_matrix",
+    "stray",
+    "values_of",
+]
 
 
 class Batch(NamedTuple):
@@ -29,8 +39,8 @@ class Batch(NamedTuple):
 
     They are plain, but for those of a matrix, which is looked at while it is learnt: there
     `width` is not None, and every id must be below it; and for those of `texts`, which have no ids
-    yet, but names by their hashes, and may have one twice. All ids are below `below`, where that
-    is known.
+    yet, but names by their hashes, and may have one twice. Where names are those of numbered
+    columns, all of them are below `below`, if that is known.
     """
 
     rows: Rows
@@ -116,7 +126,7 @@ def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
     columns, places = np.unique(ids, return_inverse=True)
     names = columns.tolist()
     rows = Rows(places.astype(np.uint32), data, rows_of)
-    return Batch(plain_rows(rows, names.__getitem__), names)
+    return Batch(plain_rows(rows, names.__getitem__), names, below=names[-1] + 1 if names else 0)
 
 
 def _from_ints(X: IntRows) -> Batch:
@@ -208,9 +218,7 @@ def _from_frame(X: Any) -> Batch:
     if _is_sparse(X):
         names = list(X.columns)
         return _renamed(checked(_from_matrix(X.sparse.to_coo())), names)
-    import narwhals as nw
-
-    frame = nw.from_native(X, eager_only=True)
+    frame = frame_of(X)
     places: dict[Hashable, int] = {}
     n = len(frame)
     bad: list[BadExample] = []
@@ -229,6 +237,35 @@ def _from_frame(X: Any) -> Batch:
         plain_rows(_head(rows, first.row), names.__getitem__)  # an earlier bad value comes first
         raise first
     return Batch(plain_rows(rows, names.__getitem__), names)
+
+
+def frame_of(X: Any) -> Any:
+    """A data frame as narwhals has it.
+
+    Raises
+    ------
+    TypeError
+        Where two columns have one name.
+    """
+    import narwhals as nw
+    from narwhals.exceptions import DuplicateError
+
+    try:
+        return nw.from_native(X, eager_only=True)
+    except DuplicateError:
+        names = list(X.columns)
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TypeError(f"the frame has two columns {shown(twice)}; rename one of them") from None
+
+
+def values_of(series: Any) -> list[Any]:
+    """The values of a column, None where one is absent."""
+    native = getattr(series.to_native(), "dtype", None)
+    values: list[Any] = series.to_list()
+    if isinstance(native, np.dtype) and native.kind in "fiub":
+        return values
+    null = _absent(series, native)
+    return [None if gone else value for value, gone in zip(values, null, strict=True)]
 
 
 def _head(rows: Rows, n: int) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -224,9 +224,26 @@ class Reader:
 
     # Many examples
 
-    def batch(self, X: Any) -> Batch:
-        """The rows of X, see `batches.batch_of`."""
-        return batch_of(X) if self.words is None else counted_batch(self.words, X)
+    def batch(self, X: Any, learns: bool = False) -> Batch:
+        """The rows of X, see `batches.batch_of`; to be learnt or not."""
+        try:
+            return batch_of(X) if self.words is None else counted_batch(self.words, X)
+        except BadExample as bad:
+            if isinstance(X, list | tuple):
+                self._refuse_before(X[: bad.row], learns)
+            raise
+
+    def _refuse_before(self, xs: Sequence[Mapping[Hashable, Any]], learns: bool) -> None:
+        """Refuse the first of some examples that is refused for its words or crosses."""
+        for row, x in enumerate(xs):
+            try:
+                plain = plain_items(x if self.words is None else self.words.of(x))
+                if self.crosses is not None:
+                    for name in plain if learns and not isinstance(self.names, Hashed) else ():
+                        self.crosses.require_plain(name)
+                    self.crosses.of(plain)
+            except BadExample as bad:
+                raise BadExample(bad.reason, row) from None
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its sigmoid (see `online.margins`)."""

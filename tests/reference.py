@@ -169,7 +169,7 @@ class ElasticNetLanes:
         self.t += 1
         self.squares += x @ x
         self.labels += abs(y)
-        scale = self.t / self.squares if self.squares else 1.0
+        scale = min(self.t / self.squares, 1e100) if self.squares else 1.0
         if self.loss == "absolute":
             scale *= self.labels / self.t
         for k, net in enumerate(self.nets):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from river import datasets, evaluate, linear_model, metrics, preprocessing
 from scipy import sparse
 
+import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.consumer import predictions, progressive
 from streaml1.report import Report
@@ -463,3 +464,37 @@ def test_predictions_keep_the_place_of_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadExample, match="a.svm:2: "):
         list(predictions(learner, name))
     assert [one.line for one in predictions(learner, name, bad="skip", limit=2)] == [1, 2, 3]
+
+
+def test_a_consumer_runs_once_asked_and_stops_once_asked() -> None:
+    lines: list[int] = []
+    started: list[Any] = []
+
+    def on_line(line: Any) -> None:
+        lines.append(line.examples)
+        if line.examples == 200:
+            consumer.stop()
+
+    learner = model()
+    consumer = streaml1.Consumer(
+        learner, examples(500), every=100, on_line=on_line, on_start=started.append
+    )
+    assert consumer.report is None
+    thread = threading.Thread(target=consumer.run)
+    thread.start()
+    thread.join()
+    assert lines == [100, 200] and learner.n_iterations == 200
+    assert consumer.report is started[0] and consumer.report.examples == 200
+
+
+def test_a_consumer_refuses_what_progressive_does_not_take() -> None:
+    with pytest.raises(TypeError, match="evry"):
+        streaml1.Consumer(model(), examples(5), evry=3)
+    with pytest.raises(TypeError, match=r"stopped by its stop\(\)"):
+        streaml1.Consumer(model(), examples(5), stop=threading.Event())
+
+
+@pytest.mark.parametrize("every", [1.5, "x", True])
+def test_counts_are_whole_numbers(every: Any) -> None:
+    with pytest.raises(ValueError, match=f"every={every!r} is no whole number"):
+        progressive(model(), examples(5), every=every)

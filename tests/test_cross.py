@@ -726,3 +726,22 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 
 def run(*args: str) -> Any:
     return CliRunner().invoke(cli, list(args))
+
+
+def test_ids_beyond_32_bits_have_no_prefixes_either(tmp_path: Path) -> None:
+    path = tmp_path / "a.svm"
+    path.write_text("1 3:1 5000000000:1\n")
+    model = ElasticNetClassifier(cross=[("a", "b")])
+    with pytest.raises(BadExample, match="no names to cross"):
+        streaml1.progressive(model, path)
+    wide = csr_matrix((np.ones(1), [2**40], [0, 1]), shape=(1, 2**41))
+    with pytest.raises(BadExample, match="no names to cross"):
+        model.learn_many(wide, [True])
+    assert not model.weights
+
+
+def test_of_several_rows_the_first_that_is_refused_is_told() -> None:
+    xs = [{"b": 1.0}, {"a=1 x b=2": 1.0}, {"q": float("nan")}]
+    with pytest.raises(BadExample, match="reads as a cross") as found:
+        ElasticNetClassifier(cross=[("a", "b")]).learn_many(xs, [True] * 3)
+    assert found.value.row == 1

@@ -163,3 +163,26 @@ def test_a_refused_change_leaves_the_rate() -> None:
         model.lr = "auto"
     assert model.lr == 0.2
     model.learn_one({"a": 1.0}, True)
+
+
+@pytest.mark.parametrize("value", [1e-155, 1e-161, 1e-170, 1e-60])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_values_whose_squares_are_hardly_any_leave_a_sound_model(
+    loss: str, value: float, tmp_path: Path
+) -> None:
+    model = make(loss)
+    for _ in range(4):
+        model.learn_one({"a": value}, 1)
+    model.learn_one({"a": 1.0, "b": 0.5}, 0)
+    model._engine.check()
+    assert all(math.isfinite(w) for w in model.weights.values()) and math.isfinite(model.intercept)
+    model.save(tmp_path / "model")
+    assert streaml1.load(tmp_path / "model").weights == model.weights
+
+
+def test_the_loss_stays() -> None:
+    model = make("logistic")
+    with pytest.raises(ValueError, match='loss cannot change where lr="auto"'):
+        model.loss = "hinge"
+    assert model.loss == "logistic"
+    model.learn_one({"a": 1.0}, True)

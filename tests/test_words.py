@@ -6,12 +6,16 @@ And what kernels make of texts, beside `Words.of`, which makes strings of them.
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -296,3 +300,44 @@ def test_columns_and_lines(tmp_path: Path) -> None:
         model = ElasticNetClassifier(text=["m"], ngrams=2)
         streaml1.progressive(model, str(tmp_path / name), **how)
         assert model.weights == twin.weights
+
+
+FRAMES = [
+    lambda texts: pd.DataFrame({"m": texts}, dtype=object),
+    lambda texts: pd.DataFrame({"m": texts}).convert_dtypes(),
+    lambda texts: pl.DataFrame({"m": texts}),
+    lambda texts: pa.table({"m": texts}),
+]
+
+
+@pytest.mark.parametrize("bits", [None, 12])
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_missing_text_of_a_frame_is_absent(frame: Any, bits: int | None) -> None:
+    one, other = (ElasticNetClassifier(text=["m"], hash_bits=bits) for _ in range(2))
+    one.learn_many(frame(["a b", None, "b"]), [True, False, True])
+    other.learn_many([{"m": "a b"}, {"m": None}, {"m": "b"}], [True, False, True])
+    assert one.weights == other.weights and one.n_iterations == 3
+
+
+@pytest.mark.parametrize("values", [[1.0, math.nan], ["a", math.nan]])
+def test_nan_is_no_text(values: list[Any]) -> None:
+    frame = pd.DataFrame({"m": pd.Series(values, dtype=object if "a" in values else float)})
+    model = ElasticNetClassifier(text=["m"])
+    with pytest.raises(BadExample, match="'m' is NaN") as found:
+        model.learn_many(frame, [True, False])
+    assert found.value.row == 1 and not model.weights
+
+
+def test_a_category_may_be_called_like_a_word() -> None:
+    x = {"m": "spam", "m=spam": "q", "m=spam=q": 2.0}
+    for how in ("one", "many"):
+        model = ElasticNetClassifier(text=["m"], lr=1.0)
+        model.learn_one(x, True) if how == "one" else model.learn_many([x], [True])
+        assert model.weights == {"m=spam": 0.5, "m=spam=q": 1.5}
+
+
+def test_of_several_rows_the_first_that_is_refused_is_told() -> None:
+    xs = [{"a": 1.0}, {"a": math.nan}, {"m": "spam", "m=spam": math.nan}]
+    with pytest.raises(BadExample, match="'a' is NaN") as found:
+        ElasticNetClassifier(text=["m"]).learn_many(xs, [True] * 3)
+    assert found.value.row == 1

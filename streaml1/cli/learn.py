@@ -218,7 +218,7 @@ def _texts(
     kind = format_of(source, options["format"])
     if kind == "kafka":
         kind = (options["format"] or "").lower()
-    if kind not in ("csv", "vw"):
+    if kind not in ("csv", "vw", "svmlight", "rows"):  # of the last two no text can be read
         return asked
     if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
         return list(found.model.text or ()) or None

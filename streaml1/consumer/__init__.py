@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ from streaml1.consumer.run import Run
 from streaml1.report import Line, Report
 
 __all__ = [
+    "Consumer",
     "Converted",
     "Out",
     "Part",
@@ -161,6 +164,72 @@ def progressive(
                 if asked():
                     break
         return run.finish()
+
+
+class Consumer:
+    """A run over a stream, started in one thread and looked at, or stopped, from others.
+
+    Parameters
+    ----------
+    model, source
+        As of `progressive`.
+    options
+        All else that `progressive` takes, but for `stop`.
+
+    Attributes
+    ----------
+    report : Report or None
+        What has come so far, once the run has begun.
+
+    Raises
+    ------
+    TypeError
+        Where an option is none.
+
+    Examples
+    --------
+    >>> import threading
+    >>> from river import datasets
+    >>> import streaml1
+    >>> model = streaml1.ElasticNetClassifier(l1=1e-3)
+    >>> consumer = streaml1.Consumer(model, datasets.Phishing(), every=500)
+    >>> thread = threading.Thread(target=consumer.run)
+    >>> thread.start()
+    >>> thread.join()
+    >>> consumer.report.examples, consumer.model is model
+    (1250, True)
+    """
+
+    def __init__(self, model: Any, source: Any, **options: Any) -> None:
+        if "stop" in options:
+            raise TypeError("a Consumer is stopped by its stop(); leave stop= out")
+        inspect.signature(progressive).bind(model, source, **options)
+        self.model = model
+        self.source = source
+        self.report: Report | None = None
+        self._options = options
+        self._stopped = threading.Event()
+
+    def run(self) -> Report:
+        """Predict each example, then learn it, to the end of the stream or until `stop`.
+
+        Raises
+        ------
+        BadExample, SourceError
+            As of `progressive`.
+        """
+        options = {**self._options, "on_start": self._begin}
+        return progressive(self.model, self.source, stop=self._stopped, **options)
+
+    def stop(self) -> None:
+        """Have the run end after the current block; one that has not begun ends at once."""
+        self._stopped.set()
+
+    def _begin(self, report: Report) -> None:
+        self.report = report
+        on_start = self._options.get("on_start")
+        if on_start is not None:
+            on_start(report)
 
 
 def _feed(run: Run, blocks: Iterable[Any], stopped: Callable[[], bool], last: bool) -> None:

@@ -64,7 +64,9 @@ class Refusals:
 
 
 def require_positive(**numbers: int | None) -> None:
-    """Refuse numbers below 1."""
+    """Refuse numbers below 1, and what is no whole number."""
     for name, value in numbers.items():
+        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__")):
+            raise ValueError(f"{name}={value!r} is no whole number; give 1 or more")
         if value is not None and value < 1:
             raise ValueError(f"{name}={value!r} is out of range; give 1 or more")

@@ -163,7 +163,7 @@ def marked(crosses: Crosses, batch: Batch) -> Marked:
 
 def _require_names(batch: Batch) -> None:
     """Refuse rows of numbered columns: they have no prefixes."""
-    if batch.names is None and batch.texts is None:
+    if batch.below is not None or (batch.names is None and batch.texts is None):
         raise BadExample(
             "rows of numbered columns have no names to cross: give dicts or a frame, or make the "
             "model with cross=None"

@@ -124,7 +124,7 @@ class Engine(Many):
         """Learn an example with crossed words as a batch: dicts have no kernel for it."""
         labels, weights, rates = (np.full(1, v, np.float64) for v in (y, w, eta))
         k = getattr(self.rule, "outputs", 1)
-        self.progressive(self.batch([x]), labels, weights, rates, k)
+        self.progressive(self.batch([x], learns=True), labels, weights, rates, k)
 
     def _learn_plain(self, plain: dict[Hashable, float], y: float, w: float, eta: float) -> None:
         names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))

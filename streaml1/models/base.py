@@ -172,7 +172,7 @@ class OnlineModel(base.Base):
             Shape (n,): the probability of True for the logistic loss, the margin for the hinges,
             the value for regressors.
         """
-        batch = self._state.batch(X)
+        batch = self._state.batch(X, learns=True)
         n = batch.n
         labels = self._labels(y, n)
         w = weights(w, n)
@@ -200,6 +200,11 @@ class OnlineModel(base.Base):
     def n_nonzero(self) -> int:
         """How many weights are not zero, all pending shrinkage included."""
         return self._state.n_nonzero
+
+    @property
+    def n_nonzero_rows(self) -> int:
+        """How many features have a weight that is not zero: as many as weights, of one label."""
+        return self.n_nonzero
 
     @property
     def n_features_seen(self) -> int:

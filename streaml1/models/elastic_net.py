@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from streaml1.losses import CODES
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
 from streaml1.parameters import AUTO, Parameter, choice, flag, number, rate_or_auto, whole
 from streaml1.rules.averaged_elastic_net import AveragedElasticNet
@@ -48,6 +49,9 @@ class _ElasticNet(OnlineModel):
         super()._begin()
 
     def _parameter_changed(self) -> None:
+        auto = self._engine is not None and isinstance(self._engine.rule, ElasticNetLanes)
+        if auto and self._engine.online[0].loss != CODES[self.loss]:
+            raise ValueError('loss cannot change where lr="auto"; clone the model instead')
         super()._parameter_changed()
         if self._engine is not None:
             if (self.lr == AUTO) != isinstance(self._engine.rule, ElasticNetLanes):

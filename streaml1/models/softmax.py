@@ -286,7 +286,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         return self._learn_batch(X, y, w, told=True)
 
     def _learn_batch(self, X: Any, y: Any, w: Any, told: bool) -> Any:
-        batch = self._state.batch(X)
+        batch = self._state.batch(X, learns=True)
         n = batch.n
         with self._joining():
             labels, w = self._labels(y, n), weights(w, n)

@@ -240,7 +240,7 @@ class Report:
 
     def _held(self, model: Any) -> tuple[int | None, int | None]:
         """How many weights are not zero, and how many features have one where labels are many."""
-        rows = hasattr(type(model), "n_nonzero_rows")
+        rows = hasattr(type(model), "classes_met")
         if self._watch is None or model is not self._followed:
             return getattr(model, "n_nonzero", None), model.n_nonzero_rows if rows else None
         held = self._watch.held  # it has just looked at all weights

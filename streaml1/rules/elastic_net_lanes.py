@@ -2,7 +2,7 @@ r"""The lazy elastic net at eight rates side by side: one pass, and nobody has t
 
 Eight elastic nets of `elastic_net.py`, whose ledgers differ as their rates do: the eight $u$ of a slot
 are one cache line, which serves all. With $q_t$ the mean of $\|x\|_2^2$ over the examples so far, this
-one among them, net $k$ takes the t-th step (from 0) at the rate
+one among them and 1e-100 at least, net $k$ takes the t-th step (from 0) at the rate
 
 $$\eta_{t,k} = \frac{r_k}{q_t\,(t + 1)^{1/4}}$$
 
@@ -85,6 +85,7 @@ AHEAD = np.uint64(128)
 # Nets that have lost so much more than the best have no say.
 LOST = 40.0
 LOSS_MOST = 1e100
+SCALE_MOST = 1e100  # values may be so small that their squares are none
 TINY = 5e-324
 
 
@@ -230,7 +231,7 @@ class ElasticNetLanes(NamedTuple):
                 o.held = o.most + 1
         c.n += 1
         c.squares += c.square
-        c.scale = c.n / c.squares if c.squares > 0.0 else 1.0
+        c.scale = min(c.n / c.squares, SCALE_MOST) if c.squares > 0.0 else 1.0
         if o.loss == losses.ABSOLUTE:
             c.labels += abs(y)
             c.scale *= c.labels / c.n

@@ -111,6 +111,7 @@ class KeptRows(NamedRows):
         self, numbers: Any, values: Any, indptr: Any, table: KeptNames, plain: bool = False
     ) -> None:
         self.apart = self.valued = plain
+        self.header = None
         self.numbers = numbers
         self.values = values
         self.indptr = indptr

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.batches import Batch, batch_of, is_frame, is_matrix
+from streaml1.batches import Batch, batch_of, frame_of, is_frame, is_matrix, values_of
 from streaml1.hashing import name_hashes
 from streaml1.jit import COMPILED
 from streaml1.parse.mending import mended
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.rows import BadExample, are_values, plain_items
 from streaml1.words.kernels import BLOCK, MARGIN, characters, cleaned_all, spread, whole_texts
-from streaml1.words.spec import Words, is_absent
+from streaml1.words.spec import Words
 
 __all__ = ["counted_batch"]
 
@@ -154,20 +154,17 @@ def _of_dicts(words: Words, X: Sequence[Any]) -> NamedRows | None:
 
 
 def _of_frame(words: Words, X: Any) -> NamedRows | None:
-    import narwhals as nw
-
-    frame = nw.from_native(X, eager_only=True)
+    frame = frame_of(X)
     texts = [name for name in words.names if name in frame.columns]
     odd = [one for one in frame.columns if isinstance(one, str) and words.reads_as_word(one)]
     if odd or not texts:
         return None
     columns: list[list[str | None]] = []
     for name in words.names:
-        column = frame[name].to_list() if name in texts else [None] * len(frame)
-        told = [value if isinstance(value, str) else None for value in column]
-        if any(v is None and not is_absent(value) for v, value in zip(told, column, strict=True)):
+        column = values_of(frame[name]) if name in texts else [None] * len(frame)
+        if not all(value is None or isinstance(value, str) for value in column):
             return None
-        columns.append(told)
+        columns.append(column)
     rest = frame.drop(texts)
     batch = batch_of(rest.to_native() if len(rest.columns) else [{}] * len(frame))
     how = np.zeros(len(frame), np.uint8)

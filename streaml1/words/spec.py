@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.batches import Batch, batch_of, is_frame, is_matrix
+from streaml1.batches import Batch, batch_of, frame_of, is_frame, is_matrix, values_of
 from streaml1.parse.rows import IntRows
 from streaml1.plain import plain_rows
 from streaml1.rows import BadExample, Rows, number, refuse_value
 
-__all__ = ["Words", "checked_text", "is_absent", "words_of"]
+__all__ = ["Words", "checked_text", "words_of"]
 
 _words = re.compile(r"\w+").findall
 
@@ -105,10 +105,7 @@ class Words:
         plain = {name: v for name, v in x.items() if name not in texts}
         for name in texts:
             for feature, count in self.counts(name, x[name]).items():
-                if plain.get(feature) is not None:  # also given by that name
-                    count += number(feature, plain[feature])
-                    refuse_value(feature, count)
-                plain[feature] = count
+                _add(plain, feature, count)
         return plain
 
     def counts(self, name: str, text: str) -> dict[str, float]:
@@ -143,20 +140,18 @@ class Words:
             raise BadExample(bad.reason, row) from None
 
     def _of_frame(self, X: Any) -> Batch:
-        import narwhals as nw
-
-        frame = nw.from_native(X, eager_only=True)
+        frame = frame_of(X)
         texts = [name for name in self.names if name in frame.columns]
         if not texts:
             return batch_of(X)
-        columns = [frame[name].to_list() for name in texts]
+        columns = [values_of(frame[name]) for name in texts]
         kept: list[dict[Hashable, Any]] = [{} for _ in range(len(frame))]
         counts: list[dict[Hashable, Any]] = [{} for _ in range(len(frame))]
         for name, column in zip(texts, columns, strict=True):
             for i, value in enumerate(column):
                 if isinstance(value, str):
                     counts[i].update(self.counts(name, value))
-                elif not is_absent(value):
+                elif value is not None:
                     kept[i][name] = value
         rest = frame.drop(texts)
         parts = [batch_of(kept), batch_of(counts)]
@@ -165,9 +160,15 @@ class Words:
         return _beside(parts)
 
 
-def is_absent(value: Any) -> bool:
-    """Whether a value of a column of text is missing: pandas says so by NaN."""
-    return value is None or value != value
+def _add(x: dict[Hashable, Any], name: str, count: float) -> None:
+    """Add to a feature of an example, which may give a number by that name, or a category."""
+    given = x.get(name)
+    if isinstance(given, str):
+        _add(x, f"{name}={given}", 1.0)
+    elif given is not None:
+        count += number(name, given)
+        refuse_value(name, count)
+    x[name] = count
 
 
 def _beside(parts: Sequence[Batch]) -> Batch:
