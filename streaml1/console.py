@@ -268,11 +268,13 @@ def logged() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def advise(line: Line) -> None:
+def advise(line: Line, model: Any) -> None:
     """Say what helps where a model has diverged."""
     if line.examples >= 100 and (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
-        complain("the loss is far above that of the constant predictor: lower --lr, or scale "
-                  "the features to about 1")  # fmt: skip
+        rates = [name for name in ("lr", "alpha") if getattr(model, name, "auto") != "auto"]
+        lower = f"lower --{rates[0]}, or " if rates else ""
+        complain(f"the loss is far above that of the constant predictor: {lower}scale the features "
+                  "to about 1")  # fmt: skip
 
 
 def telling(model: Any, k: int) -> str:

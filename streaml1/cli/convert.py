@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +46,11 @@ def convert(
         raise Refusal("--bad dead-letter is for learn and predict: give fail or skip")
     examples = opened(source, options, require_label=not unlabelled)
     require_outputs(source, {"FILE": file, "--plot": None})
-    with logged():
+    with logged(), _ended_by_sigterm(file):
         try:
             done = converted(examples, file, limit=limit, bad=bad, format=options["format"])
         except OSError as error:
-            raise Refusal(unwritable(str(file), error)) from None
+            raise unwritable(str(file), error) from None
     refused = f", {done.refused:,} refused" if done.refused else ""
     names = f", {done.names:,} names" if done.names else ""
     click.echo(
@@ -54,3 +58,20 @@ def convert(
         f"{done.size / 1e6:,.1f} MB"
     )
     click.echo(str(file))
+
+
+@contextmanager
+def _ended_by_sigterm(file: Path) -> Iterator[None]:
+    """End at SIGTERM as at Ctrl-C: what is half written is removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise Refusal(f"ended by SIGTERM: {file} is not written", 128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -183,7 +183,7 @@ def learn(
         click.echo("\n" + telling(learner, top) + "\n")
     click.echo(done.summary())
     if done.lines:
-        advise(done.lines[-1])
+        advise(done.lines[-1], learner)
     if beside is not None and done.examples:
         click.echo("\n" + beside.regret(done.title).table())
     for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):

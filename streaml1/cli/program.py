@@ -87,6 +87,13 @@ class Program(click.Group):
             abandon_output()
             full = "standard output cannot be written: no space left on device"
             raise Refusal(full, exits.AGAIN) from None
+        except MemoryError as error:
+            reason = str(error).partition(" for an array")[0] or "none is left"
+            raise Refusal(
+                f"the memory does not suffice ({reason[:1].lower()}{reason[1:]}): take fewer "
+                "--hash-bits or --max-features, or a number for --lr, for one weight a feature "
+                "instead of eight"
+            ) from None
         except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:

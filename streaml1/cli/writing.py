@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streaml1 import exits
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
             with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{path.name}."):
                 pass
         except OSError as error:
-            raise Refusal(unwritable(f"{option} {path}", error)) from None
+            raise unwritable(f"{option} {path}", error) from None
     if (plot := outputs["--plot"]) is not None:
         from streaml1.report import require_plotting
 
@@ -43,11 +45,13 @@ def require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
             raise Refusal(f"--plot {error}") from None
 
 
-def unwritable(what: str, error: OSError) -> str:
-    """Say why something cannot be written."""
+def unwritable(what: str, error: OSError) -> Refusal:
+    """Say why something cannot be written; a disk that is full may have room again."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return f"{what} cannot be written: there is no such folder; make it first"
-    return f"{what} cannot be written: {(error.strerror or str(error)).lower()}"
+        return Refusal(f"{what} cannot be written: there is no such folder; make it first")
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    reason = (error.strerror or str(error)).lower()
+    return Refusal(f"{what} cannot be written: {reason}", exits.AGAIN if full else exits.WRONG)
 
 
 def write_all(
@@ -60,4 +64,4 @@ def write_all(
         try:
             write(path)
         except OSError as error:
-            raise Refusal(unwritable(str(path), error)) from None
+            raise unwritable(str(path), error) from None

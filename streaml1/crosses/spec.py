@@ -30,7 +30,9 @@ HEAD = FIRST_BYTES + 256
 
 def too_many(n: int) -> str:
     """Say that an example has too many crossed features."""
-    return f"an example has {n:,} crossed features, more than {MOST_CROSSED:,}: cross less of it"
+    return (
+        f"an example may have {n:,} crossed features, more than {MOST_CROSSED:,}: cross less of it"
+    )
 
 
 class Cross(NamedTuple):

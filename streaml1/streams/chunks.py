@@ -11,7 +11,7 @@ import numpy as np
 
 from streaml1.parse.delimiters import PAD
 from streaml1.streams.pool import Pool
-from streaml1.streams.source import SourceError
+from streaml1.streams.source import Lost, SourceError
 
 __all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
 
@@ -28,6 +28,7 @@ Chunk = tuple[Any, int, int, int]
 """``(buffer, lo, hi, free)``, as `streaml1.streams.parsed.Parser.read_at` takes it."""
 
 BOM = b"\xef\xbb\xbf"
+PACKED = b"\x1f\x8b"  # what gzip begins with
 
 
 class Ended(Exception):
@@ -177,8 +178,15 @@ class Chunks:
 
     def _without_mark(self, chunk: Chunk) -> Chunk:
         buffer, lo, hi, free = chunk
-        if not self._begun and buffer[lo : lo + 3].tobytes() == BOM:
-            lo += 3
+        if not self._begun:
+            first = buffer[lo : lo + 3].tobytes()
+            if first.startswith(PACKED):
+                raise SourceError(
+                    f"{self._name} is packed by gzip: have its name end in .gz, or its format, as "
+                    "in --format jsonl.gz"
+                )
+            if first == BOM:
+                lo += 3
         self._begun = True
         return buffer, lo, hi, free
 
@@ -189,4 +197,6 @@ class Chunks:
             )
         reason = str(error).rstrip(".")
         place = f"{self._name}:{self.number + 1}"
-        return SourceError(f"{place}: nothing can be read from here on: {reason}")
+        return Lost(
+            f"{place}: nothing can be read from here on: {reason}; is the file whole? Get it again"
+        )

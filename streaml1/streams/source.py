@@ -341,7 +341,10 @@ def binary_label(y: Any) -> bool:
             value = word
     if isinstance(value, Hashable) and value in _BINARY:
         return _BINARY[value]
-    rule = "it must be 0 or 1, -1 or 1, or true or false"
+    rule = (
+        "it must be 0 or 1, -1 or 1, or true or false; a regressor learns numbers, softmax any "
+        "labels"
+    )
     if equals_itself(value) and value == 2:
         rule = "files coded 1/2 must be recoded to 0/1 or -1/1"
     raise ValueError(f"label {shown(y)} is not a label: {rule}")

@@ -96,7 +96,7 @@ def header_of(records: Records, name: str) -> list[str]:
     """Read the names of the columns; SourceError where there are none."""
     for line, header in records:
         if isinstance(header, ValueError):
-            raise SourceError(f"{name}:{line}: the header is {header}")
+            raise SourceError(f"{name}:{line}: the header cannot be read: {header}")
         if "" in header:
             raise SourceError(
                 f"{name}:{line}: column {header.index('') + 1} has no name: is it a row number? "
