@@ -47,9 +47,12 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
         replace(path, data)
     except (OSError, RuntimeError) as error:  # RuntimeError: a link to itself
         reason = (getattr(error, "strerror", None) or "the disk refused").lower()
-        raise ModelFileError(
+        refusal = ModelFileError(
             f"{path} cannot be written ({reason}); what was there is as it was"
-        ) from None
+        )
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            refusal.exit_code = exits.AGAIN
+        raise refusal from None
 
 
 def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bool = True) -> bytes:

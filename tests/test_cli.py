@@ -401,7 +401,7 @@ def test_a_full_disk(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("os.fsync", full)
     Path("m").write_text("precious")
-    result = run("learn", svm, "--save", "m", code=2)
+    result = run("learn", svm, "--save", "m", code=75)
     assert re.match(r"streaml1: m cannot be written.*no space left on device.*\n", result.stderr)
     assert Path("m").read_text() == "precious"
 

@@ -368,3 +368,54 @@ def test_a_broker_that_goes_and_comes_is_logged_once(
     assert sum(seen) == 10
     [away, _] = [one for one in caplog.records if one.name == "streaml1"]
     assert away.getMessage().endswith(f"{topic}: no broker answers: waiting for it")
+
+
+# What is not written
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES])
+@pytest.mark.parametrize(
+    ("args", "patched"),
+    [
+        (("learn", "a.svm", "--report", "r.json"), "streaml1.report.Report.write"),
+        (("learn", "a.svm", "--save", "m"), "streaml1.modelfile.replace"),
+        (("convert", "a.svm", "a.rows"), "streaml1.streams.rows_writer.RowsWriter.add"),
+    ],
+)
+def test_a_disk_that_is_full_may_have_room_again(
+    args: tuple[str, ...], patched: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(patched, refuse)
+    assert code(*args) == (2 if number == errno.EACCES else 75)
+
+
+def test_memory_that_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any) -> None:
+        raise MemoryError("Unable to allocate 64.0 GiB for an array with shape (1,)")
+
+    monkeypatch.setattr("streaml1.consumer.run.Run.feed", refuse)
+    done = CliRunner().invoke(cli, ["learn", "a.svm"])
+    assert done.exit_code == 2
+    assert "the memory does not suffice (unable to allocate 64.0 GiB): take fewer" in done.stderr
+
+
+def test_converting_ends_at_sigterm_and_leaves_nothing(here: Path) -> None:
+    os.mkfifo(here / "slow.svm")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaml1", "convert", "slow.svm", "a.rows"], cwd=here,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with open(here / "slow.svm", "w") as pipe:
+        pipe.write("1 1:1\n")
+        pipe.flush()
+        while not [*here.glob(".a.rows*")]:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert err == "streaml1: ended by SIGTERM: a.rows is not written\n"
+    assert not [*here.glob("*a.rows*")]

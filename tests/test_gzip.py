@@ -95,3 +95,12 @@ def test_a_pipe_is_read_by_the_standard_library() -> None:
 
     file = unpacked(Pipe(PACKED))
     assert isinstance(file, gzip.GzipFile) and file.read() == TEXT
+
+
+@pytest.mark.parametrize("format", ["svmlight", "vw", "jsonl", "csv"])
+def test_what_is_packed_and_is_not_called_so(format: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{format}"
+    path.write_bytes(gzip.compress(b"1 1:1\n"))
+    roles = {"target": "y"} if format == "csv" else {}
+    with pytest.raises(SourceError, match=r"is packed by gzip: have its name end in \.gz"):
+        list(open_source(path, **roles).blocks(10, print))

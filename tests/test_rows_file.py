@@ -570,3 +570,22 @@ def test_the_docs_name_every_option() -> None:
     for one in cli.commands["convert"].params:
         for option in (one for one in one.opts if one.startswith("--")):
             assert f"`{option}" in page or option.startswith("--kafka"), option
+
+
+def test_a_model_of_raw_text_takes_no_rows(tmp_path: Path) -> None:
+    text = tmp_path / "a.jsonl"
+    text.write_text('{"x": {"m": "a b"}, "y": 1}\n{"x": {"m": "c"}, "y": 0}\n' * 9)
+    rows, saved = tmp_path / "a.rows", tmp_path / "model"
+    for args in (
+        ("learn", str(text), "--text", "m", "--save", str(saved)),
+        ("convert", str(text), str(rows)),
+    ):
+        assert CliRunner().invoke(cli, args).exit_code == 0
+    said = "is rows: only CSV, JSON lines and vw have text to make words of"
+    for args in (
+        ("learn", str(rows), "--load", str(saved)),
+        ("learn", str(rows), "--text", "m"),
+        ("predict", str(saved), str(rows)),
+    ):
+        done = CliRunner().invoke(cli, args)
+        assert done.exit_code == 2 and said in done.stderr

@@ -564,8 +564,12 @@ def test_csv_mistakes(write, line, reason):
         ("y,a,y\n0,1,1", {"target": "y"}, "a.csv has several columns 'y'"),
         ("a,y\n1,1", {"target": "y", "weight": "y"}, "column 'y' can be target, weight or"),
         ("a,y\n1,1", {"target": "y", "categorical": "y"}, "column 'y' can be target, weight or"),
-        ('a,"y\n1,1', {"target": "y"}, "a.csv:1: the header is not CSV"),
-        (b"\xff,y\n1,1", {"target": "y"}, "a.csv:1: the header is byte 0xff at column 1"),
+        ('a,"y\n1,1', {"target": "y"}, "a.csv:1: the header cannot be read: not CSV"),
+        (
+            b"\xff,y\n1,1",
+            {"target": "y"},
+            "a.csv:1: the header cannot be read: byte 0xff at column 1",
+        ),
     ],
 )
 def test_csv_headers(write, content, options, reason):
@@ -730,7 +734,10 @@ def test_binary_labels(y, label):
     [
         (2.0, "^label 2 is not a label: files coded 1/2 must be recoded to 0/1 or -1/1$"),
         ("2", "^label '2' is not a label: files coded 1/2 must be recoded to 0/1 or -1/1$"),
-        (0.5, "^label 0.5 is not a label: it must be 0 or 1, -1 or 1, or true or false$"),
+        (
+            0.5,
+            "^label 0.5 is not a label: it must be 0 or 1, -1 or 1, or true or false; a regressor",
+        ),
         ("path", "^label 'path' is not a label: it must be 0 or 1"),
         ("yes", "^label 'yes' is not a label"),
         ("", "^label '' is not a label"),
