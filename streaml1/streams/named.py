@@ -16,7 +16,7 @@ from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.parsed import Example, LineParser, Parsed
-from streaml1.streams.pool import Pool
+from streaml1.streams.pool import Pool, memory
 
 __all__ = ["NamedParser", "coding_of", "plain"]
 
@@ -27,28 +27,39 @@ NONE = np.zeros(0, bool)
 class _Room(NamedTuple):
     """Memory for what some bytes may hold."""
 
-    positions: Any
-    kinds: Any
     hashes: Any
     values: Any
     spans: Any
-    numbers: Any
     y: Any
     w: Any
     indptr: Any
     lines: Any
     begins: Any
     ends: Any
-    odd: Any
 
 
 def _room(n: int) -> _Room:
     most = n // 2 + 2
-    positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
-    hashes, spans, numbers = (np.empty(most, np.uint64) for _ in range(3))
-    values, y, w = (np.empty(most) for _ in range(3))
-    counts = [np.empty(most, np.int64) for _ in range(5)]
-    return _Room(positions, kinds, hashes, values, spans, numbers, y, w, *counts)
+    hashes, values, spans = memory(most, np.uint64), memory(most), memory(most, np.uint64)
+    y, w = (memory(most, used=False) for _ in range(2))
+    counts = (memory(most, np.int64, used=False) for _ in range(4))
+    return _Room(hashes, values, spans, y, w, *counts)
+
+
+class _Scratch(NamedTuple):
+    """Memory that nobody looks at once some bytes are read: it stays in the cache."""
+
+    positions: Any
+    kinds: Any
+    numbers: Any
+    odd: Any
+
+
+def _scratch(n: int) -> _Scratch:
+    positions, kinds = memory(n + SPARE, np.uint32), memory(n + SPARE, np.uint8)
+    most = n // 2 + 2
+    odd = memory(most, np.int64, used=False)
+    return _Scratch(positions, kinds, memory(most, np.uint64), odd)
 
 
 class NamedParser(LineParser):
@@ -77,16 +88,19 @@ class NamedParser(LineParser):
         super().__init__(partial(parse, require_label=require_label), what)
         self._labelled = require_label
         self._pool = Pool(_room)
+        self._scratch = Pool(_scratch)
 
     def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read lines within a buffer."""
         if not COMPILED or hi - lo >= 2**29 or lo == hi:
             return super().read_at(buffer, lo, hi, free)
-        room, more = self._pool.take(hi - lo), self._more(hi - lo)
+        room, scratch = self._pool.take(hi - lo), self._scratch.take(hi - lo)
+        more = self._more(hi - lo)
         text, names = buffer[lo:hi], buffer[lo:]
-        told = self._read(room, more, names, hi - lo, free - lo, UNKNOWN)
+        told = self._read(room, scratch, more, names, hi - lo, free - lo, UNKNOWN)
         if not told[2]:
-            told = self._read(room, more, names, hi - lo, free - lo, coding_of(text))
+            coding = coding_of(text)
+            told = self._read(room, scratch, more, names, hi - lo, free - lo, coding)
         n_rows, n_odd, n_lines = map(int, told[:3])
         valued, apart = map(bool, told[3:])
         k = int(room.indptr[n_rows])
@@ -95,18 +109,19 @@ class NamedParser(LineParser):
             room.hashes[:k], room.values[:k], room.indptr[: n_rows + 1], names,
             room.spans[:k], text, room.begins[:n_rows], ends, self.one, self.header, valued, apart,
         )  # fmt: skip
-        return self._whole(x, y, w, lines, ends, room.odd[:n_odd].tolist(), n_lines, *more)
+        return self._whole(x, y, w, lines, ends, scratch.odd[:n_odd].tolist(), n_lines, *more)
 
     def _read(
-        self, room: _Room, more: tuple[Any, ...], text: Any, n: int, free: int, coding: Any
-    ) -> tuple[Any, ...]:
+        self, room: _Room, scratch: _Scratch, more: tuple[Any, ...], text: Any, n: int, free: int,
+        coding: Any,
+    ) -> tuple[Any, ...]:  # fmt: skip
         """What the kernel tells of the first n bytes."""
         start = text.ctypes.data
         told: tuple[Any, ...] = self.kernel(
             np.uint64(start), np.uint64(start + n), TABLE, self._labelled,
-            coding, room.positions, room.kinds, room.hashes, room.values, np.uint64(start + free),
-            np.uint64(start + len(text)), room.spans, room.y, room.w, room.indptr,
-            room.lines, room.begins, room.ends, room.odd, room.numbers, *more,
+            coding, scratch.positions, scratch.kinds, room.hashes, room.values,
+            np.uint64(start + free), np.uint64(start + len(text)), room.spans, room.y, room.w,
+            room.indptr, room.lines, room.begins, room.ends, scratch.odd, scratch.numbers, *more,
         )  # fmt: skip
         return told
 

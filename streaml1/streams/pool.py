@@ -6,13 +6,37 @@ page, which costs as much as the parsing.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
+from contextlib import suppress
 from sys import getrefcount
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Pool"]
+import numpy as np
+
+__all__ = ["Pool", "memory"]
 
 T = TypeVar("T", bound=tuple[Any, ...])
+
+HUGE = 2**21  # bytes of a huge page
+
+
+def memory(shape: int | tuple[int, int], dtype: Any = np.float64, used: bool = True) -> Any:
+    """An array with room for the worst case, most of which is never used.
+
+    Its pages are huge from its first byte on. Where hardly any of it is `used` they are small: a
+    huge one is cleared whole for its first bytes.
+    """
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if size < 2 * HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.empty(shape, dtype)
+    whole = mmap.mmap(-1, size + HUGE * used, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    first = 0
+    if used:
+        first = -np.frombuffer(whole, np.uint8).ctypes.data % HUGE
+        with suppress(OSError):  # a system without
+            whole.madvise(mmap.MADV_HUGEPAGE)
+    return np.ndarray(shape, dtype, whole, first)
 
 
 class Pool(Generic[T]):
