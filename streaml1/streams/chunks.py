@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from streaml1.parse.delimiters import PAD
-from streaml1.streams.pool import Pool, memory
+from streaml1.streams.pool import Pool
 from streaml1.streams.source import Lost, SourceError
 
 __all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
@@ -37,7 +37,7 @@ class Ended(Exception):
 
 def _memory(n: int) -> tuple[Any]:
     """For so many bytes of text, with room behind for twice as many of names."""
-    return (memory(3 * n + 4 * PAD + 256, np.uint8),)
+    return (np.empty(3 * n + 4 * PAD + 256, np.uint8),)
 
 
 class _Buffer:

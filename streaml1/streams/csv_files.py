@@ -18,7 +18,7 @@ from streaml1.parse.rows import NamedRows
 from streaml1.streams.labels import LabelTexts
 from streaml1.streams.named import coding_of, plain
 from streaml1.streams.parsed import Parsed, padded
-from streaml1.streams.pool import Pool, memory
+from streaml1.streams.pool import Pool, roomy
 from streaml1.streams.source import SourceError
 from streaml1.streams.table import (
     Columns,
@@ -59,11 +59,11 @@ class _Room(NamedTuple):
 
 def _room(letters: float, columns: int, n: int) -> _Room:
     most = n // 2 + 2
-    text = memory(int((2 + letters) * n) + columns + 4 * PAD + 256, np.uint8)
-    positions, kinds = memory(n + SPARE, np.uint32), memory(n + SPARE, np.uint8)
-    hashes, values, spans = memory(most, np.uint64), memory(most), memory(most, np.uint64)
-    labels, w = memory((most, 2), np.int64, used=False), memory(most, used=False)
-    counts = (memory(most, np.int64, used=False) for _ in range(5))
+    text = np.empty(int((2 + letters) * n) + columns + 4 * PAD + 256, np.uint8)
+    positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
+    hashes, values, spans = np.empty(most, np.uint64), np.empty(most), np.empty(most, np.uint64)
+    labels, w = roomy((most, 2), np.int64), roomy(most)
+    counts = (roomy(most, np.int64) for _ in range(5))
     return _Room(text, positions, kinds, hashes, values, spans, labels, w, *counts)
 
 

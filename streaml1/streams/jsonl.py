@@ -15,7 +15,7 @@ from streaml1.parse.json_values import FALSE, NOTHING, NUMBER, TEXT, TRUE
 from streaml1.parse.jsonl import MOST, OTHERS
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.named import NamedParser
-from streaml1.streams.pool import Pool, memory
+from streaml1.streams.pool import Pool, roomy
 from streaml1.streams.source import read_weight, shown
 
 __all__ = ["JsonParser", "decoded", "features", "parse_json", "raw_label"]
@@ -115,10 +115,10 @@ class JsonParser(NamedParser):
 
 def _more_room(n: int) -> tuple[Any, ...]:
     # A line of two bytes is a row, be it odd.
-    told = memory((n // 2 + 2, 6), np.uint64, used=False)
+    told = roomy((n // 2 + 2, 6), np.uint64)
     two = int(MOST + MOST)
     keys, met = np.empty(two + int(OTHERS), np.uint64), np.empty(two, np.uint64)
-    return told, keys, met, memory(2 * (n + SPARE), np.uint8)
+    return told, keys, met, np.empty(2 * (n + SPARE), np.uint8)
 
 
 def _labels(text: Any, told: Any) -> dict[int, Any]:

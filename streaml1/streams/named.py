@@ -16,7 +16,7 @@ from streaml1.parse.names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import NamedRows
 from streaml1.streams.parsed import Example, LineParser, Parsed
-from streaml1.streams.pool import Pool, memory
+from streaml1.streams.pool import Pool, roomy
 
 __all__ = ["NamedParser", "coding_of", "plain"]
 
@@ -40,9 +40,9 @@ class _Room(NamedTuple):
 
 def _room(n: int) -> _Room:
     most = n // 2 + 2
-    hashes, values, spans = memory(most, np.uint64), memory(most), memory(most, np.uint64)
-    y, w = (memory(most, used=False) for _ in range(2))
-    counts = (memory(most, np.int64, used=False) for _ in range(4))
+    hashes, values, spans = np.empty(most, np.uint64), np.empty(most), np.empty(most, np.uint64)
+    y, w = (roomy(most) for _ in range(2))
+    counts = (roomy(most, np.int64) for _ in range(4))
     return _Room(hashes, values, spans, y, w, *counts)
 
 
@@ -56,10 +56,10 @@ class _Scratch(NamedTuple):
 
 
 def _scratch(n: int) -> _Scratch:
-    positions, kinds = memory(n + SPARE, np.uint32), memory(n + SPARE, np.uint8)
+    positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
     most = n // 2 + 2
-    odd = memory(most, np.int64, used=False)
-    return _Scratch(positions, kinds, memory(most, np.uint64), odd)
+    odd = roomy(most, np.int64)
+    return _Scratch(positions, kinds, np.empty(most, np.uint64), odd)
 
 
 class NamedParser(LineParser):

@@ -8,35 +8,28 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from contextlib import suppress
 from sys import getrefcount
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-__all__ = ["Pool", "memory"]
+__all__ = ["Pool", "roomy"]
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
-HUGE = 2**21  # bytes of a huge page
+LARGE = 2**20  # bytes
 
 
-def memory(shape: int | tuple[int, int], dtype: Any = np.float64, used: bool = True) -> Any:
-    """An array with room for the worst case, most of which is never used.
+def roomy(shape: int | tuple[int, int], dtype: Any = np.float64) -> Any:
+    """An array of which the beginning alone is used, most often.
 
-    Its pages are huge from its first byte on. Where hardly any of it is `used` they are small: a
-    huge one is cleared whole for its first bytes.
+    numpy asks for huge pages, each of which the system clears whole for its first bytes.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if size < 2 * HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+    if size < LARGE or not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.empty(shape, dtype)
-    whole = mmap.mmap(-1, size + HUGE * used, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    first = 0
-    if used:
-        first = -np.frombuffer(whole, np.uint8).ctypes.data % HUGE
-        with suppress(OSError):  # a system without
-            whole.madvise(mmap.MADV_HUGEPAGE)
-    return np.ndarray(shape, dtype, whole, first)
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.ndarray(shape, dtype, memory)
 
 
 class Pool(Generic[T]):

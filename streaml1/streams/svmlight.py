@@ -15,7 +15,7 @@ from streaml1.parse.delimiters import PAD, SPARE
 from streaml1.parse.numbers import TABLE
 from streaml1.parse.rows import IntRows
 from streaml1.streams.parsed import LineParser, Parsed
-from streaml1.streams.pool import Pool, memory
+from streaml1.streams.pool import Pool, roomy
 from streaml1.streams.source import read_number, shown
 
 __all__ = ["SvmlightParser", "parse_svmlight"]
@@ -86,10 +86,10 @@ def _room(n: int) -> _Room:
     # A line has two bytes, but for the blank ones, which are no rows; a feature four.
     most = n // 2 + 2
     # The byte before the first counts as a delimiter.
-    positions, kinds = memory(n + 1 + SPARE, np.uint32), memory(n + 1 + SPARE, np.uint8)
-    ids, values = memory(n // 4 + 2, np.uint32), memory(n // 4 + 2)
-    indptr, lines, ends = (memory(most, np.int64, used=False) for _ in range(3))
-    odd, y = memory((most, 2), np.int64, used=False), memory(most, used=False)
+    positions, kinds = np.empty(n + 1 + SPARE, np.uint32), np.empty(n + 1 + SPARE, np.uint8)
+    ids, values = np.empty(n // 4 + 2, np.uint32), np.empty(n // 4 + 2)
+    indptr, lines, ends = (roomy(most, np.int64) for _ in range(3))
+    odd, y = roomy((most, 2), np.int64), roomy(most)
     return _Room(positions, kinds, ids, values, y, indptr, lines, ends, odd)
 
 
