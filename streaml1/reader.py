@@ -234,9 +234,11 @@ class Reader:
             raise
 
     def _refuse_before(self, xs: Sequence[Mapping[Hashable, Any]], learns: bool) -> None:
-        """Refuse the first of some examples that is refused for its words or crosses."""
+        """Refuse the first of some examples that is none, or is refused for words or crosses."""
         for row, x in enumerate(xs):
             try:
+                if not isinstance(x, Mapping):
+                    batch_of([x])
                 plain = plain_items(x if self.words is None else self.words.of(x))
                 if self.crosses is not None:
                     for name in plain if learns and not isinstance(self.names, Hashed) else ():

@@ -336,8 +336,9 @@ def test_a_category_may_be_called_like_a_word() -> None:
         assert model.weights == {"m=spam": 0.5, "m=spam=q": 1.5}
 
 
-def test_of_several_rows_the_first_that_is_refused_is_told() -> None:
-    xs = [{"a": 1.0}, {"a": math.nan}, {"m": "spam", "m=spam": math.nan}]
-    with pytest.raises(BadExample, match="'a' is NaN") as found:
+@pytest.mark.parametrize(("bad", "said"), [({"a": math.nan}, "'a' is NaN"), (5, "not a int")])
+def test_of_several_rows_the_first_that_is_refused_is_told(bad: Any, said: str) -> None:
+    xs = [{"a": 1.0}, bad, {"m": "spam", "m=spam": math.nan}]
+    with pytest.raises(BadExample, match=said) as found:
         ElasticNetClassifier(text=["m"]).learn_many(xs, [True] * 3)
     assert found.value.row == 1
