@@ -233,7 +233,7 @@ class Reader:
                 self._refuse_before(X[: bad.row], learns)
             raise
 
-    def _refuse_before(self, xs: Sequence[Mapping[Hashable, Any]], learns: bool) -> None:
+    def _refuse_before(self, xs: Sequence[Any], learns: bool) -> None:
         """Refuse the first of some examples that is none, or is refused for words or crosses."""
         for row, x in enumerate(xs):
             try:
