@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["AGAIN", "DATA", "DONE", "WRONG"]
+import errno
+
+__all__ = ["AGAIN", "DATA", "DONE", "WRONG", "unwritten"]
 
 DONE = 0
 
@@ -14,3 +16,9 @@ DATA = 65
 
 AGAIN = 75
 """Something is away that may come back by itself: restart."""
+
+
+def unwritten(error: BaseException) -> int:
+    """The code of what cannot be written: a disk that is full may have room again."""
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    return AGAIN if full else WRONG

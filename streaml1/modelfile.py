@@ -50,8 +50,7 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
         refusal = ModelFileError(
             f"{path} cannot be written ({reason}); what was there is as it was"
         )
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-            refusal.exit_code = exits.AGAIN
+        refusal.exit_code = exits.unwritten(error)
         raise refusal from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from pathlib import Path
@@ -46,12 +45,11 @@ def require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
 
 
 def unwritable(what: str, error: OSError) -> Refusal:
-    """Say why something cannot be written; a disk that is full may have room again."""
+    """Say why something cannot be written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Refusal(f"{what} cannot be written: there is no such folder; make it first")
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     reason = (error.strerror or str(error)).lower()
-    return Refusal(f"{what} cannot be written: {reason}", exits.AGAIN if full else exits.WRONG)
+    return Refusal(f"{what} cannot be written: {reason}", exits.unwritten(error))
 
 
 def write_all(
