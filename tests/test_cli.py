@@ -176,6 +176,9 @@ def test_a_csv_file(text: list[str]) -> None:
     assert set(streaml1.load("a.model").weights) == names
     out = run("predict", "a.model", "a.csv", *columns).stdout.split()
     assert len(out) == 3 and float(out[0]) > float(out[1])
+    left = ["--target", "sold", "--ignore", "day", "--ignore", "n,price", "--categorical", "shop"]
+    run("learn", "a.csv", *left, "--save", "a.model")
+    assert set(streaml1.load("a.model").weights) == {"shop=fr", "shop=de"}
 
 
 def test_standard_input() -> None:

@@ -465,7 +465,11 @@ def test_mutated_csv_is_read_as_by_python(require_label: bool, wide: bool) -> No
             texts = TEXTS
             names = ",".join(["y", "w", *TEXTS] if last else ["y", *TEXTS, "w"]).encode()
         text = names + b"\n" + b"\n".join(rows) + random.choice([b"", b"\n", b"\n\n \n"])
-        parser = CsvParser("a.csv", "y", texts, "w", require_label)
+        ignored = random.choice([[], [], ["c"], TEXTS[3:5], ["w"]])
+        ignored = [one for one in ignored if (one in TEXTS) == wide or one == "w"]
+        weight = None if "w" in ignored else "w"
+        texts = [one for one in texts if one not in ignored]
+        parser = CsvParser("a.csv", "y", texts, weight, require_label, ignored)
         found: list[Any] = []
         first = 0
         pieces = [text]
@@ -484,7 +488,8 @@ def test_mutated_csv_is_read_as_by_python(require_label: bool, wide: bool) -> No
                 at = (first + int(parsed.lines[i]) + 1, pairs, parsed.y[i], w, dict(parsed.x[i]))
                 found.append((*at, first + parsed.lines_with(i)))
             first += parsed.n_lines
-        expected = csv_twin(text, ("y", "w", frozenset(texts), require_label))
+        roles = ("y", weight, frozenset(texts), require_label, frozenset(ignored))
+        expected = csv_twin(text, roles)
         accepted += sum(len(one) > 2 for one in expected)
         assert sorted(found, key=lambda one: one[0]) == [one[:6] for one in expected], text
     assert FUZZ / 40 < accepted < FUZZ / 2

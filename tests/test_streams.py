@@ -497,6 +497,18 @@ def test_csv_names_that_come_twice_count_with_the_sum(write):
     assert xs == [{"a": 3.0}, {"a": None}, {"a": 4.0}]
 
 
+@pytest.mark.parametrize("ignored", ["a", ["a", "id"]])
+def test_csv_columns_that_are_ignored(write, ignored):
+    """Whatever stands in them, and though there are two of a name, of which one is left."""
+    name = write("a.csv", 'id,b,a,y,c\nx9,1,"no\n, ""number""",1,fr\n,2,nan,0,de\n7,3,,1,it\n')
+    options = {"target": "y", "categorical": ["c"] if "id" in ignored else ["c", "id"]}
+    found = rows_of(open_source(name, ignore=ignored, **options))
+    xs = [{"b": 1.0, "c": "fr"}, {"b": 2.0, "c": "de"}, {"b": 3.0, "c": "it"}]
+    if "id" not in ignored:
+        xs = [{"id": id_} | x for id_, x in zip(["x9", None, "7"], xs, strict=True)]
+    assert [(x, y) for x, y, _ in found] == list(zip(xs, "101", strict=True))
+
+
 def test_csv_cells_with_line_ends_have_the_place_of_their_first_line(write):
     name = write("a.csv", 'a,t,y\n1,"two\r\nlines\n",1\n2,x,0\n3,"bad\nline",1,1\n4,x,0\n')
     source = open_source(name, target="y", categorical=["t"])
@@ -530,7 +542,7 @@ def test_csv_quote_that_is_not_closed(write):
         ("1,x,1,1,1", "the line has 5 cells, the header has 4"),
         ('1,"x"y,1,1', "not CSV: ',' expected after '\"'"),
         ("red,x,1,1", "column 'a': 'red' is not a number"),
-        ("red,x,1,1", "say --categorical a"),
+        ("red,x,1,1", "say --categorical a for text, or --ignore a"),
         ("nan,x,1,1", "column 'a': 'nan' is not finite: leave a missing value empty"),
         ("1_0,x,1,1", "column 'a': '1_0' is not a number"),
         ("1,x,,1", "the label is missing: column 'y' is empty"),
@@ -562,8 +574,10 @@ def test_csv_mistakes(write, line, reason):
         (",".join(map(str, range(30))), {"target": "y"}, ", 18, 19 and 10 more"),
         (",a,y\n0,1,1", {"target": "y"}, "a.csv:1: column 1 has no name: is it a row number"),
         ("y,a,y\n0,1,1", {"target": "y"}, "a.csv has several columns 'y'"),
-        ("a,y\n1,1", {"target": "y", "weight": "y"}, "column 'y' can be target, weight or"),
-        ("a,y\n1,1", {"target": "y", "categorical": "y"}, "column 'y' can be target, weight or"),
+        ("a,y\n1,1", {"target": "y", "weight": "y"}, "column 'y' can be target, weight,"),
+        ("a,y\n1,1", {"target": "y", "categorical": "y"}, "column 'y' can be target, weight,"),
+        ("a,y\n1,1", {"target": "y", "ignore": "y"}, "'y' can be target, weight, categorical or"),
+        ("a,y\n1,1", {"target": "y", "ignore": "b"}, "a.csv has no column 'b'; the columns are: a"),
         ('a,"y\n1,1', {"target": "y"}, "a.csv:1: the header cannot be read: not CSV"),
         (
             b"\xff,y\n1,1",

@@ -88,8 +88,8 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
     return [int(number) for number in numbers]
 
 
-READING = ("format", "target", "categorical", "weight", "seed", "start", "until_end", "partitions",
-           "group", "kafka", "labels")  # fmt: skip
+READING = ("format", "target", "categorical", "weight", "ignore", "seed", "start", "until_end",
+           "partitions", "group", "kafka", "labels")  # fmt: skip
 positive = click.IntRange(min=1)
 
 
@@ -111,6 +111,8 @@ source_options = together(
     click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=_split,
                  help="CSV: the columns of text; all others hold numbers."),
     click.option("--weight", metavar="COLUMN", help="CSV: the column of the sample weights."),
+    click.option("--ignore", metavar="COLUMN,...", multiple=True, callback=_split,
+                 help="CSV: columns to leave alone, such as ids."),
     click.option("--limit", type=positive, metavar="N",
                  help="At most so many examples (of each pass)."),
     click.option("--bad", type=click.Choice(["fail", "skip", "dead-letter"]), default="fail",

@@ -48,8 +48,8 @@ from streaml1.parse.names import (
 from streaml1.rows import LIMIT
 
 __all__ = [
-    "AT", "DONE", "FEATURE", "FOUND", "LABEL", "LARGE", "LINE", "NAMES", "NEXT", "ODD", "OPEN",
-    "ROW", "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "few_texts", "rows",
+    "AT", "DONE", "FEATURE", "FOUND", "IGNORED", "LABEL", "LARGE", "LINE", "NAMES", "NEXT", "ODD",
+    "OPEN", "ROW", "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "few_texts", "rows",
 ]  # fmt: skip
 
 START, FOUND, NEXT, AT, LINE, ROW, FEATURE, NAMES, LARGE = range(9)
@@ -59,7 +59,7 @@ bytes and lines that are done with, rows, features, bytes of names, and whether 
 as the limit. Whoever reads a record
 otherwise counts its bytes, its lines and its row."""
 
-TEXT, LABEL, WEIGHT = map(np.uint64, (1, 2, 3))
+TEXT, LABEL, WEIGHT, IGNORED = map(np.uint64, (1, 2, 3, 4))
 """What a column is, if not 0: a number."""
 
 DONE, ODD, OPEN, UNREAD = range(4)
@@ -315,7 +315,7 @@ def rows(
                 weight = _read(first, stop, table)
                 if not weight >= 0.0:
                     break
-            elif first < stop and not _is_blank(first, stop):
+            elif what != IGNORED and first < stop and not _is_blank(first, stop):
                 v = _read(first, stop, table)
                 if v != v:
                     break

@@ -56,6 +56,7 @@ def open_source(
     target: str | None = None,
     categorical: Iterable[str] = (),
     weight: str | None = None,
+    ignore: Iterable[str] = (),
     seed: int = 0,
     start: str | None = None,
     until_end: bool = False,
@@ -79,8 +80,9 @@ def open_source(
         svmlight, vw, jsonl or csv (with ``.gz`` if it is packed), where the name does not end in
         it.
         Of a topic svmlight, vw or jsonl, where its records do not tell.
-    target, categorical, weight
-        The columns of a CSV file: the label, those that hold text, the sample weight.
+    target, categorical, weight, ignore
+        The columns of a CSV file: the label, those that hold text, the sample weight, those that
+        are left alone. All others hold numbers.
     seed
         For sources that draw their order at random.
     start, until_end, partitions, group
@@ -107,8 +109,10 @@ def open_source(
 
     """
     name = str(spec)
-    strings = [categorical] if isinstance(categorical, str) else list(categorical)
-    columns = [column for column in (target, weight, *strings) if column is not None]
+    strings, ignored = (
+        [one] if isinstance(one, str) else list(one) for one in (categorical, ignore)
+    )
+    columns = [column for column in (target, weight, *strings, *ignored) if column is not None]
     texts = tuple(text or ())
     opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
     if name.startswith("kafka:"):
@@ -148,7 +152,8 @@ def open_source(
         return RowsFile(name)
     if kind == "csv":
         strings = list(dict.fromkeys([*strings, *texts])) if texts else strings
-        return TextSource(name, CsvParser(name, target, strings, weight, require_label), gz)
+        csv = CsvParser(name, target, strings, weight, require_label, ignored)
+        return TextSource(name, csv, gz)
     parser = line_parser("events" if events else kind, require_label, texts=texts)
     return TextSource(name, parser, gz)
 

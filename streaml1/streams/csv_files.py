@@ -82,7 +82,8 @@ class CsvParser:
         The column of the sample weights; without one each weight is 1.
     require_label
         Whether a label that is missing, the column or a cell, is an error; else it is None.
-
+    ignore
+        The columns that are left alone.
     """
 
     quick = COMPILED
@@ -94,10 +95,12 @@ class CsvParser:
         categorical: Iterable[str] = (),
         weight: str | None = None,
         require_label: bool = True,
+        ignore: Iterable[str] = (),
     ) -> None:
         self._name = name
         self._target, self._weight, self._text = target, weight, list(categorical)
         self._require_label = require_label
+        self._ignored = list(dict.fromkeys(ignore))
         self.begin()
 
     def begin(self) -> None:
@@ -177,11 +180,11 @@ class CsvParser:
                 f"{self._name}: which column is the label? Say --target COLUMN; {listed(header)}"
             )
         roles = [role for role in (self._target, self._weight, *self._text) if role is not None]
-        check_roles(header, roles, self._name)
-        text_columns = frozenset(self._text)
+        check_roles(header, [*roles, *self._ignored], self._name)
         self._columns = Columns(
-            header, self._target, self._weight, text_columns, self._require_label
-        )
+            header, self._target, self._weight, frozenset(self._text), self._require_label,
+            frozenset(self._ignored),
+        )  # fmt: skip
         self.pool = Pool(partial(_room, self._columns.letters, len(self._columns.names)))
         return lines
 

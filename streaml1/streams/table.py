@@ -114,7 +114,9 @@ def check_roles(header: list[str], roles: list[str], name: str) -> None:
         if header.count(column) > 1:
             raise SourceError(f"{name} has several columns {column!r}: give each a name")
         if roles.count(column) > 1:
-            raise SourceError(f"column {column!r} can be target, weight or categorical: only one")
+            raise SourceError(
+                f"column {column!r} can be target, weight, categorical or ignored: only one"
+            )
 
 
 def listed(header: list[str]) -> str:
@@ -133,6 +135,7 @@ class Columns:
         weight: str | None,
         text: frozenset[str],
         require_label: bool,
+        ignored: frozenset[str] = frozenset(),
     ) -> None:
         self._width = len(header)
         self._target = None if target is None else header.index(target)
@@ -140,7 +143,7 @@ class Columns:
         self._features = [
             (place, column, column in text)
             for place, column in enumerate(header)
-            if column not in (target, weight)
+            if column not in (target, weight, *ignored)
         ]
         self._require_label = require_label
         self.header = header
@@ -148,10 +151,10 @@ class Columns:
         self.has_twins = len(set(names)) < len(names)
         # A column "a=b" of numbers has the name of the text b in the column "a".
         self.are_apart = not self.has_twins and not any("=" in name for name in names)
-        kinds = [
-            csv.LABEL if place == self._target else csv.WEIGHT if place == self._weight else 0
-            for place in range(len(header))
-        ]
+        kinds: list[Any] = [csv.IGNORED] * len(header)
+        for place, kind in ((self._target, csv.LABEL), (self._weight, csv.WEIGHT)):
+            if place is not None:
+                kinds[place] = kind
         for place, _, is_text in self._features:
             kinds[place] = csv.TEXT if is_text else 0
         texts = [
@@ -222,5 +225,6 @@ def _number(cell: str, column: str) -> float:
     except ValueError as error:
         raise ValueError(
             f"column {column!r}: {shown(cell)} {error}: "
-            f"leave a missing value empty, or say --categorical {column} for text"
+            f"leave a missing value empty, or say --categorical {column} for text, or "
+            f"--ignore {column}"
         ) from None
