@@ -12,6 +12,7 @@ from streaml1.consumer.learning import called, learner_of, learning_of, loss_of,
 from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import chunk_of, parts_of
 from streaml1.consumer.refusals import Refusals
+from streaml1.consumer.unmet import unmet_of
 from streaml1.report import Line, Report
 
 __all__ = ["Run"]
@@ -62,8 +63,8 @@ class Run:
         self.learner = learner_of(model)
         self.source = opened
         self.store = store
-        self.outs = outs
-        self._keeper = Keeper(store, opened, model, outs, beside)
+        self.outs = [*outs, *unmet_of(model)]
+        self._keeper = Keeper(store, opened, model, self.outs, beside)
         self._loss = loss_of(self.learner)
         known = len(self.learner.classes_met) if self._loss == "softmax" else 0
         title = f"{opened.name}: {called(model)}"

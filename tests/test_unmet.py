@@ -1,0 +1,90 @@
+"""What is to be crossed, or made words of, and does not come: it is said, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import scipy.sparse
+from river import compose, preprocessing
+
+import streaml1
+
+CROSSED = "no name is 'stie', or begins with 'stie=' or 'stie^', so that stie,ad crosses nothing"
+TEXT = "nothing is called 'mesage', so that no words are made of it"
+
+
+def vw(folder: Path, n: int) -> str:
+    path = folder / "a.vw"
+    path.write_text("".join(f"{k % 2} |site s{k % 7} |ad a{k % 5} |mail hello\n" for k in range(n)))
+    return str(path)
+
+
+def jsonl(folder: Path, n: int) -> str:
+    path = folder / "a.jsonl"
+    xs = [{"site": f"s{k % 7}", "ad=x": 1, "mail": "hello you"} for k in range(n)]
+    path.write_text("".join(json.dumps({"x": x, "y": k % 2}) + "\n" for k, x in enumerate(xs)))
+    return str(path)
+
+
+def frames(folder: Path, n: int) -> Any:
+    X = pd.DataFrame({"site": ["news", "mail"], "ad": [1.0, 2.0], "mail": ["hello", "you"]})
+    return pd.concat([X] * (n // 2)), [True, False] * (n // 2)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records if record.name == "streaml1"]
+    caplog.clear()
+    return found
+
+
+@pytest.mark.parametrize("source", [vw, jsonl, frames])
+@pytest.mark.parametrize("n", [2, 200, 4000])
+def test_what_is_spelt_wrong_is_told_once(
+    source: Callable[[Path, int], Any], n: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    examples = source(tmp_path, n)
+    seen = f"in the first {min(n, 1000):,} examples "
+    remedy = ": is it spelt as the column or the namespace is?"
+    model = streaml1.ElasticNetClassifier(cross=[("stie", "ad"), ("site", "ad")])
+    streaml1.progressive(model, examples, every=100)
+    assert said(caplog) == [f"{seen}{CROSSED}{remedy}"]
+    model = streaml1.ElasticNetClassifier(text=["mail", "mesage"], hash_bits=10)
+    streaml1.progressive(model, examples, every=100, passes=1)
+    assert said(caplog) == [f"{seen}{TEXT}{remedy}"]
+    model = streaml1.ElasticNetClassifier(cross=[("site", "ad")], text=["mail"])
+    streaml1.progressive(model, examples)
+    assert said(caplog) == []
+
+
+def test_what_comes_late_but_comes_is_not_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    xs: list[Any] = [({"a": 1}, True)] * 998 + [({"site=b": 1}, False), ({"ad^c": 1}, True)]
+    model = streaml1.ElasticNetClassifier(cross=[("site", "ad")])
+    streaml1.progressive(model, xs, every=10)
+    assert said(caplog) == []
+    streaml1.progressive(model, xs[:1])
+    assert sorted(said(caplog)) == [
+        f"in the only example no name is {p!r}, or begins with {p + '='!r} or {p + '^'!r}, so that "
+        "site,ad crosses nothing: is it spelt as the column or the namespace is?"
+        for p in ("ad", "site")
+    ]
+
+
+def test_numbered_columns_are_no_texts(caplog: pytest.LogCaptureFixture) -> None:
+    model = streaml1.ElasticNetClassifier(text=["mesage"])
+    streaml1.progressive(model, (scipy.sparse.eye(4).tocsr(), [True, False] * 2))
+    told = said(caplog)
+    assert len(told) == 1 and TEXT in told[0]
+
+
+def test_a_pipeline_may_make_the_names(caplog: pytest.LogCaptureFixture) -> None:
+    model = streaml1.ElasticNetClassifier(cross=[("site_x", "ad")])
+    pipeline = compose.Prefixer("site_x^") | preprocessing.StandardScaler() | model
+    streaml1.progressive(pipeline, [({"a": 1.0}, True)])
+    assert said(caplog) == []
