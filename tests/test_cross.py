@@ -707,7 +707,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     dicts = [{"site": s, "ad": a, "message": m} for s, a, m, _ in rows]
     assert [float(p) for p in told] == [loaded.predict_proba_one(x)[True] for x in dicts]
     shown = run("show", str(model), "--feature", "site=news x ad=a").output
-    assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in shown
+    assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in shown and "spelt" not in shown
+    assert "spelt right?" in run("show", str(model), "--feature", "site=mews x ad=a").output
     assert run("learn", str(table), *options, "--load", str(model)).exit_code == 0
     numbers = tmp_path / "rows.svm"
     numbers.write_text("1 1:1\n")

@@ -236,7 +236,8 @@ def test_learn_show_and_predict(files: Path) -> None:
         assert len(shown.partition("label\n")[2].splitlines()) == 3
         name = next(iter(model.weights))
         row = run("show", "a.model", "--feature", str(name), "--feature", "nothing")
-        assert len(row.splitlines()) == 1 + len(model.weights[name]) + 1
+        assert len(row.splitlines()) == 1 + len(model.weights[name]) + 1 + 2
+        assert "is its name spelt right?" in row.splitlines()[-1]
         options = source if source[0] == "a.csv" else source[:1]
         best = run("predict", "a.model", *options).splitlines()
         assert len(best) == 300 and set(best) <= set(told)

@@ -69,7 +69,7 @@ def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
             for name in features
         ]
         rows = [(weight_text(w), shown(name)) for w, name in zip(found, features, strict=True)]
-        return text_table(("weight", "feature"), rows)
+        return _with_note(text_table(("weight", "feature"), rows), all(found))
     slots = [learner.slot(int(name) if name.isdecimal() else name) for name in features]
     hashed = [
         (weight_text(weights.get(slot, 0.0)), shown(name), f"{slot}")
@@ -82,6 +82,7 @@ def _rows_of(learner: Any, features: tuple[str, ...]) -> str:
     """A table of the rows of some features."""
     weights = learner.weights
     rows = []
+    known = True
     for name in features:
         if learner.hash_bits is None:
             row = weights.get(name) or (weights.get(int(name)) if name.isdecimal() else None)
@@ -89,7 +90,17 @@ def _rows_of(learner: Any, features: tuple[str, ...]) -> str:
             row = weights.get(learner.slot(int(name) if name.isdecimal() else name))
         told = [(weight_text(w), shown(name), shown(label)) for label, w in (row or {}).items()]
         rows += told or [(weight_text(0.0), shown(name), "any")]
-    return text_table(("weight", "feature", "label"), rows)
+        known &= bool(told)
+    table = text_table(("weight", "feature", "label"), rows)
+    return _with_note(table, known or learner.hash_bits is not None)
+
+
+def _with_note(table: str, known: bool) -> str:
+    """A table, and what it means that a feature is not known."""
+    note = (
+        "\n\nA weight of 0: the feature never came, or is shrunk to zero; is its name spelt right?"
+    )
+    return table if known else table + note
 
 
 def _plain(value: Any) -> str:
