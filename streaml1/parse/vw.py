@@ -117,6 +117,186 @@ def _ordinary(
             return i, at, k, to
 
 
+@inlined
+def _before_bar(start: Any, table: Any, places: Any, i: Any, at: Any) -> Any:
+    """Read what stands before the bar of a line: up to three words, of which the last may be a tag.
+
+    Returns
+    -------
+    The delimiter behind them, how many numbers there are, the label, the weight, and whether all
+    is well.
+    """
+    label, weight = np.nan, 1.0
+    count = _ZERO
+    tagged: Any = False
+    good: Any = True
+    d = start + place_of(places, i)
+    c = load_byte(d)
+    while True:
+        if d > at:
+            tagged = c == BAR or load_byte(at) == _QUOTE
+            if not tagged:
+                if count == _ZERO:
+                    label = number(at, d, table)
+                    good &= label == label
+                else:
+                    weight = number(at, d, table)
+                    good &= weight >= 0.0 and count == _ONE
+                count += _ONE
+            elif c != BAR:
+                # A word in quotes is the tag only where it is the last.
+                after = d
+                while _is_blank(load_byte(after)):
+                    after += _ONE
+                good &= load_byte(after) == BAR
+        if not _is_blank(c):
+            return i, count, label, weight, good
+        i += _ONE
+        at = d + _ONE
+        d = start + place_of(places, i)
+        c = load_byte(d)
+
+
+@inlined
+def _text(start: Any, places: Any, i: Any, prefix: Any, prefix_end: Any, to: Any, most: Any) -> Any:
+    """Write the name and the text of a namespace, which goes up to the next bar or the line's end.
+
+    Returns
+    -------
+    The delimiter that ends it, where the next name goes, and whether all is well.
+    """
+    d = start + place_of(places, i)
+    c = load_byte(d)
+    at = d + np.uint64(_is_blank(c))
+    while c != BAR and c != NEWLINE:
+        i += _ONE
+        d = start + place_of(places, i)
+        c = load_byte(d)
+    stop = d
+    if c == NEWLINE and stop > at:
+        stop -= np.uint64(load_byte(d - _ONE) == RETURN)
+    at = min(at, stop)
+    returns_twice = c == NEWLINE and stop > at and load_byte(stop - _ONE) == RETURN
+    size = prefix_end - prefix + stop - at
+    if returns_twice or to + size + np.uint64(32) > most:
+        return i, to, False
+    to = copied(prefix, prefix_end, to)
+    store_word(to, _EQUALS)
+    return i, short_copied(at, stop, to + _ONE), True
+
+
+@inlined
+def _features(
+    start: Any, table: Any, places: Any, kinds: Any, i: Any, at: Any, k: Any, to: Any, most: Any,
+    numbers: Any, hashes: Any, values: Any, spans: Any, texts: Any, sizes: Any,
+) -> Any:  # fmt: skip
+    """Find the features of a line from behind its first bar on, and read what is read by eights.
+
+    Returns
+    -------
+    The delimiter that ends the line, or where it is odd one before that; how many features there
+    are then; where the next name goes; up to which feature values are read; whether one of these is
+    zero; whether no namespace has a value; and whether all is well.
+    """
+    ordinary = len(texts) == 0
+    known = k
+    plain: Any = True  # no namespace has a value
+    zeros: Any = False
+    scale = 1.0
+    prefix = prefix_end = at
+    opened = True  # the namespace may have a name here
+    seen = _ZERO  # the texts of the line
+    while True:
+        if ordinary and plain and not opened:
+            if may_be_eight(kinds, i):
+                i, at, k, to, known, zero, ended = by_eights(
+                    start, table, places, kinds, i, at, k, to, most, prefix, prefix_end, known,
+                    numbers, hashes, values, spans,
+                )  # fmt: skip
+                zeros |= zero
+                if ended:
+                    return i, k, to, known, zeros, plain, True
+            i, at, k, to = _ordinary(
+                start, places, kinds, i, at, k, to, most, prefix, prefix_end, numbers, hashes,
+                spans,
+            )  # fmt: skip
+        d = start + place_of(places, i)
+        c = load_byte(d)
+        stop = d
+        if c == NEWLINE:
+            stop -= np.uint64(d > at and load_byte(d - _ONE) == RETURN)
+            if stop > at and load_byte(stop - _ONE) == RETURN:
+                break
+        name_end = value_at = stop
+        where = _ZERO
+        if c == COLON:
+            if d == at:
+                break
+            i += _ONE
+            d = start + place_of(places, i)
+            c = load_byte(d)
+            stop = d
+            if c == NEWLINE:
+                stop -= np.uint64(load_byte(d - _ONE) == RETURN)
+            value_at = name_end + _ONE
+            where = ((value_at - start) << _HALF) | (stop - value_at)
+            if c == COLON:
+                break
+        if name_end > at and opened:
+            prefix, prefix_end = at, name_end
+            if where:
+                scale = read_value(value_at, stop, table, False)
+                for j in range(known, k if plain else known):
+                    values[j] = 1.0
+                plain = False
+                if not abs(scale) < MOST:
+                    break
+            which = _text_of(at, name_end, texts, sizes)
+            if which != _NO_TEXT:
+                bit = _ONE << min(which, _LAST_BIT)
+                if where or seen & bit:  # it has a value, or has come
+                    break
+                seen |= bit
+                first = to
+                i, to, fine = _text(start, places, i, prefix, prefix_end, to, most)
+                if not fine:
+                    break
+                d = start + place_of(places, i)
+                c = load_byte(d)
+                values[k] = 1.0
+                numbers[k] = _ZERO
+                hashes[k] = LATER
+                spans[k] = ((first - start) << _HALF) | (to - first)
+                k += _ONE
+        elif name_end > at:
+            first, size = at, name_end - at
+            if prefix_end > prefix:
+                if to + size + (prefix_end - prefix) + np.uint64(32) > most:
+                    break
+                first = to
+                to = copied(prefix, prefix_end, to)
+                store_word(to, _CARET)
+                to = short_copied(at, name_end, to + _ONE)
+                size = to - first
+            elif _is_of_text(at, name_end, texts, sizes):
+                break
+            values[k] = scale
+            numbers[k] = where
+            hashes[k] = LATER
+            spans[k] = ((first - start) << _HALF) | size
+            k += _ONE
+        opened = False
+        if c == NEWLINE:
+            return i, k, to, known, zeros, plain, True
+        if c == BAR:
+            opened = True
+            scale = 1.0
+            prefix = prefix_end = d
+        i += _ONE
+        at = d + _ONE
+    return i, k, to, known, zeros, plain, False
+
+
 @kernel
 def rows(
     start: Any,
@@ -164,166 +344,23 @@ def rows(
     n, ascii_ = vw_delimiters(start, end, places, of_kinds)
     if coding == UNKNOWN and not ascii_:
         return row, n_odd, line, False, False
-    ordinary = len(texts) == 0
     i, at, to = _ZERO, start, names
     last = np.uint64(len(hashes))
     indptr[0] = 0
     while i < n:
         begun, begin, first_name = k, at, to
-        label, weight = np.nan, 1.0
-        # Before the bar: up to three words, of which the last may be the tag.
-        count = _ZERO
-        tagged = False
-        good: Any = True
+        i, count, label, weight, good = _before_bar(start, table, places, i, at)
         d = start + place_of(places, i)
-        c = load_byte(d)
-        while True:
-            if d > at:
-                tagged = c == BAR or load_byte(at) == _QUOTE
-                if not tagged:
-                    if count == _ZERO:
-                        label = number(at, d, table)
-                        good &= label == label
-                    else:
-                        weight = number(at, d, table)
-                        good &= weight >= 0.0 and count == _ONE
-                    count += _ONE
-                elif c != BAR:
-                    # A word in quotes is the tag only where it is the last.
-                    after = d
-                    while _is_blank(load_byte(after)):
-                        after += _ONE
-                    good &= load_byte(after) == BAR
-            if not _is_blank(c):
-                break
-            i += _ONE
-            at = d + _ONE
-            d = start + place_of(places, i)
-            c = load_byte(d)
-        good &= c == BAR and (count > _ZERO or not labelled)
-        plain: Any = True  # no namespace has a value
+        good &= load_byte(d) == BAR and (count > _ZERO or not labelled)
+        plain: Any = True
         has_zeros: Any = False
         large: Any = False
         known = k
         if good:
-            i += _ONE
-            at = d + _ONE
-            scale = 1.0
-            prefix = prefix_end = at
-            opened = True  # the namespace may have a name here
-            seen = _ZERO  # the texts of the line
-            while True:
-                if ordinary and plain and not opened:
-                    if may_be_eight(of_kinds, i):
-                        i, at, k, to, known, zeros, ended = by_eights(
-                            start, table, places, of_kinds, i, at, k, to, most, prefix, prefix_end,
-                            known, numbers, hashes, values, spans,
-                        )  # fmt: skip
-                        has_zeros |= zeros
-                        if ended:
-                            d = start + place_of(places, i)
-                            break
-                    i, at, k, to = _ordinary(
-                        start, places, of_kinds, i, at, k, to, most, prefix, prefix_end, numbers,
-                        hashes, spans,
-                    )  # fmt: skip
-                d = start + place_of(places, i)
-                c = load_byte(d)
-                stop = d
-                if c == NEWLINE:
-                    stop -= np.uint64(d > at and load_byte(d - _ONE) == RETURN)
-                    if stop > at and load_byte(stop - _ONE) == RETURN:
-                        good = False
-                        break
-                name_end = stop
-                value_at = stop
-                where = _ZERO
-                if c == COLON:
-                    if d == at:
-                        good = False
-                        break
-                    i += _ONE
-                    d = start + place_of(places, i)
-                    c = load_byte(d)
-                    stop = d
-                    if c == NEWLINE:
-                        stop -= np.uint64(load_byte(d - _ONE) == RETURN)
-                    value_at = name_end + _ONE
-                    where = ((value_at - start) << _HALF) | (stop - value_at)
-                    if c == COLON:
-                        good = False
-                        break
-                if name_end > at:
-                    if opened:
-                        prefix, prefix_end = at, name_end
-                        if where:
-                            scale = read_value(value_at, stop, table, False)
-                            for j in range(known, k if plain else known):
-                                values[j] = 1.0
-                            plain = False
-                            if not abs(scale) < MOST:
-                                good = False
-                                break
-                        which = _text_of(at, name_end, texts, sizes)
-                        if which != _NO_TEXT:
-                            bit = _ONE << min(which, _LAST_BIT)
-                            if stop != name_end or seen & bit:  # it has a value, or has come
-                                good = False
-                                break
-                            seen |= bit
-                            first = to
-                            at = d + np.uint64(_is_blank(c))
-                            while c != BAR and c != NEWLINE:
-                                i += _ONE
-                                d = start + place_of(places, i)
-                                c = load_byte(d)
-                            stop = d
-                            if c == NEWLINE and stop > at:
-                                stop -= np.uint64(load_byte(d - _ONE) == RETURN)
-                            at = min(at, stop)
-                            again = stop > at and load_byte(stop - _ONE) == RETURN
-                            size = name_end - prefix + stop - at
-                            if (again and c == NEWLINE) or to + size + np.uint64(32) > most:
-                                good = False
-                                break
-                            to = copied(prefix, name_end, to)
-                            store_word(to, _EQUALS)
-                            to = short_copied(at, stop, to + _ONE)
-                            values[k] = 1.0
-                            numbers[k] = _ZERO
-                            hashes[k] = LATER
-                            spans[k] = ((first - start) << _HALF) | (to - first)
-                            k += _ONE
-                    else:
-                        first, last_byte = at, name_end
-                        written = prefix_end > prefix
-                        if not written and _is_of_text(at, name_end, texts, sizes):
-                            good = False
-                            break
-                        if written:
-                            size = name_end - at + prefix_end - prefix
-                            if to + size + np.uint64(32) > most:
-                                good = False
-                                break
-                            first = to
-                            to = copied(prefix, prefix_end, to)
-                            store_word(to, _CARET)
-                            to = short_copied(at, name_end, to + _ONE)
-                            last_byte = to
-                        values[k] = scale
-                        numbers[k] = where
-                        hashes[k] = LATER
-                        spans[k] = ((first - start) << _HALF) | (last_byte - first)
-                        k += _ONE
-                opened = False
-                if c == NEWLINE:
-                    break
-                if c == BAR:
-                    opened = True
-                    scale = 1.0
-                    prefix = prefix_end = d
-                i += _ONE
-                at = d + _ONE
+            i, k, to, known, has_zeros, plain, good = _features(
+                start, table, places, of_kinds, i + _ONE, d + _ONE, k, to, most, numbers, hashes,
+                values, spans, texts, sizes,
+            )  # fmt: skip
         if good and known < k:
             good, zeros, large = read_those_left(
                 start, table, numbers, values, known, k, plain, False
@@ -335,6 +372,7 @@ def rows(
             k, zeros = without_zeros(hashes, values, spans, begun, k)
             good = not comes_again(hashes, begun, k, last, zeros)
         if good and coding != ALL_TEXT and coding != UNKNOWN:
+            d = start + place_of(places, i)
             byte = begin
             while byte < d:
                 good &= load_byte(byte) <= _LAST_ASCII
