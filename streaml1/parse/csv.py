@@ -158,6 +158,59 @@ def _eight_texts(
     return count, n, to
 
 
+@inlined
+def _in_quotes(start: Any, places: Any, i: Any, n: Any, end: Any) -> Any:
+    """Find the end of a cell in quotes, the first of which is the i-th of n delimiters.
+
+    Returns
+    -------
+    The delimiter behind the closing quote; where that quote is, or `end` without one; how many
+    lines end within; and whether there is a doubled quote.
+    """
+    lines, doubled = _ZERO, False
+    i += _ONE
+    while i < n:
+        stop = start + place_of(places, i)
+        c = load_byte(stop)
+        i += _ONE
+        if c == _QUOTE:
+            if load_byte(stop + _ONE) != _QUOTE:
+                return i, stop, lines, doubled
+            doubled = True
+            i += _ONE
+        elif c == NEWLINE:
+            lines += _ONE
+        elif c != _COMMA and c != RETURN:
+            return i, stop, lines, doubled
+    return i, end, lines, doubled
+
+
+@inlined
+def _category(
+    start: Any, columns: Any, column: Any, first: Any, stop: Any, doubled: Any, k: Any, to: Any,
+    most: Any, hashes: Any, values: Any, spans: Any,
+) -> Any:  # fmt: skip
+    """Write the name of a cell of text, if there is more than blanks between two addresses.
+
+    Returns
+    -------
+    How many features there are then, where the next name goes, and whether all is well.
+    """
+    if not _is_word(first, stop):
+        return k, to, _is_blank(first, stop)
+    size = columns[_SIZE, column]
+    if to + size + (stop - first) + np.uint64(32) > most:
+        return k, to, False
+    name = to
+    before = start + columns[_BEGIN, column]
+    to = copied(before, before + size, to)
+    to = _undoubled(first, stop, to) if doubled else short_copied(first, stop, to)
+    hashes[k] = LATER
+    values[k] = 1.0
+    spans[k] = ((name - start) << _HALF) | (to - name)
+    return k + _ONE, to, True
+
+
 @kernel
 def rows(
     start: Any,
@@ -259,22 +312,8 @@ def rows(
             doubled = False
             if load_byte(at) == _QUOTE:
                 first = at + _ONE
-                i += _ONE
-                stop = end
-                while i < n:
-                    stop = start + place_of(places, i)
-                    c = load_byte(stop)
-                    i += _ONE
-                    if c == _QUOTE:
-                        if load_byte(stop + _ONE) != _QUOTE:
-                            break
-                        doubled = True
-                        i += _ONE
-                    elif c == NEWLINE:
-                        line += _ONE
-                    elif c != _COMMA and c != RETURN:
-                        break
-                    stop = end
+                i, stop, more_lines, doubled = _in_quotes(start, places, i, n, end)
+                line += more_lines
                 if stop == end:
                     status = OPEN
                     break
@@ -291,19 +330,11 @@ def rows(
                 break
             what = columns[_KIND, column]
             if what == TEXT:
-                if _is_word(first, stop):
-                    size = columns[_SIZE, column]
-                    if to + size + (stop - first) + np.uint64(32) > most:
-                        break
-                    name = to
-                    before = start + columns[_BEGIN, column]
-                    to = copied(before, before + size, to)
-                    to = _undoubled(first, stop, to) if doubled else short_copied(first, stop, to)
-                    hashes[k] = LATER
-                    values[k] = 1.0
-                    spans[k] = ((name - start) << _HALF) | (to - name)
-                    k += _ONE
-                elif not _is_blank(first, stop):
+                k, to, fine = _category(
+                    start, columns, column, first, stop, doubled, k, to, most, hashes, values,
+                    spans,
+                )  # fmt: skip
+                if not fine:
                     break
             elif what == LABEL:
                 label_at, label_end = first, stop

@@ -166,6 +166,30 @@ def _member(size: Any, word: Any) -> Any:
     return ID if size == _TWO and (word & _PAIR) == _ID else _ZERO
 
 
+@inlined
+def _value(start: Any, table: Any, places: Any, i: Any, at: Any) -> Any:
+    """Read a text, or what is none, that begins at an address, the next delimiter being the i-th.
+
+    Returns
+    -------
+    The next delimiter, the place behind it, what kind it is, its number, and where its text begins
+    and ends. A text that is odd is NaN as a number.
+    """
+    if load_byte(at) == _QUOTE:
+        i = _closing(start, places, i + _ONE)
+        stop = start + place_of(places, i)
+        if load_byte(stop) != _QUOTE:
+            return i, stop, TEXT, np.nan, at, stop
+        return i + _ONE, stop + _ONE, TEXT, 0.0, at + _ONE, stop
+    behind = stop = start + place_of(places, i)
+    while load_byte(stop - _ONE) == BLANK:
+        stop -= _ONE
+    kind, v = plain_value(at, stop, table)
+    if v == 0.0 and stop - at == _TWO:
+        v = 0.0  # -0 is an int, and has no sign
+    return i, behind, kind, v, at, stop
+
+
 @kernel
 def rows(
     start: Any,
@@ -256,9 +280,8 @@ def rows(
                     break
                 keys[_TWO * MOST + others] = h
                 others += _ONE
-            c = load_byte(at)
             if what == X:
-                if c != _OPEN:
+                if load_byte(at) != _OPEN:
                     break
                 i, at, k, to, known, has_zeros, hashed, fine = _features(
                     start, table, places, of_kinds, before, behind, i, at + _ONE, begun, to, most,
@@ -267,26 +290,9 @@ def rows(
                 if not fine:
                     break
             else:
-                kind, v = TEXT, 0.0
-                first = at
-                if c == _QUOTE:
-                    i = _closing(start, places, i + _ONE)
-                    first += _ONE
-                    stop = start + place_of(places, i)
-                    if load_byte(stop) != _QUOTE:
-                        break
-                    i += _ONE
-                    at = stop + _ONE
-                else:
-                    at = start + place_of(places, i)
-                    stop = at
-                    while load_byte(stop - _ONE) == BLANK:
-                        stop -= _ONE
-                    kind, v = plain_value(first, stop, table)
-                    if v != v:
-                        break
-                    if v == 0.0 and stop - first == _TWO:
-                        v = 0.0  # -0 is an int, and has no sign
+                i, at, kind, v, first, stop = _value(start, table, places, i, at)
+                if v != v:
+                    break
                 if what == Y:
                     label_kind, label_at, label_end, label = kind, first, stop, v
                 elif what == W:
