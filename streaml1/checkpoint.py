@@ -278,11 +278,11 @@ def _encode(header: bytes, model: bytes, arrays: dict[str, Any]) -> bytes:
     np.savez(archive, **arrays)
     parts = [header, model, archive.getvalue()]
     body = _PARTS.pack(*map(len, parts)) + b"".join(parts)
-    return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(body)) + body
+    return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body)) + body
 
 
-def _digest(body: bytes) -> bytes:
-    return hashlib.sha256(struct.pack("<I", FORMAT) + body).digest()
+def _digest(version: int, body: bytes) -> bytes:
+    return hashlib.sha256(struct.pack("<I", version) + body).digest()
 
 
 def _decode(data: bytes, path: Path) -> Checkpoint:
@@ -294,8 +294,17 @@ def _decode(data: bytes, path: Path) -> Checkpoint:
     if version > FORMAT:
         raise CheckpointError(f"{path} has format {version}, newer than {FORMAT}: upgrade streaml1")
     body = data[_HEAD.size :]
-    if len(body) != length or _digest(body) != digest:
+    if len(body) != length or _digest(version, body) != digest:
         raise CheckpointError(f"{path} is torn, or has been altered")
+    try:
+        return _read(body, path)
+    except ModelFileError:
+        raise
+    except Exception:  # whatever a crafted file provokes
+        raise CheckpointError(f"{path} is no checkpoint that streaml1 has written") from None
+
+
+def _read(body: bytes, path: Path) -> Checkpoint:
     lengths = _PARTS.unpack_from(body)
     starts = np.cumsum([_PARTS.size, *lengths]).tolist()
     text, model, archive = (body[lo:hi] for lo, hi in zip(starts[:-1], starts[1:], strict=True))

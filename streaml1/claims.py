@@ -22,7 +22,6 @@ is taken, and epochs alone decide. Why that is enough, whatever two owners do an
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -45,6 +44,7 @@ __all__ = [
     "file_in",
     "names_in",
     "owner_of",
+    "unwritable",
 ]
 
 _NAME = re.compile(r"(\d{8,})-(\d{12,})\.checkpoint")
@@ -91,7 +91,7 @@ class Folder:
     path
         Made if it is not there.
     keep
-        How many files stay.
+        How many files stay, from 1.
     alone
         Whether a process that is alive keeps the folder; else a new one takes it over.
 
@@ -99,9 +99,13 @@ class Folder:
     ------
     CheckpointError
         Where the folder cannot be written, or a process that is alive keeps it.
+    ValueError
+        Where `keep` is below 1.
     """
 
     def __init__(self, path: str | Path, *, keep: int = 3, alone: bool = True) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep} would keep no checkpoint; give 1 or more")
         self.path = Path(path)
         self._keep = keep
         self._alone = alone
@@ -116,7 +120,7 @@ class Folder:
             self._next = max((number for _, number in self.names()), default=0) + 1
         except OSError as error:
             self.close()
-            raise self._unwritable(error) from None
+            raise unwritable(self.path, error) from None
         except BaseException:
             self.close()
             raise
@@ -138,7 +142,7 @@ class Folder:
     def _take_lock(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise InUse(
                 f"{self.path} is in use by {_called(self.owner())}: end it first, or take another "
                 "folder"
@@ -166,10 +170,9 @@ class Folder:
     def _clear(self) -> None:
         """Remove what owners of lower epochs have left half done, and their files."""
         for path in self.path.iterdir():
-            half = _HALF.fullmatch(path.name)
-            earlier = int(half[1]) < self.epoch if half else self._alone and path.name[0] == "."
-            owner = _OWNER.fullmatch(path.name)
-            if earlier or (owner and int(owner[1]) < self.epoch):
+            half, owner = _HALF.fullmatch(path.name), _OWNER.fullmatch(path.name)
+            left = half and (self._alone or int(half[1]) < self.epoch)
+            if left or (owner and int(owner[1]) < self.epoch):
                 path.unlink(missing_ok=True)
 
     def owner(self) -> dict[str, Any]:
@@ -180,7 +183,8 @@ class Folder:
         """Raise TakenOver where there is a higher epoch."""
         if max(self._owners(), default=0) != self.epoch:
             error = TakenOver(
-                f"{self.path} was taken over by {_called(self.owner())}; nothing was saved"
+                f"{self.path} was taken over by {_called(self.owner())}, and nothing was saved: "
+                "look there, or take another folder"
             )
             if not self._alone:
                 error.exit_code = exits.AGAIN
@@ -252,7 +256,7 @@ class Folder:
             except OSError:  # it has gone since, or the disk has no links
                 replace(own, data)
         except OSError as error:
-            raise self._unwritable(error) from None
+            raise unwritable(self.path, error) from None
         self._next += 1
 
     def write(self, data: bytes) -> None:
@@ -271,7 +275,7 @@ class Folder:
         except OSError as error:
             with contextlib.suppress(OSError):
                 self.require_ours()  # another owner clears away what is half done
-            raise self._unwritable(error) from None
+            raise unwritable(self.path, error) from None
         self._next += 1
         for name in self.names()[self._keep :]:
             self.file(name).unlink(missing_ok=True)
@@ -283,9 +287,11 @@ class Folder:
         finally:
             os.close(folder)
 
-    def _unwritable(self, error: OSError) -> CheckpointError:
-        kind = Full if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else CheckpointError
-        return kind(f"{self.path} cannot be written: {_reason(error)}")
+
+def unwritable(path: Path, error: OSError) -> CheckpointError:
+    """Say that a folder cannot be written."""
+    kind = Full if exits.may_pass(error) else CheckpointError
+    return kind(f"{path} cannot be written: {_reason(error)}")
 
 
 def names_in(path: Path) -> list[Name]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-__all__ = ["AGAIN", "DATA", "DONE", "WRONG", "unwritten"]
+__all__ = ["AGAIN", "DATA", "DONE", "WRONG", "may_pass", "unwritten"]
 
 DONE = 0
 
@@ -18,7 +18,11 @@ AGAIN = 75
 """Something is away that may come back by itself: restart."""
 
 
+def may_pass(error: BaseException) -> bool:
+    """Whether a disk is full, and may have room again, or does not answer."""
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
 def unwritten(error: BaseException) -> int:
-    """The code of what cannot be written: a disk that is full may have room again."""
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-    return AGAIN if full else WRONG
+    """The code of what cannot be written."""
+    return AGAIN if may_pass(error) else WRONG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 import streaml1
-from streaml1 import claims, modelfile
+from streaml1 import checkpoint, claims, modelfile
 from streaml1.checkpoint import CheckpointError, Checkpoints
 from streaml1.consumer import Out, progressive
 from streaml1.rows import BadExample
@@ -278,10 +279,42 @@ def test_the_last_few_are_kept_and_leftovers_go(tmp_path: Path) -> None:
         assert store.is_due
     with Checkpoints(tmp_path / "kept", seconds=1000) as store:
         assert not store.is_due
-    (tmp_path / "kept" / ".half.1.2").write_bytes(b"half")
+    (tmp_path / "kept" / ".00000002-000000000009.checkpoint.1.2").write_bytes(b"half")
     with Checkpoints(tmp_path / "kept"):
         names = {path.name for path in (tmp_path / "kept").iterdir()}
         assert {"lock", "00000003.owner"} < names and len(names) == 4
+
+
+def test_what_is_not_of_a_checkpoint_stays(tmp_path: Path) -> None:
+    """The folder may be one's own: a checkout, say."""
+    (tmp_path / ".git").mkdir()
+    for name in (".env", ".gitignore", ".a.checkpoint.1", "mine.txt"):
+        (tmp_path / name).write_text("mine")
+    before = {path.name for path in tmp_path.iterdir()}
+    for _ in range(2):
+        with Checkpoints(tmp_path):
+            pass
+    assert {path.name for path in tmp_path.iterdir()} == {*before, "lock", "00000002.owner"}
+    assert (tmp_path / ".env").read_text() == "mine"
+
+
+def test_at_least_one_is_kept(tmp_path: Path) -> None:
+    for keep in (0, -1):
+        with pytest.raises(ValueError, match=f"keep={keep} would keep no checkpoint"):
+            Checkpoints(tmp_path, keep=keep)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_without_locks_is_not_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*args: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(CheckpointError, match="kept cannot be written: no locks available") as told:
+        Checkpoints(tmp_path / "kept")
+    assert told.value.exit_code == 2
 
 
 # Owners
@@ -355,6 +388,22 @@ def test_a_newer_format(kept: Path) -> None:
         path.write_bytes(data)
     with Checkpoints(kept) as store, pytest.raises(CheckpointError, match="newer than 1: upgrade"):
         store.latest()
+
+
+def test_an_older_format(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaml1.checkpoint.FORMAT", 2)
+    with Checkpoints(kept) as store:
+        found = store.latest()
+    assert found is not None and found.learnt == 60
+
+
+def test_a_whole_file_of_something_else(kept: Path) -> None:
+    for body in (b"", b"\0" * 24, b"x" * 100):
+        data = checkpoint._HEAD.pack(b"streamcp", 1, len(body), checkpoint._digest(1, body)) + body
+        for path in files(kept):
+            path.write_bytes(data)
+        with Checkpoints(kept) as store, pytest.raises(CheckpointError, match="that streaml1 has"):
+            store.latest()
 
 
 def test_a_foreign_file_and_an_older_one(kept: Path, caplog: pytest.LogCaptureFixture) -> None:

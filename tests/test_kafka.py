@@ -312,6 +312,9 @@ def test_learn_and_predict(broker: Broker, tmp_path: Path, monkeypatch: pytest.M
     assert told[1]["p"] is None
     assert told[2]["p"] == expected.predict_proba_one({4: 1.0, 5: 1.0})[True]
     assert [bool(line) for line in run(*args).stdout.splitlines()] == [True, False, True, True]
+    run("learn", "a.svm", "--model", "softmax", "--save", "many", "--top", "0")
+    many = run("predict", "many", *args[2:], "--json").stdout.splitlines()
+    assert [json.loads(line)["place"] for line in many] == [one["place"] for one in told]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

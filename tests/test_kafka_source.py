@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,7 +15,10 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 
 from streaml1 import ElasticNetClassifier
+from streaml1.checkpoint import Checkpoints, look
+from streaml1.console import Interruptible, Signals
 from streaml1.consumer import progressive
+from streaml1.report import Report
 from streaml1.streams import SOURCES, SourceError, open_source
 from streaml1.streams.kafka import KafkaSource, start_of
 from streaml1.streams.partitions import HELD, merged
@@ -204,6 +209,73 @@ def test_nobody_connects_before_the_first_example(monkeypatch: pytest.MonkeyPatc
     source.heed(lambda: True)
     blocks: Iterator[Any] = source.blocks(5, pytest.fail)
     assert list(blocks) == []
+
+
+class Kept(KafkaSource):
+    """A topic of 300 records of ten lines, polled at once, without a broker."""
+
+    def identity(self) -> dict[str, Any]:
+        return {"topic": "clicks"}
+
+    def begin(self, at: Any) -> Any:
+        self._is_kept = True
+        self._reader.position = {
+            int(one): tuple(there) for one, there in (at or {0: (0, 0)}).items()
+        }
+        return self.position()
+
+    def _records(self) -> Any:
+        lines = ["\n".join(f"{k % 2} {k + j}:1" for j in range(10)).encode() for k in range(300)]
+        records = [Record(0, k, 1000 + k, value) for k, value in enumerate(lines)]
+        yield records[self._reader.position.get(0, (0, 0))[0] :]
+
+    def _look(self, came: bool) -> None:
+        pass
+
+    def kept(self, at: Any, last: bool) -> None:
+        pass
+
+
+def test_a_stop_between_two_blocks_of_a_poll_passes_over_nothing(tmp_path: Path) -> None:
+    signals = Signals()
+    blocks: list[int] = []
+
+    def advance(n: int) -> None:
+        blocks.append(n)
+        signals.number = signal.SIGTERM  # once the run has looked, and before the next block
+
+    for k in range(1, 4):
+        source = Interruptible(Kept("kafka://h/clicks"), signals, advance)
+        model = ElasticNetClassifier()
+        report = progressive(
+            model, source, checkpoint=tmp_path / "kept", stop=lambda: signals.number
+        )
+        signals.number = 0
+        assert (len(blocks), report.examples) == (k, 1000 * k)
+        found = look(tmp_path / "kept")
+        assert found is not None and found.learnt == 1000 * k
+        assert found.position == {"0": [100 * k, 0]}
+    expected = ElasticNetClassifier()
+    progressive(expected, Kept("kafka://h/clicks"))
+    assert model.weights == expected.weights
+
+
+def test_a_stop_before_a_topic_is_gone_on_with_leaves_its_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked while it looks for the brokers: as it finds none, it knows no position."""
+    stop = threading.Event()
+    monkeypatch.setattr(Topic, "identity", lambda *args: {"topic": "clicks"})
+    monkeypatch.setattr(Topic, "consumer", lambda *args: stop.set())
+    model, report = ElasticNetClassifier(), Report("logistic")
+    report.start()
+    for _ in range(2):
+        with Checkpoints(tmp_path / "kept") as store:
+            if not stop.is_set():
+                store.save(model, report, {"topic": "clicks", "source": "kafka"}, {"0": [7, 0]})
+            progressive(model, KafkaSource("kafka://h/clicks"), checkpoint=store, stop=stop)
+        found = look(tmp_path / "kept")
+        assert stop.is_set() and found is not None and found.position == {"0": [7, 0]}
 
 
 def test_an_error_of_a_poll_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ from streaml1.consumer.refusals import Refusals
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError
 from streaml1.streams.events import parse_event
+from streaml1.streams.records import RecordReader, event_parser
+from tests.test_records import Record
 
 Event = dict[str, Any]
 
@@ -548,6 +550,43 @@ def test_what_is_no_event() -> None:
     assert parse_event(" ") is None
     read = parse_event('{"id": 1, "y": null, "x": {"a": 1}, "time": "1970-01-02"}')
     assert read is not None and (read[0].y, read[0].time) == (None, 86400.0)
+
+
+def test_a_negative_that_cannot_be_learnt_is_refused_where_it_stands() -> None:
+    """Of a topic: it was predicted, and is a feature too many for its model."""
+    values = [json.dumps({"id": k, "x": {f"f{k}": 1}}).encode() for k in range(30)]
+    records = [Record(0, k, value, timestamp=1_000_000 * (k + 1)) for k, value in enumerate(values)]
+
+    class Asked:
+        name = "asked"
+
+        def blocks(self, size: int, refuse: Any) -> Any:
+            return RecordReader("asked", event_parser(None)).blocks(records, size, refuse)
+
+    heard: list[Any] = []
+
+    class Heard(Out):
+        def refused(self, refused: Any) -> None:
+            heard.append(refused)
+
+    report = progressive(
+        streaml1.EGClassifier(n_features=5), Asked(), label_within=1000.0, unanswered="negative",
+        bad="skip", outs=[Heard()],
+    )  # fmt: skip
+    assert report.examples == 5 and report.numbers["expired"] == 29
+    assert [one.place for one in heard] == [f"t/0@{k}" for k in range(5, 29)]
+    assert [one.origin.value for one in heard] == values[5:29]
+    assert "n_features=5" in heard[0].reason
+
+
+def test_what_is_refused_is_not_asked() -> None:
+    """Its label was there before."""
+    events: list[Event] = [
+        {"id": 1, "y": 1}, {"id": 1, "x": {"a": float("inf")}}, {"id": 2, "x": {"a": 1.0}}
+    ]  # fmt: skip
+    report = progressive(model(), events, label_within=10.0, bad="skip")
+    assert report.refused == 1
+    assert (report.numbers["asked"], report.numbers["answered"]) == (1, 0)
 
 
 def test_settings_out_of_range() -> None:

@@ -23,6 +23,7 @@ from streaml1.names.bytes import Arena, ByBytes, distinct
 from streaml1.names.places import MISSING
 from streaml1.parse.rows import IntRows
 from streaml1.streams.vw import VwParser
+from tests import reference
 
 
 class Dict(dict):  # type: ignore[type-arg]
@@ -156,6 +157,50 @@ def test_never_more_than_the_most(most: int, rows: list[tuple[set[int], bool]], 
     assert by_words.n_cut == read.n_cut == together.n_cut
     for model in (by_ints, by_words, read, together):
         model._engine.check()
+
+
+CAPPED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "elastic net": (streaml1.ElasticNetClassifier, reference.ElasticNet, {"l1": 1e-3, "l2": 0.1}),
+    "truncated gradient": (
+        streaml1.TruncatedGradientClassifier,
+        reference.TruncatedGradient,
+        {"gravity": 0.01, "period": 3},
+    ),
+    "l2 norm": (streaml1.FOBOSClassifier, reference.FOBOS, {"strength": 0.3}),
+    "linf norm": (streaml1.FOBOSClassifier, reference.FOBOS, {"strength": 0.3, "norm": "linf"}),
+    "ball": (streaml1.L1BallClassifier, reference.L1Ball, {"radius": 1.0}),
+    "ball, tree": (streaml1.L1BallClassifier, reference.L1Ball, {"radius": 1.0, "index": "tree"}),
+    "Pegasos": (streaml1.PegasosClassifier, reference.Pegasos, {"l2": 1e-3}),
+    "Pegasos, free": (
+        streaml1.PegasosClassifier, reference.Pegasos, {"l2": 1e-3, "project": False}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CAPPED)
+def test_a_step_goes_on_from_what_is_left(case: str) -> None:
+    """After the smallest have gone, it is the dense step of the others."""
+    make, new_twin, params = CAPPED[case]
+    model = make(max_features=10, **params)
+    twin = new_twin(40, **{name: v for name, v in params.items() if name != "index"})
+    rng, cut = np.random.default_rng(1), 0
+    for _ in range(2000):
+        ids, values = rng.choice(40, 3, replace=False), 5.0 * rng.normal(size=3)
+        row, y = np.zeros(40), bool(rng.integers(2))
+        row[ids] = values
+        twin.w, twin.b = np.zeros(40), model.intercept
+        for j, w in model.weights.items():
+            twin.w[j] = w
+        twin.learn(row, 1.0 if y else -1.0)
+        model.learn_one(dict(zip(ids.tolist(), values.tolist(), strict=True)), y)
+        left = model.weights
+        gone = set(np.flatnonzero(twin.w).tolist()) - set(left)
+        assert len(left) <= 10 and len(gone) <= model.n_cut - cut
+        cut = model.n_cut
+        for j, w in left.items():
+            assert w == pytest.approx(twin.w[j], rel=1e-9, abs=1e-12)
+    assert cut > 500
+    model._engine.check()
 
 
 def test_the_smallest_go() -> None:

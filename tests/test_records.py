@@ -92,6 +92,7 @@ def test_what_a_block_passes_has_been_refused_and_nothing_else(
             records[lo : lo + polled], size, lambda place, *rest: refused.add(place)
         ):
             assert refused == bad - set(places(records, block.end))
+            assert reader.position == block.end
     assert refused == bad
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -105,6 +106,20 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (log, waiting):
         monkeypatch.setattr(module, "SEGMENT", 700)
     monkeypatch.setattr(log, "BUFFER", 150)
+
+
+def test_a_full_disk_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    kept = Log(tmp_path / "waiting", 1)
+    kept.append(b"entry")
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", full)
+        with pytest.raises(CheckpointError, match="waiting cannot be written: no space") as told:
+            kept.flush()
+    assert told.value.exit_code == 75
+    kept.close()
 
 
 # Killed

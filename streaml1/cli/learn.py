@@ -135,10 +135,10 @@ def learn(
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
+        excused(signals),
         watching(metrics, stalled) as (log, watchers),
         outs_of(examples, bad, options) as outgoing,
         Screen(signals, total, watch) as screen,
-        excused(signals),
     ):
         if store is not None and (found := store.latest()) is not None:
             learner, kept = found.model, f"the checkpoint in {checkpoint}"

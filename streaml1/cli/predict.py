@@ -44,6 +44,7 @@ def predict(
     With --predictions all goes to the topic instead.
     """
     from streaml1.consumer import prediction_blocks
+    from streaml1.consumer.prediction_records import jsonable
 
     learner = loaded(model, options["kafka"])
     key = "value" if learner.loss in REGRESSION_LOSSES else "p"
@@ -52,13 +53,13 @@ def predict(
     topic = source.startswith("kafka:")
 
     def text(one: Prediction) -> str:
+        place = {"place": one.place} if topic else {"line": one.line}
         if isinstance(one.p, dict):
             best = max(one.p, key=one.p.__getitem__, default=None)
-            listed = [[_jsonable(label), p] for label, p in one.p.items()]
-            told = {"line": one.line, "label": _jsonable(best), "p": listed}
+            listed = [[jsonable(label), p] for label, p in one.p.items()]
+            told = {**place, "label": jsonable(best), "p": listed}
             return json.dumps(told) if as_json else shown(best)
         if as_json:
-            place = {"place": one.place} if topic else {"line": one.line}
             return json.dumps({**place, key: one.p})
         return "" if one.p is None else repr(one.p)
 
@@ -68,7 +69,3 @@ def predict(
         for block in prediction_blocks(learner, examples, limit=limit, bad=skip, outs=outs):
             if not written:
                 click.echo("\n".join(map(text, block)))
-
-
-def _jsonable(label: Any) -> Any:
-    return label if label is None or isinstance(label, str | int | float) else repr(label)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -82,11 +81,11 @@ class Program(click.Group):
             abandon_output()
             ctx.exit(CLOSED_PIPE)
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if not exits.may_pass(error):
                 raise
             abandon_output()
-            full = "standard output cannot be written: no space left on device"
-            raise Refusal(full, exits.AGAIN) from None
+            reason = (error.strerror or str(error)).lower()
+            raise Refusal(f"standard output cannot be written: {reason}", exits.AGAIN) from None
         except MemoryError as error:
             reason = str(error).partition(" for an array")[0] or "none is left"
             raise Refusal(

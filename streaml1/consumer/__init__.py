@@ -240,7 +240,8 @@ def _feed(run: Run, blocks: Iterable[Any], stopped: Callable[[], bool], last: bo
         run.feed(block)
         if stopped() or run.is_full:
             return
-    run.end_pass(last or stopped())
+    if not stopped():  # else the source may have ended before its end
+        run.end_pass(last)
 
 
 def _folder(

@@ -157,9 +157,13 @@ class Group:
             there = len(self._member.consumer.partitions_for_topic(self.topic.name))
             aside = note.with_name(f".{note.name}.{os.getpid()}")
             aside.write_text(str(there))
-            with contextlib.suppress(FileExistsError):
+            try:
                 os.link(aside, note)
-            aside.unlink()
+                aside.unlink()
+            except FileExistsError:
+                aside.unlink()
+            except OSError:  # the disk has no links: the last of those who begin at once is right
+                aside.replace(note)
         return self._start if partition < int(note.read_text()) else "earliest"
 
     # What the member hears

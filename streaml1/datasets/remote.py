@@ -9,6 +9,7 @@ import shutil
 import zipfile
 from abc import abstractmethod
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib import request
@@ -180,7 +181,7 @@ class Remote(base.RemoteDataset):
             try:
                 with request.urlopen(file.url, timeout=60) as answer, open(part, "wb") as out:
                     shutil.copyfileobj(answer, out)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, HTTPException) as error:
                 raise Unavailable(
                     f"{file.url} cannot be downloaded ({getattr(error, 'reason', error)}): come "
                     f"back with a network, or name a folder that has {file.name} by directory= or "

@@ -23,7 +23,7 @@ from streaml1.rows import ensure
 from streaml1.rules import gather, rebase, scatter
 from streaml1.rules.parts import averages
 from streaml1.rules.parts.slots import records
-from streaml1.rules.pegasos import CLOCK, Pegasos, advance
+from streaml1.rules.pegasos import CLOCK, Pegasos, advance, unsure
 
 __all__ = ["AveragedPegasos"]
 
@@ -84,6 +84,8 @@ class AveragedPegasos(NamedTuple):
 
     def tick(self, eta: float) -> None:
         c, m = self.clock[0], self.mean[0]
+        if unsure(c):
+            rebase(self)
         due = advance(c)
         m.t += 1
         m.s_sum += c.s

@@ -49,7 +49,7 @@ from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_rows, reaches
 from streaml1.rules.parts.slots import grown, moved, records
 
-__all__ = ["CLOCK", "Pegasos", "advance"]
+__all__ = ["CLOCK", "Pegasos", "advance", "unsure"]
 
 CLOCK = np.dtype(
     [
@@ -81,6 +81,12 @@ def _decayed(c: Any) -> float:
     """The scale after the decay of this step."""
     s: float = c.s * (c.t / (c.t + 1.0)) if c.t else c.s
     return s
+
+
+@inlined
+def unsure(c: Any) -> bool:
+    """Whether N has to be summed anew before a step projects by it: weights were given up."""
+    return bool(c.project and c.drift == math.inf)
 
 
 @inlined
@@ -173,6 +179,8 @@ class Pegasos(NamedTuple):
         c.drift += EPSILON * (4.0 + (hi - lo)) * moved
 
     def tick(self, eta: float) -> None:
+        if unsure(self.clock[0]):
+            rebase(self)
         if advance(self.clock[0]):
             rebase(self)
 
@@ -205,7 +213,7 @@ class Pegasos(NamedTuple):
 
     def drop(self, slots: Any) -> None:
         self.u[slots] = MARK
-        self.clock[0].drift = math.inf  # the next step sums up what is left
+        self.clock[0].drift = math.inf  # see `unsure`
 
     def make_room(self, nnz: int) -> Pegasos:
         return self

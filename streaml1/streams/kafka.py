@@ -172,6 +172,7 @@ class KafkaSource:
     def begin(self, at: Any) -> Any:
         """Have the next reading begin at a position, or at its start: None; returns where."""
         done: Position = {_read_key(one): tuple(there) for one, there in (at or {}).items()}
+        self._reader.position = done
         consumer = self._topic.consumer(self._stopped)
         if consumer is None:
             return at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -67,6 +68,15 @@ class Origin(NamedTuple):
         """In words, as ``clicks/0@7``, or ``clicks/0@7:2`` for the second line of a record."""
         line = f":{self.line}" if self.line else ""
         return f"{self.topic}/{self.partition}@{self.offset}{line}"
+
+    @classmethod
+    def at(cls, place: str, value: bytes) -> Origin | None:
+        """What stood at a `place`, as far as that tells; None where it is of no topic."""
+        found = re.fullmatch(r"(.+)/(\d+)@(\d+)(?::(\d+))?", place)
+        if found is None:
+            return None
+        partition, offset, line = (int(one or 0) for one in found.groups()[1:])
+        return cls(found[1], partition, offset, 0, line, None, value)
 
 
 class RecordLines:
@@ -216,7 +226,7 @@ class RecordReader:
             lines.apart()
             parsed = self._parse(lines.text)
         numbers, faults = self._numbered(parsed)
-        n, self.position = len(parsed.lines), lines.position(lines.n)
+        n, last = len(parsed.lines), lines.position(lines.n)
         for lo in range(0, n or 1, size):
             hi = min(n, lo + size)
             after = lines.n if hi == n else parsed.lines[hi - 1] + 1
@@ -231,8 +241,8 @@ class RecordReader:
                     hi, self.position = bisect_left(parsed.lines, line), lines.position(line)
                     yield self._block(lines, parsed, numbers, lo, hi, self.position)
                     raise error from None
-            end = self.position if hi == n else lines.position(after)
-            yield self._block(lines, parsed, numbers, lo, hi, end)
+            self.position = last if hi == n else lines.position(after)
+            yield self._block(lines, parsed, numbers, lo, hi, self.position)
 
     def _numbered(self, parsed: Parsed) -> tuple[Sequence[int], deque[tuple[int, str, int]]]:
         """Numbers of the examples, and the faults with theirs."""

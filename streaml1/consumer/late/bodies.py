@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from streaml1.streams.events import Event, parse_event
+from streaml1.streams.records import Origin
 
-__all__ = ["example_body", "kept_example", "kept_label", "label_body"]
+__all__ = ["example_body", "kept_example", "kept_label", "label_body", "origin_of"]
 
 
 def example_body(place: str, event: Event) -> Any:
@@ -25,6 +26,14 @@ def kept_example(body: Any) -> tuple[str, Any, float | None]:
     read = parse_event(raw.decode(), timed=False)
     assert read is not None
     return place.decode(), read[0].x, read[0].w
+
+
+def origin_of(body: Any) -> Origin | None:
+    """Where an example of a topic stands, and its text; None for one of another source."""
+    if isinstance(body, tuple):
+        return None
+    place, _, raw = body.partition(b"\n")
+    return Origin.at(place.decode(), raw)
 
 
 def label_body(y: Any, event: Event) -> Any:

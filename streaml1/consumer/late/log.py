@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from streaml1.checkpoint import CheckpointError
+from streaml1.claims import unwritable
 
 __all__ = ["Log", "Segments"]
 
@@ -207,8 +208,7 @@ class Log:
         try:
             yield
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise CheckpointError(f"{self.folder} cannot be written: {reason}") from None
+            raise unwritable(self.folder, error) from None
 
 
 def _sync_folder(folder: Path) -> None:

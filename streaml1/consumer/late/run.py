@@ -7,7 +7,13 @@ from typing import Any
 
 from streaml1.checkpoint import Checkpoints
 from streaml1.consumer.examples import Opened
-from streaml1.consumer.late.bodies import example_body, kept_example, kept_label, label_body
+from streaml1.consumer.late.bodies import (
+    example_body,
+    kept_example,
+    kept_label,
+    label_body,
+    origin_of,
+)
 from streaml1.consumer.late.hearing import Hearing
 from streaml1.consumer.late.settings import LateLabels, require_late
 from streaml1.consumer.late.table import ASKED, EARLY
@@ -69,6 +75,7 @@ class LateRun(Run):
         self._tally = Tally(self.report, self.learner)
         self._hearing = Hearing(self.outs, lambda: getattr(self.learner, "n_iterations", 0))
         self._named = 0
+        self._number = 0  # of the last event
 
     def begin(self) -> None:
         """Compile what is to run, and go on from the last checkpoint, if there is one."""
@@ -94,6 +101,7 @@ class LateRun(Run):
         for row, event in enumerate(block.x):
             if not isinstance(event, Event):
                 raise TypeError(f"{block.place(row)} is no event: late labels need JSON lines")
+            self._number = block.lines[row]
             if not self._take(row, event):
                 rows = row
                 break
@@ -146,6 +154,7 @@ class LateRun(Run):
         waiting, table = self.waiting, self.waiting.table
         slot = -1 if event.id is None else table.find(event.id)
         w = event.w
+        early = False  # its label came before
         if slot >= 0 and table.kind[slot] != EARLY:
             if y is not None:
                 return self._answered(row, event, y, time)
@@ -157,8 +166,7 @@ class LateRun(Run):
             elif waiting.in_time(slot, time):
                 y, own = kept_label(table.body[slot])
                 w = w if own is None else own
-                waiting.counts["asked"] += 1
-                waiting.counts["answered"] += 1
+                early = True
             else:
                 waiting.counts["orphans"] += 1
             waiting.remove(slot)
@@ -169,6 +177,8 @@ class LateRun(Run):
         except BadExample as bad:
             self._refused(row, bad.reason)
             return True
+        waiting.counts["asked"] += early
+        waiting.counts["answered"] += early
         w = 1.0 if w is None else w
         if self._learn_it(event.x, y, w, p, row):
             self._hearing.predicted(self._block, row, p, y, w)
@@ -209,7 +219,7 @@ class LateRun(Run):
                     return self._may_learn() and self._answered(row, event, y, time)
             waiting.counts["orphans"] += 1
             return True
-        place, x, w = kept_example(table.body[slot])
+        _, x, w = kept_example(table.body[slot])
         w = w if event.w is None else event.w
         w, p = 1.0 if w is None else w, table.p[slot]
         if table.kind[slot] == ASKED:
@@ -267,10 +277,11 @@ class LateRun(Run):
             return True
         if not self._may_learn():
             return False
-        place, x, w = kept_example(table.body[slot])
+        body = table.body[slot]
+        _, x, w = kept_example(body)
         w, number = 1.0 if w is None else w, self._tally.examples
         waiting.counts[why] += 1
-        if self._learn_it(x, False, w, table.p[slot], -1, place) and why == "expired":
+        if self._learn_it(x, False, w, table.p[slot], -1, body) and why == "expired":
             waiting.turn(slot, number, w)
         else:
             waiting.remove(slot)
@@ -282,12 +293,15 @@ class LateRun(Run):
         """Whether the limit has room for one more."""
         return self._limit is None or self._tally.examples - self._before < self._limit
 
-    def _learn_it(self, x: Any, y: Any, w: float, p: Any, row: int, place: str = "") -> bool:
-        """Learn an example that was predicted, and count it; False where it is refused."""
+    def _learn_it(self, x: Any, y: Any, w: float, p: Any, row: int, body: Any = None) -> bool:
+        """Learn an example that was predicted, and count it; False where it is refused.
+
+        It stands in a row of the block; below 0: it has waited, as `body`.
+        """
         try:
             self._teach(x, y, w)
         except BadExample as bad:
-            self._refused(row, bad.reason, place)
+            self._refused(row, bad.reason, body)
             return False
         self._tally.add(p, y, w)
         if self._tally.examples % self._every == 0:
@@ -296,11 +310,11 @@ class LateRun(Run):
             self._tell(self.report.line(self.learner))
         return True
 
-    def _refused(self, row: int, reason: str, place: str = "") -> None:
+    def _refused(self, row: int, reason: str, body: Any = None) -> None:
         self._tally.close()
         self._hearing.close()
         if row < 0:
-            self._refuse(place, reason)
+            self._refuse(kept_example(body)[0], reason, self._number, origin_of(body))
         else:
             block = self._block
             self._refuse(block.place(row), reason, block.lines[row], block.origin(row))
