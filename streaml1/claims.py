@@ -230,7 +230,7 @@ class Folder:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                wrong = CheckpointError(f"{self.file(name)}: {_reason(error)}")
+                wrong = CheckpointError(f"{self.file(name)}: {exits.reason(error)}")
                 passed(wrong)
             except ModelFileError as error:
                 wrong = error
@@ -291,7 +291,7 @@ class Folder:
 def unwritable(path: Path, error: OSError) -> CheckpointError:
     """Say that a folder cannot be written."""
     kind = Full if exits.may_pass(error) else CheckpointError
-    return kind(f"{path} cannot be written: {_reason(error)}")
+    return kind(f"{path} cannot be written: {exits.reason(error)}")
 
 
 def names_in(path: Path) -> list[Name]:
@@ -321,10 +321,6 @@ def _owners_in(path: Path) -> list[int]:
 
 def _owner_file(path: Path, epoch: int) -> Path:
     return path / f"{epoch:08}.owner"
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def _called(owner: dict[str, Any]) -> str:

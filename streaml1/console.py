@@ -8,11 +8,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
+from streaml1 import exits
 from streaml1.logs import JsonLines, json_line
 
 if TYPE_CHECKING:
@@ -58,9 +59,15 @@ def complain(sentence: str, name: str = "advice", **fields: Any) -> None:
     """Say on standard error what is wrong, or worth knowing."""
     if _Form.json:
         level = "error" if name == "error" else "warning"
-        click.echo(json_line(level, name, sentence, fields), err=True)
+        _to_standard_error(json_line(level, name, sentence, fields))
     else:
-        click.echo(f"{PROGRAM}: {sentence}", err=True)
+        _to_standard_error(f"{PROGRAM}: {sentence}")
+
+
+def _to_standard_error(line: str) -> None:
+    """Write a line; where nobody can read it, nothing ends by that."""
+    with suppress(OSError, ValueError):
+        click.echo(line, err=True)
 
 
 def abandon_output() -> None:
@@ -79,13 +86,15 @@ class _Interrupted(Exception):
 
 
 class Signals:
-    """What happens at Ctrl-C and SIGTERM: reading ends at once, learning after the block.
+    """What happens at Ctrl-C, SIGTERM and SIGHUP: reading ends at once, learning after the block.
 
-    `number` is that of the signal that came, or 0.
+    `number` is that of the signal that came, or 0. A standard output that nobody reads is SIGPIPE;
+    one that has no room is `unwritten`, too.
     """
 
     def __init__(self) -> None:
         self.number = 0
+        self.unwritten: OSError | None = None
         self._reading = False
 
     @contextmanager
@@ -94,7 +103,7 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        numbers = [signal.SIGINT, signal.SIGTERM]
+        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
         heard = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
         before = [signal.signal(n, self._hear) for n in heard]
         try:
@@ -163,16 +172,21 @@ class Interruptible:
             self._advance(len(block))
 
 
-def end_early(number: int, done: Report, written: list[str]) -> NoReturn:
+def end_early(signals: Signals, done: Report, written: list[str]) -> NoReturn:
     """Say what has been done and written when a signal ended the run, and exit with its code."""
-    if number != signal.SIGPIPE:
-        click.echo(done.summary())
+    number, closed = signals.number, signals.number == signal.SIGPIPE
+    if not closed:
+        with suppress(OSError, ValueError):
+            click.echo(done.summary())
     files = ", ".join(written) if written and done.examples else "nothing"
-    if number != signal.SIGPIPE or files != "nothing":
-        why = "output closed" if number == signal.SIGPIPE else "interrupted"
+    if signals.unwritten is not None:
+        why = f"standard output cannot be written ({exits.reason(signals.unwritten)})"
+    else:
+        why = "output closed" if closed else "interrupted"
+    if not closed or signals.unwritten is not None or files != "nothing":
         said = f"{why} after {done.examples:,} examples; {files} was written"
         complain(said, "interrupted", examples=done.examples, signal=number)
-    raise click.exceptions.Exit(128 + number)
+    raise click.exceptions.Exit(128 + number if signals.unwritten is None else exits.AGAIN)
 
 
 # What is shown
@@ -239,15 +253,16 @@ class Screen:
         try:
             click.echo(text)
             sys.stdout.flush()
-        except OSError:  # nobody reads, or the disk is full: the model is saved all the same
+        except OSError as error:  # the model is saved all the same
             self._signals.number = signal.SIGPIPE
+            self._signals.unwritten = error if exits.may_pass(error) else None
             abandon_output()
 
 
 class _ToStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if _Form.json:
-            click.echo(JsonLines().format(record), err=True)
+            _to_standard_error(JsonLines().format(record))
         else:
             complain(record.getMessage())
 
@@ -271,10 +286,11 @@ def logged() -> Iterator[None]:
 def advise(line: Line, model: Any) -> None:
     """Say what helps where a model has diverged."""
     if line.examples >= 100 and (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
-        rates = [name for name in ("lr", "alpha") if getattr(model, name, "auto") != "auto"]
-        lower = f"lower --{rates[0]}, or " if rates else ""
-        complain(f"the loss is far above that of the constant predictor: {lower}scale the features "
-                  "to about 1")  # fmt: skip
+        own = model._get_params()
+        rates = [f"lower --{name}" for name in ("lr", "alpha") if own.get(name, "auto") != "auto"]
+        rates += ["raise --l2"] if type(model).__name__.startswith("Pegasos") else []
+        remedy = ", or ".join([*rates, "scale the features to about 1"])
+        complain(f"the loss is far above that of the constant predictor: {remedy}")
 
 
 def telling(model: Any, k: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-__all__ = ["AGAIN", "DATA", "DONE", "WRONG", "may_pass", "unwritten"]
+__all__ = ["AGAIN", "DATA", "DONE", "WRONG", "may_pass", "reason", "unwritten"]
 
 DONE = 0
 
@@ -21,6 +21,11 @@ AGAIN = 75
 def may_pass(error: BaseException) -> bool:
     """Whether a disk is full, and may have room again, or does not answer."""
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+def reason(error: OSError) -> str:
+    """Why, in the words of the system."""
+    return (error.strerror or str(error)).lower()
 
 
 def unwritten(error: BaseException) -> int:

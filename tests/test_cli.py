@@ -181,6 +181,61 @@ def test_a_csv_file(text: list[str]) -> None:
     assert set(streaml1.load("a.model").weights) == {"shop=fr", "shop=de"}
 
 
+def test_a_checkpoint_is_of_the_columns_it_was_of() -> None:
+    Path("a.csv").write_text("a,b,day,y\n1,x,3,1\n2,z,4,0\n")
+    columns = ["--target", "y", "--categorical", "b", "--checkpoint", "kept"]
+    run("learn", "a.csv", *columns)
+    Path("a.csv").write_text("a,b,day,y\n1,x,3,1\n2,z,4,0\n3,x,4,1\n")
+    for other, said in [
+        (["--categorical", "day"], "its categorical is ['b'], that of a.csv ['b', 'day']"),
+        (["--target", "day"], "its target is y, that of a.csv day"),
+        (["--weight", "a"], "its weight is None, that of a.csv a"),
+        (["--ignore", "a"], "its ignore is [], that of a.csv ['a']"),
+    ]:
+        told = refused("learn", "a.csv", *columns, *other)
+        assert said in told and told.endswith("take another folder")
+    assert "3 examples" in run("learn", "a.csv", *columns).stdout
+
+
+def test_a_folder_of_checkpoints_is_a_model(svm: str) -> None:
+    run("learn", svm, "--l1", "1e-4", "--checkpoint", "kept", "--save", "m")
+    folder, file = streaml1.load("kept"), streaml1.load("m")
+    assert folder.weights == file.weights and folder.n_iterations == file.n_iterations
+    assert run("show", "kept").stdout == run("show", "m").stdout
+    assert run("predict", "kept", svm).stdout == run("predict", "m", svm).stdout
+    assert run("learn", svm, "--load", "kept").stdout.endswith("sparse\n")
+    Path("empty").mkdir()
+    told = "empty is a directory without a whole checkpoint: name a file"
+    assert refused("show", "empty") == refused("predict", "empty", svm) == told
+
+
+@pytest.mark.parametrize("model", ["elastic-net", "softmax", "pegasos"])
+def test_a_model_of_other_data_is_told(model: str, svm: str) -> None:
+    run("learn", svm, "--model", model, "--save", "m")
+    Path("other.vw").write_text("|site b c\n|site d\n" * 600)
+    told = run("predict", "m", "other.vw").stderr
+    assert told.startswith(
+        "streaml1: none of the first 1,200 examples has a feature that the model"
+    )
+    assert told.count("\n") == 1
+    assert run("predict", "m", svm).stderr == ""
+    Path("one.svm").write_text("1:1\n" + "9999:1\n" * 3)
+    assert run("predict", "m", "one.svm").stderr == ""
+    assert "the first 3 examples" in run("predict", "m", "other.vw", "--limit", "3").stderr
+
+
+def test_labels_that_all_come_too_late_write_nothing() -> None:
+    events = [{"id": k, "x": {"a": 1}, "time": 100.0 * k} for k in range(30)]
+    events += [{"id": k, "y": 1, "time": 3000.0 + k} for k in range(20)]
+    Path("late.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    Path("m").write_text("precious")
+    done = run("learn", "late.jsonl", "--label-within", "10", "--save", "m", "--plot", "p.png")
+    assert Path("m").read_text() == "precious" and not Path("p.png").exists()
+    assert done.stdout.startswith("no examples") and "model: " not in done.stdout
+    assert "no label came in time, and nothing was learnt or written\n" in done.stderr
+    assert "10 labels came for examples that were given up, or never asked: raise" in done.stderr
+
+
 def test_standard_input() -> None:
     text = '{"x": {"a": 1}, "y": 1}\n{"x": {"b": "c"}, "y": 0}\n'
     run("learn", "-", "--format", "jsonl", "--save", "a.model", input=text)
@@ -278,6 +333,10 @@ GOOD = "+1 1:1\n"
     [
         (["learn", "no.svm"], "no.svm: there is no such file"),
         (["learn", "."], ". is a directory"),
+        (["learn", "a.svm", "--cross", "a,b"], "a.svm is svmlight, whose numbers have no prefix"),
+        (["learn", "a.svm", "--stalled", "5"], "--stalled makes nothing without --metrics"),
+        (["learn", "a.svm", "--checkpoint-every", "5"], "--checkpoint-every makes nothing without"),
+        (["learn", "a.svm", "--session-timeout", "5"], "makes nothing without --per-partition"),
         (["learn", "kafka://h"], "kafka://h is no topic: write kafka://host:port/topic"),
         (["learn", "kafka://h/t", "--passes", "2"], "cannot be read twice: it has no end; add"),
         (["learn", "kafka://h/t", "--partitions", "a"], "'a' is no list of numbers such as 0,2"),
@@ -554,7 +613,7 @@ def feed(process: subprocess.Popen[str], rows: list[str]) -> None:
     process.stdin.flush()
 
 
-SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 
 
 @SIGNALS
@@ -724,8 +783,9 @@ def test_a_full_disk_loses_no_model(here: Path, svm: str) -> None:
         return done.returncode, done.stderr
 
     assert code("learn", svm, "--every", "10", "--save", "kept") == (
-        141,
-        "streaml1: output closed after 10 examples; kept was written\n",
+        75,
+        "streaml1: standard output cannot be written (no space left on device) after 10 examples; "
+        "kept was written\n",
     )
     assert code("show", "kept") == (
         75,

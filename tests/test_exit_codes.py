@@ -54,7 +54,7 @@ def test_the_page_and_the_help_name_every_code() -> None:
     rows = {row for row in re.findall(r"^\| ([\d, ]+) \|", told, re.M)}
     named = {int(number) for row in rows for number in row.split(",")}
     ours = {exits.DONE, exits.WRONG, exits.DATA, exits.AGAIN}
-    signals = {128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
+    signals = {128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
     assert named == {*ours, *signals, 1}  # 1: Python's own, of a traceback
     helped = CliRunner().invoke(cli, ["learn", "--help"]).output
     codes = helped.partition("Exit codes:")[2].partition("Example")[0]
@@ -68,6 +68,45 @@ def test_files() -> None:
     assert code("learn", "bad.svm") == 65
     assert code("learn", "bad.svm", "--bad", "skip") == 0
     assert code("learn", "a.svm", "--metrics", "spam") == 2
+
+
+def test_a_disk_that_may_have_room_again() -> None:
+    for number, told in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EIO, 75), (errno.EROFS, 2)):
+        assert exits.unwritten(OSError(number, "")) == told
+    assert exits.unwritten(RuntimeError()) == 2
+
+
+def streams_of(line: str) -> tuple[int, str]:
+    """What a line of a shell ends with, and its standard error."""
+    done = subprocess.run(
+        ["sh", "-c", line.replace("streaml1", f"{sys.executable} -m streaml1")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_streams_that_are_closed_or_full() -> None:
+    for line, told, said in [
+        ("streaml1 learn a.svm --save m 2>/dev/full", 0, ""),
+        ("streaml1 learn bad.svm --bad skip --save n --log json 2>/dev/full", 0, ""),
+        ("streaml1 learn nowhere.svm 2>/dev/full", 2, ""),
+        ("streaml1 learn a.svm 2>&-", 0, ""),
+        ("streaml1 learn a.svm --save o >&-", 2, "standard output is closed: give it a file"),
+        ("streaml1 learn - --format svmlight <&-", 2, "standard input is closed: give it"),
+        ("streaml1 --help >/dev/full", 75, "standard output cannot be written: no space"),
+        ("streaml1 predict m a.svm >/dev/full", 75, "standard output cannot be written: no"),
+        (
+            "streaml1 learn a.svm --every 10 --save p >/dev/full",
+            75,
+            "standard output cannot be written (no space left on device) after 10 examples; p was",
+        ),
+    ]:
+        assert (streams := streams_of(line))[0] == told, (line, streams)
+        assert (
+            streams[1].startswith(f"streaml1: {said}" if said else "") and "Trace" not in streams[1]
+        )
+    assert all(Path(name).exists() for name in "mnp") and not Path("o").exists()
 
 
 def test_errors_as_json() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from streaml1.cli.choosing import change, loaded, new_learner, require_kind
 from streaml1.cli.groups import GROUPING, group_options, learn_group
@@ -26,19 +27,31 @@ from streaml1.cli.program import Refusal, cli
 from streaml1.cli.regret_options import hindsight, regret_option
 from streaml1.cli.run_options import excused, log_option, metrics_options, watching
 from streaml1.cli.writing import require_outputs, write_all
-from streaml1.console import Interruptible, Screen, Signals, advise, end_early, logged, telling
+from streaml1.console import (
+    Interruptible,
+    Screen,
+    Signals,
+    advise,
+    complain,
+    end_early,
+    logged,
+    telling,
+)
 from streaml1.exits import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:
     from streaml1.checkpoint import Checkpoints
     from streaml1.consumer.late import LateLabels
+    from streaml1.hindsight import Hindsight
+    from streaml1.report import Report
 
 __all__ = ["learn"]
 
 
 @cli.command(
     epilog=f"Exit codes: {DONE} done; {WRONG} refused, as it will be again; {DATA} look at the "
-    f"data; {AGAIN} something is away: restart; 130, 143 ended by Ctrl-C, by SIGTERM, all saved."
+    f"data; {AGAIN} something is away: restart; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM, "
+    "all saved."
     "\n\nExample: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
 )
 @click.argument("source")
@@ -125,6 +138,8 @@ def learn(
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     _require_text(options, goes_on=checkpoint is not None or load is not None)
+    _require_prefixes(source, options)
+    _require_with(checkpoint_every=checkpoint, stalled=metrics, session_timeout=None)
     text = _texts(source, options, load, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
@@ -171,26 +186,45 @@ def learn(
         )
         log.end(done, signals.number)
         waits = bool(done.numbers.get("asked"))
-        if done.examples or waits:
+        if done.examples:
             write_all(learner, done, save, report, plot)
     written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]
     if signals.number:
-        end_early(signals.number, done, written)
+        end_early(signals, done, written)
     if not (done.examples or waits):
         refused = f" ({done.refused:,} refused)" if done.refused else ""
         raise Refusal(f"{source} has no example to learn{refused}; nothing was written")
-    if top:
-        click.echo("\n" + telling(learner, top) + "\n")
-    click.echo(done.summary())
+    if not done.examples:
+        click.echo(done.summary())
+        kept = "" if checkpoint is None else f"; what waits is in {checkpoint}"
+        complain(f"no label came in time, and nothing was learnt or written{kept}")
+    else:
+        if top:
+            click.echo("\n" + telling(learner, top) + "\n")
+        click.echo(done.summary())
+        _conclude(
+            learner, done, beside, {"model": save, "checkpoint": checkpoint, "report": report}
+        )
+        if plot is not None:
+            click.echo(str(plot))
+    if done.numbers.get("orphans", 0) > done.numbers.get("answered", 0):
+        complain(
+            f"{done.numbers['orphans']:,.0f} labels came for examples that were given up, or never "
+            "asked: raise --label-within, if they came too late"
+        )
+
+
+def _conclude(
+    learner: Any, done: Report, beside: Hindsight | None, written: dict[str, Path | None]
+) -> None:
+    """Say what else there is to say of a run, and which files there are."""
     if done.lines:
         advise(done.lines[-1], learner)
-    if beside is not None and done.examples:
+    if beside is not None:
         click.echo("\n" + beside.regret(done.title).table())
-    for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
+    for what, path in written.items():
         if path is not None:
             click.echo(f"{what}: {path}")
-    if plot is not None:
-        click.echo(str(plot))
 
 
 def _require_text(options: dict[str, Any], goes_on: bool) -> None:
@@ -201,6 +235,28 @@ def _require_text(options: dict[str, Any], goes_on: bool) -> None:
             f"--ngrams {n} makes nothing without --text: neighbours are words of raw text; say "
             "--text with the name of the column, or of the namespace in vw"
         )
+
+
+def _require_prefixes(source: str, options: dict[str, Any]) -> None:
+    """Refuse crosses of what has no names."""
+    from streaml1.streams import format_of
+
+    if options["cross"] is not None and format_of(source, options["format"]) == "svmlight":
+        raise Refusal(f"{source} is svmlight, whose numbers have no prefixes: leave --cross out")
+
+
+_FOR = {"checkpoint_every": "checkpoint", "stalled": "metrics", "session_timeout": "per_partition"}
+"""Options that are for what another one asks for."""
+
+
+def _require_with(**asked: Any) -> None:
+    """Refuse such options where that other is not given."""
+    context = click.get_current_context()
+    for name, other in asked.items():
+        given = context.get_parameter_source(name)
+        if other is None and given is ParameterSource.COMMANDLINE:
+            one, needs = (f"--{word.replace('_', '-')}" for word in (name, _FOR[name]))
+            raise Refusal(f"{one} makes nothing without {needs}: give that too")
 
 
 def _texts(

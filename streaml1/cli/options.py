@@ -217,8 +217,8 @@ class _ModelPlace(click.Path):
         return super().convert(value, param, ctx)
 
 
-model_place = _ModelPlace(dir_okay=False, readable=False, path_type=Path)
-"""A file, as a path; or a topic that models are published in, by its URL."""
+model_place = _ModelPlace(readable=False, path_type=Path)
+"""A file or a folder, as a path; or a topic that models are published in, by its URL."""
 
 
 def opened(

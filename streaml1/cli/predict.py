@@ -14,7 +14,7 @@ from streaml1.cli.options import model_place, opened, source_options
 from streaml1.cli.outgoing import outgoing_options, outs_of
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
-from streaml1.console import REGRESSION_LOSSES, logged, shown
+from streaml1.console import REGRESSION_LOSSES, complain, logged, shown
 
 if TYPE_CHECKING:
     from streaml1.consumer import Prediction
@@ -37,7 +37,8 @@ def predict(
 ) -> None:
     """Predict each example of SOURCE with MODEL.
 
-    MODEL is a file that learn --save wrote, or the topic of learn --publish: the newest there.
+    MODEL is a file that learn --save wrote, a folder of learn --checkpoint, or the topic of learn
+    --publish: the newest there.
 
     One number a line: the probability of True, or for regressors the value; of many labels the
     most probable. SOURCE needs no labels. With --bad skip a refused example has an empty line.
@@ -66,6 +67,46 @@ def predict(
     written = options["predictions"] is not None
     with logged(), outs_of(examples, bad, options) as outs:
         skip = "skip" if bad == "dead-letter" else bad
+        unknown = _Unknown(learner)
         for block in prediction_blocks(learner, examples, limit=limit, bad=skip, outs=outs):
+            unknown.look(block)
             if not written:
                 click.echo("\n".join(map(text, block)))
+        unknown.end()
+
+
+class _Unknown:
+    """Says so where none of the first examples has a feature with a weight: it is of other data."""
+
+    LOOKED_AT = 1000
+
+    def __init__(self, learner: Any) -> None:
+        self._of_nothing = _of_nothing(learner)
+        self._looks = learner.n_nonzero > 0
+        self._n = 0
+
+    def look(self, block: list[Prediction]) -> None:
+        """Look at predictions, until one is of a feature that is known, or enough were seen."""
+        if self._looks:
+            told = [one.p for one in block if one.p is not None]
+            self._n += len(told)
+            self._looks = all(p == self._of_nothing for p in told)
+            if self._n >= self.LOOKED_AT:
+                self.end()
+
+    def end(self) -> None:
+        """Say it, if there was none."""
+        if self._looks and self._n:
+            complain(
+                f"none of the first {self._n:,} examples has a feature that the model has a weight "
+                "for: are its names those of the data, and the options of columns those of then?"
+            )
+        self._looks = False
+
+
+def _of_nothing(learner: Any) -> Any:
+    """What is told of an example without features."""
+    if learner.loss in REGRESSION_LOSSES:
+        return learner.predict_one({})
+    p = learner.predict_proba_one({})
+    return p if hasattr(learner, "classes_met") else p[True]

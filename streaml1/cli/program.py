@@ -15,7 +15,7 @@ from streaml1.console import PROGRAM, abandon_output, complain, say_as
 
 __all__ = ["Program", "Refusal", "cli", "main"]
 
-INTERRUPTED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
+INTERRUPTED = tuple(128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 CLOSED_PIPE = 128 + signal.SIGPIPE
 
 
@@ -56,8 +56,18 @@ class Program(click.Group):
                 stream.reconfigure(errors="backslashreplace")
         extra["standalone_mode"] = False
         say_as("text")
+        if sys.stderr is None:
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        if sys.stdout is None:
+            complain("standard output is closed: give it a file, such as /dev/null", "error")
+            sys.exit(exits.WRONG)
         try:
             code = super().main(*args, **extra)
+        except OSError as error:  # of --help; commands are below
+            if not exits.may_pass(error):
+                raise
+            code = exits.AGAIN
+            complain(str(_no_room(error)), "error", exit_code=code)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             code = error.exit_code
@@ -83,9 +93,7 @@ class Program(click.Group):
         except OSError as error:
             if not exits.may_pass(error):
                 raise
-            abandon_output()
-            reason = (error.strerror or str(error)).lower()
-            raise Refusal(f"standard output cannot be written: {reason}", exits.AGAIN) from None
+            raise _no_room(error) from None
         except MemoryError as error:
             reason = str(error).partition(" for an array")[0] or "none is left"
             raise Refusal(
@@ -100,6 +108,11 @@ class Program(click.Group):
             if code is None:
                 raise
             raise Refusal(str(error), code) from None
+
+
+def _no_room(error: OSError) -> Refusal:
+    abandon_output()
+    return Refusal(f"standard output cannot be written: {exits.reason(error)}", exits.AGAIN)
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

@@ -22,7 +22,10 @@ __all__ = ["show"]
               help="Show the weight of this feature instead; with --hash-bits also its slot: "
               "features of one slot share the weight.")  # fmt: skip
 def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
-    """Show what MODEL knows: a file that learn --save wrote, or a topic of learn --publish.
+    """Show what MODEL knows.
+
+    MODEL is a file that learn --save wrote, a folder of learn --checkpoint, or a topic of learn
+    --publish.
 
     Its parameters, how much it has learnt, and the weights farthest from zero.
     """

@@ -48,8 +48,7 @@ def unwritable(what: str, error: OSError) -> Refusal:
     """Say why something cannot be written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Refusal(f"{what} cannot be written: there is no such folder; make it first")
-    reason = (error.strerror or str(error)).lower()
-    return Refusal(f"{what} cannot be written: {reason}", exits.unwritten(error))
+    return Refusal(f"{what} cannot be written: {exits.reason(error)}", exits.unwritten(error))
 
 
 def write_all(

@@ -99,7 +99,7 @@ class Keeper:
             if self._identity.get(name) != value:
                 raise CheckpointError(
                     f"{self._store.folder} is of another source: its {name} is {value}, that of "
-                    f"{self._source.name} {self._identity.get(name)}"
+                    f"{self._source.name} {self._identity.get(name)}; take another folder"
                 )
         if found.report[0]["loss"] != report.loss:
             raise CheckpointError(

@@ -207,7 +207,7 @@ def _listening(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _
     try:
         return Server((host, port), handler)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = exits.reason(error)
         code = exits.AGAIN if error.errno == errno.EADDRINUSE else exits.WRONG
         raise MetricsError(f"--metrics cannot listen at {host}:{port}: {reason}", code) from None
 

@@ -31,19 +31,21 @@ from pathlib import Path
 from typing import Any
 
 from streaml1 import models
+from streaml1.modelfile import ModelFileError
 
 __all__ = ["load"]
 
 
 def load(path: str | Path) -> Any:
-    """Read a model: a file that `save` wrote, or the newest in ``kafka://host:port/topic``.
+    """Read a model: a file, a folder of checkpoints, or the newest in ``kafka://host:port/topic``.
 
     It goes on exactly as the saved one would have.
 
     Parameters
     ----------
     path
-        The file; or the topic that ``learn --publish`` puts models in.
+        The file that `save` wrote; the folder that ``learn --checkpoint`` keeps, whose last whole
+        checkpoint counts; or the topic that ``learn --publish`` puts models in.
 
     Raises
     ------
@@ -54,7 +56,16 @@ def load(path: str | Path) -> Any:
         Where no broker answers, or the topic cannot be read.
     """
     if not (isinstance(path, str) and path.startswith("kafka:")):
-        return models.load(path)
+        return _of_folder(Path(path)) if Path(path).is_dir() else models.load(path)
     from streaml1.published.reading import read
 
     return read(path)
+
+
+def _of_folder(folder: Path) -> Any:
+    from streaml1.checkpoint import look
+
+    found = look(folder)
+    if found is None:
+        raise ModelFileError(f"{folder} is a directory without a whole checkpoint: name a file")
+    return found.model

@@ -57,11 +57,13 @@ def figure(lines: Sequence[Line], loss_name: str, title: str) -> Any:
     top.set_title(title, loc="left", fontsize="medium", wrap=True)
     draw(bottom, "non-zero weights", "n_nonzero", "-", "C1")
     bottom.set_ylabel("non-zero weights")
-    bottom.set_ylim(bottom=0)
     bottom.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     bottom.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    bottom.yaxis.set_major_locator(MaxNLocator(integer=True))
-    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
+    bottom.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    bottom.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if len(x) == 1:
+        bottom.set_xlim(x[0] - 1, x[0] + 1)
+    bottom.set_ylim(0, 1.05 * max([1, *(line.n_nonzero or 0 for line in lines)]))
     bottom.set_xlabel("examples")
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)

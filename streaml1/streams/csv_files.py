@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -101,6 +101,10 @@ class CsvParser:
         self._target, self._weight, self._text = target, weight, list(categorical)
         self._require_label = require_label
         self._ignored = list(dict.fromkeys(ignore))
+        self.roles: Mapping[str, Any] = {
+            "target": target, "weight": weight, "categorical": sorted(self._text),
+            "ignore": sorted(self._ignored),
+        }  # fmt: skip
         self.begin()
 
     def begin(self) -> None:

@@ -94,7 +94,7 @@ class JsonParser(NamedParser):
     >>> list(parsed.x), parsed.y
     ([{'a': 1, 'b': 'c'}], array([1.]))
     >>> parsed.faults
-    [(1, 'the example has no "x": the object of its features')]
+    [(1, 'the example has no "x", its features: write {"x": {"a": 1}, "y": 1}')]
 
     """
 
@@ -164,7 +164,9 @@ def decoded(text: str) -> dict[str, Any]:
     try:
         example = _decode(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.pos + 1}") from None
+        raise ValueError(
+            f"not JSON: {error.msg.removesuffix(' at')} at column {error.pos + 1}"
+        ) from None
     if isinstance(example, _Twice):
         raise ValueError("a name beside x, y and w comes twice: each may come once")
     if not isinstance(example, dict):
@@ -228,7 +230,7 @@ def raw_label(example: dict[str, Any], require_label: bool) -> float | bool | st
 def features(example: dict[str, Any]) -> dict[str, Any]:
     """The features ``x`` of an object; ValueError with one sentence where they are none."""
     if "x" not in example:
-        raise ValueError('the example has no "x": the object of its features')
+        raise ValueError('the example has no "x", its features: write {"x": {"a": 1}, "y": 1}')
     x = example["x"]
     if isinstance(x, dict):
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,6 +67,9 @@ class Parser(Protocol):
     quick: bool
     """Whether most of it is done without Python."""
 
+    roles: Mapping[str, Any]
+    """What was said of columns, by name: a checkpoint is of the same."""
+
     def begin(self) -> None:
         """Have what is read next be the beginning of a file."""
 
@@ -121,6 +125,7 @@ class EachLine:
     """
 
     quick = False
+    roles: Mapping[str, Any] = MappingProxyType({})  # lines of no columns
 
     def __init__(self, one: Callable[[bytes], Example | None]) -> None:
         self.one = one

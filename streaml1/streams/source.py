@@ -342,8 +342,8 @@ def binary_label(y: Any) -> bool:
     if isinstance(value, Hashable) and value in _BINARY:
         return _BINARY[value]
     rule = (
-        "it must be 0 or 1, -1 or 1, or true or false; a regressor learns numbers, softmax any "
-        "labels"
+        "it must be 0 or 1, -1 or 1, or true or false; a regressor learns numbers "
+        "(--task regression), softmax any labels (--model softmax)"
     )
     if equals_itself(value) and value == 2:
         rule = "files coded 1/2 must be recoded to 0/1 or -1/1"

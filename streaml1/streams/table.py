@@ -79,7 +79,8 @@ class Records:
             except StopIteration:
                 return
             except plain_csv.Error as error:
-                yield self._first, ValueError(f"not CSV: {error}{self._extent()}")
+                told = str(error).partition(" - do you need to open")[0]  # of Python's files
+                yield self._first, ValueError(f"not CSV: {told}{self._extent()}")
                 continue
             if self._undecodable:
                 yield self._first, self._undecodable[0]
@@ -121,8 +122,9 @@ def check_roles(header: list[str], roles: list[str], name: str) -> None:
 
 def listed(header: list[str]) -> str:
     """Name the columns, in a sentence."""
-    names = ", ".join(header[:20])
-    return f"the columns are: {names}" + (f" and {len(header) - 20} more" if header[20:] else "")
+    names = ", ".join(header[:20]) + (f" and {len(header) - 20} more" if header[20:] else "")
+    other = len(header) == 1 and any(mark in names for mark in ";\t|")
+    return f"the columns are: {names}" + ("; cells have commas between them here" if other else "")
 
 
 class Columns:

@@ -215,7 +215,7 @@ class TextSource:
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a position to mean the same; the lines are looked at too."""
-        return {"source": "text"}
+        return {"source": "text", **self._parser.roles}
 
     def begin(self, at: Any) -> Any:
         """Have the next reading begin at a position, or at its start: None; returns where."""
@@ -238,7 +238,7 @@ class TextSource:
         if begin.get("sha256") not in (None, self._digest.hexdigest()):
             raise SourceError(
                 f"{self.name} is not what the checkpoint is of: its first {begin['line']:,} lines "
-                "are others"
+                "are others, or the last of them was half written: take another folder"
             )
 
     def _require_all(self, begin: dict[str, Any]) -> None:
@@ -275,6 +275,8 @@ def require_readable(name: str) -> None:
 
 def _open(name: str) -> contextlib.AbstractContextManager[BinaryIO]:
     if name == "-":
+        if sys.stdin is None:
+            raise SourceError("standard input is closed: give it a file, or a pipe")
         return contextlib.nullcontext(sys.stdin.buffer)
     try:
         return open(name, "rb")
