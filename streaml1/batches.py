@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,8 +148,8 @@ def _from_texts(X: NamedRows) -> Batch:
     return Batch(Rows(hashes[:0], _own(values, np.float64), rows_of), None, None, X)
 
 
-def checked(batch: Batch) -> Batch:
-    """The batch with plain rows.
+def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:
+    """The batch with plain rows; `name_of` tells ids in a sentence.
 
     Raises
     ------
@@ -159,7 +160,7 @@ def checked(batch: Batch) -> Batch:
         return batch
     if len(batch.rows.ids) and largest(batch.rows.ids) >= batch.width:
         raise TypeError(stray(batch.width))
-    return Batch(plain_rows(batch.rows), batch.names)
+    return Batch(plain_rows(batch.rows, name_of), batch.names)
 
 
 BROKEN = "the index pointers of X are out of order; X.check_format() tells more"
@@ -217,7 +218,7 @@ def _from_frame(X: Any) -> Batch:
     names: list[Hashable]
     if _is_sparse(X):
         names = list(X.columns)
-        return _renamed(checked(_from_matrix(X.sparse.to_coo())), names)
+        return _renamed(checked(_from_matrix(X.sparse.to_coo()), names.__getitem__), names)
     frame = frame_of(X)
     places: dict[Hashable, int] = {}
     n = len(frame)
@@ -289,21 +290,29 @@ def _renamed(batch: Batch, names: list[Hashable]) -> Batch:
     if len(places) == len(names):
         return Batch(batch.rows, names)
     rows = batch.rows._replace(ids=place[batch.rows.ids])
-    return Batch(plain_rows(rows), list(places))
+    names = list(places)
+    return Batch(plain_rows(rows, names.__getitem__), names)
 
 
 def _column(
     series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
 ) -> tuple[Any, Any]:
     """(ids, values) of one column of a frame; places of new names, and what is bad, are added."""
+    import narwhals as nw
+
     name = series.name
-    native = getattr(series.to_native(), "dtype", None)
+    native: Any = getattr(series.to_native(), "dtype", None)
+    if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: what is absent is a zero
+        native = native.subtype
     if isinstance(native, np.dtype) and native.kind in "fiub":
         numbers = series.to_numpy().astype(np.float64)
     elif series.dtype.is_numeric() or str(series.dtype) == "Boolean":
         absent = series.is_null().to_numpy()
         numbers = np.zeros(n)
-        numbers[~absent] = series.filter(~series.is_null()).to_numpy().astype(np.float64)
+        there = series.filter(~series.is_null())
+        if str(series.dtype) in ("Int128", "UInt128"):  # more than numpy has
+            there = there.cast(nw.Float64)
+        numbers[~absent] = there.to_numpy().astype(np.float64)
     else:
         return _objects(name, series.to_list(), _absent(series, native), places, bad)
     place = places.setdefault(name, len(places))

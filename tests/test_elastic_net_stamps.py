@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import pickle
 from pathlib import Path
@@ -462,3 +463,26 @@ def test_room_is_made_without_a_change() -> None:
         assert (len(model._engine.rule.sums) > room) == (room < 9_000)
         bits.append((p.tobytes(), model.weights))
     assert bits[0] == bits[1]
+
+
+@pytest.mark.parametrize("schedule", ["invsqrt", "constant"])
+def test_a_budget_that_was_lowered_is_saved_and_copied(schedule: str, tmp_path: Path) -> None:
+    """Before a step has heeded it."""
+    model = ElasticNetClassifier(l1=0.01, l2=0.1, schedule=schedule, **EXPLICIT, budget=100)
+    for t in range(20):
+        model.learn_one({"a": 1.0, "b": -1.0}, t % 2 == 0)
+    model.mutate({"budget": 5})
+    model.save(tmp_path / "m")
+    copies = [
+        streaml1.load(tmp_path / "m"),
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+    ]
+    assert model.freeze().weights == model.weights
+    for one in copies:
+        assert one.weights == model.weights
+    for t in range(20):
+        for one in (model, *copies):
+            one.learn_one({"a": 0.5, "c": 1.0}, t % 3 == 0)
+            assert one.weights == model.weights
+            one._engine.check()

@@ -323,6 +323,26 @@ def test_sparse_frames_are_their_rows() -> None:
     assert_same_as_dicts(X, dicts)
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_sparse_column_has_zeros_for_what_is_absent(beside: bool) -> None:
+    """And a NaN is a NaN, whether another column is dense or not."""
+    columns = {"a": pd.arrays.SparseArray([1.0, 0.0, 2.0], fill_value=0)}
+    dicts = [{"a": 1.0}, {}, {"a": 2.0}]
+    if beside:
+        columns |= {"b": [1.0, 2.0, 3.0]}
+        dicts = [x | {"b": k} for k, x in enumerate(dicts, start=1)]
+    assert_same_as_dicts(pd.DataFrame(columns), dicts)
+    columns["a"] = pd.arrays.SparseArray([1.0, math.nan, 2.0], fill_value=0)
+    with pytest.raises(BadExample, match="the value of 'a' is NaN") as refused:
+        ElasticNetClassifier().learn_many(pd.DataFrame(columns), labels(3))
+    assert refused.value.row == 1
+
+
+def test_ints_wider_than_those_of_numpy() -> None:
+    X = pl.DataFrame({"v": pl.Series([1, None, 2**100], dtype=pl.Int128)})
+    assert_same_as_dicts(X, [{"v": 1.0}, {}, {"v": 2.0**100}])
+
+
 def test_frames_keep_their_labels_kind() -> None:
     X = pd.DataFrame({"v": [1.0, 2.0]}, index=[7, 9])
     model = ElasticNetClassifier()

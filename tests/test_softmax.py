@@ -448,6 +448,28 @@ def test_a_refused_change_changes_nothing() -> None:
     assert model.radius == 2.0
 
 
+@pytest.mark.parametrize("radius", [0.2, 7.0])
+def test_labels_that_come_after_a_radius_has_changed_are_learnt_alike(radius: float) -> None:
+    """By the model, by its copy, and where a batch of new labels was refused before."""
+    for seed in range(8):
+        random = Random(seed)
+        models = [make(penalty="ball", radius=3.0, lr=0.5) for _ in range(2)]
+        for model in models:
+            model.learn_one({"a": 0.3}, "u")
+        with pytest.raises(ValueError, match="-1"):
+            models[1].learn_many([{"a": 1.0}] * 6, list("abcdef"), [1.0] * 5 + [-1.0])
+        for model in models:
+            model.mutate({"radius": radius})
+        models.append(pickle.loads(pickle.dumps(models[0])))
+        for _ in range(30):
+            x = {name: random.gauss(0.0, 1.0) for name in "abcd"}
+            y = random.choice("uvwxyz")
+            for model in models:
+                model.learn_one(x, y)
+        assert models[0].weights == models[1].weights == models[2].weights
+        models[0]._engine.check()
+
+
 def test_a_radius_may_change() -> None:
     model, twin = make(penalty="ball"), reference.Softmax(D, penalty="ball")
     X, y, w = data_of(4, 2_000)

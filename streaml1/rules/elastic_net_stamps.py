@@ -369,7 +369,9 @@ class ElasticNetStamps(NamedTuple):
         rule = ElasticNetStamps.start(d, 0.0, 0.0, sgd=False, budget=1)
         rule.clock[:] = arrays["clock"]
         c = rule.clock[0]
-        ensure(START <= c.now <= c.budget <= BUDGET_MOST, f"now is {c.now}, out of range")
+        # A budget that was lowered holds from the next step on.
+        ensure(START <= c.now <= BUDGET_MOST, f"now is {c.now}, out of range")
+        ensure(1 <= c.budget <= BUDGET_MOST, "the budget is out of range")
         ensure(np.all(arrays["psi"] <= c.now), "a stamp lies in the future")
         rule.slots["w"][slots] = arrays["w"]
         rule.slots["psi"][slots] = arrays["psi"]

@@ -26,6 +26,7 @@ from streaml1.jit import array_at, inlined
 from streaml1.rows import ensure
 from streaml1.rules import gather, rebase, room, scatter, tick, weight
 from streaml1.rules.l1_ball import L1Ball
+from streaml1.rules.parts import raw_vector
 from streaml1.rules.parts.many import answer, fits, softmax
 from streaml1.rules.parts.slots import records
 from streaml1.rules.parts.wheel import CLOCK as BALL
@@ -148,9 +149,13 @@ class SoftmaxBall(NamedTuple):
 
     def set_radius(self, radius: float) -> None:
         """From the next step on."""
-        self.clock.radius[0] = radius
-        for ball in self._also_spare():
-            ball.set_radius(radius)
+        o = self.clock[0]
+        o.radius = radius
+        for c, ball in enumerate(self._also_spare()):
+            if c < o.k:
+                ball.set_radius(radius)
+            else:  # as one that is made from now on: a copy has other spare ones
+                raw_vector.begin(ball.clock, radius, bool(o.nonnegative))
 
     @property
     def size(self) -> int:
