@@ -13,7 +13,6 @@ from streaml1.rules import admits, foresee, gather, predict, respond, room, scat
 __all__ = [
     "CROWDED",
     "DONE",
-    "NOT_PLAIN",
     "NO_ROOM",
     "ONLINE",
     "OVER",

@@ -29,7 +29,7 @@ from streaml1.streams.member import Member
 from streaml1.streams.records import RecordReader, record_parser
 from streaml1.streams.topic import Topic
 
-__all__ = ["Group", "OnePartition", "folder_of"]
+__all__ = ["Group", "folder_of"]
 
 logger = logging.getLogger("streaml1")
 

@@ -19,7 +19,7 @@ from river.datasets import base
 
 from streaml1.streams.source import Lost, SourceError, Unavailable
 
-__all__ = ["File", "Matrix", "Remote", "data_home", "one_of", "own_folder"]
+__all__ = ["File", "Matrix", "Remote", "data_home", "one_of"]
 
 VARIABLE = "STREAML1_DATA"
 

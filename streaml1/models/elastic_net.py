@@ -145,8 +145,8 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
     ----------
     [^1]: Lipton, Z.C. and Elkan, C., 2015. Efficient elastic net regularization for sparse linear
           models: Algorithm 1, Eq. (2), Eq. (3), Theorem 2.
-    [^2]: Duchi, J. and Singer, Y., 2009. Efficient online and batch learning using forward
-          backward splitting. Journal of Machine Learning Research 10.
+    [^2]: Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting.
+          Advances in Neural Information Processing Systems 22.
     """
 
     def __init__(
@@ -270,8 +270,8 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     ----------
     [^1]: Lipton, Z.C. and Elkan, C., 2015. Efficient elastic net regularization for sparse linear
           models: Algorithm 1, Eq. (2), Eq. (3), Theorem 2.
-    [^2]: Duchi, J. and Singer, Y., 2009. Efficient online and batch learning using forward
-          backward splitting. Journal of Machine Learning Research 10.
+    [^2]: Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting.
+          Advances in Neural Information Processing Systems 22.
     """
 
     def __init__(

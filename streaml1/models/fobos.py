@@ -84,8 +84,8 @@ class FOBOSClassifier(_FOBOS, OnlineClassifier):
 
     References
     ----------
-    [^1]: Duchi, J. and Singer, Y., 2009. Efficient online and batch learning using forward backward
-          splitting. Journal of Machine Learning Research 10.
+    [^1]: Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting.
+          Advances in Neural Information Processing Systems 22, Section 4.
     """
 
     def __init__(
@@ -182,8 +182,8 @@ class FOBOSRegressor(_FOBOS, OnlineRegressor):
 
     References
     ----------
-    [^1]: Duchi, J. and Singer, Y., 2009. Efficient online and batch learning using forward backward
-          splitting. Journal of Machine Learning Research 10.
+    [^1]: Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting.
+          Advances in Neural Information Processing Systems 22, Section 4.
     """
 
     def __init__(

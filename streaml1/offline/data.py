@@ -15,7 +15,6 @@ from streaml1.rows import Rows, shown
 
 __all__ = [
     "CLASSIFIERS",
-    "MULTICLASS",
     "Data",
     "check_ridge",
     "check_run",

@@ -33,7 +33,6 @@ from streaml1.jit import inlined, kernel
 from streaml1.losses import ABSOLUTE, HINGE, LOGISTIC, SMOOTHED_HINGE, SQUARED
 
 __all__ = [
-    "CURVATURE",
     "balanced",
     "bends",
     "conjugate",

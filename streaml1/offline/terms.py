@@ -11,7 +11,7 @@ from streaml1.offline.data import Data
 from streaml1.offline.objective import balanced, conjugates, curvature, derivatives, mean_loss
 from streaml1.offline.penalties import Penalty
 
-__all__ = ["OneMargin", "SoftmaxTerm", "Term", "dual_bound", "term_of"]
+__all__ = ["Term", "dual_bound", "term_of"]
 
 
 class Term(Protocol):

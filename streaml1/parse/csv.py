@@ -48,7 +48,7 @@ from streaml1.parse.names import (
 from streaml1.rows import LIMIT
 
 __all__ = [
-    "AT", "DONE", "FEATURE", "FOUND", "IGNORED", "LABEL", "LARGE", "LINE", "NAMES", "NEXT", "ODD",
+    "AT", "DONE", "FOUND", "IGNORED", "LABEL", "LARGE", "LINE", "NAMES", "NEXT", "ODD",
     "OPEN", "ROW", "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "few_texts", "rows",
 ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 r"""FoBoS with the l-infinity norm of the whole vector.
 
-Duchi & Singer (2009), *Efficient online and batch learning using forward backward splitting*, Sec. 4:
+Duchi & Singer (2009), *Efficient learning using forward-backward splitting*, Section 4:
 after the gradient step $v = w - \eta g x$, with strength $\lambda$,
 
 $$w_j = \mathrm{sgn}(v_j)\min\{|v_j|, \theta\}, \qquad \sum_j [\,|v_j| - \theta]_+ = \eta\lambda$$

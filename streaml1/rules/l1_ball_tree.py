@@ -8,8 +8,8 @@ $$v = w - \eta g, \qquad w = \mathrm{sgn}(v)\,[\,|v| - \theta]_+, \qquad
 
 The weights that are not zero stand in a balanced tree by $|v|$ of the raw vector (`parts/raw_vector.py`), with
 the number and the sum of what is below each child: k deletions, k insertions; a descent that keeps
-$\rho$ and s, the number and the sum of what has been shown to be above the pivot (Eq. 9: x is not
-below the pivot if $\sum_{v \ge x} (v - x) < z$); then the tree is cut at $\theta$, all in O(k log n).
+$\rho$ and s, the number and the sum of what has been shown to be above the pivot (Eq. 11, turned
+round: x is not below the pivot if $\sum_{v \ge x} (v - x) < z$); then the tree is cut at $\theta$, all in O(k log n).
 
 Differs from the paper: a) the tree is as wide as memory likes it, a B+ tree and no red-black one
 (a B tree of order 4 in binary dress): see `wide_tree.py`. b) Nodes are not merged when they become

@@ -30,7 +30,7 @@ from streaml1.streams.rows_form import (
 )
 from streaml1.streams.source import Block, Lost, Refuse, SourceError
 
-__all__ = ["KeptNames", "KeptRows", "RowsBlock", "RowsFile"]
+__all__ = ["RowsFile"]
 
 AGAIN = "make it again with streaml1 convert"
 

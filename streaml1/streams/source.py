@@ -23,7 +23,6 @@ __all__ = [
     "SourceError",
     "Unavailable",
     "binary_label",
-    "block_of",
     "blocks_of",
     "class_label",
     "number_label",

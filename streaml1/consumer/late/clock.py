@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["IN_A_ROW", "Clock"]
+__all__ = ["Clock"]
 
 IN_A_ROW = 10
 """So many records in a row must be far ahead before stream time follows them."""

@@ -45,7 +45,6 @@ __all__ = [
     "note_row",
     "since",
     "since_all",
-    "since_before",
     "undumped",
     "with_room",
 ]
