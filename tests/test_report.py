@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import streaml1
 from streaml1 import losses as kernels
@@ -389,6 +390,22 @@ def test_picture_of_a_model_that_does_not_count(tmp_path: Path) -> None:
     report.add([0.5], [True])
     report.line()
     report.plot(tmp_path / "r.png")
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+    top, bottom = plot.figure(report.lines, "hinge", "").axes
+    assert len(top.lines) == 2 and np.isnan(bottom.lines[0].get_ydata()).all()
+
+
+def test_a_picture_of_one_line_has_axes_of_whole_numbers() -> None:
+    report = Report("hinge")
+    report.add([0.5] * 3, [True] * 3)
+    model = streaml1.ElasticNetClassifier()
+    model.learn_one({"a": 1.0, "b": 1.0}, True)
+    report.line(model)
+    made = plot.figure(report.lines, "hinge", "")
+    FigureCanvasAgg(made).draw()
+    for axis in (made.axes[1].xaxis, made.axes[1].yaxis):
+        told = [label.get_text() for label in axis.get_ticklabels()]
+        assert len(set(told)) == len(told) and all(one.isdecimal() for one in told)
 
 
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

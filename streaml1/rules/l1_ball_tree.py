@@ -289,7 +289,7 @@ class L1BallTree(NamedTuple):
         c = self.clock[0]
         keys, slots = self._entries()
         ensure(len(self.leaves) % LEAF == 0 and len(self.nodes) % NODE == 0, "arrays do not fit")
-        leaves, nodes = self._chain(self.leaves, LEAF, c.free_leaf), []
+        leaves = self._chain(self.leaves, LEAF, c.free_leaf)
         nodes = self._chain(self.nodes, NODE, c.free_node)
         ensure(c.leaves == len(self.leaves) // LEAF - len(leaves), "leaves are miscounted")
         ensure(c.nodes == len(self.nodes) // NODE - len(nodes), "nodes are miscounted")

@@ -50,7 +50,8 @@ def written(entry: Entry) -> bytes:
 
 def size_of(p: Any, id: Id, body: bytes) -> int:
     """About how many bytes an entry takes."""
-    return _HEAD.size + 20 + len(body) + (len(p) if isinstance(p, bytes) else 8)
+    name = len(id) if isinstance(id, str) else 18
+    return _HEAD.size + 2 + name + len(body) + (len(p) if isinstance(p, bytes) else 8)
 
 
 def turned(was: int, seq: int, since: float, number: int, weight: float) -> bytes:
