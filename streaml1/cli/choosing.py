@@ -43,7 +43,7 @@ def new_learner(
 
 
 def loaded(place: str | Path, kafka: Any = None) -> Any:
-    """The model in a file, or the newest in a topic, come in to as `kafka` says."""
+    """The model in a file, or the newest in a topic, connected to as `kafka` says."""
     import streaml1
 
     if not isinstance(place, str):

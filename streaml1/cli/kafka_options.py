@@ -1,4 +1,4 @@
-"""The options that tell how to come in to Kafka: none of them is a password."""
+"""The options that tell how to connect to Kafka: none of them is a password."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Group:
     outs
         Makes those who hear of the run over a partition, beside; they are left with it.
     kafka
-        How to come in to the brokers, as for `KafkaSource`.
+        How to connect to the brokers, as for `KafkaSource`.
     """
 
     def __init__(

@@ -92,7 +92,7 @@ def open_source(
         Whether an example without a label is refused, as learning needs; predicting does not, and
         gets the label None.
     kafka
-        How to come in to the brokers of a topic: the path of a properties file, or settings by
+        How to connect to the brokers of a topic: the path of a properties file, or settings by
         their names, such as ``{"user": "ann", ...}``. By default as the environment says.
     events
         Whether labels come later than their examples: the examples are `Event`s then.

@@ -55,7 +55,7 @@ class KafkaSource:
     require_label
         Whether an example without a label is refused.
     kafka
-        How to come in to the brokers, as `security_of` takes it; by default as the environment
+        How to connect to the brokers, as `security_of` takes it; by default as the environment
         says.
     events
         Whether labels come later than their examples, so that each record is an `Event`.

@@ -1,4 +1,4 @@
-"""How to come in to the brokers of Kafka: plainly, or by TLS and SASL."""
+"""How to connect to the brokers of Kafka: plainly, or by TLS and SASL."""
 
 from __future__ import annotations
 
