@@ -15,7 +15,7 @@ __all__ = ["hindsight", "regret_option"]
 
 regret_option = click.option(
     "--regret", is_flag=True,
-    help="At the end report the regret: the loss of the run less that of the best fixed weights; all "
+    help="At the end report the regret, the loss less that of the best fixed weights; all "
     "rows are kept in memory, and examples are learnt one by one where there is a penalty.",
 )  # fmt: skip
 """For `learn`."""

@@ -118,12 +118,16 @@ def _eight_numbers(
     put_words(names, h)
     put_words(keys, h)
     put_words(spans, (begins << _HALF) | size)
-    put_words(numbers, (first << _HALF) | (stops - first))
-    if not read:
-        return True, False, False
-    v, wrong = values_of_heads(head, stops - first, stops + start, table)
-    put_eight(values, v)
-    return True, which(wrong) == _ZERO, which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
+    sure: Any = False
+    zero: Any = False
+    if read:
+        v, wrong = values_of_heads(head, stops - first, stops + start, table)
+        put_eight(values, v)
+        sure = which(wrong) == _ZERO
+        zero = which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
+    if not sure:
+        put_words(numbers, (first << _HALF) | (stops - first))
+    return True, sure, zero
 
 
 @inlined

@@ -108,21 +108,22 @@ def by_eights(
         else:
             put_words(of_hashes + _EIGHT * j, murmur_of_eight(begins + start, size))
             put_words(of_spans + _EIGHT * j, (begins << _HALF) | size)
-        if valued:
-            at_value = ends + _ONE
-            put_words(of_numbers + _EIGHT * j, (at_value << _HALF) | (stops - at_value))
-        else:
-            put_words(of_numbers + _EIGHT * j, words_of(_ZERO))
-        if known == k:
+        left = known != k
+        if not left:
             if valued:
-                v, wrong = eight_values(at_value + start, stops + start, table)
-                unsure = which(wrong) != _ZERO
+                v, wrong = eight_values(ends + (start + _ONE), stops + start, table)
+                left = which(wrong) != _ZERO
                 zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
                 put_eight(of_values + _EIGHT * j, v)
             else:
-                unsure = False
                 put_eight(of_values + _EIGHT * j, eight_of(1.0))
-            known = j if unsure else k + count
+            known = j if left else k + count
+        if left:
+            where = words_of(_ZERO)
+            if valued:
+                at_value = ends + _ONE
+                where = (at_value << _HALF) | (stops - at_value)
+            put_words(of_numbers + _EIGHT * j, where)
         k += count
         so_far += count
         i += n
