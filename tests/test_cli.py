@@ -813,7 +813,7 @@ def test_the_demo(python: Callable[..., str], here: Path) -> None:
     assert loss < constant - 0.1
 
 
-@pytest.mark.parametrize("command", ["learn", "predict"])
+@pytest.mark.parametrize("command", ["learn", "predict", "evaluate"])
 def test_the_docs_name_every_option(command: str) -> None:
     told = set(re.findall(r"`(--[a-z0-9-]+)`", (ROOT / "docs" / f"{command}.md").read_text()))
     parameters = [one for one in cli.commands[command].params if isinstance(one, click.Option)]

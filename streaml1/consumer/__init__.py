@@ -12,6 +12,7 @@ from typing import Any
 
 from streaml1.checkpoint import Checkpoints
 from streaml1.consumer.converting import Converted, convert
+from streaml1.consumer.evaluating import evaluate
 from streaml1.consumer.examples import opened_source, readings_of
 from streaml1.consumer.late import LateLabels, LateRun, opened_events
 from streaml1.consumer.learning import learner_of, prepare
@@ -29,6 +30,7 @@ __all__ = [
     "Prediction",
     "Refused",
     "convert",
+    "evaluate",
     "learner_of",
     "prediction_blocks",
     "predictions",

@@ -13,7 +13,7 @@ import numpy as np
 from river import base
 
 from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, Report
-from streaml1.rows import BadExample
+from streaml1.rows import BadExample, shown
 
 __all__ = [
     "Learn",
@@ -85,6 +85,21 @@ def learning_of(model: Any, loss: str) -> tuple[Learn, int]:
     if loss == "softmax":
         return model.progressive_many, 2**62
     return _in_turn(model, loss), 2**62
+
+
+def telling_of(model: Any, loss: str) -> Learn:
+    """What predicts (X, y, w) as `learning_of` does, and learns nothing."""
+    if loss != "softmax":
+        return lambda xs, ys, ws: model._margins(xs, loss == "logistic")
+
+    def tell(xs: Any, ys: Any, ws: Any) -> Any:
+        known = set(model.classes_met)
+        for row, y in enumerate(ys):
+            if y not in known:
+                raise BadExample(f"label {shown(y)} is none of those that the model knows", row)
+        return np.asarray(model.predict_proba_many(xs), np.float64)
+
+    return tell
 
 
 def _in_turn(model: Any, loss: str) -> Learn:

@@ -8,7 +8,15 @@ from typing import Any
 from streaml1.checkpoint import Checkpoints
 from streaml1.consumer.examples import Opened
 from streaml1.consumer.keeper import Beside, Keeper
-from streaml1.consumer.learning import called, learner_of, learning_of, loss_of, places_of, prepare
+from streaml1.consumer.learning import (
+    called,
+    learner_of,
+    learning_of,
+    loss_of,
+    places_of,
+    prepare,
+    telling_of,
+)
 from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import chunk_of, parts_of
 from streaml1.consumer.refusals import Refusals
@@ -39,6 +47,8 @@ class Run:
         Who hears of it. The run does not close them.
     beside
         What else checkpoints are to hold.
+    learns
+        Whether examples are learnt, and not only predicted.
 
     Raises
     ------
@@ -58,6 +68,7 @@ class Run:
         store: Checkpoints | None = None,
         outs: Sequence[Out] = (),
         beside: Beside | None = None,
+        learns: bool = True,
     ) -> None:
         self.model = model
         self.learner = learner_of(model)
@@ -70,7 +81,10 @@ class Run:
         title = f"{opened.name}: {called(model)}"
         self.report = Report(self._loss, title, getattr(opened, "d", None), known)
         self.report.skips = refuse.skip
-        self._learn, self._most = learning_of(model, self._loss)
+        self._learns = learns
+        self._learn, self._most = (
+            learning_of(model, self._loss) if learns else (telling_of(model, self._loss), 2**62)
+        )
         self._refuse, self._every, self._limit = refuse, every, limit
         self._on_line = on_line
         self._before = 0  # examples learnt before this pass
@@ -78,7 +92,8 @@ class Run:
 
     def begin(self) -> None:
         """Compile what is to run, and go on from the last checkpoint, if there is one."""
-        prepare(self.model)
+        if self._learns:
+            prepare(self.model)
         self.report.start()
         self.turn, learnt = self._keeper.begin(self.report)
         self._before = self.report.examples - learnt

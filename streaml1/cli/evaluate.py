@@ -1,0 +1,76 @@
+"""``streaml1 evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaml1.cli.choosing import loaded
+from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.options import model_place, opened, output, positive, source_options
+from streaml1.cli.program import Refusal, cli
+from streaml1.cli.run_options import excused, log_option
+from streaml1.cli.writing import require_outputs, write_all
+from streaml1.console import Interruptible, Screen, Signals, end_early, logged
+
+__all__ = ["evaluate"]
+
+
+@cli.command(epilog="Example: streaml1 evaluate clicks.model tomorrow.svm.gz")
+@click.argument("model", type=model_place)
+@click.argument("source")
+@source_options
+@kafka_options
+@log_option
+@click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
+              help="A line of the table after each so many examples.")  # fmt: skip
+@click.option("--report", type=output, metavar="FILE.jsonl",
+              help="Write the lines of the table as JSON.")  # fmt: skip
+@click.option("--plot", type=output, metavar="FILE.png",
+              help="Draw loss and non-zeros.")  # fmt: skip
+def evaluate(
+    model: str | Path,
+    source: str,
+    limit: int | None,
+    bad: str,
+    every: int,
+    report: Path | None,
+    plot: Path | None,
+    **options: Any,
+) -> None:
+    """Predict each labelled example of SOURCE with MODEL, learn none, and report.
+
+    MODEL is a file that learn --save wrote, a folder of learn --checkpoint, or the topic of learn
+    --publish. SOURCE and its options are as for learn.
+    """
+    from streaml1.consumer.evaluating import evaluate
+
+    if bad == "dead-letter":
+        raise Refusal("--bad dead-letter is for learn and predict: say --bad skip")
+    learner = loaded(model, options["kafka"])
+    examples = opened(source, options, text=learner.text)
+    require_outputs(source, {"--report": report, "--plot": plot})
+    signals = Signals()
+    with (
+        logged(),
+        signals.handled(),
+        excused(signals),
+        Screen(signals, limit) as screen,
+    ):
+        done = evaluate(
+            learner, Interruptible(examples, signals, screen.advance), every=every, limit=limit,
+            bad=bad, on_line=screen.line, on_start=screen.start, stop=lambda: signals.number != 0,
+        )  # fmt: skip
+        if done.examples:
+            write_all(learner, done, None, report, plot)
+    written = [str(path) for path in (report, plot) if path is not None]
+    if signals.number:
+        end_early(signals, done, written)
+    if not done.examples:
+        refused = f" ({done.refused:,} refused)" if done.refused else ""
+        raise Refusal(f"{source} has no example to evaluate{refused}; nothing was written")
+    click.echo(done.summary())
+    for path in written:
+        click.echo(path)

@@ -1,0 +1,77 @@
+"""What a model that learns nothing more is worth on labelled examples."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from streaml1.consumer.examples import opened_source, readings_of
+from streaml1.consumer.refusals import Refusals, require_positive
+from streaml1.consumer.run import Run
+from streaml1.report import Line, Report
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    model: Any,
+    source: Any,
+    *,
+    every: int = 1000,
+    limit: int | None = None,
+    bad: str = "fail",
+    on_line: Callable[[Line], object] | None = None,
+    on_start: Callable[[Report], object] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    **reading: Any,
+) -> Report:
+    """Predict each labelled example of a stream, learn none, and report.
+
+    Parameters
+    ----------
+    model
+        A model of streaml1. Many labels: one that it has not met is refused.
+    source, every, limit, bad, on_line, on_start
+        As of `progressive`.
+    stop
+        Once it is true, the run ends after the current block.
+    reading
+        As for `open_source`, where the source is a name.
+
+    Returns
+    -------
+    Report
+        As of `progressive`; the constant predictor learns from the labels that are read.
+
+    Raises
+    ------
+    BadExample
+        Where an example is refused and `bad` is `"fail"`.
+    SourceError
+        Where the source cannot be read.
+
+    Examples
+    --------
+    >>> from streaml1 import ElasticNetClassifier
+    >>> from streaml1.consumer import evaluate
+    >>> model = ElasticNetClassifier()
+    >>> model.learn_many([{"a": 1.0}, {"b": 1.0}] * 50, [True, False] * 50)
+    >>> report = evaluate(model, [({"a": 1.0}, True), ({"b": 1.0}, False)])
+    >>> report.examples, report.lines[-1].error, model.n_iterations
+    (2, 0.0, 100)
+    """
+    require_positive(every=every, limit=limit)
+    refuse = Refusals(bad)
+    opened = opened_source(source, text=model.text, **reading)
+    run = Run(model, opened, refuse, every=every, limit=limit, on_line=on_line, learns=False)
+    run.begin()
+    if on_start is not None:
+        on_start(run.report)
+    size = min(opened.block, every, limit or every)
+    with contextlib.closing(readings_of(opened, 1, size, refuse)) as readings:
+        for block in next(readings):
+            run.feed(block)
+            if run.is_full or stop():
+                break
+    return run.finish()

@@ -1,0 +1,155 @@
+"""What a finished model is worth: its predictions beside the labels, and nothing is learnt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import streaml1
+from streaml1.cli import cli
+from streaml1.consumer import evaluate, predictions
+from streaml1.rows import BadExample
+
+MODELS: dict[str, Any] = {
+    "logistic": lambda: streaml1.ElasticNetClassifier(l1=1e-3),
+    "auto": lambda: streaml1.ElasticNetClassifier(lr="auto", hash_bits=8),
+    "hinge": lambda: streaml1.PegasosClassifier(l2=0.01),
+    "crossed": lambda: streaml1.ElasticNetClassifier(cross=[("a", "b")]),
+    "squared": lambda: streaml1.ElasticNetRegressor(loss="squared"),
+    "many": lambda: streaml1.SoftmaxClassifier(),
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(name: str, n: int, seed: int, labels: str = "01") -> list[str]:
+    """Lines of .vw with weights; returns the labels."""
+    random, told = Random(seed), []
+    with open(name, "w") as file:
+        for _ in range(n):
+            k = random.randrange(6)
+            told.append(labels[(k + (random.random() < 0.2)) % len(labels)])
+            features = f"|a x{k}:{random.random():.3f} |b y{random.randrange(3)}"
+            file.write(f"{told[-1]} {random.choice('12')} {features}\n")
+    return told
+
+
+def loss_of(loss: str, p: Any, y: Any) -> Any:
+    if loss == "logistic":
+        return -np.log(np.where(y == 1, p, 1.0 - p))
+    if loss == "hinge":
+        signed = np.where(y == 1, 1.0, -1.0)
+        return np.maximum(0.0, 1.0 - signed * p)
+    return 0.5 * (p - y) ** 2
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_report_is_of_the_predictions(name: str) -> None:
+    labels = "0123" if name == "many" else "01"
+    write("seen.vw", 900, 1, labels)
+    y = np.array([float(one) for one in write("new.vw", 700, 2, labels)])
+    w = np.array([float(line.split()[1]) for line in Path("new.vw").read_text().splitlines()])
+    model = MODELS[name]()
+    streaml1.progressive(model, "seen.vw")
+    model.save("m")
+    before = Path("m").read_bytes()
+    told = [one.p for one in predictions(model, "new.vw")]
+    if name == "many":
+        each = -np.log([p[int(one)] for p, one in zip(told, y, strict=True)])
+    else:
+        p = np.array(told)
+        if name == "hinge":
+            p = np.log(p / (1.0 - p))  # of the sigmoid
+        each = loss_of({"squared": "squared", "hinge": "hinge"}.get(name, "logistic"), p, y)
+    report = evaluate(model, "new.vw", every=300)
+    assert [line.examples for line in report.lines] == [300, 600, 700]
+    for line in report.lines:
+        n = line.examples
+        expected = np.average(each[:n], weights=w[:n])
+        assert line.loss == pytest.approx(expected, rel=1e-9)
+        assert line.n_nonzero == model.n_nonzero
+    model.save("m")
+    assert Path("m").read_bytes() == before and model.n_iterations == 900
+    streaml1.progressive(model, "new.vw")
+    assert model.n_iterations == 1600
+
+
+def test_all_kinds_of_sources_and_limits() -> None:
+    model = streaml1.ElasticNetClassifier()
+    model.learn_many([{"a": 1.0}, {"b": 1.0}] * 50, [True, False] * 50)
+    pairs: list[Any] = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 10
+    assert evaluate(model, pairs, limit=7, every=5).lines[-1].error == 0.0
+    frame = [x for x, _ in pairs], [y for _, y in pairs]
+    assert evaluate(model, frame).lines[-1].loss == evaluate(model, pairs).lines[-1].loss
+    assert evaluate(model, pairs, limit=7).examples == 7
+    asked = iter([False, True])
+    assert evaluate(model, pairs, every=4, stop=lambda: next(asked)).examples == 8
+    with pytest.raises(ValueError, match="every=0 is out of range"):
+        evaluate(model, pairs, every=0)
+    with pytest.raises(ValueError, match="bad='no' is not known"):
+        evaluate(model, pairs, bad="no")
+
+
+def test_what_is_refused() -> None:
+    many = streaml1.SoftmaxClassifier()
+    many.learn_many([{"a": 1.0}, {"b": 1.0}], ["x", "y"])
+    pairs = [({"a": 1.0}, "x"), ({"a": 1.0}, "z"), ({"b": float("nan")}, "x"), ({"b": 1.0}, "y")]
+    with pytest.raises(BadExample, match="examples:2: label 'z' is none of those that the model"):
+        evaluate(many, pairs)
+    report = evaluate(many, pairs, bad="skip")
+    assert (report.examples, report.refused) == (2, 2)
+    assert many.classes_met == ["x", "y"]
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, list(args))
+
+
+def test_the_command() -> None:
+    write("seen.vw", 900, 1)
+    write("new.vw", 700, 2)
+    assert run("learn", "seen.vw", "--save", "m", "--checkpoint", "kept").exit_code == 0
+    before = Path("m").read_bytes()
+    done = run(
+        "evaluate", "m", "new.vw", "--every", "300", "--report", "r.jsonl", "--plot", "p.svg"
+    )
+    assert done.exit_code == 0 and done.stderr == ""
+    lines = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
+    report = evaluate(streaml1.load("m"), "new.vw", every=300)
+    assert [line["loss"] for line in lines] == [line.loss for line in report.lines]
+    assert done.stdout.splitlines()[-3:] == [report.summary(), "r.jsonl", "p.svg"]
+    assert Path("p.svg").stat().st_size > 1000 and Path("m").read_bytes() == before
+    assert run("evaluate", "kept", "new.vw").stdout.splitlines()[-1] == report.summary()
+    assert run("evaluate", "m", "new.vw", "--limit", "9").stdout.splitlines()[-1].startswith("9 ex")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["m", "bad.vw"], 65, "bad.vw:1: "),
+        (["m", "empty.vw"], 2, "empty.vw has no example to evaluate; nothing was written"),
+        (["m", "bad.vw", "--bad", "skip"], 2, "bad.vw has no example to evaluate (1 refused)"),
+        (["m", "no.vw"], 2, "no.vw: there is no such file"),
+        (["none", "seen.vw"], 2, "none: no such file"),
+        (["m", "seen.vw", "--bad", "dead-letter"], 2, "--bad dead-letter is for learn and predict"),
+        (["m", "seen.vw", "--report", "no/r"], 2, "--report no/r cannot be written: there is no"),
+    ],
+)
+def test_mistakes(args: list[str], code: int, said: str) -> None:
+    write("seen.vw", 20, 1)
+    Path("bad.vw").write_text("spam |a b\n")
+    Path("empty.vw").write_text("\n")
+    run("learn", "seen.vw", "--save", "m")
+    done = run("evaluate", *args)
+    assert done.exit_code == code
+    assert done.stderr.splitlines()[-1].startswith(f"streaml1: {said}")
