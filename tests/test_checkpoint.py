@@ -342,7 +342,7 @@ def test_a_zombie_saves_nothing(tmp_path: Path) -> None:
     with always(tmp_path / "kept") as owner:
         progressive(model(), spec, limit=40, checkpoint=owner)
         report = progressive(model(), spec, limit=20)
-        with pytest.raises(CheckpointError, match="was taken over by process .*; nothing was"):
+        with pytest.raises(CheckpointError, match="was taken over by process .*, and nothing was"):
             zombie.save(one, report, {}, None)
     # Even what it wrote in the moment between two looks counts for nothing.
     (tmp_path / "kept" / "00000001-999999999999.checkpoint").write_bytes(last)

@@ -713,7 +713,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     numbers = tmp_path / "rows.svm"
     numbers.write_text("1 1:1\n")
     refused = run("learn", str(numbers), "--cross", "a,b")
-    assert refused.exit_code and "no names to cross" in refused.output
+    assert refused.exit_code and "is svmlight, whose numbers have no prefixes" in refused.output
     refused = run("learn", str(numbers), "--text", "a")
     assert refused.exit_code and "only CSV, JSON lines and vw have text" in refused.output
     lines_of_vw = tmp_path / "rows.vw"
