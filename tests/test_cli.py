@@ -197,6 +197,16 @@ def test_a_checkpoint_is_of_the_columns_it_was_of() -> None:
     assert "3 examples" in run("learn", "a.csv", *columns).stdout
 
 
+def test_what_a_model_of_all_rates_cannot_become(svm: str) -> None:
+    run("learn", svm, "--save", "m")
+    for option, began in ((["--lr", "0.3"], "auto"), (["--loss", "hinge"], "logistic")):
+        told = refused("learn", svm, "--load", "m", *option)
+        assert told == (
+            f"{' '.join(option)} cannot be given to m, which began with {began}: leave it out, or "
+            "start anew without --load"
+        )
+
+
 def test_a_folder_of_checkpoints_is_a_model(svm: str) -> None:
     run("learn", svm, "--l1", "1e-4", "--checkpoint", "kept", "--save", "m")
     folder, file = streaml1.load("kept"), streaml1.load("m")
@@ -356,6 +366,7 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--los", "hinge"], "No such option '--los'"),
         (["learn", "a.svm", "--loss", "log"], "'log' is not one of 'logistic', 'hinge'"),
         (["learn", "a.svm", "--l1", "much"], "'much' is not a valid float; see streaml1 learn"),
+        (["learn", "a.svm", "--lr", "much"], "'much' is neither a number nor auto; see streaml1"),
         (["learn", "a.svm", "--l1", "-1"], "l1=-1.0 is out of range; give a number from 0"),
         (["learn", "a.svm", "--lr", "nan"], "lr=nan is out of range"),
         (["learn", "a.svm", "--every", "0"], "0 is not in the range x>=1"),

@@ -102,12 +102,13 @@ def change(learner: Any, given: dict[str, Any], place: str, anew: str) -> None:
         has = getattr(learner, name)
         if has == value:
             continue
+        fixed = Refusal(
+            f"--{name.replace('_', '-')} {value} cannot be given to {place}, which began with "
+            f"{has}: leave it out, or {anew}"
+        )
+        if name not in learner._mutable_attributes:
+            raise fixed
         try:
-            if name not in learner._mutable_attributes:
-                raise Refusal(
-                    f"--{name.replace('_', '-')} {value} cannot be given to {place}, which began "
-                    f"with {has}: leave it out, or {anew}"
-                )
             learner.mutate({name: value})
         except ValueError as error:
-            raise Refusal(str(error)) from None
+            raise fixed if "clone the model" in str(error) else Refusal(str(error)) from None

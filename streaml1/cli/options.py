@@ -100,7 +100,12 @@ class Rate(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Read it."""
-        return value if value == "auto" else click.FLOAT.convert(value, param, ctx)
+        if value == "auto":
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor auto", param, ctx)
 
 
 source_options = together(
