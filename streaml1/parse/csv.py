@@ -40,6 +40,7 @@ from streaml1.parse.names import (
     LATER,
     UNKNOWN,
     copied,
+    is_ascii,
     joined_eight,
     murmur_of_pairs,
     put_joined,
@@ -368,12 +369,8 @@ def rows(
                 break
             i += _ONE
             at = d + _ONE
-        if status == DONE and ascii_only:
-            byte = begin
-            while byte < d:
-                if load_byte(byte) > _LAST_ASCII:
-                    status = ODD
-                byte += _ONE
+        if status == DONE and ascii_only and not is_ascii(begin, d):
+            status = ODD
         if status != DONE:
             at, k, to, line, i = begin, begun, first_name, first_line, first_i
             break

@@ -39,6 +39,7 @@ from streaml1.parse.names import (
     LATER,
     UNKNOWN,
     copied,
+    is_ascii,
     murmur_at,
     short_copied,
 )
@@ -47,7 +48,7 @@ __all__ = ["MOST", "OTHERS", "rows"]
 
 _ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 3, 4, 5, 8, 32))
 _QUOTE, _COMMA, _OPEN, _CLOSE, _EQUALS, _X, _Y, _W = map(np.uint64, b'",{}=xyw')
-_LAST_ASCII, _PAIR = map(np.uint64, (127, 2**16 - 1))
+_PAIR = np.uint64(2**16 - 1)
 _ID = np.uint64(int.from_bytes(b"id", "little"))
 
 X, Y, W, ID = map(np.uint64, (1, 2, 4, 8))
@@ -335,10 +336,7 @@ def rows(
             i += _ONE
         d = start + place_of(places, i)
         if good and coding != ALL_TEXT and coding != UNKNOWN:
-            byte = begin
-            while byte < d:
-                good &= load_byte(byte) <= _LAST_ASCII
-                byte += _ONE
+            good = is_ascii(begin, d)
         at = d + _ONE
         i += _ONE
         if not good:

@@ -11,6 +11,7 @@ from streaml1.jit import (
     inlined,
     lanes_from,
     last_of,
+    load_byte,
     load_word,
     put_at,
     put_words,
@@ -30,6 +31,7 @@ __all__ = [
     "UNKNOWN",
     "comes_again",
     "copied",
+    "is_ascii",
     "is_head",
     "joined_eight",
     "murmur_at",
@@ -44,7 +46,8 @@ __all__ = [
 UNKNOWN, ALL_TEXT, BROKEN = map(np.uint64, range(3))
 """Whether a text is UTF-8."""
 
-_ZERO, _SEVEN, _EIGHT, _SIXTEEN, _HALF, _BITS = map(np.uint64, (0, 7, 8, 16, 32, 63))
+_ZERO, _ONE, _SEVEN, _EIGHT, _SIXTEEN, _HALF, _BITS = map(np.uint64, (0, 1, 7, 8, 16, 32, 63))
+_LAST_ASCII = np.uint64(127)
 _SHIFT = np.uint64(47)
 
 LATER = np.uint64(0)
@@ -228,6 +231,16 @@ def comes_again(hashes: Any, lo: Any, hi: Any, last: Any, n: Any) -> bool:
         for k in range(lo, hi):
             found |= hashes[k] == hashes[z]
     return found
+
+
+@inlined
+def is_ascii(start: Any, end: Any) -> bool:
+    """Whether all bytes between two addresses are."""
+    most = np.uint64(0)
+    while start < end:
+        most = max(most, load_byte(start))
+        start += _ONE
+    return bool(most <= _LAST_ASCII)
 
 
 @inlined

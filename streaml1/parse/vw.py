@@ -35,6 +35,7 @@ from streaml1.parse.names import (
     UNKNOWN,
     comes_again,
     copied,
+    is_ascii,
     is_head,
     short_copied,
 )
@@ -47,7 +48,6 @@ _NO_TEXT, _LAST_BIT = np.uint64(2**64 - 1), np.uint64(63)
 
 _ZERO, _ONE, _TWO, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 8, 32))
 _QUOTE, _CARET, _EQUALS = map(np.uint64, b"'^=")
-_LAST_ASCII = np.uint64(127)
 
 
 @inlined
@@ -372,11 +372,7 @@ def rows(
             k, zeros = without_zeros(hashes, values, spans, begun, k)
             good = not comes_again(hashes, begun, k, last, zeros)
         if good and coding != ALL_TEXT and coding != UNKNOWN:
-            d = start + place_of(places, i)
-            byte = begin
-            while byte < d:
-                good &= load_byte(byte) <= _LAST_ASCII
-                byte += _ONE
+            good = is_ascii(begin, start + place_of(places, i))
         while load_byte(start + place_of(places, i)) != NEWLINE:
             i += _ONE
         at = start + place_of(places, i) + _ONE
