@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from streaml1.cli.choosing import change, loaded, new_learner, require_kind
+from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.fitting import (
+    require_late,
+    require_prefixes,
+    require_text,
+    require_with,
+    texts_of,
+)
 from streaml1.cli.groups import GROUPING, group_options, learn_group
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
@@ -41,8 +47,6 @@ from streaml1.exits import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:
     from streaml1.checkpoint import Checkpoints
-    from streaml1.consumer.late import LateLabels
-    from streaml1.hindsight import Hindsight
     from streaml1.report import Report
 
 __all__ = ["learn"]
@@ -117,7 +121,8 @@ def learn(
     input, river:NAME for a data set of river, stdlib, data:NAME for one of the papers (data:rcv1),
     or kafka://HOST:PORT/TOPIC.
 
-    Ctrl-C or SIGTERM ends the run after the current block: report, picture and model are written.
+    Ctrl-C, SIGTERM or SIGHUP ends the run after the current block: report, picture and model are
+    written.
     """
     from streaml1.consumer import prepare, progressive
 
@@ -137,10 +142,10 @@ def learn(
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
-    _require_text(options, goes_on=checkpoint is not None or load is not None)
-    _require_prefixes(source, options)
-    _require_with(checkpoint_every=checkpoint, stalled=metrics, session_timeout=None)
-    text = _texts(source, options, load, checkpoint)
+    require_text(options, goes_on=checkpoint is not None or load is not None)
+    require_prefixes(source, options)
+    require_with(checkpoint_every=checkpoint, stalled=metrics, session_timeout=None)
+    text = texts_of(source, options, load, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
     total = _total(examples, limit, passes)
@@ -155,14 +160,9 @@ def learn(
         outs_of(examples, bad, options) as outgoing,
         Screen(signals, total, watch) as screen,
     ):
-        if store is not None and (found := store.latest()) is not None:
-            learner, kept = found.model, f"the checkpoint in {checkpoint}"
-            require_kind(learner, model, task, kept, "take another folder")
-            change(learner, given, kept, "take another folder")
-        else:
-            learner = new_learner(source, model, task, given, load)
+        learner = _kept(store, model, task, given) or new_learner(source, model, task, given, load)
         if late is not None:
-            _require_late(late, learner, passes)
+            require_late(late, learner, passes)
         beside = hindsight(regret, learner, {
             "--checkpoint": store is not None, "--passes": passes > 1,
             "--label-within": late is not None,
@@ -194,104 +194,45 @@ def learn(
     if not (done.examples or waits):
         refused = f" ({done.refused:,} refused)" if done.refused else ""
         raise Refusal(f"{source} has no example to learn{refused}; nothing was written")
-    if not done.examples:
-        click.echo(done.summary())
-        kept = "" if checkpoint is None else f"; what waits is in {checkpoint}"
-        complain(f"no label came in time, and nothing was learnt or written{kept}")
-    else:
-        if top:
-            click.echo("\n" + telling(learner, top) + "\n")
-        click.echo(done.summary())
-        _conclude(
-            learner, done, beside, {"model": save, "checkpoint": checkpoint, "report": report}
-        )
+    if done.examples and top:
+        click.echo("\n" + telling(learner, top) + "\n")
+    click.echo(done.summary())
+    _advise(done, learner, checkpoint)
+    if done.examples:
+        if beside is not None:
+            click.echo("\n" + beside.regret(done.title).table())
+        for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
+            if path is not None:
+                click.echo(f"{what}: {path}")
         if plot is not None:
             click.echo(str(plot))
+
+
+def _kept(
+    store: Checkpoints | None, model: str | None, task: str | None, given: dict[str, Any]
+) -> Any:
+    """The model of the last checkpoint, with what is given and may change; None without one."""
+    found = None if store is None else store.latest()
+    if store is None or found is None:
+        return None
+    place, anew = f"the checkpoint in {store.folder}", "take another folder"
+    require_kind(found.model, model, task, place, anew)
+    change(found.model, given, place, anew)
+    return found.model
+
+
+def _advise(done: Report, learner: Any, checkpoint: Path | None) -> None:
+    """Say what helps where little was learnt, or nothing."""
+    if done.lines:
+        advise(done.lines[-1], learner)
+    if not done.examples:
+        kept = "" if checkpoint is None else f"; what waits is in {checkpoint}"
+        complain(f"no label came in time, and nothing was learnt or written{kept}")
     if done.numbers.get("orphans", 0) > done.numbers.get("answered", 0):
         complain(
             f"{done.numbers['orphans']:,.0f} labels came for examples that were given up, or never "
             "asked: raise --label-within, if they came too late"
         )
-
-
-def _conclude(
-    learner: Any, done: Report, beside: Hindsight | None, written: dict[str, Path | None]
-) -> None:
-    """Say what else there is to say of a run, and which files there are."""
-    if done.lines:
-        advise(done.lines[-1], learner)
-    if beside is not None:
-        click.echo("\n" + beside.regret(done.title).table())
-    for what, path in written.items():
-        if path is not None:
-            click.echo(f"{what}: {path}")
-
-
-def _require_text(options: dict[str, Any], goes_on: bool) -> None:
-    """Refuse n-grams of nothing; a model that goes on knows its text."""
-    n = options["ngrams"]
-    if n is not None and n > 1 and options["text"] is None and not goes_on:
-        raise Refusal(
-            f"--ngrams {n} makes nothing without --text: neighbours are words of raw text; say "
-            "--text with the name of the column, or of the namespace in vw"
-        )
-
-
-def _require_prefixes(source: str, options: dict[str, Any]) -> None:
-    """Refuse crosses of what has no names."""
-    from streaml1.streams import format_of
-
-    if options["cross"] is not None and format_of(source, options["format"]) == "svmlight":
-        raise Refusal(f"{source} is svmlight, whose numbers have no prefixes: leave --cross out")
-
-
-_FOR = {"checkpoint_every": "checkpoint", "stalled": "metrics", "session_timeout": "per_partition"}
-"""Options that are for what another one asks for."""
-
-
-def _require_with(**asked: Any) -> None:
-    """Refuse such options where that other is not given."""
-    context = click.get_current_context()
-    for name, other in asked.items():
-        given = context.get_parameter_source(name)
-        if other is None and given is ParameterSource.COMMANDLINE:
-            one, needs = (f"--{word.replace('_', '-')}" for word in (name, _FOR[name]))
-            raise Refusal(f"{one} makes nothing without {needs}: give that too")
-
-
-def _texts(
-    source: str, options: dict[str, Any], load: str | Path | None, checkpoint: Path | None
-) -> list[str] | None:
-    """What CSV and vw have text for: what is asked for, or what the model that goes on reads."""
-    import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
-    from streaml1.checkpoint import look
-    from streaml1.streams import format_of
-
-    asked: list[str] | None = options["text"]
-    goes_on = checkpoint is not None or load is not None
-    if asked is not None or not goes_on or Path(source).is_dir():
-        return asked
-    kind = format_of(source, options["format"])
-    if kind == "kafka":
-        kind = (options["format"] or "").lower()
-    if kind not in ("csv", "vw", "svmlight", "rows"):  # of the last two no text can be read
-        return asked
-    if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
-        return list(found.model.text or ()) or None
-    if isinstance(load, Path) and load.is_file():
-        return list(loaded(load).text or ()) or None
-    return None
-
-
-def _require_late(late: LateLabels, learner: Any, passes: int) -> None:
-    from streaml1.consumer.late import require_late
-
-    if passes > 1:
-        raise Refusal("--passes has no meaning with --label-within: labels come once")
-    try:
-        require_late(late, learner)
-    except ValueError as error:
-        raise Refusal(str(error)) from None
 
 
 def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:

@@ -1,0 +1,85 @@
+"""Whether the options of a run fit one another, and its source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from streaml1.cli.choosing import loaded
+from streaml1.cli.program import Refusal
+
+if TYPE_CHECKING:
+    from streaml1.consumer.late import LateLabels
+
+__all__ = ["require_late", "require_prefixes", "require_text", "require_with", "texts_of"]
+
+
+def require_text(options: dict[str, Any], goes_on: bool) -> None:
+    """Refuse n-grams of nothing; a model that goes on knows its text."""
+    n = options["ngrams"]
+    if n is not None and n > 1 and options["text"] is None and not goes_on:
+        raise Refusal(
+            f"--ngrams {n} makes nothing without --text: neighbours are words of raw text; say "
+            "--text with the name of the column, or of the namespace in vw"
+        )
+
+
+def require_prefixes(source: str, options: dict[str, Any]) -> None:
+    """Refuse crosses of what has no names."""
+    from streaml1.streams import format_of
+
+    if options["cross"] is not None and format_of(source, options["format"]) == "svmlight":
+        raise Refusal(f"{source} is svmlight, whose numbers have no prefixes: leave --cross out")
+
+
+_FOR = {"checkpoint_every": "checkpoint", "stalled": "metrics", "session_timeout": "per_partition"}
+"""Options that are for what another one asks for."""
+
+
+def require_with(**asked: Any) -> None:
+    """Refuse such options where that other is not given."""
+    context = click.get_current_context()
+    for name, other in asked.items():
+        given = context.get_parameter_source(name)
+        if other is None and given is ParameterSource.COMMANDLINE:
+            one, needs = (f"--{word.replace('_', '-')}" for word in (name, _FOR[name]))
+            raise Refusal(f"{one} makes nothing without {needs}: give that too")
+
+
+def texts_of(
+    source: str, options: dict[str, Any], load: str | Path | None, checkpoint: Path | None
+) -> list[str] | None:
+    """What CSV and vw have text for: what is asked for, or what the model that goes on reads."""
+    import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
+    from streaml1.checkpoint import look
+    from streaml1.streams import format_of
+
+    asked: list[str] | None = options["text"]
+    goes_on = checkpoint is not None or load is not None
+    if asked is not None or not goes_on or Path(source).is_dir():
+        return asked
+    kind = format_of(source, options["format"])
+    if kind == "kafka":
+        kind = (options["format"] or "").lower()
+    if kind not in ("csv", "vw", "svmlight", "rows"):  # of the last two no text can be read
+        return asked
+    if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
+        return list(found.model.text or ()) or None
+    if isinstance(load, Path) and load.exists():
+        return list(loaded(load).text or ()) or None
+    return None
+
+
+def require_late(late: LateLabels, learner: Any, passes: int) -> None:
+    """Refuse a model, or passes, that late labels do not go with."""
+    from streaml1.consumer import late as labels
+
+    if passes > 1:
+        raise Refusal("--passes has no meaning with --label-within: labels come once")
+    try:
+        labels.require_late(late, learner)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
