@@ -179,14 +179,15 @@ def end_early(signals: Signals, done: Report, written: list[str]) -> NoReturn:
         with suppress(OSError, ValueError):
             click.echo(done.summary())
     files = ", ".join(written) if written and done.examples else "nothing"
-    if signals.unwritten is not None:
-        why = f"standard output cannot be written ({exits.reason(signals.unwritten)})"
+    fault = signals.unwritten if closed else None
+    if fault is not None:
+        why = f"standard output cannot be written ({exits.reason(fault)})"
     else:
         why = "output closed" if closed else "interrupted"
-    if not closed or signals.unwritten is not None or files != "nothing":
+    if not closed or fault is not None or files != "nothing":
         said = f"{why} after {done.examples:,} examples; {files} was written"
         complain(said, "interrupted", examples=done.examples, signal=number)
-    raise click.exceptions.Exit(128 + number if signals.unwritten is None else exits.AGAIN)
+    raise click.exceptions.Exit(128 + number if fault is None else exits.AGAIN)
 
 
 # What is shown
@@ -221,7 +222,8 @@ class Screen:
 
     def __exit__(self, *error: object) -> None:
         if self._progress is not None:
-            self._progress.stop()
+            with self._unless_lost():
+                self._progress.stop()
 
     def start(self, report: Report) -> None:
         """Know the report that lines will be of."""
@@ -231,7 +233,8 @@ class Screen:
     def advance(self, examples: int) -> None:
         """Count examples that have been learnt."""
         if self._progress is not None:
-            self._progress.advance(self._task, examples)
+            with self._unless_lost():
+                self._progress.advance(self._task, examples)
 
     def line(self, line: Line) -> None:
         """Show a line; the first comes with the heads of the columns."""
@@ -247,16 +250,23 @@ class Screen:
                     self._print(_features(sign, entries, self._watch))
 
     def _print(self, text: str) -> None:
-        if self._progress is not None:
-            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
-            return
+        with self._unless_lost():
+            if self._progress is not None:
+                self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            else:
+                click.echo(text)
+                sys.stdout.flush()
+
+    @contextmanager
+    def _unless_lost(self) -> Iterator[None]:
+        """Where nobody reads, or nothing can be written, the run ends, and the model is saved."""
         try:
-            click.echo(text)
-            sys.stdout.flush()
-        except OSError as error:  # the model is saved all the same
-            self._signals.number = signal.SIGPIPE
-            self._signals.unwritten = error if exits.may_pass(error) else None
+            yield
+        except OSError as error:
             abandon_output()
+            if not self._signals.number:
+                self._signals.number = signal.SIGPIPE
+                self._signals.unwritten = error if exits.may_pass(error) else None
 
 
 class _ToStandardError(logging.Handler):

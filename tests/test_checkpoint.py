@@ -257,6 +257,25 @@ def test_limits_and_passes_count_from_the_start(tmp_path: Path) -> None:
     assert one.n_iterations == 150
 
 
+def test_a_stop_among_lines_that_are_refused_counts_each_once(tmp_path: Path) -> None:
+    lines = [*rows(40), *["spam"] * 3000, *rows(10)]
+    spec = write(tmp_path / "a.svm", lines)
+
+    class Heard(Out):
+        n = 0
+
+        def refused(self, refused: Any) -> None:
+            self.n += 1
+
+    for stop in (0, 1, 1500, 10**9):
+        heard = Heard()
+        report = progressive(
+            model(), spec, bad="skip", outs=[heard], stop=lambda at=stop, h=heard: h.n >= at,
+            checkpoint=tmp_path / "kept",
+        )  # fmt: skip
+    assert (report.examples, report.refused) == (50, 3000)
+
+
 def test_a_run_that_fails_saves_nothing_more(tmp_path: Path) -> None:
     lines = rows(40)
     spec = write(tmp_path / "a.svm", [*lines[:30], "spam", *lines[30:]])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -219,6 +222,16 @@ def test_a_folder_of_checkpoints_is_a_model(svm: str) -> None:
     assert refused("show", "empty") == refused("predict", "empty", svm) == told
 
 
+def test_a_folder_knows_what_is_text() -> None:
+    Path("a.csv").write_text("y,t\n1,hello you\n0,bye you\n")
+    run("learn", "a.csv", "--target", "y", "--text", "t", "--checkpoint", "kept")
+    run("learn", "a.csv", "--target", "y", "--load", "kept", "--save", "m")
+    assert set(streaml1.load("m").weights) == {"t=hello", "t=bye", "t=you"}
+    told = refused("learn", "a.csv", "--target", "y", "--load", "m", "--plot", "m")
+    assert told == "--plot m is the model that is read; give it a name of its own"
+    run("learn", "a.csv", "--target", "y", "--load", "m", "--save", "m")
+
+
 @pytest.mark.parametrize("model", ["elastic-net", "softmax", "pegasos"])
 def test_a_model_of_other_data_is_told(model: str, svm: str) -> None:
     run("learn", svm, "--model", model, "--save", "m")
@@ -231,7 +244,8 @@ def test_a_model_of_other_data_is_told(model: str, svm: str) -> None:
     assert run("predict", "m", svm).stderr == ""
     Path("one.svm").write_text("1:1\n" + "9999:1\n" * 3)
     assert run("predict", "m", "one.svm").stderr == ""
-    assert "the first 3 examples" in run("predict", "m", "other.vw", "--limit", "3").stderr
+    assert "the first 20 examples" in run("predict", "m", "other.vw", "--limit", "20").stderr
+    assert run("predict", "m", "other.vw", "--limit", "19").stderr == ""
 
 
 def test_labels_that_all_come_too_late_write_nothing() -> None:
@@ -662,6 +676,27 @@ def test_a_signal_in_the_middle_of_a_file(
     n = streaml1.load("m").n_iterations
     assert n >= 20_000
     assert err == f"streaml1: interrupted after {n:,} examples; m was written\n"
+
+
+def test_a_terminal_that_is_closed(here: Path) -> None:
+    """SIGHUP comes, and nothing can be written any more: the model is saved."""
+    (here / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
+    args = ["learn", "long.svm", "--passes", "100000", "--save", "m", "--checkpoint", "kept"]
+    terminal, end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaml1", *args], cwd=here, stdin=end, stdout=end, stderr=end,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(end)
+    told = b""
+    while b"20,000 " not in told:
+        told += os.read(terminal, 4096)
+    os.close(terminal)
+    assert process.wait(30) == 129
+    model = streaml1.load("m")
+    assert model.n_iterations >= 20_000
+    assert streaml1.load("kept").n_iterations == model.n_iterations
 
 
 def test_a_signal_before_the_first_example(start: Callable[..., Any], here: Path) -> None:

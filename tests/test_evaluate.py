@@ -142,6 +142,7 @@ def test_the_command() -> None:
         (["m", "no.vw"], 2, "no.vw: there is no such file"),
         (["none", "seen.vw"], 2, "none: no such file"),
         (["m", "seen.vw", "--bad", "dead-letter"], 2, "--bad dead-letter is for learn and predict"),
+        (["m", "seen.vw", "--report", "m"], 2, "--report m is the model that is read; give it a"),
         (["m", "seen.vw", "--report", "no/r"], 2, "--report no/r cannot be written: there is no"),
     ],
 )

@@ -13,6 +13,7 @@ import scipy.sparse
 from river import compose, preprocessing
 
 import streaml1
+from streaml1.consumer import evaluate
 
 CROSSED = "no name is 'stie', or begins with 'stie=' or 'stie^', so that stie,ad crosses nothing"
 TEXT = "nothing is called 'mesage', so that no words are made of it"
@@ -68,12 +69,52 @@ def test_what_comes_late_but_comes_is_not_told(
     model = streaml1.ElasticNetClassifier(cross=[("site", "ad")])
     streaml1.progressive(model, xs, every=10)
     assert said(caplog) == []
-    streaml1.progressive(model, xs[:1])
+    streaml1.progressive(model.clone(), xs[:1])
     assert sorted(said(caplog)) == [
         f"in the only example no name is {p!r}, or begins with {p + '='!r} or {p + '^'!r}, so that "
         "site,ad crosses nothing: is it spelt as the column or the namespace is?"
         for p in ("ad", "site")
     ]
+
+
+@pytest.mark.parametrize("hash_bits", [None, 10])
+def test_labels_that_come_late(
+    hash_bits: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[dict[str, Any]] = []
+    for k in range(60):
+        x = {f"site=s{k % 3}": 1, "ad": 2, "mail": "hello you"}
+        events += [{"id": k, "x": x, "time": k}, {"id": k, "y": k % 2, "time": k + 0.5}]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in events))
+    for source in (events, str(path)):
+        model = streaml1.ElasticNetClassifier(
+            cross=[("site", "ad"), ("stie", "ad")], text=["mail", "mesage"], hash_bits=hash_bits
+        )
+        report = streaml1.progressive(model, source, label_within=5.0)
+        assert report.examples == 60
+        told = said(caplog)
+        assert len(told) == 2 and CROSSED in told[0] and TEXT in told[1]
+
+
+def test_a_model_that_goes_on_has_met_what_it_met(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    new = [({"site": "s"}, True)]
+    kept = [({"site": "s", "ad": "a"}, True)] * 3
+    model = streaml1.ElasticNetClassifier(cross=[("site", "ad")])
+    streaml1.progressive(model, kept)
+    streaml1.progressive(model, new)
+    evaluate(model, new)
+    assert said(caplog) == []
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x": {"site": "s", "ad": "b"}, "y": 1}\n')
+    for _ in range(2):
+        one = streaml1.ElasticNetClassifier(cross=[("site", "ad")])
+        streaml1.progressive(one, path, checkpoint=tmp_path / "kept")
+        with path.open("a") as file:
+            file.write('{"x": {"site": "s"}, "y": 1}\n')
+    assert one.n_iterations == 2 and said(caplog) == []
 
 
 def test_numbered_columns_are_no_texts(caplog: pytest.LogCaptureFixture) -> None:

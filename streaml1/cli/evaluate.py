@@ -51,7 +51,7 @@ def evaluate(
         raise Refusal("--bad dead-letter is for learn and predict: say --bad skip")
     learner = loaded(model, options["kafka"])
     examples = opened(source, options, text=learner.text)
-    require_outputs(source, {"--report": report, "--plot": plot})
+    require_outputs(source, {"--report": report, "--plot": plot}, model)
     signals = Signals()
     with (
         logged(),

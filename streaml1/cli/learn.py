@@ -90,7 +90,8 @@ __all__ = ["learn"]
 @metrics_options
 @log_option
 @click.option("--load", type=model_place, metavar="FILE",
-              help="Go on with this model; its parameters stay, but for those given here.",
+              help="Go on with this model, or the last in a folder of --checkpoint; its parameters "
+              "stay, but for those given here.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
               help="How many features to show for each label.")  # fmt: skip
@@ -143,11 +144,11 @@ def learn(
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     require_text(options, goes_on=checkpoint is not None or load is not None)
-    require_prefixes(source, options)
     require_with(checkpoint_every=checkpoint, stalled=metrics, session_timeout=None)
     text = texts_of(source, options, load, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
-    require_outputs(source, {"--save": save, "--report": report, "--plot": plot})
+    require_prefixes(source, options)
+    require_outputs(source, {"--save": save, "--report": report, "--plot": plot}, load)
     total = _total(examples, limit, passes)
 
     signals = Signals()

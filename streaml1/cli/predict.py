@@ -78,7 +78,7 @@ def predict(
 class _Unknown:
     """Says so where none of the first examples has a feature with a weight: it is of other data."""
 
-    LOOKED_AT = 1000
+    LOOKED_AT, LEAST = 1000, 20
 
     def __init__(self, learner: Any) -> None:
         self._of_nothing = _of_nothing(learner)
@@ -96,7 +96,7 @@ class _Unknown:
 
     def end(self) -> None:
         """Say it, if there was none."""
-        if self._looks and self._n:
+        if self._looks and self._n >= self.LEAST:
             complain(
                 f"none of the first {self._n:,} examples has a feature that the model has a weight "
                 "for: are its names those of the data, and the options of columns those of then?"

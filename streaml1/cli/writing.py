@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["require_outputs", "unwritable", "write_all"]
 
 
-def require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
-    """Refuse what could not be written, before anything is learnt."""
+def require_outputs(
+    source: str, outputs: dict[str, Path | None], model: str | Path | None = None
+) -> None:
+    """Refuse what could not be written, before anything is learnt.
+
+    The file of a model that is read may be that of `--save`, and nothing else.
+    """
+    own = model.resolve() if isinstance(model, Path) else None
     taken: dict[Path, str] = {} if source == "-" else {Path(source).resolve(): "SOURCE"}
     for option, path in outputs.items():
         if path is None:
@@ -25,6 +31,8 @@ def require_outputs(source: str, outputs: dict[str, Path | None]) -> None:
         place = path.resolve()
         if place in taken:
             raise Refusal(f"{option} {path} is also {taken[place]}; give it a name of its own")
+        if place == own and option != "--save":
+            raise Refusal(f"{option} {path} is the model that is read; give it a name of its own")
         taken[place] = option
         if path.exists() and not path.is_file():
             raise Refusal(f"{option} {path} is no plain file; give the name of one")

@@ -20,6 +20,7 @@ from streaml1.consumer.outs import Out, Part, Refused
 from streaml1.consumer.predicting import Prediction, prediction_blocks, predictions
 from streaml1.consumer.refusals import Refusals, require_positive
 from streaml1.consumer.run import Run
+from streaml1.consumer.unmet import unmet_of
 from streaml1.report import Line, Report
 
 __all__ = [
@@ -156,6 +157,7 @@ def progressive(
         if stop is not None and hasattr(opened, "heed"):
             opened.heed(asked)
         run.begin()
+        run.outs += unmet_of(model)
         if on_start is not None:
             on_start(run.report)
         with contextlib.closing(readings_of(opened, passes - run.turn, size, refuse)) as readings:

@@ -20,7 +20,6 @@ from streaml1.consumer.learning import (
 from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import chunk_of, parts_of
 from streaml1.consumer.refusals import Refusals
-from streaml1.consumer.unmet import unmet_of
 from streaml1.report import Line, Report
 
 __all__ = ["Run"]
@@ -74,7 +73,7 @@ class Run:
         self.learner = learner_of(model)
         self.source = opened
         self.store = store
-        self.outs = [*outs, *unmet_of(model)]
+        self.outs = list(outs)
         self._keeper = Keeper(store, opened, model, self.outs, beside)
         self._loss = loss_of(self.learner)
         known = len(self.learner.classes_met) if self._loss == "softmax" else 0
@@ -149,6 +148,7 @@ class Run:
 
     def end_pass(self, last: bool) -> None:
         """The source has been read to its end; a last pass may go on some day."""
+        self.report.refused = self._refuse.count
         self._keeper.ended(self.turn, self._learnt, last)
 
     def next_pass(self) -> None:
@@ -160,8 +160,8 @@ class Run:
 
     def finish(self) -> Report:
         """Save what has not been saved, and write the last line."""
+        self._keeper.finish()  # what was refused behind its position will be so again
         self.report.refused = self._refuse.count
-        self._keeper.finish()
         for out in self.outs:
             out.finish()
         if self.report.finish(self.learner):

@@ -14,6 +14,7 @@ from streaml1.consumer.learning import learner_of
 from streaml1.consumer.outs import Out, Part
 from streaml1.crosses.spec import Crosses
 from streaml1.logs import event
+from streaml1.streams.events import Event
 
 __all__ = ["Unmet", "unmet_of"]
 
@@ -88,10 +89,14 @@ def _names_of(x: Any, lo: int, hi: int) -> Iterable[Sequence[Hashable]]:
     """The names of features of consecutive rows of a list, a matrix or a frame."""
     if is_matrix(x):
         return [()] * (hi - lo)
-    return [frame_of(x).columns] * (hi - lo) if is_frame(x) else map(list, x[lo:hi])
+    if is_frame(x):
+        return [frame_of(x).columns] * (hi - lo)
+    return (list(one.x or () if isinstance(one, Event) else one) for one in x[lo:hi])
 
 
 def unmet_of(model: Any) -> list[Out]:
-    """One for a model that crosses or reads text, and is given examples as they come."""
+    """One for a new model that crosses or reads text, and is given examples as they come."""
     cross, text = getattr(model, "cross", None), getattr(model, "text", None)
-    return [Unmet(cross, text)] if (cross or text) and learner_of(model) is model else []
+    if not (cross or text) or learner_of(model) is not model or model.n_iterations:
+        return []
+    return [Unmet(cross, text)]
