@@ -298,8 +298,6 @@ def _column(
     series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
 ) -> tuple[Any, Any]:
     """(ids, values) of one column of a frame; places of new names, and what is bad, are added."""
-    import narwhals as nw
-
     name = series.name
     native: Any = getattr(series.to_native(), "dtype", None)
     if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: what is absent is a zero
@@ -311,6 +309,8 @@ def _column(
         numbers = np.zeros(n)
         there = series.filter(~series.is_null())
         if str(series.dtype) in ("Int128", "UInt128"):  # more than numpy has
+            import narwhals as nw
+
             there = there.cast(nw.Float64)
         numbers[~absent] = there.to_numpy().astype(np.float64)
     else:

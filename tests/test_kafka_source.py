@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,6 +20,7 @@ from streaml1 import ElasticNetClassifier
 from streaml1.checkpoint import Checkpoints, look
 from streaml1.console import Interruptible, Signals
 from streaml1.consumer import progressive
+from streaml1.consumer.group import Group
 from streaml1.report import Report
 from streaml1.streams import SOURCES, SourceError, open_source
 from streaml1.streams.kafka import KafkaSource, start_of
@@ -276,6 +279,28 @@ def test_a_stop_before_a_topic_is_gone_on_with_leaves_its_position(
             progressive(model, KafkaSource("kafka://h/clicks"), checkpoint=store, stop=stop)
         found = look(tmp_path / "kept")
         assert stop.is_set() and found is not None and found.position == {"0": [7, 0]}
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_partitions_that_are_added_are_read_from_their_start(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A note tells how many there were; also on a disk without links."""
+
+    def no_links(*args: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    if not links:
+        monkeypatch.setattr("os.link", no_links)
+    there = {0, 1}
+    group: Any = SimpleNamespace(
+        _start="latest", folder=tmp_path, topic=SimpleNamespace(name="clicks"),
+        _member=SimpleNamespace(consumer=SimpleNamespace(partitions_for_topic=lambda name: there)),
+    )  # fmt: skip
+    assert Group._start_of(group, 1) == "latest"
+    there.add(2)
+    assert [Group._start_of(group, one) for one in (0, 2)] == ["latest", "earliest"]
+    assert [path.name for path in tmp_path.iterdir()] == ["clicks.partitions"]
 
 
 def test_an_error_of_a_poll_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,13 @@ import click
 
 from streaml1.cli.choosing import loaded
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.options import model_place, opened, output, positive, source_options
+from streaml1.cli.options import (
+    every_option,
+    model_place,
+    opened,
+    report_options,
+    source_options,
+)
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import excused, log_option
 from streaml1.cli.writing import require_outputs, write_all
@@ -24,12 +30,8 @@ __all__ = ["evaluate"]
 @source_options
 @kafka_options
 @log_option
-@click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
-              help="A line of the table after each so many examples.")  # fmt: skip
-@click.option("--report", type=output, metavar="FILE.jsonl",
-              help="Write the lines of the table as JSON.")  # fmt: skip
-@click.option("--plot", type=output, metavar="FILE.png",
-              help="Draw loss and non-zeros.")  # fmt: skip
+@every_option
+@report_options
 def evaluate(
     model: str | Path,
     source: str,

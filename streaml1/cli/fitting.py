@@ -14,7 +14,7 @@ from streaml1.cli.program import Refusal
 if TYPE_CHECKING:
     from streaml1.consumer.late import LateLabels
 
-__all__ = ["require_late", "require_prefixes", "require_text", "require_with", "texts_of"]
+__all__ = ["require_late", "require_needed", "require_prefixes", "require_text", "texts_of"]
 
 
 def require_text(options: dict[str, Any], goes_on: bool) -> None:
@@ -35,18 +35,19 @@ def require_prefixes(source: str, options: dict[str, Any]) -> None:
         raise Refusal(f"{source} is svmlight, whose numbers have no prefixes: leave --cross out")
 
 
-_FOR = {"checkpoint_every": "checkpoint", "stalled": "metrics", "session_timeout": "per_partition"}
-"""Options that are for what another one asks for."""
+_NEEDS = {"checkpoint_every": "checkpoint", "stalled": "metrics",
+          "session_timeout": "per_partition"}  # fmt: skip
+"""Options that make something only beside another one."""
 
 
-def require_with(**asked: Any) -> None:
+def require_needed() -> None:
     """Refuse such options where that other is not given."""
     context = click.get_current_context()
-    for name, other in asked.items():
-        given = context.get_parameter_source(name)
-        if other is None and given is ParameterSource.COMMANDLINE:
-            one, needs = (f"--{word.replace('_', '-')}" for word in (name, _FOR[name]))
-            raise Refusal(f"{one} makes nothing without {needs}: give that too")
+    for name, needed in _NEEDS.items():
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and not context.params[needed]:
+            one, other = (f"--{word.replace('_', '-')}" for word in (name, needed))
+            raise Refusal(f"{one} makes nothing without {other}: give that too")
 
 
 def texts_of(

@@ -11,9 +11,9 @@ import click
 from streaml1.cli.choosing import change, new_learner, require_kind
 from streaml1.cli.fitting import (
     require_late,
+    require_needed,
     require_prefixes,
     require_text,
-    require_with,
     texts_of,
 )
 from streaml1.cli.groups import GROUPING, group_options, learn_group
@@ -21,11 +21,13 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.options import (
     READING,
+    every_option,
     model_options,
     model_place,
     opened,
     output,
     positive,
+    report_options,
     source_options,
 )
 from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_options
@@ -67,15 +69,11 @@ __all__ = ["learn"]
 @publish_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
               help="How often the source is read.")  # fmt: skip
-@click.option("--every", type=positive, default=1000, show_default=True, metavar="N",
-              help="A line of the table after each so many examples.")  # fmt: skip
+@every_option
 @click.option("--watch", type=click.IntRange(0, 1000), default=0, metavar="N",
               help="After each line name up to so many features that entered (+) and left (-) "
               "the model.")  # fmt: skip
-@click.option("--report", type=output, metavar="FILE.jsonl",
-              help="Write the lines of the table as JSON.")  # fmt: skip
-@click.option("--plot", type=output, metavar="FILE.png",
-              help="Draw loss and non-zeros.")  # fmt: skip
+@report_options
 @click.option("--save", type=output, metavar="FILE", help="Write the model.")
 @click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Keep checkpoints here, and go on from the last one, if there is one.",
@@ -144,7 +142,7 @@ def learn(
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
     require_text(options, goes_on=checkpoint is not None or load is not None)
-    require_with(checkpoint_every=checkpoint, stalled=metrics, session_timeout=None)
+    require_needed()
     text = texts_of(source, options, load, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_prefixes(source, options)

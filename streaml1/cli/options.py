@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 __all__ = [
     "MODELS",
     "READING",
+    "every_option",
     "model_options",
     "model_place",
     "opened",
     "output",
     "positive",
+    "report_options",
     "source_options",
     "together",
 ]
@@ -213,6 +215,16 @@ model_options = together(
 )  # fmt: skip
 
 output = click.Path(dir_okay=False, readable=False, path_type=Path)
+
+every_option = click.option(
+    "--every", type=positive, default=1000, show_default=True, metavar="N",
+    help="A line of the table after each so many examples.",
+)  # fmt: skip
+report_options = together(
+    click.option("--report", type=output, metavar="FILE.jsonl",
+                 help="Write the lines of the table as JSON."),
+    click.option("--plot", type=output, metavar="FILE.png", help="Draw loss and non-zeros."),
+)  # fmt: skip
 
 
 class _ModelPlace(click.Path):

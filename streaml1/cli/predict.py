@@ -81,32 +81,31 @@ class _Unknown:
     LOOKED_AT, LEAST = 1000, 20
 
     def __init__(self, learner: Any) -> None:
-        self._of_nothing = _of_nothing(learner)
+        self._learner = learner
         self._looks = learner.n_nonzero > 0
+        self._told: Any = None  # of all so far
         self._n = 0
 
     def look(self, block: list[Prediction]) -> None:
-        """Look at predictions, until one is of a feature that is known, or enough were seen."""
+        """Look at predictions, until two are not the same, or enough were seen."""
         if self._looks:
             told = [one.p for one in block if one.p is not None]
+            self._told = told[0] if told and not self._n else self._told
             self._n += len(told)
-            self._looks = all(p == self._of_nothing for p in told)
+            self._looks = all(p == self._told for p in told)
             if self._n >= self.LOOKED_AT:
                 self.end()
 
     def end(self) -> None:
-        """Say it, if there was none."""
+        """Say it, where all are what is told of an example without features."""
+        from streaml1.consumer import predictions
+
         if self._looks and self._n >= self.LEAST:
-            complain(
-                f"none of the first {self._n:,} examples has a feature that the model has a weight "
-                "for: are its names those of the data, and the options of columns those of then?"
-            )
+            of_nothing = next(predictions(self._learner, [({}, None)])).p
+            if self._told == of_nothing:
+                complain(
+                    f"none of the first {self._n:,} examples has a feature that the model has a "
+                    "weight for: are its names those of the data, and the options of columns those "
+                    "of then?"
+                )
         self._looks = False
-
-
-def _of_nothing(learner: Any) -> Any:
-    """What is told of an example without features."""
-    if learner.loss in REGRESSION_LOSSES:
-        return learner.predict_one({})
-    p = learner.predict_proba_one({})
-    return p if hasattr(learner, "classes_met") else p[True]

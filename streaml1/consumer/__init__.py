@@ -164,7 +164,7 @@ def progressive(
             for number, reading in enumerate(readings):
                 if number:
                     run.next_pass()
-                _feed(run, reading, asked, last=run.turn == passes - 1)
+                run.feed_all(reading, asked, last=run.turn == passes - 1)
                 if asked():
                     break
         return run.finish()
@@ -234,18 +234,6 @@ class Consumer:
         on_start = self._options.get("on_start")
         if on_start is not None:
             on_start(report)
-
-
-def _feed(run: Run, blocks: Iterable[Any], stopped: Callable[[], bool], last: bool) -> None:
-    """One pass, or what is left of it."""
-    if run.is_full:  # it was before the run went on
-        return
-    for block in blocks:
-        run.feed(block)
-        if stopped() or run.is_full:
-            return
-    if not stopped():  # else the source may have ended before its end
-        run.end_pass(last)
 
 
 def _folder(

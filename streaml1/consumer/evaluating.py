@@ -70,8 +70,5 @@ def evaluate(
         on_start(run.report)
     size = min(opened.block, every, limit or every)
     with contextlib.closing(readings_of(opened, 1, size, refuse)) as readings:
-        for block in next(readings):
-            run.feed(block)
-            if run.is_full or stop():
-                break
+        run.feed_all(next(readings), stop, last=True)
     return run.finish()

@@ -22,6 +22,7 @@ from streaml1.consumer.learning import prepare
 from streaml1.consumer.outs import Out
 from streaml1.consumer.refusals import Refusals, require_positive
 from streaml1.consumer.run import Run
+from streaml1.modelfile import replace
 from streaml1.report import Line, Report
 from streaml1.streams import Refuse, SourceError, class_label
 from streaml1.streams.kafka import start_of
@@ -159,11 +160,11 @@ class Group:
             aside.write_text(str(there))
             try:
                 os.link(aside, note)
-                aside.unlink()
             except FileExistsError:
-                aside.unlink()
+                pass  # another was faster
             except OSError:  # the disk has no links: the last of those who begin at once is right
-                aside.replace(note)
+                replace(note, aside.read_bytes())
+            aside.unlink()
         return self._start if partition < int(note.read_text()) else "earliest"
 
     # What the member hears

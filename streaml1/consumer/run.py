@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from streaml1.checkpoint import Checkpoints
@@ -145,6 +145,17 @@ class Run:
             self._keeper.moved(after, self.turn, self._learnt)
         for out in self.outs:
             out.fed()
+
+    def feed_all(self, blocks: Iterable[Any], stopped: Callable[[], bool], last: bool) -> None:
+        """One pass, or what is left of it; which may be the last."""
+        if self.is_full:  # it was before the run went on
+            return
+        for block in blocks:
+            self.feed(block)
+            if stopped() or self.is_full:
+                return
+        if not stopped():  # else the source may have ended before its end
+            self.end_pass(last)
 
     def end_pass(self, last: bool) -> None:
         """The source has been read to its end; a last pass may go on some day."""
