@@ -447,7 +447,9 @@ def test_another_file(kept: Path, tmp_path: Path) -> None:
     short = write(tmp_path / "c.svm", rows(59))
     with pytest.raises(SourceError, match="has 59 lines, but the checkpoint is of 60: is it"):
         progressive(model(), short, checkpoint=kept)
-    with pytest.raises(CheckpointError, match="another source: its source is text, that of river"):
+    with pytest.raises(
+        CheckpointError, match="another source: its source is 'text', that of river"
+    ):
         progressive(model(), "river:Phishing", checkpoint=kept)
 
 

@@ -191,9 +191,10 @@ def test_a_checkpoint_is_of_the_columns_it_was_of() -> None:
     Path("a.csv").write_text("a,b,day,y\n1,x,3,1\n2,z,4,0\n3,x,4,1\n")
     for other, said in [
         (["--categorical", "day"], "its categorical is ['b'], that of a.csv ['b', 'day']"),
-        (["--target", "day"], "its target is y, that of a.csv day"),
-        (["--weight", "a"], "its weight is None, that of a.csv a"),
+        (["--target", "day"], "its target is 'y', that of a.csv 'day'"),
+        (["--weight", "a"], "its weight is None, that of a.csv 'a'"),
         (["--ignore", "a"], "its ignore is [], that of a.csv ['a']"),
+        (["--delimiter", "tab"], r"its delimiter is ',', that of a.csv '\t'"),
     ]:
         told = refused("learn", "a.csv", *columns, *other)
         assert said in told and told.endswith("take another folder")

@@ -448,7 +448,7 @@ def test_another_topic(broker: Broker, tmp_path: Path) -> None:
     for one in (topic, other):
         broker.send(one, rows(5))
     learnt(broker.url(topic), checkpoint=tmp_path / "kept")
-    with pytest.raises(CheckpointError, match=f"its topic is {topic}, that of kafka"):
+    with pytest.raises(CheckpointError, match=f"its topic is '{topic}', that of kafka"):
         learnt(broker.url(other), checkpoint=tmp_path / "kept")
     broker.require_real()
     admin = KafkaAdminClient(bootstrap_servers=broker.address)

@@ -425,11 +425,11 @@ def wide_record(random: Random, ends_in_text: bool) -> bytes:
     return f"{','.join(cells)}{random.choice(['', '', chr(13)])}".encode()
 
 
-def csv_twin(text: bytes, parser: Any) -> list[Any]:
+def csv_twin(text: bytes, parser: Any, delimiter: str = ",") -> list[Any]:
     """What Python's csv and the meaning of the columns tell of a file."""
     found: list[Any] = []
     lines = TextLines(text if text.endswith(b"\n") or not text else text + b"\n")
-    records = iter(Records(lines))
+    records = iter(Records(lines, delimiter))
     columns = Columns(next(records)[1], *parser)  # type: ignore[arg-type]
     for first, record in records:
         try:
@@ -465,11 +465,13 @@ def test_mutated_csv_is_read_as_by_python(require_label: bool, wide: bool) -> No
             texts = TEXTS
             names = ",".join(["y", "w", *TEXTS] if last else ["y", *TEXTS, "w"]).encode()
         text = names + b"\n" + b"\n".join(rows) + random.choice([b"", b"\n", b"\n\n \n"])
+        mark = random.choice([",", ",", "\t", ";", "\x01", " "])
+        text = text.translate(bytes.maketrans(b"," + mark.encode(), mark.encode() + b","))
         ignored = random.choice([[], [], ["c"], TEXTS[3:5], ["w"]])
         ignored = [one for one in ignored if (one in TEXTS) == wide or one == "w"]
         weight = None if "w" in ignored else "w"
         texts = [one for one in texts if one not in ignored]
-        parser = CsvParser("a.csv", "y", texts, weight, require_label, ignored)
+        parser = CsvParser("a.csv", "y", texts, weight, require_label, ignored, mark)
         found: list[Any] = []
         first = 0
         pieces = [text]
@@ -489,7 +491,7 @@ def test_mutated_csv_is_read_as_by_python(require_label: bool, wide: bool) -> No
                 found.append((*at, first + parsed.lines_with(i)))
             first += parsed.n_lines
         roles = ("y", weight, frozenset(texts), require_label, frozenset(ignored))
-        expected = csv_twin(text, roles)
+        expected = csv_twin(text, roles, mark)
         accepted += sum(len(one) > 2 for one in expected)
         assert sorted(found, key=lambda one: one[0]) == [one[:6] for one in expected], text
     assert FUZZ / 40 < accepted < FUZZ / 2

@@ -255,7 +255,7 @@ def test_a_refuse_that_returns_skips_the_line_and_no_other(write):
 def test_standard_input_needs_a_format(pipe_in):
     pipe_in(SVM)
     with pytest.raises(
-        SourceError, match="standard input .* say --format svmlight, vw, jsonl or csv"
+        SourceError, match="standard input .* say --format svmlight, vw, jsonl, csv or tsv"
     ):
         open_source("-")
 
@@ -509,6 +509,45 @@ def test_csv_columns_that_are_ignored(write, ignored):
     assert [(x, y) for x, y, _ in found] == list(zip(xs, "101", strict=True))
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "mark"),
+    [
+        ("a.tsv", {}, "\t"),
+        ("a.TSV", {}, "\t"),
+        ("a.csv", {"format": "tsv"}, "\t"),
+        ("a.tsv", {"delimiter": ","}, ","),
+        ("a.csv", {"delimiter": "tab"}, "\t"),
+        ("a.csv", {"delimiter": "\\t"}, "\t"),
+        ("a.csv", {"delimiter": "\t"}, "\t"),
+        ("a.csv", {"delimiter": ";"}, ";"),
+        ("a.txt", {"format": "csv", "delimiter": "\x01"}, "\x01"),
+        ("a.csv", {"delimiter": "|"}, "|"),
+    ],
+)
+def test_what_stands_between_the_cells_of_csv(write, name, options, mark):
+    rows = [["t", "a", "y"], ["x, y", "1", "1"], [f'"u{mark}v"', " 2 ", "0"], ["", "", "1"]]
+    if mark == ",":
+        rows[1][0] = '"x, y"'
+    path = write(name, "\n".join(mark.join(row) for row in rows))
+    found = rows_of(open_source(path, target="y", categorical="t", **options))
+    xs = [{"t": "x, y", "a": 1.0}, {"t": f"u{mark}v", "a": 2.0}, {"t": None, "a": None}]
+    assert [(x, y) for x, y, _ in found] == list(zip(xs, "101", strict=True))
+
+
+@pytest.mark.parametrize("mark", ["", ",,", "a", "1", '"', "+", "-", ".", "\n", "\r", "\0", "é"])
+def test_what_cannot_stand_between_cells(write, mark):
+    with pytest.raises(SourceError) as error:
+        open_source(write("a.csv", "a,y\n1,1\n"), target="y", delimiter=mark)
+    assert str(error.value).startswith(f"delimiter {mark!r} cannot stand between cells")
+
+
+@pytest.mark.parametrize("source", ["a.svm", "river:Phishing", "kafka://localhost:1/clicks"])
+def test_nothing_stands_between_the_cells_of_what_has_none(write, source):
+    write("a.svm", "1 1:1\n")
+    with pytest.raises(SourceError, match="columns"):
+        open_source(source, delimiter="tab")
+
+
 def test_csv_cells_with_line_ends_have_the_place_of_their_first_line(write):
     name = write("a.csv", 'a,t,y\n1,"two\r\nlines\n",1\n2,x,0\n3,"bad\nline",1,1\n4,x,0\n')
     source = open_source(name, target="y", categorical=["t"])
@@ -570,7 +609,13 @@ def test_csv_mistakes(write, line, reason):
         ("a,y\n1,1", {"target": "z"}, "a.csv has no column 'z'; the columns are: a, y"),
         ("a,y\n1,1", {"target": "y", "categorical": ["c"]}, "no column 'c'; the columns are: a, y"),
         ("a,y\n1,1", {"target": "y", "weight": "w"}, "no column 'w'; the columns are: a, y"),
-        ("a;y\n1;1", {"target": "y"}, "no column 'y'; the columns are: a;y"),
+        (
+            "a;y\n1;1",
+            {"target": "y"},
+            "'y'; the columns are: a;y; where ';' stands between cells, say --delimiter ';'",
+        ),
+        ("a\ty\n1\t1", {}, "stands between cells, say --delimiter tab"),
+        ("a,y\n1,1", {"target": "y", "delimiter": "tab"}, "no column 'y'; the columns are: a,y"),
         (",".join(map(str, range(30))), {"target": "y"}, ", 18, 19 and 10 more"),
         (",a,y\n0,1,1", {"target": "y"}, "a.csv:1: column 1 has no name: is it a row number"),
         ("y,a,y\n0,1,1", {"target": "y"}, "a.csv has several columns 'y'"),
@@ -629,7 +674,7 @@ def test_files_that_are_not_there(write, tmp_path):
         (".", r"\. is a directory: name a file in it"),
         (
             "a.txt",
-            r"a\.txt: its name does not tell its format: say --format svmlight, vw, jsonl or",
+            r"a\.txt: its name does not tell its format: say --format svmlight, vw, jsonl, csv or",
         ),
         ("a.txt/b.svm", r"a\.txt/b\.svm cannot be read: Not a directory"),
         ("a\0.svm", "is not the name of a file: .*embedded null"),

@@ -116,9 +116,9 @@ def learn(
 ) -> None:
     """Predict each example of SOURCE, then learn it, and report on the way.
 
-    SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, each also .gz; .rows), - for standard
-    input, river:NAME for a data set of river, stdlib, data:NAME for one of the papers (data:rcv1),
-    or kafka://HOST:PORT/TOPIC.
+    SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, .tsv, each also .gz; .rows), - for
+    standard input, river:NAME for a data set of river, stdlib, data:NAME for one of the papers
+    (data:rcv1), or kafka://HOST:PORT/TOPIC.
 
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current block: report, picture and model are
     written.

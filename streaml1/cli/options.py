@@ -90,8 +90,8 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
     return [int(number) for number in numbers]
 
 
-READING = ("format", "target", "categorical", "weight", "ignore", "seed", "start", "until_end",
-           "partitions", "group", "kafka", "labels")  # fmt: skip
+READING = ("format", "target", "categorical", "weight", "ignore", "delimiter", "seed", "start",
+           "until_end", "partitions", "group", "kafka", "labels")  # fmt: skip
 positive = click.IntRange(min=1)
 
 
@@ -111,8 +111,8 @@ class Rate(click.ParamType):  # type: ignore[type-arg]
 
 
 source_options = together(
-    click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl or csv, each also with "
-                 ".gz, where the name does not end in it; needed for standard input. Kafka: "
+    click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv or tsv, each also "
+                 "with .gz, where the name does not end in it; needed for standard input. Kafka: "
                  "svmlight, vw or jsonl, where the records do not tell."),
     click.option("--target", metavar="COLUMN", help="CSV: the column of the labels."),
     click.option("--categorical", metavar="COLUMN,...", multiple=True, callback=_split,
@@ -120,6 +120,8 @@ source_options = together(
     click.option("--weight", metavar="COLUMN", help="CSV: the column of the sample weights."),
     click.option("--ignore", metavar="COLUMN,...", multiple=True, callback=_split,
                  help="CSV: columns to leave alone, such as ids."),
+    click.option("--delimiter", metavar="CHARACTER|tab",
+                 help="CSV: what stands between cells.  [default: a comma; tab for tsv]"),
     click.option("--limit", type=positive, metavar="N",
                  help="At most so many examples (of each pass)."),
     click.option("--bad", type=click.Choice(["fail", "skip", "dead-letter"]), default="fail",

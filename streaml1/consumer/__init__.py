@@ -56,6 +56,7 @@ def progressive(
     categorical: Iterable[str] = (),
     weight: str | None = None,
     ignore: Iterable[str] = (),
+    delimiter: str | None = None,
     seed: int = 0,
     start: str | None = None,
     until_end: bool = False,
@@ -96,7 +97,8 @@ def progressive(
     stop
         A `threading.Event`, or a function: once it is set, or true, the run ends after the
         current block.
-    format, target, categorical, weight, ignore, seed, start, until_end, partitions, group, kafka
+    format, target, categorical, weight, ignore, delimiter, seed, start, until_end, partitions
+    group, kafka
         As for `open_source`, where the source is a name.
     checkpoint
         A folder. The run goes on from the last checkpoint in it, if there is one, as if it had not
@@ -144,8 +146,8 @@ def progressive(
         raise ValueError(f"labels={labels!r} are for labels that come late: give label_within too")
     opened = (opened_source if late is None else partial(opened_events, labels=labels))(
         source, format=format, target=target, categorical=categorical, weight=weight,
-        ignore=ignore, seed=seed, text=getattr(model, "text", None), start=start,
-        until_end=until_end, partitions=partitions, group=group, kafka=kafka,
+        ignore=ignore, delimiter=delimiter, seed=seed, text=getattr(model, "text", None),
+        start=start, until_end=until_end, partitions=partitions, group=group, kafka=kafka,
     )  # fmt: skip
     asked = _asked(stop)
     size = min(opened.block, every, limit or every)

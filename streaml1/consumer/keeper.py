@@ -98,8 +98,8 @@ class Keeper:
         for name, value in found.identity.items():
             if self._identity.get(name) != value:
                 raise CheckpointError(
-                    f"{self._store.folder} is of another source: its {name} is {value}, that of "
-                    f"{self._source.name} {self._identity.get(name)}; take another folder"
+                    f"{self._store.folder} is of another source: its {name} is {value!r}, that of "
+                    f"{self._source.name} {self._identity.get(name)!r}; take another folder"
                 )
         if found.report[0]["loss"] != report.loss:
             raise CheckpointError(

@@ -1,8 +1,8 @@
 """Records of CSV to rows of hashed names, up to the first that is out of the ordinary.
 
 An ordinary record has as many cells as there are columns, each plain or in quotes, with doubled
-quotes, commas and line ends within these; numbers, a label and a weight stand in the columns for
-them. What an empty cell and an empty line mean is what `streaml1.streams.table` says.
+quotes, marks between cells and line ends within these; numbers, a label and a weight stand in the
+columns for them. What an empty cell and an empty line mean is what `streaml1.streams.table` says.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ DONE, ODD, OPEN, UNREAD = range(4)
 _KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))
 
 _ZERO, _ONE, _FOUR, _SEVEN, _EIGHT, _HALF = map(np.uint64, (0, 1, 4, 7, 8, 32))
-_QUOTE, _COMMA, _EQUALS = map(np.uint64, b'",=')
-_COMMAS = np.uint64(int.from_bytes(b"," * 8, "little"))
+_QUOTE, _EQUALS = map(np.uint64, b'"=')
+_EIGHT_TIMES = np.uint64(0x0101010101010101)
 _ALL_BITS = np.uint64(2**64 - 1)
 _BYTE, _PRINTED, _OTHERS = map(np.uint64, (0xFF, 0x21, 0x7F - 0x21))
 _LAST_ASCII = np.uint64(127)
@@ -117,8 +117,8 @@ def _read(at: Any, end: Any, table: Any) -> Any:
 
 @inlined
 def _eight_texts(
-    start: Any, places: Any, kinds: Any, i: Any, column: Any, done: Any, columns: Any, k: Any,
-    to: Any, most: Any, hashes: Any, values: Any, spans: Any,
+    start: Any, mark: Any, places: Any, kinds: Any, i: Any, column: Any, done: Any, columns: Any,
+    k: Any, to: Any, most: Any, hashes: Any, values: Any, spans: Any,
 ) -> Any:  # fmt: skip
     """Read eight cells of text, of which the i-th delimiter ends that of the `column`.
 
@@ -132,7 +132,7 @@ def _eight_texts(
     """
     width = np.uint64(columns.shape[1])
     texts = columns[_RUN, column]
-    n = alike(kinds, i, (_COMMAS,))
+    n = alike(kinds, i, (mark * _EIGHT_TIMES,))
     c = load_byte(kinds + i + n)
     ended = n < _EIGHT and c in (NEWLINE, RETURN)
     count = n + np.uint64(ended)
@@ -160,7 +160,7 @@ def _eight_texts(
 
 
 @inlined
-def _in_quotes(start: Any, places: Any, i: Any, n: Any, end: Any) -> Any:
+def _in_quotes(start: Any, mark: Any, places: Any, i: Any, n: Any, end: Any) -> Any:
     """Find the end of a cell in quotes, the first of which is the i-th of n delimiters.
 
     Returns
@@ -181,7 +181,7 @@ def _in_quotes(start: Any, places: Any, i: Any, n: Any, end: Any) -> Any:
             i += _ONE
         elif c == NEWLINE:
             lines += _ONE
-        elif c != _COMMA and c != RETURN:
+        elif c != mark and c != RETURN:
             return i, stop, lines, doubled
     return i, end, lines, doubled
 
@@ -216,6 +216,7 @@ def _category(
 def rows(
     start: Any,
     end: Any,
+    mark: Any,
     table: Any,
     labelled: Any,
     coding: Any,
@@ -240,6 +241,8 @@ def rows(
 
     Parameters
     ----------
+    mark
+        What stands between cells.
     columns
         For each what it is; where from `start` its name is, with an equals sign behind it where
         it is of text; how long that is; the hash of the name; its first eight bytes; how many
@@ -257,7 +260,7 @@ def rows(
     """
     places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
     if state[START] == 0:
-        n, ascii_ = csv_delimiters(start, end, places, of_kinds)
+        n, ascii_ = csv_delimiters(start, end, mark, places, of_kinds)
         if coding == UNKNOWN and not ascii_:
             return UNREAD
         state[START] = 1
@@ -291,8 +294,8 @@ def rows(
         while column < width:
             if columns[_RUN, column] + done >= _EIGHT and i > _ZERO:
                 count, n_found, to = _eight_texts(
-                    start, places, of_kinds, i, column, done, columns, k, to, most, hashes, values,
-                    spans,
+                    start, mark, places, of_kinds, i, column, done, columns, k, to, most, hashes,
+                    values, spans,
                 )  # fmt: skip
                 if count:
                     done += count
@@ -313,7 +316,7 @@ def rows(
             doubled = False
             if load_byte(at) == _QUOTE:
                 first = at + _ONE
-                i, stop, more_lines, doubled = _in_quotes(start, places, i, n, end)
+                i, stop, more_lines, doubled = _in_quotes(start, mark, places, i, n, end)
                 line += more_lines
                 if stop == end:
                     status = OPEN
@@ -359,7 +362,7 @@ def rows(
                     spans[k] = (columns[_BEGIN, column] << _HALF) | columns[_SIZE, column]
                     k += _ONE
             column += _ONE
-            if c != _COMMA:
+            if c != mark:
                 if c == RETURN and load_byte(d + _ONE) == NEWLINE:
                     i += _ONE
                     d += _ONE

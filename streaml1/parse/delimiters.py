@@ -183,17 +183,17 @@ def json_delimiters(
 
 
 @inlined
-def csv_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    """As `vw_delimiters`, but where quotes, commas and control characters stand, newlines too.
+def csv_delimiters(start: Any, end: Any, mark: Any, positions: Any, kinds: Any) -> Any:
+    """As `vw_delimiters`, but where quotes, marks and control characters stand, newlines too.
 
-    Tabs are left out.
+    `mark` is what stands between cells. Tabs are left out, unless they do.
     """
     n, ascii_ = np.uint64(0), _ALL
     at = start
     while at < end:
         prefetch_at(at + _COMING)
-        found = matches(at, _QUOTE) | matches(at, _COMMA)
-        found |= under(at, _PRINTED) & ~matches(at, TAB)
+        found = under(at, _PRINTED) & ~matches(at, TAB)
+        found |= matches(at, _QUOTE) | matches(at, mark)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
         n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK

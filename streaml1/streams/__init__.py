@@ -21,6 +21,7 @@ from streaml1.streams.source import (
     class_label,
     number_label,
 )
+from streaml1.streams.table import delimiter_of
 from streaml1.streams.text import TextSource, require_readable
 
 __all__ = [
@@ -45,6 +46,7 @@ ENDINGS = {
     ".vw": "vw",
     ".jsonl": "jsonl",
     ".csv": "csv",
+    ".tsv": "csv",
     ".rows": "rows",
 }
 
@@ -57,6 +59,7 @@ def open_source(
     categorical: Iterable[str] = (),
     weight: str | None = None,
     ignore: Iterable[str] = (),
+    delimiter: str | None = None,
     seed: int = 0,
     start: str | None = None,
     until_end: bool = False,
@@ -73,16 +76,19 @@ def open_source(
     Parameters
     ----------
     spec
-        The path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, each also
-        ``.gz``; ``.rows``, which `streaml1.consumer.convert` writes), ``-`` for standard input,
-        or one of `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``.
+        The path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, ``.tsv``, each
+        also ``.gz``; ``.rows``, which `streaml1.consumer.convert` writes), ``-`` for standard
+        input, or one of `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``.
     format
-        svmlight, vw, jsonl or csv (with ``.gz`` if it is packed), where the name does not end in
-        it.
+        svmlight, vw, jsonl, csv or tsv (with ``.gz`` if it is packed), where the name does not end
+        in it.
         Of a topic svmlight, vw or jsonl, where its records do not tell.
     target, categorical, weight, ignore
         The columns of a CSV file: the label, those that hold text, the sample weight, those that
         are left alone. All others hold numbers.
+    delimiter
+        What stands between the cells of a CSV file: one character, or the word tab. By default a
+        comma, and a tab where the format is tsv.
     seed
         For sources that draw their order at random.
     start, until_end, partitions, group
@@ -113,6 +119,8 @@ def open_source(
         [one] if isinstance(one, str) else list(one) for one in (categorical, ignore)
     )
     columns = [column for column in (target, weight, *strings, *ignored) if column is not None]
+    tabular = bool(columns) or delimiter is not None
+    such = f" such as {columns[0]!r}" if columns else ", and something between them"
     texts = tuple(text or ())
     opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
     if name.startswith("kafka:"):
@@ -121,8 +129,8 @@ def open_source(
             group=group, require_label=require_label, kafka=kafka, events=events, labels=labels,
             text=texts,
         )  # fmt: skip
-        if columns:
-            raise SourceError(f"{name} has no columns such as {columns[0]!r}: only a CSV file has")
+        if tabular:
+            raise SourceError(f"{name} has no columns{such}: only a CSV file has")
         return topic
     if until_end or any(one is not None for one in (start, partitions, group, labels, kafka)):
         raise SourceError(
@@ -131,14 +139,14 @@ def open_source(
     if opener is not None and events:
         raise SourceError(f"{name} has no late labels: only JSON lines and topics have")
     if opener is not None:
-        if format is not None or columns:
+        if format is not None or tabular:
             raise SourceError(f"{name} is no file: it takes no format and no columns")
         return opener(name, seed)
     if name != "-":
         require_readable(name)
     kind, gz = _format(name, format)
-    if columns and kind != "csv":
-        raise SourceError(f"{name} is {kind}: only a CSV file has columns such as {columns[0]!r}")
+    if tabular and kind != "csv":
+        raise SourceError(f"{name} is {kind}: only a CSV file has columns{such}")
     if events and kind != "jsonl":
         raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
     if texts and kind not in ("csv", "jsonl", "vw"):
@@ -152,7 +160,8 @@ def open_source(
         return RowsFile(name)
     if kind == "csv":
         strings = list(dict.fromkeys([*strings, *texts])) if texts else strings
-        csv = CsvParser(name, target, strings, weight, require_label, ignored)
+        mark = _delimiter(name, format, delimiter)
+        csv = CsvParser(name, target, strings, weight, require_label, ignored, mark)
         return TextSource(name, csv, gz)
     parser = line_parser("events" if events else kind, require_label, texts=texts)
     return TextSource(name, parser, gz)
@@ -164,6 +173,14 @@ def format_of(name: str, format: str | None = None) -> str:
     return word if word in SOURCES else _format(name, format)[0]
 
 
+def _delimiter(name: str, format: str | None, said: str | None) -> str:
+    """What stands between the cells of a CSV file."""
+    if said is not None:
+        return delimiter_of(said)
+    plain = (name if format is None else format).lower().removesuffix(".gz")
+    return "\t" if plain.endswith("tsv") else ","
+
+
 def _format(name: str, format: str | None) -> tuple[str, bool]:
     """Which format a file has, and whether it is packed by gzip."""
     whole = (name if format is None else f".{format}").lower()
@@ -171,7 +188,7 @@ def _format(name: str, format: str | None) -> tuple[str, bool]:
     kind = ENDINGS.get(plain[plain.rfind(".") :])
     if kind is not None:
         return kind, plain != whole or name.lower().endswith(".gz")
-    remedy = "say --format svmlight, vw, jsonl or csv"
+    remedy = "say --format svmlight, vw, jsonl, csv or tsv"
     if format is not None:
         raise SourceError(f"format {format!r} is none that can be read: {remedy}")
     if name == "-":

@@ -84,6 +84,8 @@ class CsvParser:
         Whether a label that is missing, the column or a cell, is an error; else it is None.
     ignore
         The columns that are left alone.
+    delimiter
+        What stands between cells.
     """
 
     quick = COMPILED
@@ -96,14 +98,17 @@ class CsvParser:
         weight: str | None = None,
         require_label: bool = True,
         ignore: Iterable[str] = (),
+        delimiter: str = ",",
     ) -> None:
         self._name = name
         self._target, self._weight, self._text = target, weight, list(categorical)
         self._require_label = require_label
         self._ignored = list(dict.fromkeys(ignore))
+        self._delimiter = delimiter
+        self.mark = np.uint64(ord(delimiter))
         self.roles: Mapping[str, Any] = {
             "target": target, "weight": weight, "categorical": sorted(self._text),
-            "ignore": sorted(self._ignored),
+            "ignore": sorted(self._ignored), "delimiter": delimiter,
         }  # fmt: skip
         self.begin()
 
@@ -144,9 +149,13 @@ class CsvParser:
     def one(self, record: bytes) -> tuple[dict[Any, Any], str | None, float]:
         """Read a record: features, label and weight."""
         assert self._columns is not None
-        for _, cells in Records(TextLines(record)):
+        for _, cells in self.records(TextLines(record)):
             return self._columns.example(cells)
         raise AssertionError("no record")
+
+    def records(self, lines: TextLines) -> Records:
+        """The records of some lines."""
+        return Records(lines, self._delimiter)
 
     def _read(self, new: Any, at_end: bool) -> Parsed:
         begun = None
@@ -160,9 +169,8 @@ class CsvParser:
         assert columns is not None
         n = len(self._left) + len(new)
         if not COMPILED or columns.has_twins or n >= 2**29 or not n:
-            reading: _Slow | _Fast = _Slow(
-                columns, self._left + new.tobytes(), self._number, at_end
-            )
+            text = self._left + new.tobytes()
+            reading: _Slow | _Fast = _Slow(self, columns, text, self._number, at_end)
         else:
             reading = _Fast(self, columns, new, at_end)
         if begun is not None:
@@ -176,7 +184,7 @@ class CsvParser:
         """Read the header, if it is whole; the lines of it are read then."""
         lines = TextLines(text, at_end=at_end)
         try:
-            header = header_of(Records(lines), self._name)
+            header = header_of(self.records(lines), self._name)
         except More:
             return None
         if self._target is None and self._require_label:
@@ -199,9 +207,11 @@ NONE = np.zeros(0, np.int64)
 class _Slow:
     """A reading of a text by Python alone, up to a record that goes on."""
 
-    def __init__(self, columns: Columns, text: bytes, number: int, at_end: bool) -> None:
+    def __init__(
+        self, parser: CsvParser, columns: Columns, text: bytes, number: int, at_end: bool
+    ) -> None:
         self.at = self.line = 0
-        self._columns = columns
+        self._parser, self._columns = parser, columns
         self._text = text
         self._number = number
         self._at_end = at_end
@@ -217,7 +227,7 @@ class _Slow:
         places: list[tuple[int, int, int]] = []
         lines = TextLines(self._text, self.at, self._number + self.line, self._at_end)
         try:
-            for first, record in Records(lines):
+            for first, record in self._parser.records(lines):
                 first -= self._number + 1
                 try:
                     rows.append(self._columns.example(record))
@@ -284,7 +294,7 @@ class _Fast:
         start = text.ctypes.data + PAD
         first = self._names + len(self._columns.names)
         status = csv.rows(
-            np.uint64(start), np.uint64(start + self._n), TABLE,
+            np.uint64(start), np.uint64(start + self._n), self._parser.mark, TABLE,
             self._parser._require_label, coding, self._columns.told(self._names), room.positions,
             room.kinds, room.hashes, room.values, np.uint64(start + first),
             np.uint64(start + len(text) - PAD), room.spans, room.labels, room.w, room.indptr,
@@ -301,7 +311,7 @@ class _Fast:
         before, begin, row = self._parser._number, int(state[csv.AT]), int(state[csv.ROW])
         lines = TextLines(self._raw, begin, before + int(state[csv.LINE]), self._at_end)
         try:
-            for first, record in Records(lines):
+            for first, record in self._parser.records(lines):
                 line = first - before - 1
                 try:
                     x, y, w = self._columns.example(record)

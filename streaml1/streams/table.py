@@ -13,7 +13,12 @@ from streaml1.parse import csv
 from streaml1.streams.parsed import decode
 from streaml1.streams.source import SourceError, read_number, read_weight, shown
 
-__all__ = ["Columns", "More", "Records", "TextLines", "check_roles", "header_of", "listed"]
+__all__ = [
+    "Columns", "More", "Records", "TextLines", "check_roles", "delimiter_of", "header_of", "listed",
+]  # fmt: skip
+
+DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
+"""What stands between cells, too, and how it is said."""
 
 
 class More(Exception):
@@ -53,9 +58,9 @@ class Records:
 
     """
 
-    def __init__(self, lines: TextLines) -> None:
+    def __init__(self, lines: TextLines, delimiter: str = ",") -> None:
         self._lines = lines
-        self._reader = plain_csv.reader(self._decoded(), strict=True)
+        self._reader = plain_csv.reader(self._decoded(), strict=True, delimiter=delimiter)
         self._first = self._last = 0
         self._undecodable: list[ValueError] = []
 
@@ -93,6 +98,17 @@ class Records:
         return f" (the record goes on to line {self._last}: is a quote not closed?)"
 
 
+def delimiter_of(said: str) -> str:
+    """The character that is meant by a word; SourceError where it cannot stand between cells."""
+    mark = "\t" if said in ("tab", "\\t") else said
+    if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in '"+-.\r\n\0':
+        raise SourceError(
+            f"delimiter {said!r} cannot stand between cells: it must be one character, none of "
+            'letters, digits and "+-., or the word tab'
+        )
+    return mark
+
+
 def header_of(records: Records, name: str) -> list[str]:
     """Read the names of the columns; SourceError where there are none."""
     for line, header in records:
@@ -123,8 +139,12 @@ def check_roles(header: list[str], roles: list[str], name: str) -> None:
 def listed(header: list[str]) -> str:
     """Name the columns, in a sentence."""
     names = ", ".join(header[:20]) + (f" and {len(header) - 20} more" if header[20:] else "")
-    other = len(header) == 1 and any(mark in names for mark in ";\t|")
-    return f"the columns are: {names}" + ("; cells have commas between them here" if other else "")
+    if len(header) == 1:
+        for mark, told in DELIMITERS.items():
+            if mark in names:
+                names += f"; where {told} stands between cells, say --delimiter {told}"
+                break
+    return f"the columns are: {names}"
 
 
 class Columns:
