@@ -16,7 +16,6 @@ from streaml1.jit import (
     load_byte,
     load_word,
     matches,
-    prefetch_at,
     store_byte,
     store_half,
     trailing_zeros,
@@ -52,10 +51,6 @@ SPARE = 64
 
 _ONE, _FOUR, _EIGHT, _HALF, _BLOCK = map(np.uint64, (1, 4, 8, 32, 64))
 _ALL = np.uint64(2**64 - 1)
-
-_COMING = np.uint64(2**11)
-"""So far ahead text is asked for: pages that follow one another in a file do not in memory, and
-the processor does not ask beyond one by itself."""
 
 
 @inlined
@@ -130,7 +125,6 @@ def delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
     n = _ONE
     at = start
     while at < end:
-        prefetch_at(at + _COMING)
         found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
         n = _written(_within(found, at, end), at, start - _ONE, n, positions, kinds)
         at += _BLOCK
@@ -148,7 +142,6 @@ def vw_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
     n, ascii_ = np.uint64(0), _ALL
     at = start
     while at < end:
-        prefetch_at(at + _COMING)
         found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
         found |= matches(at, TAB) | matches(at, BAR)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
@@ -169,7 +162,6 @@ def json_delimiters(
     n, ascii_, equals = np.uint64(0), _ALL, np.uint64(0)
     at = start
     while at < end:
-        prefetch_at(at + _COMING)
         found = matches(at, _QUOTE) | matches(at, _COMMA) | matches(at, _CLOSE)
         equals |= _within(matches(at, _EQUALS), at, end)
         found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
@@ -191,7 +183,6 @@ def csv_delimiters(start: Any, end: Any, mark: Any, positions: Any, kinds: Any) 
     n, ascii_ = np.uint64(0), _ALL
     at = start
     while at < end:
-        prefetch_at(at + _COMING)
         found = under(at, _PRINTED) & ~matches(at, TAB)
         found |= matches(at, _QUOTE) | matches(at, mark)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)

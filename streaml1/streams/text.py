@@ -98,8 +98,7 @@ class TextSource:
     def _chunks(self, file: BinaryIO) -> Chunks:
         is_stream = self._is_stream()
         wait = self._wait if is_stream else None
-        mapped = not (is_stream or self._gz)
-        return Chunks(self._unpacked(file), self.name, MAX_LINE, wait, not is_stream, mapped)
+        return Chunks(self._unpacked(file), self.name, MAX_LINE, wait, fill=not is_stream)
 
     def _parsed_blocks(
         self, parser: Parser, begin: dict[str, Any], size: int, refuse: Refuse, patience: float
