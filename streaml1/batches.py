@@ -63,7 +63,8 @@ def is_matrix(X: Any) -> bool:
 
 def is_frame(X: Any) -> bool:
     """Whether X is a data frame."""
-    return hasattr(X, "columns") and not is_matrix(X)
+    # Asked of the type: a lazy frame of polars warns of what its columns cost.
+    return hasattr(type(X), "columns") and not is_matrix(X)
 
 
 def batch_of(X: Any) -> Batch:
@@ -101,7 +102,8 @@ def _from_matrix(X: Any) -> Batch:
     if isinstance(X, np.ndarray):
         from scipy.sparse import csr_array
 
-        X = csr_array(X)
+        # Of the floats of two bytes scipy has no matrices.
+        X = csr_array(X.astype(np.float64) if X.dtype == np.float16 else X)
     elif X.format != "csr":
         X = X.astype(np.float64).tocsr()  # small ints would overflow where entries are summed
     n, width = X.shape
@@ -218,7 +220,10 @@ def _from_frame(X: Any) -> Batch:
     names: list[Hashable]
     if _is_sparse(X):
         names = list(X.columns)
-        return _renamed(checked(_from_matrix(X.sparse.to_coo()), names.__getitem__), names)
+        if len(set(names)) < len(names):
+            raise _twice(names)
+        batch = checked(_from_matrix(X.sparse.to_coo()), names.__getitem__)
+        return Batch(batch.rows, names)
     frame = frame_of(X)
     places: dict[Hashable, int] = {}
     n = len(frame)
@@ -246,17 +251,23 @@ def frame_of(X: Any) -> Any:
     Raises
     ------
     TypeError
-        Where two columns have one name.
+        Where two columns have one name, or it is lazy.
     """
     import narwhals as nw
     from narwhals.exceptions import DuplicateError
 
+    if hasattr(type(X), "collect"):
+        raise TypeError(f"X is a {type(X).__name__}, which holds no rows yet; collect() it first")
     try:
         return nw.from_native(X, eager_only=True)
     except DuplicateError:
-        names = list(X.columns)
-        twice = next(name for name in names if names.count(name) > 1)
-        raise TypeError(f"the frame has two columns {shown(twice)}; rename one of them") from None
+        # The columns of a table of pyarrow are not their names.
+        raise _twice(list(getattr(X, "column_names", X.columns))) from None
+
+
+def _twice(names: list[Hashable]) -> TypeError:
+    twice = next(name for name in names if names.count(name) > 1)
+    return TypeError(f"the frame has two columns {shown(twice)}; rename one of them")
 
 
 def values_of(series: Any) -> list[Any]:
@@ -283,22 +294,18 @@ def _all_sparse(X: Any) -> bool:
     return bool(dtypes) and all(getattr(t, "fill_value", None) == 0 for t in dtypes)
 
 
-def _renamed(batch: Batch, names: list[Hashable]) -> Batch:
-    """A batch of column numbers as one of column names; two columns may share a name."""
-    places: dict[Hashable, int] = {}
-    place = np.array([places.setdefault(name, len(places)) for name in names], np.uint32)
-    if len(places) == len(names):
-        return Batch(batch.rows, names)
-    rows = batch.rows._replace(ids=place[batch.rows.ids])
-    names = list(places)
-    return Batch(plain_rows(rows, names.__getitem__), names)
+def _plain_name(name: Any) -> Any:
+    """The name of a column as a dict would have it: of several levels numpy's ints are Python's."""
+    if not isinstance(name, tuple):
+        return name
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in name)
 
 
 def _column(
     series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
 ) -> tuple[Any, Any]:
     """(ids, values) of one column of a frame; places of new names, and what is bad, are added."""
-    name = series.name
+    name = _plain_name(series.name)
     native: Any = getattr(series.to_native(), "dtype", None)
     if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: what is absent is a zero
         native = native.subtype

@@ -101,6 +101,10 @@ class Classes:
 
 def as_label(y: Any) -> Hashable:
     """A label as it is kept: numpy's scalars as Python's."""
+    if isinstance(y, np.datetime64 | np.timedelta64):
+        raise BadExample(
+            f"{shown(y)} is a {type(y).__name__}, which is no label; give it as a string"
+        )
     y = y.item() if isinstance(y, np.generic) else y
     if y is None:
         raise BadExample("the label is missing")
@@ -112,7 +116,7 @@ def as_label(y: Any) -> Hashable:
             "or anything else that can be a key of a dict"
         ) from None
     if not equals_itself(y):
-        raise BadExample(f"the label {shown(y)} is no label: it does not equal itself")
+        raise BadExample(f"the label is missing: {shown(y)} does not equal itself")
     label: Hashable = y
     return label
 

@@ -37,9 +37,13 @@ def equals_itself(given: Any) -> bool:
         return False
 
 
+def _is_number(given: Any) -> bool:
+    return isinstance(given, NUMBERS) and not isinstance(given, np.timedelta64)
+
+
 def _float(given: Any) -> float:
     """`given` as a float; NaN where it is no number, infinite where it is too large."""
-    if not isinstance(given, NUMBERS):
+    if not _is_number(given):
         return math.nan
     try:
         return float(given)
@@ -77,7 +81,7 @@ def value(y: Any) -> float:
     v = _float(y)
     if abs(v) < LIMIT:
         return v
-    if isinstance(y, NUMBERS):
+    if _is_number(y):
         raise BadExample(
             f"the label {shown(y)} is not finite, or beyond 1e50; scale it or leave it out"
         )
@@ -128,9 +132,23 @@ def column_of(what: str, given: Any, n: int) -> Any:
                 # Ints of more than one range together would be floats.
                 column = column if kinds == {int} and together.dtype.kind == "f" else together
     else:
-        column = np.asarray(given)
+        column = _array(given)
     if column.ndim != 1 or len(column) != n:
         raise ValueError(f"{what} have the shape {column.shape} beside {n} rows; give {n} of them")
+    return column
+
+
+def _array(given: Any) -> Any:
+    """What is no list as an array; times stay times, which numpy would tell as ints."""
+    try:
+        column = np.asarray(given)
+    except Exception:  # of a kind that numpy has not, such as the wide ints of polars
+        if not hasattr(given, "to_list"):
+            raise
+        column = np.array(given.to_list(), object)
+    if column.dtype.kind in "mM" and column.ndim == 1:
+        times, column = column, np.empty(len(column), object)
+        column[:] = list(times)
     return column
 
 

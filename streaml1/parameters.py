@@ -131,6 +131,8 @@ def flag(name: str, value: Any) -> Any:
 def rate(name: str, value: Any) -> Any:
     """Check a learning rate: a number, or an object like river's schedulers."""
     if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
+        if isinstance(value, type):
+            raise ValueError(f"{name}={value.__name__} is a class; give one that is made of it")
         return value
     if isinstance(value, str) and value == AUTO:
         raise ValueError(f'{name}="auto" is for the elastic net alone; give a number')

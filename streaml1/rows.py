@@ -53,7 +53,10 @@ NUMBERS = frozenset({float, int, bool, np.float64})
 
 def shown(value: Any) -> str:
     """A value in a sentence, cut where it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int of more digits than Python tells
+        text = f"an {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:56]}..."
 
 
@@ -95,6 +98,10 @@ class Rows(NamedTuple):
         return len(self.indptr) - 1
 
 
+_NO_NUMBERS = np.complexfloating | np.flexible | np.datetime64 | np.timedelta64
+"""Of numpy's scalars those that are none, though some can be read as such."""
+
+
 def number(name: Hashable, value: Any) -> float:
     """`value` as a float, or BadExample.
 
@@ -105,7 +112,7 @@ def number(name: Hashable, value: Any) -> float:
     """
     kind = type(value)
     readable = hasattr(kind, "__float__") or hasattr(kind, "__index__")
-    if not readable or issubclass(kind, np.complexfloating | np.flexible):
+    if not readable or issubclass(kind, _NO_NUMBERS):
         raise BadExample(
             f"the value {shown(value)} of {shown(name)} is a {kind.__name__}; "
             "values are numbers, strings (a category) or None (absent)"
@@ -113,7 +120,7 @@ def number(name: Hashable, value: Any) -> float:
     try:
         v = float(value)
     except OverflowError:
-        v = np.inf
+        raise _too_large(shown(value), name) from None
     except (TypeError, ValueError):
         raise BadExample(
             f"the value {shown(value)} of {shown(name)} cannot be read as a number"
@@ -130,7 +137,11 @@ def refuse_value(name: Hashable, v: float) -> None:
             "(in a pandas frame: convert_dtypes() first)"
         )
     if not abs(v) < LIMIT:
-        raise BadExample(f"the value {v!r} of {shown(name)} is too large: scale it to below 1e50")
+        raise _too_large(repr(v), name)
+
+
+def _too_large(told: str, name: Hashable) -> BadExample:
+    return BadExample(f"the value {told} of {shown(name)} is too large: scale it to below 1e50")
 
 
 def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:

@@ -99,11 +99,25 @@ class OnlineModel(base.Base):
                 f"{fixed[0]} cannot change; {type(self).__name__} can change "
                 f"{', '.join(sorted(self._mutable_attributes))}"
             )
-        for name, new in new_attrs.items():
-            parameter = getattr(type(self), name, None)
-            if isinstance(parameter, Parameter) and not isinstance(new, dict):
-                parameter.check(name, new)
-        super().mutate(new_attrs)
+        within = {
+            name: new
+            for name, new in new_attrs.items()
+            if isinstance(new, dict) and hasattr(getattr(self, name), "mutate")
+        }
+        plain = {
+            name: getattr(type(self), name).check(name, new)
+            for name, new in new_attrs.items()
+            if name not in within
+        }
+        super().mutate(within)
+        before = {name: self.__dict__[name] for name in plain}
+        self.__dict__.update(plain)
+        try:
+            self._parameter_changed()
+        except ValueError:  # they do not go together
+            self.__dict__.update(before)
+            self._parameter_changed()
+            raise
 
     # One example
 
@@ -228,6 +242,8 @@ class OnlineModel(base.Base):
 
     def top_weights(self, k: int = 10) -> list[tuple[Hashable, float]]:
         """The `k` weights farthest from zero, with their names, the farthest first."""
+        if k < 0:
+            raise ValueError(f"k={k} is no number of weights; give one from 0")
         names, w = self._state.weights()
         order = np.argsort(-np.abs(w), kind="stable")[:k]
         return [(names[j], float(w[j])) for j in order]

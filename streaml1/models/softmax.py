@@ -165,12 +165,6 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         else:
             rule.clock[0].strength, rule.clock[0].l2 = float(self.strength), float(self.l2)
 
-    def mutate(self, new_attrs: dict[str, Any]) -> None:
-        """Change parameters, from the next step on; none if one of them is refused."""
-        if self.penalty == "ball" and new_attrs.get("l2"):
-            raise _no_l2(new_attrs["l2"])
-        super().mutate(new_attrs)
-
     def _refuse_l2(self) -> None:
         if self.l2:
             l2, self.__dict__["l2"] = self.l2, 0.0
