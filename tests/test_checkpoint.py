@@ -244,6 +244,18 @@ def test_a_skewed_run_keeps_its_window(tmp_path: Path) -> None:
     assert report.lines[-1].auc == whole.lines[-1].auc is not None
 
 
+def test_a_limit_that_is_passed_already_ends_the_run(tmp_path: Path) -> None:
+    spec = write(tmp_path / "a.svm", rows(90))
+    one = model()
+    progressive(one, spec, limit=40, checkpoint=tmp_path / "kept")
+    before = state(one)
+    for passes, learnt in ((1, 40), (2, 50)):
+        other = model()
+        report = progressive(other, spec, limit=10, checkpoint=tmp_path / "kept", passes=passes)
+        assert report.examples == learnt
+        assert (state(other) == before) == (passes == 1)
+
+
 def test_limits_and_passes_count_from_the_start(tmp_path: Path) -> None:
     spec = write(tmp_path / "a.svm", rows(50))
     for limit in (10, 25, 25, 40):

@@ -295,6 +295,44 @@ def test_no_penalty_touches_the_intercept() -> None:
     assert frozen.intercept == 7.0
 
 
+@pytest.mark.parametrize(
+    ("lr", "change"),
+    [
+        (0.5, {"l1": 0.9, "max_features": 1, "lr": "auto"}),
+        (0.5, {"l1": 0.9, "lr": {"rate": 0.2}}),
+        (0.5, {"l1": 0.9, "l2": -1.0}),
+        (schedulers.Constant(0.5), {"l1": 0.9, "lr": {"rate": 0.2}}),
+        ("auto", {"l1": 0.9, "loss": "hinge"}),
+    ],
+)
+def test_of_changes_together_all_are_made_or_none(lr: Any, change: dict[str, Any]) -> None:
+    model, untouched = (ElasticNetClassifier(l1=0.01, lr=lr) for _ in range(2))
+    xs = [({f"f{k % 7}": 1.0, "g": k * 0.1}, k % 3 == 0) for k in range(60)]
+    for x, y in xs[:30]:
+        model.learn_one(x, y)
+        untouched.learn_one(x, y)
+    with pytest.raises(ValueError):
+        model.mutate(change)
+    assert model.l1 == 0.01 and model.max_features is None and model.loss == "logistic"
+    for x, y in xs[30:]:
+        model.learn_one(x, y)
+        untouched.learn_one(x, y)
+    assert model.weights == untouched.weights and model.intercept == untouched.intercept
+
+
+def test_a_class_is_no_scheduler() -> None:
+    with pytest.raises(ValueError, match="^lr=InverseScaling is a class; give one that is made"):
+        ElasticNetClassifier(lr=schedulers.InverseScaling)
+
+
+def test_a_number_of_top_weights_is_not_below_zero() -> None:
+    model = ElasticNetClassifier()
+    model.learn_one({"a": 1.0, "b": 2.0}, True)
+    assert len(model.top_weights(0)) == 0 and len(model.top_weights(1)) == 1
+    with pytest.raises(ValueError, match="k=-1"):
+        model.top_weights(-1)
+
+
 @pytest.mark.parametrize("by", ["attribute", "mutate"])
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None:

@@ -202,6 +202,41 @@ def test_what_is_given_is_not_changed() -> None:
         assert list(w) == [0.5, 2.0]
 
 
+@pytest.mark.parametrize("unit", ["ns", "D"])
+@pytest.mark.parametrize("make", [np.datetime64, np.timedelta64])
+def test_times_are_no_numbers(make: Any, unit: str) -> None:
+    """numpy reads those of nanoseconds as ints."""
+    time = make(1, unit)
+    x = [{"a": 1.0}, {"b": 1.0}]
+    for kind in ("classifier", "regressor"):
+        model = model_of(kind)
+        before = pickle.dumps(model)
+        for learn in (
+            lambda model=model: model.learn_one({"a": time}, 1.0),
+            lambda model=model: model.learn_one({"a": 1.0}, time),
+            lambda model=model: model.learn_one({"a": 1.0}, 1.0, w=time),
+            lambda model=model: model.learn_many(x, np.array([time, time])),
+            lambda model=model: model.learn_many(x, pd.Series([time, time])),
+            lambda model=model: model.learn_many(x, [1.0, time]),
+            lambda model=model: model.learn_many(x, [1.0, 0.0], np.array([time, time])),
+            lambda model=model: model.learn_many([{"a": 1.0}, {"a": time}], [1.0, 0.0]),
+        ):
+            with pytest.raises(BadExample):
+                learn()
+        assert pickle.dumps(model) == before
+
+
+def test_columns_of_kinds_that_numpy_has_not() -> None:
+    polars = pytest.importorskip("polars")
+    assert values(polars.Series([1, 2], dtype=polars.Int128), 2).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("v", [10**400, 10**5000], ids=["400", "5000"])
+def test_an_int_beyond_floats_is_told_as_it_is(v: int) -> None:
+    with pytest.raises(BadExample, match=r"^the value (1000\d+\.\.\.|an int) of 'a' is too large"):
+        ElasticNetClassifier().learn_one({"a": v}, True)
+
+
 @pytest.mark.parametrize(
     ("y", "row"),
     [

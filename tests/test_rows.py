@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -341,6 +342,41 @@ def test_a_sparse_column_has_zeros_for_what_is_absent(beside: bool) -> None:
 def test_ints_wider_than_those_of_numpy() -> None:
     X = pl.DataFrame({"v": pl.Series([1, None, 2**100], dtype=pl.Int128)})
     assert_same_as_dicts(X, [{"v": 1.0}, {}, {"v": 2.0**100}])
+
+
+def test_two_columns_of_one_name_are_refused_in_frames_of_every_kind() -> None:
+    X = pd.DataFrame([[0.0, 1.0], [2.0, 0.0]], columns=["a", "a"])
+    arrow = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    model = ElasticNetClassifier()
+    for frame in (X, X.astype(pd.SparseDtype(float, 0.0)), arrow):
+        for call in (
+            lambda frame=frame: model.learn_many(frame, labels(len(frame))),
+            lambda frame=frame: model.predict_many(frame),
+            lambda frame=frame: model.predict_proba_many(frame),
+        ):
+            with pytest.raises(TypeError, match="^the frame has two columns 'a'; rename one"):
+                call()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_lazy_frame_is_to_be_collected() -> None:
+    X = pl.LazyFrame({"a": [1.0, 2.0]})
+    with pytest.raises(TypeError, match=r"^X is a LazyFrame, .*; collect\(\) it first"):
+        ElasticNetClassifier().learn_many(X, labels(2))
+
+
+def test_names_of_several_levels_are_as_in_dicts() -> None:
+    columns = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])
+    X = pd.DataFrame([["u", 1.0], ["v", 2.0]], columns=columns)
+    assert_same_as_dicts(X, [{("a", 1): "u", ("b", 2): 1.0}, {("a", 1): "v", ("b", 2): 2.0}])
+
+
+def test_floats_of_two_bytes() -> None:
+    one, two = ElasticNetClassifier(), ElasticNetClassifier()
+    X = np.array([[1.0, 0.0], [0.1, 2.0]], np.float16)
+    one.learn_many(X, labels(2))
+    two.learn_many(X.astype(np.float64), labels(2))
+    assert state(one) == state(two)
 
 
 def test_frames_keep_their_labels_kind() -> None:

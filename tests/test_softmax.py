@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -247,8 +248,23 @@ def test_declared_classes() -> None:
             ({"classes": [1, True]}, "has a label twice"),
             ({"classes": [1, [2]]}, "classes: [2] is a list, which is no label"),
             ({"classes": [1, None]}, "classes: the label is missing"),
+            (
+                {"classes": np.array([1, 2], "M8[ns]")},
+                "is a datetime64, which is no label; give it",
+            ),
         ],
     )
+
+
+def test_times_are_no_labels() -> None:
+    """numpy tells those of nanoseconds as ints, and one label would be two."""
+    model = make()
+    times = pd.Series(pd.to_datetime(["2020", "2021"]).astype("M8[ns]"))
+    for y in (times, times.to_numpy(), times - times[0], list(times.to_numpy())):
+        before = pickle.dumps(model)
+        with pytest.raises(BadExample, match=r"64, which is no label; give it as a string"):
+            model.learn_many([{"x": 1}, {"x": 1}], y)
+        assert pickle.dumps(model) == before
 
 
 def test_equal_labels_are_one_as_in_a_dict() -> None:

@@ -119,7 +119,8 @@ class Run:
         """How many examples may be learnt at once: up to the next line, the limit, and a look."""
         until_line = self._every - self.report.examples % self._every
         limit = self._limit
-        until_end = self._most if limit is None else limit - self._learnt
+        # A run that goes on may have learnt more than its limit by now.
+        until_end = self._most if limit is None else max(0, limit - self._learnt)
         return min(self._most, until_line, until_end, *(out.room() for out in self.outs))
 
     @property

@@ -150,8 +150,9 @@ def open_source(
     if events and kind != "jsonl":
         raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
     if texts and kind not in ("csv", "jsonl", "vw"):
+        remedy = ": give the file that it was made of" if kind == "rows" else ""
         raise SourceError(
-            f"{name} is {kind}: only CSV, JSON lines and vw have text to make words of"
+            f"{name} is {kind}: only CSV, JSON lines and vw have text to make words of{remedy}"
         )
     if kind == "rows":
         if name == "-" or gz:

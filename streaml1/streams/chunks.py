@@ -11,6 +11,7 @@ import numpy as np
 
 from streaml1.parse.delimiters import PAD
 from streaml1.streams.pool import Pool
+from streaml1.streams.rows_form import MARK
 from streaml1.streams.source import Lost, SourceError
 
 __all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
@@ -179,6 +180,10 @@ class Chunks:
     def _without_mark(self, chunk: Chunk) -> Chunk:
         buffer, lo, hi, free = chunk
         if not self._begun:
+            if buffer[lo : lo + len(MARK)].tobytes() == MARK:
+                raise SourceError(
+                    f"{self._name} is a file of rows: have its name end in .rows, without --format"
+                )
             first = buffer[lo : lo + 3].tobytes()
             if first.startswith(PACKED):
                 raise SourceError(

@@ -168,7 +168,7 @@ def decoded(text: str) -> dict[str, Any]:
             f"not JSON: {error.msg.removesuffix(' at')} at column {error.pos + 1}"
         ) from None
     if isinstance(example, _Twice):
-        raise ValueError("a name beside x, y and w comes twice: each may come once")
+        raise ValueError("a name outside of x, such as y, comes twice: each may come once")
     if not isinstance(example, dict):
         raise ValueError(f'{shown(example)} is not an example: write {{"x": {{...}}, "y": 1}}')
     if "\\u" in text:
