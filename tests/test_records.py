@@ -195,3 +195,19 @@ def test_json_and_svmlight_are_told_apart() -> None:
     records = [Record(0, 0, b' {"x": {"a": 1}, "y": 1}\n0 3:1')]
     [block] = reader.blocks(records, 10, pytest.fail)
     assert block.x == [{"a": 1}, {3: 1.0}] and block.y == [1, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (b"\xef\xbb\xbf", "a byte order mark stands before the record: write it without"),
+        (b"\0\0\0\0\7", "five bytes of a schema registry stand before the JSON: write it without"),
+    ],
+)
+def test_what_stands_before_json_is_told(before: bytes, reason: str) -> None:
+    reader = RecordReader("t", record_parser(None, True))
+    refused: list[tuple[Any, ...]] = []
+    records = [Record(0, 0, before + b'{"x": {"a": 1}, "y": 1}'), Record(0, 1, b"1 3:1")]
+    blocks = reader.blocks(records, 10, lambda *fault: refused.append(fault))
+    assert [one.x for one in blocks] == [[{3: 1.0}]]
+    assert [fault[:2] for fault in refused] == [("t/0@0", reason)]

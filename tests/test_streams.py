@@ -445,6 +445,8 @@ def test_json_lines(write, line, row):
         ('{"x": {"a": 1e999}, "y": 1}', "feature 'a': inf is too large for a float"),
         ('{"x": {"s": "t", "a": 1e999}, "y": 1}', "feature 'a': inf is too large"),
         (f'{{"x": {{"a": {10**400}}}, "y": 1}}', "feature 'a': 1000"),
+        (f'{{"x": {{"a": {"1" * 5000}}}, "y": 1}}', "feature 'a': inf is too large"),
+        (f'{{"x": {{}}, "y": 1, "w": {"1" * 5000}}}', "weight inf is not a weight"),
         ('{"x": {"a": 1e308, "a": 1e308}, "y": 1}', "feature 'a': inf is too large"),
         ('{"x": {"a": "b", "a": "b"}, "y": 1}', "feature 'a' comes twice: only numbers can be"),
         ('{"x": {"a": 1, "a": "b"}, "y": 1}', "feature 'a' comes twice"),

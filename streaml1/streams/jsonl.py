@@ -42,7 +42,16 @@ def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON: write null for a value that is missing")
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant).decode
+def _whole(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:  # of more digits than Python takes
+        return float(text)
+
+
+_decode = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_constant, parse_int=_whole
+).decode
 
 
 def parse_json(text: str, require_label: bool = True) -> JsonExample | None:

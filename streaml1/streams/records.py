@@ -324,4 +324,8 @@ class _Either:
 
 
 def _is_json(line: bytes) -> bool:
+    if line.startswith(b"\xef\xbb\xbf"):
+        raise ValueError("a byte order mark stands before the record: write it without")
+    if line.startswith(b"\0") and line[5:].startswith(JSON_BEGINS):
+        raise ValueError("five bytes of a schema registry stand before the JSON: write it without")
     return line.lstrip().startswith(JSON_BEGINS)
