@@ -56,7 +56,7 @@ def shown(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # an int of more digits than Python tells
-        text = f"an {type(value).__name__}"
+        text = f"{type(value).__name__}(...)"
     return text if len(text) <= 60 else f"{text[:56]}..."
 
 
