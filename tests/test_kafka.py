@@ -224,6 +224,19 @@ def test_a_stop_ends_the_wait_for_records(broker: Broker) -> None:
     timer.join()
 
 
+def test_a_topic_that_is_deleted_while_it_is_read_stays_so(broker: Broker) -> None:
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(5))
+    stop = threading.Event()
+    timer = threading.Timer(1.0, broker.delete, [topic])
+    timer.start()
+    threading.Timer(4.0, stop.set).start()
+    assert progressive(model(), broker.url(topic), stop=stop).examples == 5
+    timer.join()
+    assert not broker.has(topic)
+
+
 def test_a_limit_ends_the_wait_for_records(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, rows(5))

@@ -15,6 +15,7 @@ from streaml1.streams.partitions import POLL_MS
 from streaml1.streams.probe import Silent, probe
 from streaml1.streams.security import brokers_of, security_of
 from streaml1.streams.source import Lost, SourceError, Unavailable, shown
+from streaml1.streams.topic_ids import ask, id_of, is_missing
 
 __all__ = ["Topic"]
 
@@ -67,13 +68,14 @@ class Topic:
         self.url, self.brokers, self.name = url, brokers, topic
         self.settings = _settings(address, query)
         self._up = brokers  # those that answered when last asked
+        self._id: str | None = None  # the topic's, as it was first heard
 
     def beside(self, name: str) -> Topic:
         """Another topic of the same brokers, reached in the same way."""
         other = copy.copy(self)
         hosts, _, query = self.url.partition("?")
         other.url = hosts.removesuffix(self.name) + name + ("?" + query if query else "")
-        other.name = name
+        other.name, other._id = name, None
         return other
 
     def parts(self, offsets: dict[int, int]) -> dict[Any, int]:
@@ -123,6 +125,36 @@ class Topic:
         except Exception as error:
             raise self.unreadable(error) from None
         return {"cluster": cluster, "topic": self.name, "topic id": about.get("topic_id")}
+
+    def require_same(self, client: Any, seconds: float = 0.0, there: bool = False) -> None:
+        """Refuse to go on with another topic of the name, made after this one was deleted.
+
+        Parameters
+        ----------
+        client
+            A consumer or producer of kafka-python.
+        seconds
+            How long a broker may take to tell; 0: what the client has heard suffices.
+        there
+            Whether to refuse also where there is no topic of the name now.
+
+        Raises
+        ------
+        Lost
+            One sentence.
+
+        """
+        if seconds:
+            ask(client, seconds)
+        told = id_of(client, self.name)
+        self._id = self._id or told
+        if told is not None and told != self._id:
+            raise Lost(
+                f"{self.url} was deleted and made anew: its id is {told}, it was {self._id}; begin "
+                "again, and with another folder where checkpoints are kept"
+            )
+        if there and self._id is not None and is_missing(client, self.name):
+            raise Lost(f"{self.url} was deleted: make it again, and begin again")
 
     def commit(self, group: str, offsets: dict[int, int], stopped: Callable[[], bool]) -> None:
         """Tell the brokers how far a reader is, for others to see; errors are not worth a word."""
@@ -206,6 +238,7 @@ class Topic:
             **common,
             **self.security.arguments(),
             "bootstrap_timeout_ms": timeout,
+            "kafka_client": _client,
             **self.settings,
         }
 
@@ -283,6 +316,19 @@ class Topic:
                       for one, there in found.items()}  # fmt: skip
         first = {one.partition: at.get(one.partition, starts[one]) for one in parts}
         return first, {one.partition: ends[one] for one in parts}
+
+
+def _client(**settings: Any) -> Any:
+    """What consumers, producers and admins speak to the brokers through: it makes no topic."""
+    from kafka import KafkaConsumer
+
+    client = KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**settings)
+    # kafka-python 3.0 loses the option of this name on its way: a topic that is deleted while it
+    # is in use would come back at once, empty, and as the brokers make topics.
+    config = getattr(getattr(client, "cluster", None), "config", {})
+    if "allow_auto_create_topics" in config:
+        config["allow_auto_create_topics"] = False
+    return client
 
 
 def _settings(url: str, query: str) -> dict[str, Any]:
