@@ -20,13 +20,14 @@ from click.testing import CliRunner, Result
 from kafka.admin import KafkaAdminClient, NewTopic
 
 import streaml1
-from streaml1.checkpoint import CheckpointError
+from streaml1.checkpoint import CheckpointError, Checkpoints, look
 from streaml1.cli import cli
 from streaml1.consumer import predictions, progressive
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError, open_source
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.records import KafkaBlock
+from streaml1.streams.source import Lost
 from tests.broker import Broker
 from tests.killing import killed_and_resumed
 
@@ -224,23 +225,111 @@ def test_a_stop_ends_the_wait_for_records(broker: Broker) -> None:
     timer.join()
 
 
-def test_a_topic_that_is_deleted_while_it_is_read_stays_so(broker: Broker) -> None:
-    broker.require_real()
-    topic = broker.topic()
-    broker.send(topic, rows(5))
-    stop = threading.Event()
-    timer = threading.Timer(1.0, broker.delete, [topic])
-    timer.start()
-    threading.Timer(4.0, stop.set).start()
-    assert progressive(model(), broker.url(topic), stop=stop).examples == 5
-    timer.join()
-    assert not broker.has(topic)
-
-
 def test_a_limit_ends_the_wait_for_records(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, rows(5))
     assert progressive(model(), broker.url(topic), limit=3).examples == 3
+
+
+# Topics that are deleted, and made anew
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_topic_that_is_made_anew_while_the_process_is_stopped(
+    broker: Broker, tmp_path: Path, keeps: bool
+) -> None:
+    """Offsets of the old topic mean other records of the new one."""
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(40))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--every", "20", "--save",
+         "m", *(["--checkpoint", "kept", "--checkpoint-every", "0.2"] if keeps else [])],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("       40"):
+                break
+        time.sleep(1.0)
+        process.send_signal(signal.SIGSTOP)
+        broker.delete(topic)
+        broker.topic(1, topic)
+        broker.send(topic, rows(60))
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(30) == 65
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()[-1]
+    finally:
+        process.kill()
+        process.communicate()
+    assert f"{broker.url(topic)} was deleted and made anew: its id is " in said
+    assert said.endswith("; begin again, and with another folder where checkpoints are kept")
+    assert not (tmp_path / "m").exists()
+    if keeps:
+        found = look(tmp_path / "kept")
+        assert found is not None and found.model.n_iterations == 40
+
+
+@pytest.mark.parametrize("n", [10, 100])
+def test_a_topic_that_is_made_anew_between_two_blocks(broker: Broker, n: int) -> None:
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(50))
+
+    class Slow(KafkaSource):
+        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
+            for number, block in enumerate(super().blocks(size, refuse)):
+                yield block
+                if number == 0:
+                    broker.delete(topic)
+                    broker.topic(1, topic)
+                    broker.send(topic, rows(n))
+
+    with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted and made anew: its id is "):
+        progressive(model(), Slow(broker.url(topic)), limit=60)
+
+
+def test_before_a_checkpoint_a_broker_is_asked(broker: Broker, tmp_path: Path) -> None:
+    """What has come last may be of another topic, though no answer has told of it yet."""
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(20))
+
+    class Deaf(KafkaSource):
+        def _heed_ids(self, seconds: float = 0.0) -> None:
+            if seconds:
+                super()._heed_ids(seconds)
+
+        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
+            for block in super().blocks(size, refuse):
+                broker.delete(topic)
+                broker.topic(1, topic)
+                yield block
+
+    store = Checkpoints(tmp_path / "kept", seconds=0.0)
+    with pytest.raises(Lost, match="was deleted and made anew"):
+        progressive(model(), Deaf(broker.url(topic)), limit=20, checkpoint=store)
+    found = look(tmp_path / "kept")
+    assert found is not None and found.model.n_iterations == 0
+
+
+def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(5))
+    timer = threading.Timer(1.0, broker.delete, [topic])
+    timer.start()
+    with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted: make it again, and begin"):
+        progressive(model(), broker.url(topic))
+    timer.join()
+    assert not broker.has(topic)
 
 
 # What is refused

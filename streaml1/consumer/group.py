@@ -280,6 +280,10 @@ class OnePartition:
         """Have records come."""
         self._member.begin(self.partition, self._reader.position[self.partition][0])
 
+    def require_same(self) -> None:
+        """Refuse to save what may be of another topic; as far as was heard, for no thread waits."""
+        self._member.topic.require_same(self._member.consumer)
+
     def position(self) -> Any:
         """Where the reading is, all that was read being behind it."""
         return dict(self._reader.position)

@@ -18,6 +18,9 @@ COMMIT_SECONDS = 5.0
 
 CLOSE_SECONDS = 5.0
 
+ASK_SECONDS = 1.0
+"""How long a broker may take to tell whether the topic is still the same."""
+
 
 class Partitions(Protocol):
     """Who has to do with the partitions."""
@@ -83,7 +86,9 @@ class Member:
         except Exception as error:
             if self.failed is not None:
                 raise self.failed from None
+            self.topic.require_same(self.consumer, ASK_SECONDS)  # which explains most of them
             raise self.topic.unreadable(error) from None
+        self.topic.require_same(self.consumer)
         return {part.partition: records for part, records in polled.items()}
 
     def new(self) -> list[int]:

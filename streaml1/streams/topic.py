@@ -32,6 +32,12 @@ LAST_SECONDS = 0.5
 PROBE_SECONDS = 2.0
 """How long a broker may take to say its first word."""
 
+METADATA_SECONDS = 10.0
+"""How often a consumer asks, aside, whether the topic is still the same."""
+
+MISSED_SECONDS = 3.0
+"""So long every answer has to be that a topic is not there, for that to be believed."""
+
 LISTED = 8
 """How many topics are named where the one that is asked for is not there."""
 
@@ -69,13 +75,14 @@ class Topic:
         self.settings = _settings(address, query)
         self._up = brokers  # those that answered when last asked
         self._id: str | None = None  # the topic's, as it was first heard
+        self._missed: float | None = None  # since when it is not there
 
     def beside(self, name: str) -> Topic:
         """Another topic of the same brokers, reached in the same way."""
         other = copy.copy(self)
         hosts, _, query = self.url.partition("?")
         other.url = hosts.removesuffix(self.name) + name + ("?" + query if query else "")
-        other.name, other._id = name, None
+        other.name, other._id, other._missed = name, None, None
         return other
 
     def parts(self, offsets: dict[int, int]) -> dict[Any, int]:
@@ -102,6 +109,7 @@ class Topic:
                 group_id=group,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
+                metadata_max_age_ms=round(1000 * METADATA_SECONDS),
                 allow_auto_create_topics=False,
                 isolation_level="read_committed",
                 max_poll_records=POLLED,
@@ -124,7 +132,8 @@ class Topic:
                 [about] = admin.describe_topics([self.name])
         except Exception as error:
             raise self.unreadable(error) from None
-        return {"cluster": cluster, "topic": self.name, "topic id": about.get("topic_id")}
+        self._id = about.get("topic_id")
+        return {"cluster": cluster, "topic": self.name, "topic id": self._id}
 
     def require_same(self, client: Any, seconds: float = 0.0, there: bool = False) -> None:
         """Refuse to go on with another topic of the name, made after this one was deleted.
@@ -136,7 +145,7 @@ class Topic:
         seconds
             How long a broker may take to tell; 0: what the client has heard suffices.
         there
-            Whether to refuse also where there is no topic of the name now.
+            Whether to refuse at once where there is no topic of the name, and not after a while.
 
         Raises
         ------
@@ -153,8 +162,16 @@ class Topic:
                 f"{self.url} was deleted and made anew: its id is {told}, it was {self._id}; begin "
                 "again, and with another folder where checkpoints are kept"
             )
-        if there and self._id is not None and is_missing(client, self.name):
-            raise Lost(f"{self.url} was deleted: make it again, and begin again")
+        if self._id is None or not is_missing(client, self.name):
+            self._missed = None
+            return
+        now = time.monotonic()
+        self._missed = self._missed or now
+        if there or now - self._missed >= MISSED_SECONDS:
+            raise Lost(
+                f"{self.url} was deleted: make it again, and begin again, with another folder "
+                "where checkpoints are kept"
+            )
 
     def commit(self, group: str, offsets: dict[int, int], stopped: Callable[[], bool]) -> None:
         """Tell the brokers how far a reader is, for others to see; errors are not worth a word."""
@@ -191,6 +208,7 @@ class Topic:
         """
         try:
             wanted = self._wanted(consumer, partitions)
+            self.require_same(consumer)
             if not at.keys() <= set(wanted):
                 listed = ", ".join(map(str, sorted(at)))
                 raise SourceError(

@@ -16,10 +16,11 @@ def id_of(client: Any, name: str) -> str | None:
 
 
 def is_missing(client: Any, name: str) -> bool:
-    """Whether the last answer was that there is no such topic."""
+    """Whether the last answer was that there is no such topic, which was asked about."""
     cluster = _cluster_of(client)
     return (
         cluster is not None
+        and name in cluster._topics
         and cluster.topic_id(name) is None
         and cluster.partitions_for_topic(name) is None
         and name not in cluster.unauthorized_topics
