@@ -23,6 +23,7 @@ import streaml1
 from streaml1.checkpoint import CheckpointError, Checkpoints, look
 from streaml1.cli import cli
 from streaml1.consumer import predictions, progressive
+from streaml1.consumer.keeper import Keeper
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError, open_source
 from streaml1.streams.kafka import KafkaSource
@@ -543,6 +544,31 @@ def test_the_latest_is_where_the_first_run_began(broker: Broker, tmp_path: Path)
     assert state(learnt(url, start="checkpoint", checkpoint=kept)) == state(one)
     with pytest.raises(SourceError, match="can be read only once where checkpoints are kept"):
         learnt(url, passes=2, checkpoint=kept)
+
+
+def test_a_checkpoint_beyond_the_end(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that has lost records: those that come would be taken for what was learnt."""
+    topic = broker.topic()
+    broker.send(topic, rows(50))
+    url, kept, save = broker.url(topic), tmp_path / "kept", Keeper._save
+
+    def ahead(self: Any, aside: bool = False) -> None:
+        self._state = {0: (300, 0)}, *self._state[1:]
+        save(self, aside)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Keeper, "_save", ahead)
+        learnt(url, checkpoint=kept)
+    for until_end in (True, False):
+        with pytest.raises(Lost) as caught:
+            progressive(model(), url, until_end=until_end, limit=5, checkpoint=kept)
+        assert str(caught.value) == (
+            f"{url}: the checkpoint is at offset 300 of partition 0, beyond the end of the log, "
+            "50: the topic has lost records, and new ones take their places; begin again, with "
+            "another folder"
+        )
 
 
 def test_another_topic(broker: Broker, tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ class Topic:
             ((tp, offset), *_) = error.args[0].items()
             return Lost(
                 f"{tp.topic}/{tp.partition}@{offset} is gone: the topic keeps its records no "
-                "longer, so start at another place"
+                "longer, or has lost them, so start at another place"
             )
         if isinstance(error, errors.KafkaTimeoutError):
             return self._silent()
@@ -324,6 +324,13 @@ class Topic:
 
         parts = [TopicPartition(self.name, one) for one in wanted]
         ends = consumer.end_offsets(parts)
+        for one in parts:
+            if at.get(one.partition, 0) > ends[one]:
+                raise Lost(
+                    f"{self.url}: the checkpoint is at offset {at[one.partition]} of partition "
+                    f"{one.partition}, beyond the end of the log, {ends[one]}: the topic has lost "
+                    "records, and new ones take their places; begin again, with another folder"
+                )
         if start == "latest":
             starts = ends
         elif start == "earliest":
