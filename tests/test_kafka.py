@@ -117,6 +117,26 @@ def test_json_and_records_without_an_example(broker: Broker, tmp_path: Path) -> 
         learnt(broker.url(topic), format="svmlight")
 
 
+@pytest.mark.parametrize(
+    ("codec", "library"), [("lz4", "lz4.frame"), ("snappy", "snappy"), ("zstd", "zstandard")]
+)
+def test_packed_records(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, library: str
+) -> None:
+    broker.require_real()
+    lines, topic = rows(200), broker.topic(**{"compression.type": codec})  # by the broker itself
+    broker.send(topic, lines)
+    with monkeypatch.context() as patched, pytest.raises(SourceError) as caught:
+        patched.setattr(f"kafka.codec.has_{codec}", lambda: False)
+        learnt(broker.url(topic))
+    assert str(caught.value) == (
+        f"{broker.url(topic)} is packed by {codec}, which needs a library: pip install "
+        "'streaml1[codecs]'"
+    )
+    pytest.importorskip(library)
+    assert state(learnt(broker.url(topic))) == state(taught(tmp_path / "a.svm", lines))
+
+
 def test_partitions_are_merged_by_time(broker: Broker, tmp_path: Path) -> None:
     broker.require_real()
     lines, topic = rows(6000), broker.topic(3)

@@ -27,6 +27,9 @@ QUIET_SECONDS = 15.0
 ASK_SECONDS = 1.0
 """How long a broker may take to tell whether a topic is the same; none is asked more often."""
 
+LAST_TIME = 2**63 - 1
+"""The last time, in milliseconds since 1970, that Kafka knows."""
+
 STARTS = ("earliest", "latest", "checkpoint")
 
 
@@ -348,6 +351,11 @@ def start_of(start: str | None) -> str | int:
     if start is None or start in STARTS:
         return start or STARTS[0]
     if start.isdecimal():
+        if len(start) > len(str(LAST_TIME)) or int(start) > LAST_TIME:
+            raise SourceError(
+                f"{shown(start)} is no time to start from: milliseconds since 1970 go from 0 to "
+                f"{LAST_TIME}; say earliest, latest, or a time as in 2026-01-31T06:00Z"
+            )
         return int(start)
     try:
         moment = datetime.fromisoformat(start)

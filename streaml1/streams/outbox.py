@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from streaml1.streams.source import Lost, SourceError, Unavailable, shown
-from streaml1.streams.topic import Topic
+from streaml1.streams.topic import Topic, reason_of
 
 __all__ = [
     "Header",
@@ -274,7 +274,7 @@ def make_topic(topic: Topic, configs: Mapping[str, str], partitions: int = -1) -
     except Exception as error:
         raise SourceError(
             f"{topic.url}: there is no topic {topic.name}, and it cannot be made "
-            f"({_reason(error)}): make it first"
+            f"({reason_of(error)}): make it first"
         ) from None
 
 
@@ -295,8 +295,4 @@ def unwritten(topic: Topic, error: Exception, key: str | None = None) -> SourceE
     if isinstance(error, errors.KafkaTimeoutError):
         return Unavailable(f"{topic.url}: no broker took {what}: is one running?")
     kind = Unavailable if getattr(error, "retriable", False) else SourceError
-    return kind(f"{topic.url} did not take {what}: {_reason(error)}")
-
-
-def _reason(error: Exception) -> str:
-    return shown(" ".join(str(error).split()) or type(error).__name__)[1:-1]
+    return kind(f"{topic.url} did not take {what}: {reason_of(error)}")

@@ -17,7 +17,7 @@ from streaml1.streams.security import brokers_of, security_of
 from streaml1.streams.source import Lost, SourceError, Unavailable, shown
 from streaml1.streams.topic_ids import ask, id_of, is_missing
 
-__all__ = ["Topic"]
+__all__ = ["Topic", "reason_of"]
 
 logger = logging.getLogger("streaml1")
 
@@ -243,11 +243,23 @@ class Topic:
                 f"{self.url}: user {shown(self.security.user)} may not use this {what}: have an "
                 "ACL made for it"
             )
-        reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, errors.LogTruncationError):
+            ((tp, at), *_) = error.divergent_offsets.items()
+            back = "" if at is None else f" to offset {at.offset}"
+            return Lost(
+                f"{tp.topic}/{tp.partition} has lost records that were read: its log was cut "
+                f"back{back}, so begin again, with another folder where checkpoints are kept"
+            )
+        codec = re.search(r"for (\w+) compression codec", str(error))
+        if isinstance(error, errors.UnsupportedCodecError) and codec:
+            return SourceError(
+                f"{self.url} is packed by {codec[1]}, which needs a library: pip install "
+                "'streaml1[codecs]'"
+            )
         kind = Unavailable if getattr(error, "retriable", False) else SourceError
         if isinstance(error, errors.CorruptRecordError):
             kind = Lost
-        return kind(f"{self.url} cannot be read on: {shown(reason)[1:-1]}")
+        return kind(f"{self.url} cannot be read on: {reason_of(error)}")
 
     def _common(self) -> dict[str, Any]:
         timeout = round(1000 * CONNECT_SECONDS)
@@ -341,6 +353,11 @@ class Topic:
                       for one, there in found.items()}  # fmt: skip
         first = {one.partition: at.get(one.partition, starts[one]) for one in parts}
         return first, {one.partition: ends[one] for one in parts}
+
+
+def reason_of(error: Exception) -> str:
+    """What an error of kafka-python says, on one line, and nothing of it left out."""
+    return repr(" ".join(str(error).split()) or type(error).__name__)[1:-1]
 
 
 def _client(**settings: Any) -> Any:
