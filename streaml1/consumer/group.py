@@ -281,8 +281,8 @@ class OnePartition:
         self._member.begin(self.partition, self._reader.position[self.partition][0])
 
     def require_same(self) -> None:
-        """Refuse to save what may be of another topic; as far as was heard, for no thread waits."""
-        self._member.topic.require_same(self._member.consumer)
+        """Refuse to save what may be of another topic of the same name."""
+        self._member.require_same()
 
     def position(self) -> Any:
         """Where the reading is, all that was read being behind it."""
