@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -30,9 +31,9 @@ class Broker:
         if not self.is_real:
             pytest.skip("the mock cluster has no topics to order, times or transactions")
 
-    def topic(self, partitions: int = 1, **configs: str) -> str:
+    def topic(self, partitions: int = 1, name: str | None = None, **configs: str) -> str:
         """A new topic; on the mock cluster it has four partitions and comes with its records."""
-        name = f"t-{uuid.uuid4().hex[:12]}"
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
         if self.is_real:
             admin = KafkaAdminClient(bootstrap_servers=self.address)
             try:
@@ -40,6 +41,23 @@ class Broker:
             finally:
                 admin.close()
         return name
+
+    def delete(self, topic: str) -> None:
+        """Return when the topic is gone."""
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            admin.delete_topics([topic])
+            while topic in admin.list_topics():
+                time.sleep(0.05)
+        finally:
+            admin.close()
+
+    def has(self, topic: str) -> bool:
+        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        try:
+            return topic in admin.list_topics()
+        finally:
+            admin.close()
 
     def url(self, topic: str) -> str:
         return f"kafka://{self.address}/{topic}" + ("" if self.is_real else "?api_version=2.3")

@@ -160,6 +160,8 @@ def test_errors_of_kafka() -> None:
         (errors.KafkaConnectionError("gone"), 75),
         (errors.OffsetOutOfRangeError({TopicPartition("clicks", 0): 7}), 65),
         (errors.CorruptRecordError("crc"), 65),
+        (errors.LogTruncationError({TopicPartition("clicks", 0): None}), 65),
+        (errors.UnsupportedCodecError("Libraries for lz4 compression codec not found"), 2),
         (errors.TopicAuthorizationFailedError("clicks"), 2),
         (errors.SaslAuthenticationFailedError("no"), 2),
     ]

@@ -24,8 +24,10 @@ from streaml1.checkpoint import CheckpointError, Checkpoints, TakenOver, look
 from streaml1.cli import cli
 from streaml1.consumer import prepare, progressive
 from streaml1.consumer.group import Group, folder_of
+from streaml1.consumer.keeper import Keeper
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError
+from streaml1.streams.source import Lost
 from tests import storm
 from tests.broker import Broker
 
@@ -292,6 +294,40 @@ def test_offsets_that_are_gone(broker: Broker, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=rf"^{topic}/0@20 is gone: the topic keeps its records"):
         grouped(url, tmp_path, 80)
     assert states(tmp_path, url, 1) == before
+
+
+def test_a_checkpoint_beyond_the_end(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.topic(1)
+    url, save = broker.url(topic), Keeper._save
+    broker.send(topic, rows(20))
+
+    def ahead(self: Any, aside: bool = False) -> None:
+        self._state = {0: (300, 0)}, *self._state[1:]
+        save(self, aside)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Keeper, "_save", ahead)
+        grouped(url, tmp_path, 20)
+    with pytest.raises(Lost, match="at offset 300 of partition 0, beyond the end of the log, 20:"):
+        grouped(url, tmp_path, 40)
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    url = broker.url(topic)
+    broker.send(topic, rows(20))
+    one = Worker(url, tmp_path)
+    one.start()
+    one.until(lambda: learnt([one]) >= 20)
+    broker.delete(topic)
+    broker.topic(1, topic)
+    broker.send(topic, rows(30))
+    one.until(lambda: not one.is_alive())
+    with pytest.raises(Lost, match=f"^{url} was deleted and made anew: its id is "):
+        one.end()
+    assert states(tmp_path, url, 1)[0][2] <= 20
 
 
 def test_a_topic_that_was_made_anew(broker: Broker, tmp_path: Path) -> None:

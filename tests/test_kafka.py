@@ -20,13 +20,15 @@ from click.testing import CliRunner, Result
 from kafka.admin import KafkaAdminClient, NewTopic
 
 import streaml1
-from streaml1.checkpoint import CheckpointError
+from streaml1.checkpoint import CheckpointError, Checkpoints, look
 from streaml1.cli import cli
 from streaml1.consumer import predictions, progressive
+from streaml1.consumer.keeper import Keeper
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError, open_source
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.records import KafkaBlock
+from streaml1.streams.source import Lost
 from tests.broker import Broker
 from tests.killing import killed_and_resumed
 
@@ -113,6 +115,26 @@ def test_json_and_records_without_an_example(broker: Broker, tmp_path: Path) -> 
     assert state(learnt(broker.url(topic), format="jsonl")) == state(expected)
     with pytest.raises(BadExample, match=rf"^{topic}/0@2: "):
         learnt(broker.url(topic), format="svmlight")
+
+
+@pytest.mark.parametrize(
+    ("codec", "library"), [("lz4", "lz4.frame"), ("snappy", "snappy"), ("zstd", "zstandard")]
+)
+def test_packed_records(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, library: str
+) -> None:
+    broker.require_real()
+    lines, topic = rows(200), broker.topic(**{"compression.type": codec})  # by the broker itself
+    broker.send(topic, lines)
+    with monkeypatch.context() as patched, pytest.raises(SourceError) as caught:
+        patched.setattr(f"kafka.codec.has_{codec}", lambda: False)
+        learnt(broker.url(topic))
+    assert str(caught.value) == (
+        f"{broker.url(topic)} is packed by {codec}, which needs a library: pip install "
+        "'streaml1[codecs]'"
+    )
+    pytest.importorskip(library)
+    assert state(learnt(broker.url(topic))) == state(taught(tmp_path / "a.svm", lines))
 
 
 def test_partitions_are_merged_by_time(broker: Broker, tmp_path: Path) -> None:
@@ -228,6 +250,113 @@ def test_a_limit_ends_the_wait_for_records(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, rows(5))
     assert progressive(model(), broker.url(topic), limit=3).examples == 3
+
+
+# Topics that are deleted, and made anew
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keeps", ["nothing", "kept", "kept/{}-0"])
+def test_a_topic_that_is_made_anew_while_the_process_is_stopped(
+    broker: Broker, tmp_path: Path, keeps: str
+) -> None:
+    """Offsets of the old topic mean other records of the new one."""
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(40))
+    options = {
+        "nothing": ["--save", "m"],
+        "kept": ["--save", "m", "--checkpoint", "kept", "--checkpoint-every", "0.2"],
+        "kept/{}-0": ["--per-partition", "--group", topic, "--checkpoint", "kept",
+                      "--checkpoint-every", "0.2"],
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--every", "20",
+         *options[keeps]],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if " 40 " in line:
+                break
+        time.sleep(1.0)
+        process.send_signal(signal.SIGSTOP)
+        broker.delete(topic)
+        broker.topic(1, topic)
+        broker.send(topic, rows(60))
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(30) == 65
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()[-1]
+    finally:
+        process.kill()
+        process.communicate()
+    assert f"{broker.url(topic)} was deleted and made anew: its id is " in said
+    assert said.endswith("; begin again, and with another folder where checkpoints are kept")
+    assert not (tmp_path / "m").exists()
+    if keeps != "nothing":
+        found = look(tmp_path / keeps.format(topic))
+        assert found is not None and found.model.n_iterations == 40
+
+
+@pytest.mark.parametrize("n", [10, 100])
+def test_a_topic_that_is_made_anew_between_two_blocks(broker: Broker, n: int) -> None:
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(50))
+
+    class Slow(KafkaSource):
+        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
+            for number, block in enumerate(super().blocks(size, refuse)):
+                yield block
+                if number == 0:
+                    broker.delete(topic)
+                    broker.topic(1, topic)
+                    broker.send(topic, rows(n))
+
+    with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted and made anew: its id is "):
+        progressive(model(), Slow(broker.url(topic)), limit=60)
+
+
+def test_before_a_checkpoint_a_broker_is_asked(broker: Broker, tmp_path: Path) -> None:
+    """What has come last may be of another topic, though no answer has told of it yet."""
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(20))
+
+    class Deaf(KafkaSource):
+        def _heed_ids(self, seconds: float = 0.0) -> None:
+            if seconds:
+                super()._heed_ids(seconds)
+
+        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
+            for block in super().blocks(size, refuse):
+                broker.delete(topic)
+                broker.topic(1, topic)
+                yield block
+
+    store = Checkpoints(tmp_path / "kept", seconds=0.0)
+    with pytest.raises(Lost, match="was deleted and made anew"):
+        progressive(model(), Deaf(broker.url(topic)), limit=20, checkpoint=store)
+    found = look(tmp_path / "kept")
+    assert found is not None and found.model.n_iterations == 0
+
+
+def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:
+    broker.require_real()
+    topic = broker.topic()
+    broker.send(topic, rows(5))
+    timer = threading.Timer(1.0, broker.delete, [topic])
+    timer.start()
+    with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted: make it again, and begin"):
+        progressive(model(), broker.url(topic))
+    timer.join()
+    assert not broker.has(topic)
 
 
 # What is refused
@@ -441,6 +570,31 @@ def test_the_latest_is_where_the_first_run_began(broker: Broker, tmp_path: Path)
     assert state(learnt(url, start="checkpoint", checkpoint=kept)) == state(one)
     with pytest.raises(SourceError, match="can be read only once where checkpoints are kept"):
         learnt(url, passes=2, checkpoint=kept)
+
+
+def test_a_checkpoint_beyond_the_end(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that has lost records: those that come would be taken for what was learnt."""
+    topic = broker.topic()
+    broker.send(topic, rows(50))
+    url, kept, save = broker.url(topic), tmp_path / "kept", Keeper._save
+
+    def ahead(self: Any, aside: bool = False) -> None:
+        self._state = {0: (300, 0)}, *self._state[1:]
+        save(self, aside)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Keeper, "_save", ahead)
+        learnt(url, checkpoint=kept)
+    for until_end in (True, False):
+        with pytest.raises(Lost) as caught:
+            progressive(model(), url, until_end=until_end, limit=5, checkpoint=kept)
+        assert str(caught.value) == (
+            f"{url}: the checkpoint is at offset 300 of partition 0, beyond the end of the log, "
+            "50: the topic has lost records, and new ones take their places; begin again, with "
+            "another folder"
+        )
 
 
 def test_another_topic(broker: Broker, tmp_path: Path) -> None:

@@ -207,6 +207,30 @@ def test_times() -> None:
     assert start_of("1960-01-01") == 0
 
 
+def test_a_time_that_kafka_does_not_know() -> None:
+    assert start_of("9223372036854775807") == 2**63 - 1
+    for start in ("9223372036854775808", "9" * 20, "9" * 5000):
+        with pytest.raises(SourceError, match="is no time to start from: .* go from 0 to 9223372"):
+            KafkaSource("kafka://h/t", start=start)
+
+
+def test_errors_are_told_whole() -> None:
+    from kafka import errors
+    from kafka.structs import OffsetAndMetadata
+
+    topic, part = Topic("kafka://h/t"), TopicPartition("t", 3)
+    long = "no replica of it has been\nheard of by any broker " + "for an hour " * 20
+    said = str(topic.unreadable(errors.UnknownError(long)))
+    assert said.endswith("for an hour") and "been heard of" in said and "..." not in said
+    cut = errors.LogTruncationError({part: OffsetAndMetadata(50, "", 2)})
+    assert str(topic.unreadable(cut)) == (
+        "t/3 has lost records that were read: its log was cut back to offset 50, so begin again, "
+        "with another folder where checkpoints are kept"
+    )
+    none = errors.LogTruncationError({part: None})
+    assert "its log was cut back, so begin again" in str(topic.unreadable(none))
+
+
 def test_nobody_connects_before_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:
     source = KafkaSource("kafka://127.0.0.1:9/t")
     source.heed(lambda: True)

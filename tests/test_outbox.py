@@ -18,6 +18,7 @@ from kafka import errors
 
 from streaml1.streams import SourceError, outbox
 from streaml1.streams.outbox import Outbox, as_topic, make_topic, topic_beside, unwritten
+from streaml1.streams.source import Unavailable
 from streaml1.streams.topic import Topic
 from tests.broker import Broker
 from tests.topics import records_of
@@ -104,6 +105,21 @@ def test_the_first_that_fails_is_told_of(broker: Broker) -> None:
                 box.send("later", b"x")
     with Outbox(topic) as box, pytest.raises(SourceError, match="does not take the record huge"):
         box.send("huge", bytes(outbox.LARGEST + 1))
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_deleted_stays_so(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "DELIVERY_SECONDS", 3.0)
+    monkeypatch.setattr(outbox, "REQUEST_SECONDS", 1.0)
+    topic = as_topic(broker.url(broker.topic()))
+    with Outbox(topic) as box:
+        box.send("a", b"1")
+        box.flush()
+        broker.delete(topic.name)
+        box.send("b", b"2")
+        with pytest.raises(Unavailable, match=f"^{topic.url} was deleted while it was written to"):
+            box.flush()
+    assert not broker.has(topic.name)
 
 
 @pytest.mark.kafka

@@ -31,6 +31,7 @@ from streaml1.published.layout import CHUNKS, MANIFESTS, Manifest
 from streaml1.published.publisher import ModelTopic, Publisher
 from streaml1.published.reading import newest_of
 from streaml1.streams import SourceError
+from streaml1.streams.source import Unavailable
 from tests.broker import Broker
 from tests.topics import records_of
 
@@ -460,6 +461,21 @@ def test_in_python(url: str) -> None:
     with Publishing(url, seconds=3600) as publishing:
         progressive(one, [({"a": 1.0}, True)] * 10, outs=[publishing])
     assert state(streaml1.load(url)) == state(one)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_topic_that_is_deleted_meanwhile(broker: Broker, url: str, anew: bool) -> None:
+    """It would come back as brokers make topics, and its records would be deleted after a week."""
+    name = url.rpartition("/")[2]
+    with ModelTopic(url) as models:
+        models.publish(MODELS[0])
+        broker.delete(name)
+        if anew:
+            broker.topic(2, name)
+        with pytest.raises(Unavailable, match=f"^{url} was deleted while it was written to: begin"):
+            models.publish(MODELS[1])
+    assert broker.has(name) == anew
 
 
 @pytest.mark.kafka

@@ -72,7 +72,7 @@ class Named:
         if hasattr(source, "begin"):
             self.identity, self.begin = source.identity, source.begin
             self.position = source.position
-        for name in ("kept", "lag", "is_reachable"):
+        for name in ("kept", "lag", "is_reachable", "require_same"):
             if hasattr(source, name):
                 setattr(self, name, getattr(source, name))
 

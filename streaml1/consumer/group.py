@@ -268,17 +268,21 @@ class OnePartition:
         done = {int(one): tuple(there) for one, there in (at or {}).items()}
         if not done and self._start == "checkpoint":
             raise SourceError(f"{self.name}: there is no checkpoint to start from")
-        if not done:
-            starts, _ = self._member.topic.bounds(
-                self._member.consumer, self._start, [self.partition], {}
-            )
-            done = {one: (offset, 0) for one, offset in starts.items()}
+        offsets = {one: offset for one, (offset, _) in done.items()}
+        starts, _ = self._member.topic.bounds(
+            self._member.consumer, self._start, [self.partition], offsets
+        )
+        done = done or {one: (offset, 0) for one, offset in starts.items()}
         self._reader.position = done
         return self.position()
 
     def go(self) -> None:
         """Have records come."""
         self._member.begin(self.partition, self._reader.position[self.partition][0])
+
+    def require_same(self) -> None:
+        """Refuse to save what may be of another topic of the same name."""
+        self._member.require_same()
 
     def position(self) -> Any:
         """Where the reading is, all that was read being behind it."""

@@ -155,6 +155,8 @@ class Keeper:
         """Have a checkpoint written: now, or beside what is learnt next."""
         assert self._store is not None
         position, turn, learnt = self._state
+        if hasattr(self._source, "require_same"):
+            self._source.require_same()
         for out in self._outs:
             out.flush()
         extra = None if self._beside is None else self._beside.dump()

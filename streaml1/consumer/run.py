@@ -154,6 +154,8 @@ class Run:
         for block in blocks:
             self.feed(block)
             if stopped() or self.is_full:
+                if hasattr(self.source, "require_same"):  # while it is open, for it has not ended
+                    self.source.require_same()
                 return
         if not stopped():  # else the source may have ended before its end
             self.end_pass(last)

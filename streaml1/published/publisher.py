@@ -158,6 +158,7 @@ class ModelTopic:
 
     def publish(self, model: Any) -> Manifest:
         """Put a model in the topic; it is there whole on return."""
+        self._outbox.require_same()
         with closing(TopicLog(self.topic)) as log:
             return self._publisher.publish(model, log)
 

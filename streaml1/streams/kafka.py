@@ -13,7 +13,7 @@ from streaml1.logs import event
 from streaml1.streams.partitions import merged
 from streaml1.streams.records import Position, RecordReader, event_parser, record_parser
 from streaml1.streams.source import Block, Refuse, SourceError, shown
-from streaml1.streams.topic import Topic
+from streaml1.streams.topic import LAST_SECONDS, Topic
 
 __all__ = ["KafkaSource", "start_of"]
 
@@ -23,6 +23,12 @@ COMMIT_SECONDS = 5.0
 
 QUIET_SECONDS = 15.0
 """After so long without a record a broker is asked whether it is there: a client only waits."""
+
+ASK_SECONDS = 1.0
+"""How long a broker may take to tell whether a topic is the same; none is asked more often."""
+
+LAST_TIME = 2**63 - 1
+"""The last time, in milliseconds since 1970, that Kafka knows."""
 
 STARTS = ("earliest", "latest", "checkpoint")
 
@@ -112,7 +118,7 @@ class KafkaSource:
         self._stopped: Callable[[], bool] = lambda: False
         self._consumer: Any = None
         self._away = False
-        self._heard = 0.0
+        self._heard = self._asked = 0.0
         self._highwater: Offsets = {}
         self._passed: Offsets = {}
 
@@ -183,6 +189,26 @@ class KafkaSource:
         self._is_kept = True
         self._reader.position = {one: (at, 0) for one, at in self._bounds[0].items()} | done
         return self.position()
+
+    def require_same(self) -> None:
+        """Refuse to go on where what was read lately may be of another topic of the same name.
+
+        Raises
+        ------
+        Lost
+            One sentence.
+
+        """
+        now = time.monotonic()
+        if self._consumer is None or now - self._asked < ASK_SECONDS:
+            return
+        self._heed_ids(LAST_SECONDS if self._stopped() else ASK_SECONDS)
+        self._asked = time.monotonic()
+
+    def _heed_ids(self, seconds: float = 0.0) -> None:
+        self._topic.require_same(self._consumer, seconds)
+        if self._labels is not None:
+            self._labels.require_same(self._consumer)
 
     def position(self) -> Any:
         """Where the reading is, all that was read being behind it."""
@@ -270,8 +296,14 @@ class KafkaSource:
             self._consumer, self._highwater = consumer, dict(ends)
             limits = self._parts(ends) if self._until_end else None
             try:
-                yield from merged(consumer, self._parts(starts), limits, self._stopped)
+                for records in merged(consumer, self._parts(starts), limits, self._stopped):
+                    self._heed_ids()
+                    yield records
+                self.require_same()
+            except SourceError:
+                raise
             except Exception as error:
+                self._heed_ids(ASK_SECONDS)  # which explains most of them
                 raise self._topic.unreadable(error) from None
 
 
@@ -319,6 +351,11 @@ def start_of(start: str | None) -> str | int:
     if start is None or start in STARTS:
         return start or STARTS[0]
     if start.isdecimal():
+        if len(start) > len(str(LAST_TIME)) or int(start) > LAST_TIME:
+            raise SourceError(
+                f"{shown(start)} is no time to start from: milliseconds since 1970 go from 0 to "
+                f"{LAST_TIME}; say earliest, latest, or a time as in 2026-01-31T06:00Z"
+            )
         return int(start)
     try:
         moment = datetime.fromisoformat(start)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from streaml1.streams.partitions import POLL_MS
-from streaml1.streams.topic import Topic
+from streaml1.streams.topic import LAST_SECONDS, Topic
 
 __all__ = ["Member", "Partitions"]
 
@@ -17,6 +18,9 @@ logger = logging.getLogger("streaml1")
 COMMIT_SECONDS = 5.0
 
 CLOSE_SECONDS = 5.0
+
+ASK_SECONDS = 1.0
+"""How long a broker may take to tell whether the topic is the same; none is asked more often."""
 
 
 class Partitions(Protocol):
@@ -64,6 +68,7 @@ class Member:
         self._new: list[int] = []
         self._offsets: dict[int, int] = {}
         self._committed = time.monotonic()
+        self._stopped, self._thread, self._asked = stopped, threading.current_thread(), 0.0
         milliseconds = round(1000 * session)
         # None where we were stopped before any broker answered.
         self.consumer = topic.consumer(
@@ -83,8 +88,22 @@ class Member:
         except Exception as error:
             if self.failed is not None:
                 raise self.failed from None
+            self.topic.require_same(self.consumer, ASK_SECONDS)  # which explains most of them
             raise self.topic.unreadable(error) from None
+        self.topic.require_same(self.consumer)
         return {part.partition: records for part, records in polled.items()}
+
+    def require_same(self) -> None:
+        """Refuse to go on where what was polled lately may be of another topic of the same name.
+
+        In a listener, whose thread is the one that hears of it, what was heard has to suffice.
+        """
+        seconds, now = 0.0, time.monotonic()
+        if threading.current_thread() is self._thread and now - self._asked >= ASK_SECONDS:
+            seconds = LAST_SECONDS if self._stopped() else ASK_SECONDS
+        self.topic.require_same(self.consumer, seconds)
+        if seconds:
+            self._asked = time.monotonic()
 
     def new(self) -> list[int]:
         """The partitions that have become ours since the last call: `begin` each."""

@@ -10,8 +10,8 @@ from contextlib import closing
 from typing import Any
 from zlib import crc32
 
-from streaml1.streams.source import SourceError, Unavailable, shown
-from streaml1.streams.topic import Topic
+from streaml1.streams.source import Lost, SourceError, Unavailable, shown
+from streaml1.streams.topic import Topic, reason_of
 
 __all__ = [
     "Header",
@@ -39,6 +39,9 @@ DELIVERY_SECONDS, REQUEST_SECONDS = 120.0, 30.0
 """How long a record may take, and one request for it: trouble that passes is waited out."""
 
 CLOSE_SECONDS = 5.0
+
+ASK_SECONDS = 5.0
+"""How long a broker may take to tell whether the topic is still there."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -84,6 +87,7 @@ class Outbox:
         self._bytes = 0
         try:
             self.partitions = len(self._producer.partitions_for(topic.name))
+            topic.require_same(self._producer)
         except Exception as error:
             self.close()
             raise unwritten(topic, error) from None
@@ -93,6 +97,23 @@ class Outbox:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def require_same(self) -> None:
+        """Refuse to go on where the topic was deleted: whoever begins again makes it as it was.
+
+        Raises
+        ------
+        Unavailable
+            One sentence.
+
+        """
+        try:
+            self.topic.require_same(self._producer, ASK_SECONDS, there=True)
+        except Lost:
+            raise Unavailable(
+                f"{self.topic.url} was deleted while it was written to: begin again, which makes "
+                "it if it is not there"
+            ) from None
 
     def send(
         self,
@@ -130,7 +151,7 @@ class Outbox:
         try:
             future = self._producer.send(self.topic.name, value, data, headers, place)
         except Exception as error:
-            raise unwritten(self.topic, error, key) from None
+            raise self._failed(error, key) from None
         self._held.append((future, key, size))
         self._bytes += size
         return future
@@ -175,7 +196,18 @@ class Outbox:
             with contextlib.suppress(Exception):
                 future.get(DELIVERY_SECONDS)
         if not future.succeeded():
-            raise unwritten(self.topic, future.exception or KafkaTimeoutError(), key)
+            raise self._failed(future.exception or KafkaTimeoutError(), key)
+
+    def _failed(self, error: Exception, key: str) -> SourceError:
+        """Why a record is not in the topic: kafka-python waits for one that was deleted."""
+        from kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+
+        if isinstance(error, KafkaTimeoutError | UnknownTopicOrPartitionError):
+            try:
+                self.require_same()
+            except SourceError as deleted:
+                return deleted
+        return unwritten(self.topic, error, key)
 
 
 def as_topic(topic: str | Topic) -> Topic:
@@ -242,7 +274,7 @@ def make_topic(topic: Topic, configs: Mapping[str, str], partitions: int = -1) -
     except Exception as error:
         raise SourceError(
             f"{topic.url}: there is no topic {topic.name}, and it cannot be made "
-            f"({_reason(error)}): make it first"
+            f"({reason_of(error)}): make it first"
         ) from None
 
 
@@ -263,8 +295,4 @@ def unwritten(topic: Topic, error: Exception, key: str | None = None) -> SourceE
     if isinstance(error, errors.KafkaTimeoutError):
         return Unavailable(f"{topic.url}: no broker took {what}: is one running?")
     kind = Unavailable if getattr(error, "retriable", False) else SourceError
-    return kind(f"{topic.url} did not take {what}: {_reason(error)}")
-
-
-def _reason(error: Exception) -> str:
-    return shown(" ".join(str(error).split()) or type(error).__name__)[1:-1]
+    return kind(f"{topic.url} did not take {what}: {reason_of(error)}")

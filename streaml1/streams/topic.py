@@ -15,8 +15,9 @@ from streaml1.streams.partitions import POLL_MS
 from streaml1.streams.probe import Silent, probe
 from streaml1.streams.security import brokers_of, security_of
 from streaml1.streams.source import Lost, SourceError, Unavailable, shown
+from streaml1.streams.topic_ids import ask, id_of, is_missing
 
-__all__ = ["Topic"]
+__all__ = ["Topic", "reason_of"]
 
 logger = logging.getLogger("streaml1")
 
@@ -30,6 +31,12 @@ LAST_SECONDS = 0.5
 
 PROBE_SECONDS = 2.0
 """How long a broker may take to say its first word."""
+
+METADATA_SECONDS = 10.0
+"""How often a consumer asks, aside, whether the topic is still the same."""
+
+MISSED_SECONDS = 3.0
+"""So long every answer has to be that a topic is not there, for that to be believed."""
 
 LISTED = 8
 """How many topics are named where the one that is asked for is not there."""
@@ -67,13 +74,15 @@ class Topic:
         self.url, self.brokers, self.name = url, brokers, topic
         self.settings = _settings(address, query)
         self._up = brokers  # those that answered when last asked
+        self._id: str | None = None  # the topic's, as it was first heard
+        self._missed: float | None = None  # since when it is not there
 
     def beside(self, name: str) -> Topic:
         """Another topic of the same brokers, reached in the same way."""
         other = copy.copy(self)
         hosts, _, query = self.url.partition("?")
         other.url = hosts.removesuffix(self.name) + name + ("?" + query if query else "")
-        other.name = name
+        other.name, other._id, other._missed = name, None, None
         return other
 
     def parts(self, offsets: dict[int, int]) -> dict[Any, int]:
@@ -100,6 +109,7 @@ class Topic:
                 group_id=group,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
+                metadata_max_age_ms=round(1000 * METADATA_SECONDS),
                 allow_auto_create_topics=False,
                 isolation_level="read_committed",
                 max_poll_records=POLLED,
@@ -122,7 +132,46 @@ class Topic:
                 [about] = admin.describe_topics([self.name])
         except Exception as error:
             raise self.unreadable(error) from None
-        return {"cluster": cluster, "topic": self.name, "topic id": about.get("topic_id")}
+        self._id = about.get("topic_id")
+        return {"cluster": cluster, "topic": self.name, "topic id": self._id}
+
+    def require_same(self, client: Any, seconds: float = 0.0, there: bool = False) -> None:
+        """Refuse to go on with another topic of the name, made after this one was deleted.
+
+        Parameters
+        ----------
+        client
+            A consumer or producer of kafka-python.
+        seconds
+            How long a broker may take to tell; 0: what the client has heard suffices.
+        there
+            Whether to refuse at once where there is no topic of the name, and not after a while.
+
+        Raises
+        ------
+        Lost
+            One sentence.
+
+        """
+        if seconds:
+            ask(client, seconds)
+        told = id_of(client, self.name)
+        self._id = self._id or told
+        if told is not None and told != self._id:
+            raise Lost(
+                f"{self.url} was deleted and made anew: its id is {told}, it was {self._id}; begin "
+                "again, and with another folder where checkpoints are kept"
+            )
+        if self._id is None or not is_missing(client, self.name):
+            self._missed = None
+            return
+        now = time.monotonic()
+        self._missed = self._missed or now
+        if there or now - self._missed >= MISSED_SECONDS:
+            raise Lost(
+                f"{self.url} was deleted: make it again, and begin again, with another folder "
+                "where checkpoints are kept"
+            )
 
     def commit(self, group: str, offsets: dict[int, int], stopped: Callable[[], bool]) -> None:
         """Tell the brokers how far a reader is, for others to see; errors are not worth a word."""
@@ -159,6 +208,7 @@ class Topic:
         """
         try:
             wanted = self._wanted(consumer, partitions)
+            self.require_same(consumer)
             if not at.keys() <= set(wanted):
                 listed = ", ".join(map(str, sorted(at)))
                 raise SourceError(
@@ -180,7 +230,7 @@ class Topic:
             ((tp, offset), *_) = error.args[0].items()
             return Lost(
                 f"{tp.topic}/{tp.partition}@{offset} is gone: the topic keeps its records no "
-                "longer, so start at another place"
+                "longer, or has lost them, so start at another place"
             )
         if isinstance(error, errors.KafkaTimeoutError):
             return self._silent()
@@ -193,11 +243,23 @@ class Topic:
                 f"{self.url}: user {shown(self.security.user)} may not use this {what}: have an "
                 "ACL made for it"
             )
-        reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, errors.LogTruncationError):
+            ((tp, at), *_) = error.divergent_offsets.items()
+            back = "" if at is None else f" to offset {at.offset}"
+            return Lost(
+                f"{tp.topic}/{tp.partition} has lost records that were read: its log was cut "
+                f"back{back}, so begin again, with another folder where checkpoints are kept"
+            )
+        codec = re.search(r"for (\w+) compression codec", str(error))
+        if isinstance(error, errors.UnsupportedCodecError) and codec:
+            return SourceError(
+                f"{self.url} is packed by {codec[1]}, which needs a library: pip install "
+                "'streaml1[codecs]'"
+            )
         kind = Unavailable if getattr(error, "retriable", False) else SourceError
         if isinstance(error, errors.CorruptRecordError):
             kind = Lost
-        return kind(f"{self.url} cannot be read on: {shown(reason)[1:-1]}")
+        return kind(f"{self.url} cannot be read on: {reason_of(error)}")
 
     def _common(self) -> dict[str, Any]:
         timeout = round(1000 * CONNECT_SECONDS)
@@ -206,6 +268,7 @@ class Topic:
             **common,
             **self.security.arguments(),
             "bootstrap_timeout_ms": timeout,
+            "kafka_client": _client,
             **self.settings,
         }
 
@@ -273,6 +336,13 @@ class Topic:
 
         parts = [TopicPartition(self.name, one) for one in wanted]
         ends = consumer.end_offsets(parts)
+        for one in parts:
+            if at.get(one.partition, 0) > ends[one]:
+                raise Lost(
+                    f"{self.url}: the checkpoint is at offset {at[one.partition]} of partition "
+                    f"{one.partition}, beyond the end of the log, {ends[one]}: the topic has lost "
+                    "records, and new ones take their places; begin again, with another folder"
+                )
         if start == "latest":
             starts = ends
         elif start == "earliest":
@@ -283,6 +353,24 @@ class Topic:
                       for one, there in found.items()}  # fmt: skip
         first = {one.partition: at.get(one.partition, starts[one]) for one in parts}
         return first, {one.partition: ends[one] for one in parts}
+
+
+def reason_of(error: Exception) -> str:
+    """What an error of kafka-python says, on one line, and nothing of it left out."""
+    return repr(" ".join(str(error).split()) or type(error).__name__)[1:-1]
+
+
+def _client(**settings: Any) -> Any:
+    """What consumers, producers and admins speak to the brokers through: it makes no topic."""
+    from kafka import KafkaConsumer
+
+    client = KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**settings)
+    # kafka-python 3.0 loses the option of this name on its way: a topic that is deleted while it
+    # is in use would come back at once, empty, and as the brokers make topics.
+    config = getattr(getattr(client, "cluster", None), "config", {})
+    if "allow_auto_create_topics" in config:
+        config["allow_auto_create_topics"] = False
+    return client
 
 
 def _settings(url: str, query: str) -> dict[str, Any]:
