@@ -35,7 +35,7 @@ PROBE_SECONDS = 2.0
 METADATA_SECONDS = 10.0
 """How often a consumer asks, aside, whether the topic is still the same."""
 
-MISSED_SECONDS = 3.0
+MISSED_SECONDS = 10.0
 """So long every answer has to be that a topic is not there, for that to be believed."""
 
 LISTED = 8
