@@ -448,6 +448,17 @@ def test_a_list_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert e.value.exit_code == 75
 
 
+def test_a_broker_whose_name_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_address(*asked: object, **more: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(socket, "getaddrinfo", no_address)
+    with pytest.raises(SourceError, match=r"at borker:9092: no address is known .* spelt") as e:
+        Topic("kafka://borker:9092/t").consumer(lambda: False)
+    assert e.value.exit_code == 75
+
+
 @kafka_test
 def test_secrets_are_in_no_log_however_loud(
     folder: Path, topic: str, caplog: pytest.LogCaptureFixture

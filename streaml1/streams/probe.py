@@ -9,7 +9,7 @@ import struct
 from streaml1.streams.security import Security
 from streaml1.streams.source import SourceError, shown
 
-__all__ = ["Silent", "probe"]
+__all__ = ["Silent", "has_address", "probe"]
 
 METADATA, SASL_HANDSHAKE, SASL_AUTHENTICATE = 3, 17, 36
 ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM = 34, 33
@@ -44,6 +44,15 @@ def probe(broker: str, security: Security, seconds: float) -> None:
         raise SourceError(f"{broker} {closed.args[0]}") from None
     except (TimeoutError, OSError):
         raise Silent from None
+
+
+def has_address(broker: str) -> bool:
+    """Whether the name of a broker leads anywhere."""
+    host, _, port = broker.rpartition(":")
+    try:
+        return bool(socket.getaddrinfo(host.strip("[]"), int(port)))
+    except OSError:
+        return False
 
 
 def _connected(broker: str, seconds: float) -> socket.socket:

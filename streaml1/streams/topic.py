@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from streaml1.streams.partitions import POLL_MS
-from streaml1.streams.probe import Silent, probe
+from streaml1.streams.probe import Silent, has_address, probe
 from streaml1.streams.security import brokers_of, security_of
 from streaml1.streams.source import Lost, SourceError, Unavailable, shown
 from streaml1.streams.topic_ids import ask, id_of, is_missing
@@ -313,7 +313,10 @@ class Topic:
 
     def _silent(self) -> SourceError:
         brokers = ", ".join(self.brokers)
-        return Unavailable(f"{self.url}: no broker answers at {brokers}: is one running?")
+        ask = "is one running?"
+        if not any(map(has_address, self.brokers)):
+            ask = "no address is known of what is named there; is it spelt right?"
+        return Unavailable(f"{self.url}: no broker answers at {brokers}: {ask}")
 
     def _wanted(self, consumer: Any, partitions: Sequence[int] | None) -> list[int]:
         there = consumer.partitions_for_topic(self.name)
