@@ -197,7 +197,7 @@ def test_standard_input_goes_on(tmp_path: Path, number: int) -> None:
     first.send_signal(number)
     assert first.wait(30) == 128 + number and time.monotonic() - sent < 3.0
     assert first.stderr is not None
-    assert first.stderr.read() == "streaml1: interrupted after 70 examples; m, kept was written\n"
+    assert first.stderr.read() == "streaml1: interrupted after 70 examples; m, kept were written\n"
     for one in (first.stdin, first.stdout, first.stderr):
         one.close()
     second = start()

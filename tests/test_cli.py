@@ -655,7 +655,7 @@ def test_a_signal_while_input_is_slow(start: Callable[..., Any], number: int) ->
     out, err = process.communicate(timeout=30)
     assert time.monotonic() - sent < 3.0
     assert process.returncode == 128 + number, err
-    assert err == "streaml1: interrupted after 3 examples; m, r.jsonl, p.svg was written\n"
+    assert err == "streaml1: interrupted after 3 examples; m, r.jsonl, p.svg were written\n"
     assert out.endswith("features seen, 0.0% sparse\n")
     assert streaml1.load("m").n_iterations == 3
     assert len(Path("r.jsonl").read_text().splitlines()) == 2

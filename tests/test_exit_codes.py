@@ -22,14 +22,16 @@ from click.testing import CliRunner
 
 import streaml1
 from streaml1 import claims, exits
-from streaml1.checkpoint import Checkpoints, TakenOver
+from streaml1.checkpoint import Checkpoints, TakenOver, look
 from streaml1.claims import Folder
 from streaml1.cli import cli
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError
 from streaml1.streams.kafka import KafkaSource
+from streaml1.streams.outbox import STOP_SECONDS
 from streaml1.streams.topic import Topic
 from tests.broker import Broker
+from tests.topics import records_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -346,6 +348,99 @@ def test_sigterm_while_the_broker_is_away(how: str, here: Path, broker: Broker) 
         found = store.latest()
     assert found is not None and found.learnt == found.model.n_iterations == 40
     assert seconds < 2.0
+
+
+def held(here: Path) -> int:
+    """How many examples the last checkpoint holds."""
+    found = look(here / "kept") if (here / "kept").exists() else None
+    return 0 if found is None else found.learnt
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("how", ["gone", "silent"])
+@pytest.mark.parametrize("seconds", ["0", "3600"])
+def test_sigterm_while_who_takes_predictions_is_away(
+    how: str, seconds: str, here: Path, broker: Broker
+) -> None:
+    """No checkpoint passes what was not written; files need no broker."""
+    broker.require_real()
+    topic, told, refused = broker.topic(), broker.topic(), broker.topic()
+    broker.send(topic, ["1 1:1", "0 2:1"] * 20)
+    between = Between(broker.address)
+    away = f"kafka://{between.address}"
+    process = started(
+        here, broker.url(topic), "--every", "40", "--checkpoint-every", seconds,
+        "--predictions", f"{away}/{told}", "--bad", "dead-letter", "--most-bad", "1",
+        "--dead-letters", f"{away}/{refused}", "--save", "m", "--report", "r", "--plot", "p.svg",
+    )  # fmt: skip
+    try:
+        until(process, lambda line: line.startswith("       40"))
+        while seconds == "0" and held(here) < 40:
+            time.sleep(0.05)
+        before = held(here)
+        between.stop() if how == "silent" else between.close()
+        broker.send(topic, ["1 1:1", "spam"] * 40)
+        if seconds == "0":
+            time.sleep(1.5)  # it waits before its next checkpoint by now
+        else:
+            until(process, lambda line: line.startswith("       80"))
+        start = time.monotonic()
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    finally:
+        between.close()
+        process.kill()
+        process.communicate()
+    assert time.monotonic() - start < 2.5 * STOP_SECONDS + 2.0
+    assert process.returncode == 75, err
+    lost = r"\d+ records were not written, as no broker took any for 3 seconds"
+    n = streaml1.load("m").n_iterations
+    assert re.fullmatch(
+        rf"streaml1: interrupted after {n} examples; {away}/{told}: {lost}; {away}/{refused}: "
+        rf"{lost}; kept keeps the checkpoint before; m, r, p.svg were written",
+        err.splitlines()[-1],
+    )
+    assert Path("r").exists() and Path("p.svg").exists()
+    assert held(here) == before == (40 if seconds == "0" else 0)
+    assert n == 80 if seconds == "3600" else n > 40
+    done = CliRunner().invoke(cli, [
+        "learn", broker.url(topic), "--checkpoint", "kept", "--until-end", "--bad", "dead-letter",
+        "--most-bad", "1", "--predictions", told, "--dead-letters", refused,
+    ])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert held(here) == 80
+    assert {one.key for one in records_of(broker, told)} == {
+        f"{topic}-0-{offset}".encode() for offset in [*range(40), *range(40, 120, 2)]
+    }
+    assert len({one.key for one in records_of(broker, refused)}) == 40
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("how", ["gone", "silent"])
+def test_sigterm_while_who_takes_models_is_away(how: str, here: Path, broker: Broker) -> None:
+    broker.require_real()
+    topic, models = broker.topic(), f"{broker.topic()}-models"
+    broker.send(topic, ["1 1:1", "0 2:1"] * 20)
+    between = Between(broker.address)
+    process = started(
+        here, broker.url(topic), "--every", "40", "--save", "m", "--report", "r",
+        "--publish", f"kafka://{between.address}/{models}",
+    )  # fmt: skip
+    try:
+        until(process, lambda line: line.startswith("       40"))
+        between.stop() if how == "silent" else between.close()
+        start = time.monotonic()
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    finally:
+        between.close()
+        process.kill()
+        process.communicate()
+    assert time.monotonic() - start < STOP_SECONDS + 3.0
+    assert process.returncode == 75, err
+    assert re.search(rf"after 40 examples; kafka://\S+/{models}: no broker answers.*; m, r, kept "
+                     "were written", err)  # fmt: skip
+    assert streaml1.load("m").n_iterations == 40 and Path("r").exists() and held(here) == 40
 
 
 @pytest.mark.kafka

@@ -53,6 +53,7 @@ def learn_group(
 ) -> None:  # fmt: skip
     """Learn as a process of a group until a signal comes, and say what was learnt."""
     from streaml1.consumer.group import Group
+    from streaml1.consumer.run import Unfinished
     from streaml1.streams.topic import Topic
 
     for name, value in alone.items():
@@ -80,10 +81,18 @@ def learn_group(
             format=options["format"], start=options["start"], session=options["session_timeout"],
             on_line=lines.show, kafka=options["kafka"],
         )  # fmt: skip
-        reports = group.run(lambda: signals.number != 0)
+        missed: Unfinished | None = None
+        try:
+            group.run(lambda: signals.number != 0)
+        except Unfinished as error:
+            missed = error
+        reports = group.reports
     for partition, report in sorted(reports.items()):
         click.echo(f"{group.topic.name}/{partition}: {report.summary()}")
     click.echo(f"{len(reports)} partitions: {together(list(reports.values()))}")
+    if missed is not None:
+        complain(f"interrupted; {missed}", "interrupted", signal=signals.number)
+        raise click.exceptions.Exit(missed.exit_code)
     complain(f"interrupted; {checkpoint} was written")
     raise click.exceptions.Exit(128 + signals.number)
 

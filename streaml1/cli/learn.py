@@ -124,6 +124,7 @@ def learn(
     written.
     """
     from streaml1.consumer import prepare, progressive
+    from streaml1.consumer.run import Unfinished
 
     apart = READING + GROUPING + OUTGOING
     late = late_labels(options)
@@ -167,29 +168,34 @@ def learn(
             "--label-within": late is not None,
         })  # fmt: skip
         prepare(learner)
-        done = progressive(
-            learner,
-            Interruptible(examples, signals, screen.advance),
-            every=every,
-            limit=limit,
-            passes=passes,
-            bad="skip" if bad == "dead-letter" else bad,
-            on_line=log.beside(screen.line),
-            on_start=screen.start,
-            stop=lambda: signals.number,
-            checkpoint=store,
-            outs=[*watchers, *outgoing, *([] if beside is None else [beside])],
-            label_within=None if late is None else late.within,
-            waiting=1 if late is None else late.most,
-            unanswered="drop" if late is None else late.unanswered,
-        )
+        missed: Unfinished | None = None
+        try:
+            done = progressive(
+                learner,
+                Interruptible(examples, signals, screen.advance),
+                every=every,
+                limit=limit,
+                passes=passes,
+                bad="skip" if bad == "dead-letter" else bad,
+                on_line=log.beside(screen.line),
+                on_start=screen.start,
+                stop=lambda: signals.number,
+                checkpoint=store,
+                outs=[*watchers, *outgoing, *([] if beside is None else [beside])],
+                label_within=None if late is None else late.within,
+                waiting=1 if late is None else late.most,
+                unanswered="drop" if late is None else late.unanswered,
+            )
+        except Unfinished as error:
+            done, missed = error.report, error  # files need no broker
         log.end(done, signals.number)
         waits = bool(done.numbers.get("asked"))
         if done.examples:
             write_all(learner, done, save, report, plot)
-    written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]
+    kept = checkpoint if missed is None or missed.is_kept else None
+    written = [str(path) for path in (save, report, plot, kept) if path is not None]
     if signals.number:
-        end_early(signals, done, written)
+        end_early(signals, done, written, missed)
     if not (done.examples or waits):
         refused = f" ({done.refused:,} refused)" if done.refused else ""
         raise Refusal(f"{source} has no example to learn{refused}; nothing was written")

@@ -58,6 +58,7 @@ class Keeper:
     ) -> None:
         self._store = store
         self._beside = beside
+        self._ahead = False
         self._outs = outs
         if store is None:
             return
@@ -118,8 +119,18 @@ class Keeper:
         self._state = found.position, found.turn, found.learnt
         return found.turn, found.learnt
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is a store, and something was learnt that is in no checkpoint."""
+        return self._store is not None and (self._ahead or self._moved)
+
+    def moves(self) -> None:
+        """Something is about to be learnt: the model is ahead of the position until `moved`."""
+        self._ahead = True
+
     def moved(self, position: Any, turn: int, learnt: int) -> None:
         """Everything up to `position` has been learnt; save it if it is time."""
+        self._ahead = False
         if self._state != (position, turn, learnt):
             self._state = position, turn, learnt
             self._moved = True
@@ -146,6 +157,8 @@ class Keeper:
             return
         if self._store.settled(wait=True):
             self._kept(self._aside)
+        if self._ahead:  # what was learnt ended in the middle: there is no position to it
+            return
         if self._moved:
             self._save()
         if hasattr(self._source, "kept"):

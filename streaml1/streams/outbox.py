@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 from zlib import crc32
@@ -16,6 +17,7 @@ from streaml1.streams.topic import Topic
 __all__ = [
     "Header",
     "Outbox",
+    "Patience",
     "as_topic",
     "has_topic",
     "make_topic",
@@ -38,9 +40,38 @@ HELD, HELD_BYTES = 20_000, 2**25
 DELIVERY_SECONDS, REQUEST_SECONDS = 120.0, 30.0
 """How long a record may take, and one request for it: trouble that passes is waited out."""
 
+STOP_SECONDS = 3.0
+"""How long a broker may take nothing once the run was stopped."""
+
+TICK_SECONDS = 0.1
+"""How often a stop is looked for while records are waited for."""
+
 CLOSE_SECONDS = 5.0
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Patience:
+    """How long brokers are waited for: a while longer once the run was stopped."""
+
+    def __init__(self) -> None:
+        self._stopped: Callable[[], bool] = lambda: False
+        self._since: float | None = None  # when the stop was seen, or something moved after it
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Have it end soon after `stopped` has become true."""
+        self._stopped = stopped
+
+    def moved(self) -> None:
+        """Brokers do take what is sent."""
+        if self._since is not None:
+            self._since = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether the run was stopped, and nothing has moved since then for too long."""
+        if self._since is None and self._stopped():
+            self._since = time.monotonic()
+        return self._since is not None and time.monotonic() - self._since >= STOP_SECONDS
 
 
 class Outbox:
@@ -82,6 +113,9 @@ class Outbox:
             raise unwritten(topic, error) from None
         self._held: deque[tuple[Any, str, int]] = deque()
         self._bytes = 0
+        self.patience = Patience()
+        self._given_up: Unavailable | None = None
+        self._failed: SourceError | None = None  # and for good: no later `flush` is well
         try:
             self.partitions = len(self._producer.partitions_for(topic.name))
         except Exception as error:
@@ -123,8 +157,10 @@ class Outbox:
         size = 0 if value is None else len(value)
         while self._held and self._held[0][0].is_done:
             self._settle()
-        if len(self._held) >= HELD or self._bytes + size > HELD_BYTES:
-            self.flush()
+        full = len(self._held) >= HELD or self._bytes + size > HELD_BYTES
+        if full and self._given_up is None:
+            with contextlib.suppress(_GivenUp):  # the block is learnt to its end, and `flush` tells
+                self.flush()
         data = key.encode()
         place = (crc32(data) if partition is None else partition) % self.partitions
         try:
@@ -141,23 +177,34 @@ class Outbox:
         Raises
         ------
         SourceError
-            One sentence about the first that is not, and never will be.
+            One sentence about the first that is not, and never will be; or, after a stop that
+            `patience` has heard of, about those that no broker takes.
 
         """
-        from kafka.errors import UnknownError
+        from kafka.errors import KafkaTimeoutError, UnknownError
 
-        if not self._held:
-            return
-        # It loses sight of a batch that was too large and is taken apart: each is asked below.
-        with contextlib.suppress(UnknownError):
-            self._producer.flush()
+        if self._failed is not None:
+            raise self._failed
+        limit = time.monotonic() + 2 * DELIVERY_SECONDS
         while self._held:
-            self._settle()
+            # It loses sight of a batch that was too large and is taken apart: each is asked below.
+            with contextlib.suppress(KafkaTimeoutError, UnknownError):
+                self._producer.flush(TICK_SECONDS)
+            with contextlib.suppress(Exception):  # told of where it is settled
+                self._held[0][0].get(TICK_SECONDS)
+            if self._held[0][0].is_done:
+                self.patience.moved()
+                while self._held and self._held[0][0].is_done:
+                    self._settle()
+            elif self.patience.is_over():
+                raise self._give_up()
+            elif time.monotonic() > limit:
+                self._settle()
 
     def close(self) -> None:
         """Write what can be written soon, and let go of the brokers."""
         try:
-            self._producer.close(timeout=CLOSE_SECONDS)
+            self._producer.close(timeout=CLOSE_SECONDS if self._given_up is None else 0.0)
         except Exception:
             # It does not end where something is left that cannot be written.
             self._producer._sender.force_close()
@@ -171,11 +218,23 @@ class Outbox:
 
         future, key, size = self._held.popleft()
         self._bytes -= size
-        if not future.is_done:
-            with contextlib.suppress(Exception):
-                future.get(DELIVERY_SECONDS)
         if not future.succeeded():
-            raise unwritten(self.topic, future.exception or KafkaTimeoutError(), key)
+            self._failed = unwritten(self.topic, future.exception or KafkaTimeoutError(), key)
+            raise self._failed
+
+    def _give_up(self) -> Unavailable:
+        """What is not in the topic as the run ends: the same error as long as that is so."""
+        if self._given_up is None:
+            n = len(self._held)
+            self._given_up = _GivenUp(
+                f"{self.topic.url}: {n:,} {'record was' if n == 1 else 'records were'} not "
+                f"written, as no broker took any for {STOP_SECONDS:g} seconds"
+            )
+        return self._given_up
+
+
+class _GivenUp(Unavailable):
+    """What was not written before a run that was stopped ended."""
 
 
 def as_topic(topic: str | Topic) -> Topic:
