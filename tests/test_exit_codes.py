@@ -25,10 +25,12 @@ from streaml1 import claims, exits
 from streaml1.checkpoint import Checkpoints, TakenOver, look
 from streaml1.claims import Folder
 from streaml1.cli import cli
+from streaml1.published.publisher import ModelTopic
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.outbox import STOP_SECONDS
+from streaml1.streams.source import Unavailable
 from streaml1.streams.topic import Topic
 from tests.broker import Broker
 from tests.topics import records_of
@@ -441,6 +443,31 @@ def test_sigterm_while_who_takes_models_is_away(how: str, here: Path, broker: Br
     assert re.search(rf"after 40 examples; kafka://\S+/{models}: no broker answers.*; m, r, kept "
                      "were written", err)  # fmt: skip
     assert streaml1.load("m").n_iterations == 40 and Path("r").exists() and held(here) == 40
+
+
+@pytest.mark.kafka
+def test_who_takes_models_is_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a run for longer than at its start, but not after a stop."""
+    broker.require_real()
+    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.streams.topic.PROBE_SECONDS", 0.3)
+    between = Between(broker.address)
+    model = streaml1.ElasticNetClassifier()
+    try:
+        with ModelTopic(f"kafka://{between.address}/{broker.topic()}-models") as topic:
+            between.stop()
+            threading.Timer(4.0, between.go_on).start()
+            start = time.monotonic()
+            topic.publish(model)
+            assert time.monotonic() - start > 3.5
+            between.stop()
+            topic.patience.heed(lambda: True)
+            with pytest.raises(Unavailable, match="no broker answers"):
+                topic.publish(model)
+            assert time.monotonic() - start < 12.0
+            between.go_on()
+    finally:
+        between.close()
 
 
 @pytest.mark.kafka
