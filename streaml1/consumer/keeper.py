@@ -13,6 +13,10 @@ from streaml1.report import Report
 __all__ = ["Beside", "Keeper"]
 
 
+UNSAID = {"delimiter": ","}
+"""What a source is where its checkpoint does not say so, as those of before cannot; else None."""
+
+
 class Beside(Protocol):
     """Something of a run that goes on too, and is in its checkpoints."""
 
@@ -96,11 +100,14 @@ class Keeper:
             if self._state[0] is not None:
                 self._save()  # so that the next run does not begin at another `latest`
             return 0, 0
-        for name, value in found.identity.items():
-            if self._identity.get(name) != value:
+        for name in {**found.identity, **self._identity}:
+            value, now = (
+                one.get(name, UNSAID.get(name)) for one in (found.identity, self._identity)
+            )
+            if now != value:
                 raise CheckpointError(
                     f"{self._store.folder} is of another source: its {name} is {value!r}, that of "
-                    f"{self._source.name} {self._identity.get(name)!r}; take another folder"
+                    f"{self._source.name} {now!r}; take another folder"
                 )
         if found.report[0]["loss"] != report.loss:
             raise CheckpointError(
