@@ -183,8 +183,8 @@ def end_early(
     if not closed:
         with suppress(OSError, ValueError):
             click.echo(done.summary())
-    files = ", ".join(written) if written and done.examples else "nothing"
-    files += " were written" if len(written) > 1 and done.examples else " was written"
+    files = ", ".join(written) or "nothing"
+    files += " were written" if len(written) > 1 else " was written"
     fault = signals.unwritten if closed else None
     if fault is not None:
         why = f"standard output cannot be written ({exits.reason(fault)})"

@@ -74,6 +74,27 @@ def test_files() -> None:
     assert code("learn", "a.svm", "--metrics", "spam") == 2
 
 
+@pytest.mark.parametrize("option", ["--checkpoint", "--save", "--report", "--plot", "--load"])
+def test_a_name_that_is_empty(option: str, here: Path) -> None:
+    before = sorted(here.iterdir())
+    done = CliRunner().invoke(cli, ["learn", "a.svm", option, ""])
+    assert done.exit_code == 2 and f"{option}': the name is empty; give one" in done.stderr
+    assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_numbers_that_are_not_finite(number: str) -> None:
+    options = ["--checkpoint-every", "--stalled", "--publish-every", "--session-timeout",
+               "--label-within", "--most-bad"]  # fmt: skip
+    for option in options:
+        done = CliRunner().invoke(cli, ["learn", "a.svm", option, number])
+        assert done.exit_code == 2, option
+        assert (
+            f"{number} is no finite number; give one" in done.stderr
+            or f"{number} is not in the range" in done.stderr
+        )
+
+
 def test_a_disk_that_may_have_room_again() -> None:
     for number, told in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EIO, 75), (errno.EROFS, 2)):
         assert exits.unwritten(OSError(number, "")) == told
@@ -119,6 +140,13 @@ def test_errors_as_json() -> None:
         *_, told = map(json.loads, done.stderr.splitlines())
         assert (told["event"], told["level"]) == ("error", "error")
         assert told["exit_code"] == done.exit_code == number
+    for args in (["--nosuch", "--log", "json"], ["--log=json", "--every"], ["--log", "json", "b"]):
+        done = CliRunner().invoke(cli, ["learn", "a.svm", *args])
+        assert json.loads(done.stderr)["exit_code"] == done.exit_code == 2
+    done = CliRunner().invoke(cli, ["learn", "--nosuch"], env={"STREAML1_LOG": "json"})
+    assert json.loads(done.stderr)["event"] == "error"
+    done = CliRunner().invoke(cli, ["learn", "a.svm", "--log", "json", "--log", "text", "--nosuch"])
+    assert done.stderr.startswith("streaml1: No such option")
     # The next command of the process says sentences again.
     assert code("learn", "bad.svm") == 65
 
@@ -133,6 +161,10 @@ def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         path.write_bytes(b"torn")
     done = CliRunner().invoke(cli, list(kept))
     assert done.exit_code == 65 and "holds no checkpoint that can be read" in done.stderr
+    for other in (("show", "kept"), ("predict", "kept", "a.svm"), ("evaluate", "kept", "a.svm")):
+        assert code(*other) == 65
+    Path("none").mkdir()
+    assert code("show", "none") == 2  # there never was one
     for number, expected in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EACCES, 2)):
 
         def full(*args: Any, number: int = number) -> None:
@@ -198,6 +230,30 @@ def test_topics(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, ["1 1:1", "spam"])
     assert code("learn", broker.url(topic), "--until-end") == 65
+
+
+@pytest.mark.kafka
+def test_an_empty_day(broker: Broker) -> None:
+    """A timer's job on a topic with nothing in it is well, where the position is kept."""
+    broker.require_real()
+    topic = broker.topic()
+    url = broker.url(topic)
+    kept = ("learn", url, "--until-end", "--checkpoint", "kept", "--bad", "skip")
+    for refused, said in (([], ""), (["spam"], " (1 refused)"), ([], " (1 refused)")):
+        broker.send(topic, refused)
+        done = CliRunner().invoke(cli, list(kept))
+        assert done.exit_code == 0, done.output
+        assert done.stdout == f"no example yet in {url}{said}; the position is kept in kept\n"
+        found = look(Path("kept"))
+        assert found is not None and found.position["0"][0] == (1 if said else 0)
+    assert CliRunner().invoke(cli, ["learn", url, "--until-end", "--bad", "skip"]).exit_code == 2
+    broker.send(topic, ["1 1:1"])
+    assert code(*kept) == 0 and held(Path()) == 1
+    assert code(*kept) == 0
+    Path("empty.svm").touch()
+    done = CliRunner().invoke(cli, ["learn", "empty.svm", "--checkpoint", "other"])
+    assert done.exit_code == 2
+    assert done.stderr.endswith("has no example to learn; nothing was written but other\n")
 
 
 # SIGTERM

@@ -67,7 +67,8 @@ def evaluate(
         )  # fmt: skip
         if done.examples:
             write_all(learner, done, None, report, plot)
-    written = [str(path) for path in (report, plot) if path is not None]
+    files = (report, plot) if done.examples else ()
+    written = [str(path) for path in files if path is not None]
     if signals.number:
         end_early(signals, done, written)
     if not done.examples:
