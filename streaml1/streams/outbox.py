@@ -21,6 +21,7 @@ __all__ = [
     "as_topic",
     "has_topic",
     "make_topic",
+    "same_topic",
     "topic_beside",
     "unwritten",
 ]
@@ -260,9 +261,14 @@ def topic_beside(topic: Topic, name: str) -> Topic:
     """
     other = Topic(name, topic.security) if name.startswith("kafka:") else topic.beside(name)
     require_name(other)
-    if (other.name, set(other.brokers)) == (topic.name, set(topic.brokers)):
+    if same_topic(other, topic):
         raise SourceError(f"{other.url} is what is read: write to another topic")
     return other
+
+
+def same_topic(one: Topic, other: Topic) -> bool:
+    """Whether two topics have one name, and a broker in common."""
+    return one.name == other.name and not set(one.brokers).isdisjoint(other.brokers)
 
 
 def require_name(topic: Topic) -> None:
