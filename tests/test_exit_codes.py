@@ -25,9 +25,11 @@ from streaml1 import claims, exits
 from streaml1.checkpoint import Checkpoints, TakenOver, look
 from streaml1.claims import Folder
 from streaml1.cli import cli
+from streaml1.consumer import evaluate, progressive
+from streaml1.consumer.run import Unfinished
 from streaml1.published.publisher import ModelTopic
 from streaml1.rows import BadExample
-from streaml1.streams import SourceError
+from streaml1.streams import SourceError, open_source
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.outbox import STOP_SECONDS
 from streaml1.streams.source import Unavailable
@@ -496,9 +498,51 @@ def test_sigterm_while_who_takes_models_is_away(how: str, here: Path, broker: Br
         process.communicate()
     assert time.monotonic() - start < STOP_SECONDS + 3.0
     assert process.returncode == 75, err
-    assert re.search(rf"after 40 examples; kafka://\S+/{models}: no broker answers.*; m, r, kept "
-                     "were written", err)  # fmt: skip
+    lost = rf"kafka://[^; ]+/{models}: no broker answers[^;]*"
+    assert re.search(f"after 40 examples; {lost}; m, r, kept were written", err)
     assert streaml1.load("m").n_iterations == 40 and Path("r").exists() and held(here) == 40
+
+
+def test_a_source_that_is_lost_as_a_run_ends() -> None:
+    """What was read before is reported, and in a checkpoint."""
+    lines = open_source("a.svm")
+
+    class Source:
+        name = "a topic"
+        identity, begin, position = lines.identity, lines.begin, lines.position
+        stopped = False
+
+        def blocks(self, size: int, refuse: Any) -> Any:
+            yield from lines.blocks(size, refuse)
+            self.stopped = True
+            raise Unavailable("kafka://b/t: no broker answers")
+
+    model, source = streaml1.ElasticNetClassifier(), Source()
+    with pytest.raises(Unfinished, match="^kafka://b/t: no broker answers$") as caught:
+        progressive(model, source, checkpoint="kept", stop=lambda: source.stopped)
+    assert (caught.value.exit_code, caught.value.is_kept) == (75, True)
+    assert caught.value.report.examples == held(Path()) == model.n_iterations == 40
+    source = Source()
+    with pytest.raises(Unfinished) as caught:
+        evaluate(model, source, stop=lambda: source.stopped)
+    assert caught.value.report.examples == caught.value.report.lines[-1].examples == 40
+
+
+@pytest.mark.parametrize("number", [0, 15])
+def test_a_group_that_loses_its_brokers_has_saved_nothing(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever signal comes as well; but one before a broker has answered ends it as it does."""
+    for reports, expected in (({0: None}, 75), ({}, 128 + number if number else 75)):
+
+        def run(group: Any, stopped: Any, reports: Any = reports) -> None:
+            group.reports = reports
+            stopped.__closure__[0].cell_contents.number = number
+            raise Unavailable("kafka://b/t: no broker answers")
+
+        monkeypatch.setattr("streaml1.consumer.group.Group.run", run)
+        args = ("--per-partition", "--group", "g", "--checkpoint", "kept")
+        assert code("learn", "kafka://b:1/t", *args) == expected
 
 
 @pytest.mark.kafka

@@ -56,6 +56,7 @@ def learn_group(
     from streaml1.claims import names_in
     from streaml1.consumer.group import Group
     from streaml1.consumer.run import Unfinished
+    from streaml1.streams.source import Unavailable
     from streaml1.streams.topic import Topic
 
     for name, value in alone.items():
@@ -91,6 +92,10 @@ def learn_group(
             group.run(lambda: signals.number != 0)
         except Unfinished as error:
             missed = error
+        except Unavailable as error:
+            if group.reports:  # in the middle: nothing is saved, whatever signal has come
+                raise Refusal(str(error), error.exit_code) from None
+            raise
         reports = group.reports
     for partition, report in sorted(reports.items()):
         click.echo(f"{group.topic.name}/{partition}: {report.summary()}")

@@ -170,7 +170,7 @@ class Run:
         except SourceError as error:
             if not self._stopped():
                 raise
-            if error not in self._missed:
+            if str(error) not in map(str, self._missed):
                 self._missed.append(error)
 
     def _feed(self, block: Any) -> None:

@@ -54,7 +54,7 @@ class TopicLog:
         self._topic, self._given_up = topic, given_up
         self._consumer = topic.consumer(given_up)
         if self._consumer is None:
-            raise Unavailable(f"{topic.url}: no broker answers, so that it was not written")
+            raise Unavailable(f"{topic.url}: no broker answers, and nothing is written there")
 
     def close(self) -> None:
         """Let go of the brokers."""
