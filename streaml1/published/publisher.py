@@ -175,6 +175,7 @@ class ModelTopic:
 
     def _log(self) -> TopicLog:
         limit = time.monotonic() + DELIVERY_SECONDS
+        self.patience.begins()
         while True:
             try:
                 return TopicLog(self.topic, self.patience.is_over)

@@ -58,13 +58,20 @@ class Patience:
     def __init__(self) -> None:
         self._stopped: Callable[[], bool] = lambda: False
         self._since: float | None = None  # when the stop was seen, or something moved after it
+        self._in_vain = False
 
     def heed(self, stopped: Callable[[], bool]) -> None:
         """Have it end soon after `stopped` has become true."""
         self._stopped = stopped
 
+    def begins(self) -> None:
+        """A wait begins: it has its time, whatever went by before, unless one was in vain."""
+        if not self._in_vain:
+            self.moved()
+
     def moved(self) -> None:
         """Brokers do take what is sent."""
+        self._in_vain = False
         if self._since is not None:
             self._since = time.monotonic()
 
@@ -72,7 +79,9 @@ class Patience:
         """Whether the run was stopped, and nothing has moved since then for too long."""
         if self._since is None and self._stopped():
             self._since = time.monotonic()
-        return self._since is not None and time.monotonic() - self._since >= STOP_SECONDS
+        if self._since is not None and time.monotonic() - self._since >= STOP_SECONDS:
+            self._in_vain = True
+        return self._in_vain
 
 
 class Outbox:
@@ -187,6 +196,7 @@ class Outbox:
         if self._failed is not None:
             raise self._failed
         limit = time.monotonic() + 2 * DELIVERY_SECONDS
+        self.patience.begins()
         while self._held:
             # It loses sight of a batch that was too large and is taken apart: each is asked below.
             with contextlib.suppress(KafkaTimeoutError, UnknownError):
