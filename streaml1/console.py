@@ -19,7 +19,7 @@ from streaml1.logs import JsonLines, json_line
 if TYPE_CHECKING:
     from streaml1.report import Line, Report
     from streaml1.streams import Block, Refuse, Source
-    from streaml1.streams.source import Resumable
+    from streaml1.streams.source import Resumable, SourceError
 
 __all__ = [
     "PROGRAM",
@@ -172,21 +172,30 @@ class Interruptible:
             self._advance(len(block))
 
 
-def end_early(signals: Signals, done: Report, written: list[str]) -> NoReturn:
-    """Say what has been done and written when a signal ended the run, and exit with its code."""
+def end_early(
+    signals: Signals, done: Report, written: list[str], missed: SourceError | None = None
+) -> NoReturn:
+    """Say what has been done and written when a signal ended the run, and exit with its code.
+
+    What was `missed`, as brokers were away, has a code of its own.
+    """
     number, closed = signals.number, signals.number == signal.SIGPIPE
     if not closed:
         with suppress(OSError, ValueError):
             click.echo(done.summary())
-    files = ", ".join(written) if written and done.examples else "nothing"
+    files = ", ".join(written) or "nothing"
+    files += " were written" if len(written) > 1 else " was written"
     fault = signals.unwritten if closed else None
     if fault is not None:
         why = f"standard output cannot be written ({exits.reason(fault)})"
     else:
         why = "output closed" if closed else "interrupted"
-    if not closed or fault is not None or files != "nothing":
-        said = f"{why} after {done.examples:,} examples; {files} was written"
+    if not closed or fault is not None or missed is not None or files != "nothing was written":
+        lacks = "" if missed is None else f"; {missed}"
+        said = f"{why} after {done.examples:,} examples{lacks}; {files}"
         complain(said, "interrupted", examples=done.examples, signal=number)
+    if missed is not None:
+        raise click.exceptions.Exit(missed.exit_code)
     raise click.exceptions.Exit(128 + number if fault is None else exits.AGAIN)
 
 

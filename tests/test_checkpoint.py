@@ -22,7 +22,7 @@ from streaml1 import checkpoint, claims, modelfile
 from streaml1.checkpoint import CheckpointError, Checkpoints
 from streaml1.consumer import Out, progressive
 from streaml1.rows import BadExample
-from streaml1.streams import SourceError, chunks, open_source
+from streaml1.streams import SourceError, chunks, open_source, text
 from tests.killing import killed_and_resumed
 
 ROOT = Path(__file__).parent.parent
@@ -197,7 +197,7 @@ def test_standard_input_goes_on(tmp_path: Path, number: int) -> None:
     first.send_signal(number)
     assert first.wait(30) == 128 + number and time.monotonic() - sent < 3.0
     assert first.stderr is not None
-    assert first.stderr.read() == "streaml1: interrupted after 70 examples; m, kept was written\n"
+    assert first.stderr.read() == "streaml1: interrupted after 70 examples; m, kept were written\n"
     for one in (first.stdin, first.stdout, first.stderr):
         one.close()
     second = start()
@@ -463,6 +463,25 @@ def test_another_file(kept: Path, tmp_path: Path) -> None:
         CheckpointError, match="another source: its source is 'text', that of river"
     ):
         progressive(model(), "river:Phishing", checkpoint=kept)
+
+
+def test_a_key_of_the_source_that_came_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints of before say nothing of it: it counts as what it was then."""
+    path = write(tmp_path / "a.csv", ["y,a", "1,2", "0,3"])
+    kept, options = tmp_path / "kept", {"target": "y"}
+    identity = text.TextSource.identity
+
+    def of_before(source: Any) -> dict[str, Any]:
+        return {name: one for name, one in identity(source).items() if name != "delimiter"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(text.TextSource, "identity", of_before)
+        progressive(model(), path, checkpoint=kept, **options)
+    assert progressive(model(), path, checkpoint=kept, **options).examples == 2
+    with pytest.raises(CheckpointError, match="another source: its delimiter is ',', that of .*;"):
+        progressive(model(), path, checkpoint=kept, delimiter=";", **options)
 
 
 def test_another_model(kept: Path) -> None:

@@ -448,6 +448,19 @@ def test_bad_input_is_counted_with_skip(here: Path) -> None:
     assert json.loads(Path("r.jsonl").read_text().splitlines()[-1])["refused"] == 12
 
 
+def test_a_run_that_goes_on_tells_what_it_has_refused_itself(here: Path) -> None:
+    kept = (*PLAIN, "a.svm", "--bad", "skip", "--checkpoint", "kept")
+    (here / "a.svm").write_text(GOOD + "spam\n" * 7)
+    assert "skipped 2 more, 7 in all" in run(*kept).stderr
+    with (here / "a.svm").open("a") as file:
+        file.write(GOOD)
+    assert run(*kept).stderr == ""
+    with (here / "a.svm").open("a") as file:
+        file.write("spam\n" * 6)
+    *told, last = run(*kept).stderr.splitlines()
+    assert len(told) == 5 and last == "streaml1: skipped 1 more, 6 in all"
+
+
 def test_all_refused_is_an_error() -> None:
     said = run("learn", "-", "--format", "svm", "--bad", "skip", input="spam\n", code=2).stderr
     assert said.endswith("streaml1: - has no example to learn (1 refused); nothing was written\n")
@@ -655,7 +668,7 @@ def test_a_signal_while_input_is_slow(start: Callable[..., Any], number: int) ->
     out, err = process.communicate(timeout=30)
     assert time.monotonic() - sent < 3.0
     assert process.returncode == 128 + number, err
-    assert err == "streaml1: interrupted after 3 examples; m, r.jsonl, p.svg was written\n"
+    assert err == "streaml1: interrupted after 3 examples; m, r.jsonl, p.svg were written\n"
     assert out.endswith("features seen, 0.0% sparse\n")
     assert streaml1.load("m").n_iterations == 3
     assert len(Path("r.jsonl").read_text().splitlines()) == 2

@@ -22,14 +22,20 @@ from click.testing import CliRunner
 
 import streaml1
 from streaml1 import claims, exits
-from streaml1.checkpoint import Checkpoints, TakenOver
+from streaml1.checkpoint import Checkpoints, TakenOver, look
 from streaml1.claims import Folder
 from streaml1.cli import cli
+from streaml1.consumer import evaluate, progressive
+from streaml1.consumer.run import Unfinished
+from streaml1.published.publisher import ModelTopic
 from streaml1.rows import BadExample
-from streaml1.streams import SourceError
+from streaml1.streams import SourceError, open_source
 from streaml1.streams.kafka import KafkaSource
+from streaml1.streams.outbox import STOP_SECONDS
+from streaml1.streams.source import Unavailable
 from streaml1.streams.topic import Topic
 from tests.broker import Broker
+from tests.topics import records_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -68,6 +74,27 @@ def test_files() -> None:
     assert code("learn", "bad.svm") == 65
     assert code("learn", "bad.svm", "--bad", "skip") == 0
     assert code("learn", "a.svm", "--metrics", "spam") == 2
+
+
+@pytest.mark.parametrize("option", ["--checkpoint", "--save", "--report", "--plot", "--load"])
+def test_a_name_that_is_empty(option: str, here: Path) -> None:
+    before = sorted(here.iterdir())
+    done = CliRunner().invoke(cli, ["learn", "a.svm", option, ""])
+    assert done.exit_code == 2 and f"{option}': the name is empty; give one" in done.stderr
+    assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_numbers_that_are_not_finite(number: str) -> None:
+    options = ["--checkpoint-every", "--stalled", "--publish-every", "--session-timeout",
+               "--label-within", "--most-bad"]  # fmt: skip
+    for option in options:
+        done = CliRunner().invoke(cli, ["learn", "a.svm", option, number])
+        assert done.exit_code == 2, option
+        assert (
+            f"{number} is no finite number; give one" in done.stderr
+            or f"{number} is not in the range" in done.stderr
+        )
 
 
 def test_a_disk_that_may_have_room_again() -> None:
@@ -115,6 +142,13 @@ def test_errors_as_json() -> None:
         *_, told = map(json.loads, done.stderr.splitlines())
         assert (told["event"], told["level"]) == ("error", "error")
         assert told["exit_code"] == done.exit_code == number
+    for args in (["--nosuch", "--log", "json"], ["--log=json", "--every"], ["--log", "json", "b"]):
+        done = CliRunner().invoke(cli, ["learn", "a.svm", *args])
+        assert json.loads(done.stderr)["exit_code"] == done.exit_code == 2
+    done = CliRunner().invoke(cli, ["learn", "--nosuch"], env={"STREAML1_LOG": "json"})
+    assert json.loads(done.stderr)["event"] == "error"
+    done = CliRunner().invoke(cli, ["learn", "a.svm", "--log", "json", "--log", "text", "--nosuch"])
+    assert done.stderr.startswith("streaml1: No such option")
     # The next command of the process says sentences again.
     assert code("learn", "bad.svm") == 65
 
@@ -129,6 +163,10 @@ def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         path.write_bytes(b"torn")
     done = CliRunner().invoke(cli, list(kept))
     assert done.exit_code == 65 and "holds no checkpoint that can be read" in done.stderr
+    for other in (("show", "kept"), ("predict", "kept", "a.svm"), ("evaluate", "kept", "a.svm")):
+        assert code(*other) == 65
+    Path("none").mkdir()
+    assert code("show", "none") == 2  # there never was one
     for number, expected in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EACCES, 2)):
 
         def full(*args: Any, number: int = number) -> None:
@@ -196,6 +234,30 @@ def test_topics(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, ["1 1:1", "spam"])
     assert code("learn", broker.url(topic), "--until-end") == 65
+
+
+@pytest.mark.kafka
+def test_an_empty_day(broker: Broker) -> None:
+    """A timer's job on a topic with nothing in it is well, where the position is kept."""
+    broker.require_real()
+    topic = broker.topic()
+    url = broker.url(topic)
+    kept = ("learn", url, "--until-end", "--checkpoint", "kept", "--bad", "skip")
+    for refused, said in (([], ""), (["spam"], " (1 refused)"), ([], " (1 refused)")):
+        broker.send(topic, refused)
+        done = CliRunner().invoke(cli, list(kept))
+        assert done.exit_code == 0, done.output
+        assert done.stdout == f"no example yet in {url}{said}; the position is kept in kept\n"
+        found = look(Path("kept"))
+        assert found is not None and found.position["0"][0] == (1 if said else 0)
+    assert CliRunner().invoke(cli, ["learn", url, "--until-end", "--bad", "skip"]).exit_code == 2
+    broker.send(topic, ["1 1:1"])
+    assert code(*kept) == 0 and held(Path()) == 1
+    assert code(*kept) == 0
+    Path("empty.svm").touch()
+    done = CliRunner().invoke(cli, ["learn", "empty.svm", "--checkpoint", "other"])
+    assert done.exit_code == 2
+    assert done.stderr.endswith("has no example to learn; nothing was written but other\n")
 
 
 # SIGTERM
@@ -348,6 +410,166 @@ def test_sigterm_while_the_broker_is_away(how: str, here: Path, broker: Broker) 
         found = store.latest()
     assert found is not None and found.learnt == found.model.n_iterations == 40
     assert seconds < 2.0
+
+
+def held(here: Path) -> int:
+    """How many examples the last checkpoint holds."""
+    found = look(here / "kept") if (here / "kept").exists() else None
+    return 0 if found is None else found.learnt
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("how", ["gone", "silent"])
+@pytest.mark.parametrize("seconds", ["0", "3600"])
+def test_sigterm_while_who_takes_predictions_is_away(
+    how: str, seconds: str, here: Path, broker: Broker
+) -> None:
+    """No checkpoint passes what was not written; files need no broker."""
+    broker.require_real()
+    topic, told, refused = broker.topic(), broker.topic(), broker.topic()
+    broker.send(topic, ["1 1:1", "0 2:1"] * 20)
+    between = Between(broker.address)
+    away = f"kafka://{between.address}"
+    process = started(
+        here, broker.url(topic), "--every", "40", "--checkpoint-every", seconds,
+        "--predictions", f"{away}/{told}", "--bad", "dead-letter", "--most-bad", "1",
+        "--dead-letters", f"{away}/{refused}", "--save", "m", "--report", "r", "--plot", "p.svg",
+    )  # fmt: skip
+    try:
+        until(process, lambda line: line.startswith("       40"))
+        while seconds == "0" and held(here) < 40:
+            time.sleep(0.05)
+        before = held(here)
+        between.stop() if how == "silent" else between.close()
+        broker.send(topic, ["1 1:1", "spam"] * 40)
+        if seconds == "0":
+            time.sleep(1.5)  # it waits before its next checkpoint by now
+        else:
+            until(process, lambda line: line.startswith("       80"))
+        start = time.monotonic()
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    finally:
+        between.close()
+        process.kill()
+        process.communicate()
+    assert time.monotonic() - start < 2.5 * STOP_SECONDS + 2.0
+    assert process.returncode == 75, err
+    lost = r"\d+ records were not written, as no broker took any for 3 seconds"
+    n = streaml1.load("m").n_iterations
+    assert re.fullmatch(
+        rf"streaml1: interrupted after {n} examples; {away}/{told}: {lost}; {away}/{refused}: "
+        rf"{lost}; kept keeps the checkpoint before; m, r, p.svg were written",
+        err.splitlines()[-1],
+    )
+    assert Path("r").exists() and Path("p.svg").exists()
+    assert held(here) == before == (40 if seconds == "0" else 0)
+    assert n == 80 if seconds == "3600" else n > 40
+    done = CliRunner().invoke(cli, [
+        "learn", broker.url(topic), "--checkpoint", "kept", "--until-end", "--bad", "dead-letter",
+        "--most-bad", "1", "--predictions", told, "--dead-letters", refused,
+    ])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert held(here) == 80
+    assert {one.key for one in records_of(broker, told)} == {
+        f"{topic}-0-{offset}".encode() for offset in [*range(40), *range(40, 120, 2)]
+    }
+    assert len({one.key for one in records_of(broker, refused)}) == 40
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("how", ["gone", "silent"])
+def test_sigterm_while_who_takes_models_is_away(how: str, here: Path, broker: Broker) -> None:
+    broker.require_real()
+    topic, models = broker.topic(), f"{broker.topic()}-models"
+    broker.send(topic, ["1 1:1", "0 2:1"] * 20)
+    between = Between(broker.address)
+    process = started(
+        here, broker.url(topic), "--every", "40", "--save", "m", "--report", "r",
+        "--publish", f"kafka://{between.address}/{models}",
+    )  # fmt: skip
+    try:
+        until(process, lambda line: line.startswith("       40"))
+        between.stop() if how == "silent" else between.close()
+        start = time.monotonic()
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    finally:
+        between.close()
+        process.kill()
+        process.communicate()
+    assert time.monotonic() - start < STOP_SECONDS + 3.0
+    assert process.returncode == 75, err
+    lost = rf"kafka://[^; ]+/{models}: no broker answers[^;]*"
+    assert re.search(f"after 40 examples; {lost}; m, r, kept were written", err)
+    assert streaml1.load("m").n_iterations == 40 and Path("r").exists() and held(here) == 40
+
+
+def test_a_source_that_is_lost_as_a_run_ends() -> None:
+    """What was read before is reported, and in a checkpoint."""
+    lines = open_source("a.svm")
+
+    class Source:
+        name = "a topic"
+        identity, begin, position = lines.identity, lines.begin, lines.position
+        stopped = False
+
+        def blocks(self, size: int, refuse: Any) -> Any:
+            yield from lines.blocks(size, refuse)
+            self.stopped = True
+            raise Unavailable("kafka://b/t: no broker answers")
+
+    model, source = streaml1.ElasticNetClassifier(), Source()
+    with pytest.raises(Unfinished, match="^kafka://b/t: no broker answers$") as caught:
+        progressive(model, source, checkpoint="kept", stop=lambda: source.stopped)
+    assert (caught.value.exit_code, caught.value.is_kept) == (75, True)
+    assert caught.value.report.examples == held(Path()) == model.n_iterations == 40
+    source = Source()
+    with pytest.raises(Unfinished) as caught:
+        evaluate(model, source, stop=lambda: source.stopped)
+    assert caught.value.report.examples == caught.value.report.lines[-1].examples == 40
+
+
+@pytest.mark.parametrize("number", [0, 15])
+def test_a_group_that_loses_its_brokers_has_saved_nothing(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever signal comes as well; but one before a broker has answered ends it as it does."""
+    for reports, expected in (({0: None}, 75), ({}, 128 + number if number else 75)):
+
+        def run(group: Any, stopped: Any, reports: Any = reports) -> None:
+            group.reports = reports
+            stopped.__closure__[0].cell_contents.number = number
+            raise Unavailable("kafka://b/t: no broker answers")
+
+        monkeypatch.setattr("streaml1.consumer.group.Group.run", run)
+        args = ("--per-partition", "--group", "g", "--checkpoint", "kept")
+        assert code("learn", "kafka://b:1/t", *args) == expected
+
+
+@pytest.mark.kafka
+def test_who_takes_models_is_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a run for longer than at its start, but not after a stop."""
+    broker.require_real()
+    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.streams.topic.PROBE_SECONDS", 0.3)
+    between = Between(broker.address)
+    model = streaml1.ElasticNetClassifier()
+    try:
+        with ModelTopic(f"kafka://{between.address}/{broker.topic()}-models") as topic:
+            between.stop()
+            threading.Timer(4.0, between.go_on).start()
+            start = time.monotonic()
+            topic.publish(model)
+            assert time.monotonic() - start > 3.5
+            between.stop()
+            topic.patience.heed(lambda: True)
+            with pytest.raises(Unavailable, match="no broker answers"):
+                topic.publish(model)
+            assert time.monotonic() - start < 12.0
+            between.go_on()
+    finally:
+        between.close()
 
 
 @pytest.mark.kafka

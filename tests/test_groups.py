@@ -30,6 +30,7 @@ from streaml1.streams import SourceError
 from streaml1.streams.source import Lost
 from tests import storm
 from tests.broker import Broker
+from tests.test_exit_codes import Between
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
 
@@ -505,3 +506,60 @@ def test_a_short_storm(broker: Broker, tmp_path: Path, workers: int) -> None:
     """`scripts/test --storm` has a long one, in which the broker is killed too."""
     count = storm.run(broker.address, workers, 3, tmp_path, seed=workers)
     assert count["killed"] + count["died in a save"] >= 3, json.dumps(count)
+
+
+def test_folders_of_one_model_and_of_a_group_are_told_apart(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.topic(1)
+    url, one, group = broker.url(topic), str(tmp_path / "one"), tmp_path / "group"
+    broker.send(topic, rows(10))
+    grouped(url, group, 10)
+    own = ("learn", url, "--until-end", "--checkpoint")
+    done = CliRunner().invoke(cli, [*own, str(group)])
+    assert (done.exit_code, done.stderr) == (2, (
+        f"streaml1: {group} holds models of partitions, as {topic}-0: give --per-partition too, or "
+        "take another folder\n"
+    ))  # fmt: skip
+    assert not list(group.glob("*.checkpoint"))
+    assert CliRunner().invoke(cli, [*own, one]).exit_code == 0
+    done = CliRunner().invoke(
+        cli, ["learn", url, "--per-partition", "--group", topic, "--checkpoint", one]
+    )
+    assert (done.exit_code, done.stderr) == (2, (
+        f"streaml1: {one} holds the checkpoints of one model, not of one per partition: leave out "
+        "--per-partition, or take another folder\n"
+    ))  # fmt: skip
+
+
+def test_sigterm_while_who_takes_predictions_is_away(broker: Broker, tmp_path: Path) -> None:
+    """Each partition is tried, and none has a checkpoint that passes what was not written."""
+    topic, told = broker.topic(2), broker.topic()
+    broker.send(topic, rows(300), [0, 1])
+    between = Between(broker.address)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--per-partition", "--group",
+         topic, "--checkpoint", "kept", "--checkpoint-every", "3600", "--every", "150",
+         "--predictions", f"kafka://{between.address}/{told}"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        for _ in range(4):
+            process.stdout.readline()
+        between.stop()
+        broker.send(topic, rows(600), [0, 1])
+        for _ in range(4):
+            process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    finally:
+        between.close()
+        process.kill()
+        process.communicate()
+    assert process.returncode == 75, err
+    assert "2 partitions: 900 examples: log" in out
+    said = err.splitlines()[-1]
+    for k in (0, 1):
+        assert f"kept/{topic}-{k} keeps the checkpoint before" in said
+        found = look(tmp_path / "kept" / f"{topic}-{k}")
+        assert found is not None and found.learnt == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import os
@@ -336,6 +337,17 @@ def test_red_where_checkpoints_are_late(tmp_path: Path, clock: Callable[[float],
 
 
 # The server
+
+
+def test_head_tells_what_get_does_without_the_body() -> None:
+    with Metrics() as metrics:
+        for path in ("/health", "/metrics"):
+            get = http.client.HTTPConnection(metrics.address, timeout=10)
+            get.request("HEAD", path)
+            answer = get.getresponse()
+            assert (answer.status, answer.read()) == (200, b"")
+            assert int(answer.headers["Content-Length"]) > 0
+            get.close()
 
 
 def test_other_paths_and_addresses() -> None:

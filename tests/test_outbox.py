@@ -141,6 +141,31 @@ def test_no_right_to_make_one(broker: Broker, monkeypatch: pytest.MonkeyPatch) -
     assert text.endswith("): make it first")
 
 
+def test_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait after a stop has its time, until one was in vain."""
+    now, stopped = [100.0], [False]
+    monkeypatch.setattr(outbox.time, "monotonic", lambda: now[0])
+    one = outbox.Patience()
+    one.heed(lambda: stopped[0])
+
+    def over_after(seconds: float) -> bool:
+        now[0] += seconds
+        return one.is_over()
+
+    assert not over_after(1000.0)
+    stopped[0] = True
+    assert not over_after(1000.0) and not over_after(2.9)
+    one.moved()
+    assert not over_after(2.9)
+    now[0] += 60.0  # a large model is packed
+    one.begins()
+    assert not over_after(2.9) and over_after(0.2)
+    one.begins()
+    assert over_after(0.0)
+    one.moved()
+    assert not over_after(2.9)
+
+
 class Own:
     """A broker of a test, that can be frozen."""
 

@@ -188,3 +188,21 @@ def test_of_a_file(broker: Broker, tmp_path: Path) -> None:
         said = list(predictions(MODELS["softmax"].clone(), str(path), outs=[records]))
     assert [one.p for one in said] == [{}] * 20
     assert [json.loads(one.value)["p"] for one in records_of(broker, topic)] == [[]] * 20
+
+
+def test_each_topic_is_one_of_its_own(broker: Broker) -> None:
+    """Also that of the labels, and by another name of its brokers."""
+    topic, labels = broker.topic(), broker.topic()
+    url, again = broker.url(topic), broker.url("x").replace("kafka://", "kafka://127.0.0.1:1,")
+    late = ("--label-within", "5", "--labels", labels)
+    dead = ("--bad", "dead-letter")
+    for args, said in [
+        ((*late, "--predictions", labels), f"--predictions {labels} is also --labels"),
+        ((*late, "--publish", labels), f"--publish {labels} is also --labels"),
+        ((*late, *dead, "--dead-letters", labels), f"--dead-letters {labels} is also --labels"),
+        ((*dead, "--predictions", "x", "--dead-letters", "x"), "--dead-letters x is also --predic"),
+        ((*dead, "--predictions", f"{topic}.dlq"), f"--dead-letters {topic}.dlq is also --predict"),
+        (("--predictions", "x", "--publish", again), "--publish x is also --predictions: write to"),
+    ]:
+        done = CliRunner().invoke(cli, ["learn", url, "--until-end", *args])
+        assert done.exit_code == 2 and done.stderr.startswith(f"streaml1: {said}"), done.stderr

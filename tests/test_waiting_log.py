@@ -264,8 +264,9 @@ def test_damage_within_is_refused_in_one_sentence(kept: Path, damage: str) -> No
         data[8] = 9
         path.write_bytes(data)
         message = "has format 9, newer than 1: upgrade streaml1"
-    with Checkpoints(kept) as store, pytest.raises(CheckpointError, match=message):
+    with Checkpoints(kept) as store, pytest.raises(CheckpointError, match=message) as caught:
         run(str(kept.parent / "a.jsonl"), store)
+    assert caught.value.exit_code == (2 if damage == "newer" else 65)
 
 
 def test_every_byte_of_an_entry_counts(tmp_path: Path) -> None:

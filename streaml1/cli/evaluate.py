@@ -48,6 +48,7 @@ def evaluate(
     --publish. SOURCE and its options are as for learn.
     """
     from streaml1.consumer.evaluating import evaluate
+    from streaml1.consumer.run import Unfinished
 
     if bad == "dead-letter":
         raise Refusal("--bad dead-letter is for learn and predict: say --bad skip")
@@ -61,15 +62,21 @@ def evaluate(
         excused(signals),
         Screen(signals, limit) as screen,
     ):
-        done = evaluate(
-            learner, Interruptible(examples, signals, screen.advance), every=every, limit=limit,
-            bad=bad, on_line=screen.line, on_start=screen.start, stop=lambda: signals.number != 0,
-        )  # fmt: skip
+        missed: Unfinished | None = None
+        try:
+            done = evaluate(
+                learner, Interruptible(examples, signals, screen.advance), every=every,
+                limit=limit, bad=bad, on_line=screen.line, on_start=screen.start,
+                stop=lambda: signals.number != 0,
+            )  # fmt: skip
+        except Unfinished as error:
+            done, missed = error.report, error
         if done.examples:
             write_all(learner, done, None, report, plot)
-    written = [str(path) for path in (report, plot) if path is not None]
+    files = (report, plot) if done.examples else ()
+    written = [str(path) for path in files if path is not None]
     if signals.number:
-        end_early(signals, done, written)
+        end_early(signals, done, written, missed)
     if not done.examples:
         refused = f" ({done.refused:,} refused)" if done.refused else ""
         raise Refusal(f"{source} has no example to evaluate{refused}; nothing was written")

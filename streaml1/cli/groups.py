@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.choosing import new_learner
+from streaml1.cli.options import Finite, Place
 from streaml1.cli.outgoing import outs_of
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import excused, watching
@@ -20,7 +21,7 @@ from streaml1.console import Signals, complain, logged
 if TYPE_CHECKING:
     from streaml1.report import Line, Report
 
-__all__ = ["GROUPING", "group_options", "learn_group", "partitions"]
+__all__ = ["GROUPING", "group_options", "learn_group", "partitions", "require_one_model"]
 
 GROUPING = ("per_partition", "session_timeout")
 
@@ -35,7 +36,7 @@ ALONE = {
 def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of `learn` for consumer groups."""
     for option in (
-        click.option("--session-timeout", type=click.FloatRange(min=1), default=45.0,
+        click.option("--session-timeout", type=Finite(min=1), default=45.0,
                      show_default=True, metavar="SECONDS", help="Kafka: with --per-partition, "
                      "when the partitions of a silent process go to others."),
         click.option("--per-partition", is_flag=True,
@@ -52,7 +53,10 @@ def learn_group(
     metrics: str | None, stalled: float, options: dict[str, Any],
 ) -> None:  # fmt: skip
     """Learn as a process of a group until a signal comes, and say what was learnt."""
+    from streaml1.claims import names_in
     from streaml1.consumer.group import Group
+    from streaml1.consumer.run import Unfinished
+    from streaml1.streams.source import Unavailable
     from streaml1.streams.topic import Topic
 
     for name, value in alone.items():
@@ -65,6 +69,9 @@ def learn_group(
     if not source.startswith("kafka:"):
         raise Refusal(f"{source} is no topic, and only a topic has partitions: leave out "
                       "--per-partition")  # fmt: skip
+    if checkpoint.is_dir() and names_in(checkpoint):
+        raise Refusal(f"{checkpoint} holds the checkpoints of one model, not of one per partition: "
+                      "leave out --per-partition, or take another folder")  # fmt: skip
     signals, lines = Signals(), _Lines()
     with (
         logged(),
@@ -80,12 +87,37 @@ def learn_group(
             format=options["format"], start=options["start"], session=options["session_timeout"],
             on_line=lines.show, kafka=options["kafka"],
         )  # fmt: skip
-        reports = group.run(lambda: signals.number != 0)
+        missed: Unfinished | None = None
+        try:
+            group.run(lambda: signals.number != 0)
+        except Unfinished as error:
+            missed = error
+        except Unavailable as error:
+            if group.reports:  # in the middle: nothing is saved, whatever signal has come
+                raise Refusal(str(error), error.exit_code) from None
+            raise
+        reports = group.reports
     for partition, report in sorted(reports.items()):
         click.echo(f"{group.topic.name}/{partition}: {report.summary()}")
     click.echo(f"{len(reports)} partitions: {together(list(reports.values()))}")
+    if missed is not None:
+        complain(f"interrupted; {missed}", "interrupted", signal=signals.number)
+        raise click.exceptions.Exit(missed.exit_code)
     complain(f"interrupted; {checkpoint} was written")
     raise click.exceptions.Exit(128 + signals.number)
+
+
+def require_one_model(folder: Path) -> None:
+    """Refuse a folder that holds the models of a group."""
+    from streaml1.checkpoint import look
+
+    for place in folder.iterdir() if folder.is_dir() else ():
+        # A topic's name and the number of a partition: of others no checkpoint is read.
+        if place.name.rpartition("-")[2].isdecimal() and place.is_dir():
+            found = look(place)
+            if found is not None and "partition" in found.identity:
+                raise Refusal(f"{folder} holds models of partitions, as {place.name}: give "
+                              "--per-partition too, or take another folder")  # fmt: skip
 
 
 @contextmanager
@@ -135,7 +167,7 @@ def together(reports: list[Report]) -> str:
 
 
 @cli.command(epilog="Example: streaml1 partitions kept")
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", type=Place(file_okay=False, path_type=Path))
 def partitions(folder: Path) -> None:
     """Show the models in FOLDER, which learn --per-partition keeps.
 

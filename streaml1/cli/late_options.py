@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.options import positive, together
+from streaml1.cli.options import Finite, positive, together
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["late_labels", "late_options"]
 
 late_options = together(
-    click.option("--label-within", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    click.option("--label-within", type=Finite(min=0, min_open=True), metavar="SECONDS",
                  help="Labels come later than their examples, by an id: wait so long for each."),
     click.option("--labels", metavar="TOPIC",
                  help="Kafka: the topic of the labels.  [default: that of the examples]"),

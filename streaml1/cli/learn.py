@@ -16,11 +16,13 @@ from streaml1.cli.fitting import (
     require_text,
     texts_of,
 )
-from streaml1.cli.groups import GROUPING, group_options, learn_group
+from streaml1.cli.groups import GROUPING, group_options, learn_group, require_one_model
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.options import (
     READING,
+    Finite,
+    Place,
     every_option,
     model_options,
     model_place,
@@ -75,10 +77,10 @@ __all__ = ["learn"]
               "the model.")  # fmt: skip
 @report_options
 @click.option("--save", type=output, metavar="FILE", help="Write the model.")
-@click.option("--checkpoint", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+@click.option("--checkpoint", type=Place(file_okay=False, path_type=Path), metavar="DIR",
               help="Keep checkpoints here, and go on from the last one, if there is one.",
 )  # fmt: skip
-@click.option("--checkpoint-every", type=click.FloatRange(min=0), default=10.0, show_default=True,
+@click.option("--checkpoint-every", type=Finite(min=0), default=10.0, show_default=True,
               metavar="SECONDS", help="How often a checkpoint is kept.")  # fmt: skip
 @click.option("--group", metavar="NAME",
                  help="Kafka: commit the offsets of checkpoints under this name, for tools that "
@@ -124,6 +126,7 @@ def learn(
     written.
     """
     from streaml1.consumer import prepare, progressive
+    from streaml1.consumer.run import Unfinished
 
     apart = READING + GROUPING + OUTGOING
     late = late_labels(options)
@@ -141,6 +144,8 @@ def learn(
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
         raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
+    if checkpoint is not None:
+        require_one_model(checkpoint)
     require_text(options, goes_on=checkpoint is not None or load is not None)
     require_needed()
     text = texts_of(source, options, load, checkpoint)
@@ -167,32 +172,45 @@ def learn(
             "--label-within": late is not None,
         })  # fmt: skip
         prepare(learner)
-        done = progressive(
-            learner,
-            Interruptible(examples, signals, screen.advance),
-            every=every,
-            limit=limit,
-            passes=passes,
-            bad="skip" if bad == "dead-letter" else bad,
-            on_line=log.beside(screen.line),
-            on_start=screen.start,
-            stop=lambda: signals.number,
-            checkpoint=store,
-            outs=[*watchers, *outgoing, *([] if beside is None else [beside])],
-            label_within=None if late is None else late.within,
-            waiting=1 if late is None else late.most,
-            unanswered="drop" if late is None else late.unanswered,
-        )
+        missed: Unfinished | None = None
+        try:
+            done = progressive(
+                learner,
+                Interruptible(examples, signals, screen.advance),
+                every=every,
+                limit=limit,
+                passes=passes,
+                bad="skip" if bad == "dead-letter" else bad,
+                on_line=log.beside(screen.line),
+                on_start=screen.start,
+                stop=lambda: signals.number,
+                checkpoint=store,
+                outs=[*watchers, *outgoing, *([] if beside is None else [beside])],
+                label_within=None if late is None else late.within,
+                waiting=1 if late is None else late.most,
+                unanswered="drop" if late is None else late.unanswered,
+            )
+        except Unfinished as error:
+            done, missed = error.report, error  # files need no broker
         log.end(done, signals.number)
         waits = bool(done.numbers.get("asked"))
         if done.examples:
             write_all(learner, done, save, report, plot)
-    written = [str(path) for path in (save, report, plot, checkpoint) if path is not None]
+    kept = checkpoint if missed is None or missed.is_kept else None
+    if store is not None and not done.examples and store.latest() is None:
+        kept = None  # ended before a broker has told where to begin
+    files = (save, report, plot) if done.examples else ()
+    written = [str(path) for path in (*files, kept) if path is not None]
     if signals.number:
-        end_early(signals, done, written)
+        end_early(signals, done, written, missed)
     if not (done.examples or waits):
         refused = f" ({done.refused:,} refused)" if done.refused else ""
-        raise Refusal(f"{source} has no example to learn{refused}; nothing was written")
+        # A timer's job on an empty day is well.
+        if options["until_end"] and kept is not None and hasattr(examples, "topic"):
+            click.echo(f"no example yet in {source}{refused}; the position is kept in {kept}")
+            return
+        only = "" if kept is None else f" but {kept}"
+        raise Refusal(f"{source} has no example to learn{refused}; nothing was written{only}")
     if done.examples and top:
         click.echo("\n" + telling(learner, top) + "\n")
     click.echo(done.summary())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MODELS",
     "READING",
+    "Finite",
+    "Place",
     "every_option",
     "model_options",
     "model_place",
@@ -93,6 +96,27 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
 READING = ("format", "target", "categorical", "weight", "ignore", "delimiter", "seed", "start",
            "until_end", "partitions", "group", "kafka", "labels")  # fmt: skip
 positive = click.IntRange(min=1)
+
+
+class Finite(click.FloatRange):
+    """A finite number in a range, which `nan` would be in."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Read it."""
+        number = super().convert(value, param, ctx)
+        if not isfinite(number):
+            self.fail(f"{value} is no finite number; give one", param, ctx)
+        return number
+
+
+class Place(click.Path):
+    """A file or a folder that has a name: without one it would be where the command is given."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it."""
+        if str(value) == "":
+            self.fail("the name is empty; give one, or leave the option out", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg]
@@ -216,7 +240,7 @@ model_options = together(
                  help="Of text up to N neighbouring words too.  [default: 1]"),
 )  # fmt: skip
 
-output = click.Path(dir_okay=False, readable=False, path_type=Path)
+output = Place(dir_okay=False, readable=False, path_type=Path)
 
 every_option = click.option(
     "--every", type=positive, default=1000, show_default=True, metavar="N",
@@ -229,7 +253,7 @@ report_options = together(
 )  # fmt: skip
 
 
-class _ModelPlace(click.Path):
+class _ModelPlace(Place):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and value.startswith("kafka:"):
             return value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.options import together
+from streaml1.cli.options import Finite, together
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ outgoing_options = together(
     click.option("--dead-letters", metavar="TOPIC",
                  help="Where --bad dead-letter puts what is refused.  "
                  "[default: the source's topic with .dlq]"),
-    click.option("--most-bad", type=click.FloatRange(0, 1), metavar="SHARE",
+    click.option("--most-bad", type=Finite(0, 1), metavar="SHARE",
                  help="End where more than this share of the last 1,000 examples was refused.  "
                  f"[default: {MOST_BAD} with --bad dead-letter]"),
     click.option("--predictions", metavar="TOPIC",
@@ -36,7 +36,7 @@ outgoing_options = together(
 publish_options = together(
     click.option("--publish", metavar="TOPIC",
                  help="Put the model in this topic, for show, predict and load to read."),
-    click.option("--publish-every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    click.option("--publish-every", type=Finite(min=0, min_open=True), metavar="SECONDS",
                  help="How often, beside the end.  [default: 60]"),
 )  # fmt: skip
 
@@ -52,28 +52,22 @@ def outs_of(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[O
     """
     asked = {name: options.get(name) for name in OUTGOING}
     _require_fitting(bad, asked)
+    topics = _topics(examples, bad, asked, options)
     outs: list[Out] = []
     with ExitStack() as stack:
         if asked["predictions"] is not None:
             from streaml1.consumer.prediction_records import PredictionRecords
 
-            topic = _topic(examples, "--predictions", asked["predictions"], options.get("kafka"))
-            outs.append(stack.enter_context(PredictionRecords(topic)))
+            outs.append(stack.enter_context(PredictionRecords(topics["--predictions"])))
         if bad == "dead-letter":
             from streaml1.consumer.dead_letters import DeadLetters
 
-            read = getattr(examples, "topic", None)
-            if read is None:
-                raise Refusal(
-                    f"--bad dead-letter is for topics, and {examples.name} is none: say skip"
-                )
-            outs.append(stack.enter_context(DeadLetters(read, asked["dead_letters"])))
+            outs.append(stack.enter_context(DeadLetters(examples.topic, asked["dead_letters"])))
         if asked["publish"] is not None:
             from streaml1.consumer.publishing import EVERY, Publishing
 
-            topic = _topic(examples, "--publish", asked["publish"], options.get("kafka"))
             every = asked["publish_every"]
-            publishing = Publishing(topic, EVERY if every is None else every)
+            publishing = Publishing(topics["--publish"], EVERY if every is None else every)
             outs.append(stack.enter_context(publishing))
         most = asked["most_bad"]
         if most is not None or bad == "dead-letter":
@@ -90,6 +84,38 @@ def _require_fitting(bad: str, asked: dict[str, Any]) -> None:
         raise Refusal("--most-bad is for --bad dead-letter and skip: give one of them too")
     if asked["publish_every"] is not None and asked["publish"] is None:
         raise Refusal("--publish-every is for --publish: give it too")
+
+
+def _topics(
+    examples: Any, bad: str, asked: dict[str, Any], options: dict[str, Any]
+) -> dict[str, Topic]:
+    """What is written to, by option: each a topic of its own."""
+    read: Any = getattr(examples, "topic", None)
+    if bad == "dead-letter" and read is None:
+        raise Refusal(f"--bad dead-letter is for topics, and {examples.name} is none: say skip")
+    names = {"--predictions": asked["predictions"], "--publish": asked["publish"]}
+    if bad == "dead-letter":
+        from streaml1.consumer.dead_letters import ENDING
+
+        names["--dead-letters"] = asked["dead_letters"] or f"{read.name}{ENDING}"
+    topics = {
+        option: _topic(examples, option, name, options.get("kafka"))
+        for option, name in names.items()
+        if name is not None
+    }
+    taken = {} if options.get("labels") is None else {"--labels": read.beside(options["labels"])}
+    for option, topic in topics.items():
+        _require_apart(option, topic, taken)
+        taken[option] = topic
+    return topics
+
+
+def _require_apart(option: str, topic: Topic, taken: dict[str, Topic]) -> None:
+    from streaml1.streams.outbox import same_topic
+
+    for other, there in taken.items():
+        if same_topic(topic, there):
+            raise Refusal(f"{option} {topic.name} is also {other}: write to another topic")
 
 
 def _topic(examples: Any, option: str, name: str, kafka: Any) -> Topic:

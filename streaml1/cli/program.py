@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -55,6 +57,8 @@ class Program(click.Group):
             if hasattr(stream, "reconfigure"):  # a name may hold what the terminal cannot show
                 stream.reconfigure(errors="backslashreplace")
         extra["standalone_mode"] = False
+        given = extra.get("args", args[0] if args else None)
+        given = sys.argv[1:] if given is None else given
         say_as("text")
         if sys.stderr is None:
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115
@@ -72,6 +76,8 @@ class Program(click.Group):
             error.show()
             code = error.exit_code
         except click.UsageError as error:
+            if _wants_json(given):  # the option is not read where another is wrong
+                say_as("json")
             where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
             code = error.exit_code
             complain(error.format_message().rstrip(".") + where, "error", exit_code=code)
@@ -108,6 +114,15 @@ class Program(click.Group):
             if code is None:
                 raise
             raise Refusal(str(error), code) from None
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    """Whether --log json is among what was written, or in the environment."""
+    form = os.environ.get("STREAML1_LOG", "")
+    for one, after in itertools.pairwise([*args, ""]):
+        if one == "--log" or one.startswith("--log="):
+            form = after if one == "--log" else one.removeprefix("--log=")
+    return form == "json"
 
 
 def _no_room(error: OSError) -> Refusal:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaml1.cli.options import Finite
 from streaml1.console import Signals, complain, say_as
 from streaml1.logs import event
 
@@ -39,7 +40,7 @@ def log_option(command: Command) -> Command:
 def metrics_options(command: Command) -> Command:
     """Whether numbers are shown, and when a run that stands still is not well."""
     stalled = click.option(
-        "--stalled", type=click.FloatRange(min=0), default=60.0, show_default=True,
+        "--stalled", type=Finite(min=0), default=60.0, show_default=True,
         metavar="SECONDS", help="/health turns red after so long without an example, where "
         "records are left to be read or no broker answers.",
     )  # fmt: skip

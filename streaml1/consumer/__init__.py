@@ -126,7 +126,8 @@ def progressive(
     BadExample
         Where an example is refused and `bad` is `"fail"`; the examples before it are learnt.
     SourceError
-        Where the source cannot be read, or not as often as asked.
+        Where the source cannot be read, or not as often as asked; or where the run was stopped, and
+        brokers did not take what was written to them: all else is done by then.
 
     Examples
     --------
@@ -158,6 +159,7 @@ def progressive(
         )
         if stop is not None and hasattr(opened, "heed"):
             opened.heed(asked)
+        run.heed(asked)
         run.begin()
         run.outs += unmet_of(model)
         if on_start is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,6 +47,10 @@ class DeadLetters(Out):
 
     def __exit__(self, *error: object) -> None:
         self._outbox.close()
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Once stopped, wait only as long as brokers take something."""
+        self._outbox.patience.heed(stopped)
 
     def refused(self, refused: Refused) -> None:
         """Hand a dead letter over; `flush` waits for it."""

@@ -49,7 +49,7 @@ def evaluate(
     BadExample
         Where an example is refused and `bad` is `"fail"`.
     SourceError
-        Where the source cannot be read.
+        Where the source cannot be read; once stopped an `Unfinished`, with the report.
 
     Examples
     --------
@@ -65,6 +65,7 @@ def evaluate(
     refuse = Refusals(bad)
     opened = opened_source(source, text=model.text, **reading)
     run = Run(model, opened, refuse, every=every, limit=limit, on_line=on_line, learns=False)
+    run.heed(stop)
     run.begin()
     if on_start is not None:
         on_start(run.report)

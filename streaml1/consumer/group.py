@@ -21,7 +21,7 @@ from streaml1.consumer.examples import BLOCK
 from streaml1.consumer.learning import prepare
 from streaml1.consumer.outs import Out
 from streaml1.consumer.refusals import Refusals, require_positive
-from streaml1.consumer.run import Run
+from streaml1.consumer.run import Run, Unfinished
 from streaml1.modelfile import replace
 from streaml1.report import Line, Report
 from streaml1.streams import Refuse, SourceError, class_label
@@ -97,6 +97,7 @@ class Group:
         self._parse, self._start = record_parser(format, require_label=True), start_of(start)
         self._on_line, self._outs = on_line, outs
         self._runs: dict[int, _PartitionRun] = {}
+        self._stopped: Callable[[], bool] = lambda: False
 
     def run(self, stopped: Callable[[], bool]) -> dict[int, Report]:
         """Learn until `stopped`, then save; returns the reports of partitions that were ours.
@@ -108,9 +109,12 @@ class Group:
             cannot be written.
         SourceError
             Where the topic cannot be read on.
+        Unfinished
+            After all else is saved, where brokers did not take what was written to them.
         BadExample
             Where an example is refused and `bad` is `"fail"`.
         """
+        self._stopped = stopped
         prepare(self._model)  # compiled before others wait for us
         self._identity = {"source": "kafka", **self.topic.identity(stopped)}
         self._member = Member(self.topic, self._group, self, self._session, stopped)
@@ -147,6 +151,7 @@ class Group:
             run = _PartitionRun(self, source, store, outs)
             run.held = stack.pop_all()
         self._runs[partition] = run
+        run.heed(self._stopped)
         run.begin()
 
     def _start_of(self, partition: int) -> str | int:
@@ -171,10 +176,17 @@ class Group:
 
     def given_up(self, partitions: list[int]) -> None:
         """Save what has been learnt of some partitions, and have no more to do with them."""
+        missed: list[Unfinished] = []
         for one in partitions:
             if one in self._runs:
-                self._runs[one].finish()
+                try:
+                    self._runs[one].finish()
+                except Unfinished as error:
+                    missed.append(error)  # the others are saved first
                 self._runs.pop(one).held.close()
+        if missed:
+            told, first = "; ".join(map(str, missed)), missed[0]
+            raise Unfinished(told, first.exit_code, first.report, is_kept=False)
 
     def lost(self, partitions: list[int]) -> None:
         """Forget some partitions: another may have gone on with them."""
@@ -211,6 +223,9 @@ class _PartitionRun:
         )
         group.reports[partition] = self._run.report
         self._size = min(BLOCK, group._every)
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        self._run.heed(stopped)
 
     def begin(self) -> None:
         self._run.begin()

@@ -13,6 +13,10 @@ from streaml1.report import Report
 __all__ = ["Beside", "Keeper"]
 
 
+UNSAID = {"delimiter": ","}
+"""What a source is where its checkpoint does not say so, as those of before cannot; else None."""
+
+
 class Beside(Protocol):
     """Something of a run that goes on too, and is in its checkpoints."""
 
@@ -58,6 +62,7 @@ class Keeper:
     ) -> None:
         self._store = store
         self._beside = beside
+        self._ahead = False
         self._outs = outs
         if store is None:
             return
@@ -95,11 +100,14 @@ class Keeper:
             if self._state[0] is not None:
                 self._save()  # so that the next run does not begin at another `latest`
             return 0, 0
-        for name, value in found.identity.items():
-            if self._identity.get(name) != value:
+        for name in {**found.identity, **self._identity}:
+            value, now = (
+                one.get(name, UNSAID.get(name)) for one in (found.identity, self._identity)
+            )
+            if now != value:
                 raise CheckpointError(
                     f"{self._store.folder} is of another source: its {name} is {value!r}, that of "
-                    f"{self._source.name} {self._identity.get(name)!r}; take another folder"
+                    f"{self._source.name} {now!r}; take another folder"
                 )
         if found.report[0]["loss"] != report.loss:
             raise CheckpointError(
@@ -118,8 +126,18 @@ class Keeper:
         self._state = found.position, found.turn, found.learnt
         return found.turn, found.learnt
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is a store, and something was learnt that is in no checkpoint."""
+        return self._store is not None and (self._ahead or self._moved)
+
+    def moves(self) -> None:
+        """Something is about to be learnt: the model is ahead of the position until `moved`."""
+        self._ahead = True
+
     def moved(self, position: Any, turn: int, learnt: int) -> None:
         """Everything up to `position` has been learnt; save it if it is time."""
+        self._ahead = False
         if self._state != (position, turn, learnt):
             self._state = position, turn, learnt
             self._moved = True
@@ -146,6 +164,8 @@ class Keeper:
             return
         if self._store.settled(wait=True):
             self._kept(self._aside)
+        if self._ahead:  # what was learnt ended in the middle: there is no position to it
+            return
         if self._moved:
             self._save()
         if hasattr(self._source, "kept"):

@@ -218,6 +218,9 @@ def _handler(registry: Any, health: Callable[[], Any]) -> type[BaseHTTPRequestHa
     class Handler(BaseHTTPRequestHandler):
         timeout = 10.0
 
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             if path == "/metrics":
@@ -235,7 +238,8 @@ def _handler(registry: Any, health: Callable[[], Any]) -> type[BaseHTTPRequestHa
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nobody wants a line for each look."""

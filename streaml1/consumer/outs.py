@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class Out:
     def room(self) -> int:
         """The most examples that the next part may have, for who looks at the weights after it."""
         return 2**62
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Wait for nobody for long once `stopped` is true; heard before the run begins."""
 
     def begin(self, run: Run) -> None:
         """The run begins, or goes on from a checkpoint."""

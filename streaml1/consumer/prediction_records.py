@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,10 @@ class PredictionRecords(Out):
 
     def __exit__(self, *error: object) -> None:
         self._outbox.close()
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Once stopped, wait only as long as brokers take something."""
+        self._outbox.patience.heed(stopped)
 
     def begin(self, run: Run) -> None:
         """What comes are the predictions of a model that learns."""

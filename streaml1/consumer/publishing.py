@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from streaml1.checkpoint import require_model
@@ -46,6 +47,10 @@ class Publishing(Out):
 
     def __exit__(self, *error: object) -> None:
         self._topic.__exit__()
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Once stopped, wait only as long as brokers take something."""
+        self._topic.patience.heed(stopped)
 
     def begin(self, run: Run) -> None:
         """The first publication is due after `seconds`."""

@@ -34,7 +34,8 @@ class Refusals:
         if bad not in ("fail", "skip"):
             raise ValueError(f'bad={bad!r} is not known; give one of "fail", "skip"')
         self.skip = bad == "skip"
-        self.count = 0
+        self.count = 0  # of the runs before, too, where one goes on
+        self.own = 0
         # Numbers and places of the refused, where they are wanted.
         self.lines: list[tuple[int, str]] | None = None
         self._outs = outs
@@ -46,7 +47,8 @@ class Refusals:
         if not self.skip:
             raise BadExample(f"{place}: {reason}")
         self.count += 1
-        if self.count <= LOGGED:
+        self.own += 1
+        if self.own <= LOGGED:
             said = event("example_refused", place=place, reason=reason)
             logger.warning("skipped %s: %s", place, reason, extra=said)
         line = int(place.rpartition(":")[2]) if number is None else number
@@ -56,11 +58,11 @@ class Refusals:
             out.refused(Refused(place, reason, origin, line))
 
     def summarise(self) -> None:
-        """Log how many there were, where not all were logged."""
-        if self.count > LOGGED:
-            said = event("examples_refused", refused=self.count)
-            more = self.count - LOGGED
-            logger.warning("skipped %d more, %d in all", more, self.count, extra=said)
+        """Log how many there were in this process, where not all were logged."""
+        if self.own > LOGGED:
+            said = event("examples_refused", refused=self.own)
+            more = self.own - LOGGED
+            logger.warning("skipped %d more, %d in all", more, self.own, extra=said)
 
 
 def require_positive(**numbers: int | None) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from streaml1.checkpoint import Checkpoints
@@ -21,8 +22,30 @@ from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import chunk_of, parts_of
 from streaml1.consumer.refusals import Refusals
 from streaml1.report import Line, Report
+from streaml1.streams import SourceError
+from streaml1.streams.source import Lost
 
-__all__ = ["Run"]
+__all__ = ["Run", "Unfinished"]
+
+
+class Unfinished(SourceError):
+    """What a run that was stopped has not done, as brokers were away; all else is done.
+
+    Parameters
+    ----------
+    sentence, code
+        What, and what to exit with.
+    report
+        Of the run.
+    is_kept
+        Whether there is a checkpoint of all that was learnt.
+    """
+
+    def __init__(self, sentence: str, code: int, report: Report, is_kept: bool) -> None:
+        super().__init__(sentence)
+        self.exit_code = code
+        self.report = report
+        self.is_kept = is_kept
 
 
 class Run:
@@ -86,8 +109,16 @@ class Run:
         )
         self._refuse, self._every, self._limit = refuse, every, limit
         self._on_line = on_line
+        self._stopped: Callable[[], bool] = lambda: False
+        self._missed: list[SourceError] = []
         self._before = 0  # examples learnt before this pass
         self.turn = 0
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Once `stopped` is true, wait for no broker for long, and save what can be saved."""
+        self._stopped = stopped
+        for out in self.outs:
+            out.heed(stopped)
 
     def begin(self) -> None:
         """Compile what is to run, and go on from the last checkpoint, if there is one."""
@@ -129,6 +160,22 @@ class Run:
 
     def feed(self, block: Any) -> None:
         """Predict and learn the examples of a block, up to the limit."""
+        with self._ending():
+            self._keeper.moves()
+            self._feed(block)
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Where a stopped run misses its brokers the others get what is theirs; `finish` tells."""
+        try:
+            yield
+        except SourceError as error:
+            if not self._stopped() or isinstance(error, Lost):
+                raise
+            if str(error) not in map(str, self._missed):
+                self._missed.append(error)
+
+    def _feed(self, block: Any) -> None:
         chunk = chunk_of(block, self._loss, self.source.label)
         rows = 0
         for lo, rows, p in parts_of(chunk, self._learn, self._room, self._refuse):
@@ -151,14 +198,16 @@ class Run:
         """One pass, or what is left of it; which may be the last."""
         if self.is_full:  # it was before the run went on
             return
-        for block in blocks:
-            self.feed(block)
-            if stopped() or self.is_full:
-                if hasattr(self.source, "require_same"):  # while it is open, for it has not ended
-                    self.source.require_same()
-                return
-        if not stopped():  # else the source may have ended before its end
-            self.end_pass(last)
+        with self._ending():
+            for block in blocks:
+                self.feed(block)
+                if stopped() or self.is_full:
+                    # While it is open, for it has not ended.
+                    if hasattr(self.source, "require_same"):
+                        self.source.require_same()
+                    return
+            if not stopped():  # else the source may have ended before its end
+                self.end_pass(last)
 
     def end_pass(self, last: bool) -> None:
         """The source has been read to its end; a last pass may go on some day."""
@@ -173,15 +222,34 @@ class Run:
             out.next_pass()
 
     def finish(self) -> Report:
-        """Save what has not been saved, and write the last line."""
-        self._keeper.finish()  # what was refused behind its position will be so again
+        """Save what has not been saved, and write the last line.
+
+        Raises
+        ------
+        Unfinished
+            After all else is done, where brokers have not got what was theirs before a stop.
+        """
+        with self._ending():
+            self._keeper.finish()  # what was refused behind its position will be so again
         self.report.refused = self._refuse.count
         for out in self.outs:
-            out.finish()
+            with self._ending():
+                out.finish()
         if self.report.finish(self.learner):
             self._tell(self.report.lines[-1])
         self._refuse.summarise()
+        if self._missed:
+            raise self._unfinished()
         return self.report
+
+    def _unfinished(self) -> Unfinished:
+        sentences = [str(error) for error in self._missed]
+        if self.store is not None and self._keeper.is_behind:
+            sentences.append(f"{self.store.folder} keeps the checkpoint before")
+        code, kept = self._missed[0].exit_code, self.store is not None
+        return Unfinished(
+            "; ".join(sentences), code, self.report, kept and not self._keeper.is_behind
+        )
 
     def _tell(self, line: Line) -> None:
         if self._on_line is not None:

@@ -63,9 +63,12 @@ def load(path: str | Path) -> Any:
 
 
 def _of_folder(folder: Path) -> Any:
-    from streaml1.checkpoint import look
+    from streaml1.checkpoint import Unreadable, look
+    from streaml1.claims import names_in
 
     found = look(folder)
+    if found is None and names_in(folder):
+        raise Unreadable(f"{folder} holds no checkpoint that can be read: all are torn or altered")
     if found is None:
         raise ModelFileError(f"{folder} is a directory without a whole checkpoint: name a file")
     return found.model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from contextlib import closing
 from datetime import UTC, datetime
@@ -21,8 +22,15 @@ from streaml1.published.layout import (
     manifest_key,
 )
 from streaml1.published.reading import Log, TopicLog, manifests_of, newest_of
-from streaml1.streams.outbox import Outbox, as_topic, has_topic, make_topic, unwritten
-from streaml1.streams.source import SourceError
+from streaml1.streams.outbox import (
+    DELIVERY_SECONDS,
+    Outbox,
+    as_topic,
+    has_topic,
+    make_topic,
+    unwritten,
+)
+from streaml1.streams.source import SourceError, Unavailable
 from streaml1.streams.topic import Topic
 
 __all__ = ["ModelTopic", "Publisher"]
@@ -135,6 +143,7 @@ class ModelTopic:
         else:
             make_topic(self.topic, SETTINGS, partitions=2)
         self._outbox = Outbox(self.topic)
+        self.patience = self._outbox.patience
         try:
             self._publisher = self._opened()
         except BaseException:
@@ -157,10 +166,23 @@ class ModelTopic:
             return Publisher(self._outbox, self.topic.url, log)
 
     def publish(self, model: Any) -> Manifest:
-        """Put a model in the topic; it is there whole on return."""
+        """Put a model in the topic; it is there whole on return.
+
+        Brokers that are away are waited for, as long as for a record.
+        """
         self._outbox.require_same()
-        with closing(TopicLog(self.topic)) as log:
+        with closing(self._log()) as log:
             return self._publisher.publish(model, log)
+
+    def _log(self) -> TopicLog:
+        limit = time.monotonic() + DELIVERY_SECONDS
+        self.patience.begins()
+        while True:
+            try:
+                return TopicLog(self.topic, self.patience.is_over)
+            except Unavailable:
+                if self.patience.is_over() or time.monotonic() > limit:
+                    raise
 
 
 def require_compacted(topic: Topic) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from streaml1 import models
@@ -19,6 +19,7 @@ __all__ = ["Log", "TopicLog", "manifests_of", "newest_of", "read"]
 logger = logging.getLogger("streaml1")
 
 POLL_MS = 250
+ASK_MS = 1000
 SILENCE_SECONDS = 30.0
 """How long a broker may send nothing of what is there."""
 
@@ -34,11 +35,26 @@ class Log(Protocol):
 
 
 class TopicLog:
-    """The records of a topic, as a consumer of kafka-python reads them; close it."""
+    """The records of a topic, as a consumer of kafka-python reads them; close it.
 
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
-        self._consumer = topic.consumer(lambda: False)
+    Parameters
+    ----------
+    topic
+        The topic.
+    given_up
+        Whether brokers that say nothing are to be waited for no longer.
+
+    Raises
+    ------
+    Unavailable
+        Where no broker answers.
+    """
+
+    def __init__(self, topic: Topic, given_up: Callable[[], bool] = lambda: False) -> None:
+        self._topic, self._given_up = topic, given_up
+        self._consumer = topic.consumer(given_up)
+        if self._consumer is None:
+            raise Unavailable(f"{topic.url}: no broker answers, and nothing is written there")
 
     def close(self) -> None:
         """Let go of the brokers."""
@@ -57,7 +73,7 @@ class TopicLog:
         from kafka import TopicPartition
 
         consumer, part = self._consumer, TopicPartition(self._topic.name, partition)
-        at = max(lo, consumer.beginning_offsets([part])[part])
+        at = max(lo, self._asked(consumer.beginning_offsets, part))
         consumer.assign([part])
         consumer.seek(part, at)
         heard = time.monotonic()
@@ -67,13 +83,27 @@ class TopicLog:
                 yield from (record for record in polled if record.offset < end)
                 if consumer.position(part) > at:
                     at, heard = consumer.position(part), time.monotonic()
-                elif time.monotonic() - heard > SILENCE_SECONDS:
+                elif time.monotonic() - heard > SILENCE_SECONDS or self._given_up():
                     raise Unavailable(f"{self._topic.url}: the broker sends nothing; try again")
 
     def _end(self, part: Any, hi: int | None) -> int:
         """Where reading ends, as far as is known now."""
-        end: int = self._consumer.end_offsets([part])[part]
+        end = self._asked(self._consumer.end_offsets, part)
         return end if hi is None else min(hi, end)
+
+    def _asked(self, ask: Callable[..., Any], part: Any) -> int:
+        """An offset that the brokers tell: asked for often, to look between."""
+        from kafka.errors import KafkaTimeoutError
+
+        limit = time.monotonic() + SILENCE_SECONDS
+        while True:
+            try:
+                offset: int = ask([part], timeout_ms=ASK_MS)[part]
+            except KafkaTimeoutError:
+                if self._given_up() or time.monotonic() > limit:
+                    raise
+            else:
+                return offset
 
 
 class _Torn(Exception):

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 from zlib import crc32
 
 from streaml1.streams.source import Lost, SourceError, Unavailable, shown
-from streaml1.streams.topic import Topic, reason_of
+from streaml1.streams.topic import LAST_SECONDS, Topic, reason_of
 
 __all__ = [
     "Header",
     "Outbox",
+    "Patience",
     "as_topic",
     "has_topic",
     "make_topic",
+    "same_topic",
     "topic_beside",
     "unwritten",
 ]
@@ -38,12 +41,54 @@ HELD, HELD_BYTES = 20_000, 2**25
 DELIVERY_SECONDS, REQUEST_SECONDS = 120.0, 30.0
 """How long a record may take, and one request for it: trouble that passes is waited out."""
 
+STOP_SECONDS = 3.0
+"""How long a broker may take nothing once the run was stopped."""
+
+TICK_SECONDS = 0.1
+"""How often a stop is looked for while records are waited for."""
+
 CLOSE_SECONDS = 5.0
 
 ASK_SECONDS = 5.0
 """How long a broker may take to tell whether the topic is still there."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Patience:
+    """How long brokers are waited for: a while longer once the run was stopped."""
+
+    def __init__(self) -> None:
+        self._stopped: Callable[[], bool] = lambda: False
+        self._since: float | None = None  # when the stop was seen, or something moved after it
+        self._in_vain = False
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Have it end soon after `stopped` has become true."""
+        self._stopped = stopped
+
+    def begins(self) -> None:
+        """A wait begins: it has its time, whatever went by before, unless one was in vain."""
+        if not self._in_vain:
+            self.moved()
+
+    def moved(self) -> None:
+        """Brokers do take what is sent."""
+        self._in_vain = False
+        if self._since is not None:
+            self._since = time.monotonic()
+
+    def is_tried(self) -> bool:
+        """Whether the run was stopped."""
+        return self._since is not None or self._stopped()
+
+    def is_over(self) -> bool:
+        """Whether the run was stopped, and nothing has moved since then for too long."""
+        if self._since is None and self._stopped():
+            self._since = time.monotonic()
+        if self._since is not None and time.monotonic() - self._since >= STOP_SECONDS:
+            self._in_vain = True
+        return self._in_vain
 
 
 class Outbox:
@@ -85,6 +130,9 @@ class Outbox:
             raise unwritten(topic, error) from None
         self._held: deque[tuple[Any, str, int]] = deque()
         self._bytes = 0
+        self.patience = Patience()
+        self._given_up: Unavailable | None = None
+        self._failed: SourceError | None = None  # and for good: no later `flush` is well
         try:
             self.partitions = len(self._producer.partitions_for(topic.name))
             topic.require_same(self._producer)
@@ -108,7 +156,8 @@ class Outbox:
 
         """
         try:
-            self.topic.require_same(self._producer, ASK_SECONDS, there=True)
+            seconds = LAST_SECONDS if self.patience.is_tried() else ASK_SECONDS
+            self.topic.require_same(self._producer, seconds, there=True)
         except Lost:
             raise Unavailable(
                 f"{self.topic.url} was deleted while it was written to: begin again, which makes "
@@ -144,14 +193,16 @@ class Outbox:
         size = 0 if value is None else len(value)
         while self._held and self._held[0][0].is_done:
             self._settle()
-        if len(self._held) >= HELD or self._bytes + size > HELD_BYTES:
-            self.flush()
+        full = len(self._held) >= HELD or self._bytes + size > HELD_BYTES
+        if full and self._given_up is None:
+            with contextlib.suppress(_GivenUp):  # the block is learnt to its end, and `flush` tells
+                self.flush()
         data = key.encode()
         place = (crc32(data) if partition is None else partition) % self.partitions
         try:
             future = self._producer.send(self.topic.name, value, data, headers, place)
         except Exception as error:
-            raise self._failed(error, key) from None
+            raise self._why(error, key) from None
         self._held.append((future, key, size))
         self._bytes += size
         return future
@@ -162,23 +213,35 @@ class Outbox:
         Raises
         ------
         SourceError
-            One sentence about the first that is not, and never will be.
+            One sentence about the first that is not, and never will be; or, after a stop that
+            `patience` has heard of, about those that no broker takes.
 
         """
-        from kafka.errors import UnknownError
+        from kafka.errors import KafkaTimeoutError, UnknownError
 
-        if not self._held:
-            return
-        # It loses sight of a batch that was too large and is taken apart: each is asked below.
-        with contextlib.suppress(UnknownError):
-            self._producer.flush()
+        if self._failed is not None:
+            raise self._failed
+        limit = time.monotonic() + 2 * DELIVERY_SECONDS
+        self.patience.begins()
         while self._held:
-            self._settle()
+            # It loses sight of a batch that was too large and is taken apart: each is asked below.
+            with contextlib.suppress(KafkaTimeoutError, UnknownError):
+                self._producer.flush(TICK_SECONDS)
+            with contextlib.suppress(Exception):  # told of where it is settled
+                self._held[0][0].get(TICK_SECONDS)
+            if self._held[0][0].is_done:
+                self.patience.moved()
+                while self._held and self._held[0][0].is_done:
+                    self._settle()
+            elif self.patience.is_over():
+                raise self._give_up()
+            elif time.monotonic() > limit:
+                self._settle()
 
     def close(self) -> None:
         """Write what can be written soon, and let go of the brokers."""
         try:
-            self._producer.close(timeout=CLOSE_SECONDS)
+            self._producer.close(timeout=CLOSE_SECONDS if self._given_up is None else 0.0)
         except Exception:
             # It does not end where something is left that cannot be written.
             self._producer._sender.force_close()
@@ -192,13 +255,11 @@ class Outbox:
 
         future, key, size = self._held.popleft()
         self._bytes -= size
-        if not future.is_done:
-            with contextlib.suppress(Exception):
-                future.get(DELIVERY_SECONDS)
         if not future.succeeded():
-            raise self._failed(future.exception or KafkaTimeoutError(), key)
+            self._failed = self._why(future.exception or KafkaTimeoutError(), key)
+            raise self._failed
 
-    def _failed(self, error: Exception, key: str) -> SourceError:
+    def _why(self, error: Exception, key: str) -> SourceError:
         """Why a record is not in the topic: kafka-python waits for one that was deleted."""
         from kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
@@ -208,6 +269,20 @@ class Outbox:
             except SourceError as deleted:
                 return deleted
         return unwritten(self.topic, error, key)
+
+    def _give_up(self) -> Unavailable:
+        """What is not in the topic as the run ends: the same error as long as that is so."""
+        if self._given_up is None:
+            n = len(self._held)
+            self._given_up = _GivenUp(
+                f"{self.topic.url}: {n:,} {'record was' if n == 1 else 'records were'} not "
+                f"written, as no broker took any for {STOP_SECONDS:g} seconds"
+            )
+        return self._given_up
+
+
+class _GivenUp(Unavailable):
+    """What was not written before a run that was stopped ended."""
 
 
 def as_topic(topic: str | Topic) -> Topic:
@@ -233,9 +308,14 @@ def topic_beside(topic: Topic, name: str) -> Topic:
     """
     other = Topic(name, topic.security) if name.startswith("kafka:") else topic.beside(name)
     require_name(other)
-    if (other.name, set(other.brokers)) == (topic.name, set(topic.brokers)):
+    if same_topic(other, topic):
         raise SourceError(f"{other.url} is what is read: write to another topic")
     return other
+
+
+def same_topic(one: Topic, other: Topic) -> bool:
+    """Whether two topics have one name, and a broker in common."""
+    return one.name == other.name and not set(one.brokers).isdisjoint(other.brokers)
 
 
 def require_name(topic: Topic) -> None:

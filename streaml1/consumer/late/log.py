@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from streaml1.checkpoint import CheckpointError
+from streaml1.checkpoint import CheckpointError, Unreadable
 from streaml1.claims import unwritable
 
 __all__ = ["Log", "Segments"]
@@ -86,12 +86,13 @@ class Log:
                 data = file.read(length)
         except OSError as error:
             reason = (error.strerror or "cannot be read").lower()
-            raise CheckpointError(f"{path}: {reason}; the last checkpoint needs it") from None
+            kind = Unreadable if isinstance(error, FileNotFoundError) else CheckpointError
+            raise kind(f"{path}: {reason}; the last checkpoint needs it") from None
         lost = "what waits for its label is lost, so take another folder"
         whole = _HEAD.size <= length <= len(data)
         magic, version = _HEAD.unpack_from(data) if whole else (b"", 0)
         if magic != MAGIC or version < 1:
-            raise CheckpointError(f"{path} is torn, or no log: {lost}")
+            raise Unreadable(f"{path} is torn, or no log: {lost}")
         if version > FORMAT:
             raise CheckpointError(
                 f"{path} has format {version}, newer than {FORMAT}: upgrade streaml1"
@@ -102,7 +103,7 @@ class Log:
             entry = data[at + _ENTRY.size : at + _ENTRY.size + size]
             end = at + _ENTRY.size + size
             if not size or end > length or zlib.crc32(entry, size) != crc:
-                raise CheckpointError(f"{path} is damaged at byte {at}: {lost}")
+                raise Unreadable(f"{path} is damaged at byte {at}: {lost}")
             yield entry
             at = end
 

@@ -94,8 +94,7 @@ class LateRun(Run):
         """How many wait, and what has become of the others."""
         return {**super().numbers(), **self.waiting.numbers()}
 
-    def feed(self, block: Any) -> None:
-        """Predict and learn what the events of a block ask for, up to the limit."""
+    def _feed(self, block: Any) -> None:
         self._block = block
         rows = len(block)
         for row, event in enumerate(block.x):
