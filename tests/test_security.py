@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import kafka
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies
@@ -24,6 +23,7 @@ from hypothesis import given, strategies
 import streaml1
 from streaml1.cli import cli
 from streaml1.streams import SourceError, open_source
+from streaml1.streams.outbox import Outbox
 from streaml1.streams.probe import Silent, probe
 from streaml1.streams.security import Security, brokers_of, security_of
 from streaml1.streams.settings import SETTINGS, Secret, properties_of, settings_of
@@ -322,9 +322,9 @@ def test_every_way_in(way: str, folder: Path, topic: str) -> None:
     # Consumers, admins and producers come in by the same settings.
     one = Topic(f"kafka:///{topic}", file)
     assert one.identity(lambda: False)["topic"] == topic
-    producer = kafka.KafkaProducer(**one._common())
-    producer.send(f"{topic}-out", b"x").get(10)
-    producer.close()
+    with Outbox(one.beside(f"{topic}-out")) as outbox:
+        outbox.send("key", b"x")
+        outbox.flush()
 
 
 def password_of(folder: Path) -> str:

@@ -121,12 +121,12 @@ def test_the_missing_of_pandas_is_no_label() -> None:
     X = pandas.DataFrame({"a": [1.0, 2.0, 3.0]})
     names = pandas.Series(["up", None, "down"], dtype="string")
     model = SoftmaxClassifier()
-    with pytest.raises(BadExample, match="the label <NA> is no label"):
+    with pytest.raises(BadExample, match="the label is missing: <NA>"):
         model.learn_many(X, names)
-    with pytest.raises(BadExample, match="the label <NA> is no label"):
+    with pytest.raises(BadExample, match="the label is missing: <NA>"):
         model.learn_one({"a": 1.0}, pandas.NA)
     assert model.n_iterations == 0 and model.classes_met == []
-    with pytest.raises(BadExample, match="rows:2: the label <NA> is no label"):
+    with pytest.raises(BadExample, match="rows:2: the label is missing: <NA>"):
         streaml1.progressive(model, (X, names))
     assert streaml1.progressive(SoftmaxClassifier(), (X, names), bad="skip").refused == 1
     two = (X, pandas.Series([True, None, False], dtype="boolean"))

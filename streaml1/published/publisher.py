@@ -170,8 +170,13 @@ class ModelTopic:
 
         Brokers that are away are waited for, as long as for a record.
         """
-        self._outbox.require_same()
-        with closing(self._log()) as log:
+        try:
+            log = self._log()
+        except SourceError:
+            self._outbox.require_same()  # which may tell why
+            raise
+        with closing(log):
+            self._outbox.require_same()
             return self._publisher.publish(model, log)
 
     def _log(self) -> TopicLog:

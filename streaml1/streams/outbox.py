@@ -49,7 +49,7 @@ TICK_SECONDS = 0.1
 
 CLOSE_SECONDS = 5.0
 
-ASK_SECONDS = 5.0
+ASK_SECONDS = 2.0
 """How long a broker may take to tell whether the topic is still there."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
