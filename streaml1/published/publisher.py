@@ -172,6 +172,8 @@ class ModelTopic:
         """
         try:
             log = self._log()
+        except Unavailable:
+            raise
         except SourceError:
             self._outbox.require_same()  # which may tell why
             raise

@@ -241,7 +241,8 @@ class Outbox:
     def close(self) -> None:
         """Write what can be written soon, and let go of the brokers."""
         try:
-            self._producer.close(timeout=CLOSE_SECONDS if self._given_up is None else 0.0)
+            in_vain = self._given_up is not None or self.patience.is_over()
+            self._producer.close(timeout=0.0 if in_vain else CLOSE_SECONDS)
         except Exception:
             # It does not end where something is left that cannot be written.
             self._producer._sender.force_close()
