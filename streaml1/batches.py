@@ -222,8 +222,7 @@ def _from_frame(X: Any) -> Batch:
         names = list(X.columns)
         if len(set(names)) < len(names):
             raise _twice(names)
-        batch = checked(_from_matrix(X.sparse.to_coo()), names.__getitem__)
-        return Batch(batch.rows, names)
+        return checked(_from_matrix(X.sparse.to_coo()), names.__getitem__)._replace(names=names)
     frame = frame_of(X)
     places: dict[Hashable, int] = {}
     n = len(frame)

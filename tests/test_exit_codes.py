@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -388,6 +389,17 @@ while True:
 """
 
 
+@contextlib.contextmanager
+def put_down_after(process: subprocess.Popen[str], between: Between) -> Iterator[None]:
+    """Whatever comes, neither is left running."""
+    try:
+        yield
+    finally:
+        between.close()
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("how", ["gone", "silent"])
 def test_sigterm_while_the_broker_is_away(how: str, here: Path, broker: Broker) -> None:
@@ -396,16 +408,12 @@ def test_sigterm_while_the_broker_is_away(how: str, here: Path, broker: Broker) 
     broker.send(topic, ["1 1:1", "0 2:1"] * 20, (0, 1))
     between = Between(broker.address)
     process = started(here, f"kafka://{between.address}/{topic}", "--every", "40")
-    try:
+    with put_down_after(process, between):
         until(process, lambda line: line.startswith("       40"))
         between.stop() if how == "silent" else between.close()
         time.sleep(1.5)
         assert process.poll() is None
         seconds = ended(process)
-    finally:
-        between.close()
-        process.kill()
-        process.communicate()
     with Checkpoints("kept") as store:
         found = store.latest()
     assert found is not None and found.learnt == found.model.n_iterations == 40
@@ -435,7 +443,7 @@ def test_sigterm_while_who_takes_predictions_is_away(
         "--predictions", f"{away}/{told}", "--bad", "dead-letter", "--most-bad", "1",
         "--dead-letters", f"{away}/{refused}", "--save", "m", "--report", "r", "--plot", "p.svg",
     )  # fmt: skip
-    try:
+    with put_down_after(process, between):
         until(process, lambda line: line.startswith("       40"))
         while seconds == "0" and held(here) < 40:
             time.sleep(0.05)
@@ -449,10 +457,6 @@ def test_sigterm_while_who_takes_predictions_is_away(
         start = time.monotonic()
         process.terminate()
         _, err = process.communicate(timeout=60)
-    finally:
-        between.close()
-        process.kill()
-        process.communicate()
     assert time.monotonic() - start < 2.5 * STOP_SECONDS + 2.0
     assert process.returncode == 75, err
     lost = r"\d+ records were not written, as no broker took any for 3 seconds"
@@ -488,16 +492,12 @@ def test_sigterm_while_who_takes_models_is_away(how: str, here: Path, broker: Br
         here, broker.url(topic), "--every", "40", "--save", "m", "--report", "r",
         "--publish", f"kafka://{between.address}/{models}",
     )  # fmt: skip
-    try:
+    with put_down_after(process, between):
         until(process, lambda line: line.startswith("       40"))
         between.stop() if how == "silent" else between.close()
         start = time.monotonic()
         process.terminate()
         _, err = process.communicate(timeout=60)
-    finally:
-        between.close()
-        process.kill()
-        process.communicate()
     assert time.monotonic() - start < STOP_SECONDS + 3.0
     assert process.returncode == 75, err
     lost = rf"kafka://[^; ]+/{models}: no broker answers[^;]*"

@@ -30,7 +30,7 @@ from streaml1.streams import SourceError
 from streaml1.streams.source import Lost
 from tests import storm
 from tests.broker import Broker
-from tests.test_exit_codes import Between
+from tests.test_exit_codes import Between, put_down_after
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
 
@@ -542,7 +542,7 @@ def test_sigterm_while_who_takes_predictions_is_away(broker: Broker, tmp_path: P
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    try:
+    with put_down_after(process, between):
         assert process.stdout is not None
         for _ in range(4):
             process.stdout.readline()
@@ -552,10 +552,6 @@ def test_sigterm_while_who_takes_predictions_is_away(broker: Broker, tmp_path: P
             process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
-    finally:
-        between.close()
-        process.kill()
-        process.communicate()
     assert process.returncode == 75, err
     assert "2 partitions: 900 examples: log" in out
     said = err.splitlines()[-1]

@@ -22,8 +22,7 @@ from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import chunk_of, parts_of
 from streaml1.consumer.refusals import Refusals
 from streaml1.report import Line, Report
-from streaml1.streams import SourceError
-from streaml1.streams.source import Lost
+from streaml1.streams.source import Lost, SourceError
 
 __all__ = ["Run", "Unfinished"]
 

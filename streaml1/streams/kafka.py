@@ -13,7 +13,7 @@ from streaml1.logs import event
 from streaml1.streams.partitions import merged
 from streaml1.streams.records import Position, RecordReader, event_parser, record_parser
 from streaml1.streams.source import Block, Refuse, SourceError, shown
-from streaml1.streams.topic import LAST_SECONDS, Topic
+from streaml1.streams.topic import ASK_SECONDS, Topic
 
 __all__ = ["KafkaSource", "start_of"]
 
@@ -23,9 +23,6 @@ COMMIT_SECONDS = 5.0
 
 QUIET_SECONDS = 15.0
 """After so long without a record a broker is asked whether it is there: a client only waits."""
-
-ASK_SECONDS = 1.0
-"""How long a broker may take to tell whether a topic is the same; none is asked more often."""
 
 LAST_TIME = 2**63 - 1
 """The last time, in milliseconds since 1970, that Kafka knows."""
@@ -118,7 +115,7 @@ class KafkaSource:
         self._stopped: Callable[[], bool] = lambda: False
         self._consumer: Any = None
         self._away = False
-        self._heard = self._asked = 0.0
+        self._heard = 0.0
         self._highwater: Offsets = {}
         self._passed: Offsets = {}
 
@@ -199,11 +196,9 @@ class KafkaSource:
             One sentence.
 
         """
-        now = time.monotonic()
-        if self._consumer is None or now - self._asked < ASK_SECONDS:
-            return
-        self._heed_ids(LAST_SECONDS if self._stopped() else ASK_SECONDS)
-        self._asked = time.monotonic()
+        if self._consumer is not None:
+            self._topic.ask_whether_same(self._consumer, self._stopped)
+            self._heed_ids()
 
     def _heed_ids(self, seconds: float = 0.0) -> None:
         self._topic.require_same(self._consumer, seconds)

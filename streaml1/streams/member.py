@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from streaml1.streams.partitions import POLL_MS
-from streaml1.streams.topic import LAST_SECONDS, Topic
+from streaml1.streams.topic import ASK_SECONDS, Topic
 
 __all__ = ["Member", "Partitions"]
 
@@ -18,9 +18,6 @@ logger = logging.getLogger("streaml1")
 COMMIT_SECONDS = 5.0
 
 CLOSE_SECONDS = 5.0
-
-ASK_SECONDS = 1.0
-"""How long a broker may take to tell whether the topic is the same; none is asked more often."""
 
 
 class Partitions(Protocol):
@@ -68,7 +65,7 @@ class Member:
         self._new: list[int] = []
         self._offsets: dict[int, int] = {}
         self._committed = time.monotonic()
-        self._stopped, self._thread, self._asked = stopped, threading.current_thread(), 0.0
+        self._stopped, self._thread = stopped, threading.current_thread()
         milliseconds = round(1000 * session)
         # None where we were stopped before any broker answered.
         self.consumer = topic.consumer(
@@ -98,12 +95,10 @@ class Member:
 
         In a listener, whose thread is the one that hears of it, what was heard has to suffice.
         """
-        seconds, now = 0.0, time.monotonic()
-        if threading.current_thread() is self._thread and now - self._asked >= ASK_SECONDS:
-            seconds = LAST_SECONDS if self._stopped() else ASK_SECONDS
-        self.topic.require_same(self.consumer, seconds)
-        if seconds:
-            self._asked = time.monotonic()
+        if threading.current_thread() is self._thread:
+            self.topic.ask_whether_same(self.consumer, self._stopped)
+        else:
+            self.topic.require_same(self.consumer)
 
     def new(self) -> list[int]:
         """The partitions that have become ours since the last call: `begin` each."""

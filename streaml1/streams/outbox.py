@@ -78,8 +78,8 @@ class Patience:
         if self._since is not None:
             self._since = time.monotonic()
 
-    def is_tried(self) -> bool:
-        """Whether the run was stopped."""
+    def is_short(self) -> bool:
+        """Whether the run was stopped, so that it will end."""
         return self._since is not None or self._stopped()
 
     def is_over(self) -> bool:
@@ -156,7 +156,7 @@ class Outbox:
 
         """
         try:
-            seconds = LAST_SECONDS if self.patience.is_tried() else ASK_SECONDS
+            seconds = LAST_SECONDS if self.patience.is_short() else ASK_SECONDS
             self.topic.require_same(self._producer, seconds, there=True)
         except Lost:
             raise Unavailable(

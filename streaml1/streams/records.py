@@ -311,9 +311,9 @@ class _Either:
     """Reads lines of JSON and of svmlight, as each begins."""
 
     def __init__(self, require_label: bool) -> None:
-        self._json = json = line_parser("jsonl", require_label, "record")
+        self._json = line_parser("jsonl", require_label, "record")
         self._svmlight = line_parser("svmlight", require_label, "record")
-        self._each = EachLine(lambda line: (json if _is_json(line) else self._svmlight).one(line))
+        self._each = EachLine(self._one)
 
     def read(self, text: bytes) -> Parsed:
         if text.startswith(b"{") and text.count(b"\n{") == text.count(b"\n", 0, -1):
@@ -322,10 +322,14 @@ class _Either:
             return self._each.read(text)
         return self._svmlight.read(text)
 
+    def _one(self, line: bytes) -> Any:
+        _refuse_prefix(line)
+        return (self._json if line.lstrip().startswith(JSON_BEGINS) else self._svmlight).one(line)
 
-def _is_json(line: bytes) -> bool:
+
+def _refuse_prefix(line: bytes) -> None:
+    """Refuse what some programs write before JSON."""
     if line.startswith(b"\xef\xbb\xbf"):
         raise ValueError("a byte order mark stands before the record: write it without")
     if line.startswith(b"\0") and line[5:].startswith(JSON_BEGINS):
         raise ValueError("five bytes of a schema registry stand before the JSON: write it without")
-    return line.lstrip().startswith(JSON_BEGINS)

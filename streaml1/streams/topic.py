@@ -35,6 +35,9 @@ PROBE_SECONDS = 2.0
 METADATA_SECONDS = 10.0
 """How often a consumer asks, aside, whether the topic is still the same."""
 
+ASK_SECONDS = 1.0
+"""How long a broker may take to tell whether a topic is the same; none is asked more often."""
+
 MISSED_SECONDS = 10.0
 """So long every answer has to be that a topic is not there, for that to be believed."""
 
@@ -76,13 +79,14 @@ class Topic:
         self._up = brokers  # those that answered when last asked
         self._id: str | None = None  # the topic's, as it was first heard
         self._missed: float | None = None  # since when it is not there
+        self._asked = 0.0  # when a broker last told that it is the same
 
     def beside(self, name: str) -> Topic:
         """Another topic of the same brokers, reached in the same way."""
         other = copy.copy(self)
         hosts, _, query = self.url.partition("?")
         other.url = hosts.removesuffix(self.name) + name + ("?" + query if query else "")
-        other.name, other._id, other._missed = name, None, None
+        other.name, other._id, other._missed, other._asked = name, None, None, 0.0
         return other
 
     def parts(self, offsets: dict[int, int]) -> dict[Any, int]:
@@ -172,6 +176,14 @@ class Topic:
                 f"{self.url} was deleted: make it again, and begin again, with another folder "
                 "where checkpoints are kept"
             )
+
+    def ask_whether_same(self, client: Any, stopped: Callable[[], bool]) -> None:
+        """As `require_same`, by what a broker tells now, or told a moment ago."""
+        if time.monotonic() - self._asked < ASK_SECONDS:
+            self.require_same(client)
+            return
+        self.require_same(client, LAST_SECONDS if stopped() else ASK_SECONDS)
+        self._asked = time.monotonic()
 
     def commit(self, group: str, offsets: dict[int, int], stopped: Callable[[], bool]) -> None:
         """Tell the brokers how far a reader is, for others to see; errors are not worth a word."""
