@@ -132,7 +132,7 @@ def test_the_defaults_are_those_of_the_library(svm: str) -> None:
     for option, params in (
         (["--schedule", "invsqrt"], {}),
         (["--stamps", "explicit"], {"stamps": "explicit"}),
-        (["--lr", "auto", "--schedule", "inverse"], {"lr": "auto", "schedule": "inverse"}),
+        (["--lr", "auto"], {"lr": "auto"}),
     ):
         run("learn", svm, *option, "--save", "b.model")
         assert repr(streaml1.load("b.model")) == repr(streaml1.ElasticNetClassifier(**params))
@@ -362,6 +362,12 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--stalled", "5"], "--stalled makes nothing without --metrics"),
         (["learn", "a.svm", "--checkpoint-every", "5"], "--checkpoint-every makes nothing without"),
         (["learn", "a.svm", "--session-timeout", "5"], "makes nothing without --per-partition"),
+        (["learn", "a.svm", "--budget", "9"], "--budget 9 makes nothing without --stamps explicit"),
+        (["learn", "a.svm", "--lr", "auto", "--schedule", "constant"],
+         "--schedule constant makes nothing of --lr auto"),
+        (["learn", "a.svm", "--seed", "1"], "a.svm has an order of its own: a seed is for"),
+        (["learn", "river:Phishing", "--seed", "1"], "river:Phishing has an order of its own"),
+        (["learn", "kafka://h:1/t", "--seed", "1"], "kafka://h:1/t has an order of its own"),
         (["learn", "kafka://h"], "kafka://h is no topic: write kafka://host:port/topic"),
         (["learn", "kafka://h/t", "--passes", "2"], "cannot be read twice: it has no end; add"),
         (["learn", "kafka://h/t", "--partitions", "a"], "'a' is no list of numbers such as 0,2"),

@@ -14,7 +14,7 @@ __all__ = ["change", "loaded", "new_learner", "require_kind"]
 
 
 # Whoever gives one of these has a rate in mind, or what does not go with auto.
-OWN_RATE = {"lr", "schedule", "stamps", "budget", "average"}
+OWN_RATE = {"lr", "schedule", "stamps", "average"}
 
 
 def new_learner(
@@ -34,8 +34,10 @@ def new_learner(
         raise Refusal(f"{model} is for {', '.join(MODELS[model])}, not for {task}; take another")
     kind = getattr(streaml1, MODELS[model][task])
     require_parameters(kind, given, model)
-    if model == "elastic-net" and not given.keys() & OWN_RATE:
-        given = {**given, "lr": "auto"}
+    if model == "elastic-net":
+        _require_used(given)
+        if not given.keys() & OWN_RATE:
+            given = {**given, "lr": "auto"}
     try:
         return kind(**given)
     except ValueError as error:
@@ -64,6 +66,20 @@ def require_parameters(kind: Any, given: dict[str, Any], what: str) -> None:
                 f"--{name.replace('_', '-')} is no option of {what}, which has {options}: "
                 "leave it out"
             )
+
+
+def _require_used(given: dict[str, Any]) -> None:
+    """Refuse what an elastic net has no use for beside what else is given."""
+    if given.get("lr") == "auto" and "schedule" in given:
+        raise Refusal(
+            f"--schedule {given['schedule']} makes nothing of --lr auto, whose rates fall in a way "
+            "of their own: leave it out, or give a number"
+        )
+    if "budget" in given and given.get("stamps") != "explicit" and not given.get("average"):
+        raise Refusal(
+            f"--budget {given['budget']} makes nothing without --stamps explicit or --average: "
+            "give one of them too"
+        )
 
 
 def _task(source: str, loss: str | None) -> str:

@@ -151,8 +151,8 @@ source_options = together(
     click.option("--bad", type=click.Choice(["fail", "skip", "dead-letter"]), default="fail",
                  show_default=True, help="An example that is refused ends the run, or is counted "
                  "and left out; of a topic it can be put in another one."),
-    click.option("--seed", type=int, default=0, show_default=True,
-                 help="Order of the examples of stdlib and of data:...."),
+    click.option("--seed", type=int,
+                 help="Order of the examples of stdlib and of data:....  [default: 0]"),
     click.option("--from", "start", metavar="WHERE",
                  help="Kafka: earliest, latest, a time such as 2026-01-31T06:00Z, or "
                  "checkpoint; where there is a checkpoint it is always gone on from.  "

@@ -57,7 +57,7 @@ def progressive(
     weight: str | None = None,
     ignore: Iterable[str] = (),
     delimiter: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     start: str | None = None,
     until_end: bool = False,
     partitions: Sequence[int] | None = None,

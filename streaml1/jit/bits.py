@@ -17,13 +17,17 @@ __all__ = [
     "chosen_bits",
     "chosen_bytes",
     "compresses",
+    "few_places",
     "first_places",
     "float_of_bits",
     "high_product",
     "last_places",
     "leading_zeros",
     "matches",
+    "put_few",
+    "put_few_places",
     "put_lowered",
+    "shuffles",
     "trailing_zeros",
     "under",
 ]
@@ -31,6 +35,7 @@ __all__ = [
 _BYTES = ir.VectorType(ir.IntType(8), 64)
 _FLAGS = ir.VectorType(ir.IntType(1), 64)
 _PLACES = ir.VectorType(ir.IntType(32), 32)
+_AT = nbtypes.void(nbtypes.uint64, nbtypes.uint64, nbtypes.uint64)
 
 
 def _compared(how: str) -> Callable[..., Any]:
@@ -72,6 +77,101 @@ def compresses(typingctx: Any) -> Any:
     return nbtypes.boolean(), codegen
 
 
+@intrinsic
+def shuffles(typingctx: Any) -> Any:
+    """Whether the processor reorders eight bytes by one instruction; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(nbtypes.boolean, _shuffles(context))
+
+    return nbtypes.boolean(), codegen
+
+
+def _shuffles(context: Any) -> bool:
+    return "+ssse3" in context.codegen().magic_tuple()[2].split(",")
+
+
+def _few(bits: int) -> int:
+    """Which of eight bits are set, one after the other, a byte each; the rest asks for zeros."""
+    places = [k for k in range(8) if bits >> k & 1]
+    return int.from_bytes(bytes(places + [128] * (8 - len(places))), "little")
+
+
+_FEW = [_few(bits) for bits in range(256)]
+
+
+@intrinsic
+def few_places(typingctx: Any, bits: Any) -> Any:
+    """Which of the lowest eight bits are set, one after the other, a byte each.
+
+    The bytes behind them are 128. Compiled code only.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.ArrayType(ir.IntType(64), len(_FEW))
+        table = builder.module.globals.get("streaml1.few_places")
+        if table is None:
+            table = ir.GlobalVariable(builder.module, kind, "streaml1.few_places")
+            table.initializer = ir.Constant(kind, _FEW)
+            table.global_constant = True
+            table.linkage = "internal"
+        low = builder.and_(args[0], ir.Constant(ir.IntType(64), 255))
+        first = ir.Constant(ir.IntType(64), 0)
+        return builder.load(builder.gep(table, [first, low], inbounds=True))
+
+    return nbtypes.uint64(nbtypes.uint64), codegen
+
+
+@intrinsic
+def put_few(typingctx: Any, to: Any, address: Any, places: Any) -> Any:
+    """Write those of the eight bytes at an address that `few_places` tells, zeros behind them.
+
+    Eight bytes are written. Compiled code only, where the processor `shuffles`.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, address, places = args
+        if not _shuffles(context):
+            return context.get_dummy_value()
+        word, wide = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
+        bytes_ = ir.VectorType(ir.IntType(8), 16)
+
+        def widened(one: Any) -> Any:
+            none, first = ir.Constant(wide, [0, 0]), ir.Constant(ir.IntType(32), 0)
+            return builder.bitcast(builder.insert_element(none, one, first), bytes_)
+
+        name = "llvm.x86.ssse3.pshuf.b.128"
+        of = ir.FunctionType(bytes_, [bytes_, bytes_])
+        call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
+        there = builder.load(builder.inttoptr(address, word.as_pointer()), align=1)
+        packed = builder.bitcast(builder.call(call, [widened(there), widened(places)]), wide)
+        one = builder.extract_element(packed, ir.Constant(ir.IntType(32), 0))
+        builder.store(one, builder.inttoptr(to, word.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return _AT, codegen
+
+
+@intrinsic
+def put_few_places(typingctx: Any, to: Any, places: Any, base: Any) -> Any:
+    """Write what `few_places` tells, and a base more, as eight halves of words; compiled only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, places, base = args
+        halves = ir.VectorType(ir.IntType(32), 8)
+        wide = builder.zext(builder.bitcast(places, ir.VectorType(ir.IntType(8), 8)), halves)
+        first = ir.Constant(ir.IntType(32), 0)
+        bases = builder.insert_element(
+            ir.Constant(halves, ir.Undefined), builder.trunc(base, ir.IntType(32)), first
+        )
+        bases = builder.shuffle_vector(bases, bases, ir.Constant(halves, [0] * 8))
+        sums = builder.add(wide, bases)
+        builder.store(sums, builder.inttoptr(to, halves.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return _AT, codegen
+
+
 def _packed(builder: Any, block: Any, bits: Any) -> Any:
     """Those of 64 bytes whose bits are set, one after the other."""
     of = ir.FunctionType(_BYTES, [_BYTES, _FLAGS, _BYTES])
@@ -98,9 +198,6 @@ def _places_of(half: int) -> Callable[..., Any]:
         return context.get_dummy_value()
 
     return codegen
-
-
-_AT = nbtypes.void(nbtypes.uint64, nbtypes.uint64, nbtypes.uint64)
 
 
 @intrinsic

@@ -18,6 +18,7 @@ from streaml1.jit.memory import array_at
 __all__ = [
     "at_least",
     "beyond_in",
+    "each_in",
     "eight_at",
     "eight_from",
     "eight_in",
@@ -75,37 +76,52 @@ def _eight_in(typingctx: Any, array: Any, k: Any) -> Any:
 @intrinsic
 def _words_in(typingctx: Any, array: Any, k: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = context.get_data_type(array.dtype)
-        first = builder.gep(_data(context, builder, array, args[0]), [args[1]])
-        place = builder.bitcast(first, ir.VectorType(kind, LANES).as_pointer())
-        loaded = builder.load(place)
-        loaded.align = kind.width // 8
-        return builder.zext(loaded, BITS)
+        return _words_at(context, builder, array, *args)
 
     return WORDS(array, nbtypes.uint64), codegen
+
+
+def _words_at(context: Any, builder: Any, kind: Any, array: Any, k: Any) -> Any:
+    one = context.get_data_type(kind.dtype)
+    first = builder.gep(_data(context, builder, kind, array), [k])
+    loaded = builder.load(builder.bitcast(first, ir.VectorType(one, LANES).as_pointer()))
+    loaded.align = one.width // 8
+    return builder.zext(loaded, BITS)
 
 
 @intrinsic
 def _places_of(typingctx: Any, array: Any, words: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        size = context.get_abi_sizeof(context.get_data_type(array.dtype))
-        base = builder.ptrtoint(_data(context, builder, array, args[0]), WORD)
-        steps = builder.mul(args[1], ir.Constant(BITS, [size] * LANES))
-        return builder.add(everywhere(builder, base), steps)
+        return _places(context, builder, array, *args)
 
     return WORDS(array, WORDS), codegen
+
+
+def _places(context: Any, builder: Any, kind: Any, array: Any, words: Any) -> Any:
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    base = builder.ptrtoint(_data(context, builder, kind, array), WORD)
+    steps = builder.mul(words, ir.Constant(BITS, [size] * LANES))
+    return builder.add(everywhere(builder, base), steps)
 
 
 @intrinsic
 def _eight_from(typingctx: Any, places: Any, offset: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        of = ir.FunctionType(VECTOR, [_POINTERS, INDEX, _ALL, VECTOR])
-        call = cgutils.get_or_insert_function(builder.module, of, "llvm.masked.gather.v8f64.v8p0")
-        places = builder.add(args[0], everywhere(builder, args[1]))
-        rest = ir.Constant(_ALL, [1] * LANES), ir.Constant(VECTOR, ir.Undefined)
-        return builder.call(call, [builder.inttoptr(places, _POINTERS), INDEX(8), *rest])
+        return _gathered(builder, builder.add(args[0], everywhere(builder, args[1])))
 
     return EIGHT(WORDS, nbtypes.uint64), codegen
+
+
+def _gathered(builder: Any, places: Any) -> Any:
+    of = ir.FunctionType(VECTOR, [_POINTERS, INDEX, _ALL, VECTOR])
+    call = cgutils.get_or_insert_function(builder.module, of, "llvm.masked.gather.v8f64.v8p0")
+    rest = ir.Constant(_ALL, [1] * LANES), ir.Constant(VECTOR, ir.Undefined)
+    return builder.call(call, [builder.inttoptr(places, _POINTERS), INDEX(8), *rest])
+
+
+def _gathers(context: Any) -> bool:
+    """Whether the processor reads from eight addresses by one instruction that is fast."""
+    return "+avx512f" in context.codegen().magic_tuple()[2].split(",")
 
 
 def _elements(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
@@ -164,6 +180,26 @@ def _beyond_in(typingctx: Any, array: Any, k: Any, most: Any) -> Any:
         return builder.zext(builder.bitcast(beyond, ir.IntType(LANES)), WORD)
 
     return nbtypes.uint64(array, nbtypes.uint64, nbtypes.uint64), codegen
+
+
+@intrinsic
+def _each_in(typingctx: Any, array: Any, ids: Any, k: Any) -> Any:
+    # Where vectors cannot be gathered fast, ids are read one by one: taken out of a vector each
+    # costs more.
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if _gathers(context):
+            words = _words_at(context, builder, signature.args[1], *args[1:])
+            places = _places(context, builder, signature.args[0], args[0], words)
+            return _gathered(builder, places)
+        values = ir.Constant(VECTOR, ir.Undefined)
+        for lane, at in _elements(context, builder, signature, args):
+            there = builder.inttoptr(at, ir.DoubleType().as_pointer())
+            one = builder.load(there)
+            one.align = 8
+            values = builder.insert_element(values, one, ir.Constant(INDEX, lane))
+        return values
+
+    return EIGHT(array, ids, nbtypes.uint64), codegen
 
 
 @intrinsic
@@ -258,6 +294,10 @@ def _from_array(places: Any, offset: Any) -> Any:
     return _floats_of(array)[words, int(offset) // 8]
 
 
+def _each_of_array(array: Any, ids: Any, k: Any) -> Any:
+    return array[_wide(ids, k)]
+
+
 def _put_into_array(array: Any, ids: Any, k: Any, values: Any) -> None:
     array[_wide(ids, k)] = values
 
@@ -287,6 +327,7 @@ at_least = _at_least if COMPILED else _bits_at_least
 places_of = _places_of if COMPILED else lambda array, words: (array, words)
 eight_from = _eight_from if COMPILED else _from_array
 # The elements of an array that eight neighbours of another tell.
+each_in = _each_in if COMPILED else _each_of_array
 put_each = _put_each if COMPILED else _put_into_array
 # Both floats of elements of 16 bytes, likewise; words may be put as the second, and come as bits.
 pairs_in = _pairs_in if COMPILED else _pairs_in_array

@@ -10,12 +10,16 @@ from streaml1.jit import (
     bit_count,
     chosen_bytes,
     compresses,
+    few_places,
     first_places,
     inlined,
     last_places,
     load_byte,
     load_word,
     matches,
+    put_few,
+    put_few_places,
+    shuffles,
     store_byte,
     store_half,
     trailing_zeros,
@@ -51,6 +55,7 @@ SPARE = 64
 
 _ONE, _FOUR, _EIGHT, _HALF, _BLOCK = map(np.uint64, (1, 4, 8, 32, 64))
 _ALL = np.uint64(2**64 - 1)
+_BYTE = np.uint64(255)
 
 
 @inlined
@@ -66,10 +71,45 @@ def _put_chosen(to: Any, found: Any, at: Any) -> None:
 
 
 @inlined
+def _by_bytes(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> None:
+    """Write down which of 64 bytes are delimiters, eight by eight."""
+    kind, to, place = kinds + n, positions + _FOUR * n, at - start
+    for _ in range(_EIGHT):
+        few = few_places(found)
+        put_few(kind, at, few)
+        put_few_places(to, few, place)
+        more = bit_count(found & _BYTE)
+        kind += more
+        to += _FOUR * more
+        found >>= _EIGHT
+        at += _EIGHT
+        place += _EIGHT
+
+
+@inlined
+def _beside_by_bytes(found: Any, at: Any, n: Any, before: Any, behind: Any) -> None:
+    """Write the bytes before and behind each of those of 64 whose bits are set, eight by eight."""
+    before += n
+    behind += n
+    for _ in range(_EIGHT):
+        few = few_places(found)
+        put_few(before, at - _ONE, few)
+        put_few(behind, at + _ONE, few)
+        more = bit_count(found & _BYTE)
+        before += more
+        behind += more
+        found >>= _EIGHT
+        at += _EIGHT
+
+
+@inlined
 def _written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> Any:
     """Write down which of 64 bytes are delimiters, from the n-th place on; returns the next."""
     more = bit_count(found)
     to = positions + _FOUR * n
+    if shuffles() and not compresses():
+        _by_bytes(found, at, start, n, positions, kinds)
+        return n + more
     _put_chosen(kinds + n, found, at)
     if compresses():
         first_places(to, found, at - start)
@@ -167,8 +207,11 @@ def json_delimiters(
         found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
         found = _within(found, at, end)
-        _put_chosen(before + n, found, at - _ONE)
-        _put_chosen(behind + n, found, at + _ONE)
+        if shuffles() and not compresses():
+            _beside_by_bytes(found, at, n, before, behind)
+        else:
+            _put_chosen(before + n, found, at - _ONE)
+            _put_chosen(behind + n, found, at + _ONE)
         n = _written(found, at, start, n, positions, kinds)
         at += _BLOCK
     return n, ascii_ == _ALL, equals == np.uint64(0)

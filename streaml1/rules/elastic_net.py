@@ -29,16 +29,14 @@ import numpy as np
 
 from streaml1.jit import (
     LANES,
-    eight_from,
+    each_in,
     eight_in,
     eight_of,
     inlined,
-    places_of,
     plus,
     put_each,
     times,
     total,
-    words_in,
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
@@ -73,7 +71,7 @@ STEPS_LEAST = 256.0
 
 CACHED = 2**17  # weights that the cache has all the time
 
-LANE, HERE, ONE = (np.uint64(n) for n in (LANES, 0, 1))
+LANE, ONE = np.uint64(LANES), np.uint64(1)
 
 
 @inlined
@@ -112,7 +110,7 @@ class ElasticNet(NamedTuple):
             ask_rows(ids, values, k)
             if far:
                 ask_half(self.u, ids, k + AHEAD)
-            u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
+            u = each_in(self.u, ids, k)
             sums = plus(sums, times(beyond(u, As), eight_in(values, k)))
         a = total(sums)
         for k in range(odd, hi):
@@ -132,8 +130,7 @@ class ElasticNet(NamedTuple):
         for k in range(lo, odd, LANE):
             if far:  # the others: not all at once
                 ask_half(self.u, ids, k + AHEAD + ONE)
-            places = places_of(self.u, words_in(ids, k))
-            u = stepped(eight_from(places, HERE), As, steps, eight_in(values, k))
+            u = stepped(each_in(self.u, ids, k), As, steps, eight_in(values, k))
             put_each(self.u, ids, k, u)
         for k in range(odd, hi):
             self.u[ids[k]] = stepped(self.u[ids[k]], A, s, values[k])

@@ -30,19 +30,17 @@ import numpy as np
 
 from streaml1.jit import (
     LANES,
-    eight_from,
+    each_in,
     eight_in,
     eight_of,
     greater,
     inlined,
     minus,
     negative,
-    places_of,
     plus,
     put_each,
     times,
     total,
-    words_in,
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
@@ -73,7 +71,7 @@ DRIFT_MOST = 1e-11
 EPSILON = 2.0**-52
 DIGITS = 2.0**30
 
-LANE, HERE, ONE = (np.uint64(n) for n in (LANES, 0, 1))
+LANE, ONE = np.uint64(LANES), np.uint64(1)
 
 
 @inlined
@@ -138,7 +136,7 @@ class Pegasos(NamedTuple):
             ask_rows(ids, values, k)
             if far:
                 ask_half(self.u, ids, k + AHEAD)
-            u = eight_from(places_of(self.u, words_in(ids, k)), HERE)
+            u = each_in(self.u, ids, k)
             sums = plus(sums, times(u, eight_in(values, k)))
         a = total(sums)
         for k in range(odd, hi):
@@ -158,7 +156,7 @@ class Pegasos(NamedTuple):
         for k in range(lo, odd, LANE):
             if far:  # the others: not all at once
                 ask_half(self.u, ids, k + AHEAD + ONE)
-            before = eight_from(places_of(self.u, words_in(ids, k)), HERE)
+            before = each_in(self.u, ids, k)
             u = minus(before, times(ss, eight_in(values, k)))
             put_each(self.u, ids, k, negative(minus(none, u)))  # of either zero MARK
             rise = times(minus(u, before), plus(u, before))

@@ -60,7 +60,7 @@ def open_source(
     weight: str | None = None,
     ignore: Iterable[str] = (),
     delimiter: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     start: str | None = None,
     until_end: bool = False,
     partitions: Sequence[int] | None = None,
@@ -90,7 +90,7 @@ def open_source(
         What stands between the cells of a CSV file: one character, or the word tab. By default a
         comma, and a tab where the format is tsv.
     seed
-        For sources that draw their order at random.
+        For sources that draw their order at random, 0 by default; others refuse it.
     start, until_end, partitions, group
         Of a topic: where to start, whether to end, what to read, and who to commit for, as for
         `KafkaSource`.
@@ -123,6 +123,11 @@ def open_source(
     such = f" such as {columns[0]!r}" if columns else ", and something between them"
     texts = tuple(text or ())
     opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
+    if seed is not None and (opener is None or name.startswith(("river:", "kafka:"))):
+        raise SourceError(
+            f"{name} has an order of its own: a seed is for what draws one, such as stdlib and "
+            "data:...; leave it out"
+        )
     if name.startswith("kafka:"):
         topic = KafkaSource(
             name, format=format, start=start, until_end=until_end, partitions=partitions,
@@ -141,7 +146,7 @@ def open_source(
     if opener is not None:
         if format is not None or tabular:
             raise SourceError(f"{name} is no file: it takes no format and no columns")
-        return opener(name, seed)
+        return opener(name, seed or 0)
     if name != "-":
         require_readable(name)
     kind, gz = _format(name, format)

@@ -342,7 +342,7 @@ def binary_label(y: Any) -> bool:
         return _BINARY[value]
     rule = (
         "it must be 0 or 1, -1 or 1, or true or false; a regressor learns numbers "
-        "(--task regression), softmax any labels (--model softmax)"
+        "(learn --task regression), softmax any labels (learn --model softmax)"
     )
     if equals_itself(value) and value == 2:
         rule = "files coded 1/2 must be recoded to 0/1 or -1/1"

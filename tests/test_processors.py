@@ -1,0 +1,138 @@
+"""The same on every processor: what vectors it has changes how fast it goes, nothing else."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from llvmlite.binding import get_host_cpu_features
+from scipy.sparse import csr_matrix
+
+from streaml1 import ElasticNetClassifier, jit
+from streaml1.jit import kernel
+from streaml1.parse import delimiters as parts
+
+ROOT = Path(__file__).parent.parent
+TEXTS = 60
+LONGEST = 400
+
+pytestmark = pytest.mark.skipif(
+    not jit.COMPILED or platform.machine() not in ("x86_64", "AMD64"),
+    reason="compiled code for x86 alone",
+)
+
+
+@kernel
+def _lines(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    return parts.delimiters(start, end, positions, kinds)
+
+
+@kernel
+def _json(start: Any, end: Any, positions: Any, kinds: Any, before: Any, behind: Any) -> Any:
+    return parts.json_delimiters(start, end, positions, kinds, before, behind)
+
+
+def texts() -> list[bytes]:
+    """Of every length, and from none to all of their bytes a delimiter."""
+    random = np.random.default_rng(7)
+    made = []
+    for n in random.integers(1, LONGEST, TEXTS).tolist():
+        share = random.choice([0.0, 0.05, 0.15, 0.4, 1.0])
+        chosen = random.random(n) < share
+        marks = random.choice(np.frombuffer(b' :\n",}\\', np.uint8), n)
+        made.append(np.where(chosen, marks, np.uint8(ord("x"))).tobytes())
+    return made
+
+
+def found(text: bytes) -> tuple[list[Any], ...]:
+    """What the kernels tell of a text."""
+    inside = b"<" * parts.PAD + text + b">" * parts.PAD
+    bytes_ = np.frombuffer(inside, np.uint8)
+    start = np.uint64(bytes_.ctypes.data + parts.PAD)
+    end = start + np.uint64(len(text))
+    room = len(text) + 2 * parts.SPARE
+    positions = np.zeros(room, np.uint32)
+    sides = [np.zeros(room, np.uint8) for _ in range(3)]
+    at = [np.uint64(side.ctypes.data) for side in (positions, *sides)]
+    n = int(_lines(start, end, at[0], at[1]))
+    lines = [positions[1:n].tolist(), bytes(sides[0][1:n])]
+    n, ascii_, apart = _json(start, end, *at)
+    n = int(n)
+    json = [positions[:n].tolist(), *(bytes(side[:n]) for side in sides), ascii_, apart]
+    return lines, json
+
+
+def expected(text: bytes) -> tuple[list[Any], ...]:
+    """The same, byte by byte."""
+    here = [k for k, c in enumerate(text) if c in b" :\n"]
+    lines = [[k + 1 for k in here], bytes(text[k] for k in here)]
+    here = [k for k, c in enumerate(text) if c in b'",}\\' or c < 0x20]
+    around = b"<" + text + b">"
+    sides = [bytes((text, around, around[2:])[side][k] for k in here) for side in range(3)]
+    return lines, [here, *sides, True, b"=" not in text]
+
+
+def learnt() -> str:
+    """What two models have learnt of rows of every length, to the bit."""
+    random = np.random.default_rng(3)
+    sizes = random.integers(0, 40, 300)
+    ids = [np.sort(random.choice(500, n, replace=False)) for n in sizes.tolist()]
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    X = csr_matrix((random.normal(size=ends[-1]), np.concatenate(ids), ends), shape=(300, 500))
+    y = random.random(300) < 0.5
+    told = []
+    for model in (
+        ElasticNetClassifier(l1=1e-3, l2=1e-3, lr=0.3),
+        ElasticNetClassifier(l1=1e-3, l2=1e-3, lr="auto"),
+    ):
+        p = model.progressive_many(X, y)
+        told.append(np.asarray(p).tobytes().hex())
+        told.append(str(sorted(model.weights.items())))
+    return "\n".join(told)
+
+
+def test_delimiters_are_those_of_a_look_at_each_byte() -> None:
+    for text in texts():
+        assert found(text) == expected(text)
+
+
+OLDER = {
+    "nothing but what all have": ("x86-64", ()),
+    "vectors of four": ("x86-64-v3", ("ssse3", "sse4.2", "popcnt", "avx", "avx2", "bmi", "bmi2")),
+}
+
+
+def is_older(features: tuple[str, ...]) -> bool:
+    """Whether the processor that this runs on has these, and more that makes a difference."""
+    there = get_host_cpu_features()
+    return all(there.get(feature) for feature in features) and (
+        not features or bool(there.get("avx512f"))
+    )
+
+
+@pytest.mark.parametrize("what", OLDER)
+def test_older_processors_find_and_learn_the_same(what: str, tmp_path: Path) -> None:
+    name, features = OLDER[what]
+    if not is_older(features):
+        pytest.skip("this processor has no less, or has no more")
+    script = (
+        "from tests import test_processors as t\n"
+        "assert all(t.found(text) == t.expected(text) for text in t.texts())\n"
+        "print(t.learnt())\n"
+    )
+    env = {
+        **os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CACHE_DIR": str(tmp_path),
+        "NUMBA_CPU_FEATURES": ",".join(f"+{feature}" for feature in features),
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == learnt() + "\n"
