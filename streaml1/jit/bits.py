@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from numba.core import cgutils
 from numba.core import types as nbtypes
 from numba.extending import intrinsic
 
@@ -16,26 +17,20 @@ __all__ = [
     "bit_count",
     "chosen_bits",
     "chosen_bytes",
-    "compresses",
-    "few_places",
-    "first_places",
     "float_of_bits",
     "high_product",
-    "last_places",
     "leading_zeros",
     "matches",
-    "put_few",
-    "put_few_places",
     "put_lowered",
-    "shuffles",
+    "put_places",
     "trailing_zeros",
     "under",
 ]
 
+_WORD, _INDEX = ir.IntType(64), ir.IntType(32)
 _BYTES = ir.VectorType(ir.IntType(8), 64)
 _FLAGS = ir.VectorType(ir.IntType(1), 64)
 _PLACES = ir.VectorType(ir.IntType(32), 32)
-_AT = nbtypes.void(nbtypes.uint64, nbtypes.uint64, nbtypes.uint64)
 
 
 def _compared(how: str) -> Callable[..., Any]:
@@ -43,12 +38,7 @@ def _compared(how: str) -> Callable[..., Any]:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         there = builder.load(builder.inttoptr(args[0], _BYTES.as_pointer()), align=1)
-        one = builder.trunc(args[1], ir.IntType(8))
-        wanted = builder.insert_element(
-            ir.Constant(_BYTES, ir.Undefined), one, ir.Constant(ir.IntType(32), 0)
-        )
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
-        wanted = builder.shuffle_vector(wanted, wanted, everywhere)
+        wanted = _alike(builder, builder.trunc(args[1], ir.IntType(8)), _BYTES)
         return builder.bitcast(builder.icmp_unsigned(how, there, wanted), ir.IntType(64))
 
     return codegen
@@ -66,29 +56,30 @@ def under(typingctx: Any, address: Any, byte: Any) -> Any:
     return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), _compared("<")
 
 
-@intrinsic
-def compresses(typingctx: Any) -> Any:
-    """Whether the processor packs chosen bytes by one instruction; compiled code only."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        features = context.codegen().magic_tuple()[2]
-        return context.get_constant(nbtypes.boolean, "+avx512vbmi2" in features)
-
-    return nbtypes.boolean(), codegen
+def _has(context: Any, *features: str) -> bool:
+    there = context.codegen().magic_tuple()[2].split(",")
+    return all(f"+{feature}" in there for feature in features)
 
 
-@intrinsic
-def shuffles(typingctx: Any) -> Any:
-    """Whether the processor reorders eight bytes by one instruction; compiled code only."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.get_constant(nbtypes.boolean, _shuffles(context))
-
-    return nbtypes.boolean(), codegen
+def _called(builder: Any, name: str, kind: Any, args: list[Any]) -> Any:
+    """A call of a function of LLVM's own."""
+    of = ir.FunctionType(kind, [arg.type for arg in args])
+    call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
+    return builder.call(call, args)
 
 
-def _shuffles(context: Any) -> bool:
-    return "+ssse3" in context.codegen().magic_tuple()[2].split(",")
+def _alike(builder: Any, one: Any, kind: Any) -> Any:
+    """A vector of one value."""
+    none = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(none, one, _INDEX(0))
+    return builder.shuffle_vector(first, none, ir.Constant(ir.VectorType(_INDEX, kind.count), None))
+
+
+def _packed(builder: Any, block: Any, bits: Any) -> Any:
+    """Those of 64 bytes whose bits are set, one after the other; one instruction of AVX-512."""
+    name = "llvm.experimental.vector.compress.v64i8"
+    rest = ir.Constant(_BYTES, [0] * 64)
+    return _called(builder, name, _BYTES, [block, builder.bitcast(bits, _FLAGS), rest])
 
 
 def _few(bits: int) -> int:
@@ -100,130 +91,94 @@ def _few(bits: int) -> int:
 _FEW = [_few(bits) for bits in range(256)]
 
 
-@intrinsic
-def few_places(typingctx: Any, bits: Any) -> Any:
-    """Which of the lowest eight bits are set, one after the other, a byte each.
+def _by_eights(builder: Any, bits: Any) -> Any:
+    """Of eight by eight of 64 bits: which eight, how many are set before, and which, as `_few`."""
+    kind, name = ir.ArrayType(_WORD, len(_FEW)), "streaml1.few"
+    table = builder.module.globals.get(name)
+    if table is None:
+        table = ir.GlobalVariable(builder.module, kind, name)
+        table.initializer = ir.Constant(kind, _FEW)
+        table.global_constant = True
+        table.linkage = "internal"
+    before = _WORD(0)
+    for k in range(8):
+        low = builder.and_(builder.lshr(bits, _WORD(8 * k)), _WORD(255))
+        yield k, before, builder.load(builder.gep(table, [_WORD(0), low], inbounds=True))
+        before = builder.add(before, _called(builder, "llvm.ctpop.i64", _WORD, [low]))
 
-    The bytes behind them are 128. Compiled code only.
+
+def _put_chosen(context: Any, builder: Any, to: Any, bits: Any, address: Any) -> None:
+    """Write those of the 64 bytes at an address whose bits are set, and others, up to 64 in all."""
+    if _has(context, "avx512vbmi2") or not _has(context, "ssse3"):
+        block = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
+        packed = _packed(builder, block, bits)
+        builder.store(packed, builder.inttoptr(to, _BYTES.as_pointer()), align=1)
+        return
+    place, two = _WORD.as_pointer(), ir.VectorType(_WORD, 2)
+    sixteen = ir.VectorType(ir.IntType(8), 16)
+    for k, before, few in _by_eights(builder, bits):
+        there = builder.inttoptr(builder.add(address, _WORD(8 * k)), place)
+        both = [
+            builder.bitcast(builder.insert_element(ir.Constant(two, None), one, _INDEX(0)), sixteen)
+            for one in (builder.load(there, align=1), few)
+        ]
+        packed = _called(builder, "llvm.x86.ssse3.pshuf.b.128", sixteen, both)
+        one = builder.extract_element(builder.bitcast(packed, two), _INDEX(0))
+        builder.store(one, builder.inttoptr(builder.add(to, before), place), align=1)
+
+
+_AT = nbtypes.void(nbtypes.uint64, nbtypes.uint64, nbtypes.uint64)
+
+
+@intrinsic
+def put_places(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
+    """Write which of 64 bits are set, and a base more, as halves of words; up to 64 are written.
+
+    Compiled code only.
     """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.ArrayType(ir.IntType(64), len(_FEW))
-        table = builder.module.globals.get("streaml1.few_places")
-        if table is None:
-            table = ir.GlobalVariable(builder.module, kind, "streaml1.few_places")
-            table.initializer = ir.Constant(kind, _FEW)
-            table.global_constant = True
-            table.linkage = "internal"
-        low = builder.and_(args[0], ir.Constant(ir.IntType(64), 255))
-        first = ir.Constant(ir.IntType(64), 0)
-        return builder.load(builder.gep(table, [first, low], inbounds=True))
-
-    return nbtypes.uint64(nbtypes.uint64), codegen
-
-
-@intrinsic
-def put_few(typingctx: Any, to: Any, address: Any, places: Any) -> Any:
-    """Write those of the eight bytes at an address that `few_places` tells, zeros behind them.
-
-    Eight bytes are written. Compiled code only, where the processor `shuffles`.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        to, address, places = args
-        if not _shuffles(context):
-            return context.get_dummy_value()
-        word, wide = ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
-        bytes_ = ir.VectorType(ir.IntType(8), 16)
-
-        def widened(one: Any) -> Any:
-            none, first = ir.Constant(wide, [0, 0]), ir.Constant(ir.IntType(32), 0)
-            return builder.bitcast(builder.insert_element(none, one, first), bytes_)
-
-        name = "llvm.x86.ssse3.pshuf.b.128"
-        of = ir.FunctionType(bytes_, [bytes_, bytes_])
-        call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
-        there = builder.load(builder.inttoptr(address, word.as_pointer()), align=1)
-        packed = builder.bitcast(builder.call(call, [widened(there), widened(places)]), wide)
-        one = builder.extract_element(packed, ir.Constant(ir.IntType(32), 0))
-        builder.store(one, builder.inttoptr(to, word.as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    return _AT, codegen
-
-
-@intrinsic
-def put_few_places(typingctx: Any, to: Any, places: Any, base: Any) -> Any:
-    """Write what `few_places` tells, and a base more, as eight halves of words; compiled only."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        to, places, base = args
-        halves = ir.VectorType(ir.IntType(32), 8)
-        wide = builder.zext(builder.bitcast(places, ir.VectorType(ir.IntType(8), 8)), halves)
-        first = ir.Constant(ir.IntType(32), 0)
-        bases = builder.insert_element(
-            ir.Constant(halves, ir.Undefined), builder.trunc(base, ir.IntType(32)), first
-        )
-        bases = builder.shuffle_vector(bases, bases, ir.Constant(halves, [0] * 8))
-        sums = builder.add(wide, bases)
-        builder.store(sums, builder.inttoptr(to, halves.as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    return _AT, codegen
-
-
-def _packed(builder: Any, block: Any, bits: Any) -> Any:
-    """Those of 64 bytes whose bits are set, one after the other."""
-    of = ir.FunctionType(_BYTES, [_BYTES, _FLAGS, _BYTES])
-    name = "llvm.experimental.vector.compress.v64i8"
-    call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
-    rest = ir.Constant(_BYTES, [0] * 64)
-    return builder.call(call, [block, builder.bitcast(bits, _FLAGS), rest])
-
-
-def _places_of(half: int) -> Callable[..., Any]:
-    """Code that writes where bits are set, from the first or from the 33rd on."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to, bits, base = args
-        packed = _packed(builder, ir.Constant(_BYTES, list(range(64))), bits)
-        chosen = ir.Constant(_PLACES, list(range(32 * half, 32 * half + 32)))
-        part = builder.shuffle_vector(packed, ir.Constant(_BYTES, ir.Undefined), chosen)
-        none = ir.Constant(_PLACES, ir.Undefined)
-        first = ir.Constant(ir.IntType(32), 0)
-        bases = builder.insert_element(none, builder.trunc(base, ir.IntType(32)), first)
-        bases = builder.shuffle_vector(bases, none, ir.Constant(_PLACES, [0] * 32))
-        places = builder.add(builder.zext(part, _PLACES), bases)
-        builder.store(places, builder.inttoptr(to, _PLACES.as_pointer()), align=1)
+        base = builder.trunc(base, _INDEX)
+        if _has(context, "avx512vbmi2") or not _has(context, "ssse3"):
+            packed = _packed(builder, ir.Constant(_BYTES, list(range(64))), bits)
+
+            def put(half: int) -> None:
+                chosen = ir.Constant(_PLACES, list(range(32 * half, 32 * half + 32)))
+                part = builder.shuffle_vector(packed, ir.Constant(_BYTES, ir.Undefined), chosen)
+                _put_sums(builder, builder.add(to, _WORD(128 * half)), part, base)
+
+            put(0)
+            more = _called(builder, "llvm.ctpop.i64", _WORD, [bits])
+            with builder.if_then(builder.icmp_unsigned(">", more, _WORD(32)), likely=False):
+                put(1)
+        else:
+            eight = ir.VectorType(ir.IntType(8), 8)
+            for k, before, few in _by_eights(builder, bits):
+                at = builder.add(to, builder.mul(before, _WORD(4)))
+                first = builder.add(base, _INDEX(8 * k))
+                _put_sums(builder, at, builder.bitcast(few, eight), first)
         return context.get_dummy_value()
 
-    return codegen
+    return _AT, codegen
 
 
-@intrinsic
-def first_places(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
-    """Write the places of the first 32 bits that are set, and a base more, as halves of words.
-
-    All 32 are written, whether there are as many. Compiled code only.
-    """
-    return _AT, _places_of(0)
-
-
-@intrinsic
-def last_places(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
-    """As `first_places`, of the bits that are set after those."""
-    return _AT, _places_of(1)
+def _put_sums(builder: Any, to: Any, bytes_: Any, base: Any) -> None:
+    """Write bytes, and a base more, as halves of words."""
+    wide = ir.VectorType(_INDEX, bytes_.type.count)
+    sums = builder.add(builder.zext(bytes_, wide), _alike(builder, base, wide))
+    builder.store(sums, builder.inttoptr(to, wide.as_pointer()), align=1)
 
 
 @intrinsic
 def chosen_bytes(typingctx: Any, to: Any, bits: Any, address: Any) -> Any:
-    """Write those of the 64 bytes at an address whose bits are set, and zeros, up to 64 in all."""
+    """Write those of the 64 bytes at an address whose bits are set; up to 64 are written.
+
+    Compiled code only.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        to, bits, address = args
-        block = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
-        packed = _packed(builder, block, bits)
-        builder.store(packed, builder.inttoptr(to, _BYTES.as_pointer()), align=1)
+        _put_chosen(context, builder, *args)
         return context.get_dummy_value()
 
     return _AT, codegen
@@ -234,10 +189,12 @@ def chosen_bits(typingctx: Any, bits: Any, chosen: Any) -> Any:
     """Those of 64 bits that are chosen by others, one after the other; compiled only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if _has(context, "bmi2"):
+            return _called(builder, "llvm.x86.bmi.pext.64", _WORD, list(args))
         flags = builder.sext(builder.bitcast(args[0], _FLAGS), _BYTES)
         packed = _packed(builder, flags, args[1])
         set_ = builder.icmp_unsigned("!=", packed, ir.Constant(_BYTES, [0] * 64))
-        return builder.bitcast(set_, ir.IntType(64))
+        return builder.bitcast(set_, _WORD)
 
     return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), codegen
 
@@ -258,8 +215,9 @@ def put_lowered(
         block = builder.select(builder.bitcast(capitals, _FLAGS), low, block)
         blanks = ir.Constant(_BYTES, [32] * 64)
         block = builder.select(builder.bitcast(kept, _FLAGS), block, blanks)
-        packed = _packed(builder, block, chosen)
-        builder.store(packed, builder.inttoptr(to, _BYTES.as_pointer()), align=1)
+        room = cgutils.alloca_once(builder, _BYTES)
+        builder.store(block, room)
+        _put_chosen(context, builder, to, chosen, builder.ptrtoint(room, _WORD))
         return context.get_dummy_value()
 
     return nbtypes.void(*[nbtypes.uint64] * 5), codegen

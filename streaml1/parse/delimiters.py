@@ -9,18 +9,10 @@ import numpy as np
 from streaml1.jit import (
     bit_count,
     chosen_bytes,
-    compresses,
-    few_places,
-    first_places,
     inlined,
-    last_places,
-    load_byte,
     load_word,
     matches,
-    put_few,
-    put_few_places,
-    shuffles,
-    store_byte,
+    put_places,
     store_half,
     trailing_zeros,
     under,
@@ -59,72 +51,11 @@ _BYTE = np.uint64(255)
 
 
 @inlined
-def _put_chosen(to: Any, found: Any, at: Any) -> None:
-    """Write those of 64 bytes whose bits are set, one after the other; up to 64 in all."""
-    if compresses():
-        chosen_bytes(to, found, at)
-    else:
-        while found:
-            store_byte(to, load_byte(at + trailing_zeros(found)))
-            found &= found - _ONE
-            to += _ONE
-
-
-@inlined
-def _by_bytes(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> None:
-    """Write down which of 64 bytes are delimiters, eight by eight."""
-    kind, to, place = kinds + n, positions + _FOUR * n, at - start
-    for _ in range(_EIGHT):
-        few = few_places(found)
-        put_few(kind, at, few)
-        put_few_places(to, few, place)
-        more = bit_count(found & _BYTE)
-        kind += more
-        to += _FOUR * more
-        found >>= _EIGHT
-        at += _EIGHT
-        place += _EIGHT
-
-
-@inlined
-def _beside_by_bytes(found: Any, at: Any, n: Any, before: Any, behind: Any) -> None:
-    """Write the bytes before and behind each of those of 64 whose bits are set, eight by eight."""
-    before += n
-    behind += n
-    for _ in range(_EIGHT):
-        few = few_places(found)
-        put_few(before, at - _ONE, few)
-        put_few(behind, at + _ONE, few)
-        more = bit_count(found & _BYTE)
-        before += more
-        behind += more
-        found >>= _EIGHT
-        at += _EIGHT
-
-
-@inlined
 def _written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> Any:
     """Write down which of 64 bytes are delimiters, from the n-th place on; returns the next."""
-    more = bit_count(found)
-    to = positions + _FOUR * n
-    if shuffles() and not compresses():
-        _by_bytes(found, at, start, n, positions, kinds)
-        return n + more
-    _put_chosen(kinds + n, found, at)
-    if compresses():
-        first_places(to, found, at - start)
-        if more > _HALF:
-            last_places(to + _FOUR * _HALF, found, at - start)
-    else:
-        left = more
-        while left:
-            # Eight at once, whether there are as many: a branch for each costs more.
-            for _ in range(_EIGHT):
-                store_half(to, at - start + trailing_zeros(found))
-                found &= found - _ONE
-                to += _FOUR
-            left -= min(left, _EIGHT)
-    return n + more
+    chosen_bytes(kinds + n, found, at)
+    put_places(positions + _FOUR * n, found, at - start)
+    return n + bit_count(found)
 
 
 @inlined
@@ -207,11 +138,8 @@ def json_delimiters(
         found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
         found = _within(found, at, end)
-        if shuffles() and not compresses():
-            _beside_by_bytes(found, at, n, before, behind)
-        else:
-            _put_chosen(before + n, found, at - _ONE)
-            _put_chosen(behind + n, found, at + _ONE)
+        chosen_bytes(before + n, found, at - _ONE)
+        chosen_bytes(behind + n, found, at + _ONE)
         n = _written(found, at, start, n, positions, kinds)
         at += _BLOCK
     return n, ascii_ == _ALL, equals == np.uint64(0)

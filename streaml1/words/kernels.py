@@ -14,14 +14,13 @@ import numpy as np
 from streaml1.jit import (
     bit_count,
     chosen_bits,
-    compresses,
-    first_places,
     inlined,
     kernel,
     load_byte,
     load_word,
     matches,
     put_lowered,
+    put_places,
     put_words,
     scratch,
     store_word,
@@ -115,7 +114,7 @@ def _cleaned_blocks(at: Any, end: Any, to: Any, begins: Any, n: Any) -> Any:
     How far the text is read, where the words end, how many there are, and whether the last goes on.
     """
     inside = _ZERO
-    if not compresses() or end - at < _BLOCK:
+    if end - at < _BLOCK:
         return at, to, n, inside
     room = scratch()
     places = np.uint64(room.ctypes.data)
@@ -132,7 +131,7 @@ def _cleaned_blocks(at: Any, end: Any, to: Any, begins: Any, n: Any) -> Any:
         chosen = (word | before) & ours
         put_lowered(to, block, capitals, word, chosen)
         first = chosen_bits(word & ~before & ours, chosen)
-        first_places(places, first, _ZERO)
+        put_places(places, first, _ZERO)
         count = bit_count(first)
         for k in range(_ZERO, count, _EIGHT):
             there = words_of_halves(places + _FOUR * k) + to
