@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from scipy.sparse import csr_matrix
 from streaml1 import ElasticNetClassifier, jit
 from streaml1.jit import kernel
 from streaml1.parse import delimiters as parts
+from streaml1.words.kernels import BLOCK, characters, cleaned
 
 ROOT = Path(__file__).parent.parent
 TEXTS = 60
@@ -36,6 +38,11 @@ def _lines(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
 @kernel
 def _json(start: Any, end: Any, positions: Any, kinds: Any, before: Any, behind: Any) -> Any:
     return parts.json_delimiters(start, end, positions, kinds, before, behind)
+
+
+@kernel
+def _words(start: Any, end: Any, to: Any, begins: Any, table: Any) -> Any:
+    return cleaned(start, end, to, begins, np.uint64(0), table)
 
 
 def texts() -> list[bytes]:
@@ -76,6 +83,37 @@ def expected(text: bytes) -> tuple[list[Any], ...]:
     around = b"<" + text + b">"
     sides = [bytes((text, around, around[2:])[side][k] for k in here) for side in range(3)]
     return lines, [here, *sides, True, b"=" not in text]
+
+
+def words(text: bytes) -> tuple[bytes, list[int]]:
+    """The words of a text as the kernel cleans it, and where each begins."""
+    inside = np.frombuffer(text + b" " * parts.PAD, np.uint8)
+    start, table = np.uint64(inside.ctypes.data), np.uint64(characters().ctypes.data)
+    made = np.zeros(len(text) + 2 * BLOCK, np.uint8)
+    begins = np.zeros(len(text) + BLOCK, np.uint64)
+    to = np.uint64(made.ctypes.data)
+    stop, n, plain = _words(start, start + np.uint64(len(text)), to, begins, table)
+    assert plain
+    return bytes(made[: int(stop) - int(to)]), [int(at) - int(to) for at in begins[: int(n)]]
+
+
+def expected_words(text: bytes) -> tuple[bytes, list[int]]:
+    """The same, by a regular expression."""
+    found = re.findall(r"\w+", text.decode("ascii").lower())
+    ends = np.cumsum([0, *(len(word) + 1 for word in found)])
+    return "".join(f"{word} " for word in found).encode(), ends[:-1].tolist()
+
+
+def sentences() -> list[bytes]:
+    """Letters of both sizes, digits, and what is in no word, of every length."""
+    random = np.random.default_rng(5)
+    letters = np.frombuffer(b"abyzABYZ0189__  .,-@[`{/:~\t", np.uint8)
+    return [random.choice(letters, n).tobytes() for n in random.integers(1, LONGEST, TEXTS)]
+
+
+def test_words_are_those_of_a_regular_expression() -> None:
+    for text in sentences():
+        assert words(text) == expected_words(text)
 
 
 def learnt() -> str:
@@ -124,6 +162,7 @@ def test_older_processors_find_and_learn_the_same(what: str, tmp_path: Path) -> 
     script = (
         "from tests import test_processors as t\n"
         "assert all(t.found(text) == t.expected(text) for text in t.texts())\n"
+        "assert all(t.words(text) == t.expected_words(text) for text in t.sentences())\n"
         "print(t.learnt())\n"
     )
     env = {
