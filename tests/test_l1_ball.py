@@ -34,6 +34,7 @@ from tests.test_elastic_net import (
     as_dict,
     assert_equal_twins,
     dense,
+    is_run,
     labels_of,
     rows_of,
 )
@@ -76,6 +77,8 @@ def test_equals_the_dense_twin(loss: str) -> None:
     cuts = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, n]
     inside = 0
     for k, (schedule, ball) in enumerate(itertools.product(SCHEDULES, BALLS)):
+        if not is_run(loss, k):
+            continue
         params: dict[str, Any] = {**SCHEDULES[schedule], **BALLS[ball]}
         if k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
@@ -93,7 +96,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
             assert models[0].weights == models[1].weights
             assert models[0].n_nonzero == len(models[0].weights)
             inside += total(models[0]) < 0.999 * params["radius"]
-    assert inside > 7
+    assert inside > (7 if loss == "logistic" else 0)
 
 
 def learn(model: Any, X: Any, y: Any, w: Any, lo: int, hi: int, singly: bool) -> Any:
