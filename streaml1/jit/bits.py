@@ -11,7 +11,7 @@ from numba.core import cgutils
 from numba.core import types as nbtypes
 from numba.extending import intrinsic
 
-from streaml1.jit.compilation import COMPILED
+from streaml1.jit.compilation import COMPILED, has
 
 __all__ = [
     "bit_count",
@@ -54,11 +54,6 @@ def matches(typingctx: Any, address: Any, byte: Any) -> Any:
 def under(typingctx: Any, address: Any, byte: Any) -> Any:
     """Which of the 64 bytes at a memory address are less than one, a bit each; compiled only."""
     return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), _compared("<")
-
-
-def _has(context: Any, *features: str) -> bool:
-    there = context.codegen().magic_tuple()[2].split(",")
-    return all(f"+{feature}" in there for feature in features)
 
 
 def _called(builder: Any, name: str, kind: Any, args: list[Any]) -> Any:
@@ -109,7 +104,7 @@ def _by_eights(builder: Any, bits: Any) -> Any:
 
 def _put_chosen(context: Any, builder: Any, to: Any, bits: Any, address: Any) -> None:
     """Write those of the 64 bytes at an address whose bits are set, and others, up to 64 in all."""
-    if _has(context, "avx512vbmi2") or not _has(context, "ssse3"):
+    if has(context, "avx512vbmi2") or not has(context, "ssse3"):
         block = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
         packed = _packed(builder, block, bits)
         builder.store(packed, builder.inttoptr(to, _BYTES.as_pointer()), align=1)
@@ -140,7 +135,7 @@ def put_places(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to, bits, base = args
         base = builder.trunc(base, _INDEX)
-        if _has(context, "avx512vbmi2") or not _has(context, "ssse3"):
+        if has(context, "avx512vbmi2") or not has(context, "ssse3"):
             packed = _packed(builder, ir.Constant(_BYTES, list(range(64))), bits)
 
             def put(half: int) -> None:
@@ -189,7 +184,7 @@ def chosen_bits(typingctx: Any, bits: Any, chosen: Any) -> Any:
     """Those of 64 bits that are chosen by others, one after the other; compiled only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if _has(context, "bmi2"):
+        if has(context, "bmi2"):
             return _called(builder, "llvm.x86.bmi.pext.64", _WORD, list(args))
         flags = builder.sext(builder.bitcast(args[0], _FLAGS), _BYTES)
         packed = _packed(builder, flags, args[1])

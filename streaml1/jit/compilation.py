@@ -14,7 +14,16 @@ from numba.core import caching
 from numba.core import types as nbtypes
 from numba.core.runtime import rtsys
 
-__all__ = ["COMPILED", "entry", "gil_kernel", "inlined", "is_cached", "kernel", "row_kernel"]
+__all__ = [
+    "COMPILED",
+    "entry",
+    "gil_kernel",
+    "has",
+    "inlined",
+    "is_cached",
+    "kernel",
+    "row_kernel",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -173,6 +182,11 @@ def entry(compiled: Any, *argument_types: str) -> Any:
     compiled.compile(wanted)
     # Half public: the dispatcher itself does as well, after a look at each argument's type.
     return getattr(compiled.overloads[wanted], "entry_point", compiled)
+
+
+def has(context: Any, feature: str) -> bool:
+    """Whether the processor that code is made for has a feature, by LLVM's name; for intrinsics."""
+    return f"+{feature}" in context.codegen().magic_tuple()[2].split(",")
 
 
 def is_cached(compiled: Any) -> bool:

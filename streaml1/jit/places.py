@@ -11,7 +11,7 @@ from numba.core import types as nbtypes
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic
 
-from streaml1.jit.compilation import COMPILED
+from streaml1.jit.compilation import COMPILED, has
 from streaml1.jit.lanes import BITS, EIGHT, INDEX, LANES, VECTOR, WORD, WORDS, everywhere
 from streaml1.jit.memory import array_at
 
@@ -119,11 +119,6 @@ def _gathered(builder: Any, places: Any) -> Any:
     return builder.call(call, [builder.inttoptr(places, _POINTERS), INDEX(8), *rest])
 
 
-def _gathers(context: Any) -> bool:
-    """Whether the processor reads from eight addresses by one instruction that is fast."""
-    return "+avx512f" in context.codegen().magic_tuple()[2].split(",")
-
-
 def _elements(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
     """The addresses of eight elements of an array that neighbours of another tell, one by one."""
     array, ids = kinds.args[:2]
@@ -184,10 +179,10 @@ def _beyond_in(typingctx: Any, array: Any, k: Any, most: Any) -> Any:
 
 @intrinsic
 def _each_in(typingctx: Any, array: Any, ids: Any, k: Any) -> Any:
-    # Where vectors cannot be gathered fast, ids are read one by one: taken out of a vector each
-    # costs more.
+    # Without AVX-512 nothing gathers fast, and ids are read one by one: out of a vector each costs
+    # more.
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if _gathers(context):
+        if has(context, "avx512f"):
             words = _words_at(context, builder, signature.args[1], *args[1:])
             places = _places(context, builder, signature.args[0], args[0], words)
             return _gathered(builder, places)
