@@ -351,11 +351,15 @@ def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:
     broker.require_real()
     topic = broker.topic()
     broker.send(topic, rows(5))
-    timer = threading.Timer(1.0, broker.delete, [topic])
-    timer.start()
+
+    class Deleting(KafkaSource):
+        def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
+            for block in super().blocks(size, refuse):
+                broker.delete(topic)
+                yield block
+
     with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted: make it again, and begin"):
-        progressive(model(), broker.url(topic))
-    timer.join()
+        progressive(model(), Deleting(broker.url(topic)))
     assert not broker.has(topic)
 
 
