@@ -30,6 +30,7 @@ from streaml1 import (
 )
 from streaml1.jit import compilation
 from streaml1.names import hashed, keys
+from streaml1.parse import names as parsed_names
 
 ROOT = Path(__file__).parent.parent
 WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
@@ -316,6 +317,17 @@ def test_interpreted_from_end_to_end(python: Callable[..., str], tmp_path: Path)
     out = python("-W", "error", "-c", INTERPRETED, NUMBA_DISABLE_JIT="1", TMPDIR=str(tmp_path))
     assert out == "fine\n"
     assert not files(tmp_path)
+
+
+@compiled_only
+def test_parts_of_kernels_are_no_machine_code_of_their_own() -> None:
+    part = parsed_names.is_ascii  # kernels of two formats take it in
+    with pytest.raises(KeyError, match="is_ascii is a part of kernels, and not for Python"):
+        part(np.uint64(0), np.uint64(0))
+    for compiled in part.overloads.values():
+        engine = compiled.library.codegen._engine
+        assert not engine.is_symbol_defined(compiled.fndesc.llvm_func_name)
+        assert not engine.is_symbol_defined(compiled.fndesc.llvm_cpython_wrapper_name)
 
 
 def test_an_array_at_an_address() -> None:

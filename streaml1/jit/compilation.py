@@ -14,6 +14,8 @@ from numba.core import caching
 from numba.core import types as nbtypes
 from numba.core.runtime import rtsys
 
+from streaml1.jit.parts import PART
+
 __all__ = [
     "COMPILED",
     "entry",
@@ -133,11 +135,13 @@ def _quick(compiled: Any) -> Any:
 
 
 def _compile(fn: Any, **options: Any) -> Any:
+    # Nobody calls kernels from C.
+    options |= {"error_model": "numpy", "no_cfunc_wrapper": True}
     with _digest_in_the_name():
         try:
-            return _quick(njit(cache=True, error_model="numpy", **options)(fn))
+            return _quick(njit(cache=True, **options)(fn))
         except RuntimeError:  # no folder can be written: a read-only image without a home
-            return njit(error_model="numpy", **options)(fn)
+            return njit(**options)(fn)
 
 
 def kernel(fn: F) -> F:
@@ -153,8 +157,8 @@ def gil_kernel(fn: F) -> F:
 
 
 def inlined(fn: F) -> F:
-    """Compile `fn` into the kernels that call it."""
-    compiled: F = _compile(fn, forceinline=True)
+    """Compile `fn` into the kernels that call it; compiled, Python itself may not."""
+    compiled: F = njit(error_model="numpy", **PART)(fn)
     return compiled
 
 

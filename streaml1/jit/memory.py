@@ -12,6 +12,9 @@ from numba.core import cgutils
 from numba.core import types as nbtypes
 from numba.extending import intrinsic, overload
 
+from streaml1.jit.compilation import COMPILED
+from streaml1.jit.parts import PART
+
 __all__ = [
     "array_at",
     "load",
@@ -67,16 +70,12 @@ def prefetch_at(typingctx: Any, address: Any) -> Any:
     return nbtypes.void(nbtypes.uint64), codegen
 
 
-def prefetch(array: Any, k: Any) -> None:
-    """Hint that `array[k]`, k of type uint64, is about to be used; no effect interpreted."""
+def _prefetch_not(array: Any, k: Any) -> None:
+    pass
 
 
-@overload(prefetch, inline="always")
-def _prefetch_compiled(array: Any, k: Any) -> Any:
-    def compiled(array: Any, k: Any) -> None:
-        _prefetch(array, k)
-
-    return compiled
+# Hint that `array[k]`, k of type uint64, is about to be used; no effect interpreted.
+prefetch = _prefetch if COMPILED else _prefetch_not
 
 
 @intrinsic
@@ -192,7 +191,7 @@ def array_at(address: Any, n: Any, dtype: Any) -> Any:
     return np.frombuffer(memory, kind)
 
 
-@overload(array_at)
+@overload(array_at, jit_options=PART)
 def _array_at(address: Any, n: Any, dtype: Any) -> Any:
     def compiled(address: Any, n: Any, dtype: Any) -> Any:
         return carray(_pointer(address), (np.int64(n),), dtype)
@@ -208,7 +207,7 @@ def rule_at(rule: Any, frame: Any, first: int) -> Any:
     raise NotImplementedError("raw memory is read by compiled code only")
 
 
-@overload(rule_at)
+@overload(rule_at, jit_options=PART)
 def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
     cls = rule.instance_class
     names = {"Rule": cls, "array_at": array_at}

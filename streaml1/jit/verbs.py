@@ -10,13 +10,16 @@ from numba.core import cgutils
 from numba.core import types as nbtypes
 from numba.extending import intrinsic, overload
 
+from streaml1.jit.compilation import COMPILED
+from streaml1.jit.parts import PART
+
 __all__ = ["borrowed", "generic", "optional"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # A verb that stays a call counts each array of its rule up and down, borrowed or not: some ten
 # nanoseconds an array.
-_VERB = {"error_model": "numpy", "forceinline": True}
+_VERB = {"error_model": "numpy", **PART}
 
 
 def generic(verb: F) -> F:
@@ -66,18 +69,11 @@ def _borrowed(typingctx: Any, owned: Any) -> Any:
     return owned(owned), codegen
 
 
-def borrowed(owned: Any) -> Any:
-    """The same array or rule, with arrays that are not counted as references to their memory.
-
-    A loop that hands one to functions counts it up and down for each: some ten nanoseconds an
-    array and a row. Whoever calls the kernel holds it all the while.
-    """
+def _itself(owned: Any) -> Any:
     return owned
 
 
-@overload(borrowed)
-def _borrowed_compiled(owned: Any) -> Any:
-    def compiled(owned: Any) -> Any:
-        return _borrowed(owned)
-
-    return compiled
+# The same array or rule, with arrays that are not counted as references to their memory. A loop
+# that hands one to functions counts it up and down for each: some ten nanoseconds an array and a
+# row. Whoever calls the kernel holds it all the while.
+borrowed = _borrowed if COMPILED else _itself

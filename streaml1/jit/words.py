@@ -15,6 +15,7 @@ from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic, overload
 
 from streaml1.jit.lanes import BITS, EIGHT, LANES, VECTOR, WORD, WORDS, everywhere
+from streaml1.jit.parts import PART
 
 __all__ = [
     "are_alike",
@@ -59,7 +60,7 @@ def _operator(of: Callable[..., Any], build: Callable[..., Any]) -> None:
 
     for each in (of, vars(operator).get(f"i{of.__name__.rstrip('_')}")):
         if each is not None:
-            overload(each, strict=False)(of_words)
+            overload(each, strict=False, jit_options=PART)(of_words)
 
 
 def _flag(how: str) -> Callable[..., Any]:

@@ -1,0 +1,62 @@
+"""Functions that are parts of kernels: their code is kept as LLVM's, for kernels to take in.
+
+Numba makes every function that it compiles one that can be called: machine code of its own, a
+wrapper for Python and one for C. A kernel has dozens of parts that are never called so, and to make
+that of them is a third of the time that compiling takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import NativeLowering
+
+__all__ = ["PART"]
+
+
+class _Library(JITCodeLibrary):
+    """Optimised code to be linked into other libraries, and not made machine code."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):
+    _name = "lowering_of_parts"
+
+    def run_pass(self, state: Any) -> bool:
+        codegen, target = state.targetctx.codegen(), state.targetctx
+        state.library = _Library(codegen, state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        lowered = state["cr"]
+        # Numba knows a function by what Python would call, a builtin with any arguments. To call
+        # this one is a KeyError that says so.
+        told = f"{{{state.func_id.func_name} is a part of kernels, and not for Python}}".format
+        target.insert_user_function(told, lowered.fndesc, [state.library])
+        state["cr"] = lowered._replace(cfunc=told)
+        return True
+
+
+class _Compiler(CompilerBase):
+    def define_pipelines(self) -> list[Any]:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.passes = [
+            (_Lowering if one is NativeLowering else one, what) for one, what in passes.passes
+        ]
+        passes.finalize()
+        return [passes]
+
+
+PART = {
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": _Compiler,
+}
+"""Options of numba for such functions."""
