@@ -1,7 +1,8 @@
 """Timings, as ratios from interleaved runs; each part is a file beside this one.
 
 `scripts/bench` runs all parts, `scripts/bench rows csr` some, and `scripts/bench page` a short run
-of those that compare with others, and writes docs/BENCHMARKS.md from what it has measured.
+of those that compare with others, and writes docs/BENCHMARKS.md from what it has measured, or the
+file that is named: `scripts/bench page --file docs/BENCHMARKS-avx2.md`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import platform
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import bench_rivals
 from bench_kit import CONSOLE, clicks, in_turn, model, one_core, processor, table, w1
@@ -109,18 +111,24 @@ def run(part: str) -> None:
 
 def main() -> None:
     asked = [one.removeprefix("--") for one in sys.argv[1:]]
+    page = None
     if asked[:1] == ["page"]:
         import bench_page
 
-        asked = asked[1:] or list(bench_page.PARTS)
+        page, asked = bench_page.PAGE, asked[1:]
+        if asked[:1] == ["file"]:
+            if len(asked) < 2 or not Path(asked[1]).parent.is_dir():
+                sys.exit("bench: after --file comes the page to write, in a folder that there is")
+            page, asked = Path(asked[1]), asked[2:]
+        asked = asked or list(bench_page.PARTS)
     unknown = set(asked) - set(PARTS)
     if unknown:
         known = ", ".join([*PARTS, "page"])
         sys.exit(f"bench: {unknown.pop()!r} is not known; give any of {known}")
     versions = ", ".join(f"{p} {version(p)}" for p in ("streaml1", "numba", "numpy", "river"))
     CONSOLE.print(f"{versions}; Python {platform.python_version()}; {processor()}")
-    if sys.argv[1:2] in (["page"], ["--page"]):
-        bench_page.write(asked, run)
+    if page is not None:
+        bench_page.write(asked, run, page)
         return
     for part in asked or PARTS:
         run(part)

@@ -152,6 +152,8 @@ def in_ball(radius: float, eta: float) -> streaml1.L1BallClassifier:
 
 
 def processor() -> str:
-    with open("/proc/cpuinfo") as lines:
-        names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} x {names[0]}" if names else platform.machine()
+    with open("/proc/cpuinfo") as file:
+        text = file.read()
+    names = [line.split(":")[1].strip() for line in text.splitlines() if "model name" in line]
+    wide = "with" if "avx512f" in text else "without"
+    return f"{len(names)} x {names[0]}, {wide} AVX-512" if names else platform.machine()

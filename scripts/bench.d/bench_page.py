@@ -1,4 +1,4 @@
-"""Writes docs/BENCHMARKS.md from a run: what is in a table of it was measured just now."""
+"""Writes a page of docs from a run: what is in a table of it was measured just now."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ streaml1: it reads the same format, and keeps names where they are kept here."""
 """The parts of the page, each with its heading and what is to be known of its tables."""
 
 
-def write(parts: list[str], run: Callable[[str], None]) -> None:
+def write(parts: list[str], run: Callable[[str], None], page: Path = PAGE) -> None:
     """Run the parts, and write the page after each, so that a run may be stopped."""
     loads = [os.getloadavg()[0]]
     sections: list[str] = []
@@ -54,11 +54,11 @@ def write(parts: list[str], run: Callable[[str], None]) -> None:
         title, about = PARTS.get(part, (part, ""))
         made = "\n\n".join(map(markdown, TABLES[before:]))
         sections.append("\n\n".join(one for one in (f"## {title}", about, made) if one))
-        PAGE.write_text("\n\n".join([head(parts[:number], loads), *sections]) + "\n")
-    print(f"\n{PAGE.relative_to(PAGE.parent.parent)}")
+        page.write_text("\n\n".join([head(parts[:number], loads, page), *sections]) + "\n")
+    print(f"\n{page}")
 
 
-def head(parts: list[str], loads: list[float]) -> str:
+def head(parts: list[str], loads: list[float], page: Path) -> str:
     with tempfile.TemporaryDirectory() as name:
         rivals = Rivals(Path(name))
         theirs = rivals.ask("versions") or {}
@@ -71,6 +71,9 @@ def head(parts: list[str], loads: list[float]) -> str:
     busy = "the machine had other work: times are too long, ratios hold roughly"
     quiet = "quiet" if load <= 1.5 else busy
     system = f"Python {platform.python_version()}, {platform.system()}"
+    pages = sorted(page.parent.glob("BENCHMARKS*.md"))
+    links = ", ".join(f"[{one.stem}]({one.name})" for one in pages if one.name != page.name)
+    elsewhere = f"\n- the same on another machine: {links}" if links else ""
     return f"""# Benchmarks
 
 `scripts/bench page` has written this page on {time.strftime("%-d %B %Y")}, from one run of
@@ -79,7 +82,7 @@ and their median is told, so that they bear a shared machine better than times d
 
 - {processor()}, one of them at a time; {system}; {ours}
 - the rivals, in `.venv-rivals`: {others or "none could be installed"}.{told}
-- load average from {min(loads):.1f} to {load:.1f} during the run: {quiet}
+- load average from {min(loads):.1f} to {load:.1f} during the run: {quiet}{elsewhere}
 
 W1 is 100,000 rows of 87 words, drawn by Zipf's law over 260,941; W2 is 200,000 clicks of 39
 categories, 453,000 names."""
