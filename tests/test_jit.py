@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numba as nb
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,7 +31,6 @@ from streaml1 import (
 )
 from streaml1.jit import compilation
 from streaml1.names import hashed, keys
-from streaml1.parse import names as parsed_names
 
 ROOT = Path(__file__).parent.parent
 WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
@@ -319,15 +319,21 @@ def test_interpreted_from_end_to_end(python: Callable[..., str], tmp_path: Path)
     assert not files(tmp_path)
 
 
+@jit.inlined
+def halved(v: Any) -> Any:
+    return 0.5 * v
+
+
 @compiled_only
 def test_parts_of_kernels_are_no_machine_code_of_their_own() -> None:
-    part = parsed_names.is_ascii  # kernels of two formats take it in
-    with pytest.raises(KeyError, match="is_ascii is a part of kernels, and not for Python"):
-        part(np.uint64(0), np.uint64(0))
-    for compiled in part.overloads.values():
-        engine = compiled.library.codegen._engine
-        assert not engine.is_symbol_defined(compiled.fndesc.llvm_func_name)
-        assert not engine.is_symbol_defined(compiled.fndesc.llvm_cpython_wrapper_name)
+    quarter = nb.njit(lambda v: halved(halved(v)))
+    assert quarter(6.0) == 1.5
+    [part] = halved.overloads.values()
+    engine = part.library.codegen._engine
+    assert not engine.is_symbol_defined(part.fndesc.llvm_func_name)
+    assert halved(3.0) == 1.5  # is made for it
+    assert halved(3) == 1.5
+    assert len(halved.overloads) == 1 and len(halved.whole.overloads) == 2
 
 
 def test_an_array_at_an_address() -> None:

@@ -463,7 +463,7 @@ def test_the_law(
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("event", range(len(BETWEEN)))
 def test_the_law_every_few_rows(learner: str, event: int, tmp_path: Path) -> None:
-    """The same event after rows, once learnt singly or as dicts, once as a matrix of either kind."""
+    """The same event after rows, learnt singly or as dicts, and as a matrix of either kind."""
     first = (event + list(LEARNERS).index(learner)) % 2  # all four would take twice as long
     for way in range(first, len(LEARN), 2):
         # The disk is slow, and so are hundreds of rows that are learnt to be taken back.

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from numba import config, njit
 from numba.core import caching
 from numba.core import types as nbtypes
+from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
 from streaml1.jit.parts import PART
@@ -156,9 +157,20 @@ def gil_kernel(fn: F) -> F:
     return compiled
 
 
+class _Part(CPUDispatcher):
+    """A part of kernels. What Python calls is another function, made at the first such call."""
+
+    def __call__(self, *args: Any) -> Any:
+        if "whole" not in vars(self):
+            self.whole = _compile(self.py_func, forceinline=True)
+        return self.whole(*args)
+
+
 def inlined(fn: F) -> F:
-    """Compile `fn` into the kernels that call it; compiled, Python itself may not."""
+    """Compile `fn` into the kernels that call it."""
     compiled: F = njit(error_model="numpy", **PART)(fn)
+    if isinstance(compiled, CPUDispatcher):
+        compiled.__class__ = _Part
     return compiled
 
 

@@ -1,8 +1,8 @@
 """Functions that are parts of kernels: their code is kept as LLVM's, for kernels to take in.
 
 Numba makes every function that it compiles one that can be called: machine code of its own, a
-wrapper for Python and one for C. A kernel has dozens of parts that are never called so, and to make
-that of them is a third of the time that compiling takes.
+wrapper for Python and one for C. A kernel has dozens of parts that are hardly ever called so, and
+to make that of all of them is a third of the time that compiling takes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ class _Lowering(NativeLowering):
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]
-        # Numba knows a function by what Python would call, a builtin with any arguments. To call
-        # this one is a KeyError that says so.
-        told = f"{{{state.func_id.func_name} is a part of kernels, and not for Python}}".format
-        target.insert_user_function(told, lowered.fndesc, [state.library])
-        state["cr"] = lowered._replace(cfunc=told)
+        # Numba knows a function by what Python would call, a builtin: one of its own, then.
+        name = ("a part: " + state.func_id.unique_name).format
+        target.insert_user_function(name, lowered.fndesc, [state.library])
+        state["cr"] = lowered._replace(cfunc=name)
         return True
 
 
