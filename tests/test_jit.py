@@ -346,4 +346,3 @@ def test_an_array_at_an_address() -> None:
 def test_rules_at_addresses_are_for_compiled_code() -> None:
     with pytest.raises(NotImplementedError, match="compiled code only"):
         jit.rule_at(int, np.zeros(1), 0)
-    assert jit.prefetch(np.zeros(3), np.uint64(1)) is None

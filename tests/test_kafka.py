@@ -355,7 +355,8 @@ def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:
     class Deleting(KafkaSource):
         def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
             for block in super().blocks(size, refuse):
-                broker.delete(topic)
+                if broker.has(topic):  # its records may come as several blocks
+                    broker.delete(topic)
                 yield block
 
     with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted: make it again, and begin"):
