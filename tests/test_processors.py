@@ -36,8 +36,8 @@ def _lines(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
 
 
 @kernel
-def _json(start: Any, end: Any, positions: Any, kinds: Any, before: Any, behind: Any) -> Any:
-    return parts.json_delimiters(start, end, positions, kinds, before, behind)
+def _json(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    return parts.json_delimiters(start, end, positions, kinds)
 
 
 @kernel
@@ -65,13 +65,13 @@ def found(text: bytes) -> tuple[list[Any], ...]:
     end = start + np.uint64(len(text))
     room = len(text) + 2 * parts.SPARE
     positions = np.zeros(room, np.uint32)
-    sides = [np.zeros(room, np.uint8) for _ in range(3)]
-    at = [np.uint64(side.ctypes.data) for side in (positions, *sides)]
-    n = int(_lines(start, end, at[0], at[1]))
-    lines = [positions[1:n].tolist(), bytes(sides[0][1:n])]
+    kinds = np.zeros(room, np.uint8)
+    at = [np.uint64(room.ctypes.data) for room in (positions, kinds)]
+    n = int(_lines(start, end, *at))
+    lines = [positions[1:n].tolist(), bytes(kinds[1:n])]
     n, ascii_, apart = _json(start, end, *at)
     n = int(n)
-    json = [positions[:n].tolist(), *(bytes(side[:n]) for side in sides), ascii_, apart]
+    json = [positions[:n].tolist(), bytes(kinds[:n]), ascii_, apart]
     return lines, json
 
 
@@ -81,8 +81,12 @@ def expected(text: bytes) -> tuple[list[Any], ...]:
     lines = [[k + 1 for k in here], bytes(text[k] for k in here)]
     here = [k for k, c in enumerate(text) if c in b'",}\\' or c < 0x20]
     around = b"<" + text + b">"
-    sides = [bytes((text, around, around[2:])[side][k] for k in here) for side in range(3)]
-    return lines, [here, *sides, True, b"=" not in text]
+    marked = bytes(
+        text[k] | parts.AFTER_BLANK * (around[k] == parts.BLANK)
+        | parts.BEFORE_COLON * (around[k + 2] == parts.COLON)
+        for k in here
+    )  # fmt: skip
+    return lines, [here, marked, True, b"=" not in text]
 
 
 def words(text: bytes) -> tuple[bytes, list[int]]:

@@ -17,6 +17,7 @@ __all__ = [
     "bit_count",
     "chosen_bits",
     "chosen_bytes",
+    "chosen_marked",
     "float_of_bits",
     "high_product",
     "leading_zeros",
@@ -180,6 +181,37 @@ def chosen_bytes(typingctx: Any, to: Any, bits: Any, address: Any) -> Any:
 
 
 @intrinsic
+def chosen_marked(
+    typingctx: Any, to: Any, bits: Any, address: Any, before: Any, behind: Any
+) -> Any:
+    """As `chosen_bytes`, but 64 more where `before` is before a byte, 128 where `behind` follows.
+
+    More by or: bytes that have these bits keep them.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, bits, address, *beside = args
+        block = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
+        for byte, by, mark in zip(beside, (-1, 1), (64, 128), strict=True):
+            place = builder.inttoptr(builder.add(address, _WORD(by)), _BYTES.as_pointer())
+            wanted = _alike(builder, builder.trunc(byte, ir.IntType(8)), _BYTES)
+            flags = builder.icmp_unsigned("==", builder.load(place, align=1), wanted)
+            marks = builder.and_(builder.sext(flags, _BYTES), ir.Constant(_BYTES, [mark] * 64))
+            block = builder.or_(block, marks)
+        _put_chosen(context, builder, to, bits, _kept(builder, block))
+        return context.get_dummy_value()
+
+    return nbtypes.void(*[nbtypes.uint64] * 5), codegen
+
+
+def _kept(builder: Any, block: Any) -> Any:
+    """The address of 64 bytes, made for them."""
+    room = cgutils.alloca_once(builder, _BYTES)
+    builder.store(block, room)
+    return builder.ptrtoint(room, _WORD)
+
+
+@intrinsic
 def chosen_bits(typingctx: Any, bits: Any, chosen: Any) -> Any:
     """Those of 64 bits that are chosen by others, one after the other; compiled only."""
 
@@ -210,9 +242,7 @@ def put_lowered(
         block = builder.select(builder.bitcast(capitals, _FLAGS), low, block)
         blanks = ir.Constant(_BYTES, [32] * 64)
         block = builder.select(builder.bitcast(kept, _FLAGS), block, blanks)
-        room = cgutils.alloca_once(builder, _BYTES)
-        builder.store(block, room)
-        _put_chosen(context, builder, to, chosen, builder.ptrtoint(room, _WORD))
+        _put_chosen(context, builder, to, chosen, _kept(builder, block))
         return context.get_dummy_value()
 
     return nbtypes.void(*[nbtypes.uint64] * 5), codegen

@@ -9,6 +9,7 @@ import numpy as np
 from streaml1.jit import (
     bit_count,
     chosen_bytes,
+    chosen_marked,
     inlined,
     load_word,
     matches,
@@ -19,7 +20,9 @@ from streaml1.jit import (
 )
 
 __all__ = [
+    "AFTER_BLANK",
     "BAR",
+    "BEFORE_COLON",
     "BLANK",
     "COLON",
     "NEWLINE",
@@ -41,6 +44,9 @@ PAD = 64
 BLANK, COLON, NEWLINE, RETURN, TAB, BAR = map(np.uint64, b" :\n\r\t|")
 _QUOTE, _COMMA, _CLOSE, _BACKSLASH, _EQUALS = map(np.uint64, b'",}\\=')
 _PRINTED, _HIGH = np.uint64(0x20), np.uint64(0x80)
+
+AFTER_BLANK, BEFORE_COLON = np.uint64(64), np.uint64(128)
+"""Bits of what a delimiter of JSON is told to be, beside its own."""
 
 SPARE = 64
 """Places for delimiters that may be written beyond those that there are."""
@@ -122,13 +128,12 @@ def vw_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
 
 
 @inlined
-def json_delimiters(
-    start: Any, end: Any, positions: Any, kinds: Any, before: Any, behind: Any
-) -> Any:
+def json_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
     """As `vw_delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
 
-    Odd are backslashes and control characters, newlines among them. The bytes `before` delimiters
-    are written too, and those `behind` them. Told, too, is whether no byte is an equals sign.
+    Odd are backslashes and control characters, newlines among them. Delimiters behind a blank are
+    told with AFTER_BLANK, those before a colon with BEFORE_COLON. Told, too, is whether no byte is
+    an equals sign.
     """
     n, ascii_, equals = np.uint64(0), _ALL, np.uint64(0)
     at = start
@@ -138,9 +143,9 @@ def json_delimiters(
         found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
         found = _within(found, at, end)
-        chosen_bytes(before + n, found, at - _ONE)
-        chosen_bytes(behind + n, found, at + _ONE)
-        n = _written(found, at, start, n, positions, kinds)
+        chosen_marked(kinds + n, found, at, BLANK, COLON)
+        put_places(positions + _FOUR * n, found, at - start)
+        n += bit_count(found)
         at += _BLOCK
     return n, ascii_ == _ALL, equals == np.uint64(0)
 

@@ -22,7 +22,7 @@ from streaml1.jit import (
     words_from,
     words_of,
 )
-from streaml1.parse.delimiters import BLANK, alike, place_of
+from streaml1.parse.delimiters import AFTER_BLANK, BEFORE_COLON, BLANK, place_of
 from streaml1.parse.names import (
     EIGHT_NAMES,
     LATER,
@@ -40,25 +40,25 @@ MOST = np.uint64(2048)
 """Names of features in an ordinary line."""
 
 _ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT = map(np.uint64, range(9))
-_TWELVE, _SIXTEEN, _TWENTY, _HALF = map(np.uint64, (12, 16, 20, 32))
+_TWELVE, _SIXTEEN, _TWENTY, _TWENTY_TWO, _THIRTY, _HALF = map(np.uint64, (12, 16, 20, 22, 30, 32))
 _BYTE, _ALL, _MAGNITUDE = map(np.uint64, (2**8 - 1, 2**64 - 1, 2**63 - 1))
-_QUOTE, _CLOSE, _EQUALS = map(np.uint64, b'"}=')
+_QUOTE, _COMMA, _CLOSE, _EQUALS = map(np.uint64, b'",}=')
 
 
-def _words(bytes_: bytes) -> tuple[Any, ...]:
-    return tuple(np.frombuffer(bytes_, np.uint64))
+def _pattern(member: str) -> tuple[tuple[Any, Any], ...]:
+    """Words of the delimiters of eight members, and what is more in them where there are blanks.
+
+    A letter is written for a quote: `n` of a name and `v` of a value may be behind a blank, and `c`
+    is before a colon. That of the first name is told as if behind a blank.
+    """
+    is_, more = {"c": _QUOTE | BEFORE_COLON}, {"n": AFTER_BLANK, "v": AFTER_BLANK}
+    plain = bytes(int(is_.get(c, _COMMA if c == "," else _QUOTE)) for c in member * 8)
+    blanks = bytes(int(more.get(c, _ZERO)) for c in member * 8)
+    plain, blanks = bytes([plain[0] | blanks[0]]) + plain[1:], bytes(1) + blanks[1:]
+    return tuple(zip(*(np.frombuffer(b, np.uint64) for b in (plain, blanks)), strict=True))
 
 
-def _pattern(members: str) -> tuple[tuple[Any, Any], ...]:
-    """Words of bytes of which those count that are no dots, as bits, and what they are to be."""
-    counts = bytes(0 if c == "." else 255 for c in members)
-    return tuple(zip(_words(counts), _words(members.replace(".", "\0").encode()), strict=True))
-
-
-# The delimiters of eight members, the bytes before them, and those behind them.
-_NUMBERS, _TEXTS = _words(b'"",' * 8), _words(b'"""",' * 8)
-_BEFORE_NUMBERS, _BEFORE_TEXTS = _pattern("..." + " .." * 7), _pattern(".. .." + " . .." * 7)
-_BEHIND_NUMBERS, _BEHIND_TEXTS = _pattern(".:." * 8), _pattern(".:..." * 8)
+_NUMBERS, _TEXTS = _pattern("nc,"), _pattern('ncv",')
 
 
 @inlined
@@ -70,30 +70,53 @@ def after_blanks(at: Any) -> Any:
 
 
 @inlined
-def may_be_eight(kinds: Any, i: Any) -> bool:
-    """Whether the delimiters from the i-th on begin as those of eight members."""
-    return bool(load_word(kinds + i) in (_NUMBERS[0], _TEXTS[0]))
+def _begins(kinds: Any, i: Any) -> Any:
+    """A word of delimiters from the i-th on, the first as if behind a blank."""
+    return load_word(kinds + i) | AFTER_BLANK
 
 
 @inlined
-def _differ(bytes_: Any, pattern: Any) -> Any:
-    """Not 0 where bytes at an address are other than those of a `_pattern`."""
-    different = _ZERO
-    for mask, word in pattern:
-        different |= (load_word(bytes_) & mask) ^ word
-        bytes_ += _EIGHT
-    return different
+def _have_texts(word: Any) -> bool:
+    """Whether members have texts for values, by a word of their delimiters."""
+    return bool(((word >> _SIXTEEN) & ~AFTER_BLANK & _BYTE) == _QUOTE)
+
+
+@inlined
+def _have_blanks(word: Any, texts: Any) -> Any:
+    """All bits where the quote of a text, or of the second of two names, is behind a blank."""
+    return _ZERO - ((word >> (_TWENTY_TWO if texts else _THIRTY)) & _ONE)
+
+
+@inlined
+def may_be_eight(kinds: Any, i: Any) -> bool:
+    """Whether the delimiters from the i-th on begin as those of eight members."""
+    word = _begins(kinds, i)
+    texts = _have_texts(word)
+    plain, more = _TEXTS[0] if texts else _NUMBERS[0]
+    return bool(word == plain | (more & _have_blanks(word, texts)))
+
+
+@inlined
+def _alike(kinds: Any, i: Any, pattern: Any, blanks: Any) -> Any:
+    """How many delimiters from the i-th on are those of a pattern, with `blanks` or none."""
+    n, expected, word = _ZERO, _ZERO, _begins(kinds, i)
+    for plain, more in pattern:
+        if n == expected:
+            n += trailing_zeros(word ^ (plain | (more & blanks))) >> _THREE
+            word = load_word(kinds + i + n)
+        expected += _EIGHT
+    return n
 
 
 @inlined
 def _eight_numbers(
-    start: Any, table: Any, places: Any, before: Any, behind: Any, f: Any, read: Any, names: Any,
-    values: Any, spans: Any, numbers: Any, keys: Any,
+    start: Any, table: Any, places: Any, f: Any, gap: Any, read: Any, names: Any, values: Any,
+    spans: Any, numbers: Any, keys: Any,
 ) -> Any:  # fmt: skip
     """Read eight members whose values are numbers, the quote of the first being the f-th delimiter.
 
-    `before` and `behind` are as of `json_delimiters`. From `names` to `keys` there are addresses,
-    where what is of the first goes. Values are only found, unless they are to be `read`.
+    From one to the next it is a `gap`. From `names` to `keys` there are addresses, where what is of
+    the first goes. Values are only found, unless they are to be `read`.
 
     Returns
     -------
@@ -104,8 +127,7 @@ def _eight_numbers(
     stops, nexts = every_third(at + _EIGHT), every_third(at + _TWELVE)
     begins = quotes + _ONE
     size = ends - begins
-    # Behind each a quote, or a blank and a quote; what is behind the last is looked at later.
-    gap = _ONE if _differ(before + f, _BEFORE_NUMBERS) else _TWO
+    # What is behind the last is looked at later.
     odd = ((nexts - stops) ^ gap) & (lanes_from(_SEVEN) ^ _ALL)
     head = words_from(ends + (start + _TWO))
     blank = (head & _BYTE) == BLANK
@@ -113,7 +135,7 @@ def _eight_numbers(
     head = head >> (blank & _EIGHT)
     h = murmur_of_eight(begins + start, size)
     odd = odd | ((head & _BYTE) == BLANK) | (h == LATER)
-    if which(odd) or _differ(behind + f, _BEHIND_NUMBERS):
+    if which(odd):
         return False, False, False
     put_words(names, h)
     put_words(keys, h)
@@ -132,8 +154,8 @@ def _eight_numbers(
 
 @inlined
 def _eight_texts(
-    start: Any, places: Any, before: Any, behind: Any, f: Any, again: Any, to: Any, names: Any,
-    values: Any, spans: Any, numbers: Any, keys: Any,
+    start: Any, places: Any, f: Any, gap: Any, again: Any, to: Any, names: Any, values: Any,
+    spans: Any, numbers: Any, keys: Any,
 ) -> Any:  # fmt: skip
     """As `_eight_numbers`, of members whose values are texts; names go to the address `to`.
 
@@ -149,11 +171,10 @@ def _eight_texts(
     stops, nexts = every_fifth(at + _SIXTEEN), every_fifth(at + _TWENTY)
     begins, first = quotes + _ONE, first + _ONE
     size, more = ends - begins, last - first
-    gap = _ONE if _differ(before + f, _BEFORE_TEXTS) else _TWO
     odd = ((nexts - stops) ^ gap) & (lanes_from(_SEVEN) ^ _ALL)
     odd = odd | ((first - ends) ^ (gap + _TWO)) | (stops ^ (last + _ONE))
     odd = odd | ((size - _ONE) > _SIX) | ((more - _ONE) > _SEVEN)
-    if which(odd) or _differ(behind + f, _BEHIND_TEXTS):
+    if which(odd):
         return False, to
     key = words_from(begins + start)
     low, high = joined_eight(key, size, _EQUALS, words_from(first + start), more)
@@ -171,9 +192,8 @@ def _eight_texts(
 
 @inlined
 def by_eights(
-    start: Any, table: Any, places: Any, kinds: Any, before: Any, behind: Any, i: Any, at: Any,
-    begun: Any, k: Any, to: Any, most: Any, known: Any, hashes: Any, values: Any, spans: Any,
-    numbers: Any, keys: Any,
+    start: Any, table: Any, places: Any, kinds: Any, i: Any, at: Any, begun: Any, k: Any, to: Any,
+    most: Any, known: Any, hashes: Any, values: Any, spans: Any, numbers: Any, keys: Any,
 ) -> Any:  # fmt: skip
     """Find and read members by eights, as long as eight are alike: numbers, or texts.
 
@@ -189,19 +209,19 @@ def by_eights(
     of_spans, of_numbers = np.uint64(spans.ctypes.data), np.uint64(numbers.ctypes.data)
     zeros: Any = False
     ended: Any = False
-    so_far, were_texts = _ZERO, False
+    so_far, were_texts, blanks = _ZERO, False, _ZERO
     while k - begun + _EIGHT <= MOST:
-        n = trailing_zeros(load_word(kinds + i) ^ _NUMBERS[0]) >> _THREE
-        texts = n == _TWO and load_byte(kinds + i + _TWO) == _QUOTE
+        word = _begins(kinds, i)
+        texts = _have_texts(word)
+        if so_far == _ZERO or texts != were_texts:
+            so_far, were_texts, blanks = _ZERO, texts, _have_blanks(word, texts)
         # How many have a member's delimiters: a fifth of them, or a third.
         if texts:
-            n, step = alike(kinds, i, _TEXTS), _FIVE
+            n, step = _alike(kinds, i, _TEXTS, blanks), _FIVE
             count = (n * np.uint64(205)) >> np.uint64(10)
         else:
-            n, step = alike(kinds, i, _NUMBERS), _THREE
+            n, step = _alike(kinds, i, _NUMBERS, blanks), _THREE
             count = (n * np.uint64(171)) >> np.uint64(9)
-        if texts != were_texts:
-            so_far, were_texts = _ZERO, texts
         if count < _EIGHT:
             # The last of an object: eight with those before them.
             count += _ONE
@@ -210,19 +230,19 @@ def by_eights(
             if not ended:
                 break
         again = _EIGHT - count
-        f, j = i - step * again, _EIGHT * (k - again)
+        f, j, gap = i - step * again, _EIGHT * (k - again), _TWO if blanks else _ONE
         fine: Any = True
         sure, zero = True, False
         if texts:
             fine = to + EIGHT_NAMES <= most
             if fine:
                 fine, to = _eight_texts(
-                    start, places, before, behind, f, again, to, of_hashes + j, of_values + j,
+                    start, places, f, gap, again, to, of_hashes + j, of_values + j,
                     of_spans + j, of_numbers + j, keys + j - _EIGHT * begun,
                 )  # fmt: skip
         else:
             fine, sure, zero = _eight_numbers(
-                start, table, places, before, behind, f, known == k, of_hashes + j, of_values + j,
+                start, table, places, f, gap, known == k, of_hashes + j, of_values + j,
                 of_spans + j, of_numbers + j, keys + j - _EIGHT * begun,
             )  # fmt: skip
         if not fine:

@@ -69,8 +69,8 @@ def _closing(start: Any, positions: Any, i: Any) -> Any:
 
 @inlined
 def _features(
-    start: Any, table: Any, places: Any, kinds: Any, before: Any, behind: Any, i: Any, at: Any,
-    begun: Any, to: Any, most: Any, hashes: Any, values: Any, spans: Any, numbers: Any, keys: Any,
+    start: Any, table: Any, places: Any, kinds: Any, i: Any, at: Any, begun: Any, to: Any,
+    most: Any, hashes: Any, values: Any, spans: Any, numbers: Any, keys: Any,
 ) -> Any:  # fmt: skip
     """Find the features of the object that opens before `at`, whose first delimiter is the i-th.
 
@@ -96,8 +96,8 @@ def _features(
             break
         if k >= again and may_be_eight(kinds, i):
             i, at, k, to, known, zero, ended = by_eights(
-                start, table, places, kinds, before, behind, i, at, begun, k, to, most, known,
-                hashes, values, spans, numbers, keys,
+                start, table, places, kinds, i, at, begun, k, to, most, known, hashes, values,
+                spans, numbers, keys,
             )  # fmt: skip
             zeros |= zero
             if ended:
@@ -216,20 +216,18 @@ def rows(
     told: Any,
     keys: Any,
     met: Any,
-    sides: Any,
 ) -> Any:
     """Read the lines between two addresses, the last byte a newline.
 
     As `streaml1.parse.vw.rows`; no row has a name twice where no byte is an equals sign. `told`
     has of each row what its label is, where its text begins and ends, and the same of its id.
     `keys` and `met` have twice MOST places, and `keys` OTHERS more, for the names of a row: one
-    with more is odd. `sides` has twice as many bytes as `kinds`.
+    with more is odd.
     """
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
     places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
-    before, behind = np.uint64(sides.ctypes.data), np.uint64(sides.ctypes.data + len(sides) // 2)
-    n, ascii_, apart = json_delimiters(start, end, places, of_kinds, before, behind)
+    n, ascii_, apart = json_delimiters(start, end, places, of_kinds)
     if coding == UNKNOWN and not ascii_:
         return row, n_odd, line, False, False
     met[:] = _ZERO
@@ -285,8 +283,8 @@ def rows(
                 if load_byte(at) != _OPEN:
                     break
                 i, at, k, to, known, has_zeros, hashed, fine = _features(
-                    start, table, places, of_kinds, before, behind, i, at + _ONE, begun, to, most,
-                    hashes, values, spans, numbers, now,
+                    start, table, places, of_kinds, i, at + _ONE, begun, to, most, hashes, values,
+                    spans, numbers, now,
                 )  # fmt: skip
                 if not fine:
                     break

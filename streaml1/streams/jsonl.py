@@ -10,7 +10,6 @@ import numpy as np
 import orjson
 
 from streaml1.parse import jsonl
-from streaml1.parse.delimiters import SPARE
 from streaml1.parse.json_values import FALSE, NOTHING, NUMBER, TEXT, TRUE
 from streaml1.parse.jsonl import MOST, OTHERS
 from streaml1.parse.rows import NamedRows
@@ -126,8 +125,7 @@ def _more_room(n: int) -> tuple[Any, ...]:
     # A line of two bytes is a row, be it odd.
     told = roomy((n // 2 + 2, 6), np.uint64)
     two = int(MOST + MOST)
-    keys, met = np.empty(two + int(OTHERS), np.uint64), np.empty(two, np.uint64)
-    return told, keys, met, np.empty(2 * (n + SPARE), np.uint8)
+    return told, np.empty(two + int(OTHERS), np.uint64), np.empty(two, np.uint64)
 
 
 def _labels(text: Any, told: Any) -> dict[int, Any]:
