@@ -23,7 +23,7 @@ def rate(lr: Any, schedule: str, t: int) -> float:
     if lr == AUTO:
         return 1.0 / math.sqrt(math.sqrt(t + 1.0))
     if hasattr(lr, "get"):
-        return _checked(float(lr.get(t)), lr, t)
+        return _checked(lr.get(t), lr, t)
     if schedule == "invsqrt":
         return float(lr) / math.sqrt(t + 1.0)
     if schedule == "inverse":
@@ -34,7 +34,7 @@ def rate(lr: Any, schedule: str, t: int) -> float:
 def rates(lr: Any, schedule: str, t: int, n: int) -> Any:
     """Rates of the steps t, t + 1, ..., t + n - 1; the same floats as `rate` gives."""
     if hasattr(lr, "get"):
-        return np.array([_checked(float(lr.get(s)), lr, s) for s in range(t, t + n)])
+        return np.array([_checked(lr.get(s), lr, s) for s in range(t, t + n)])
     if schedule == "constant" and lr != AUTO:
         return np.full(n, float(lr))
     after = np.arange(t + 1, t + n + 1, dtype=np.float64)
@@ -43,10 +43,16 @@ def rates(lr: Any, schedule: str, t: int, n: int) -> Any:
     return float(lr) / (np.sqrt(after) if schedule == "invsqrt" else after)
 
 
-def _checked(eta: float, lr: Any, t: int) -> float:
+def _checked(given: Any, lr: Any, t: int) -> float:
+    """What a scheduler gives as a float; ValueError where it is no rate."""
+    try:
+        eta = float(given)
+        told = str(eta)
+    except (TypeError, ValueError, OverflowError):
+        eta, told = math.nan, repr(given)
     if not 0.0 <= eta <= MOST:
         raise ValueError(
-            f"the rate that {type(lr).__name__} gives for step {t} is {eta}; "
+            f"the rate that {type(lr).__name__} gives for step {t} is {told}; "
             "a rate is between 0 and 1e10"
         )
     return eta

@@ -31,7 +31,7 @@ from river import (
 )
 
 import streaml1
-from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
+from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, SoftmaxClassifier
 from tests import reference
 
 MODELS = [ElasticNetClassifier, ElasticNetRegressor]
@@ -692,10 +692,28 @@ def test_a_scheduler_is_mutated_in_place() -> None:
     assert learnt(model, 50).weights == learnt(twin, 50).weights
 
 
-@pytest.mark.parametrize("eta", [-1.0, float("nan"), float("inf"), 1e11])
-def test_a_schedulers_rate_is_looked_at(eta: float) -> None:
+@pytest.mark.parametrize(
+    ("model", "within", "beside"),
+    [
+        (SoftmaxClassifier(penalty="ball", lr=optim.schedulers.Constant(0.1)), {}, {"l2": 0.5}),
+        (ElasticNetClassifier(lr=optim.schedulers.Constant(0.1)), {"no_such": 1}, {"l2": 0.5}),
+    ],
+    ids=["what does not go with the ball", "no attribute of the scheduler"],
+)
+def test_no_scheduler_changes_where_another_parameter_is_refused(
+    model: Any, within: dict[str, Any], beside: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError):
+        model.mutate({"lr": {"learning_rate": 0.7, **within}, **beside})
+    assert (model.lr.learning_rate, model.l2) == (0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    "eta", [-1.0, float("nan"), float("inf"), 1e11, None, "a", pytest.param(10**400, id="10**400")]
+)
+def test_a_schedulers_rate_is_looked_at(eta: Any) -> None:
     class Rate(optim.base.Scheduler):
-        def get(self, t: int) -> float:
+        def get(self, t: int) -> Any:
             return eta if t >= 3 else 0.1
 
     model = learnt(ElasticNetClassifier(lr=Rate()), 3)

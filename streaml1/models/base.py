@@ -109,13 +109,18 @@ class OnlineModel(base.Base):
             for name, new in new_attrs.items()
             if name not in within
         }
-        super().mutate(within)
+        parts = [vars(getattr(self, name)) for name in within]
+        kept = [dict(part) for part in parts]
         before = {name: self.__dict__[name] for name in plain}
         self.__dict__.update(plain)
         try:
             self._parameter_changed()
-        except ValueError:  # they do not go together
+            super().mutate(within)
+        except Exception:  # they do not go together, or a part has no such attribute
             self.__dict__.update(before)
+            for part, was in zip(parts, kept, strict=True):
+                part.clear()
+                part.update(was)
             self._parameter_changed()
             raise
 
