@@ -71,9 +71,10 @@ class Classes:
         if y in self.places:
             return self.places[y]
         if self.closed:
+            it = f"it (as {int(y)}, which is the same)" if isinstance(y, bool) else "it"
             raise BadExample(
                 f"the label {shown(y)} is not among the declared classes; "
-                "declare it, or leave classes out, and labels are found as they come"
+                f"declare {it}, or leave classes out, and labels are found as they come"
             )
         self.places[y] = len(self.names)
         self.names.append(y)

@@ -320,6 +320,10 @@ def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
         "classification: leave --task out, or start anew without --load"
     )
     assert "l1=-1.0 is out of range" in refused("learn", svm, "--load", saved, "--l1", "-1")
+    assert "--budget 100 makes nothing" in refused("learn", svm, "--load", saved, "--budget", "100")
+    run("learn", svm, "--save", "auto")
+    told = refused("learn", svm, "--load", "auto", "--schedule", "constant")
+    assert "--schedule constant makes nothing of --lr auto" in told
 
 
 def test_a_checkpoint_is_gone_on_from(svm: str, here: Path) -> None:
@@ -366,6 +370,10 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--budget", "9"], "--budget 9 makes nothing without --stamps explicit"),
         (["learn", "a.svm", "--lr", "auto", "--schedule", "constant"],
          "--schedule constant makes nothing of --lr auto"),
+        (["learn", "a.svm", "--model", "softmax", "--radius", "1"],
+         "--radius makes nothing without --penalty ball: give that, or leave it out"),
+        (["learn", "a.svm", "--model", "softmax", "--penalty", "ball", "--strength", "1"],
+         "--strength makes nothing of --penalty ball: leave it out"),
         (["learn", "a.svm", "--seed", "1"], "a.svm has an order of its own: a seed is for"),
         (["learn", "river:Phishing", "--seed", "1"], "river:Phishing has an order of its own"),
         (["learn", "kafka://h:1/t", "--seed", "1"], "kafka://h:1/t has an order of its own"),
@@ -547,6 +555,22 @@ def test_show(saved: str) -> None:
         (str(name), round(w, 4)) for name, w in model.top_weights(3)
     ]
     assert "feature\n" not in run("show", saved, "--top", "0").stdout
+
+
+@pytest.mark.parametrize("model", ["elastic-net", "softmax"])
+@pytest.mark.parametrize("hashed", [[], ["--hash-bits", "10"]], ids=["names", "hashed"])
+def test_show_finds_names_of_digits(model: str, hashed: list[str], here: Path) -> None:
+    lines = ['{"x": {"7": 1, "a": 1}, "y": 1}', '{"x": {"a": 1}, "y": 0}'] * 20
+    Path("a.jsonl").write_text("\n".join(lines))
+    run("learn", "a.jsonl", "--model", model, "--lr", "0.1", *hashed, "--save", "m")
+    learner = streaml1.load("m")
+    key = learner.slot("7") if hashed else "7"
+    found = learner.weights[key]
+    w = found[1] if model == "softmax" else found
+    out = run("show", "m", "--feature", "7", "--feature", "9" * 5000).stdout
+    shown = next(line.split() for line in out.splitlines() if line.split()[1:2] == ["7"])
+    assert shown[0] == f"{w:+.4f}" and abs(w) > 1e-3
+    assert shown[2:3] == [f"{key}"] if hashed else f"{key}" not in shown[2:]
 
 
 def test_show_a_model_of_zeros(svm: str) -> None:

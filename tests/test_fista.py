@@ -111,6 +111,16 @@ def test_a_loss_that_ends_nowhere() -> None:
     assert solution.intercept > 5.0
 
 
+def test_the_end_of_what_floats_can_tell_is_an_end() -> None:
+    """Without a penalty nothing bounds the objective: it runs until rounding is all that moves."""
+    i = np.arange(50)
+    X = np.column_stack([i % 7 - 3, (i % 5) / 2, *(i % 4 == k for k in range(4))]).astype(float)
+    with pytest.warns(NotConverged):
+        solution = fista(X, i % 3 == 0, l1=0.0, tol=1e-30, max_epochs=500)
+    _, g, _ = slow.mean_loss("logistic", X, np.where(i % 3 == 0, 1.0, -1.0), solution.weights, 0.0)
+    assert np.abs(g).max() < 1e-9
+
+
 def test_duplicate_columns_share() -> None:
     X, y = toy("logistic")
     X[:, 1] = X[:, 0]

@@ -370,6 +370,13 @@ def test_the_command_line_tells_it(tmp_path: Path) -> None:
     assert "--regret is of one pass that begins anew: leave out --passes" in refused.output
 
 
+def test_a_single_point_does_not_tell_how_regret_grows() -> None:
+    X, y = stream()
+    told = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (csr_matrix(X)[:5], y[:5]))
+    assert math.isnan(told.slope)
+    assert "nan" not in told.table() and "takes two points" in told.table()
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -237,6 +237,8 @@ def test_declared_classes() -> None:
     ) as bad:
         model.learn_many([{"x": 1}, {"x": 1}], ["a", "c"])
     assert bad.value.row == 1 and model.n_iterations == 1
+    with pytest.raises(BadExample, match=r"the label True .* declare it \(as 1, which is the same"):
+        model.learn_one({"x": 1}, True)
     with pytest.raises(ValueError, match="classes cannot change"):
         model.classes = ["a", "b"]
     kit.refuses(

@@ -34,10 +34,9 @@ def new_learner(
         raise Refusal(f"{model} is for {', '.join(MODELS[model])}, not for {task}; take another")
     kind = getattr(streaml1, MODELS[model][task])
     require_parameters(kind, given, model)
-    if model == "elastic-net":
-        _require_used(given)
-        if not given.keys() & OWN_RATE:
-            given = {**given, "lr": "auto"}
+    _require_used(given, model)
+    if model == "elastic-net" and not given.keys() & OWN_RATE:
+        given = {**given, "lr": "auto"}
     try:
         return kind(**given)
     except ValueError as error:
@@ -68,18 +67,31 @@ def require_parameters(kind: Any, given: dict[str, Any], what: str) -> None:
             )
 
 
-def _require_used(given: dict[str, Any]) -> None:
-    """Refuse what an elastic net has no use for beside what else is given."""
-    if given.get("lr") == "auto" and "schedule" in given:
+def _require_used(given: dict[str, Any], model: str, has: dict[str, Any] | None = None) -> None:
+    """Refuse what a model has no use for beside what else is given, or what it `has` already."""
+    all_ = {**(has or {}), **given}
+    if model == "elastic-net" and all_.get("lr") == "auto" and "schedule" in given:
         raise Refusal(
             f"--schedule {given['schedule']} makes nothing of --lr auto, whose rates fall in a way "
             "of their own: leave it out, or give a number"
         )
-    if "budget" in given and given.get("stamps") != "explicit" and not given.get("average"):
+    counted = all_.get("stamps") == "explicit" or all_.get("average")
+    if model == "elastic-net" and "budget" in given and not counted:
         raise Refusal(
             f"--budget {given['budget']} makes nothing without --stamps explicit or --average: "
             "give one of them too"
         )
+    if model != "softmax":
+        return
+    ball = all_.get("penalty") == "ball"
+    for name in ("strength",) if ball else ("radius", "nonnegative"):
+        if name in given:
+            rest = (
+                "of --penalty ball: leave"
+                if ball
+                else "without --penalty ball: give that, or leave"
+            )
+            raise Refusal(f"--{name} makes nothing {rest} it out")
 
 
 def _task(source: str, loss: str | None) -> str:
@@ -96,24 +108,28 @@ def _task(source: str, loss: str | None) -> str:
 ANEW = "start anew without --load"
 
 
+def _kind_of(learner: Any) -> tuple[str, str]:
+    """The model and the task that make a learner of this kind; empty where none do."""
+    of = type(learner).__name__
+    found = ((name, one) for name, kinds in MODELS.items() for one in kinds if kinds[one] == of)
+    return next(found, ("", ""))
+
+
 def require_kind(learner: Any, model: str | None, task: str | None, place: str, anew: str) -> None:
     """Refuse options that ask for another kind of model than what `place` holds."""
-    kind = type(learner).__name__
-    for name, kinds in MODELS.items():
-        for one, cls in kinds.items():
-            if cls != kind:
-                continue
-            for option, asked, has in (("--model", model, name), ("--task", task, one)):
-                if asked not in (None, has):
-                    raise Refusal(
-                        f"{option} {asked} does not fit {place}, which holds a model of the kind "
-                        f"{has}: leave {option} out, or {anew}"
-                    )
+    name, one = _kind_of(learner)
+    for option, asked, has in (("--model", model, name), ("--task", task, one)):
+        if has and asked not in (None, has):
+            raise Refusal(
+                f"{option} {asked} does not fit {place}, which holds a model of the kind "
+                f"{has}: leave {option} out, or {anew}"
+            )
 
 
 def change(learner: Any, given: dict[str, Any], place: str, anew: str) -> None:
     """Set the parameters that were given to a model that has been loaded."""
     require_parameters(type(learner), given, place)
+    _require_used(given, _kind_of(learner)[0], vars(learner))
     for name, value in given.items():
         has = getattr(learner, name)
         if has == value:

@@ -13,6 +13,9 @@ from streaml1.console import entries_table, shown, text_table, weight_text
 
 __all__ = ["show"]
 
+DIGITS = 20
+"""An int that is a name has fewer."""
+
 
 @cli.command(epilog="Example: streaml1 show clicks.model --top 30")
 @click.argument("model", type=model_place)
@@ -62,18 +65,15 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
 
 
 def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
-    """A table of some features; a name of digits is also looked for as the int it is."""
+    """A table of some features."""
     weights = learner.weights
     if hasattr(learner, "classes_met"):
-        return _rows_of(learner, features)
+        return _rows_of(learner, weights, features)
     if learner.hash_bits is None:
-        found = [
-            weights.get(name, weights.get(int(name), 0.0) if name.isdecimal() else 0.0)
-            for name in features
-        ]
+        found = [weights.get(_key_of(learner, weights, name), 0.0) for name in features]
         rows = [(weight_text(w), shown(name)) for w, name in zip(found, features, strict=True)]
         return _with_note(text_table(("weight", "feature"), rows), all(found))
-    slots = [learner.slot(int(name) if name.isdecimal() else name) for name in features]
+    slots = [_key_of(learner, weights, name) for name in features]
     hashed = [
         (weight_text(weights.get(slot, 0.0)), shown(name), f"{slot}")
         for slot, name in zip(slots, features, strict=True)
@@ -81,21 +81,35 @@ def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
     return text_table(("weight", "feature", "slot"), hashed)
 
 
-def _rows_of(learner: Any, features: tuple[str, ...]) -> str:
+def _key_of(learner: Any, weights: Any, name: str) -> Any:
+    """What a feature's weight is found by: its name, or its slot where names are hashed.
+
+    A name of digits is also looked for as the int it is.
+    """
+    known: list[Any] = [name]
+    if name.isdecimal() and len(name) < DIGITS:
+        known.append(int(name))
+    if learner.hash_bits is not None:
+        known = [learner.slot(one) for one in known]
+    return next((key for key in known if weights.get(key)), known[0])
+
+
+def _rows_of(learner: Any, weights: Any, features: tuple[str, ...]) -> str:
     """A table of the rows of some features."""
-    weights = learner.weights
+    hashed = learner.hash_bits is not None
     rows = []
     known = True
     for name in features:
-        if learner.hash_bits is None:
-            row = weights.get(name) or (weights.get(int(name)) if name.isdecimal() else None)
-        else:
-            row = weights.get(learner.slot(int(name) if name.isdecimal() else name))
-        told = [(weight_text(w), shown(name), shown(label)) for label, w in (row or {}).items()]
-        rows += told or [(weight_text(0.0), shown(name), "any")]
+        key = _key_of(learner, weights, name)
+        row = weights.get(key)
+        slot = (f"{key}",) if hashed else ()
+        told = [
+            (weight_text(w), shown(name), *slot, shown(label)) for label, w in (row or {}).items()
+        ]
+        rows += told or [(weight_text(0.0), shown(name), *slot, "any")]
         known &= bool(told)
-    table = text_table(("weight", "feature", "label"), rows)
-    return _with_note(table, known or learner.hash_bits is not None)
+    columns = ("weight", "feature", *(("slot",) if hashed else ()), "label")
+    return _with_note(text_table(columns, rows), known or hashed)
 
 
 def _with_note(table: str, known: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,7 +121,11 @@ class Regret:
             f"{p.regret / p.examples:>9.4f}"
             for p in self.points
         ]
-        return "\n".join([*lines, f"regret grows as T^{self.slope:.2f}, over {self.of}"])
+        slope = self.slope
+        told = f"regret grows as T^{slope:.2f}, over {self.of}"
+        if math.isnan(slope):
+            told = f"regret over {self.of}; how it grows takes two points, and all above 0"
+        return "\n".join([*lines, told])
 
     def rows(self) -> list[dict[str, float]]:
         """The points as dicts."""

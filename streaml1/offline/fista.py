@@ -34,6 +34,7 @@ __all__ = ["LOSSES", "fista"]
 
 LOSSES = ("logistic", "smoothed_hinge", "squared", "softmax")
 GROWTH, DECAY = 2.0, 0.97
+ROUNDING = 1e-15  # of a loss: so much may be wrong with the sum of all
 
 
 def fista(
@@ -182,7 +183,10 @@ class _Run:
             if bound <= L * length:
                 break
             tangent = value + float(np.vdot(self.gradient, dw) + np.sum(slope_b * db))
-            if self.f.mean(a) <= tangent + 0.5 * L * length:
+            if self.f.mean(a) <= tangent + 0.5 * L * length + ROUNDING * abs(value):
+                break
+            if length == 0.0:  # rounding alone speaks against a step of nothing
+                L = self.L
                 break
             L *= GROWTH
         self.at = _Point(w, b, a)
