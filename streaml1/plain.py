@@ -1,6 +1,7 @@
 """Rows made plain: each name once in a row, with the sum of its values, and no zeros; or refused.
 
-Whether a name has come before in its row is looked up eight at a time: most often none has.
+Whether a name has come before in its row is looked up one by one: a table that the first cache
+holds is faster so than by gathers and scatters of eight.
 """
 
 from __future__ import annotations
@@ -10,23 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import (
-    COMPILED,
-    LANES,
-    are_alike,
-    eight_in,
-    gil_kernel,
-    inlined,
-    kernel,
-    put_at,
-    put_eight,
-    put_halves,
-    sums_before,
-    which,
-    words_from,
-    words_in,
-    words_of,
-)
+from streaml1.jit import gil_kernel, inlined, kernel
 from streaml1.rows import (
     LIMIT,
     MOST_IDS,
@@ -41,7 +26,7 @@ from streaml1.rows import (
 
 __all__ = ["masked_rows", "plain_rows", "repeats"]
 
-_ONE, _TWO, _THREE, _LANE, _HALF = (np.uint64(n) for n in (1, 2, 3, LANES, 32))
+_ONE, _HALF = np.uint64(1), np.uint64(32)
 _LOW, _ROW = np.uint64(2**32 - 1), np.uint64(2**64 - 2**32)  # of a mark
 _FEW = np.uint64(32)  # slots that come again in a row, up to which it is looked why
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -95,18 +80,17 @@ def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) 
 
 @inlined
 def _home(id_: Any, met: Any) -> Any:
-    """Where an id, or each of eight, is looked for first."""
+    """Where an id is looked for first."""
     return ((id_ * _MIX) >> _HALF) & np.uint64(len(met) - 1)
 
 
 @inlined
-def _place(id_: Any, ids: Any, begin: Any, met: Any) -> Any:
+def _place(id_: Any, place: Any, ids: Any, begin: Any, met: Any) -> Any:
     """Where it stands, or would, that an id is among those from `begin` on; and what stands there.
 
-    That is one more than its place in `ids`; up to `begin`, where it is not among them. What stands
-    in `met` of rows before does not count.
+    It is looked for from `place` on. What stands there is one more than its place in `ids`; up to
+    `begin`, where it is not among them. What stands in `met` of rows before does not count.
     """
-    place = _home(np.uint64(id_), met)
     other = met[place]
     while other > begin and ids[other - _ONE] != id_:
         place = (place + _ONE) & np.uint64(len(met) - 1)
@@ -114,34 +98,19 @@ def _place(id_: Any, ids: Any, begin: Any, met: Any) -> Any:
     return place, other
 
 
-@inlined
-def _are_new(ids: Any, n: Any, begin: Any, met: Any) -> bool:
-    """Note eight ids as those from the n-th on, where none may have come before; else nothing."""
-    homes = _home(ids, met)
-    places = (homes << _THREE) + np.uint64(met.ctypes.data)
-    if which(words_from(places) > begin) or are_alike(homes):
-        return False
-    put_at(places, sums_before(words_of(_ONE)) + (n + _ONE))
-    return True
-
-
 @kernel
 def _first_repeat(ids: Any, indptr: Any, met: Any) -> Any:
     """The first row that has a name twice; the number of rows where none has."""
     n = np.uint64(len(indptr) - 1)
     for i in range(n):
-        lo = k = indptr[i]
-        hi = indptr[i + _ONE]
-        while k < hi:
-            if COMPILED and k + _LANE <= hi and _are_new(words_in(ids, k), k, lo, met):
-                k += _LANE
-                continue
-            for j in range(k, min(k + _LANE, hi)):
-                place, other = _place(ids[j], ids, lo, met)
+        lo = indptr[i]
+        for k in range(lo, indptr[i + _ONE]):
+            place = _home(np.uint64(ids[k]), met)
+            if met[place] > lo:
+                place, other = _place(ids[k], place, ids, lo, met)
                 if other > lo:
                     return i
-                met[place] = j + _ONE
-            k += _LANE
+            met[place] = k + _ONE
     return n
 
 
@@ -172,7 +141,8 @@ def _sum_by_name(
     for k in range(begin, n):
         kept[k] = 0.0
     for k in range(m):
-        _, other = _place(np.uint32(names[k] & mask), slots, begin, met)
+        slot = np.uint32(names[k] & mask)
+        _, other = _place(slot, slot & np.uint64(len(met) - 1), slots, begin, met)
         kept[other - _ONE] += sums[k]
         bad |= is_no_value(kept[other - _ONE])
     return bad
@@ -187,46 +157,38 @@ def _masked(
     n = np.uint64(0)
     bad = np.int64(0)
     ends[0] = 0
-    to, to_kept = np.uint64(slots.ctypes.data), np.uint64(kept.ctypes.data)
+    low = np.uint64(len(met) - 1)
     for i in range(np.uint64(len(indptr) - 1)):
         begin = n
         several = False  # names of one slot
         again = np.uint64(0)
-        k, hi = indptr[i], indptr[i + _ONE]
-        while k < hi:
-            if COMPILED and k + _LANE <= hi:
-                ids = words_in(hashes, k) & mask
-                if _are_new(ids, n, begin, met):
-                    put_halves(to + (n << _TWO), ids)
-                    put_eight(to_kept + (n << _THREE), eight_in(values, k))
-                    n += _LANE
-                    k += _LANE
-                    continue
-            for j in range(k, min(k + _LANE, hi)):
-                slot = np.uint32(hashes[j] & mask)
-                place, other = _place(slot, slots, begin, met)
+        lo, hi = indptr[i], indptr[i + _ONE]
+        for k in range(lo, hi):
+            slot = np.uint32(hashes[k] & mask)
+            slots[n] = slot  # most are new
+            kept[n] = values[k]
+            place = slot & low
+            if met[place] > begin:
+                place, other = _place(slot, place, slots, begin, met)
                 if other > begin:
-                    v = kept[other - _ONE] + values[j]
+                    v = kept[other - _ONE] + values[k]
                     kept[other - _ONE] = v
                     bad |= is_no_value(v)
                     if again < _FEW:
                         # Where that slot came first: so many places further on at most.
-                        first = indptr[i] + (other - _ONE - begin)
+                        first = lo + (other - _ONE - begin)
                         while np.uint32(hashes[first] & mask) != slot:
                             first += _ONE
-                        several |= hashes[first] != hashes[j]
+                        several |= hashes[first] != hashes[k]
                     else:
                         several = True
                     again += _ONE
-                else:
-                    slots[n] = slot
-                    kept[n] = values[j]
-                    n += _ONE
-                    met[place] = n
-            k += _LANE
+                    continue
+            n += _ONE
+            met[place] = n
         if several:
             bad |= _sum_by_name(
-                hashes, values, i, indptr[i], hi, mask, slots, kept, begin, n, met, marks, names,
+                hashes, values, i, lo, hi, mask, slots, kept, begin, n, met, marks, names,
                 sums,
             )  # fmt: skip
         ends[i + _ONE] = n
@@ -244,7 +206,7 @@ def _merge(ids: Any, values: Any, indptr: Any, first: Any, met: Any) -> Any:
         lo, hi = hi, indptr[i + _ONE]
         begin = n
         for k in range(lo, hi):
-            place, other = _place(ids[k], ids, begin, met)
+            place, other = _place(ids[k], _home(np.uint64(ids[k]), met), ids, begin, met)
             if other > begin:
                 values[other - _ONE] += values[k]
             else:

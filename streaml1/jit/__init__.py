@@ -61,7 +61,6 @@ from streaml1.jit.memory import (
     python_api,
     rule_at,
     scratch,
-    store_byte,
     store_half,
     store_word,
 )
@@ -86,7 +85,6 @@ from streaml1.jit.verbs import (
     optional,
 )
 from streaml1.jit.words import (
-    are_alike,
     bit_counts,
     eight_of_words,
     every_fifth,
@@ -108,7 +106,6 @@ __all__ = [
     "chosen_bits",
     "put_lowered",
     "put_places",
-    "are_alike",
     "COMPILED",
     "LANES",
     "array_at",
@@ -171,7 +168,6 @@ __all__ = [
     "scratch",
     "shifted",
     "signed",
-    "store_byte",
     "store_half",
     "store_word",
     "sums_before",

@@ -26,7 +26,6 @@ __all__ = [
     "python_api",
     "rule_at",
     "scratch",
-    "store_byte",
     "store_half",
     "store_word",
 ]
@@ -142,12 +141,6 @@ def store_word(typingctx: Any, address: Any, word: Any) -> Any:
 def store_half(typingctx: Any, address: Any, word: Any) -> Any:
     """As `store_word`, the lower 4 bytes."""
     return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(32)
-
-
-@intrinsic
-def store_byte(typingctx: Any, address: Any, word: Any) -> Any:
-    """As `store_word`, the lowest byte."""
-    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(8)
 
 
 SCRATCH = 128

@@ -18,7 +18,6 @@ from streaml1.jit.lanes import BITS, EIGHT, LANES, VECTOR, WORD, WORDS, everywhe
 from streaml1.jit.parts import PART
 
 __all__ = [
-    "are_alike",
     "bit_counts",
     "eight_of_words",
     "every_fifth",
@@ -116,22 +115,6 @@ def which(typingctx: Any, words: Any) -> Any:
         return builder.zext(builder.bitcast(flags, ir.IntType(LANES)), WORD)
 
     return nbtypes.uint64(WORDS), codegen
-
-
-@intrinsic
-def are_alike(typingctx: Any, words: Any) -> Any:
-    """Whether two of eight words are the same."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        same = ir.Constant(_FLAGS, [0] * LANES)
-        for by in range(1, LANES // 2 + 1):  # each pair is met once, or twice
-            order = ir.Constant(_HALVES, [(k + by) % LANES for k in range(LANES)])
-            turned = builder.shuffle_vector(args[0], ir.Constant(BITS, ir.Undefined), order)
-            same = builder.or_(same, builder.icmp_unsigned("==", args[0], turned))
-        bits = ir.IntType(LANES)
-        return builder.icmp_unsigned("!=", builder.bitcast(same, bits), bits(0))
-
-    return nbtypes.boolean(WORDS), codegen
 
 
 @intrinsic
