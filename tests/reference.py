@@ -140,16 +140,20 @@ class ElasticNet(Online):
 
 
 class ElasticNetLanes:
-    """Elastic nets at several rates, over the mean of |x|^2 and (t + 1) ** 0.25; their mixture."""
+    """Elastic nets at several rates, blind to the scale of rows and of weights; their mixture."""
 
     def __init__(
         self, d: int, *, rates: Iterable[float], loss: str = "logistic", **own: Any
     ) -> None:
         self.rates, self.loss = list(rates), loss
+        self.intercept_lr = own.pop("intercept_lr", 0.01)
         self.nets = [ElasticNet(d, loss=loss, schedule="constant", **own) for _ in self.rates]
         self.lost = np.zeros(len(self.rates))
         self.best = len(self.rates) // 2
-        self.t, self.squares, self.labels = 0, 0.0, 0.0
+        self.norms: list[float] = []
+        self.labels: list[float] = []
+        self.weights: list[float] = []
+        self.norm = 0.0
 
     @property
     def w(self) -> Any:
@@ -162,20 +166,31 @@ class ElasticNetLanes:
     def output(self, x: Any) -> float:
         if self.loss != "logistic":
             return self.nets[self.best].margin(x)
-        share = np.exp(self.lost.min() - self.lost)
+        heaviest = max(self.weights, default=0.0) or 1.0
+        share = np.exp((self.lost.min() - self.lost) / heaviest)
         return float(share @ [net.output(x) for net in self.nets] / share.sum())
 
     def learn(self, x: Any, y: float, w: float) -> None:
-        self.t += 1
-        self.squares += x @ x
-        self.labels += abs(y)
-        scale = min(self.t / self.squares, 1e100) if self.squares else 1.0
-        if self.loss == "absolute":
-            scale *= self.labels / self.t
         for k, net in enumerate(self.nets):
             self.lost[k] += w * LOSSES[self.loss][0](net.margin(x), y)
-            net.lr = self.rates[k] * scale / self.t**0.25
+        self.norms.append(float(np.sqrt(x @ x)))
+        self.labels.append(abs(y))
+        self.weights.append(w)
+        mean = float(np.mean(self.norms))
+        self.norm = self.norm or mean
+        square = max(mean**2, self.norms[-1] ** 2 / 16.0)
+        size = float(np.mean(self.labels)) if self.loss == "absolute" else 1.0
+        size /= float(np.mean(self.weights)) or 1.0
+        over = 30.0 if self.loss in ("squared", "absolute") else 5.0
+        for k, net in enumerate(self.nets):
+            rate = self.rates[k] * size / len(self.norms) ** 0.25
+            net.lr = rate * (min(1.0 / square, 1e100) if square else 1.0)
+            net.intercept_lr = self.intercept_lr * over * rate
             net.learn(x, y, w)
+            if mean > 2.0 * self.norm:
+                net.w = net.w * (self.norm / mean)
+        if mean > 2.0 * self.norm:
+            self.norm = mean
         if self.lost.min() < self.lost[self.best]:
             self.best = int(self.lost.argmin())
 

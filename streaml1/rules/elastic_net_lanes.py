@@ -1,17 +1,20 @@
 r"""The lazy elastic net at eight rates side by side: one pass, and nobody has to choose a rate.
 
 Eight elastic nets of `elastic_net.py`, whose ledgers differ as their rates do: the eight $u$ of a slot
-are one cache line, which serves all. With $q_t$ the mean of $\|x\|_2^2$ over the examples so far, this
-one among them and 1e-100 at least, net $k$ takes the t-th step (from 0) at the rate
+are one cache line, which serves all. With $q_t$ the square of the mean of $\|x\|_2$ over the examples so
+far, this one among them, and $\bar\omega_t$ the mean of their weights, net $k$ takes the t-th step (from 0)
+at the rate
 
-$$\eta_{t,k} = \frac{r_k}{q_t\,(t + 1)^{1/4}}$$
+$$\eta_{t,k} = \frac{r_k}{(t + 1)^{1/4}}\;\min\Bigl(\frac1{q_t}, \frac{16}{\|x_t\|_2^2}\Bigr)\frac1{\bar\omega_t}$$
 
-where the shell gives $(t+1)^{-1/4}$. For the absolute loss, whose gradient does not know how large
-labels are, the mean of $|y|$ so far multiplies it.
+where the shell gives $(t+1)^{-1/4}$, and its intercept at $c\,r_k\,(t + 1)^{-1/4} / \bar\omega_t$, with c as
+large a part as `intercept_lr` says. For the absolute loss, whose gradient does not know how large labels are,
+the mean of $|y|$ so far multiplies both. When the mean of $\|x\|_2$ has doubled, all weights are divided by as
+much as it has grown: what was learnt is taken as learnt of rows as long as those that come now.
 
-What is told: with $L_k$ the loss of net k before this example, weighted like the examples, and the
-logistic loss, $p = \sum_k \pi_k p_k$, $\pi_k \propto e^{-L_k}$. As that is the mixture of Bayes, its loss is
-never more than $\min_k L_k + \log 8$ for weights up to 1. For the other losses it is the margin of the
+What is told: with $L_k$ the loss of net k before this example, weighted like the examples, $\omega$ the largest
+weight so far, and the logistic loss, $p = \sum_k \pi_k p_k$, $\pi_k \propto e^{-L_k/\omega}$. As that is the mixture
+of Bayes, its loss is never more than $\min_k L_k + \omega\log 8$. For the other losses it is the margin of the
 net of least loss. The weights that are told are that net's.
 
 Cost of a step: the non-zeros of the row, and exponentials and logarithms of eight at once; 64 bytes a slot.
@@ -65,10 +68,14 @@ CLOCK = np.dtype(
         ("l2", "f8"),
         ("sgd", "i8"),
         ("n", "i8"),  # examples learnt
-        ("squares", "f8"),  # sum of |x|^2 over them
+        ("norms", "f8"),  # sum of |x| over them
         ("labels", "f8"),  # sum of |y|
+        ("weights", "f8"),  # sum of the weights of examples
+        ("heaviest", "f8"),  # the largest of these
         ("square", "f8"),  # |x|^2 of the row that was gathered
+        ("norm", "f8"),  # the mean of |x| when weights were last divided, or at first
         ("scale", "f8"),  # what the rates of this step are multiplied by
+        ("slope", "f8"),  # what those of the intercepts are multiplied by
         ("leader", "i8"),  # the lane of least loss
     ],
     align=True,
@@ -86,6 +93,9 @@ AHEAD = np.uint64(128)
 LOST = 40.0
 LOSS_MOST = 1e100
 SCALE_MOST = 1e100  # values may be so small that their squares are none
+GROWN = 2.0  # rows are so many times as long as they were: weights are divided
+LONGEST = 16.0  # the square of a row is over that of the mean, for its rate
+OF_LABELS, OF_VALUES = 5.0, 30.0  # times `intercept_lr`, over the rate of weights; values are far
 TINY = 5e-324
 
 
@@ -139,9 +149,11 @@ def _sigmoids(margins: Any, e: Any) -> tuple[Any, Any]:
 
 
 @inlined
-def _mixture(lanes: Any, own: float, leader: Any, margins: Any, e: Any) -> float:
+def _mixture(lanes: Any, own: float, clock: Any, margins: Any, e: Any) -> float:
     """The margin of the mixture of eight, of which the leader has its own."""
-    behind = minus(_row(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(leader)]))
+    behind = minus(_row(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(clock.leader)]))
+    if clock.heaviest > 0.0:
+        behind = over(behind, eight_of(clock.heaviest))
     near = minus(behind, eight_of(LOST))
     share = chosen(near, decay(behind), eight_of(0.0))
     p, q = _sigmoids(margins, e)
@@ -153,12 +165,12 @@ def _mixture(lanes: Any, own: float, leader: Any, margins: Any, e: Any) -> float
 
 
 @inlined
-def _told(lanes: Any, margins: Any, leader: Any, loss: int, e: Any) -> float:
+def _told(lanes: Any, margins: Any, clock: Any, loss: int, e: Any) -> float:
     """The margin that is told, of eight."""
     a = scratch()
     put_eight(np.uint64(a.ctypes.data), margins)
-    own = float(a[np.uint64(leader)])
-    return _mixture(lanes, own, leader, margins, e) if loss == losses.LOGISTIC else own
+    own = float(a[np.uint64(clock.leader)])
+    return _mixture(lanes, own, clock, margins, e) if loss == losses.LOGISTIC else own
 
 
 @inlined
@@ -177,11 +189,73 @@ def _answers(margins: Any, y: float, loss: int, e: Any) -> tuple[Any, Any]:
 
 
 @inlined
+def _measure(rule: Any, loss: int, label: float, w: float, intercept_lr: float) -> None:
+    """Learn how long rows are, how large labels and how heavy examples; set the rates of a step."""
+    c = rule.clock[0]
+    c.n += 1
+    c.norms += math.sqrt(c.square)
+    c.labels += label
+    c.weights += w
+    c.heaviest = max(c.heaviest, w)
+    mean = c.norms / c.n
+    if c.norm == 0.0:
+        c.norm = mean
+    q = max(mean * mean, c.square / LONGEST)
+    size = c.labels / c.n if loss == losses.ABSOLUTE else 1.0
+    if c.weights > 0.0:
+        size *= c.n / c.weights
+    c.scale = (min(1.0 / q, SCALE_MOST) if q > 0.0 else 1.0) * size
+    values = loss == losses.ABSOLUTE or loss == losses.SQUARED
+    c.slope = intercept_lr * (OF_VALUES if values else OF_LABELS) * size
+
+
+@inlined
+def _is_any(a: Any) -> bool:
+    """Whether any of eight is below 0."""
+    return bool(total(chosen(a, eight_of(1.0), eight_of(0.0))) > 0.0)
+
+
+@inlined
 def _risen(edge: Any, low: Any, more: Any) -> tuple[Any, Any]:
     """The sum of two eights, given what rounding of the first has lost; and what it has then."""
     grown = minus(more, low)
     risen = plus(edge, grown)
     return risen, minus(minus(risen, edge), grown)
+
+
+@inlined
+def _pay(rule: Any, eta: float) -> None:
+    """Have all weights pay the penalty of a step."""
+    c, lanes = rule.clock[0], rule.lanes
+    rate = times(eight_of(eta * c.scale), _row(lanes, RATE))
+    pay, lost = times(rate, eight_of(c.l1)), times(rate, eight_of(c.l2))
+    before, edge = _row(lanes, P), _row(lanes, A)
+    if c.sgd:
+        kept = minus(eight_of(1.0), lost)
+        gone = minus(kept, eight_of(TINY))  # below 0 where nothing is kept
+        after = chosen(gone, before, times(before, kept))
+        risen, low = _risen(edge, _row(lanes, A_LOW), over(pay, after))
+        risen = chosen(gone, eight_of(math.inf), risen)
+    else:
+        after = over(before, plus(eight_of(1.0), lost))
+        risen, low = _risen(edge, _row(lanes, A_LOW), over(pay, before))
+    _set_row(lanes, P, after)
+    _set_row(lanes, A, risen)
+    _set_row(lanes, A_LOW, low)
+    most = greater(eight_of(SHRINKAGE_MOST), times(eight_of(STEPS_LEAST), pay))
+    small = minus(after, eight_of(P_LEAST))
+    far = greater(negative(small), minus(times(risen, after), most))
+    if _is_any(negative(far)):
+        rebase(rule)
+
+
+@inlined
+def _divide(rule: Any, by: float) -> None:
+    """Divide all weights."""
+    after = over(_row(rule.lanes, P), eight_of(by))
+    _set_row(rule.lanes, P, after)
+    if _is_any(minus(after, eight_of(P_LEAST))):
+        rebase(rule)
 
 
 @kernel
@@ -213,13 +287,12 @@ class ElasticNetLanes(NamedTuple):
         c, o, lanes = self.clock[0], online[0], self.lanes
         margins = plus(times(_row(lanes, MARGIN), _row(lanes, P)), _row(lanes, B))
         e = decay(_size(margins))
-        margin = _told(lanes, margins, c.leader, o.loss, e)
+        margin = _told(lanes, margins, c, o.loss, e)
         value, g = _answers(margins, y, o.loss, e)
         most = eight_of(o.clip_gradient)
         g = times(greater(negative(most), lesser(most, g)), eight_of(w))
         value = times(lesser(eight_of(LOSS_MOST), value), eight_of(w))
         _set_row(lanes, LOSS, plus(_row(lanes, LOSS), value))
-        _set_row(lanes, B, minus(_row(lanes, B), times(eight_of(o.intercept_lr), g)))
         _set_row(lanes, STEP, times(_row(lanes, RATE), g))
         best = np.uint64(c.leader)
         for k in range(LANE):
@@ -229,47 +302,28 @@ class ElasticNetLanes(NamedTuple):
             c.leader = best
             if o.most:  # other weights are told from now on: have them counted
                 o.held = o.most + 1
-        c.n += 1
-        c.squares += c.square
-        c.scale = min(c.n / c.squares, SCALE_MOST) if c.squares > 0.0 else 1.0
-        if o.loss == losses.ABSOLUTE:
-            c.labels += abs(y)
-            c.scale *= c.labels / c.n
+        _measure(self, o.loss, abs(y), w, o.intercept_lr)
         return losses.output(o.loss, margin), 1.0
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         table, lanes = np.uint64(self.u.ctypes.data), self.lanes
-        eta = eight_of(step * self.clock[0].scale)
-        s = times(_row(lanes, STEP), over(eta, _row(lanes, P)))
+        c = self.clock[0]
+        slope = times(_row(lanes, STEP), eight_of(step * c.slope))
+        _set_row(lanes, B, minus(_row(lanes, B), slope))
+        s = times(_row(lanes, STEP), over(eight_of(step * c.scale), _row(lanes, P)))
         edge = _row(lanes, A)
         for k in range(lo, hi):
             place = table + np.uint64(ids[k]) * LINE
             put_eight(place, stepped(eight_at(place), edge, s, eight_of(values[k])))
 
     def tick(self, eta: float) -> None:
-        c, lanes = self.clock[0], self.lanes
-        if c.l1 == 0.0 and c.l2 == 0.0:
-            return
-        rate = times(eight_of(eta * c.scale), _row(lanes, RATE))
-        pay, lost = times(rate, eight_of(c.l1)), times(rate, eight_of(c.l2))
-        before, edge = _row(lanes, P), _row(lanes, A)
-        if c.sgd:
-            kept = minus(eight_of(1.0), lost)
-            gone = minus(kept, eight_of(TINY))  # below 0 where nothing is kept
-            after = chosen(gone, before, times(before, kept))
-            risen, low = _risen(edge, _row(lanes, A_LOW), over(pay, after))
-            risen = chosen(gone, eight_of(math.inf), risen)
-        else:
-            after = over(before, plus(eight_of(1.0), lost))
-            risen, low = _risen(edge, _row(lanes, A_LOW), over(pay, before))
-        _set_row(lanes, P, after)
-        _set_row(lanes, A, risen)
-        _set_row(lanes, A_LOW, low)
-        most = greater(eight_of(SHRINKAGE_MOST), times(eight_of(STEPS_LEAST), pay))
-        small = minus(after, eight_of(P_LEAST))
-        far = greater(negative(small), minus(times(risen, after), most))
-        if total(chosen(negative(far), eight_of(1.0), eight_of(0.0))) > 0.0:
-            rebase(self)
+        c = self.clock[0]
+        if c.l1 != 0.0 or c.l2 != 0.0:
+            _pay(self, eta)
+        if c.norms > GROWN * c.norm * c.n:
+            grown = c.norms / c.n / c.norm
+            c.norm *= grown
+            _divide(self, grown)
 
     def rebase(self) -> None:
         lanes = self.lanes
@@ -290,7 +344,7 @@ class ElasticNetLanes(NamedTuple):
         a, _ = _gather(self, ids, values, lo, hi)
         margins = plus(times(a, _row(lanes, P)), _row(lanes, B))
         e = decay(_size(margins))
-        told = _told(lanes, margins, self.clock[0].leader, online[0].loss, e)
+        told = _told(lanes, margins, self.clock[0], online[0].loss, e)
         return losses.sigmoid(told) if out else told
 
     def room(self, nnz: Any) -> bool:
@@ -369,8 +423,10 @@ class ElasticNetLanes(NamedTuple):
         ensure(self.clock.dtype == CLOCK and self.clock.shape == (1,), "the ledger is no record")
         c, lanes = self.clock[0], self.lanes.reshape(ROWS, LANES)
         ensure(0 <= c.leader < LANES, f"lane {c.leader} leads")
-        ensure(c.n >= 0 and 0.0 <= c.squares < math.inf, "the sum of squares is out of range")
-        ensure(0.0 <= c.labels < math.inf and 0.0 <= c.scale < math.inf, "a scale is out of range")
+        ensure(c.n >= 0 and 0.0 <= c.norms < math.inf, "the sum of norms is out of range")
+        ensure(0.0 <= c.norm < math.inf and 0.0 <= c.labels < math.inf, "a mean is out of range")
+        ensure(0.0 <= c.heaviest <= c.weights < math.inf, "weights of examples are out of range")
+        ensure(0.0 <= c.scale < math.inf and 0.0 <= c.slope < math.inf, "a scale is out of range")
         ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
         ensure(c.sgd in (0, 1), f"sgd is {c.sgd}")
         p, a, low, rates, b, loss = lanes[:6]
@@ -389,7 +445,7 @@ class ElasticNetLanes(NamedTuple):
     def start(d: int, l1: float, l2: float, sgd: bool, rates: Any, b: float) -> ElasticNetLanes:
         """`d` zero weights in each net, with rates r_k and intercepts that start at `b`."""
         clock = records(1, CLOCK)
-        clock[0] = (l1, l2, sgd, 0, 0.0, 0.0, 0.0, 1.0, LANES // 2)
+        clock[0] = (l1, l2, sgd, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, LANES // 2)
         lanes = np.zeros((ROWS, LANES))
         lanes[:5] = np.array([1.0, A_START, 0.0, 0.0, b])[:, None]
         lanes[3] = rates
