@@ -2,14 +2,16 @@
 
     python demos/no_rate_to_tune.py [SOURCE ...]
 
-SOURCE is anything that `streaml1 learn` takes and that ends, with two labels; without one the
-stream stdlib and two data sets of river. Beside lr="auto" it prints the best of 20 rates, found
-in hindsight, for both schedules; FTRL with its defaults; and Vowpal Wabbit with its defaults and
-with --coin, where `VW_PYTHON` names a Python that has it.
+SOURCE is a file that says itself which column is the label (svmlight, .vw, JSON lines, .rows), or a
+named one as data:sms-spam, with two labels; without one the stream stdlib and two data sets of
+river. Beside lr="auto" it prints the best of 20 rates, found in hindsight, for both schedules and
+three rates of the intercept; FTRL with its defaults; and Vowpal Wabbit with its defaults and with
+--coin, where `VW_PYTHON` names a Python that has it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -25,10 +27,11 @@ from rich.table import Table
 
 import streaml1
 import streaml1.datasets  # stdlib is one of them
-from streaml1.streams import binary_label, open_source
+from streaml1.streams import SourceError, binary_label, open_source
 
 SOURCES = ["stdlib", "river:Phishing", "river:Bananas"]
 RATES = np.geomspace(1e-6, 1e3, 20)
+INTERCEPT_RATES = (0.01, 0.1, 1.0)
 
 VW = """
 import json, sys
@@ -51,9 +54,12 @@ def examples(source: str) -> tuple[list[dict[Any, Any]], list[bool]]:
 
     xs: list[dict[Any, Any]] = []
     ys: list[bool] = []
-    for block in open_source(source).blocks(1000, refuse):
-        xs += list(block.x)
-        ys += [binary_label(y) for y in block.y]
+    try:
+        for block in open_source(source).blocks(1000, refuse):
+            xs += list(block.x)
+            ys += [binary_label(y) for y in block.y]
+    except SourceError as error:
+        raise SystemExit(str(error)) from None
     return xs, ys
 
 
@@ -69,10 +75,12 @@ def passed(model: Any, xs: Any, ys: Any) -> float:
 def best_rate(xs: Any, ys: Any) -> tuple[float, str]:
     """The least loss of all rates and schedules, and which they are."""
     found = []
-    for schedule in ("constant", "invsqrt"):
+    for schedule, of_intercept in itertools.product(("constant", "invsqrt"), INTERCEPT_RATES):
         for rate in RATES:
-            model = streaml1.ElasticNetClassifier(lr=float(rate), schedule=schedule)
-            found.append((passed(model, xs, ys), f"{rate:.2g} {schedule}"))
+            model = streaml1.ElasticNetClassifier(
+                lr=float(rate), schedule=schedule, intercept_lr=of_intercept
+            )
+            found.append((passed(model, xs, ys), f"{rate:.2g} {schedule}, {of_intercept:g}"))
     return min(found)
 
 

@@ -308,7 +308,11 @@ def advise(line: Line, model: Any) -> None:
         own = model._get_params()
         rates = [f"lower --{name}" for name in ("lr", "alpha") if own.get(name, "auto") != "auto"]
         rates += ["raise --l2"] if type(model).__name__.startswith("Pegasos") else []
-        remedy = ", or ".join([*rates, "scale the features to about 1"])
+        if own.get("lr") == "auto":  # blind to the scale of features
+            rest = ["give --lr a number", "look for rows or labels far larger than the others"]
+        else:
+            rest = ["scale the features to about 1"]
+        remedy = ", or ".join([*rates, *rest])
         complain(f"the loss is far above that of the constant predictor: {remedy}")
 
 

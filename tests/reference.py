@@ -154,6 +154,7 @@ class ElasticNetLanes:
         self.labels: list[float] = []
         self.weights: list[float] = []
         self.norm = 0.0
+        self.begun = 1  # times that what was lost is counted from 0
 
     @property
     def w(self) -> Any:
@@ -180,7 +181,7 @@ class ElasticNetLanes:
         self.norm = self.norm or mean
         square = max(mean**2, self.norms[-1] ** 2 / 16.0)
         size = float(np.mean(self.labels)) if self.loss == "absolute" else 1.0
-        size /= float(np.mean(self.weights)) or 1.0
+        size /= max(float(np.mean(self.weights)), 1e-100) if any(self.weights) else 1.0
         over = 30.0 if self.loss in ("squared", "absolute") else 5.0
         for k, net in enumerate(self.nets):
             rate = self.rates[k] * size / len(self.norms) ** 0.25
@@ -189,10 +190,12 @@ class ElasticNetLanes:
             net.learn(x, y, w)
             if mean > 2.0 * self.norm:
                 net.w = net.w * (self.norm / mean)
-        if mean > 2.0 * self.norm:
-            self.norm = mean
         if self.lost.min() < self.lost[self.best]:
             self.best = int(self.lost.argmin())
+        if mean > 2.0 * self.norm:
+            self.norm = mean
+            self.lost[:] = 0.0
+            self.begun += 1
 
     progressive = Online.progressive
 

@@ -56,23 +56,27 @@ def test_poor_data(loss: str, case: str) -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 5), st.floats(-30.0, 30.0), st.booleans(), st.floats(0.0, 1.0)),
+        st.tuples(st.integers(0, 5), st.floats(-30.0, 30.0), st.booleans(), st.floats(0.0, 50.0)),
         min_size=1,
         max_size=80,
     )
 )
-def test_the_mixture_loses_no_more_than_the_best_rate_and_log_8(
+def test_the_mixture_loses_no_more_than_the_best_rate_and_log_8_each_time_anew(
     stream: list[tuple[int, float, bool, float]],
 ) -> None:
-    model = ElasticNetClassifier(lr="auto", intercept_lr=0.3)
-    lost = 0.0
+    model = ElasticNetClassifier(lr="auto", intercept_lr=0.05)
+    twin = reference.ElasticNetLanes(7, rates=RATES["logistic"], intercept_lr=0.05)
+    lost, nets = 0.0, np.zeros(8)
     for j, v, y, w in stream:
-        a = model._margin({j: v, "bias": 1.0})
-        lost += w * float(np.logaddexp(0.0, -a if y else a))
-        model.learn_one({j: v, "bias": 1.0}, y, w)
-    rule = model._engine.rule
-    best = rule.lanes[40:48].min()
-    assert lost <= best + math.log(8.0) + 1e-9
+        x, sign = np.zeros(7), 1.0 if y else -1.0
+        x[6], x[j] = 1.0, v
+        a = model._margin({j: v, 6: 1.0})
+        lost += w * float(np.logaddexp(0.0, -sign * a))
+        nets += [w * float(np.logaddexp(0.0, -sign * net.margin(x))) for net in twin.nets]
+        model.learn_one({j: v, 6: 1.0}, y, w)
+        twin.learn(x, sign, w)
+    heaviest = max(w for *_, w in stream)
+    assert lost <= nets.min() + twin.begun * heaviest * math.log(8.0) + 1e-6 * (1.0 + lost)
 
 
 def test_names_permute_weights() -> None:
@@ -129,14 +133,86 @@ def test_at_most_so_many_weights_whichever_rate_leads() -> None:
     assert len(leaders) > 1
 
 
-def test_it_needs_no_scale() -> None:
-    """Features a thousand times as large: the same predictions, but for the intercept."""
-    X, y, _, _ = kit.data_of("logistic", 2_000)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_it_needs_no_scale(loss: str) -> None:
+    """Features, or weights of examples, a thousand times as large: the same predictions."""
+    X, y, _, _ = kit.data_of(loss, 2_000)
     outputs = [
-        make("logistic", intercept_lr=0.0).progressive_many(csr_matrix(X * scale), y)
-        for scale in (1.0, 1024.0)
+        make(loss).progressive_many(csr_matrix(X * scale), y, np.full(len(y), weight))
+        for scale, weight in ((1.0, 1.0), (1024.0, 1.0), (2.0**-10, 1.0), (1.0, 1024.0))
     ]
-    np.testing.assert_allclose(*outputs, rtol=0.0, atol=1e-9)
+    for other in outputs[1:]:
+        np.testing.assert_allclose(other, outputs[0], rtol=1e-9, atol=1e-9)
+
+
+def stream(loss: str, n: int = 8_000) -> tuple[Any, Any]:
+    """Ten features of about 1, and labels of a linear model with noise."""
+    rng = np.random.default_rng(1)
+    X, w = rng.normal(size=(n, 10)), rng.normal(size=10)
+    if loss in ("squared", "absolute"):
+        return X, X @ w + 0.5 * rng.normal(size=n)
+    return X, rng.random(n) < 1.0 / (1.0 + np.exp(-1.5 * X @ w))
+
+
+def lost_by(loss: str, X: Any, y: Any) -> Any:
+    """What each prediction of one pass has lost."""
+    model = make(loss)
+    p = model.progressive_many(csr_matrix(X), y)
+    if loss == "logistic":
+        return -np.log(np.maximum(np.where(y, p, 1.0 - p), 1e-15))
+    signs = y if loss in ("squared", "absolute") else np.where(y, 1.0, -1.0)
+    return np.array([reference.LOSSES[loss][0](a, b) for a, b in zip(p, signs, strict=True)])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("scale", [1e-1, 1e-3, 1e-5])
+def test_a_small_first_row_is_got_over(loss: str, scale: float) -> None:
+    X, y = stream(loss)
+    usual = lost_by(loss, X, y)[2:].mean()
+    X[0] *= scale
+    assert lost_by(loss, X, y)[2:].mean() < 1.15 * usual + 0.02
+
+
+@pytest.mark.parametrize(
+    ("change", "most"),
+    [
+        (lambda n: np.geomspace(1e-3, 1.0, n), 1.25),
+        (lambda n: np.where(np.arange(n) < n // 2, 1.0, 100.0), 1.6),
+        (lambda n: np.where(np.arange(n) == n // 2, 1000.0, 1.0), 1.05),
+        (lambda n: np.where(np.arange(n) == 0, 1000.0, 1.0), 1.15),
+    ],
+    ids=["rows that grow", "another unit half way", "one large row", "a large first row"],
+)
+def test_rows_whose_size_changes(change: Callable[[int], Any], most: float) -> None:
+    X, y = stream("logistic", 20_000)
+    usual = lost_by("logistic", X, y).mean()
+    assert lost_by("logistic", X * change(len(X))[:, None], y).mean() < most * usual
+
+
+@pytest.mark.parametrize(("loss", "most"), [("squared", 4.0), ("absolute", 2.0)])
+def test_labels_far_from_zero(loss: str, most: float) -> None:
+    """The intercept finds its way without a rate being given."""
+    X, y = stream(loss)
+    p = make(loss).progressive_many(csr_matrix(X), y + 100.0)
+    wrong = np.abs(p - y - 100.0)
+    assert wrong[-4_000:].mean() < 1.2 * np.abs(y - y.mean()).mean() / 2.0
+    assert wrong.mean() < most
+
+
+@pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge", "squared", "absolute"])
+@pytest.mark.parametrize("kind", ["still", "turning", "labels in turn"])
+def test_the_leader_loses_hardly_more_than_the_best_rate(loss: str, kind: str) -> None:
+    X, y = stream(loss, 4_000)
+    if kind == "turning":
+        X[2_000:] = np.roll(X[2_000:], 3, axis=1)
+    if kind == "labels in turn":
+        X, y = np.ones((4_000, 1)), np.arange(4_000) % 2 == 0
+        y = y.astype(float) if loss in ("squared", "absolute") else y
+    model = make(loss)
+    p = model.progressive_many(csr_matrix(X), y)
+    signs = y if loss in ("squared", "absolute") else np.where(y, 1.0, -1.0)
+    lost = sum(reference.LOSSES[loss][0](a, b) for a, b in zip(p, signs, strict=True))
+    assert lost <= 1.2 * model._engine.rule.lanes[40:48].min()
 
 
 @pytest.mark.parametrize(

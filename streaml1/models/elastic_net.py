@@ -15,7 +15,7 @@ from streaml1.rules.elastic_net_stamps import ElasticNetStamps
 
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 
-# The rates of lr="auto", over the mean squared norm of the examples. The squared loss diverges
+# The rates of lr="auto", over the squared mean norm of the examples. The squared loss diverges
 # where a rate is beyond 2.
 _FOR_LABELS = tuple(0.3 * 2.3**k for k in range(8))
 _FOR_VALUES = tuple(0.02 * 2.5**k for k in range(8))
@@ -102,15 +102,17 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         `"logistic"`, `"hinge"` or `"smoothed_hinge"` (of width 1).
     lr
         The rate: a number; a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0; or `"auto"`: eight rates learn side by side, over the mean squared
-        norm of the examples so far and falling as `(t + 1) ** -0.25`. Predictions are then their
-        mixture (logistic; its loss exceeds that of the best rate by `log(8)` in all, at most) or
-        those of the rate with the least loss so far, whose `weights` are told.
+        t-th example, from 0; or `"auto"`: eight rates learn side by side, over the squared mean
+        norm and the mean weight of the examples so far, and falling as `(t + 1) ** -0.25`.
+        Predictions are then their mixture (logistic; its loss exceeds that of the best rate by
+        `log(8)` times the largest sample weight in all, at most) or those of the rate with the
+        least loss so far, whose `weights` are told.
     schedule
         Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
         `"constant"` or `"inverse"` (`lr / (t + 1)`).
     intercept_lr
-        The intercept's own constant rate; 0 freezes it.
+        The intercept's own constant rate; 0 freezes it. With `lr="auto"` each of the eight has a
+        rate that falls as its weights' does, and is in proportion to this one.
     intercept_init
         Where the intercept starts.
     clip_gradient
@@ -225,15 +227,15 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
         `"squared"` (half the squared error) or `"absolute"`.
     lr
         The rate: a number; a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0; or `"auto"`: eight rates learn side by side, over the mean squared
-        norm of the examples so far and falling as `(t + 1) ** -0.25`. Predictions are then their
-        mixture (logistic; its loss exceeds that of the best rate by `log(8)` in all, at most) or
-        those of the rate with the least loss so far, whose `weights` are told.
+        t-th example, from 0; or `"auto"`: eight rates learn side by side, over the squared mean
+        norm and the mean weight of the examples so far, and falling as `(t + 1) ** -0.25`.
+        Predictions are then those of the rate with the least loss so far, whose `weights` are told.
     schedule
         Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
         `"constant"` or `"inverse"` (`lr / (t + 1)`).
     intercept_lr
-        The intercept's own constant rate; 0 freezes it.
+        The intercept's own constant rate; 0 freezes it. With `lr="auto"` each of the eight has a
+        rate that falls as its weights' does, and is in proportion to this one.
     intercept_init
         Where the intercept starts.
     clip_gradient

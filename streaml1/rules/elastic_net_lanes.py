@@ -10,11 +10,12 @@ $$\eta_{t,k} = \frac{r_k}{(t + 1)^{1/4}}\;\min\Bigl(\frac1{q_t}, \frac{16}{\|x_t
 where the shell gives $(t+1)^{-1/4}$, and its intercept at $c\,r_k\,(t + 1)^{-1/4} / \bar\omega_t$, with c as
 large a part as `intercept_lr` says. For the absolute loss, whose gradient does not know how large labels are,
 the mean of $|y|$ so far multiplies both. When the mean of $\|x\|_2$ has doubled, all weights are divided by as
-much as it has grown: what was learnt is taken as learnt of rows as long as those that come now.
+much as it has grown: what was learnt is taken as learnt of rows as long as those that come now, and what was
+lost until then does not count any more.
 
 What is told: with $L_k$ the loss of net k before this example, weighted like the examples, $\omega$ the largest
 weight so far, and the logistic loss, $p = \sum_k \pi_k p_k$, $\pi_k \propto e^{-L_k/\omega}$. As that is the mixture
-of Bayes, its loss is never more than $\min_k L_k + \omega\log 8$. For the other losses it is the margin of the
+of Bayes, its loss is never more than $\min_k L_k + \omega\log 8$, each time anew. For the other losses it is the margin of the
 net of least loss. The weights that are told are that net's.
 
 Cost of a step: the non-zeros of the row, and exponentials and logarithms of eight at once; 64 bytes a slot.
@@ -92,7 +93,7 @@ AHEAD = np.uint64(128)
 # Nets that have lost so much more than the best have no say.
 LOST = 40.0
 LOSS_MOST = 1e100
-SCALE_MOST = 1e100  # values may be so small that their squares are none
+SCALE_MOST = 1e100  # values may be so small that their squares are none, and weights
 GROWN = 2.0  # rows are so many times as long as they were: weights are divided
 LONGEST = 16.0  # the square of a row is over that of the mean, for its rate
 OF_LABELS, OF_VALUES = 5.0, 30.0  # times `intercept_lr`, over the rate of weights; values are far
@@ -203,7 +204,7 @@ def _measure(rule: Any, loss: int, label: float, w: float, intercept_lr: float) 
     q = max(mean * mean, c.square / LONGEST)
     size = c.labels / c.n if loss == losses.ABSOLUTE else 1.0
     if c.weights > 0.0:
-        size *= c.n / c.weights
+        size *= min(c.n / c.weights, SCALE_MOST)
     c.scale = (min(1.0 / q, SCALE_MOST) if q > 0.0 else 1.0) * size
     values = loss == losses.ABSOLUTE or loss == losses.SQUARED
     c.slope = intercept_lr * (OF_VALUES if values else OF_LABELS) * size
@@ -324,6 +325,7 @@ class ElasticNetLanes(NamedTuple):
             grown = c.norms / c.n / c.norm
             c.norm *= grown
             _divide(self, grown)
+            _set_row(self.lanes, LOSS, eight_of(0.0))  # of rows of another size
 
     def rebase(self) -> None:
         lanes = self.lanes
