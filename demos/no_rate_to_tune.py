@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from scipy.sparse import csr_matrix
 
 import streaml1
 import streaml1.datasets  # stdlib is one of them
@@ -63,16 +64,29 @@ def examples(source: str) -> tuple[list[dict[Any, Any]], list[bool]]:
     return xs, ys
 
 
+def matrix(xs: list[dict[Any, Any]]) -> Any:
+    """The examples as rows, a column for each number's name and each category."""
+    columns: dict[Any, int] = {}
+    rows, places, values = [], [], []
+    for i, x in enumerate(xs):
+        for name, v in x.items():
+            key, value = ((name, v), 1.0) if isinstance(v, str) else (name, float(v))
+            rows.append(i)
+            places.append(columns.setdefault(key, len(columns)))
+            values.append(value)
+    return csr_matrix((values, (rows, places)), shape=(len(xs), len(columns)))
+
+
 def log_loss(p: Any, y: Any) -> float:
     p = np.clip(np.asarray(p, float), 1e-15, 1.0 - 1e-15)
     return float(-np.mean(np.where(y, np.log(p), np.log1p(-p))))
 
 
-def passed(model: Any, xs: Any, ys: Any) -> float:
-    return log_loss(model.progressive_many(xs, ys), ys)
+def passed(model: Any, X: Any, ys: Any) -> float:
+    return log_loss(model.progressive_many(X, ys), ys)
 
 
-def best_rate(xs: Any, ys: Any) -> tuple[float, str]:
+def best_rate(X: Any, ys: Any) -> tuple[float, str]:
     """The least loss of all rates and schedules, and which they are."""
     found = []
     for schedule, of_intercept in itertools.product(("constant", "invsqrt"), INTERCEPT_RATES):
@@ -80,7 +94,7 @@ def best_rate(xs: Any, ys: Any) -> tuple[float, str]:
             model = streaml1.ElasticNetClassifier(
                 lr=float(rate), schedule=schedule, intercept_lr=of_intercept
             )
-            found.append((passed(model, xs, ys), f"{rate:.2g} {schedule}, {of_intercept:g}"))
+            found.append((passed(model, X, ys), f"{rate:.2g} {schedule}, {of_intercept:g}"))
     return min(found)
 
 
@@ -113,9 +127,10 @@ def main() -> None:
         shown.add_column(column, justify="left" if k == 0 else "right")
     for source in sys.argv[1:] or SOURCES:
         xs, ys = examples(source)
-        auto = passed(streaml1.ElasticNetClassifier(lr="auto"), xs, ys)
-        best, which = best_rate(xs, ys)
-        others = [passed(streaml1.FTRLClassifier(), xs, ys), in_vw(xs, ys, ""),
+        X = matrix(xs)
+        auto = passed(streaml1.ElasticNetClassifier(lr="auto"), X, ys)
+        best, which = best_rate(X, ys)
+        others = [passed(streaml1.FTRLClassifier(), X, ys), in_vw(xs, ys, ""),
                   in_vw(xs, ys, "--coin")]  # fmt: skip
         told = ["-" if math.isnan(loss) else f"{loss:.4f}" for loss in others]
         name = Path(source).name

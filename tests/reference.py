@@ -182,7 +182,7 @@ class ElasticNetLanes:
         square = max(mean**2, self.norms[-1] ** 2 / 16.0)
         size = float(np.mean(self.labels)) if self.loss == "absolute" else 1.0
         size /= max(float(np.mean(self.weights)), 1e-100) if any(self.weights) else 1.0
-        over = 30.0 if self.loss in ("squared", "absolute") else 5.0
+        over = 30.0 if self.loss in ("squared", "absolute") else 7.0
         for k, net in enumerate(self.nets):
             rate = self.rates[k] * size / len(self.norms) ** 0.25
             net.lr = rate * (min(1.0 / square, 1e100) if square else 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
+from demos import no_rate_to_tune
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.models.elastic_net import RATES
 from tests import kit, reference
@@ -77,6 +79,19 @@ def test_the_mixture_loses_no_more_than_the_best_rate_and_log_8_each_time_anew(
         twin.learn(x, sign, w)
     heaviest = max(w for *_, w in stream)
     assert lost <= nets.min() + twin.begun * heaviest * math.log(8.0) + 1e-6 * (1.0 + lost)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["rcv1?topic=CCAT", "rcv1?topic=ECAT", "magic04", "sms-spam", "talkingdata"],
+)
+def test_no_rate_chosen_in_hindsight_is_more_than_2_percent_better(source: str) -> None:
+    if not Path(os.environ.get("STREAML1_DATA", "nowhere")).is_dir():
+        pytest.skip("STREAML1_DATA names no folder with real data sets")
+    xs, y = no_rate_to_tune.examples(f"data:{source}")
+    X = no_rate_to_tune.matrix(xs)
+    best, _ = no_rate_to_tune.best_rate(X, y)
+    assert no_rate_to_tune.passed(ElasticNetClassifier(lr="auto"), X, y) < 1.02 * best
 
 
 def test_names_permute_weights() -> None:

@@ -96,7 +96,7 @@ LOSS_MOST = 1e100
 SCALE_MOST = 1e100  # values may be so small that their squares are none, and weights
 GROWN = 2.0  # rows are so many times as long as they were: weights are divided
 LONGEST = 16.0  # the square of a row is over that of the mean, for its rate
-OF_LABELS, OF_VALUES = 5.0, 30.0  # times `intercept_lr`, over the rate of weights; values are far
+OF_LABELS, OF_VALUES = 7.0, 30.0  # times `intercept_lr`, over the rate of weights; values are far
 TINY = 5e-324
 
 
