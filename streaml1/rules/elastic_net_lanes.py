@@ -29,7 +29,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
-from streaml1.eights import decay, log_one_and
+from streaml1.eights import decay
 from streaml1.jit import (
     LANES,
     chosen,
@@ -45,9 +45,7 @@ from streaml1.jit import (
     plus,
     prefetch,
     put_eight,
-    scratch,
     times,
-    total,
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
@@ -57,6 +55,23 @@ from streaml1.rules.elastic_net import (
     SHRINKAGE_MOST,
     STEPS_LEAST,
     WEIGHT_MOST,
+)
+from streaml1.rules.parts.lanes import (
+    A_LOW,
+    LOSS,
+    MARGIN,
+    RATE,
+    ROWS,
+    STEP,
+    A,
+    B,
+    P,
+    answers,
+    is_any,
+    predicted,
+    row_of,
+    set_row,
+    sizes,
 )
 from streaml1.rules.parts.shrinkage import beyond, stepped
 from streaml1.rules.parts.slots import records
@@ -82,16 +97,10 @@ CLOCK = np.dtype(
     align=True,
 )
 
-# The rows of `lanes`, eight floats each.
-P, A, A_LOW, RATE, B, LOSS, STEP, MARGIN = (np.uint64(LANES * row) for row in range(8))
-ROWS = 8
-
 ONE, TWO, LANE, LINE = (np.uint64(n) for n in (1, 2, LANES, 8 * LANES))
 # How many non-zeros ahead of the current one memory is asked for.
 AHEAD = np.uint64(128)
 
-# Nets that have lost so much more than the best have no say.
-LOST = 40.0
 LOSS_MOST = 1e100
 SCALE_MOST = 1e100  # values may be so small that their squares are none, and weights
 GROWN = 2.0  # rows are so many times as long as they were: weights are divided
@@ -104,7 +113,7 @@ TINY = 5e-324
 def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> tuple[Any, float]:
     """Margins over P, and the squared norm of the row."""
     table = np.uint64(rule.u.ctypes.data)
-    edge = _row(rule.lanes, A)
+    edge = row_of(rule.lanes, A)
     ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
     a, b, square = eight_of(0.0), eight_of(0.0), 0.0
     odd = hi - (hi - lo) % TWO
@@ -123,70 +132,6 @@ def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> tuple[Any, fl
         a = plus(a, times(beyond(u, edge), eight_of(x)))
         square += x * x
     return plus(a, b), square
-
-
-@inlined
-def _row(lanes: Any, row: Any) -> Any:
-    """A row of `lanes`."""
-    return eight_at(np.uint64(lanes.ctypes.data) + np.uint64(8) * row)
-
-
-@inlined
-def _set_row(lanes: Any, row: Any, values: Any) -> None:
-    put_eight(np.uint64(lanes.ctypes.data) + np.uint64(8) * row, values)
-
-
-@inlined
-def _size(a: Any) -> Any:
-    return greater(a, negative(a))
-
-
-@inlined
-def _sigmoids(margins: Any, e: Any) -> tuple[Any, Any]:
-    """The sigmoids of eight margins, and of their opposites, given exp(-|margin|)."""
-    larger = over(eight_of(1.0), plus(eight_of(1.0), e))
-    smaller = times(e, larger)
-    return chosen(margins, smaller, larger), chosen(margins, larger, smaller)
-
-
-@inlined
-def _mixture(lanes: Any, own: float, clock: Any, margins: Any, e: Any) -> float:
-    """The margin of the mixture of eight, of which the leader has its own."""
-    behind = minus(_row(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(clock.leader)]))
-    if clock.heaviest > 0.0:
-        behind = over(behind, eight_of(clock.heaviest))
-    near = minus(behind, eight_of(LOST))
-    share = chosen(near, decay(behind), eight_of(0.0))
-    p, q = _sigmoids(margins, e)
-    true, false = total(times(share, p)), total(times(share, q))
-    alone = total(chosen(near, eight_of(1.0), eight_of(0.0))) == 1.0
-    if alone or true == 0.0 or false == 0.0:
-        return own
-    return math.log(true / false)
-
-
-@inlined
-def _told(lanes: Any, margins: Any, clock: Any, loss: int, e: Any) -> float:
-    """The margin that is told, of eight."""
-    a = scratch()
-    put_eight(np.uint64(a.ctypes.data), margins)
-    own = float(a[np.uint64(clock.leader)])
-    return _mixture(lanes, own, clock, margins, e) if loss == losses.LOGISTIC else own
-
-
-@inlined
-def _answers(margins: Any, y: float, loss: int, e: Any) -> tuple[Any, Any]:
-    """Losses of eight margins and their derivatives; of the logistic given exp(-|margin|)."""
-    if loss == losses.LOGISTIC:
-        z = times(margins, eight_of(y))
-        _, q = _sigmoids(z, e)
-        value = plus(greater(negative(z), eight_of(0.0)), log_one_and(e))
-        return value, times(q, eight_of(-y))
-    a, value, g = scratch(), scratch(), scratch()
-    put_eight(np.uint64(a.ctypes.data), margins)
-    for k in range(LANE):
-        value[k], g[k] = losses.value_and_derivative(loss, a[k], y)
-    return eight_at(np.uint64(value.ctypes.data)), eight_at(np.uint64(g.ctypes.data))
 
 
 @inlined
@@ -211,12 +156,6 @@ def _measure(rule: Any, loss: int, label: float, w: float, intercept_lr: float) 
 
 
 @inlined
-def _is_any(a: Any) -> bool:
-    """Whether any of eight is below 0."""
-    return bool(total(chosen(a, eight_of(1.0), eight_of(0.0))) > 0.0)
-
-
-@inlined
 def _risen(edge: Any, low: Any, more: Any) -> tuple[Any, Any]:
     """The sum of two eights, given what rounding of the first has lost; and what it has then."""
     grown = minus(more, low)
@@ -228,34 +167,34 @@ def _risen(edge: Any, low: Any, more: Any) -> tuple[Any, Any]:
 def _pay(rule: Any, eta: float) -> None:
     """Have all weights pay the penalty of a step."""
     c, lanes = rule.clock[0], rule.lanes
-    rate = times(eight_of(eta * c.scale), _row(lanes, RATE))
+    rate = times(eight_of(eta * c.scale), row_of(lanes, RATE))
     pay, lost = times(rate, eight_of(c.l1)), times(rate, eight_of(c.l2))
-    before, edge = _row(lanes, P), _row(lanes, A)
+    before, edge = row_of(lanes, P), row_of(lanes, A)
     if c.sgd:
         kept = minus(eight_of(1.0), lost)
         gone = minus(kept, eight_of(TINY))  # below 0 where nothing is kept
         after = chosen(gone, before, times(before, kept))
-        risen, low = _risen(edge, _row(lanes, A_LOW), over(pay, after))
+        risen, low = _risen(edge, row_of(lanes, A_LOW), over(pay, after))
         risen = chosen(gone, eight_of(math.inf), risen)
     else:
         after = over(before, plus(eight_of(1.0), lost))
-        risen, low = _risen(edge, _row(lanes, A_LOW), over(pay, before))
-    _set_row(lanes, P, after)
-    _set_row(lanes, A, risen)
-    _set_row(lanes, A_LOW, low)
+        risen, low = _risen(edge, row_of(lanes, A_LOW), over(pay, before))
+    set_row(lanes, P, after)
+    set_row(lanes, A, risen)
+    set_row(lanes, A_LOW, low)
     most = greater(eight_of(SHRINKAGE_MOST), times(eight_of(STEPS_LEAST), pay))
     small = minus(after, eight_of(P_LEAST))
     far = greater(negative(small), minus(times(risen, after), most))
-    if _is_any(negative(far)):
+    if is_any(negative(far)):
         rebase(rule)
 
 
 @inlined
 def _divide(rule: Any, by: float) -> None:
     """Divide all weights."""
-    after = over(_row(rule.lanes, P), eight_of(by))
-    _set_row(rule.lanes, P, after)
-    if _is_any(minus(after, eight_of(P_LEAST))):
+    after = over(row_of(rule.lanes, P), eight_of(by))
+    set_row(rule.lanes, P, after)
+    if is_any(minus(after, eight_of(P_LEAST))):
         rebase(rule)
 
 
@@ -279,22 +218,22 @@ class ElasticNetLanes(NamedTuple):
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         """Leave the margins over P in `lanes`, and the squared norm in `clock`."""
         a, square = _gather(self, ids, values, lo, hi)
-        _set_row(self.lanes, MARGIN, a)
+        set_row(self.lanes, MARGIN, a)
         self.clock[0].square = square
         return 0.0
 
     def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
         """Have each net answer for itself."""
         c, o, lanes = self.clock[0], online[0], self.lanes
-        margins = plus(times(_row(lanes, MARGIN), _row(lanes, P)), _row(lanes, B))
-        e = decay(_size(margins))
-        margin = _told(lanes, margins, c, o.loss, e)
-        value, g = _answers(margins, y, o.loss, e)
+        margins = plus(times(row_of(lanes, MARGIN), row_of(lanes, P)), row_of(lanes, B))
+        e = decay(sizes(margins))
+        margin = predicted(lanes, margins, c, o.loss, e)
+        value, g = answers(margins, y, o.loss, e)
         most = eight_of(o.clip_gradient)
         g = times(greater(negative(most), lesser(most, g)), eight_of(w))
         value = times(lesser(eight_of(LOSS_MOST), value), eight_of(w))
-        _set_row(lanes, LOSS, plus(_row(lanes, LOSS), value))
-        _set_row(lanes, STEP, times(_row(lanes, RATE), g))
+        set_row(lanes, LOSS, plus(row_of(lanes, LOSS), value))
+        set_row(lanes, STEP, times(row_of(lanes, RATE), g))
         best = np.uint64(c.leader)
         for k in range(LANE):
             if lanes[LOSS + k] < lanes[LOSS + best]:
@@ -309,10 +248,10 @@ class ElasticNetLanes(NamedTuple):
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         table, lanes = np.uint64(self.u.ctypes.data), self.lanes
         c = self.clock[0]
-        slope = times(_row(lanes, STEP), eight_of(step * c.slope))
-        _set_row(lanes, B, minus(_row(lanes, B), slope))
-        s = times(_row(lanes, STEP), over(eight_of(step * c.scale), _row(lanes, P)))
-        edge = _row(lanes, A)
+        slope = times(row_of(lanes, STEP), eight_of(step * c.slope))
+        set_row(lanes, B, minus(row_of(lanes, B), slope))
+        s = times(row_of(lanes, STEP), over(eight_of(step * c.scale), row_of(lanes, P)))
+        edge = row_of(lanes, A)
         for k in range(lo, hi):
             place = table + np.uint64(ids[k]) * LINE
             put_eight(place, stepped(eight_at(place), edge, s, eight_of(values[k])))
@@ -325,7 +264,7 @@ class ElasticNetLanes(NamedTuple):
             grown = c.norms / c.n / c.norm
             c.norm *= grown
             _divide(self, grown)
-            _set_row(self.lanes, LOSS, eight_of(0.0))  # of rows of another size
+            set_row(self.lanes, LOSS, eight_of(0.0))  # of rows of another size
 
     def rebase(self) -> None:
         lanes = self.lanes
@@ -344,10 +283,10 @@ class ElasticNetLanes(NamedTuple):
         """The margin that is told; with `out`, its sigmoid."""
         lanes = self.lanes
         a, _ = _gather(self, ids, values, lo, hi)
-        margins = plus(times(a, _row(lanes, P)), _row(lanes, B))
-        e = decay(_size(margins))
-        told = _told(lanes, margins, self.clock[0], online[0].loss, e)
-        return losses.sigmoid(told) if out else told
+        margins = plus(times(a, row_of(lanes, P)), row_of(lanes, B))
+        e = decay(sizes(margins))
+        margin = predicted(lanes, margins, self.clock[0], online[0].loss, e)
+        return losses.sigmoid(margin) if out else margin
 
     def room(self, nnz: Any) -> bool:
         return True
