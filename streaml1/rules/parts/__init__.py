@@ -5,7 +5,7 @@
 | `slots.py` | arrays as slots are made and moved | nearly all |
 | `ahead.py` | memory asked for before it is used | rules that walk rows by eights |
 | `shrinkage.py` | what is left beyond the penalty owed | elastic net, its lanes and stamps |
-| `lanes.py` | rows of eight floats, and what eight nets predict together | the elastic net's lanes |
+| `lanes.py` | rows of eight floats; what eight nets predict together | elastic net's lanes |
 | `raw_vector.py` | weights as whole numbers and one shift for all | both balls |
 | `wheel.py` | timers: which weights end next | l1 ball, ball of each label |
 | `wide_tree.py`, `tree_nodes.py` | a tree with counts and sums | l1 ball by the tree |
