@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streaml1 import exits
-from streaml1.modelfile import ModelFileError, replace
+from streaml1.files import replace, sync_folder
+from streaml1.modelfile import ModelFileError
 
 __all__ = [
     "CheckpointError",
@@ -163,7 +164,7 @@ class Folder:
                 os.fsync(file)
             finally:
                 os.close(file)
-            self._sync()
+            sync_folder(self.path)
             if max(self._owners()) == epoch:
                 return epoch
 
@@ -252,7 +253,7 @@ class Folder:
         try:
             try:
                 os.link(self.file(name), own)
-                self._sync()
+                sync_folder(self.path)
             except OSError:  # it has gone since, or the disk has no links
                 replace(own, data)
         except OSError as error:
@@ -279,13 +280,6 @@ class Folder:
         self._next += 1
         for name in self.names()[self._keep :]:
             self.file(name).unlink(missing_ok=True)
-
-    def _sync(self) -> None:
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def unwritable(path: Path, error: OSError) -> CheckpointError:

@@ -7,13 +7,10 @@ and under `header` and `names` JSON in UTF-8.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import json
-import os
 import struct
-import threading
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -21,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from streaml1 import exits
+from streaml1.files import replace
 from streaml1.names.crossed import Crossed
 from streaml1.rows import ensure
 
-__all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "replace", "write"]
+__all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "write"]
 
 MAGIC = b"streaml1"
 FORMAT = 1
@@ -80,29 +78,6 @@ def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bo
 
 def _digest(version: int, body: bytes) -> bytes:
     return hashlib.sha256(struct.pack("<IQ", version, len(body)) + body).digest()
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step: a reader sees the old file or the new one, whole."""
-    path = path.resolve()  # a link goes on pointing where it did
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no regular file")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    try:
-        with open(temporary, "wb", opener=lambda name, _: os.open(name, flags, 0o666)) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:

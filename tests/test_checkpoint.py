@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import streaml1
-from streaml1 import checkpoint, claims, modelfile
+from streaml1 import checkpoint
 from streaml1.checkpoint import CheckpointError, Checkpoints
 from streaml1.consumer import Out, progressive
 from streaml1.rows import BadExample
@@ -517,7 +517,6 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(CheckpointError, match="kept cannot be written: no space left on dev"):
             progressive(model(), spec, limit=40, checkpoint=store)
         assert [path.read_bytes() for path in files(tmp_path / "kept")] == before
-    assert modelfile.replace is claims.replace
 
 
 def test_positions_are_json(tmp_path: Path) -> None:

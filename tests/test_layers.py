@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 
 # From the ground up. Neighbours in a line are of one height; the later may import the earlier.
 LAYERS = [
-    *("exits", "lazy", "logs", "jit", "hashing", "losses", "vectors", "eights", "rows"),
+    *("exits", "files", "lazy", "logs", "jit", "hashing", "losses", "vectors", "eights", "rows"),
     *("plain", "parse"),
     *("names", "batches", "repeats", "sketch", "crosses", "words"),
     *("rules", "projection", "online", "walk"),

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from streaml1.checkpoint import Checkpoints
+from streaml1.claims import unwritable
 from streaml1.consumer.examples import BLOCK
 from streaml1.consumer.learning import prepare
 from streaml1.consumer.outs import Out
 from streaml1.consumer.refusals import Refusals, require_positive
 from streaml1.consumer.run import Run, Unfinished
-from streaml1.modelfile import replace
+from streaml1.files import write_once
 from streaml1.report import Line, Report
 from streaml1.streams import Refuse, SourceError, class_label
 from streaml1.streams.kafka import start_of
@@ -161,15 +161,10 @@ class Group:
         note = self.folder / f"{self.topic.name}.partitions"
         if not note.exists():
             there = len(self._member.consumer.partitions_for_topic(self.topic.name))
-            aside = note.with_name(f".{note.name}.{os.getpid()}")
-            aside.write_text(str(there))
             try:
-                os.link(aside, note)
-            except FileExistsError:
-                pass  # another was faster
-            except OSError:  # the disk has no links: the last of those who begin at once is right
-                replace(note, aside.read_bytes())
-            aside.unlink()
+                write_once(note, str(there).encode())
+            except OSError as error:
+                raise unwritable(self.folder, error) from None
         return self._start if partition < int(note.read_text()) else "earliest"
 
     # What the member hears

@@ -17,6 +17,7 @@ from urllib import request
 import numpy as np
 from river.datasets import base
 
+from streaml1.files import name_beside
 from streaml1.streams.source import Lost, SourceError, Unavailable
 
 __all__ = ["File", "Matrix", "Remote", "data_home", "one_of"]
@@ -176,7 +177,7 @@ class Remote(base.RemoteDataset):
 
     def _fetch(self, file: File) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        part = self.home / f"{file.name}.{os.getpid()}.part"
+        part = name_beside(self.home / file.name)
         try:
             try:
                 with request.urlopen(file.url, timeout=60) as answer, open(part, "wb") as out:

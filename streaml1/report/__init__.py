@@ -1,12 +1,11 @@
 """What a run over a stream was like: lines of a table that grows, a picture, JSON lines.
 
 `losses` and `sums` are what is added up over examples, `window` what of the last is ranked, `line`
-what a line holds; `table`, `plot` and `files` say it. `report` is all of it over a run.
+what a line holds; `table` and `plot` say it. `report` is all of it over a run.
 """
 
 from __future__ import annotations
 
-from streaml1.report.files import written_aside
 from streaml1.report.line import Line
 from streaml1.report.losses import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, losses
 from streaml1.report.plot import require_plotting
@@ -23,5 +22,4 @@ __all__ = [
     "Report",
     "losses",
     "require_plotting",
-    "written_aside",
 ]

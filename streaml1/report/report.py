@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.report.files import written_aside
+from streaml1.files import written_aside
 from streaml1.report.line import Line
 from streaml1.report.losses import NAMES, REGRESSION, constants, losses
 from streaml1.report.plot import figure, require_plotting

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from streaml1.files import written_aside
 from streaml1.hashing import as_int, name_hashes
 from streaml1.names.bytes import ByBytes, distinct
 from streaml1.parse.rows import IntRows, NamedRows
-from streaml1.report import written_aside
 from streaml1.rows import BadExample, plain_items, shown
 from streaml1.streams.rows_block import Cut, Gathered, piece_of
 from streaml1.streams.rows_form import (

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from streaml1.checkpoint import CheckpointError, Unreadable
 from streaml1.claims import unwritable
+from streaml1.files import sync_folder
 
 __all__ = ["Log", "Segments"]
 
@@ -149,8 +150,8 @@ class Log:
             if self._file >= 0:
                 os.fsync(self._file)
             if self._new:
-                _sync_folder(self.folder)
-                _sync_folder(self.folder.parent)
+                sync_folder(self.folder)
+                sync_folder(self.folder.parent)
                 self._new = False
 
     def _write(self) -> None:
@@ -210,11 +211,3 @@ class Log:
             yield
         except OSError as error:
             raise unwritable(self.folder, error) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

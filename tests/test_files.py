@@ -1,0 +1,118 @@
+"""Files are there whole or not at all, whoever else writes beside."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaml1 import ElasticNetClassifier
+from streaml1.consumer import convert, progressive
+from streaml1.files import replace, write_once, written_aside
+
+DATA = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 3
+
+
+def report(path: Path) -> None:
+    progressive(ElasticNetClassifier(), DATA).write(path)
+
+
+def rows(path: Path) -> None:
+    source = path.with_name("a.svm")
+    source.write_text("1 1:1\n0 2:1\n")
+    convert(source, path)
+
+
+WRITERS = {"model": ElasticNetClassifier().save, "report": report, "rows": rows}
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_what_a_killed_process_left_is_in_nobodys_way(
+    write: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """Not even where the next process has its number, as the first in a container has."""
+    pid, thread = os.getpid(), threading.get_ident()
+    left = {tmp_path / f".it.{pid}", tmp_path / f".it.{pid}.{thread}"}
+    for path in left:
+        path.write_bytes(b"half")
+    write(tmp_path / "it")
+    assert {*tmp_path.iterdir()} - {tmp_path / "a.svm"} == {tmp_path / "it", *left}
+    assert all(path.read_bytes() == b"half" for path in left)
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_the_disk_has_the_file_and_then_its_name(
+    write: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, rename = os.fsync, os.replace
+
+    def watched_fsync(number: int) -> None:
+        steps.append("folder" if os.path.isdir(f"/proc/self/fd/{number}") else "file")
+        fsync(number)
+
+    def watched_rename(*args: Any) -> None:
+        steps.append("name")
+        rename(*args)
+
+    monkeypatch.setattr("os.fsync", watched_fsync)
+    monkeypatch.setattr("os.replace", watched_rename)
+    write(tmp_path / "it")
+    assert steps == ["file", "name", "folder"]
+
+
+def test_what_is_no_file_is_left(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "."):
+        with pytest.raises(OSError, match="no regular file"), written_aside(tmp_path / name):
+            raise AssertionError("it was opened")
+    assert (tmp_path / "pipe").is_fifo() and len([*tmp_path.iterdir()]) == 1
+
+
+def at_once(act: Callable[[int], None], n: int = 8) -> None:
+    begin = threading.Barrier(n)
+    failed: list[BaseException] = []
+
+    def run(k: int) -> None:
+        begin.wait()
+        try:
+            act(k)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_several_write_at_once(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*args: Any) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr("os.link", none)
+    for turn in range(20):
+        once, path = tmp_path / f"once{turn}", tmp_path / f"it{turn}"
+        seen: set[bytes] = set()
+
+        def first(k: int, once: Path = once, seen: set[bytes] = seen) -> None:
+            write_once(once, b"%d" % k)
+            seen.add(once.read_bytes())
+
+        at_once(first)
+        assert once.read_bytes() in seen and (len(seen) == 1 or not links)
+        at_once(lambda k, path=path: replace(path, b"%d" % k * 1000))  # type: ignore[misc]
+        assert len(path.read_bytes()) == 1000 and len({*path.read_bytes()}) == 1
+        write_once(once, b"later")
+        assert once.read_bytes() in seen
+    assert len([*tmp_path.iterdir()]) == 40
