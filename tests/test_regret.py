@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from click.testing import CliRunner
 from scipy.optimize import minimize
@@ -15,10 +17,15 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.cli import cli
+from streaml1.crosses import Crosses
 from streaml1.datasets import RCV1, Drifting
 from streaml1.hindsight import Hindsight, RegretError, bounds
 from streaml1.hindsight.listener import marks
+from streaml1.names.crossed import JOINT
+from streaml1.names.crossed import told as told_parts
 from streaml1.offline import fista, scd, sdca
+from streaml1.rows import plain_items
+from streaml1.words import Words
 
 N, D = 36, 3
 
@@ -234,7 +241,7 @@ def test_the_weights_are_the_best_by_name() -> None:
     told = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (rows, y), tol=1e-10)
     found = fista(X, y, l1=0.02, fit_intercept=True, tol=1e-10)
     assert told.intercept == pytest.approx(found.intercept, abs=1e-5)
-    assert len(told.names) == D
+    assert sorted(told.names) == ["f0", "f1", "f2"]
     np.testing.assert_allclose(sorted(told.weights), sorted(found.weights), atol=1e-4)
 
 
@@ -260,10 +267,68 @@ def test_examples_of_any_kind_are_the_same_rows(tmp_path: Path) -> None:
         (csr_matrix(X), y), (names, y), pairs, str(tmp_path / "a.svm"), str(tmp_path / "a.vw")
     ]  # fmt: skip
     for model in (streaml1.ElasticNetClassifier(l1=0.02), streaml1.L1BallClassifier(radius=1.0)):
-        told = [streaml1.regret(model.clone(), one, tol=1e-9).points[0] for one in sources]
+        runs = [streaml1.regret(model.clone(), one, tol=1e-9) for one in sources]
+        for k, run in enumerate(runs):
+            named = k in (1, 4)
+            assert sorted(run.names) == (["f0", "f1", "f2"] if named else [0, 1, 2])
+        told = [run.points[0] for run in runs]
         for point in told:
             assert point.cumulative == pytest.approx(told[0].cumulative, abs=1e-9)
             assert point.best == pytest.approx(told[0].best, abs=1e-6)
+
+
+def xor() -> tuple[list[dict[str, Any]], list[bool]]:
+    """Labels that no single feature tells, with a number and a text beside."""
+    random = np.random.default_rng(5)
+    draws = random.integers(0, 2, size=(120, 2)).tolist()
+    words = ("ham", "Spam spam", "eggs, spam", "h\u00e4m")
+    rows = [
+        {"s": "ab"[i], "d": "xy"[j], "t": words[(i + 2 * k) % 4], "v": (k % 5) / 4}
+        for k, (i, j) in enumerate(draws)
+    ]
+    return rows, [i != j for i, j in draws]
+
+
+READ = {
+    "crosses": {"cross": [("s", "d")]},
+    "a prefix twice": {"cross": [("s", "d", "v"), ("t", "s"), ("t", "t")], "text": ["t"]},
+    "words": {"text": ["t"], "ngrams": 2},
+    "hashed": {"cross": [("s", "d")], "text": ["t"], "hash_bits": 18},
+}
+
+
+@pytest.mark.parametrize("kind", ["dicts", "frame", "lines", "pairs"])
+@pytest.mark.parametrize("name", READ)
+def test_crosses_and_words_are_features(name: str, kind: str, tmp_path: Path) -> None:
+    """As of a model that is given them written out."""
+    rows, y = xor()
+    given = dict(READ[name])
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"x": x, "y": one}) + "\n" for x, one in zip(rows, y, strict=True))
+    )
+    source: Any = {
+        "dicts": (rows, y), "frame": (pandas.DataFrame(rows), y),
+        "lines": str(tmp_path / "a.jsonl"), "pairs": list(zip(rows, y, strict=True)),
+    }[kind]  # fmt: skip
+    model = streaml1.ElasticNetClassifier(l1=0.02, **given)
+    told = streaml1.regret(model, source, tol=1e-9)
+    words = Words(given.get("text", []), given.get("ngrams", 1))
+    written = [dict(plain_items(words.of(x))) for x in rows]
+    for x in written if "cross" in given else ():
+        found = Crosses(given["cross"]).of(x)
+        for one in found:
+            name = JOINT.join(told_parts(one.parts))
+            x[name] = x.get(name, 0.0) + one.value
+    plain = streaml1.ElasticNetClassifier(l1=0.02)
+    expected = streaml1.regret(plain, (written, y), tol=1e-9)
+    for point, other in zip(told.points, expected.points, strict=True):
+        assert point.best == pytest.approx(other.best, abs=1e-4)
+        assert point.cumulative == pytest.approx(other.cumulative, abs=1e-8)
+        assert point.regret > 0.0
+    assert set(told.names) == set(expected.names) >= set(plain.weights)
+    best = dict(zip(told.names, told.weights.tolist(), strict=True))
+    for feature, w in zip(expected.names, expected.weights.tolist(), strict=True):
+        assert best[feature] == pytest.approx(w, abs=0.05), feature
 
 
 def test_marks() -> None:

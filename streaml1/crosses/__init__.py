@@ -5,7 +5,14 @@ of many examples `marks` tells which features are crossed, and `rows` crosses th
 """
 
 from streaml1.crosses.marks import Marked, marked, require_plain
-from streaml1.crosses.rows import Crossing, crossing_of, find_crossed, hashes_of, spread
+from streaml1.crosses.rows import (
+    Crossing,
+    crossed_names,
+    crossing_of,
+    find_crossed,
+    hashes_of,
+    spread,
+)
 from streaml1.crosses.spec import Cross, Crosses, checked_cross, crosses_of
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     "Crossing",
     "Marked",
     "checked_cross",
+    "crossed_names",
     "crosses_of",
     "crossing_of",
     "find_crossed",

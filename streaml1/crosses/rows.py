@@ -12,11 +12,11 @@ from streaml1.crosses.marks import Marked
 from streaml1.crosses.spec import Cross, Crosses
 from streaml1.jit import inlined, kernel
 from streaml1.names import MISSING, Hashed, Table
-from streaml1.names.crossed import JOINT
+from streaml1.names.crossed import JOINT, told
 from streaml1.names.parts import Parts
 from streaml1.rows import LIMIT, BadExample, Rows, is_no_value, refuse_value, row_of
 
-__all__ = ["Crossing", "crossing_of", "find_crossed", "hashes_of", "spread"]
+__all__ = ["Crossing", "crossed_names", "crossing_of", "find_crossed", "hashes_of", "spread"]
 
 _ZERO, _ONE = map(np.uint64, (0, 1))
 
@@ -132,17 +132,26 @@ def _refuse(crossing: Crossing, some: Marked) -> None:
     """Refuse the first product that is too large."""
     k = int(np.flatnonzero(~(np.abs(crossing.values) < LIMIT))[0])
     row = row_of(Rows(None, None, crossing.indptr), k)
+    try:
+        refuse_value(JOINT.join(_parts_of(crossing, some, k)), float(crossing.values[k]))
+    except BadExample as bad:
+        raise BadExample(bad.reason, row) from None
+
+
+def _parts_of(crossing: Crossing, some: Marked, k: int) -> list[str]:
+    """The names that the k-th crossed feature is of, by prefix, then by hash."""
     entries = [entry for entry in crossing.parts.places[k].tolist() if entry >= 0]
 
     def by_prefix(entry: int) -> tuple[int, int]:
         mask, h = (int(a[some.ids[entry]]) for a in (some.masks, some.hashes))
         return mask & -mask, h
 
-    try:
-        told = JOINT.join(some.names_of(np.array(sorted(entries, key=by_prefix))))
-        refuse_value(told, float(crossing.values[k]))
-    except BadExample as bad:
-        raise BadExample(bad.reason, row) from None
+    return some.names_of(np.array(sorted(entries, key=by_prefix)))
+
+
+def crossed_names(crossing: Crossing, some: Marked, places: Any) -> list[str]:
+    """The names of some crossed features of some rows, as models tell them."""
+    return [JOINT.join(told(_parts_of(crossing, some, k))) for k in places.tolist()]
 
 
 def hashes_of(crosses: Sequence[Cross]) -> Any:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
 
-from streaml1.batches import batch_of, checked
+from streaml1.batches import Batch, checked
 from streaml1.consumer.examples import rows_of
 from streaml1.consumer.learning import learner_of, loss_of, places_of
 from streaml1.consumer.outs import Out, Part
+from streaml1.crosses import Crosses, Marked, crossed_names, crossing_of, marked, spread
 from streaml1.hashing import name_hash
 from streaml1.hindsight.comparator import Best, comparator_of
 from streaml1.hindsight.outcome import Point, Regret, RegretError
@@ -78,7 +79,10 @@ class Hindsight(Out):
                 f"{part.block.place(part.lo)} begins examples of other weights than 1, which "
                 "regret is not told of: leave the weights out"
             )
-        self._rows.add(rows_of(part.block.x, part.lo, part.hi), part.hi - part.lo)
+        # Crosses and words are features: the best weights are over them too.
+        engine = self.model._state
+        batch = engine.batch(rows_of(part.block.x, part.lo, part.hi))
+        self._rows.add(batch, engine.crosses)
         y = part.y
         places = places_of(self.model, y) if self.loss == "softmax" else np.asarray(y)
         self._losses.append(losses(self.loss, part.p, places))
@@ -119,7 +123,7 @@ class Hindsight(Out):
             raise RegretError("no example was learnt, so there is no regret to tell")
         lost = np.cumsum(np.concatenate(self._losses))
         total = lost + np.cumsum(self._penalties) if self._pays else lost
-        X, names = self._rows.matrix()
+        X = self._rows.matrix()
         y = np.concatenate(self._y)
         points = []
         best: Best | None = None
@@ -133,7 +137,7 @@ class Hindsight(Out):
             points.append(Point(t, cumulative, least, cumulative - least, error, n, mean, own))
         assert best is not None
         found = best.solution
-        weights = (found.weights, names, found.intercept)
+        weights = (found.weights, self._rows.names, found.intercept)
         return Regret(title, self.comparator.of, points, *weights, NAMES[self.loss])
 
 
@@ -155,29 +159,47 @@ def marks(n: int, first: int, per_decade: int) -> list[int]:
 
 
 class _Rows:
-    """Rows of any kind, kept as those of one matrix."""
+    """Rows as a model reads them, kept as those of one matrix.
+
+    Attributes
+    ----------
+    names : list
+        What the columns are called.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._places: dict[Hashable, int] = {}
+        self.names: list[Hashable] = []
+        self._places: dict[Hashable, int] = {}  # by names, of strings by what their hashes are
         self._ids: list[Any] = []
         self._values: list[Any] = []
         self._counts: list[Any] = []
         self._n = self._nnz = 0
 
-    def add(self, x: Any, n: int) -> None:
-        """Keep some rows."""
-        batch = checked(batch_of(x))
-        rows = batch.rows
-        if batch.texts is not None:
-            ids = self._known([2**64 + h for h in batch.texts.parts()[0].tolist()])
-        elif batch.names is not None:
-            columns = self._known([_key(name) for name in batch.names])
-            ids = columns[rows.ids]
-        else:
-            columns, at = np.unique(rows.ids, return_inverse=True)
-            ids = self._known(columns.tolist())[at]
-        self._n += n
+    def add(self, batch: Batch, crosses: Crosses | None) -> None:
+        """Keep some rows, and what is crossed in them."""
+        batch = checked(batch)
+        self._n += batch.n
+        if crosses is None:
+            self._keep(self._columns_of(batch), batch.rows.values, batch.rows.indptr)
+            return
+        whole = marked(crosses, batch)
+        for lo, hi in whole.pieces():
+            self._cross(crosses, whole.part(lo, hi))
+
+    def _cross(self, crosses: Crosses, some: Marked) -> None:
+        rows, crossing = some.batch.rows, crossing_of(crosses, some)
+        crossed = self._columns(
+            [2**65 + h for h in crossing.hashes.tolist()],
+            lambda new: crossed_names(crossing, some, new),
+        )
+        indptr = rows.indptr + crossing.indptr
+        ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
+        spread(rows.indptr, crossing.indptr, self._columns_of(some.batch), rows.values, crossed,
+               crossing.values, ids, values)  # fmt: skip
+        self._keep(ids, values, indptr)
+
+    def _keep(self, ids: Any, values: Any, indptr: Any) -> None:
         self._nnz += len(ids)
         if self._nnz > self.most:
             raise RegretError(
@@ -185,21 +207,39 @@ class _Rows:
                 f"which keeps them all, takes {self.most:,}: read fewer examples, or give most"
             )
         self._ids.append(ids)
-        self._values.append(rows.values)
-        self._counts.append(np.diff(rows.indptr.astype(np.int64)))
+        self._values.append(values)
+        self._counts.append(np.diff(indptr.astype(np.int64)))
 
-    def _known(self, keys: list[Any]) -> Any:
-        places = self._places
-        return np.array([places.setdefault(key, len(places)) for key in keys], np.int32)
+    def _columns_of(self, batch: Batch) -> Any:
+        """The column of each entry of a batch."""
+        if batch.texts is not None:
+            hashes, _, _ = batch.texts.parts()
+            return self._columns([2**64 + h for h in hashes.tolist()], batch.texts.names_of)
+        if batch.names is not None:
+            names = batch.names
+            keys = [_key(name) for name in names]
+            return self._columns(keys, lambda new: [names[k] for k in new.tolist()])[batch.rows.ids]
+        found, at = np.unique(batch.rows.ids, return_inverse=True)
+        return self._columns(found.tolist(), lambda new: found[new].tolist())[at]
 
-    def matrix(self) -> tuple[Any, list[Hashable]]:
-        """All rows as a CSR matrix, and what the columns are called."""
+    def _columns(self, keys: list[Any], names_of: Callable[[Any], Iterable[Hashable]]) -> Any:
+        """The columns of some keys; `names_of` tells what those that are new are called."""
+        new = [k for k, key in enumerate(keys) if self._is_new(key)]
+        if new:
+            self.names += names_of(np.array(new))
+        return np.array([self._places[key] for key in keys], np.uint32)
+
+    def _is_new(self, key: Hashable) -> bool:
+        n = len(self._places)
+        return self._places.setdefault(key, n) == n
+
+    def matrix(self) -> Any:
+        """All rows as a CSR matrix."""
         from scipy.sparse import csr_matrix
 
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(self._counts))])
-        parts = (np.concatenate(self._values), np.concatenate(self._ids), indptr)
-        names = list(self._places)
-        return csr_matrix(parts, (self._n, len(names))), names
+        ids = np.concatenate(self._ids).astype(np.int32)
+        return csr_matrix((np.concatenate(self._values), ids, indptr), (self._n, len(self.names)))
 
 
 def _key(name: Hashable) -> Hashable:

@@ -67,7 +67,7 @@ class Regret:
         The best fixed weights at the last point; a row a class where there are several. Their
         columns are `names`.
     names : list
-        What the columns are called; a string by the hash of its name, where only that was read.
+        What the columns are called, as in the `weights` of the model.
     intercept : float or ndarray
         Beside them.
     loss_name : str
