@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -360,6 +361,21 @@ def test_the_first_refused_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     told = [record.getMessage() for record in caplog.records]
     assert told[0].startswith("skipped examples:4: label 2 is not a label")
     assert len(told) == 6 and told[-1] == "skipped 4 more, 9 in all"
+
+
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        (({"a": 1.0}, 10**5000), "label int(...) is not a label"),
+        (10**6000, "int(...) is not an example: it must be (x, y)"),
+        (({"a": 1.0}, True, [10**5000]), 'list(...) is no {"w": weight}'),
+        (({"a": 1.0}, True, {"w": 10**5000}), "weight int(...) is not a weight"),
+    ],
+    ids=["label", "example", "third part", "weight"],
+)
+def test_numbers_longer_than_python_tells(example: Any, told: str) -> None:
+    with pytest.raises(BadExample, match=rf"^examples:1: {re.escape(told)}"):
+        progressive(model(), [example])
 
 
 # Passes, limits, stops

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
 from streaml1.batches import is_frame, is_matrix
 from streaml1.classes import as_label
+from streaml1.rows import shown
 from streaml1.streams import Block, Refuse, SourceError, class_label, open_source
 from streaml1.streams.source import Example, blocks_of, read_weight
 
@@ -113,20 +114,15 @@ class Examples:
 
 def _taken_apart(example: Any) -> tuple[dict[Hashable, Any], Any, float]:
     if not isinstance(example, tuple | list) or len(example) not in (2, 3):
-        raise ValueError(f"{_cut(example)} is not an example: it must be (x, y)")
+        raise ValueError(f"{shown(example)} is not an example: it must be (x, y)")
     x, y, *rest = example
     # A copy: a stream may hand out one dict again and again.
     x = dict(x) if isinstance(x, Mapping) else x
     if not rest:
         return x, y, 1.0
     if not isinstance(rest[0], Mapping) or not rest[0].keys() <= {"w"}:
-        raise ValueError(f'{_cut(rest[0])} is no {{"w": weight}}, as the third part must be')
+        raise ValueError(f'{shown(rest[0])} is no {{"w": weight}}, as the third part must be')
     return x, y, read_weight(rest[0].get("w", 1.0))
-
-
-def _cut(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:56]}..."
 
 
 @dataclass(frozen=True, slots=True)

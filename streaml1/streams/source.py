@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from streaml1 import exits
 from streaml1.labels import equals_itself
+from streaml1.rows import shown as cut
 
 __all__ = [
     "SOURCES",
@@ -241,10 +242,8 @@ def blocks_of(
 
 def shown(value: object) -> str:
     """Write a value for an error: whole floats without ``.0``, long ones cut short."""
-    text = repr(value)
-    if isinstance(value, float):
-        text = text.removesuffix(".0")
-    return text if len(text) <= 60 else f"{text[:56]}..."
+    text = cut(value)
+    return text.removesuffix(".0") if isinstance(value, float) else text
 
 
 def read_number(text: str) -> float:
