@@ -689,6 +689,9 @@ def test_weights_are_told_by_label() -> None:
     assert model.n_nonzero == 4 and model.n_nonzero_rows == 2
     with pytest.raises(ValueError, match="'c' has not been met"):
         model.top_weights(1, "c")
+    for label in (None, "b"):
+        with pytest.raises(ValueError, match="k=-1 is no number of weights; give one from 0"):
+            model.top_weights(-1, label)
 
 
 def test_a_forged_file_is_refused() -> None:

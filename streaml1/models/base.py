@@ -35,7 +35,7 @@ from streaml1.schedules import rates as rates_of_steps
 from streaml1.watch import Watch
 from streaml1.words import Words, checked_text
 
-__all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "series_like"]
+__all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count", "series_like"]
 
 CLASSIFIER_LOSSES = ("logistic", "hinge", "smoothed_hinge")
 REGRESSOR_LOSSES = ("squared", "absolute")
@@ -246,9 +246,14 @@ class OnlineModel(base.Base):
         return self._state.t
 
     def top_weights(self, k: int = 10) -> list[tuple[Hashable, float]]:
-        """The `k` weights farthest from zero, with their names, the farthest first."""
-        if k < 0:
-            raise ValueError(f"k={k} is no number of weights; give one from 0")
+        """The `k` weights farthest from zero, with their names, the farthest first.
+
+        Raises
+        ------
+        ValueError
+            Where `k` is below 0.
+        """
+        require_count(k)
         names, w = self._state.weights()
         order = np.argsort(-np.abs(w), kind="stable")[:k]
         return [(names[j], float(w[j])) for j in order]
@@ -411,6 +416,12 @@ class OnlineRegressor(OnlineModel, base.MiniBatchRegressor):
     def predict_many(self, X: Any) -> Any:
         """The predicted value of each row, a series like X; an array for matrices."""
         return series_like(X, self._margins(X), self._y_name)
+
+
+def require_count(k: int) -> None:
+    """Refuse to tell less than no weights."""
+    if k < 0:
+        raise ValueError(f"k={k} is no number of weights; give one from 0")
 
 
 def series_like(X: Any, predictions: Any, name: Any) -> Any:

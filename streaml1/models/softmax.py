@@ -13,7 +13,7 @@ from streaml1.batches import is_frame
 from streaml1.classes import Classes, declared
 from streaml1.frozen import FrozenClasses
 from streaml1.labels import refuse_unless_dict, weights
-from streaml1.models.base import OnlineModel, series_like
+from streaml1.models.base import OnlineModel, require_count, series_like
 from streaml1.outputs import outputs_of, table_of
 from streaml1.parameters import Parameter, choice, flag, number
 from streaml1.rules.softmax import PENALTIES, Softmax
@@ -383,7 +383,13 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         label
             Weights of this label, with the names of their features. None: of all labels, each
             with the pair (feature, label).
+
+        Raises
+        ------
+        ValueError
+            Where `k` is below 0, or the label has not been met.
         """
+        require_count(k)
         names, rows = self._rows()
         labels = self.classes_met
         if label is not None:
