@@ -51,6 +51,7 @@ __all__ = [
     "Unreadable",
     "look",
     "require_model",
+    "require_seconds",
 ]
 
 logger = logging.getLogger("streaml1")
@@ -100,7 +101,7 @@ class Checkpoints:
     seconds
         How often `is_due`; 0: always.
     keep
-        How many checkpoints stay.
+        How many checkpoints stay, from 1.
     alone
         Whether a process that is alive keeps the folder: a second one is refused. Else the second
         takes it over, and the first is refused where it saves again; see `streaml1.claims`.
@@ -113,12 +114,16 @@ class Checkpoints:
     Raises
     ------
     CheckpointError
-        Where another process owns the folder, with its number and its host.
+        Where another process owns the folder, with its number and its host, or it cannot be
+        written.
+    ValueError
+        Where `seconds` is below 0 or NaN, or `keep` below 1.
     """
 
     def __init__(
         self, folder: str | Path, *, seconds: float = 10.0, keep: int = 3, alone: bool = True
     ) -> None:
+        require_seconds(seconds)
         self._files = Folder(folder, keep=keep, alone=alone)
         self.folder = self._files.path
         self.seconds = seconds
@@ -263,6 +268,12 @@ def look(folder: Path) -> Checkpoint | None:
         with contextlib.suppress(ModelFileError, OSError):
             return _decode(path.read_bytes(), path)
     return None
+
+
+def require_seconds(seconds: float) -> None:
+    """Refuse what is no time between two checkpoints."""
+    if not seconds >= 0.0:
+        raise ValueError(f"seconds={seconds} is no time between checkpoints; give 0 or more")
 
 
 def require_model(model: Any) -> None:

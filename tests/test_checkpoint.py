@@ -21,6 +21,7 @@ import streaml1
 from streaml1 import checkpoint
 from streaml1.checkpoint import CheckpointError, Checkpoints
 from streaml1.consumer import Out, progressive
+from streaml1.consumer.group import Group
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError, chunks, open_source, text
 from tests.killing import killed_and_resumed
@@ -499,6 +500,15 @@ def test_another_model(kept: Path) -> None:
 def test_examples_without_a_name(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="checkpoints need a source by its name"):
         progressive(model(), [({"a": 1}, True)], checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.parametrize("seconds", [-5.0, float("nan"), -1])
+def test_no_time_between_checkpoints(seconds: float, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"seconds={seconds} is no time between .*give 0 or more"):
+        Checkpoints(tmp_path / "kept", seconds=seconds)
+    with pytest.raises(ValueError, match=f"seconds={seconds} is no time"):
+        Group(model(), "kafka://h/t", group="g", folder=tmp_path / "kept", seconds=seconds)
+    assert not (tmp_path / "kept").exists()
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from streaml1.checkpoint import Checkpoints
+from streaml1.checkpoint import Checkpoints, require_seconds
 from streaml1.claims import unwritable
 from streaml1.consumer.examples import BLOCK
 from streaml1.consumer.learning import prepare
@@ -88,6 +88,7 @@ class Group:
         kafka: Any = None,
     ) -> None:
         require_positive(every=every)
+        require_seconds(seconds)
         Refusals(bad)
         self.topic = Topic(url, kafka)
         self.folder = Path(folder)
