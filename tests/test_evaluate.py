@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from river import linear_model, preprocessing
 
 import streaml1
 from streaml1.cli import cli
@@ -98,6 +100,76 @@ def test_all_kinds_of_sources_and_limits() -> None:
         evaluate(model, pairs, every=0)
     with pytest.raises(ValueError, match="bad='no' is not known"):
         evaluate(model, pairs, bad="no")
+
+
+def test_an_event_stops_it() -> None:
+    model, stop = streaml1.ElasticNetClassifier(), threading.Event()
+    pairs: list[Any] = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 10
+    report = evaluate(model, pairs, every=4, stop=stop, on_line=lambda line: stop.set())
+    assert report.examples == 4
+
+
+def test_a_source_that_waits_hears_the_stop() -> None:
+    """As a topic does whose brokers are away."""
+
+    class Waiting:
+        name, block = "waiting", 10
+
+        def heed(self, stopped: Any) -> None:
+            self.stopped = stopped
+
+        def blocks(self, size: int, refuse: Any) -> Any:
+            while not self.stopped():
+                stop.set()
+            yield from ()
+
+    for run in (evaluate, streaml1.progressive):
+        for kind in ("event", "function"):
+            stop = threading.Event()
+            asked: Any = stop if kind == "event" else stop.is_set
+            assert run(streaml1.ElasticNetClassifier(), Waiting(), stop=asked).examples == 0
+
+
+@pytest.mark.parametrize("source", ["pairs", "lines"])
+@pytest.mark.parametrize("name", ["river", "regression", "pipeline", "many"])
+def test_models_of_river(name: str, source: str) -> None:
+    """Each prediction is that of `predict_one` or `predict_proba_one`, and nothing is learnt."""
+    made: dict[str, Any] = {
+        "river": linear_model.LogisticRegression(),
+        "regression": linear_model.LinearRegression(),
+        "pipeline": preprocessing.MinMaxScaler() | streaml1.ElasticNetClassifier(),
+        "many": preprocessing.MinMaxScaler() | streaml1.SoftmaxClassifier(),
+    }
+    model = made[name]
+    random = Random(7)
+    pairs: list[Any] = [
+        ({"a": random.random(), "b": random.random()}, k % (3 if name == "many" else 2))
+        for k in range(60)
+    ]
+    for x, y in pairs[:30]:
+        model.learn_one(x, y if name in ("regression", "many") else bool(y))
+    told = [
+        model.predict_one(x) if name == "regression" else model.predict_proba_one(x)
+        for x, _ in pairs
+    ]
+    if name == "regression":
+        expected = [0.5 * (p - y) ** 2 for p, (_, y) in zip(told, pairs, strict=True)]
+    else:
+        expected = [-np.log(p[y]) for p, (_, y) in zip(told, pairs, strict=True)]
+    given: Any = pairs
+    if source == "lines":
+        given = "a.jsonl"
+        lines = [json.dumps({"x": x, "y": y}) for x, y in pairs]
+        Path("a.jsonl").write_text("\n".join(lines) + "\n")
+    report = evaluate(model, given, every=25)
+    assert [line.examples for line in report.lines] == [25, 50, 60]
+    for line in report.lines:
+        assert line.loss == pytest.approx(np.mean(expected[: line.examples]), rel=1e-9)
+    if name == "pipeline":
+        with pytest.raises(BadExample, match="examples:2: the value of 'b' is NaN"):
+            evaluate(model, [({"a": 1.0}, True), ({"b": float("nan")}, True)])
+    with pytest.raises(TypeError, match="takes one example at a time"):
+        evaluate(model, (np.ones((2, 2)), [0, 1]))
 
 
 def test_what_is_refused() -> None:

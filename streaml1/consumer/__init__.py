@@ -15,11 +15,11 @@ from streaml1.consumer.converting import Converted, convert
 from streaml1.consumer.evaluating import evaluate
 from streaml1.consumer.examples import opened_source, readings_of
 from streaml1.consumer.late import LateLabels, LateRun, opened_events
-from streaml1.consumer.learning import learner_of, prepare
+from streaml1.consumer.learning import learner_of, prepare, texts_of
 from streaml1.consumer.outs import Out, Part, Refused
 from streaml1.consumer.predicting import Prediction, prediction_blocks, predictions
 from streaml1.consumer.refusals import Refusals, require_positive
-from streaml1.consumer.run import Run
+from streaml1.consumer.run import Run, heeded
 from streaml1.consumer.unmet import unmet_of
 from streaml1.report import Line, Report
 
@@ -147,19 +147,16 @@ def progressive(
         raise ValueError(f"labels={labels!r} are for labels that come late: give label_within too")
     opened = (opened_source if late is None else partial(opened_events, labels=labels))(
         source, format=format, target=target, categorical=categorical, weight=weight,
-        ignore=ignore, delimiter=delimiter, seed=seed, text=getattr(model, "text", None),
+        ignore=ignore, delimiter=delimiter, seed=seed, text=texts_of(model),
         start=start, until_end=until_end, partitions=partitions, group=group, kafka=kafka,
     )  # fmt: skip
-    asked = _asked(stop)
     size = min(opened.block, every, limit or every)
     with _folder(checkpoint) as store:
         make = Run if late is None else partial(LateRun, late=late)
         run = make(
             model, opened, refuse, every=every, limit=limit, on_line=on_line, store=store, outs=outs
         )
-        if stop is not None and hasattr(opened, "heed"):
-            opened.heed(asked)
-        run.heed(asked)
+        asked = heeded(stop, run)
         run.begin()
         run.outs += unmet_of(model)
         if on_start is not None:
@@ -246,10 +243,3 @@ def _folder(
     if isinstance(checkpoint, str | Path):
         return Checkpoints(checkpoint)
     return contextlib.nullcontext(checkpoint)
-
-
-def _asked(stop: Any) -> Callable[[], bool]:
-    if stop is None:
-        return lambda: False
-    asked: Callable[[], bool] = getattr(stop, "is_set", stop)
-    return asked

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from streaml1.consumer.examples import opened_source, readings_of
+from streaml1.consumer.learning import texts_of
 from streaml1.consumer.refusals import Refusals, require_positive
-from streaml1.consumer.run import Run
+from streaml1.consumer.run import Run, heeded
 from streaml1.report import Line, Report
 
 __all__ = ["evaluate"]
@@ -23,7 +24,7 @@ def evaluate(
     bad: str = "fail",
     on_line: Callable[[Line], object] | None = None,
     on_start: Callable[[Report], object] | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Any = None,
     **reading: Any,
 ) -> Report:
     """Predict each labelled example of a stream, learn none, and report.
@@ -31,11 +32,9 @@ def evaluate(
     Parameters
     ----------
     model
-        A model of streaml1. Many labels: one that it has not met is refused.
-    source, every, limit, bad, on_line, on_start
+        A model of streaml1, or a river pipeline. Many labels: one that it has not met is refused.
+    source, every, limit, bad, on_line, on_start, stop
         As of `progressive`.
-    stop
-        Once it is true, the run ends after the current block.
     reading
         As for `open_source`, where the source is a name.
 
@@ -63,13 +62,13 @@ def evaluate(
     """
     require_positive(every=every, limit=limit)
     refuse = Refusals(bad)
-    opened = opened_source(source, text=model.text, **reading)
+    opened = opened_source(source, text=texts_of(model), **reading)
     run = Run(model, opened, refuse, every=every, limit=limit, on_line=on_line, learns=False)
-    run.heed(stop)
+    asked = heeded(stop, run)
     run.begin()
     if on_start is not None:
         on_start(run.report)
     size = min(opened.block, every, limit or every)
     with contextlib.closing(readings_of(opened, 1, size, refuse)) as readings:
-        run.feed_all(next(readings), stop, last=True)
+        run.feed_all(next(readings), asked, last=True)
     return run.finish()

@@ -25,6 +25,7 @@ __all__ = [
     "places_of",
     "predicting_one_of",
     "prepare",
+    "texts_of",
 ]
 
 
@@ -75,6 +76,12 @@ def loss_of(learner: Any) -> str:
     )
 
 
+def texts_of(model: Any) -> list[str] | None:
+    """Which features the model reads as text; models of river read none."""
+    texts: list[str] | None = getattr(model, "text", None)
+    return texts
+
+
 Learn = Callable[[Any, Any, Any], Any]
 
 
@@ -89,15 +96,21 @@ def learning_of(model: Any, loss: str) -> tuple[Learn, int]:
 
 def telling_of(model: Any, loss: str) -> Learn:
     """What predicts (X, y, w) as `learning_of` does, and learns nothing."""
-    if loss != "softmax":
+    if not hasattr(model, "progressive_many"):
+        predict = _one_after_another(model, loss)
+    elif loss == "softmax":
+        predict = model.predict_proba_many
+    else:
         return lambda xs, ys, ws: model._margins(xs, loss == "logistic")
+    if loss != "softmax":
+        return lambda xs, ys, ws: predict(xs)
 
     def tell(xs: Any, ys: Any, ws: Any) -> Any:
-        known = set(model.classes_met)
+        known = set(learner_of(model).classes_met)
         for row, y in enumerate(ys):
             if y not in known:
                 raise BadExample(f"label {shown(y)} is none of those that the model knows", row)
-        return np.asarray(model.predict_proba_many(xs), np.float64)
+        return np.asarray(predict(xs), np.float64)
 
     return tell
 
@@ -161,15 +174,36 @@ def _told(model: Any, x: Any, loss: str) -> Any:
     return _margin(p) if loss in MARGINS else p
 
 
+def _require_dicts(model: Any, xs: Any) -> None:
+    """Refuse rows that are no dicts for a model that takes nothing else."""
+    if not isinstance(xs, Sequence):
+        raise TypeError(
+            f"{type(model).__name__} takes one example at a time; give (x, y) pairs, dicts "
+            "and labels, not a matrix or a frame"
+        )
+
+
+def _one_after_another(model: Any, loss: str) -> Callable[[Any], Any]:
+    """What predicts rows by a pipeline, or another model of river."""
+
+    def predict(xs: Any) -> Any:
+        _require_dicts(model, xs)
+        p = []
+        for row, x in enumerate(xs):
+            try:
+                p.append(_told(model, x, loss))
+            except BadExample as bad:
+                raise BadExample(bad.reason, row) from None
+        return np.array(p, np.float64)
+
+    return predict
+
+
 def _one_by_one(model: Any, loss: str) -> Learn:
     """For pipelines, whose steps river teaches one example at a time."""
 
     def learn(xs: Any, ys: Any, ws: Any) -> Any:
-        if not isinstance(xs, Sequence):
-            raise TypeError(
-                f"{type(model).__name__} learns one example at a time; give (x, y) pairs, dicts "
-                "and labels, not a matrix or a frame"
-            )
+        _require_dicts(model, xs)
         x, y = xs[0], ys[0]
         if loss == "softmax":
             return _one_of_many(model, x, y, ws)

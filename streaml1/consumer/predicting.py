@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.consumer.examples import Opened, opened_source
-from streaml1.consumer.learning import loss_of
+from streaml1.consumer.learning import loss_of, texts_of
 from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import Chunk, parts_of
 from streaml1.consumer.refusals import Refusals, require_positive
@@ -85,8 +85,7 @@ def prediction_blocks(
     """As `predictions`, but those that come at the same time together."""
     require_positive(limit=limit)
     refuse = Refusals(bad, outs)
-    text = getattr(model, "text", None)
-    opened = opened_source(source, require_label=False, text=text, **options)
+    opened = opened_source(source, require_label=False, text=texts_of(model), **options)
     return _predicted(model, opened, limit, refuse, outs)
 
 

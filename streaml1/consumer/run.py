@@ -24,7 +24,7 @@ from streaml1.consumer.refusals import Refusals
 from streaml1.report import Line, Report
 from streaml1.streams.source import Lost, SourceError
 
-__all__ = ["Run", "Unfinished"]
+__all__ = ["Run", "Unfinished", "heeded"]
 
 
 class Unfinished(SourceError):
@@ -45,6 +45,19 @@ class Unfinished(SourceError):
         self.exit_code = code
         self.report = report
         self.is_kept = is_kept
+
+
+def heeded(stop: Any, run: Run) -> Callable[[], bool]:
+    """Have a run and its source end once `stop` says so: an event, a function or None; asks it."""
+    asked: Callable[[], bool] = _never if stop is None else getattr(stop, "is_set", stop)
+    if stop is not None and hasattr(run.source, "heed"):
+        run.source.heed(asked)
+    run.heed(asked)
+    return asked
+
+
+def _never() -> bool:
+    return False
 
 
 class Run:
@@ -108,7 +121,7 @@ class Run:
         )
         self._refuse, self._every, self._limit = refuse, every, limit
         self._on_line = on_line
-        self._stopped: Callable[[], bool] = lambda: False
+        self._stopped: Callable[[], bool] = _never
         self._missed: list[SourceError] = []
         self._before = 0  # examples learnt before this pass
         self.turn = 0
