@@ -325,6 +325,5 @@ def _read(body: bytes, path: Path) -> Checkpoint:
     return Checkpoint(
         model=models.decode(model, path),
         report=(header["report"], arrays),
-        extra=header.get("extra"),
-        **{name: header[name] for name in ("identity", "position", "turn", "learnt")},
+        **{name: header[name] for name in ("identity", "position", "turn", "learnt", "extra")},
     )

@@ -13,10 +13,6 @@ from streaml1.report import Report
 __all__ = ["Beside", "Keeper"]
 
 
-UNSAID = {"delimiter": ","}
-"""What a source is where its checkpoint does not say so, as those of before cannot; else None."""
-
-
 class Beside(Protocol):
     """Something of a run that goes on too, and is in its checkpoints."""
 
@@ -101,9 +97,7 @@ class Keeper:
                 self._save()  # so that the next run does not begin at another `latest`
             return 0, 0
         for name in {**found.identity, **self._identity}:
-            value, now = (
-                one.get(name, UNSAID.get(name)) for one in (found.identity, self._identity)
-            )
+            value, now = found.identity.get(name), self._identity.get(name)
             if now != value:
                 raise CheckpointError(
                     f"{self._store.folder} is of another source: its {name} is {value!r}, that of "
