@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -51,7 +51,7 @@ def learn_group(
     source: str, model: str | None, task: str | None, given: dict[str, Any], *,
     checkpoint: Path | None, checkpoint_every: float, every: int, bad: str, alone: dict[str, Any],
     metrics: str | None, stalled: float, options: dict[str, Any],
-) -> None:  # fmt: skip
+) -> NoReturn:  # fmt: skip
     """Learn as a process of a group until a signal comes, and say what was learnt."""
     from streaml1.claims import names_in
     from streaml1.consumer.group import Group
