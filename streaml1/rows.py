@@ -38,7 +38,7 @@ __all__ = [
     "shown",
 ]
 
-# A value, and with the limits on weights, rates and clips (models.py) no weight, margin or
+# A value, and with the limits on weights, rates and clips (models/base.py) no weight, margin or
 # folded entry ever leaves the range of a float: 1e50 * 1e15 * 1e30 * 1e10 a step, 1e15 steps.
 LIMIT = 1e50
 _LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))

@@ -1,6 +1,7 @@
-r"""What the papers promise: bounds on regret and on what is left to the optimum.
+r"""What the papers promise, to lay beside what is measured: bounds on regret and on the optimum.
 
-Each holds under the conditions it names; docs/regret.md has them beside what is measured. Sources:
+No run takes them: they are for tests, demos and whoever measures one. Each holds under the
+conditions it names; docs/regret.md has them beside what is measured. Sources:
 
 - Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting. NIPS.
 - Shalev-Shwartz, S. and Tewari, A., 2009. Stochastic methods for l1 regularized loss minimization.
@@ -62,6 +63,11 @@ def fobos_excess(T: int, D: float, G: float, A: float = 0.0, c: float = 4.0) -> 
         0 for losses of bounded slope.
     c
         At most 4.
+
+    Raises
+    ------
+    ValueError
+        Where T is too small for q to be above 0.
     """
     q = 1.0 - c * A * D / (G * math.sqrt(7.0 * T))
     if q <= 0.0:
@@ -181,6 +187,11 @@ def sdca_steps(
 
     And logarithms: $(n + 1 / \lambda \gamma) \log(1 / \epsilon)$ for a 1/gamma-smooth loss,
     $n + L / (\lambda \epsilon)$ for one of slope at most L.
+
+    Raises
+    ------
+    ValueError
+        Unless one of gamma and L is given.
     """
     if (gamma is None) == (L is None):
         raise ValueError("sdca_steps is of a smooth loss or of one of bounded slope: give one")
