@@ -68,14 +68,14 @@ def is_frame(X: Any) -> bool:
 
 
 def batch_of(X: Any) -> Batch:
-    """The rows of X.
+    """The rows of X: a data frame, a matrix, rows as readers of text give them, or dicts in order.
 
     Raises
     ------
     BadExample
         At the first value that is refused, with its row.
     TypeError
-        Where X is none of the kinds above.
+        Where X is of none of these kinds, is no matrix of real numbers, or is broken.
     """
     if isinstance(X, IntRows):
         return _from_ints(X)

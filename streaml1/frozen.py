@@ -85,23 +85,51 @@ class Frozen:
             raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> bool | float:
-        """The label: whether the margin is above zero, or for a regressor the margin."""
+        """The label: whether the margin is above zero, or for a regressor the margin.
+
+        Raises
+        ------
+        BadExample
+            Where a value is refused.
+        """
         a = self._margin(x, False)
         return a > 0.0 if self._binary else a
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[bool, float]:
-        """Probability of False and of True; classifiers only."""
+        """Probability of False and of True; classifiers only.
+
+        Raises
+        ------
+        BadExample
+            Where a value is refused.
+        AttributeError
+            Where it predicts a number.
+        """
         self._require_classifier()
         p = self._margin(x, True)
         return {False: 1.0 - p, True: p}
 
     def predict_many(self, X: Any) -> Any:
-        """What `predict_one` says of each row of a matrix, frame or list of dicts, shape (n,)."""
+        """What `predict_one` says of each row of a matrix, frame or list of dicts, shape (n,).
+
+        Raises
+        ------
+        BadExample
+            At the first value that is refused, with its row.
+        """
         a = self._reader.margins(self._reader.batch(X), False)
         return a > 0.0 if self._binary else a
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities of False and of True of each row, shape (n, 2); classifiers only."""
+        """Probabilities of False and of True of each row, shape (n, 2); classifiers only.
+
+        Raises
+        ------
+        BadExample
+            At the first value that is refused, with its row.
+        AttributeError
+            Where it predicts a number.
+        """
         self._require_classifier()
         p = self._reader.margins(self._reader.batch(X), True)
         return np.stack([1.0 - p, p], axis=1)
@@ -167,12 +195,24 @@ class FrozenClasses(Frozen):
             raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Any:
-        """The most probable label; None where there is none."""
+        """The most probable label; None where there is none.
+
+        Raises
+        ------
+        BadExample
+            Where a value is refused.
+        """
         best = self._outputs(x)[0]
         return self._classes.names[best] if best >= 0 else None
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Any, float]:
-        """Probability of each label."""
+        """Probability of each label.
+
+        Raises
+        ------
+        BadExample
+            Where a value is refused.
+        """
         return dict(zip(self._classes.names, self._outputs(x)[1], strict=False))
 
     def predict_many(self, X: Any) -> Any:

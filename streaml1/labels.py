@@ -54,7 +54,13 @@ def _float(given: Any) -> float:
 
 
 def binary(y: Any) -> float:
-    """-1.0 for False or 0, 1.0 for True or 1."""
+    """-1.0 for False or 0, 1.0 for True or 1.
+
+    Raises
+    ------
+    BadExample
+        Where the label is none of these.
+    """
     v = _float(y)
     if v == 0.0:
         return -1.0
@@ -64,7 +70,15 @@ def binary(y: Any) -> float:
 
 
 def binaries(y: Any, n: int) -> Any:
-    """The -1.0 or 1.0 of each of `n` labels."""
+    """The -1.0 or 1.0 of each of `n` labels.
+
+    Raises
+    ------
+    BadExample
+        At the first that is none, with its row.
+    ValueError
+        Where there are not `n`.
+    """
     labels = column_of("labels", y, n)
     if labels.dtype.kind == "b" or (
         labels.dtype.kind in "iuf" and np.all((labels == 0) | (labels == 1))
@@ -77,7 +91,13 @@ def binaries(y: Any, n: int) -> Any:
 
 
 def value(y: Any) -> float:
-    """The label of a regressor as a float."""
+    """The label of a regressor as a float.
+
+    Raises
+    ------
+    BadExample
+        Where it is no number, not finite, or beyond 1e50.
+    """
     v = _float(y)
     if abs(v) < LIMIT:
         return v
@@ -89,7 +109,15 @@ def value(y: Any) -> float:
 
 
 def values(y: Any, n: int) -> Any:
-    """`n` labels of a regressor as floats."""
+    """`n` labels of a regressor as floats.
+
+    Raises
+    ------
+    BadExample
+        At the first that is none, with its row.
+    ValueError
+        Where there are not `n`.
+    """
     labels = column_of("labels", y, n)
     if labels.dtype.kind in "iufb":
         numbers_ = labels.astype(np.float64)
@@ -99,7 +127,13 @@ def values(y: Any, n: int) -> Any:
 
 
 def weight(w: Any) -> float:
-    """A sample weight as a float."""
+    """A sample weight as a float.
+
+    Raises
+    ------
+    BadExample
+        Where it is no number from 0 to 1e15.
+    """
     v = _float(w)
     if 0.0 <= v <= WEIGHT_LIMIT:
         return v
@@ -107,7 +141,15 @@ def weight(w: Any) -> float:
 
 
 def weights(w: Any, n: int) -> Any:
-    """`n` sample weights as floats, from one for all, `n`, or None."""
+    """`n` sample weights as floats, from one for all, `n`, or None.
+
+    Raises
+    ------
+    BadExample
+        At the first that is none, with its row.
+    ValueError
+        Where there are not `n`.
+    """
     if w is None:
         return np.ones(n)
     if isinstance(w, str | bytes) or not hasattr(type(w), "__len__"):
@@ -121,7 +163,13 @@ def weights(w: Any, n: int) -> Any:
 
 
 def column_of(what: str, given: Any, n: int) -> Any:
-    """`given` as an array of n; a list of unlike things stays what they are."""
+    """`given` as an array of n; a list of unlike things stays what they are.
+
+    Raises
+    ------
+    ValueError
+        Where there are not `n`, side by side.
+    """
     if isinstance(given, list | tuple):
         column = np.empty(len(given), object)
         column[:] = given
@@ -163,7 +211,13 @@ def _each(check: Callable[[Any], float], column: Any) -> Any:
 
 
 def refuse_unless_dict(x: Any) -> None:
-    """Raise BadExample unless x is a mapping of features."""
+    """Refuse what is no mapping of features.
+
+    Raises
+    ------
+    BadExample
+        Unless `x` is one.
+    """
     if not isinstance(x, Mapping):
         raise BadExample(
             f"an example is a dict of features, not a {type(x).__name__}; "

@@ -39,7 +39,14 @@ class ModelFileError(ValueError):
 
 
 def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write a model's class name, parameters and state; takes the place of `path` at the end."""
+    """Write a model's class name, parameters and state; takes the place of `path` at the end.
+
+    Raises
+    ------
+    ModelFileError
+        Where it cannot be written, or a name, a label or a parameter is of no kind that a file
+        holds.
+    """
     data = encode(model, params, state)
     try:
         replace(path, data)
@@ -53,7 +60,13 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
 
 
 def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bool = True) -> bytes:
-    """What a file holds; not `packed` it is larger, and far sooner there."""
+    """What a file holds; not `packed` it is larger, and far sooner there.
+
+    Raises
+    ------
+    ModelFileError
+        Where a name, a label or a parameter is of no kind that a file holds.
+    """
     names = dict(state["names"])
     header = {
         "model": model,
@@ -96,7 +109,13 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 
 def decode(data: bytes, path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """What `encode` has written; `path` is what errors call it."""
+    """What `encode` has written; `path` is what errors call it.
+
+    Raises
+    ------
+    ModelFileError
+        Where it is no whole model of this version or an earlier one.
+    """
     if data[:8] != MAGIC[: len(data)] or not data:
         raise ModelFileError(f"{path} is not a streaml1 model; `save` writes one")
     if len(data) < _HEAD.size:

@@ -76,7 +76,10 @@ def _is_number(value: Any) -> bool:
 
 
 def number(least: float, most: float, *, above: bool = False) -> Check:
-    """A check for a number between `least` and `most`; `above`: not `least` itself."""
+    """A check for a number between `least` and `most`; `above`: not `least` itself.
+
+    What it refuses it raises ValueError for, as all checks do.
+    """
     rule = f"above {least:g} and at most {most:g}" if above else f"from {least:g} to {most:g}"
 
     def check(name: str, value: Any) -> Any:
@@ -122,14 +125,26 @@ def choice(*names: str) -> Check:
 
 
 def flag(name: str, value: Any) -> Any:
-    """Check a switch: True or False."""
+    """Check a switch: True or False.
+
+    Raises
+    ------
+    ValueError
+        Where it is neither.
+    """
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name}={shown(value)} is no switch; give True or False")
     return bool(value)
 
 
 def rate(name: str, value: Any) -> Any:
-    """Check a learning rate: a number, or an object like river's schedulers."""
+    """Check a learning rate: a number, or an object like river's schedulers.
+
+    Raises
+    ------
+    ValueError
+        Where it is neither, or a number out of range.
+    """
     if callable(getattr(value, "get", None)) and not isinstance(value, Mapping):
         if isinstance(value, type):
             raise ValueError(f"{name}={value.__name__} is a class; give one that is made of it")
@@ -144,5 +159,11 @@ def rate(name: str, value: Any) -> Any:
 
 
 def rate_or_auto(name: str, value: Any) -> Any:
-    """Check a learning rate, which may also be "auto"."""
+    """Check a learning rate, which may also be "auto".
+
+    Raises
+    ------
+    ValueError
+        As of `rate`.
+    """
     return value if isinstance(value, str) and value == AUTO else rate(name, value)

@@ -128,6 +128,13 @@ def progressive(
     SourceError
         Where the source cannot be read, or not as often as asked; or where the run was stopped, and
         brokers did not take what was written to them: all else is done by then.
+    CheckpointError
+        Where the folder of checkpoints is another process's, cannot be read or written, or does not
+        fit the model or the source.
+    TypeError
+        Where the source is none, or the model neither learns nor takes rows of such a kind.
+    ValueError
+        Where another parameter is out of range, or does not go with the others.
 
     Examples
     --------

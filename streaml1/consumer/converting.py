@@ -47,6 +47,19 @@ def convert(
         How many rows, non-zeros and distinct names there are, the bytes, and how many examples
         were refused.
 
+    Raises
+    ------
+    BadExample
+        Where an example is refused and `bad` is `"fail"`; nothing is written then.
+    SourceError
+        Where the source cannot be read, or has more names than a file of rows holds.
+    OSError
+        Where the file cannot be written.
+    TypeError
+        Where the source is none.
+    ValueError
+        Where `limit` or `bad` is out of range.
+
     Examples
     --------
     >>> import tempfile

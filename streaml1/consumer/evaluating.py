@@ -49,6 +49,10 @@ def evaluate(
         Where an example is refused and `bad` is `"fail"`.
     SourceError
         Where the source cannot be read; once stopped an `Unfinished`, with the report.
+    TypeError
+        Where the source is none, or the model neither predicts nor takes rows of such a kind.
+    ValueError
+        Where `every`, `limit` or `bad` is out of range.
 
     Examples
     --------

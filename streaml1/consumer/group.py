@@ -68,6 +68,13 @@ class Group:
         Makes those who hear of the run over a partition, beside; they are left with it.
     kafka
         How to connect to the brokers, as for `KafkaSource`.
+
+    Raises
+    ------
+    SourceError
+        Where `url`, `format`, `start` or `kafka` is none that can be read.
+    ValueError
+        Where `every`, `bad` or `seconds` is out of range.
     """
 
     def __init__(

@@ -62,6 +62,17 @@ def predictions(
     options
         As for `open_source`; `target` names the column that is left out, if there is one.
 
+    Raises
+    ------
+    BadExample
+        Where an example is refused and `bad` is `"fail"`, after those before it.
+    SourceError
+        Where the source cannot be read.
+    TypeError
+        Where the source, or the model, is none.
+    ValueError
+        Where `limit` or `bad` is out of range.
+
     Examples
     --------
     >>> from streaml1 import ElasticNetClassifier

@@ -48,6 +48,11 @@ class Report:
     k
         How many labels are known beforehand, for `"softmax"`.
 
+    Raises
+    ------
+    ValueError
+        Where the loss is none of these.
+
     Attributes
     ----------
     lines : list of Line
@@ -134,6 +139,11 @@ class Report:
             p. A place that is beyond all before is that of a label which joins.
         w
             The sample weights; None where all are 1.
+
+        Raises
+        ------
+        ValueError
+            Where there are not as many of one as of the others.
         """
         if self.loss == "softmax":
             return self._add_rows(np.asarray(p, np.float64), np.asarray(y, np.intp), w)
@@ -346,6 +356,11 @@ class Report:
         """Write the lines as JSON, one a line; in the place of `path` only once all is written.
 
         A number that is not finite is written as null.
+
+        Raises
+        ------
+        OSError
+            Where it cannot be written.
         """
         text = "".join(
             json.dumps({k: _finite(v) for k, v in line.as_dict().items()}, allow_nan=False) + "\n"
@@ -366,6 +381,10 @@ class Report:
         ------
         RuntimeError
             Where matplotlib is not installed.
+        ValueError
+            Where the path ends in no format of pictures.
+        OSError
+            Where it cannot be written.
         """
         kind = require_plotting(path)
         picture = io.BytesIO()
