@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.crosses.spec import BOUNDS_AT, FIRST_BYTES, LETTERS_AT, PREFIXES, SPECS, SPECS_AT
+from streaml1.crosses.spec import (
+    BOUNDS_AT,
+    FIRST_BYTES,
+    LETTERS_AT,
+    MOST_PARTS,
+    PREFIXES,
+    SPECS,
+    SPECS_AT,
+)
 from streaml1.hashing import mixed
 from streaml1.jit import (
     COMPILED,
@@ -31,7 +39,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _EQUALS, _CARET = map(np.uint64, b"=^")
 _NONE = np.uint64(2**64 - 1)
 AT = np.uint64(20)  # bits of the place of a part
-NO_PART = np.uint64(2**20 - 1)
+NO_PART = np.uint64(MOST_PARTS)  # places are below it
 
 
 @inlined
@@ -143,7 +151,8 @@ def crossed(
 ) -> Any:
     """Write the crossed features of some parts from the place `at`; returns that after the last.
 
-    `out_parts` has the places of the parts, `AT` bits each, `NO_PART` where there is no third.
+    `out_parts` has the places of the parts, `AT` bits each, `NO_PART` where there is no third:
+    there must not be more parts than `MOST_PARTS`.
     """
     for s in range(plan[SPECS]):
         spec = plan[SPECS_AT] + _THREE * s

@@ -9,7 +9,14 @@ import numpy as np
 
 from streaml1.batches import Batch
 from streaml1.crosses.kernels import bound, mask_at
-from streaml1.crosses.spec import MOST_CROSSED, PREFIXES, Crosses, too_many
+from streaml1.crosses.spec import (
+    MOST_CROSSED,
+    MOST_PARTS,
+    PREFIXES,
+    Crosses,
+    too_many,
+    too_many_parts,
+)
 from streaml1.hashing import name_hashes
 from streaml1.jit import COMPILED, inlined, kernel
 from streaml1.names.crossed import JOINT
@@ -23,6 +30,7 @@ _ZERO, _ONE, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 7, 8))
 _COUNT = np.uint64(255)  # as many as a byte can count
 _HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
+_MOST_PARTS = np.uint64(MOST_PARTS)
 
 IN_CACHE, TOGETHER = 2**17, 2**20
 """How many crossed features of a batch are made at once: some 5 MB, or what memory holds."""
@@ -44,8 +52,11 @@ def _bytes_of_bits(bits: Any) -> Any:
 
 @kernel
 def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: Any) -> Any:
-    """How many parts and crossed features each row has at most; returns the most parts of one."""
-    longest = _ZERO
+    """How many crossed features each row has at most.
+
+    Returns the most parts of one, and the first row with too many of them, or how many rows.
+    """
+    longest, wide = _ZERO, np.uint64(len(indptr) - 1)
     for i in range(np.uint64(len(indptr) - 1)):
         for p in range(plan[PREFIXES] + _ONE):
             sizes[p] = _ZERO
@@ -65,7 +76,9 @@ def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: An
             sizes[p + _ONE] += sizes[p]
         bounds[i] = bound(plan, sizes)
         longest = max(longest, m)
-    return longest
+        if m > _MOST_PARTS:
+            wide = min(wide, np.uint64(i))
+    return longest, wide
 
 
 class Marked(NamedTuple):
@@ -137,7 +150,8 @@ def marked(crosses: Crosses, batch: Batch) -> Marked:
     Raises
     ------
     BadExample
-        At the first row that would have too many of them, or where rows have no names.
+        At the first row that would have too many of them, or has too many parts, or where rows
+        have no names.
     """
     _require_names(batch)
     batch = without_repeats(batch)
@@ -154,8 +168,13 @@ def marked(crosses: Crosses, batch: Batch) -> Marked:
     bounds = np.zeros(batch.n, np.uint64)
     sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
     with np.errstate(over="ignore"):
-        longest = int(_bounds(crosses.plan, ids, masks, batch.rows.indptr, sizes, bounds))
+        told = _bounds(crosses.plan, ids, masks, batch.rows.indptr, sizes, bounds)
+    longest, wide = map(int, told)
     many = np.flatnonzero(bounds > MOST_CROSSED)
+    if wide < batch.n and not (len(many) and many[0] < wide):
+        first, last = batch.rows.indptr[wide : wide + 2].tolist()
+        parts = np.count_nonzero(masks[ids[first:last]])
+        raise BadExample(too_many_parts(int(parts)), wide)
     if len(many):
         raise BadExample(too_many(int(bounds[many[0]])), int(many[0]))
     return Marked(batch, ids, masks, hashes, spans, letters, bounds, longest)

@@ -14,9 +14,20 @@ from streaml1.hashing import name_hash
 from streaml1.names.crossed import JOINT, hash_of_parts
 from streaml1.rows import BadExample, refuse_value, shown
 
-__all__ = ["MOST_CROSSED", "Cross", "Crosses", "checked_cross", "crosses_of", "too_many"]
+__all__ = [
+    "MOST_CROSSED",
+    "MOST_PARTS",
+    "Cross",
+    "Crosses",
+    "checked_cross",
+    "crosses_of",
+    "too_many",
+    "too_many_parts",
+]
 
 MOST_CROSSED = 2**22  # of one example
+MOST_PARTS = 2**20 - 1
+"""Features of an example that belong to prefixes: their places have 20 bits, one says none."""
 
 MOST_PREFIXES = 64
 ENDS = ("=", "^")
@@ -32,6 +43,14 @@ def too_many(n: int) -> str:
     """Say that an example has too many crossed features."""
     return (
         f"an example may have {n:,} crossed features, more than {MOST_CROSSED:,}: cross less of it"
+    )
+
+
+def too_many_parts(n: int) -> str:
+    """Say that an example has too many features that are to be crossed."""
+    return (
+        f"an example has {n:,} features to cross, more than {MOST_PARTS:,}: give it in parts, or "
+        "cross prefixes of fewer"
     )
 
 
@@ -161,10 +180,12 @@ class Crosses:
         Raises
         ------
         BadExample
-            Where a product is too large.
+            Where a product is too large, or there are too many of them or of their parts.
         """
         parts = [(name, self.mask(name)) for name in plain]
         parts = [part for part in parts if part[1]]
+        if len(parts) > MOST_PARTS:
+            raise BadExample(too_many_parts(len(parts)))
         n = self._bound([mask for _, mask in parts])
         if n > MOST_CROSSED:
             raise BadExample(too_many(n))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.crosses.kernels import bound, crossed, grouped, mask_at
+from streaml1.crosses.kernels import NO_PART, bound, crossed, grouped, mask_at
 from streaml1.jit import array_at, inlined, load, load_word, store_word
 from streaml1.parse.names import murmur_at, murmur_of_string
 from streaml1.rows import LIMIT
@@ -138,7 +138,7 @@ def crossed_of(frame: Any, keys: Any, texts: Any, values: Any, hashes: Any, n: A
     """Write the crossed features of the first `n` behind them; how many there are then.
 
     `hashes` gets their hashes, `texts` their parts, see `crosses.kernels.crossed`. Or OTHER_ROAD,
-    where there is no room for them, which NEEDED tells, or one is too large.
+    where there is no room for them, which NEEDED tells, or one is too large, or too many parts.
     """
     plan = array_at(frame[PLAN], frame[N_PLAN], np.uint64)
     m = _parts(frame, plan, keys, texts, values, n)
@@ -153,7 +153,7 @@ def crossed_of(frame: Any, keys: Any, texts: Any, values: Any, hashes: Any, n: A
     grouped(plan, masks, np.uint64(m), members, starts)
     needed = n + bound(plan, starts)
     frame[NEEDED] = needed
-    if needed > length:
+    if needed > length or np.uint64(m) > NO_PART:  # too many parts are refused there
         return np.int64(OTHER_ROAD)
     end = crossed(plan, masks, part_hashes, part_values, members, starts, hashes, values, texts, n)
     last = n
