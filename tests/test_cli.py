@@ -133,7 +133,10 @@ def test_the_defaults_are_those_of_the_library(svm: str) -> None:
     for option, params in (
         (["--schedule", "invsqrt"], {}),
         (["--stamps", "explicit"], {"stamps": "explicit"}),
+        (["--average"], {"average": True}),
         (["--lr", "auto"], {"lr": "auto"}),
+        (["--no-average"], {"lr": "auto"}),  # as it is without
+        (["--stamps", "folded"], {"lr": "auto"}),
     ):
         run("learn", svm, *option, "--save", "b.model")
         assert repr(streaml1.load("b.model")) == repr(streaml1.ElasticNetClassifier(**params))

@@ -13,10 +13,6 @@ from streaml1.console import REGRESSION_LOSSES
 __all__ = ["change", "loaded", "new_learner", "require_kind"]
 
 
-# Whoever gives one of these has a rate in mind, or what does not go with auto.
-OWN_RATE = {"lr", "schedule", "stamps", "average"}
-
-
 def new_learner(
     source: str, model: str | None, task: str | None, given: dict[str, Any], load: str | Path | None
 ) -> Any:
@@ -35,12 +31,18 @@ def new_learner(
     kind = getattr(streaml1, MODELS[model][task])
     require_parameters(kind, given, model)
     _require_used(given, model)
-    if model == "elastic-net" and not given.keys() & OWN_RATE:
+    if model == "elastic-net" and not _has_own_rate(given):
         given = {**given, "lr": "auto"}
     try:
         return kind(**given)
     except ValueError as error:
         raise Refusal(str(error)) from None
+
+
+def _has_own_rate(given: dict[str, Any]) -> bool:
+    """Whether there is a rate in what is given, or what does not go with auto."""
+    counted = given.get("stamps") == "explicit" or given.get("average")
+    return bool(counted or given.keys() & {"lr", "schedule"})
 
 
 def loaded(place: str | Path, kafka: Any = None) -> Any:

@@ -215,7 +215,7 @@ model_options = together(
                  help="[default: logistic; squared for regression; hinge for pegasos]"),
     click.option("--lr", type=Rate(), metavar="FLOAT|auto",
                  help="The rate; auto: eight side by side.  [default: auto for elastic-net, unless "
-                 "--schedule is given; else 0.1]"),
+                 "--schedule, --stamps explicit or --average is given; else 0.1]"),
     click.option("--schedule", type=click.Choice(["invsqrt", "constant", "inverse"]),
                  help="How the rate falls, unless it is auto.  [default: invsqrt]"),
     click.option("--intercept-lr", type=float,
