@@ -173,7 +173,10 @@ labels = st.sampled_from([0, 1, True, False, -1.0, 1.0, "1", "-1"])
 weights = st.just(1.0) | st.floats(0, 5)
 
 
-@given(rows=st.lists(st.tuples(dicts, labels, weights), max_size=12), size=st.integers(1, 5))
+@given(
+    rows=st.lists(st.tuples(dicts, labels, weights), min_size=1, max_size=12),
+    size=st.integers(1, 5),
+)
 def test_any_examples_come_back(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any], size: int
 ) -> None:
@@ -194,7 +197,7 @@ def test_any_examples_come_back(
     assert n == len(rows)
 
 
-@given(st.lists(st.tuples(dicts, st.booleans()), max_size=20))
+@given(st.lists(st.tuples(dicts, st.booleans()), min_size=1, max_size=20))
 def test_a_model_learns_the_same(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
     path = tmp_path_factory.mktemp("same") / "a.rows"
     convert(rows, path)
@@ -207,7 +210,7 @@ def test_a_model_learns_the_same(tmp_path_factory: pytest.TempPathFactory, rows:
 words = st.dictionaries(st.text("ab=^ x", max_size=4), values, max_size=5)
 
 
-@given(st.lists(st.tuples(words, st.booleans()), max_size=20))
+@given(st.lists(st.tuples(words, st.booleans()), min_size=1, max_size=20))
 def test_crosses_are_the_same(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
     path = tmp_path_factory.mktemp("same") / "a.rows"
     sites = [({**x, "site": f"s{i % 3}", "ad": f"a{i % 4}"}, y) for i, (x, y) in enumerate(rows)]
@@ -527,6 +530,25 @@ def test_nothing_is_there_until_all_is(tmp_path: Path) -> None:
         convert(stream(), tmp_path / "a.rows")
     assert [path.name for path in tmp_path.iterdir()] == ["a.rows"]
     assert (tmp_path / "a.rows").read_text() == "old"
+
+
+def test_a_source_without_an_example_leaves_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `zcat missing.gz | streaml1 convert - day.rows`, whose pipe is empty, too."""
+    monkeypatch.chdir(tmp_path)
+    Path("day.rows").write_bytes(b"old")
+    Path("bad.vw").write_text("spam\n")
+    for source, options, text, said in (
+        ("-", ["--format", "vw"], "", "- has no example to convert; day.rows is not written"),
+        ("bad.vw", ["--bad", "skip"], None, "bad.vw has no example to convert (1 refused); day."),
+    ):
+        done = CliRunner().invoke(cli, ["convert", source, "day.rows", *options], input=text)
+        assert done.exit_code == 2 and f"streaml1: {said}" in done.stderr
+    with pytest.raises(SourceError, match="examples has no example to convert"):
+        convert([], "day.rows")
+    assert {p.name for p in Path().iterdir()} == {"day.rows", "bad.vw"}
+    assert Path("day.rows").read_bytes() == b"old"
 
 
 # The command

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from streaml1 import __version__
 from streaml1.consumer.examples import opened_source
 from streaml1.consumer.refusals import Refusals, require_positive
-from streaml1.streams import format_of
+from streaml1.streams import SourceError, format_of
 from streaml1.streams.rows_writer import RowsWriter
 
 __all__ = ["Converted", "convert"]
@@ -52,7 +52,8 @@ def convert(
     BadExample
         Where an example is refused and `bad` is `"fail"`; nothing is written then.
     SourceError
-        Where the source cannot be read, or has more names than a file of rows holds.
+        Where the source cannot be read, or has more names than a file of rows holds, or no example
+        is left of it: the file stays what it was.
     OSError
         Where the file cannot be written.
     TypeError
@@ -82,5 +83,10 @@ def convert(
             writer.add(block, refuse)
             if not writer.left:
                 break
-    refuse.summarise()
+        refuse.summarise()
+        if not writer.rows:  # such as of a pipe whose other end has failed
+            left_out = f" ({refuse.count:,} refused)" if refuse.count else ""
+            raise SourceError(
+                f"{opened.name} has no example to convert{left_out}; {path} is not written"
+            )
     return Converted(writer.rows, writer.features, writer.names, writer.size, refuse.count)
