@@ -745,6 +745,39 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert refused.exit_code and "no cross; give two or three" in refused.output
 
 
+def test_numbers_and_crosses_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused at once, by a sentence that names what can be done there."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.svm").write_text("1 1:1\n0 2:1\n" * 30)
+    Path("a.vw").write_text("1 |a x |b y\n0 |a z |b y\n" * 30)
+    for name in ("a.svm", "a.vw"):
+        assert run("convert", name, f"{name}.rows").exit_code == 0
+    made = ["--cross", "a,b", "--save", "m"]
+    assert run("learn", "a.vw.rows", *made).exit_code == 0  # rows of names have prefixes
+    assert run("predict", "m", "a.vw.rows").exit_code == 0
+    rows = "a.svm.rows holds the numbers of what it was made of (a.svm), which have no prefixes: "
+    for args, said in (
+        (["learn", "a.svm.rows", *made], f"{rows}leave --cross out"),
+        (["learn", "a.svm", *made], "a.svm is svmlight, whose numbers have no prefixes: leave"),
+        *(
+            (args, f"{told}the model has crosses, so give a source of names (vw, JSON lines, CSV)")
+            for source, told in (
+                ("a.svm", "a.svm is svmlight, whose numbers have no prefixes: "),
+                ("a.svm.rows", rows),
+            )
+            for args in (
+                ["learn", source, "--load", "m"],
+                ["predict", "m", source],
+                ["evaluate", "m", source],
+            )
+        ),
+    ):
+        done = run(*args)
+        assert done.exit_code == 2 and done.stderr.startswith(f"streaml1: {said}")
+
+
 def run(*args: str) -> Any:
     return CliRunner().invoke(cli, list(args))
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from streaml1.cli.choosing import loaded
+from streaml1.cli.fitting import OF_MODEL, require_prefixes
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import (
     every_option,
@@ -54,6 +55,7 @@ def evaluate(
         raise Refusal("--bad dead-letter is for learn and predict: say --bad skip")
     learner = loaded(model, options["kafka"])
     examples = opened(source, options, text=learner.text)
+    require_prefixes(source, options["format"], learner.cross, OF_MODEL)
     require_outputs(source, {"--report": report, "--plot": plot}, model)
     signals = Signals()
     with (

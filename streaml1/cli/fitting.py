@@ -14,7 +14,20 @@ from streaml1.cli.program import Refusal
 if TYPE_CHECKING:
     from streaml1.consumer.late import LateLabels
 
-__all__ = ["require_late", "require_needed", "require_prefixes", "require_text", "texts_of"]
+__all__ = [
+    "OF_MODEL",
+    "require_late",
+    "require_needed",
+    "require_prefixes",
+    "require_text",
+    "texts_of",
+]
+
+LEAVE_OUT = "leave --cross out"
+OF_MODEL = (
+    "the model has crosses, so give a source of names (vw, JSON lines, CSV), or take a model that "
+    "was made without --cross"
+)
 
 
 def require_text(options: dict[str, Any], goes_on: bool) -> None:
@@ -27,12 +40,24 @@ def require_text(options: dict[str, Any], goes_on: bool) -> None:
         )
 
 
-def require_prefixes(source: str, options: dict[str, Any]) -> None:
-    """Refuse crosses of what has no names."""
-    from streaml1.streams import format_of
+def require_prefixes(source: str, format: str | None, cross: Any, remedy: str = LEAVE_OUT) -> None:
+    """Refuse crosses, of the options or a model, of what has no names."""
+    from streaml1.streams import format_of, open_source
 
-    if options["cross"] is not None and format_of(source, options["format"]) == "svmlight":
-        raise Refusal(f"{source} is svmlight, whose numbers have no prefixes: leave --cross out")
+    if not cross:
+        return
+    kind, numbers = format_of(source, format), ""
+    if kind == "kafka":
+        kind = {"svm": "svmlight"}.get((format or "").lower(), "")
+    if kind == "svmlight":
+        numbers = "is svmlight, whose numbers"
+    elif kind == "rows":
+        about = open_source(source, format=format).about  # type: ignore[attr-defined]
+        if about["features"] and not about["names"]:
+            made = "" if about["format"] == "examples" else f" ({about['source']})"
+            numbers = f"holds the numbers of what it was made of{made}, which"
+    if numbers:
+        raise Refusal(f"{source} {numbers} have no prefixes: {remedy}")
 
 
 _NEEDS = {"checkpoint_every": "checkpoint", "stalled": "metrics",

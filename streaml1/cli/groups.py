@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from streaml1.cli.choosing import new_learner
+from streaml1.cli.fitting import require_prefixes
 from streaml1.cli.options import Finite, Place
 from streaml1.cli.outgoing import outs_of
 from streaml1.cli.program import Refusal, cli
@@ -72,6 +73,7 @@ def learn_group(
     if checkpoint.is_dir() and names_in(checkpoint):
         raise Refusal(f"{checkpoint} holds the checkpoints of one model, not of one per partition: "
                       "leave out --per-partition, or take another folder")  # fmt: skip
+    require_prefixes(source, options["format"], options["cross"])
     signals, lines = Signals(), _Lines()
     with (
         logged(),

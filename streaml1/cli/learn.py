@@ -10,6 +10,7 @@ import click
 
 from streaml1.cli.choosing import change, new_learner, require_kind
 from streaml1.cli.fitting import (
+    OF_MODEL,
     require_late,
     require_needed,
     require_prefixes,
@@ -150,7 +151,7 @@ def learn(
     require_needed()
     text = texts_of(source, options, load, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
-    require_prefixes(source, options)
+    require_prefixes(source, options["format"], options["cross"])
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot}, load)
     total = _total(examples, limit, passes)
 
@@ -165,6 +166,7 @@ def learn(
         Screen(signals, total, watch) as screen,
     ):
         learner = _kept(store, model, task, given) or new_learner(source, model, task, given, load)
+        require_prefixes(source, options["format"], learner.cross, OF_MODEL)
         if late is not None:
             require_late(late, learner, passes)
         beside = hindsight(regret, learner, {

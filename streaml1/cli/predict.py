@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.choosing import loaded
+from streaml1.cli.fitting import OF_MODEL, require_prefixes
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import model_place, opened, source_options
 from streaml1.cli.outgoing import outgoing_options, outs_of
@@ -50,6 +51,7 @@ def predict(
     learner = loaded(model, options["kafka"])
     key = "value" if learner.loss in REGRESSION_LOSSES else "p"
     examples = opened(source, options, require_label=False, text=learner.text)
+    require_prefixes(source, options["format"], learner.cross, OF_MODEL)
 
     topic = source.startswith("kafka:")
 

@@ -184,8 +184,8 @@ def _require_names(batch: Batch) -> None:
     """Refuse rows of numbered columns: they have no prefixes."""
     if batch.below is not None or (batch.names is None and batch.texts is None):
         raise BadExample(
-            "rows of numbered columns have no names to cross: give dicts or a frame, or make the "
-            "model with cross=None"
+            "rows of numbered columns have no names to cross: give dicts, a frame or text with "
+            "names (vw, JSON, CSV), or take a model that was made without cross"
         )
 
 
