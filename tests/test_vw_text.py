@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1 import ElasticNetClassifier
 from streaml1.cli import cli
+from streaml1.consumer import convert, evaluate, prediction_blocks
+from streaml1.streams import SourceError, open_source
 from streaml1.streams.named import plain
 from streaml1.streams.records import record_parser
 from streaml1.streams.vw import VwParser, parse_vw
@@ -145,6 +148,45 @@ def test_the_same_is_learnt_as_from_json_and_dicts(params: Any, tmp_path: Path) 
 def test_records_of_a_topic_have_texts() -> None:
     parsed = record_parser("vw", True, ["mail"])(b"1 |mail Buy now |site a\n")
     assert list(parsed.x) == [{"mail": "Buy now ", "site^a": 1.0}]
+
+
+def test_sources_that_were_opened_without_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would give it whole, or as words of another kind: refused before anything is learnt."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.vw").write_text("1 |mail Cheap pills, cheap!\n0 |mail see you\n")
+    Path("a.csv").write_text('mail,y\n"Cheap pills, cheap!",1\nsee you,0\n')
+    convert("a.csv", "a.rows", target="y", categorical=["mail"])
+    model = ElasticNetClassifier(text=["mail"])
+    opens: list[tuple[str, dict[str, Any], str]] = [
+        ("a.vw", {}, "open it by open_source(..., text=['mail']), or give its name"),
+        ("a.csv", {"target": "y"}, "open it by open_source(..., text=['mail'])"),
+        ("a.rows", {}, "give the file that it was made of"),
+    ]
+    for name, options, remedy in opens:
+        said = f"{name} does not have 'mail' as text, which the model makes words of: {remedy}"
+        for use in (streaml1.progressive, evaluate, prediction_blocks):
+            with pytest.raises(SourceError, match=re.escape(said)):
+                use(model, open_source(name, **options))
+    assert not model.n_iterations
+    for name, options in (("a.vw", {}), ("a.csv", {"target": "y"})):
+        streaml1.progressive(model, open_source(name, text=["mail"], **options))
+    streaml1.progressive(model, open_source("a.csv", target="y", categorical=["mail"]))
+    assert set(model.weights) == {"mail=cheap", "mail=pills", "mail=see", "mail=you"}
+
+
+def test_a_model_of_a_topic_knows_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--load kafka://...` needs no `--text` again."""
+    path, saved = tmp_path / "a.vw", tmp_path / "m"
+    path.write_text("1 |mail Cheap pills\n0 |mail see you\n")
+    model, url = ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/models"
+    model.learn_one({"mail": "see"}, True)
+    monkeypatch.setattr(streaml1, "load", {url: model}.__getitem__)
+    args = ["learn", str(path), "--load", url, "--save", str(saved)]
+    done = CliRunner().invoke(cli, args)
+    assert done.exit_code == 0, done.output
+    assert set(model.weights) == {"mail=cheap", "mail=pills", "mail=see", "mail=you"}
 
 
 def test_the_command_line(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from streaml1.batches import is_frame, is_matrix
 from streaml1.classes import as_label
 from streaml1.rows import shown
 from streaml1.streams import Block, Refuse, SourceError, class_label, open_source
+from streaml1.streams.rows_file import RowsFile
 from streaml1.streams.source import Example, blocks_of, read_weight
 
 __all__ = ["Opened", "opened_source", "readings_of", "rows_of"]
@@ -42,6 +43,7 @@ def opened_source(source: Any, **options: Any) -> Opened:
     if isinstance(source, str | Path):
         return Named(open_source(source, **options))
     if hasattr(source, "blocks"):
+        _require_texts(source, options.get("text") or ())
         return Named(source)
     if isinstance(source, tuple) and len(source) in (2, 3) and _is_table(source[0]):
         return Table(*source)
@@ -51,6 +53,20 @@ def opened_source(source: Any, **options: Any) -> Opened:
         f"a {type(source).__name__} is no source; give the name of one, examples (x, y), "
         "or a matrix or a frame and its labels"
     )
+
+
+def _require_texts(source: Any, wanted: Sequence[str]) -> None:
+    """Refuse a source that was opened without what the model reads as text: it gives it whole."""
+    known = getattr(source, "texts", None)
+    missing = [] if known is None else [name for name in wanted if name not in known]
+    if missing:
+        remedy = f"open it by open_source(..., text={list(wanted)!r}), or give its name"
+        if isinstance(source, RowsFile):
+            remedy = "give the file that it was made of"
+        raise SourceError(
+            f"{source.name} does not have {missing[0]!r} as text, which the model makes words of: "
+            f"{remedy}"
+        )
 
 
 def _is_table(x: Any) -> bool:

@@ -102,6 +102,7 @@ class CsvParser:
     ) -> None:
         self._name = name
         self._target, self._weight, self._text = target, weight, list(categorical)
+        self.texts: tuple[str, ...] | None = tuple(self._text)
         self._require_label = require_label
         self._ignored = list(dict.fromkeys(ignore))
         self._delimiter = delimiter

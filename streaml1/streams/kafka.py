@@ -98,6 +98,7 @@ class KafkaSource:
     ) -> None:
         self._topic = Topic(spec, kafka)
         self.name = spec
+        self.texts = tuple(text or ()) if (format or "").lower() == "vw" else None
         self._labels = _labels_beside(self._topic, labels)
         if events:
             self._parse = event_parser(format)

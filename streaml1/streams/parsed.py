@@ -70,6 +70,9 @@ class Parser(Protocol):
     roles: Mapping[str, Any]
     """What was said of columns, by name: a checkpoint is of the same."""
 
+    texts: tuple[str, ...] | None
+    """What is read as text, where that has to be said; None: strings are."""
+
     def begin(self) -> None:
         """Have what is read next be the beginning of a file."""
 
@@ -126,6 +129,7 @@ class EachLine:
 
     quick = False
     roles: Mapping[str, Any] = MappingProxyType({})  # lines of no columns
+    texts: tuple[str, ...] | None = None
 
     def __init__(self, one: Callable[[bytes], Example | None]) -> None:
         self.one = one

@@ -237,6 +237,7 @@ class RowsFile:
     """
 
     block = 2**13
+    texts: tuple[str, ...] = ()  # categories are whole there
 
     def __init__(self, path: str | Path) -> None:
         self.name = str(path)

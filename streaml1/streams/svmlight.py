@@ -117,6 +117,7 @@ class SvmlightParser(LineParser):
     """
 
     quick = COMPILED
+    texts = ()
 
     def __init__(self, require_label: bool = True, what: str = "file") -> None:
         super().__init__(partial(parse_svmlight, require_label=require_label), what)

@@ -75,6 +75,11 @@ class TextSource:
         self._begun = self._begin
         self._mark: dict[str, Any] | None = None
 
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """What is read as text, where that has to be said; None: strings are."""
+        return self._parser.texts
+
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start, at most `size` examples at a time.
 

@@ -89,6 +89,7 @@ class VwParser(NamedParser):
         raw = [name.encode("utf-8", "surrogatepass") for name in texts]
         self._names = [np.frombuffer(one + bytes(PAD), np.uint8) for one in raw]
         at = [one.ctypes.data for one in self._names]
+        self.texts = tuple(texts)
         self._texts = np.array(at, np.uint64), np.array([*map(len, raw)], np.uint64)
         if texts:
             self.header = ()
