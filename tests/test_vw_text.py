@@ -18,6 +18,7 @@ import streaml1
 from streaml1 import ElasticNetClassifier
 from streaml1.cli import cli
 from streaml1.consumer import convert, evaluate, prediction_blocks
+from streaml1.consumer.group import Group
 from streaml1.streams import SourceError, open_source
 from streaml1.streams.named import plain
 from streaml1.streams.records import record_parser
@@ -174,6 +175,16 @@ def test_sources_that_were_opened_without_the_text(
         streaml1.progressive(model, open_source(name, text=["mail"], **options))
     streaml1.progressive(model, open_source("a.csv", target="y", categorical=["mail"]))
     assert set(model.weights) == {"mail=cheap", "mail=pills", "mail=see", "mail=you"}
+
+
+def test_the_models_of_a_group_read_text() -> None:
+    group = Group(
+        ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/a", group="g", folder="kept",
+        format="vw",
+    )  # fmt: skip
+    assert list(group._parse(b"1 |mail Buy now |site a\n").x) == [
+        {"mail": "Buy now ", "site^a": 1.0}
+    ]
 
 
 def test_a_model_of_a_topic_knows_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ class Group:
         self.reports: dict[int, Report] = {}
         self._model, self._group, self._session = model, group, session
         self._every, self._bad, self._seconds = every, bad, seconds
-        self._parse, self._start = record_parser(format, require_label=True), start_of(start)
+        self._parse, self._start = record_parser(format, True, model.text or ()), start_of(start)
         self._on_line, self._outs = on_line, outs
         self._runs: dict[int, _PartitionRun] = {}
         self._stopped: Callable[[], bool] = lambda: False
