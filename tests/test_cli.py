@@ -479,6 +479,21 @@ def test_a_run_that_goes_on_tells_what_it_has_refused_itself(here: Path) -> None
     assert len(told) == 5 and last == "streaml1: skipped 1 more, 6 in all"
 
 
+@pytest.mark.parametrize("command", ["learn", "convert"])
+def test_machines_are_told_each_example_that_is_skipped(here: Path, command: str) -> None:
+    (here / "a.svm").write_text(GOOD + "spam\n" * 11)
+    args = [command, "a.svm", *(["a.rows"] if command == "convert" else []), "--bad", "skip"]
+    told = [json.loads(line) for line in run(*args, "--log", "json").stderr.splitlines()]
+    refused = [one for one in told if one["event"] == "example_refused"]
+    n = GOOD.count("\n")
+    assert [one["place"] for one in refused] == [f"a.svm:{n + k}" for k in range(1, 12)]
+    assert {one["level"] for one in refused} == {"warning"}
+    (last,) = (one for one in told if one["event"] == "examples_refused")
+    assert (last["message"], last["refused"]) == ("skipped 11 in all", 11)
+    *some, more = run(*args).stderr.splitlines()
+    assert len(some) == 5 and more == "streaml1: skipped 6 more, 11 in all"
+
+
 def test_all_refused_is_an_error() -> None:
     said = run("learn", "-", "--format", "svm", "--bad", "skip", input="spam\n", code=2).stderr
     assert said.endswith("streaml1: - has no example to learn (1 refused); nothing was written\n")

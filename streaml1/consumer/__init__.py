@@ -89,7 +89,8 @@ def progressive(
         How often the source is read.
     bad
         What to do with an example that is refused: `"fail"` stops, `"skip"` counts it, logs the
-        first few under "streaml1" and goes on. It is never learnt.
+        first few under "streaml1" (each one, where that logger is at INFO) and goes on. It is never
+        learnt.
     on_line
         Called with each line as it comes.
     on_start

@@ -16,7 +16,7 @@ __all__ = ["Refusals", "require_positive"]
 logger = logging.getLogger("streaml1")
 
 LOGGED = 5
-"""How many refused examples are logged one by one."""
+"""How many refused examples are logged one by one, to who does not hear all that there is."""
 
 
 class Refusals:
@@ -48,7 +48,7 @@ class Refusals:
             raise BadExample(f"{place}: {reason}")
         self.count += 1
         self.own += 1
-        if self.own <= LOGGED:
+        if self.own <= LOGGED or _hears_all():
             said = event("example_refused", place=place, reason=reason)
             logger.warning("skipped %s: %s", place, reason, extra=said)
         line = int(place.rpartition(":")[2]) if number is None else number
@@ -61,8 +61,16 @@ class Refusals:
         """Log how many there were in this process, where not all were logged."""
         if self.own > LOGGED:
             said = event("examples_refused", refused=self.own)
+            if _hears_all():
+                logger.warning("skipped %d in all", self.own, extra=said)
+                return
             more = self.own - LOGGED
             logger.warning("skipped %d more, %d in all", more, self.own, extra=said)
+
+
+def _hears_all() -> bool:
+    """Whether who listens wants to hear of more than what is wrong, as `--log json` does."""
+    return logger.isEnabledFor(logging.INFO)
 
 
 def require_positive(**numbers: int | None) -> None:
