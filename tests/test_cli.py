@@ -640,6 +640,13 @@ def test_warm() -> None:
     run("warm", "--model", "ftrl", "--with", "text")
 
 
+@pytest.mark.parametrize("command", ["learn", "predict", "evaluate", "convert"])
+def test_help_offers_what_a_command_takes(command: str) -> None:
+    told = run(command, "--help").stdout
+    assert ("(of each pass)" in told) == (command == "learn")
+    assert ("dead-letter]" in told) == (command in ("learn", "predict"))
+
+
 @pytest.mark.parametrize("command", [[], ["learn"], ["show"], ["predict"], ["warm"]])
 def test_help_ends_with_an_example(command: list[str]) -> None:
     out = run(*command, "--help").stdout

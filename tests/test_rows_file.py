@@ -575,7 +575,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["a.vw", "a.txt"], "a.txt does not end in .rows"),
         (["a.rows", "a.rows"], "is also SOURCE"),
         (["a.vw", "none/a.rows"], "there is no such folder"),
-        (["a.vw", "a.rows", "--bad", "dead-letter"], "give fail or skip"),
+        (["a.vw", "a.rows", "--bad", "dead-letter"], "is not one of 'fail', 'skip'"),
         (["none.vw", "a.rows"], "there is no such file"),
     ):
         refused = run(cli, ["convert", *arguments])

@@ -24,7 +24,7 @@ __all__ = ["convert"]
 @cli.command(epilog="Example: streaml1 convert clicks.csv.gz clicks.rows --target clicked")
 @click.argument("source")
 @click.argument("file", type=output, metavar="FILE.rows")
-@source_options
+@source_options()
 @kafka_options
 @click.option("--unlabelled", is_flag=True,
               help="Take examples without a label too: the file can be predicted, not learnt.",
@@ -42,8 +42,6 @@ def convert(
 
     if file.suffix.lower() != ".rows":
         raise Refusal(f"{file} does not end in .rows, by which it is known as a file of rows")
-    if bad == "dead-letter":
-        raise Refusal("--bad dead-letter is for learn and predict: give fail or skip")
     examples = opened(source, options, require_label=not unlabelled)
     require_outputs(source, {"FILE": file, "--plot": None})
     with logged(), _ended_by_sigterm(file):

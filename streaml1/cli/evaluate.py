@@ -28,7 +28,7 @@ __all__ = ["evaluate"]
 @cli.command(epilog="Example: streaml1 evaluate clicks.model tomorrow.svm.gz")
 @click.argument("model", type=model_place)
 @click.argument("source")
-@source_options
+@source_options()
 @kafka_options
 @log_option
 @every_option
@@ -51,8 +51,6 @@ def evaluate(
     from streaml1.consumer.evaluating import evaluate
     from streaml1.consumer.run import Unfinished
 
-    if bad == "dead-letter":
-        raise Refusal("--bad dead-letter is for learn and predict: say --bad skip")
     learner = loaded(model, options["kafka"])
     examples = opened(source, options, text=learner.text)
     require_prefixes(source, options["format"], learner.cross, OF_MODEL)

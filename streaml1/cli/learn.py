@@ -65,7 +65,7 @@ __all__ = ["learn"]
 )
 @click.argument("source")
 @model_options
-@source_options
+@source_options(passes=True, dead_letters=True)
 @kafka_options
 @late_options
 @outgoing_options

@@ -134,7 +134,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is neither a number nor auto", param, ctx)
 
 
-source_options = together(
+_columns = together(
     click.option("--format", metavar="FORMAT", help="svmlight, vw, jsonl, csv or tsv, each also "
                  "with .gz, where the name does not end in it; needed for standard input. Kafka: "
                  "svmlight, vw or jsonl, where the records do not tell."),
@@ -146,11 +146,8 @@ source_options = together(
                  help="CSV: columns to leave alone, such as ids."),
     click.option("--delimiter", metavar="CHARACTER|tab",
                  help="CSV: what stands between cells.  [default: a comma; tab for tsv]"),
-    click.option("--limit", type=positive, metavar="N",
-                 help="At most so many examples (of each pass)."),
-    click.option("--bad", type=click.Choice(["fail", "skip", "dead-letter"]), default="fail",
-                 show_default=True, help="An example that is refused ends the run, or is counted "
-                 "and left out; of a topic it can be put in another one."),
+)  # fmt: skip
+_order = together(
     click.option("--seed", type=int,
                  help="Order of the examples of stdlib and of data:....  [default: 0]"),
     click.option("--from", "start", metavar="WHERE",
@@ -162,6 +159,22 @@ source_options = together(
     click.option("--partitions", metavar="N,...", callback=_numbers,
                  help="Kafka: read only these partitions."),
 )  # fmt: skip
+
+
+def source_options(passes: bool = False, dead_letters: bool = False) -> Decorator:
+    """How a source is read, by a command that may have passes, and a topic for what is refused."""
+    bad = ["fail", "skip", *(["dead-letter"] if dead_letters else [])]
+    aside = "; of a topic it can be put in another one" if dead_letters else ""
+    return together(
+        _columns,
+        click.option("--limit", type=positive, metavar="N",
+                     help=f"At most so many examples{' (of each pass)' if passes else ''}."),
+        click.option("--bad", type=click.Choice(bad), default="fail", show_default=True,
+                     help="An example that is refused ends the run, or is counted and left out"
+                     f"{aside}."),
+        _order,
+    )  # fmt: skip
+
 
 # Without a value an option leaves the model's own default, or what a loaded model has.
 model_options = together(

@@ -26,7 +26,7 @@ __all__ = ["predict"]
 @cli.command(epilog="Example: zcat new.jsonl.gz | streaml1 predict clicks.model - --format jsonl")
 @click.argument("model", type=model_place)
 @click.argument("source")
-@source_options
+@source_options(dead_letters=True)
 @kafka_options
 @log_option
 @outgoing_options
