@@ -213,7 +213,11 @@ def test_the_command() -> None:
         (["m", "bad.vw", "--bad", "skip"], 2, "bad.vw has no example to evaluate (1 refused)"),
         (["m", "no.vw"], 2, "no.vw: there is no such file"),
         (["none", "seen.vw"], 2, "none: no such file"),
-        (["m", "seen.vw", "--bad", "dead-letter"], 2, "Invalid value for '--bad': 'dead-letter' is not"),
+        (
+            ["m", "seen.vw", "--bad", "dead-letter"],
+            2,
+            "Invalid value for '--bad': 'dead-letter' is not",
+        ),
         (["m", "seen.vw", "--report", "m"], 2, "--report m is the model that is read; give it a"),
         (["m", "seen.vw", "--report", "no/r"], 2, "--report no/r cannot be written: there is no"),
     ],

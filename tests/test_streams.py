@@ -621,9 +621,10 @@ def test_csv_mistakes(write, line, reason):
         (",".join(map(str, range(30))), {"target": "y"}, ", 18, 19 and 10 more"),
         (",a,y\n0,1,1", {"target": "y"}, "a.csv:1: column 1 has no name: is it a row number"),
         ("y,a,y\n0,1,1", {"target": "y"}, "a.csv has several columns 'y'"),
-        ("a,y\n1,1", {"target": "y", "weight": "y"}, "column 'y' can be target, weight,"),
-        ("a,y\n1,1", {"target": "y", "categorical": "y"}, "column 'y' can be target, weight,"),
-        ("a,y\n1,1", {"target": "y", "ignore": "y"}, "'y' can be target, weight, categorical or"),
+        ("a,y\n1,1", {"target": "y", "weight": "y"}, "for: target and weight"),
+        ("a,y\n1,1", {"target": "y", "categorical": "y"}, "for: target and categorical"),
+        ("a,y\n1,1", {"target": "y", "ignore": "y"}, "'y' can be only one of what it is asked"),
+        ("a,y\n1,1", {"target": "y", "text": "a", "ignore": "a"}, "asked for: text and ignored"),
         ("a,y\n1,1", {"target": "y", "ignore": "b"}, "a.csv has no column 'b'; the columns are: a"),
         ('a,"y\n1,1', {"target": "y"}, "a.csv:1: the header cannot be read: not CSV"),
         (
@@ -638,6 +639,13 @@ def test_csv_headers(write, content, options, reason):
     with pytest.raises(SourceError) as error:
         list(source.blocks(5, stop))
     assert reason in str(error.value)
+
+
+def test_a_column_of_text_may_be_named_twice(write):
+    """As an ignored one may; and what is text for a model may be categorical too."""
+    name = write("a.csv", "a,y\nx,1\n")
+    for twice in ({"categorical": ["a", "a"]}, {"categorical": ["a"], "text": ["a", "a"]}):
+        assert rows_of(open_source(name, target="y", **twice)) == [({"a": "x"}, "1", 1.0)]
 
 
 # Labels are not needed to predict.

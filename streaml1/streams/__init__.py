@@ -165,9 +165,8 @@ def open_source(
             raise SourceError(f"{what}: a file of rows is read from a disk, and not unpacked")
         return RowsFile(name)
     if kind == "csv":
-        strings = list(dict.fromkeys([*strings, *texts])) if texts else strings
         mark = _delimiter(name, format, delimiter)
-        csv = CsvParser(name, target, strings, weight, require_label, ignored, mark)
+        csv = CsvParser(name, target, strings, weight, require_label, ignored, mark, texts)
         return TextSource(name, csv, gz)
     parser = line_parser("events" if events else kind, require_label, texts=texts)
     return TextSource(name, parser, gz)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -86,6 +86,8 @@ class CsvParser:
         The columns that are left alone.
     delimiter
         What stands between cells.
+    text
+        Columns of text too, which a model makes words of.
     """
 
     quick = COMPILED
@@ -99,9 +101,12 @@ class CsvParser:
         require_label: bool = True,
         ignore: Iterable[str] = (),
         delimiter: str = ",",
+        text: Iterable[str] = (),
     ) -> None:
         self._name = name
-        self._target, self._weight, self._text = target, weight, list(categorical)
+        self._target, self._weight = target, weight
+        self._words = tuple(dict.fromkeys(text))
+        self._text = list(dict.fromkeys([*categorical, *self._words]))
         self.texts: tuple[str, ...] | None = tuple(self._text)
         self._require_label = require_label
         self._ignored = list(dict.fromkeys(ignore))
@@ -192,14 +197,21 @@ class CsvParser:
             raise SourceError(
                 f"{self._name}: which column is the label? Say --target COLUMN; {listed(header)}"
             )
-        roles = [role for role in (self._target, self._weight, *self._text) if role is not None]
-        check_roles(header, [*roles, *self._ignored], self._name)
+        check_roles(header, list(self._asked()), self._name)
         self._columns = Columns(
             header, self._target, self._weight, frozenset(self._text), self._require_label,
             frozenset(self._ignored),
         )  # fmt: skip
         self.pool = Pool(partial(_room, self._columns.letters, len(self._columns.names)))
         return lines
+
+    def _asked(self) -> Iterator[tuple[str, str]]:
+        """What columns are asked for as, each with its column; of text it may be both."""
+        alone = ("target", self._target), ("weight", self._weight)
+        yield from ((role, column) for role, column in alone if column is not None)
+        for column in self._text:
+            yield "text" if column in self._words else "categorical", column
+        yield from (("ignored", column) for column in self._ignored)
 
 
 NONE = np.zeros(0, np.int64)

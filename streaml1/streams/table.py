@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv as plain_csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,16 +123,20 @@ def header_of(records: Records, name: str) -> list[str]:
     raise SourceError(f"{name} is empty: a CSV file begins with the names of its columns")
 
 
-def check_roles(header: list[str], roles: list[str], name: str) -> None:
-    """Raise SourceError where a column that has a role is missing, or not alone."""
-    for column in roles:
+def check_roles(header: list[str], roles: Sequence[tuple[str, str]], name: str) -> None:
+    """Raise SourceError where a column that has a role is missing, or not alone.
+
+    `roles` are pairs of a role and a column.
+    """
+    for _, column in roles:
         if column not in header:
             raise SourceError(f"{name} has no column {column!r}; {listed(header)}")
         if header.count(column) > 1:
             raise SourceError(f"{name} has several columns {column!r}: give each a name")
-        if roles.count(column) > 1:
+        both = [role for role, other in roles if other == column]
+        if len(both) > 1:
             raise SourceError(
-                f"column {column!r} can be target, weight, categorical or ignored: only one"
+                f"column {column!r} can be only one of what it is asked for: {' and '.join(both)}"
             )
 
 
