@@ -767,6 +767,13 @@ def test_gzip_that_is_none(write):
     lines, error = broken_gzip(write, lambda packed: b"")
     assert lines == []
     assert error.startswith("a.svm.gz is empty")
+    with pytest.raises(SourceError, match="take .gz from its format if it is plain text"):
+        list(open_source(write("a.svm", SVM), format="svm.gz").blocks(5, stop))
+
+
+def test_gzip_that_is_packed_twice(write):
+    lines, error = broken_gzip(write, gzip.compress)
+    assert (lines, error) == ([], "a.svm.gz is packed by gzip twice: unpack it once")
 
 
 def test_a_line_without_end_is_not_read_into_memory(write, monkeypatch):

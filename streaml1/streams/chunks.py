@@ -109,6 +109,8 @@ class Chunks:
         So many bytes in a line are refused: a file that is no text must not fill the memory.
     wait
         Calls what may wait.
+    packed
+        Whether it is unpacked from gzip.
     fill
         Whether a chunk may wait for the buffer to be full: not where others write the file.
 
@@ -120,12 +122,19 @@ class Chunks:
     """
 
     def __init__(
-        self, file: BinaryIO, name: str, most: int, wait: Wait | None = None, fill: bool = False
+        self,
+        file: BinaryIO,
+        name: str,
+        most: int,
+        wait: Wait | None = None,
+        packed: bool = False,
+        fill: bool = False,
     ) -> None:
         self.number = 0
         self._name = name
         self._most = most
         self._fill = fill
+        self._packed = packed
         read: Any = file
         into = read.readinto1
         self._into = into if wait is None else lambda room: wait(lambda n: into(room), len(room))
@@ -185,6 +194,8 @@ class Chunks:
                     f"{self._name} is a file of rows: have its name end in .rows, without --format"
                 )
             first = buffer[lo : lo + 3].tobytes()
+            if first.startswith(PACKED) and self._packed:
+                raise SourceError(f"{self._name} is packed by gzip twice: unpack it once")
             if first.startswith(PACKED):
                 raise SourceError(
                     f"{self._name} is packed by gzip: have its name end in .gz, or its format, as "
@@ -197,8 +208,9 @@ class Chunks:
 
     def _unreadable(self, error: Exception) -> SourceError:
         if isinstance(error, gzip.BadGzipFile) and self.number == 0:
+            where = "its name" if self._name.lower().endswith(".gz") else "its format"
             return SourceError(
-                f"{self._name} is not packed by gzip: take .gz from its name if it is plain text"
+                f"{self._name} is not packed by gzip: take .gz from {where} if it is plain text"
             )
         reason = str(error).rstrip(".")
         place = f"{self._name}:{self.number + 1}"

@@ -103,7 +103,8 @@ class TextSource:
     def _chunks(self, file: BinaryIO) -> Chunks:
         is_stream = self._is_stream()
         wait = self._wait if is_stream else None
-        return Chunks(self._unpacked(file), self.name, MAX_LINE, wait, fill=not is_stream)
+        whole = self._unpacked(file)
+        return Chunks(whole, self.name, MAX_LINE, wait, packed=self._gz, fill=not is_stream)
 
     def _parsed_blocks(
         self, parser: Parser, begin: dict[str, Any], size: int, refuse: Refuse, patience: float
