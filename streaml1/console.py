@@ -360,7 +360,8 @@ def weight_text(value: float | None) -> str:
 
 def shown(name: Hashable) -> str:
     """A name as it is; with its escapes where it would not print, or would print as nothing."""
-    return name if isinstance(name, str) and name.isprintable() else repr(name)
+    prints = isinstance(name, str) and name.strip() and name.isprintable()
+    return str(name) if prints else repr(name)
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

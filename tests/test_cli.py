@@ -591,6 +591,20 @@ def test_show_finds_names_of_digits(model: str, hashed: list[str], here: Path) -
     assert shown[2:3] == [f"{key}"] if hashed else f"{key}" not in shown[2:]
 
 
+def test_show_tells_no_schedule_of_a_rate_that_is_auto(saved: str, svm: str) -> None:
+    run("learn", svm, "--save", "auto")
+    told = run("show", "auto").stdout
+    assert re.search(r"^  lr +auto$", told, re.M) and "schedule" not in told
+    assert re.search(r"^  schedule +invsqrt$", run("show", saved).stdout, re.M)
+
+
+def test_show_a_name_that_would_print_as_nothing(here: Path) -> None:
+    Path("a.jsonl").write_text('{"x": {"": 1}, "y": 1}\n{"x": {" ": 1}, "y": 0}\n' * 9)
+    run("learn", "a.jsonl", "--save", "m")
+    lines = run("show", "m").stdout.split("feature\n")[1].splitlines()
+    assert sorted(line.split(maxsplit=1)[1] for line in lines) == ["' '", "''"]
+
+
 def test_show_a_model_of_zeros(svm: str) -> None:
     out = run("learn", svm, "--l1", "1e9", "--save", "m").stdout
     assert "All weights are zero." in out

@@ -42,8 +42,11 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
     # A file leaves zeros out and keeps an estimate of how many there were.
     about = "" if seen == len(learner.weights) else "about "
     every = max(1, len(getattr(learner, "classes_met", ())))  # weights of a feature
+    params = learner._get_params()
+    if params.get("lr") == "auto":
+        del params["schedule"]  # auto falls in a way of its own
     facts: list[tuple[str, object]] = [
-        *((name, _plain(value)) for name, value in learner._get_params().items()),
+        *((name, _plain(value)) for name, value in params.items()),
         ("examples learnt", f"{learner.n_iterations:,}"),
         ("non-zero weights", f"{non_zeros:,}"),
         ("features seen", f"{about}{seen:,}"),
