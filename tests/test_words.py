@@ -133,7 +133,9 @@ def test_frames_with_gaps() -> None:
     assert set(alone.weights) == {"m=a"}
 
 
-@pytest.mark.parametrize("asked", [{"text": "m"}, {"text": [1]}, {"text": 5}, {"ngrams": 0}])
+@pytest.mark.parametrize(
+    "asked", [{"text": "m"}, {"text": [1]}, {"text": 5}, {"text": ["m", ""]}, {"ngrams": 0}]
+)
 def test_what_is_refused(asked: Any) -> None:
     with pytest.raises(ValueError, match="text|ngrams"):
         ElasticNetClassifier(**asked)

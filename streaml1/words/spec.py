@@ -45,6 +45,10 @@ def checked_text(name: str, value: Any) -> list[str] | None:
     for one in value:
         if not isinstance(one, str):
             raise ValueError(f"{name} has {one!r}, which is no name; name features by strings")
+        if not one:
+            raise ValueError(
+                f"{name} has '', an empty name; give that of a feature, or leave it out"
+            )
     return list(dict.fromkeys(value)) or None
 
 
