@@ -645,6 +645,11 @@ def test_what_is_no_cross(cross: Any) -> None:
         ElasticNetClassifier(cross=cross)
 
 
+def test_what_joins_names_is_no_prefix() -> None:
+    with pytest.raises(ValueError, match="cross has 'a x b', no prefix: ' x ' joins the names"):
+        ElasticNetClassifier(cross=[("a x b", "c")])
+
+
 def test_an_empty_list_crosses_nothing() -> None:
     assert ElasticNetClassifier(cross=[]).cross is None
 

@@ -103,7 +103,12 @@ def _one(name: str, cross: Any) -> tuple[str, ...]:
             'such as ("site", "ad")'
         )
     for prefix in cross:
-        if not prefix or "=" in prefix or JOINT in prefix:
+        if JOINT in prefix:
+            raise ValueError(
+                f"{name} has {shown(prefix)}, no prefix: {JOINT!r} joins the names of what is "
+                "crossed; name the features otherwise"
+            )
+        if not prefix or "=" in prefix:
             raise ValueError(
                 f"{name} has {shown(prefix)}, no prefix: it is what a name has before = or ^"
             )
