@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import BadExample
@@ -220,6 +223,36 @@ def test_crosses_are_the_same(tmp_path_factory: pytest.TempPathFactory, rows: li
     progressive(given_, sites)
     assert kept.weights == given_.weights
     assert len(rows) < 12 or "site=s2 x ad=a3" in kept._engine.names.names()
+
+
+@pytest.mark.parametrize("kind", ["csr", "dense", "dicts", "pandas", "polars"])
+def test_rows_beside_labels(tmp_path: Path, kind: str) -> None:
+    """What `progressive` takes, such as matrices and frames, `convert` takes too."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(9_000, 4)) * (rng.random((9_000, 4)) < 0.7)
+    y, w = rng.random(9_000) < 0.4, rng.random(9_000)
+    columns = {f"c{j}": X[:, j] for j in range(4)} | {"site": np.where(X[:, 0] > 0, "a", "b")}
+    x: Any = {
+        "csr": lambda: csr_matrix(X),
+        "dense": lambda: X,
+        "dicts": lambda: [{f"c{j}": v for j, v in enumerate(row)} for row in X.tolist()],
+        "pandas": lambda: pd.DataFrame(columns),
+        "polars": lambda: pl.DataFrame(columns),
+    }[kind]()
+    given, kept = (streaml1.ElasticNetClassifier(l1=1e-3) for _ in range(2))
+    report = streaml1.progressive(given, (x, y, w))
+    assert convert((x, y, w), tmp_path / "x.rows").rows == 9_000
+    again = streaml1.progressive(kept, str(tmp_path / "x.rows"))
+    assert kept.weights == given.weights and again.loss == report.loss
+
+
+def test_a_row_of_a_matrix_that_is_refused(tmp_path: Path) -> None:
+    X = np.ones((5, 2))
+    X[3, 1] = np.nan
+    with pytest.raises(BadExample, match="rows:4"):
+        convert((X, [0, 1, 0, 1, 1]), tmp_path / "x.rows")
+    told = convert((X, [0, 1, 0, 1, 1]), tmp_path / "x.rows", bad="skip")
+    assert (told.rows, told.refused) == (4, 1)
 
 
 def test_names_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

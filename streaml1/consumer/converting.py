@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from streaml1 import __version__
-from streaml1.consumer.examples import opened_source
+from streaml1.batches import batch_of, checked
+from streaml1.consumer.examples import Slice, opened_source, rows_of
 from streaml1.consumer.refusals import Refusals, require_positive
-from streaml1.streams import SourceError, format_of
+from streaml1.rows import BadExample
+from streaml1.streams import Block, Refuse, SourceError, format_of
 from streaml1.streams.rows_writer import RowsWriter
 
 __all__ = ["Converted", "convert"]
@@ -34,8 +38,8 @@ def convert(
     Parameters
     ----------
     source, limit, bad
-        As for `streaml1.progressive`. An example without a label is refused, unless
-        `require_label` is False; whether a label is one of the two is for the model to say.
+        As for `streaml1.progressive`. A line without a label is refused, unless `require_label`
+        is False; whether a label is one of the two is for the model to say.
     path
         The file. It is there in one step once all is written.
     options
@@ -80,7 +84,8 @@ def convert(
     }
     with RowsWriter(path, about, limit) as writer:
         for block in opened.blocks(min(BLOCK, limit or BLOCK), refuse):
-            writer.add(block, refuse)
+            for part in _as_dicts(block, refuse) if isinstance(block, Slice) else (block,):
+                writer.add(part, refuse)
             if not writer.left:
                 break
         refuse.summarise()
@@ -90,3 +95,29 @@ def convert(
                 f"{opened.name} has no example to convert{left_out}; {path} is not written"
             )
     return Converted(writer.rows, writer.features, writer.names, writer.size, refuse.count)
+
+
+def _as_dicts(some: Slice, refuse: Refuse) -> Iterator[Block]:
+    """Rows of a matrix or a frame as dicts, but for those that are refused."""
+    lo, n = 0, len(some)
+    while lo < n:
+        hi, bad = n, None
+        try:
+            xs = _dicts(rows_of(some.x, lo, n))
+        except BadExample as refused:
+            hi, bad = lo + (refused.row or 0), refused
+            xs = _dicts(rows_of(some.x, lo, hi))
+        w = None if some.w is None else some.w[lo:hi]
+        yield Block(xs, some.y[lo:hi], w, some.name, some.lines[lo:hi])
+        if bad is not None:
+            refuse(some.place(hi), bad.reason, some.lines[hi])
+        lo = hi + 1
+
+
+def _dicts(x: Any) -> list[Any]:
+    if isinstance(x, list):
+        return x
+    batch = checked(batch_of(x))
+    ids, values, indptr = (one.tolist() for one in batch.rows)
+    names = ids if batch.names is None else [batch.names[k] for k in ids]
+    return [dict(zip(names[a:b], values[a:b], strict=True)) for a, b in pairwise(indptr)]
