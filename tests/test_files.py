@@ -6,12 +6,14 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from streaml1 import ElasticNetClassifier
 from streaml1.consumer import convert, progressive
+from streaml1.consumer.group import Group
 from streaml1.files import replace, write_once, written_aside
 
 DATA = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 3
@@ -116,3 +118,23 @@ def test_several_write_at_once(
         write_once(once, b"later")
         assert once.read_bytes() in seen
     assert len([*tmp_path.iterdir()]) == 40
+
+
+def test_processes_of_a_group_begin_at_once(tmp_path: Path) -> None:
+    """On hosts that share the folder two may have one number: one note is left, and whole."""
+    partitions = {0, 1, 2}
+    for turn in range(20):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+
+        def begin(k: int, folder: Path = folder) -> None:
+            group = Group(
+                ElasticNetClassifier(), "kafka://h/clicks", group="g", folder=folder, start="latest"
+            )
+            topic = SimpleNamespace(partitions_for_topic=lambda name: partitions)
+            group._member = SimpleNamespace(consumer=topic)  # type: ignore[assignment]
+            assert [group._start_of(one) for one in (2, 3)] == ["latest", "earliest"]
+
+        at_once(begin)
+        assert [path.name for path in folder.iterdir()] == ["clicks.partitions"]
+        assert (folder / "clicks.partitions").read_text() == "3"
