@@ -104,9 +104,9 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
         The rate: a number; a scheduler of `river.optim.schedulers`, asked `get(t)` for the
         t-th example, from 0; or `"auto"`: eight rates learn side by side, over the squared mean
         norm and the mean weight of the examples so far, and falling as `(t + 1) ** -0.25`.
-        Predictions are then their mixture (logistic; its loss exceeds that of the best rate by
-        `log(8)` times the largest sample weight in all, at most) or those of the rate with the
-        least loss so far, whose `weights` are told.
+        Predictions are then their mixture (logistic; its loss exceeds that of the best rate by at
+        most `log(8)` times the largest sample weight, anew where rows have grown) or those of the
+        rate with the least loss so far, whose `weights` are told.
     schedule
         Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
         `"constant"` or `"inverse"` (`lr / (t + 1)`).
