@@ -150,10 +150,9 @@ class ElasticNetLanes:
         self.nets = [ElasticNet(d, loss=loss, schedule="constant", **own) for _ in self.rates]
         self.lost = np.zeros(len(self.rates))
         self.best = len(self.rates) // 2
-        self.norms: list[float] = []
-        self.labels: list[float] = []
-        self.weights: list[float] = []
-        self.norm = 0.0
+        self.n = 0
+        self.norms = self.labels = self.weights = 0.0  # sums
+        self.heaviest = self.norm = 0.0
         self.begun = 1  # times that what was lost is counted from 0
 
     @property
@@ -167,24 +166,26 @@ class ElasticNetLanes:
     def output(self, x: Any) -> float:
         if self.loss != "logistic":
             return self.nets[self.best].margin(x)
-        heaviest = max(self.weights, default=0.0) or 1.0
-        share = np.exp((self.lost.min() - self.lost) / heaviest)
+        share = np.exp((self.lost.min() - self.lost) / (self.heaviest or 1.0))
         return float(share @ [net.output(x) for net in self.nets] / share.sum())
 
     def learn(self, x: Any, y: float, w: float) -> None:
         for k, net in enumerate(self.nets):
             self.lost[k] += w * LOSSES[self.loss][0](net.margin(x), y)
-        self.norms.append(float(np.sqrt(x @ x)))
-        self.labels.append(abs(y))
-        self.weights.append(w)
-        mean = float(np.mean(self.norms))
+        norm = float(np.linalg.norm(x))
+        self.n += 1
+        self.norms += norm
+        self.labels += abs(y)
+        self.weights += w
+        self.heaviest = max(self.heaviest, w)
+        mean = self.norms / self.n
         self.norm = self.norm or mean
-        square = max(mean**2, self.norms[-1] ** 2 / 16.0)
-        size = float(np.mean(self.labels)) if self.loss == "absolute" else 1.0
-        size /= max(float(np.mean(self.weights)), 1e-100) if any(self.weights) else 1.0
+        square = max(mean**2, norm**2 / 16.0)
+        size = self.labels / self.n if self.loss == "absolute" else 1.0
+        size /= max(self.weights / self.n, 1e-100) if self.weights else 1.0
         over = 30.0 if self.loss in ("squared", "absolute") else 7.0
         for k, net in enumerate(self.nets):
-            rate = self.rates[k] * size / len(self.norms) ** 0.25
+            rate = self.rates[k] * size / self.n**0.25
             net.lr = rate * (min(1.0 / square, 1e100) if square else 1.0)
             net.intercept_lr = self.intercept_lr * over * rate
             net.learn(x, y, w)

@@ -677,6 +677,12 @@ def test_version_and_no_command() -> None:
 # Real processes
 
 
+def heed_signals() -> None:
+    """Tests that run in the background, or by nohup, would hand on that these are ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(here: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start the command line as a process of its own."""
@@ -691,8 +697,7 @@ def start(here: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # A test that runs in the background would hand on that Ctrl-C is ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=heed_signals,
             **options,
         )
         started.append(one)
@@ -767,10 +772,15 @@ def test_a_terminal_that_is_closed(here: Path) -> None:
     (here / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
     args = ["learn", "long.svm", "--passes", "100000", "--save", "m", "--checkpoint", "kept"]
     terminal, end = pty.openpty()
+
+    def begin() -> None:
+        heed_signals()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
     process = subprocess.Popen(
         [sys.executable, "-m", "streaml1", *args], cwd=here, stdin=end, stdout=end, stderr=end,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=begin,
     )  # fmt: skip
     os.close(end)
     told = b""
