@@ -100,7 +100,7 @@ acts = st.one_of(
 )
 
 
-@given(st.lists(acts, max_size=40), st.booleans(), st.sampled_from(KINDS))
+@given(st.lists(acts, max_size=24), st.booleans(), st.sampled_from(KINDS))
 def test_the_whole_numbers_are_those_of_sorting(
     story: list[Any], nonnegative: bool, kind: Any
 ) -> None:

@@ -658,7 +658,7 @@ def test_with_every_access_checked(python: Any) -> None:
     python(
         *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", chosen),
         NUMBA_BOUNDSCHECK="1",
-        STREAML1_EXAMPLES="15",
+        STREAML1_EXAMPLES="7",
         timeout=500.0,
     )
 
