@@ -335,7 +335,7 @@ for n in (200, 2_000, 20_000):
     kept["unit"] = 2.0**-49
     rule = L1BallTree.restore(2 * n, np.arange(n), {"w": w, "kept": kept}).make_room(2_000)
     rule = rule._replace(leaves=rule.leaves.view(Counted), nodes=rule.nodes.view(Counted))
-    for i in range(80):
+    for i in range(44):
         ids = random.choice(2 * n, size=20, replace=False).astype(np.uint32)
         rule.scatter(ids, random.normal(size=20), np.uint64(0), np.uint64(20), 0.1 / n)
         rule.tick(0.1)
@@ -343,7 +343,7 @@ for n in (200, 2_000, 20_000):
             assert rule.clock[0].awake
             Counted.count = 0
     c = rule.clock[0]
-    print(c.n, c.height + 1, Counted.count / (60 * 20))
+    print(c.n, c.height + 1, Counted.count / (24 * 20))
 """
 
 
