@@ -41,8 +41,12 @@ def new_learner(
 
 def _has_own_rate(given: dict[str, Any]) -> bool:
     """Whether there is a rate in what is given, or what does not go with auto."""
-    counted = given.get("stamps") == "explicit" or given.get("average")
-    return bool(counted or given.keys() & {"lr", "schedule"})
+    return _has_tables(given) or bool(given.keys() & {"lr", "schedule"})
+
+
+def _has_tables(params: dict[str, Any]) -> bool:
+    """Whether an elastic net with these parameters keeps tables of its steps."""
+    return params.get("stamps") == "explicit" or bool(params.get("average"))
 
 
 def loaded(place: str | Path, kafka: Any = None) -> Any:
@@ -77,8 +81,7 @@ def _require_used(given: dict[str, Any], model: str, has: dict[str, Any] | None 
             f"--schedule {given['schedule']} makes nothing of --lr auto, whose rates fall in a way "
             "of their own: leave it out, or give a number"
         )
-    counted = all_.get("stamps") == "explicit" or all_.get("average")
-    if model == "elastic-net" and "budget" in given and not counted:
+    if model == "elastic-net" and "budget" in given and not _has_tables(all_):
         raise Refusal(
             f"--budget {given['budget']} makes nothing without --stamps explicit or --average: "
             "give one of them too"
@@ -86,14 +89,13 @@ def _require_used(given: dict[str, Any], model: str, has: dict[str, Any] | None 
     if model != "softmax":
         return
     ball = all_.get("penalty") == "ball"
-    for name in ("strength",) if ball else ("radius", "nonnegative"):
+    if ball and "strength" in given:
+        raise Refusal("--strength makes nothing of --penalty ball: leave it out")
+    for name in () if ball else ("radius", "nonnegative"):
         if name in given:
-            rest = (
-                "of --penalty ball: leave"
-                if ball
-                else "without --penalty ball: give that, or leave"
+            raise Refusal(
+                f"--{name} makes nothing without --penalty ball: give that, or leave it out"
             )
-            raise Refusal(f"--{name} makes nothing {rest} it out")
 
 
 def _task(source: str, loss: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from streaml1.cli.choosing import loaded
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def texts_of(
     source: str, options: dict[str, Any], load: str | Path | None, checkpoint: Path | None
 ) -> list[str] | None:
     """What CSV and vw have text for: what is asked for, or what the model that goes on reads."""
-    import streaml1.datasets  # makes `stdlib` a source
+    import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
     from streaml1.checkpoint import look
     from streaml1.streams import format_of
 
@@ -94,7 +95,7 @@ def texts_of(
     if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
         return list(found.model.text or ()) or None
     if load is not None and (isinstance(load, str) or load.exists()):
-        return list(streaml1.load(load).text or ()) or None
+        return list(loaded(load).text or ()) or None
     return None
 
 
