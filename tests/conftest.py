@@ -86,3 +86,26 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_line(f"Kafka tests: {KAFKA}")
+
+
+@pytest.fixture
+def disk_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """From its call on, note what reaches the disk: a file, its name, a folder."""
+
+    def watched() -> list[str]:
+        steps: list[str] = []
+        fsync, rename = os.fsync, os.replace
+
+        def watched_fsync(number: int) -> None:
+            steps.append("folder" if os.path.isdir(f"/proc/self/fd/{number}") else "file")
+            fsync(number)
+
+        def watched_rename(*args: Any) -> None:
+            steps.append("name")
+            rename(*args)
+
+        monkeypatch.setattr("os.fsync", watched_fsync)
+        monkeypatch.setattr("os.replace", watched_rename)
+        return steps
+
+    return watched

@@ -527,22 +527,10 @@ def test_positions_are_json(tmp_path: Path) -> None:
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk_steps: Callable[[], list[str]]
 ) -> None:
-    steps: list[str] = []
-    fsync, rename = os.fsync, os.replace
-
-    def watched_fsync(number: int) -> None:
-        steps.append("folder" if os.path.isdir(f"/proc/self/fd/{number}") else "file")
-        fsync(number)
-
-    def watched_rename(*args: Any) -> None:
-        steps.append("name")
-        rename(*args)
-
     with Checkpoints(tmp_path / "kept") as store:
-        monkeypatch.setattr("os.fsync", watched_fsync)
-        monkeypatch.setattr("os.replace", watched_rename)
+        steps = disk_steps()
         one, report = clean("river:Phishing", limit=5)
         store.save(one, report, {}, None)
     assert steps == ["file", "name", "folder"]

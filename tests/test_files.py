@@ -48,21 +48,9 @@ def test_what_a_killed_process_left_is_in_nobodys_way(
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 def test_the_disk_has_the_file_and_then_its_name(
-    write: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Callable[[Path], object], tmp_path: Path, disk_steps: Callable[[], list[str]]
 ) -> None:
-    steps: list[str] = []
-    fsync, rename = os.fsync, os.replace
-
-    def watched_fsync(number: int) -> None:
-        steps.append("folder" if os.path.isdir(f"/proc/self/fd/{number}") else "file")
-        fsync(number)
-
-    def watched_rename(*args: Any) -> None:
-        steps.append("name")
-        rename(*args)
-
-    monkeypatch.setattr("os.fsync", watched_fsync)
-    monkeypatch.setattr("os.replace", watched_rename)
+    steps = disk_steps()
     write(tmp_path / "it")
     assert steps == ["file", "name", "folder"]
 
