@@ -19,6 +19,7 @@ from streaml1 import ElasticNetClassifier
 from streaml1.cli import cli
 from streaml1.consumer import convert, evaluate, prediction_blocks
 from streaml1.consumer.group import Group
+from streaml1.published import reading
 from streaml1.streams import SourceError, open_source
 from streaml1.streams.named import plain
 from streaml1.streams.records import record_parser
@@ -188,15 +189,24 @@ def test_the_models_of_a_group_read_text() -> None:
 
 
 def test_a_model_of_a_topic_knows_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--load kafka://...` needs no `--text` again."""
+    """`--load kafka://...` needs no `--text` again: the topic is read once, connected as asked."""
     path, saved = tmp_path / "a.vw", tmp_path / "m"
     path.write_text("1 |mail Cheap pills\n0 |mail see you\n")
     model, url = ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/models"
     model.learn_one({"mail": "see"}, True)
-    monkeypatch.setattr(streaml1, "load", {url: model}.__getitem__)
-    args = ["learn", str(path), "--load", url, "--save", str(saved)]
+    read: list[tuple[str, str]] = []
+
+    def newest(topic: Any) -> ElasticNetClassifier:
+        read.append((topic.url, topic.security.protocol))
+        return model
+
+    monkeypatch.setattr(reading, "read", newest)
+    args = ["learn", str(path), "--load", url, "--save", str(saved), "--kafka-security", "SSL"]
     done = CliRunner().invoke(cli, args)
     assert done.exit_code == 0, done.output
+    assert read == [(url, "SSL")]
+    done = CliRunner().invoke(cli, ["predict", url, str(path), *args[-2:]])
+    assert done.exit_code == 0 and read == [(url, "SSL")] * 2, done.output
     assert set(model.weights) == {"mail=cheap", "mail=pills", "mail=see", "mail=you"}
 
 

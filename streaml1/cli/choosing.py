@@ -10,20 +10,13 @@ from streaml1.cli.options import MODELS
 from streaml1.cli.program import Refusal
 from streaml1.console import REGRESSION_LOSSES
 
-__all__ = ["change", "loaded", "new_learner", "require_kind"]
+__all__ = ["change", "loaded", "new_learner"]
 
 
-def new_learner(
-    source: str, model: str | None, task: str | None, given: dict[str, Any], load: str | Path | None
-) -> Any:
-    """A model as the options say, or the one in the file `load` with what is given beside."""
+def new_learner(source: str, model: str | None, task: str | None, given: dict[str, Any]) -> Any:
+    """A model as the options say."""
     import streaml1
 
-    if load is not None:
-        learner = streaml1.load(load)
-        require_kind(learner, model, task, str(load), ANEW)
-        change(learner, given, str(load), ANEW)
-        return learner
     task = task or _task(source, given.get("loss"))
     model = model or "elastic-net"
     if task not in MODELS[model]:
@@ -109,9 +102,6 @@ def _task(source: str, loss: str | None) -> str:
     return "classification"
 
 
-ANEW = "start anew without --load"
-
-
 def _kind_of(learner: Any) -> tuple[str, str]:
     """The model and the task that make a learner of this kind; empty where none do."""
     of = type(learner).__name__
@@ -119,8 +109,10 @@ def _kind_of(learner: Any) -> tuple[str, str]:
     return next(found, ("", ""))
 
 
-def require_kind(learner: Any, model: str | None, task: str | None, place: str, anew: str) -> None:
-    """Refuse options that ask for another kind of model than what `place` holds."""
+def change(
+    learner: Any, model: str | None, task: str | None, given: dict[str, Any], place: str, anew: str
+) -> None:
+    """Give what `place` holds the parameters that may change; refuse another kind of model."""
     name, one = _kind_of(learner)
     for option, asked, has in (("--model", model, name), ("--task", task, one)):
         if has and asked not in (None, has):
@@ -128,10 +120,6 @@ def require_kind(learner: Any, model: str | None, task: str | None, place: str, 
                 f"{option} {asked} does not fit {place}, which holds a model of the kind "
                 f"{has}: leave {option} out, or {anew}"
             )
-
-
-def change(learner: Any, given: dict[str, Any], place: str, anew: str) -> None:
-    """Set the parameters that were given to a model that has been loaded."""
     require_parameters(type(learner), given, place)
     _require_used(given, _kind_of(learner)[0], vars(learner))
     for name, value in given.items():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from streaml1.cli.choosing import loaded
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ def require_needed() -> None:
 
 
 def texts_of(
-    source: str, options: dict[str, Any], load: str | Path | None, checkpoint: Path | None
+    source: str,
+    options: dict[str, Any],
+    load: Callable[[], Any] | None,
+    checkpoint: Path | None,
 ) -> list[str] | None:
     """What CSV and vw have text for: what is asked for, or what the model that goes on reads."""
     import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
@@ -94,9 +97,7 @@ def texts_of(
         return asked
     if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
         return list(found.model.text or ()) or None
-    if load is not None and (isinstance(load, str) or load.exists()):
-        return list(loaded(load).text or ()) or None
-    return None
+    return None if load is None else list(load().text or ()) or None
 
 
 def require_late(late: LateLabels, learner: Any, passes: int) -> None:

@@ -83,7 +83,7 @@ def learn_group(
     ):
         place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))
         group = Group(
-            new_learner(source, model, task, given, None), source, group=options["group"],
+            new_learner(source, model, task, given), source, group=options["group"],
             folder=checkpoint, every=every, bad="skip" if bad == "dead-letter" else bad,
             outs=partial(_outs_of, watchers, place, bad, options), seconds=checkpoint_every,
             format=options["format"], start=options["start"], session=options["session_timeout"],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.choosing import change, new_learner, require_kind
+from streaml1.cli.choosing import change, loaded, new_learner
 from streaml1.cli.fitting import (
     OF_MODEL,
     require_late,
@@ -149,7 +151,8 @@ def learn(
         require_one_model(checkpoint)
     require_text(options, goes_on=checkpoint is not None or load is not None)
     require_needed()
-    text = texts_of(source, options, load, checkpoint)
+    first = None if load is None else cache(partial(loaded, load, options["kafka"]))
+    text = texts_of(source, options, first, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_prefixes(source, options["format"], options["cross"])
     require_outputs(source, {"--save": save, "--report": report, "--plot": plot}, load)
@@ -165,7 +168,11 @@ def learn(
         outs_of(examples, bad, options) as outgoing,
         Screen(signals, total, watch) as screen,
     ):
-        learner = _kept(store, model, task, given) or new_learner(source, model, task, given, load)
+        if (held := _going_on(store, load, first)) is None:
+            learner = new_learner(source, model, task, given)
+        else:
+            learner, place, anew = held
+            change(learner, model, task, given, place, anew)
         require_prefixes(source, options["format"], learner.cross, OF_MODEL)
         if late is not None:
             require_late(late, learner, passes)
@@ -227,17 +234,15 @@ def learn(
             click.echo(str(plot))
 
 
-def _kept(
-    store: Checkpoints | None, model: str | None, task: str | None, given: dict[str, Any]
-) -> Any:
-    """The model of the last checkpoint, with what is given and may change; None without one."""
-    found = None if store is None else store.latest()
-    if store is None or found is None:
-        return None
-    place, anew = f"the checkpoint in {store.folder}", "take another folder"
-    require_kind(found.model, model, task, place, anew)
-    change(found.model, given, place, anew)
-    return found.model
+def _going_on(
+    store: Checkpoints | None, load: str | Path | None, first: Callable[[], Any] | None
+) -> tuple[Any, str, str] | None:
+    """The model that goes on, what holds it, and how to begin without it; None where none does."""
+    if store is not None and (found := store.latest()) is not None:
+        return found.model, f"the checkpoint in {store.folder}", "take another folder"
+    if first is not None:
+        return first(), str(load), "start anew without --load"
+    return None
 
 
 def _advise(done: Report, learner: Any, checkpoint: Path | None) -> None:

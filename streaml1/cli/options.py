@@ -289,4 +289,12 @@ def opened(
     from streaml1.streams import open_source
 
     reading: dict[str, Any] = {name: options.get(name) for name in READING}
+    if not source.startswith("kafka:") and _names_a_topic():
+        reading["kafka"] = None
     return open_source(source, require_label=require_label, events=events, text=text, **reading)
+
+
+def _names_a_topic() -> bool:
+    """Whether an option names a topic to connect to: a model, predictions."""
+    given = click.get_current_context().params.values()
+    return any(isinstance(one, str) and one.startswith("kafka:") for one in given)
