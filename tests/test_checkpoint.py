@@ -196,7 +196,7 @@ def test_standard_input_goes_on(tmp_path: Path, number: int) -> None:
     time.sleep(0.3)
     sent = time.monotonic()
     first.send_signal(number)
-    assert first.wait(30) == 128 + number and time.monotonic() - sent < 3.0
+    assert first.wait(30) == 128 + number and time.monotonic() - sent < 10.0
     assert first.stderr is not None
     assert first.stderr.read() == "streaml1: interrupted after 70 examples; m, kept were written\n"
     for one in (first.stdin, first.stdout, first.stderr):

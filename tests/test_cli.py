@@ -741,7 +741,7 @@ def test_a_signal_while_input_is_slow(start: Callable[..., Any], number: int) ->
     sent = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
-    assert time.monotonic() - sent < 3.0
+    assert time.monotonic() - sent < 10.0
     assert process.returncode == 128 + number, err
     assert err == "streaml1: interrupted after 3 examples; m, r.jsonl, p.svg were written\n"
     assert out.endswith("features seen, 0.0% sparse\n")
@@ -760,7 +760,7 @@ def test_a_signal_in_the_middle_of_a_file(
     sent = time.monotonic()
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
-    assert time.monotonic() - sent < 3.0
+    assert time.monotonic() - sent < 10.0
     assert process.returncode == 128 + number, err
     n = streaml1.load("m").n_iterations
     assert n >= 20_000

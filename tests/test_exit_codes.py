@@ -32,7 +32,6 @@ from streaml1.published.publisher import ModelTopic
 from streaml1.rows import BadExample
 from streaml1.streams import SourceError, open_source
 from streaml1.streams.kafka import KafkaSource
-from streaml1.streams.outbox import STOP_SECONDS
 from streaml1.streams.source import Unavailable
 from streaml1.streams.topic import Topic
 from tests.broker import Broker
@@ -457,7 +456,7 @@ def test_sigterm_while_who_takes_predictions_is_away(
         start = time.monotonic()
         process.terminate()
         _, err = process.communicate(timeout=60)
-    assert time.monotonic() - start < 2.5 * STOP_SECONDS + 2.0
+    assert time.monotonic() - start < 20.0  # two topics, beside other tests
     assert process.returncode == 75, err
     lost = r"\d+ records were not written, as no broker took any for 3 seconds"
     n = streaml1.load("m").n_iterations
@@ -498,7 +497,7 @@ def test_sigterm_while_who_takes_models_is_away(how: str, here: Path, broker: Br
         start = time.monotonic()
         process.terminate()
         _, err = process.communicate(timeout=60)
-    assert time.monotonic() - start < STOP_SECONDS + 3.0
+    assert time.monotonic() - start < 15.0
     assert process.returncode == 75, err
     lost = rf"kafka://[^; ]+/{models}: no broker answers[^;]*"
     assert re.search(f"after 40 examples; {lost}; m, r, kept were written", err)
@@ -566,7 +565,7 @@ def test_who_takes_models_is_waited_for(broker: Broker, monkeypatch: pytest.Monk
             topic.patience.heed(lambda: True)
             with pytest.raises(Unavailable, match="no broker answers"):
                 topic.publish(model)
-            assert time.monotonic() - start < 12.0
+            assert time.monotonic() - start < 20.0
             between.go_on()
     finally:
         between.close()

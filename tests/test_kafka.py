@@ -229,7 +229,7 @@ def test_records_are_learnt_as_they_come(broker: Broker, tmp_path: Path) -> None
     started = time.monotonic()
     stream = Feeding(broker.url(topic))
     progressive(one, stream, stop=stop)
-    assert time.monotonic() - started < 20.0
+    assert time.monotonic() - started < 40.0
     assert seen[-1] == 130 and len(seen) > 1
     assert state(one) == state(taught(tmp_path / "a.svm", lines))
 
@@ -242,7 +242,7 @@ def test_a_stop_ends_the_wait_for_records(broker: Broker) -> None:
     timer.start()
     started = time.monotonic()
     report = progressive(model(), broker.url(topic), stop=stop)
-    assert report.examples == 5 and time.monotonic() - started < 6.0
+    assert report.examples == 5 and time.monotonic() - started < 15.0
     timer.join()
 
 
@@ -475,7 +475,7 @@ def test_a_signal_ends_the_run_and_saves(broker: Broker, tmp_path: Path, number:
         sent = time.monotonic()
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
-        assert time.monotonic() - sent < 3.0
+        assert time.monotonic() - sent < 10.0
     finally:
         process.kill()
         process.communicate()

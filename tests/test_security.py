@@ -381,7 +381,7 @@ def test_who_is_not_let_in_hears_why(
         )
     text = str(error.value)
     assert text.startswith(f"kafka://{address}/t: {address} {said}"), text
-    assert time.monotonic() - start < 4.0
+    assert time.monotonic() - start < 12.0
     assert error.value.exit_code == 2 and "\n" not in text
     assert secret not in text and "qqz" not in text
 
@@ -437,7 +437,7 @@ def test_some_brokers_of_a_list_may_be_down(folder: Path, topic: str, broker: Br
         source = f"kafka://127.0.0.1:1,{silent},{broker.address}/{topic}"
         start = time.monotonic()
         report = streaml1.progressive(streaml1.ElasticNetClassifier(), source, until_end=True)
-    assert report.examples == 40 and time.monotonic() - start < 8.0
+    assert report.examples == 40 and time.monotonic() - start < 16.0
 
 
 @kafka_test
