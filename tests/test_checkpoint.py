@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import streaml1
-from streaml1 import checkpoint
 from streaml1.checkpoint import CheckpointError, Checkpoints
+from streaml1.checkpoint.store import _HEAD, _digest
 from streaml1.consumer import Out, progressive
 from streaml1.consumer.group import Group
 from streaml1.rows import BadExample
@@ -426,7 +426,7 @@ def test_a_newer_format(kept: Path) -> None:
 
 
 def test_an_older_format(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.checkpoint.FORMAT", 2)
+    monkeypatch.setattr("streaml1.checkpoint.store.FORMAT", 2)
     with Checkpoints(kept) as store:
         found = store.latest()
     assert found is not None and found.learnt == 60
@@ -434,7 +434,7 @@ def test_an_older_format(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_whole_file_of_something_else(kept: Path) -> None:
     for body in (b"", b"\0" * 24, b"x" * 100):
-        data = checkpoint._HEAD.pack(b"streamcp", 1, len(body), checkpoint._digest(1, body)) + body
+        data = _HEAD.pack(b"streamcp", 1, len(body), _digest(1, body)) + body
         for path in files(kept):
             path.write_bytes(data)
         with Checkpoints(kept) as store, pytest.raises(CheckpointError, match="that streaml1 has"):
@@ -612,7 +612,7 @@ def test_a_save_beside_learning_that_fails_ends_the_run(
 ) -> None:
     spec = write(tmp_path / "a.svm", rows(3000))
     with Checkpoints(tmp_path / "kept", seconds=1e-9) as store:
-        monkeypatch.setattr("streaml1.checkpoint._encode", lambda *parts: no_memory())
+        monkeypatch.setattr("streaml1.checkpoint.store._encode", lambda *parts: no_memory())
         with pytest.raises(MemoryError):
             for _ in range(100):
                 progressive(model(), spec, limit=3000, every=10, checkpoint=store)

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from streaml1 import claims
-from streaml1.claims import CheckpointError, Folder, TakenOver
+from streaml1.checkpoint import claims
+from streaml1.checkpoint.claims import CheckpointError, Folder, TakenOver
 
 Chain = list[int]
 """What a file holds here: the epoch that learnt each example, in order."""

@@ -22,9 +22,9 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 import streaml1.crosses.marks
-from streaml1 import BadExample, ElasticNetClassifier, reader, walk
+from streaml1 import BadExample, ElasticNetClassifier, walk
 from streaml1.cli import cli
-from streaml1.engine import engine
+from streaml1.engine import engine, reader
 from streaml1.hashing import name_hash, name_hashes
 from streaml1.names import MISSING, Table
 from streaml1.names.bytes import distinct

@@ -22,9 +22,9 @@ import pytest
 from click.testing import CliRunner
 
 import streaml1
-from streaml1 import claims, exits
-from streaml1.checkpoint import Checkpoints, TakenOver, look
-from streaml1.claims import Folder
+from streaml1 import exits
+from streaml1.checkpoint import Checkpoints, TakenOver, claims, look
+from streaml1.checkpoint.claims import Folder
 from streaml1.cli import cli
 from streaml1.consumer import evaluate, progressive
 from streaml1.consumer.run import Unfinished

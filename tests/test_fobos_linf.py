@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
-from streaml1 import FOBOSClassifier, FOBOSRegressor, reader
+from streaml1 import FOBOSClassifier, FOBOSRegressor
+from streaml1.engine import reader
 from streaml1.names import Ints
 from streaml1.rules import fobos_linf
 from streaml1.rules.fobos_linf import FobosLinf

@@ -18,7 +18,7 @@ from kafka import TopicPartition
 
 from streaml1 import ElasticNetClassifier
 from streaml1.checkpoint import Checkpoints, look
-from streaml1.console import Interruptible, Signals
+from streaml1.cli.signals import Interruptible, Signals
 from streaml1.consumer import progressive
 from streaml1.consumer.group import Group
 from streaml1.report import Report

@@ -37,10 +37,9 @@ from streaml1 import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
     jit,
-    reader,
     walk,
 )
-from streaml1.engine import room
+from streaml1.engine import reader, room
 from streaml1.names import Hashed, Ints, Table, restore
 from streaml1.rows import BadExample
 from streaml1.rules.l1_ball import L1Ball

@@ -16,15 +16,15 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 LAYERS = [
     *("exits", "files", "lazy", "logs", "jit", "hashing", "losses", "vectors", "eights", "rows"),
     *("plain", "parse"),
-    *("names", "batches", "repeats", "sketch", "crosses", "words"),
+    *("names", "batches", "repeats", "crosses", "words"),
     *("rules", "projection", "online", "walk"),
-    *("cap", "watch", "reader", "engine"),
-    *("parameters", "schedules", "labels", "classes", "outputs", "modelfile", "frozen"),
+    "engine",
+    *("parameters", "schedules", "labels", "modelfile"),
     "offline",
     *("models", "report"),
-    *("streams", "datasets", "claims", "checkpoint", "published", "consumer"),
+    *("streams", "datasets", "checkpoint", "published", "consumer"),
     "hindsight",
-    *("console", "cli"),
+    "cli",
 ]
 ORDER = {name: place for place, name in enumerate(LAYERS)}
 
@@ -109,7 +109,7 @@ def test_one_folder_knows_the_compiler(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_heavy_libraries_wait_until_called_for(path: Path) -> None:
-    allowed = {"cli": {"click"}, "console": {"click"}}.get(own(path), set())
+    allowed = {"cli": {"click"}}.get(own(path), set())
     heavy = {"pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka",
              "prometheus_client"}  # fmt: skip
     loaded = {name.split(".")[0] for name in imports(path, when_loaded=True)}

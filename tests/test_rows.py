@@ -20,10 +20,10 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.batches import batch_of, checked
 from streaml1.engine import Engine
+from streaml1.engine.sketch import Sketch
 from streaml1.hashing import name_hashes
 from streaml1.names import INTS, Table
 from streaml1.rows import BadExample, plain_items
-from streaml1.sketch import Sketch
 
 D = 12
 PARAMS: dict[str, Any] = {"l1": 1e-3, "l2": 1e-2, "lr": 0.3}

@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, reader, walk
-from streaml1.engine import engine
+from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, walk
+from streaml1.engine import engine, reader
 from streaml1.names import Table
 
 needs_walk = pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")

@@ -6,9 +6,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from streaml1.cli.options import MODELS
+from streaml1.cli.options import MODELS, REGRESSION_LOSSES
 from streaml1.cli.program import Refusal
-from streaml1.console import REGRESSION_LOSSES
 
 __all__ = ["change", "loaded", "new_learner"]
 

@@ -15,8 +15,8 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.options import opened, output, source_options
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import log_option
+from streaml1.cli.saying import logged
 from streaml1.cli.writing import require_outputs, unwritable
-from streaml1.console import logged
 
 __all__ = ["convert"]
 

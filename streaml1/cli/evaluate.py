@@ -19,8 +19,10 @@ from streaml1.cli.options import (
 )
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import excused, log_option
+from streaml1.cli.saying import logged
+from streaml1.cli.screen import Screen
+from streaml1.cli.signals import Interruptible, Signals, end_early
 from streaml1.cli.writing import require_outputs, write_all
-from streaml1.console import Interruptible, Screen, Signals, end_early, logged
 
 __all__ = ["evaluate"]
 

@@ -17,7 +17,8 @@ from streaml1.cli.options import Finite, Place
 from streaml1.cli.outgoing import outs_of
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import excused, watching
-from streaml1.console import Signals, complain, logged
+from streaml1.cli.saying import complain, logged
+from streaml1.cli.signals import Signals
 
 if TYPE_CHECKING:
     from streaml1.report import Line, Report
@@ -54,7 +55,7 @@ def learn_group(
     metrics: str | None, stalled: float, options: dict[str, Any],
 ) -> NoReturn:  # fmt: skip
     """Learn as a process of a group until a signal comes, and say what was learnt."""
-    from streaml1.claims import names_in
+    from streaml1.checkpoint.claims import names_in
     from streaml1.consumer.group import Group
     from streaml1.consumer.run import Unfinished
     from streaml1.streams.source import Unavailable
@@ -177,8 +178,8 @@ def partitions(folder: Path) -> None:
     that had it last. Any model is also a folder of checkpoints by itself.
     """
     from streaml1.checkpoint import look
-    from streaml1.claims import owner_of
-    from streaml1.console import text_table
+    from streaml1.checkpoint.claims import owner_of
+    from streaml1.cli.tables import text_table
 
     rows: list[tuple[str, ...]] = []
     examples = non_zeros = 0

@@ -39,17 +39,11 @@ from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_o
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.regret_options import hindsight, regret_option
 from streaml1.cli.run_options import excused, log_option, metrics_options, watching
+from streaml1.cli.saying import advise, complain, logged
+from streaml1.cli.screen import Screen
+from streaml1.cli.signals import Interruptible, Signals, end_early
+from streaml1.cli.tables import telling
 from streaml1.cli.writing import require_outputs, write_all
-from streaml1.console import (
-    Interruptible,
-    Screen,
-    Signals,
-    advise,
-    complain,
-    end_early,
-    logged,
-    telling,
-)
 from streaml1.exits import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.console import REGRESSION_LOSSES
-
 if TYPE_CHECKING:
     from streaml1.streams import Source
 
@@ -29,6 +27,8 @@ __all__ = [
     "source_options",
     "together",
 ]
+
+REGRESSION_LOSSES = ("squared", "absolute")
 
 MODELS = {
     "elastic-net": {

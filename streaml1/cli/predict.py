@@ -11,11 +11,12 @@ import click
 from streaml1.cli.choosing import loaded
 from streaml1.cli.fitting import OF_MODEL, require_prefixes
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.options import model_place, opened, source_options
+from streaml1.cli.options import REGRESSION_LOSSES, model_place, opened, source_options
 from streaml1.cli.outgoing import outgoing_options, outs_of
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
-from streaml1.console import REGRESSION_LOSSES, complain, logged, shown
+from streaml1.cli.saying import complain, logged
+from streaml1.cli.tables import shown
 
 if TYPE_CHECKING:
     from streaml1.consumer import Prediction

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from streaml1 import exits
-from streaml1.console import PROGRAM, abandon_output, complain, say_as
+from streaml1.cli.saying import PROGRAM, abandon_output, complain, say_as
 
 __all__ = ["Program", "Refusal", "cli", "main"]
 

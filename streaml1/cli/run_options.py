@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.options import Finite
-from streaml1.console import Signals, complain, say_as
+from streaml1.cli.saying import complain, say_as
+from streaml1.cli.signals import Signals
 from streaml1.logs import event
 
 if TYPE_CHECKING:

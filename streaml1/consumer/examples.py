@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
 from streaml1.batches import is_frame, is_matrix
-from streaml1.classes import as_label
+from streaml1.models.parts.classes import as_label
 from streaml1.rows import shown
 from streaml1.streams import Block, Refuse, SourceError, class_label, open_source
 from streaml1.streams.rows_file import RowsFile

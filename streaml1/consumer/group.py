@@ -1,9 +1,9 @@
 """A consumer group that learns: each partition has a model of its own, which moves with it.
 
-A partition's model, report and position are in a folder of checkpoints. Whoever the group gives the
-partition to claims the folder (see `streaml1.claims`), goes on from the last checkpoint, and saves
-when the group takes the partition back. What the group, or Kafka, believes about owners and offsets
-decides nothing: a process that is wrong about it only learns what is thrown away.
+A partition's model, report and position are in a folder of checkpoints. Whoever the group gives
+the partition to claims the folder (see `checkpoint/claims.py`), goes on from the last checkpoint,
+and saves when the group takes the partition back. What the group, or Kafka, believes about owners
+and offsets decides nothing: a process that is wrong about it only learns what is thrown away.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from streaml1.checkpoint import Checkpoints, require_seconds
-from streaml1.claims import unwritable
+from streaml1.checkpoint.claims import unwritable
 from streaml1.consumer.examples import BLOCK
 from streaml1.consumer.learning import prepare
 from streaml1.consumer.outs import Out

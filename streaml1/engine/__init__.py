@@ -5,7 +5,7 @@ stands on the one above it:
 
 | class | what it knows |
 |---|---|
-| `streaml1.reader.Reader` | predictions |
+| `reader.Reader` | predictions |
 | `state.State` | who may change the state, and copies of it |
 | `room.Room` | slots and names: what is given them, given back, moved |
 | `weights.Weights` | which weights there are, and how many there may be |

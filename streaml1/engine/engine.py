@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from streaml1 import online, reader, walk
+from streaml1 import online, walk
 from streaml1.crosses import Cross, Crosses, hashes_of
+from streaml1.engine import reader
 from streaml1.engine.many import Many
+from streaml1.engine.reader import MOST_WALKED
 from streaml1.names import Hashed, Ints, Table
 from streaml1.names.parts import parts_of
-from streaml1.reader import MOST_WALKED
 from streaml1.rows import ensure, plain_items
 from streaml1.words import Words
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from streaml1 import reader
 from streaml1.crosses import find_crossed
+from streaml1.engine import reader
+from streaml1.engine.sketch import Sketch
 from streaml1.engine.state import State
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
 from streaml1.names.bytes import Unknown, distinct
 from streaml1.names.parts import Parts
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.parse.rows import NamedRows
-from streaml1.sketch import Sketch
 
 __all__ = ["Room"]
 

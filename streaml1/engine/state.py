@@ -12,9 +12,9 @@ from weakref import WeakSet
 import numpy as np
 
 from streaml1.crosses import Crosses
-from streaml1.reader import Reader
-from streaml1.sketch import Sketch
-from streaml1.watch import Watch
+from streaml1.engine.reader import Reader
+from streaml1.engine.sketch import Sketch
+from streaml1.engine.watch import Watch
 from streaml1.words import Words
 
 __all__ = ["State"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from streaml1 import online
-from streaml1.cap import smallest
+from streaml1.engine.cap import smallest
 from streaml1.engine.room import Room
+from streaml1.engine.watch import Watch
 from streaml1.names import Hashed
-from streaml1.watch import Watch
 
 __all__ = ["Weights"]
 

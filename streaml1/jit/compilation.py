@@ -36,7 +36,7 @@ _PACKAGE = Path(__file__).parent.parent
 _COMPILED_LAYERS = (
     *("jit/*.py", "hashing.py", "losses.py", "vectors.py", "eights.py", "rows.py", "plain.py"),
     *("parse/*.py", "names/*.py", "crosses/*.py", "words/kernels.py", "repeats.py"),
-    *("rules/*.py", "rules/parts/*.py", "online.py", "watch.py", "walk/*.py"),
+    *("rules/*.py", "rules/parts/*.py", "online.py", "walk/*.py", "engine/watch.py"),
     *("projection.py", "offline/*.py", "report/sums.py"),
 )
 

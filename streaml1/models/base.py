@@ -13,7 +13,7 @@ from streaml1 import modelfile
 from streaml1.batches import is_frame
 from streaml1.crosses import checked_cross, crosses_of
 from streaml1.engine import Engine
-from streaml1.frozen import Frozen
+from streaml1.engine.watch import Watch
 from streaml1.labels import (
     WEIGHT_LIMIT,
     binaries,
@@ -25,6 +25,7 @@ from streaml1.labels import (
     weights,
 )
 from streaml1.losses import CODES
+from streaml1.models.parts.frozen import Frozen
 from streaml1.names import Hashed
 from streaml1.names.crossed import cross_hash
 from streaml1.parameters import EngineSlot, Parameter, choice, number, rate, whole
@@ -32,7 +33,6 @@ from streaml1.rows import LIMIT
 from streaml1.schedules import SCHEDULES
 from streaml1.schedules import rate as rate_of_step
 from streaml1.schedules import rates as rates_of_steps
-from streaml1.watch import Watch
 from streaml1.words import Words, checked_text
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count", "series_like"]

@@ -10,11 +10,11 @@ import numpy as np
 from river import base
 
 from streaml1.batches import is_frame
-from streaml1.classes import Classes, declared
-from streaml1.frozen import FrozenClasses
 from streaml1.labels import refuse_unless_dict, weights
 from streaml1.models.base import OnlineModel, require_count, series_like
-from streaml1.outputs import outputs_of, table_of
+from streaml1.models.parts.classes import Classes, declared
+from streaml1.models.parts.frozen import FrozenClasses
+from streaml1.models.parts.outputs import outputs_of, table_of
 from streaml1.parameters import Parameter, choice, flag, number
 from streaml1.rules.softmax import PENALTIES, Softmax
 from streaml1.rules.softmax_ball import SoftmaxBall

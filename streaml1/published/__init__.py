@@ -64,7 +64,7 @@ def load(path: str | Path) -> Any:
 
 def _of_folder(folder: Path) -> Any:
     from streaml1.checkpoint import Unreadable, look
-    from streaml1.claims import names_in
+    from streaml1.checkpoint.claims import names_in
 
     found = look(folder)
     if found is None and names_in(folder):

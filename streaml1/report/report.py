@@ -65,7 +65,7 @@ class Report:
         Whether the run goes on after a refused example, so that the table counts them.
     numbers : dict of str to float
         What else the run tells of itself at the end, such as how many examples wait.
-    changes : streaml1.watch.Changes or None
+    changes : streaml1.engine.watch.Changes or None
         Which features have entered and left the model between the last two lines: the 1,000 of each
         that are farthest from zero.
 

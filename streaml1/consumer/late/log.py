@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from streaml1.checkpoint import CheckpointError, Unreadable
-from streaml1.claims import unwritable
+from streaml1.checkpoint.claims import unwritable
 from streaml1.files import sync_folder
 
 __all__ = ["Log", "Segments"]

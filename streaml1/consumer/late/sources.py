@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from streaml1.classes import as_label
 from streaml1.consumer.examples import BLOCK, Opened, opened_source
+from streaml1.models.parts.classes import as_label
 from streaml1.streams import Block, Refuse
 from streaml1.streams.events import event_of
 from streaml1.streams.source import Example, blocks_of, shown

@@ -27,13 +27,9 @@ from typing import Any
 import numpy as np
 
 from streaml1 import models
-from streaml1.claims import (
+from streaml1.checkpoint.claims import (
     CheckpointError,
     Folder,
-    Full,
-    InUse,
-    TakenOver,
-    Unreadable,
     file_in,
     names_in,
 )
@@ -43,12 +39,7 @@ from streaml1.report import Report
 
 __all__ = [
     "Checkpoint",
-    "CheckpointError",
     "Checkpoints",
-    "Full",
-    "InUse",
-    "TakenOver",
-    "Unreadable",
     "look",
     "require_model",
     "require_seconds",
@@ -104,7 +95,7 @@ class Checkpoints:
         How many checkpoints stay, from 1.
     alone
         Whether a process that is alive keeps the folder: a second one is refused. Else the second
-        takes it over, and the first is refused where it saves again; see `streaml1.claims`.
+        takes it over, and the first is refused where it saves again; see `claims.py`.
 
     Attributes
     ----------

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.classes import Classes
+from streaml1.engine.reader import Reader
 from streaml1.labels import refuse_unless_dict
-from streaml1.outputs import outputs_of, table_of
-from streaml1.reader import Reader
+from streaml1.models.parts.classes import Classes
+from streaml1.models.parts.outputs import outputs_of, table_of
 
 __all__ = ["Frozen", "FrozenClasses"]
 
