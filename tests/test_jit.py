@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import os
 import pickle
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from streaml1 import (
     online,
     rows,
 )
-from streaml1.jit import compilation
+from streaml1.jit import cache
 from streaml1.names import hashed, keys
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +42,7 @@ compiled_only = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT i
 
 def test_the_digest_is_of_all_that_is_compiled() -> None:
     package = ROOT / "streaml1"
-    told = {path for pattern in compilation._COMPILED_LAYERS for path in package.glob(pattern)}
+    told = {path for pattern in cache.COMPILED_LAYERS for path in package.glob(pattern)}
     made = re.compile(r"^@(gil_kernel|kernel|inlined)$|row_kernel\(", re.MULTILINE)
     compiled = {path for path in package.rglob("*.py") if made.search(path.read_text())}
     assert len(compiled) > 50
@@ -142,13 +144,13 @@ from streaml1 import ElasticNetClassifier, jit, walk
 used = []
 real = walk.row_kernel
 walk.row_kernel = lambda *of: used.append(real(*of)) or used[-1]
-m = ElasticNetClassifier(l1=1e-3)
+m = ElasticNetClassifier(intercept_init=0.3)
 for k in range(3):
-    m.learn_one({"a": 1.0, "b": k}, k % 2 == 0)
-print(m.predict_proba_one({"a": 1.0})[True].hex())
+    told = m.predict_proba_one({"a": 1.0, "b": k})[True]
+print(told.hex())
 from streaml1.jit import COMPILED
 if COMPILED:
-    assert len(used) == 2
+    assert len(used) == 1
     hits = sum(sum(k.stats.cache_hits.values()) for k in used)
     misses = sum(sum(k.stats.cache_misses.values()) for k in used)
     print(hits, misses, all(jit.is_cached(k) for k in used))
@@ -199,12 +201,9 @@ def test_the_cache_survives_a_process_and_an_upgrade_is_noticed(tmp_path: Path) 
     # losses.py is in a file of its own: numba alone would run the old code
     losses = package / "streaml1" / "losses.py"
     text = losses.read_text()
-    assert "-y * (e * r if y * a >= 0.0 else r)" in text
-    losses.write_text(
-        text.replace(
-            "-y * (e * r if y * a >= 0.0 else r)", "-y * 2.0 * (e * r if y * a >= 0.0 else r)"
-        )
-    )
+    sigmoid = "return r if a >= 0.0 else e * r"
+    assert sigmoid in text
+    losses.write_text(text.replace(sigmoid, "return r * r"))
     upgraded = run(package, NUMBA_CACHE_DIR=str(cache))
     assert upgraded[0] != first[0], "the old machine code ran"
     fresh = run(package, NUMBA_DISABLE_JIT="1")
@@ -262,6 +261,9 @@ def test_processes_fill_a_cold_cache_together(tmp_path: Path) -> None:
     assert [err for _, err in ended] == [""] * 4
     assert [process.returncode for process in started] == [0] * 4
     assert len({out.split()[0] for out, _ in ended}) == 1
+    # one compiles, the others wait for what it writes
+    assert sorted(int(out.split()[2]) for out, _ in ended) == [0, 0, 0, 1]
+    assert not list(cache.rglob("*.turn"))
     after = run(package, NUMBA_CACHE_DIR=str(cache))
     assert after[1].split()[1] == "0"
     assert after[0] == ended[0][0].split()[0]
@@ -274,6 +276,20 @@ def test_a_torn_mark_does_no_harm(tmp_path: Path) -> None:
     for mark in cache.rglob("kernels.digest"):
         mark.write_bytes(b"\xff\x00 no text")
     assert run(package, NUMBA_CACHE_DIR=str(cache))[0] == expected
+
+
+@compiled_only
+def test_who_stands_still_in_its_turn_is_not_waited_for(tmp_path: Path) -> None:
+    package, folder = copied_package(tmp_path / "site"), tmp_path / "cache"
+    expected = run(package, NUMBA_CACHE_DIR=str(folder))[0]
+    with ExitStack() as held:
+        for path in files(folder):
+            path.unlink()
+            turn = held.enter_context(path.with_suffix(".turn").open("wb"))
+            fcntl.flock(turn, fcntl.LOCK_EX)
+        hurry = "from streaml1.jit import cache\ncache.TURN_SECONDS = 0.1\n"
+        told = run(package, hurry + SMALL, NUMBA_CACHE_DIR=str(folder))
+    assert told[:2] == [expected, "0 1 True"]
 
 
 # Interpreted

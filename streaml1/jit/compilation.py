@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from numba import config, njit
-from numba.core import caching
 from numba.core import types as nbtypes
 from numba.core.registry import CPUDispatcher
-from numba.core.runtime import rtsys
 
+from streaml1.jit.cache import digest_in_the_name, kept
 from streaml1.jit.parts import PART
 
 __all__ = [
@@ -32,115 +28,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 COMPILED = not config.DISABLE_JIT
 
-_PACKAGE = Path(__file__).parent.parent
-_COMPILED_LAYERS = (
-    *("jit/*.py", "hashing.py", "losses.py", "vectors.py", "eights.py", "rows.py", "plain.py"),
-    *("parse/*.py", "names/*.py", "crosses/*.py", "words/kernels.py", "repeats.py"),
-    *("rules/*.py", "rules/parts/*.py", "online.py", "walk/*.py", "engine/watch.py"),
-    *("projection.py", "offline/*.py", "report/sums.py"),
-)
-
-
-def _digest() -> str:
-    """A name for the text of all that is compiled."""
-    texts = [p.read_bytes() for pat in _COMPILED_LAYERS for p in sorted(_PACKAGE.glob(pat))]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
-
-
-# numba keys its cache by the text of a kernel's own file alone: after an upgrade that changed
-# only losses.py it would run the old code. The digest in the files' names prevents that.
-_DIGEST = _digest()
-_MARK = "kernels.digest"
-_ENSURED: set[str] = set()  # folders that can be written
-
-
-def _drop_old_files(folder: Path) -> None:
-    """Remove the machine code of other texts of this package, once for each new text."""
-    mark = folder / _MARK
-    try:
-        if mark.exists() and mark.read_text() == _DIGEST:
-            return
-        for path in [*folder.glob("*.nbi"), *folder.glob("*.nbc")]:
-            if _DIGEST not in path.name:
-                path.unlink(missing_ok=True)
-        mark.write_text(_DIGEST)
-    except (OSError, ValueError):  # another process is at it, or the folder may only be read
-        return
-
-
-def _locators() -> str:
-    """Locators whose file names carry the digest, listed as numba's setting wants them."""
-    names = []
-    for base in ("UserProvided", "InTree", "UserWide", "Zip"):
-        locator = getattr(caching, f"{base}CacheLocator", None)
-        if locator is None:
-            continue
-
-        def get_disambiguator(self: Any, _base: Any = locator) -> str:
-            return f"{_base.get_disambiguator(self)}-{_DIGEST}"
-
-        def ensure_cache_path(self: Any, _base: Any = locator) -> None:
-            folder = self.get_cache_path()
-            # Numba would write a file there for each kernel.
-            if folder not in _ENSURED or not Path(folder).is_dir():
-                _base.ensure_cache_path(self)
-                _drop_old_files(Path(folder))
-                _ENSURED.add(folder)
-
-        methods = {
-            "get_disambiguator": get_disambiguator,
-            "ensure_cache_path": ensure_cache_path,
-        }
-        name = f"_{base}"
-        globals()[name] = type(name, (locator,), methods)
-        names.append(f"{__name__}.{name}")
-    return ",".join(names)
-
-
-_LOCATORS = _locators()
-
-
-@contextmanager
-def _digest_in_the_name() -> Iterator[None]:
-    if not hasattr(config, "CACHE_LOCATOR_CLASSES"):  # another numba: its own naming
-        yield
-        return
-    saved, config.CACHE_LOCATOR_CLASSES = config.CACHE_LOCATOR_CLASSES, _LOCATORS
-    try:
-        yield
-    finally:
-        config.CACHE_LOCATOR_CLASSES = saved
-
-
-class _QuickCache(caching.FunctionCache):
-    """numba's cache of one function, that does not load the compiler to look for it.
-
-    Numba has all that it can compile registered first, scipy's linear algebra among it: half a
-    second of a new process. Code from the disk needs none of that, and what is to be compiled
-    after all has it registered then.
-    """
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
-
-
-def _quick(compiled: Any) -> Any:
-    """A kernel whose code is looked for quickly, in the versions of numba where that is known."""
-    own = {"_guard_against_spurious_io_errors", "_load_overload"}
-    cache = getattr(compiled, "_cache", None)
-    if type(cache) is caching.FunctionCache and own <= set(dir(cache)):
-        cache.__class__ = _QuickCache
-    return compiled
-
 
 def _compile(fn: Any, **options: Any) -> Any:
     # Nobody calls kernels from C.
     options |= {"error_model": "numpy", "no_cfunc_wrapper": True}
-    with _digest_in_the_name():
+    with digest_in_the_name():
         try:
-            return _quick(njit(cache=True, **options)(fn))
+            return kept(njit(cache=True, **options)(fn))
         except RuntimeError:  # no folder can be written: a read-only image without a home
             return njit(**options)(fn)
 

@@ -125,8 +125,7 @@ class EGClassifier(_EG, OnlineClassifier):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
         yield {"radius": 3, "n_features": 500, "lr": 0.3, "schedule": "constant"}
-        yield {"n_features": 100, "nonnegative": True}
-        yield {"n_features": 1000, "loss": "smoothed_hinge"}
+        yield {"n_features": 100, "nonnegative": True, "loss": "smoothed_hinge"}
 
 
 class EGRegressor(_EG, OnlineRegressor):
@@ -226,5 +225,4 @@ class EGRegressor(_EG, OnlineRegressor):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
         yield {"radius": 3, "n_features": 500, "lr": 0.03, "schedule": "constant"}
-        yield {"n_features": 100, "nonnegative": True}
-        yield {"n_features": 1000, "loss": "absolute"}
+        yield {"n_features": 100, "nonnegative": True, "loss": "absolute"}

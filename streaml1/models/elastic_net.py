@@ -194,7 +194,6 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"l1": 1e-3, "l2": 1e-3}
         yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
         yield {"l1": 1e-4, "loss": "smoothed_hinge"}
         yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}
@@ -319,7 +318,6 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"l1": 1e-3, "l2": 1e-3}
         yield {"l1": 1e-3, "l2": 1e-2, "update": "sgd", "schedule": "constant", "lr": 0.01}
         yield {"l1": 1e-4, "loss": "absolute"}
         yield {"l1": 1e-3, "l2": 1e-2, "stamps": "explicit", "budget": 50}

@@ -123,8 +123,6 @@ class FOBOSClassifier(_FOBOS, OnlineClassifier):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"strength": 1e-2}
-        yield {"norm": "linf"}
         yield {"strength": 1e-2, "norm": "linf", "schedule": "constant", "loss": "hinge"}
 
 
@@ -221,6 +219,4 @@ class FOBOSRegressor(_FOBOS, OnlineRegressor):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"strength": 1e-2}
-        yield {"norm": "linf", "lr": 0.01}
         yield {"strength": 1e-2, "norm": "linf", "schedule": "constant", "lr": 0.01}

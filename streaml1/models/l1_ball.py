@@ -132,7 +132,6 @@ class L1BallClassifier(_L1Ball, OnlineClassifier):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"radius": 0.5}
         yield {"radius": 0.5, "index": "tree"}
         yield {"radius": 1.0, "nonnegative": True, "loss": "smoothed_hinge"}
 
@@ -235,6 +234,5 @@ class L1BallRegressor(_L1Ball, OnlineRegressor):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"radius": 0.5}
         yield {"radius": 0.5, "index": "tree"}
         yield {"radius": 1.0, "nonnegative": True, "loss": "absolute"}
