@@ -6,7 +6,9 @@ package to this file, which a reader should believe at sight.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -43,9 +45,9 @@ def sigmoid(a: float) -> float:
 def rate(lr: Any, schedule: str, t: int) -> float:
     if hasattr(lr, "get"):
         return float(lr.get(t))
-    return float(
-        {"constant": lr, "invsqrt": lr / np.sqrt(t + 1), "inverse": lr / (t + 1)}[schedule]
-    )
+    if schedule == "constant":
+        return float(lr)
+    return lr / {"invsqrt": math.sqrt, "inverse": float}[schedule](t + 1)
 
 
 # Penalties: what one step at the rate eta does to all the weights.
@@ -59,14 +61,20 @@ def sgd(v: Any, eta: float, l1: float, l2: float) -> Any:
     return np.sign(v) * np.maximum((1.0 - eta * l2) * np.abs(v) - eta * l1, 0.0)
 
 
+@cache
+def places(n: int) -> Any:
+    return np.arange(1, n + 1)
+
+
 def l1_ball(v: Any, radius: float) -> Any:
     """Euclidean projection, by sorting (Duchi et al. 2008, Figure 1)."""
-    if np.abs(v).sum() <= radius:
+    size = np.abs(v)
+    if size.sum() <= radius:
         return v
-    mu = np.sort(np.abs(v))[::-1]
-    theta = (np.cumsum(mu) - radius) / np.arange(1, len(v) + 1)
-    last = np.flatnonzero(mu > theta)[-1]
-    return np.sign(v) * np.maximum(np.abs(v) - theta[last], 0.0)
+    mu = np.sort(size)[::-1]
+    theta = (mu.cumsum() - radius) / places(len(v))
+    last = (mu > theta).nonzero()[0][-1]
+    return np.sign(v) * np.maximum(size - theta[last], 0.0)
 
 
 def l2_norm(v: Any, pull: float) -> Any:
@@ -76,9 +84,10 @@ def l2_norm(v: Any, pull: float) -> Any:
 
 def linf_norm(v: Any, pull: float) -> Any:
     """The largest come down to one level; together they give `pull`."""
-    mu = np.sort(np.abs(v))[::-1]
-    level = (np.cumsum(mu) - pull) / np.arange(1, len(v) + 1)
-    return np.sign(v) * np.minimum(np.abs(v), max(0.0, np.max(level)))
+    size = np.abs(v)
+    mu = np.sort(size)[::-1]
+    level = (mu.cumsum() - pull) / places(len(v))
+    return np.sign(v) * np.minimum(size, max(0.0, level.max()))
 
 
 # The online step.
@@ -114,7 +123,8 @@ class Online:
     def learn(self, x: Any, y: float, w: float = 1.0) -> None:
         eta = rate(self.lr, self.schedule, self.t)
         a = self.margin(x)  # 1
-        g = float(np.clip(LOSSES[self.loss][1](a, y), -self.clip_gradient, self.clip_gradient)) * w
+        slope = float(LOSSES[self.loss][1](a, y))
+        g = min(max(slope, -self.clip_gradient), self.clip_gradient) * w
         v = self.w - eta * g * x  # 3
         self.w = self.penalty(v, eta)  # 4
         self.b -= self.intercept_lr * g  # 5
@@ -240,7 +250,8 @@ class FTRL(Online):
 
     def learn(self, x: Any, y: float, w: float = 1.0) -> None:
         a = self.margin(x)
-        g = float(np.clip(LOSSES[self.loss][1](a, y), -self.clip_gradient, self.clip_gradient)) * w
+        slope = float(LOSSES[self.loss][1](a, y))
+        g = min(max(slope, -self.clip_gradient), self.clip_gradient) * w
         G = g * x
         sigma = (np.sqrt(self.n + G**2) - np.sqrt(self.n)) / self.alpha
         self.z = self.z + G - sigma * self.w
@@ -261,7 +272,8 @@ class Pegasos(Online):
     def learn(self, x: Any, y: float, w: float = 1.0) -> None:
         eta = 1.0 / (self.l2 * (self.t + 1))
         a = self.margin(x)
-        g = float(np.clip(LOSSES[self.loss][1](a, y), -self.clip_gradient, self.clip_gradient)) * w
+        slope = float(LOSSES[self.loss][1](a, y))
+        g = min(max(slope, -self.clip_gradient), self.clip_gradient) * w
         self.w = (1.0 - eta * self.l2) * self.w - eta * g * x
         norm, radius = np.linalg.norm(self.w), 1.0 / np.sqrt(self.l2)
         if self.project and norm > radius:

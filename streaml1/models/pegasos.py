@@ -120,6 +120,5 @@ class PegasosClassifier(OwnRates, OnlineClassifier):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"l2": 0.1}
         yield {"l2": 1e-2, "project": False}
         yield {"l2": 1e-2, "average": True}

@@ -146,8 +146,7 @@ class SMIDASClassifier(_SMIDAS, OnlineClassifier):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"l1": 1e-3, "p": 2, "lr": 0.3}
-        yield {"l1": 1e-3, "n_features": 20, "schedule": "constant", "lr": 0.03}
+        yield {"l1": 1e-3, "p": 2, "n_features": 20, "lr": 0.3}
         yield {"l1": 1e-3, "p": 40.5, "loss": "smoothed_hinge"}
 
 
@@ -251,6 +250,5 @@ class SMIDASRegressor(_SMIDAS, OnlineRegressor):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"l1": 1e-3, "p": 2, "lr": 0.3}
-        yield {"l1": 1e-3, "n_features": 20, "schedule": "constant", "lr": 0.03}
+        yield {"l1": 1e-3, "p": 2, "n_features": 20, "lr": 0.3}
         yield {"l1": 1e-3, "p": 40.5, "loss": "absolute"}

@@ -137,7 +137,6 @@ class TruncatedGradientClassifier(_TruncatedGradient, OnlineClassifier):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"gravity": 1e-2, "period": 7, "threshold": 0.1}
         yield {"gravity": 1e-3, "threshold": 0.3, "schedule": "constant", "loss": "hinge"}
         yield {"gravity": 1e-2, "period": 3, "threshold": 0.2, "average": True}
 
@@ -244,6 +243,5 @@ class TruncatedGradientRegressor(_TruncatedGradient, OnlineRegressor):
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
-        yield {"gravity": 1e-2, "period": 7, "threshold": 0.1}
         yield {"gravity": 1e-3, "threshold": 0.3, "schedule": "constant", "lr": 0.01}
         yield {"gravity": 1e-2, "period": 3, "threshold": 0.2, "average": True}
