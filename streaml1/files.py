@@ -38,8 +38,10 @@ def written_aside(path: str | Path) -> Iterator[BinaryIO]:
         with _new(aside) as file:
             yield file
         os.replace(aside, path)
-    except BaseException:
+    except BaseException as error:
         aside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and str(error.filename) == str(aside):
+            error.filename = str(path)  # what the caller knows of
         raise
     sync_folder(path.parent)
 

@@ -82,6 +82,19 @@ def at_once(act: Callable[[int], None], n: int = 8) -> None:
     assert not failed
 
 
+def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "kept.rows"
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    for write in (
+        lambda: replace(path, b""),
+        lambda: convert(str(tmp_path / "a.svm"), path),
+    ):
+        with pytest.raises(OSError) as refused:
+            write()
+        assert str(path) in str(refused.value)
+        assert f"{tmp_path}/none/." not in str(refused.value)
+
+
 @pytest.mark.parametrize("links", [True, False])
 def test_several_write_at_once(
     links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
