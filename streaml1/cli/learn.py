@@ -206,26 +206,20 @@ def learn(
     written = [str(path) for path in (*files, kept) if path is not None]
     if signals.number:
         end_early(signals, done, written, missed)
-    if not (done.examples or waits):
-        refused = f" ({done.refused:,} refused)" if done.refused else ""
-        # A timer's job on an empty day is well.
-        if options["until_end"] and kept is not None and hasattr(examples, "topic"):
-            click.echo(f"no example yet in {source}{refused}; the position is kept in {kept}")
-            return
-        only = "" if kept is None else f" but {kept}"
-        raise Refusal(f"{source} has no example to learn{refused}; nothing was written{only}")
-    if done.examples and top:
-        click.echo("\n" + telling(learner, top) + "\n")
-    click.echo(done.summary())
-    _advise(done, learner, checkpoint)
     if done.examples:
+        _tell(done, learner, top, checkpoint)
         if beside is not None:
             click.echo("\n" + beside.regret(done.title).table())
-        for what, path in (("model", save), ("checkpoint", checkpoint), ("report", report)):
+        for what, path in (("model: ", save), ("checkpoint: ", checkpoint), ("report: ", report),
+                           ("", plot)):  # fmt: skip
             if path is not None:
-                click.echo(f"{what}: {path}")
-        if plot is not None:
-            click.echo(str(plot))
+                click.echo(f"{what}{path}")
+    elif waits:
+        _tell(done, learner, 0, checkpoint)
+    else:
+        # A timer's job on an empty day is well.
+        well = options["until_end"] and hasattr(examples, "topic")
+        _tell_of_nothing(source, done, kept, well)
 
 
 def _going_on(
@@ -237,6 +231,24 @@ def _going_on(
     if first is not None:
         return first(), str(load), "start anew without --load"
     return None
+
+
+def _tell(done: Report, learner: Any, top: int, checkpoint: Path | None) -> None:
+    """Show the features that weigh most, and the last line of the report."""
+    if top:
+        click.echo("\n" + telling(learner, top) + "\n")
+    click.echo(done.summary())
+    _advise(done, learner, checkpoint)
+
+
+def _tell_of_nothing(source: str, done: Report, kept: Path | None, well: bool) -> None:
+    """Say that no example came; `well`: which may be, where the position is kept."""
+    refused = f" ({done.refused:,} refused)" if done.refused else ""
+    if well and kept is not None:
+        click.echo(f"no example yet in {source}{refused}; the position is kept in {kept}")
+        return
+    only = "" if kept is None else f" but {kept}"
+    raise Refusal(f"{source} has no example to learn{refused}; nothing was written{only}")
 
 
 def _advise(done: Report, learner: Any, checkpoint: Path | None) -> None:
