@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,18 +109,6 @@ MODELS = [
     *(ElasticNetClassifier, ElasticNetRegressor, PegasosClassifier),
     *(TruncatedGradientClassifier, TruncatedGradientRegressor),
 ]
-
-
-@pytest.mark.parametrize(
-    ("model", "check"),
-    [
-        param
-        for param in kit.rivers_checks(*MODELS)
-        if param.values[0].average  # the others are run elsewhere
-    ],
-)
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
-    check(model.clone())
 
 
 @each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ from streaml1.cli import cli
 from streaml1.losses import CODES
 from streaml1.rules.eg import EG
 from streaml1.vectors import exponentials
-from tests import reference
+from tests import kit, reference
 from tests.test_elastic_net import BINARY, LATE, SCHEDULES, D, as_dict, is_run, labels_of, rows_of
 
 MODELS = [EGClassifier, EGRegressor]
@@ -492,15 +492,7 @@ def test_dropped_weights_are_those_of_the_start() -> None:
 # As river's estimator
 
 
-def rivers_checks() -> Iterator[Any]:
-    for cls in MODELS:
-        for i, params in enumerate(cls._unit_test_params()):
-            model = cls(**params)
-            for k, check in enumerate(checks.yield_checks(model)):
-                yield pytest.param(model, check, id=f"{cls.__name__}-{i}-{k}-{check.__name__}")
-
-
-@pytest.mark.parametrize(("model", "check"), list(rivers_checks()))
+@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 

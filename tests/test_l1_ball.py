@@ -6,7 +6,7 @@ import copy
 import itertools
 import pickle
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from river import checks
 from scipy.sparse import csr_matrix
 
 import streaml1
@@ -24,7 +23,7 @@ from streaml1 import L1BallClassifier, L1BallRegressor
 from streaml1.cli import cli
 from streaml1.losses import CODES
 from streaml1.rules.parts import raw_vector
-from tests import reference
+from tests import kit, reference
 from tests.conftest import ROOT
 from tests.test_elastic_net import (
     BINARY,
@@ -412,15 +411,7 @@ def test_nothing_below_zero_is_kept() -> None:
 # River's checks
 
 
-def rivers_checks() -> Iterator[Any]:
-    for cls in MODELS:
-        for i, params in enumerate(cls._unit_test_params()):
-            model = cls(**params)
-            for k, check in enumerate(checks.yield_checks(model)):
-                yield pytest.param(model, check, id=f"{cls.__name__}-{i}-{k}-{check.__name__}")
-
-
-@pytest.mark.parametrize(("model", "check"), list(rivers_checks()))
+@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 

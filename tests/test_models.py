@@ -32,7 +32,7 @@ from river import (
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, SoftmaxClassifier
-from tests import reference
+from tests import kit, reference
 
 MODELS = [ElasticNetClassifier, ElasticNetRegressor]
 
@@ -69,15 +69,7 @@ def models() -> list[Any]:
 # river's own
 
 
-def rivers_checks() -> Iterator[Any]:
-    for cls in MODELS:
-        for i, params in enumerate(cls._unit_test_params()):
-            model = cls(**params)
-            for k, check in enumerate(checks.yield_checks(model)):
-                yield pytest.param(model, check, id=f"{cls.__name__}-{i}-{k}-{check.__name__}")
-
-
-@pytest.mark.parametrize(("model", "check"), list(rivers_checks()))
+@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
