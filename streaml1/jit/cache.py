@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import time
 from collections.abc import Iterator
@@ -146,12 +147,25 @@ class _QuickCache(caching.FunctionCache):
             self._turn = None
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Have nobody look for garbage: a compiler makes millions of objects, and most stay."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class _Kernel(CPUDispatcher):
     """A kernel whose cache is a quick one."""
 
     def compile(self, sig: Any) -> Any:
         try:
-            return super().compile(sig)
+            with _uncollected():
+                return super().compile(sig)
         finally:
             self._cache.end()
 
