@@ -33,16 +33,10 @@ def written_aside(path: str | Path) -> Iterator[BinaryIO]:
     path = Path(path).resolve()  # a link stays, what it points to is replaced
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file")
-    aside = name_beside(path)
-    try:
+    with _aside(path) as aside:
         with _new(aside) as file:
             yield file
         os.replace(aside, path)
-    except BaseException as error:
-        aside.unlink(missing_ok=True)
-        if isinstance(error, OSError) and str(error.filename) == str(aside):
-            error.filename = str(path)  # what the caller knows of
-        raise
     sync_folder(path.parent)
 
 
@@ -59,8 +53,7 @@ def write_once(path: Path, data: bytes) -> None:
     """
     if path.exists():
         return
-    aside = name_beside(path)
-    try:
+    with _aside(path) as aside:
         with _new(aside) as file:
             file.write(data)
         try:
@@ -70,6 +63,18 @@ def write_once(path: Path, data: bytes) -> None:
         except OSError:  # no links
             os.replace(aside, path)
         sync_folder(path.parent)
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """Where to write what is to take the place of `path`; nothing is left there at the end."""
+    aside = name_beside(path)
+    try:
+        yield aside
+    except OSError as error:
+        if str(error.filename) == str(aside):
+            error.filename = str(path)  # what the caller knows of
+        raise
     finally:
         aside.unlink(missing_ok=True)
 

@@ -87,6 +87,7 @@ def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "a.svm").write_text("1 1:1\n")
     for write in (
         lambda: replace(path, b""),
+        lambda: write_once(path, b""),
         lambda: convert(str(tmp_path / "a.svm"), path),
     ):
         with pytest.raises(OSError) as refused:
