@@ -292,6 +292,31 @@ def test_who_stands_still_in_its_turn_is_not_waited_for(tmp_path: Path) -> None:
     assert told[:2] == [expected, "0 1 True"]
 
 
+FORKED = """
+import fcntl, os, signal
+from streaml1 import rows
+kept = rows.largest._cache
+assert kept._wait()
+with open(kept._turn.name, "wb") as waits:
+    child = os.fork()
+    if not child:
+        signal.pause()
+    kept.end()
+    try:
+        fcntl.flock(waits, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+assert not os.path.exists(waits.name)
+print("had")
+"""
+
+
+@compiled_only
+def test_a_fork_does_not_keep_the_turn(python: Callable[..., str]) -> None:
+    assert python("-c", FORKED) == "had\n"
+
+
 # Interpreted
 
 

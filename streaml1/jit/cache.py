@@ -143,6 +143,7 @@ class _QuickCache(caching.FunctionCache):
         if self._turn is not None:
             with suppress(OSError):
                 Path(self._turn.name).unlink(missing_ok=True)  # who waits for it has it open
+                fcntl.flock(self._turn, fcntl.LOCK_UN)  # so has a fork, which would keep the turn
             self._turn.close()
             self._turn = None
 
