@@ -207,6 +207,10 @@ def test_a_model_of_a_topic_knows_its_text(tmp_path: Path, monkeypatch: pytest.M
     assert read == [(url, "SSL")]
     done = CliRunner().invoke(cli, ["predict", url, str(path), *args[-2:]])
     assert done.exit_code == 0 and read == [(url, "SSL")] * 2, done.output
+    for option in ("--predictions", "--publish"):
+        away = ["learn", str(path), option, "kafka://127.0.0.1:1/t", *args[-2:]]
+        done = CliRunner().invoke(cli, away)
+        assert done.exit_code == 75 and "no broker answers at 127.0.0.1:1" in done.output
     assert set(model.weights) == {"mail=cheap", "mail=pills", "mail=see", "mail=you"}
 
 

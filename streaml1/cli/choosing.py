@@ -120,7 +120,7 @@ def change(
                 f"{has}: leave {option} out, or {anew}"
             )
     require_parameters(type(learner), given, place)
-    _require_used(given, _kind_of(learner)[0], vars(learner))
+    _require_used(given, name, vars(learner))
     for name, value in given.items():
         has = getattr(learner, name)
         if has == value:
