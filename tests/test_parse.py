@@ -27,7 +27,7 @@ import streaml1
 from streaml1.consumer import predictions
 from streaml1.hashing import name_hash
 from streaml1.jit import COMPILED
-from streaml1.parse import numbers
+from streaml1.parse import delimiters, numbers
 from streaml1.parse.rows import IntRows, NamedRows
 from streaml1.streams import chunks, open_source
 from streaml1.streams.csv_files import CsvParser
@@ -325,6 +325,42 @@ def test_mutated_lines_are_read_as_by_the_plain_reader(format: str, require_labe
         accepted += len(found)
         assert outcome(found) == outcome(plain.read(text)), text
     assert FUZZ / 8 < accepted < FUZZ / 2
+
+
+MEMBERS = {
+    "svmlight": ("{} ", "{}:0.5", " "),
+    "vw": ("{} | ", "n{}:0.5", " "),
+    "jsonl": ('{{"y": {}, "x": {{', '"n{}": 0.5', ", "),
+}
+
+
+def line_of_size(format: str, size: int, random: Random) -> bytes:
+    """A line of so many bytes, its newline one of them."""
+    head, member, mark = MEMBERS[format]
+    end = "}}\n" if format == "jsonl" else "\n"
+    line, k = head.format(random.randrange(2)), random.randrange(9)
+    line += member.format(k)
+    while size - len(line) - len(end) >= 24:
+        k += random.randrange(1, 9)
+        line += mark + member.format(k)
+    # Decimals make up for what is left.
+    return f"{line}{'0' * (size - len(line) - len(end))}{end}".encode()
+
+
+@pytest.mark.parametrize("format", MEMBERS)
+@pytest.mark.parametrize("last", [b"", b"1 |n \xc3\xa9\n"])
+def test_texts_are_read_wherever_their_lines_end(format: str, last: bytes) -> None:
+    """Delimiters are found some lines at a time: about each end of these, and of long lines."""
+    random = Random(format)
+    at_once = int(delimiters._AT_ONCE)
+    sizes = [at_once + k for k in (-1, 0, 1, 63, 64, 65)] + [3 * at_once + 7, 2 * at_once]
+    sizes += [random.choice([50, 64, 65, 700]) for _ in range(300)]
+    for k in (0, 1, 2, 64):  # lines that end together just before, at and behind the end
+        sizes += [at_once - 128 - k, 64, 64]
+    text = b"".join(line_of_size(format, size, random) for size in sizes) + last
+    found = line_parser(format).read(text)
+    assert outcome(found) == outcome(twin(format, True).read(text))
+    assert len(found) == len(sizes) + (format == "vw" and last != b"")
 
 
 NUMBERED = [f"{'key' * (k % 3)}{k}" for k in range(19)]

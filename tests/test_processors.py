@@ -32,12 +32,12 @@ pytestmark = pytest.mark.skipif(
 
 @kernel
 def _lines(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    return parts.delimiters(start, end, positions, kinds)
+    return parts.delimiters(start - np.uint64(1), start, end, positions, kinds)
 
 
 @kernel
 def _json(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    return parts.json_delimiters(start, end, positions, kinds)
+    return parts.json_delimiters(start, start, end, positions, kinds)
 
 
 @kernel

@@ -11,6 +11,7 @@ from streaml1.jit import (
     chosen_bytes,
     chosen_marked,
     inlined,
+    leading_zeros,
     load_word,
     matches,
     put_places,
@@ -34,6 +35,7 @@ __all__ = [
     "csv_delimiters",
     "delimiters",
     "json_delimiters",
+    "lines_at_once",
     "place_of",
     "vw_delimiters",
 ]
@@ -52,6 +54,7 @@ SPARE = 64
 """Places for delimiters that may be written beyond those that there are."""
 
 _ONE, _FOUR, _EIGHT, _HALF, _BLOCK = map(np.uint64, (1, 4, 8, 32, 64))
+_AT_ONCE = np.uint64(2**15)
 _ALL = np.uint64(2**64 - 1)
 _BYTE = np.uint64(255)
 
@@ -88,36 +91,56 @@ def _within(found: Any, at: Any, end: Any) -> Any:
 
 
 @inlined
-def delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    """Write down where newlines, blanks and colons stand, from the byte before `start`.
+def lines_at_once(at: Any, end: Any) -> Any:
+    """Where to stop looking for a while: behind lines whose delimiters the first caches hold.
 
-    That byte is the first of them, as it were. Positions are halves of words from an address, with
-    SPARE places more than there may be, and `kinds` the delimiters themselves, a byte each.
+    It may be one long line. The last byte before `end` is a newline.
+    """
+    stop = at + _AT_ONCE
+    if stop >= end:
+        return end
+    last = stop
+    while last > at:
+        last -= _BLOCK
+        found = matches(last, NEWLINE)
+        if found:
+            return last + _BLOCK - leading_zeros(found)
+    found = matches(stop, NEWLINE)
+    while not found:
+        stop += _BLOCK
+        found = matches(stop, NEWLINE)
+    return stop + trailing_zeros(found) + _ONE
+
+
+@inlined
+def delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    """Write down where newlines, blanks and colons stand from `at` on, counted from `start`.
+
+    The byte before `at` is the first of them, as it were. Positions are halves of words from an
+    address, with SPARE places more than there may be, and `kinds` the delimiters, a byte each.
 
     Returns
     -------
     How many there are.
     """
-    store_half(positions, np.uint64(0))
+    store_half(positions, at - _ONE - start)
     n = _ONE
-    at = start
     while at < end:
         found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
-        n = _written(_within(found, at, end), at, start - _ONE, n, positions, kinds)
+        n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
     return n
 
 
 @inlined
-def vw_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    """As `delimiters`, but where newlines, blanks, colons, tabs and bars stand, from `start`.
+def vw_delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    """As `delimiters`, but where newlines, blanks, colons, tabs and bars stand, and these alone.
 
     Returns
     -------
     How many there are, and whether all bytes are ASCII.
     """
     n, ascii_ = np.uint64(0), _ALL
-    at = start
     while at < end:
         found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
         found |= matches(at, TAB) | matches(at, BAR)
@@ -128,7 +151,7 @@ def vw_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
 
 
 @inlined
-def json_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+def json_delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> Any:
     """As `vw_delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
 
     Odd are backslashes and control characters, newlines among them. Delimiters behind a blank are
@@ -136,7 +159,6 @@ def json_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
     an equals sign.
     """
     n, ascii_, equals = np.uint64(0), _ALL, np.uint64(0)
-    at = start
     while at < end:
         found = matches(at, _QUOTE) | matches(at, _COMMA) | matches(at, _CLOSE)
         equals |= _within(matches(at, _EQUALS), at, end)
@@ -154,7 +176,8 @@ def json_delimiters(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
 def csv_delimiters(start: Any, end: Any, mark: Any, positions: Any, kinds: Any) -> Any:
     """As `vw_delimiters`, but where quotes, marks and control characters stand, newlines too.
 
-    `mark` is what stands between cells. Tabs are left out, unless they do.
+    All are found at once, from `start` on. `mark` is what stands between cells. Tabs are left out,
+    unless they do.
     """
     n, ascii_ = np.uint64(0), _ALL
     at = start

@@ -23,6 +23,7 @@ from streaml1.parse.delimiters import (
     NEWLINE,
     RETURN,
     json_delimiters,
+    lines_at_once,
     place_of,
 )
 from streaml1.parse.features import (
@@ -227,15 +228,20 @@ def rows(
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
     places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
-    n, ascii_, apart = json_delimiters(start, end, places, of_kinds)
-    if coding == UNKNOWN and not ascii_:
-        return row, n_odd, line, False, False
+    apart: Any = True
     met[:] = _ZERO
     now = np.uint64(keys.ctypes.data)
     before_now, n_before = now + _EIGHT * MOST, _ZERO
-    i, at, to = _ZERO, start, names
+    i, n, at, to = _ZERO, _ZERO, start, names
     indptr[0] = 0
-    while i < n:
+    while at < end:
+        if i == n:
+            i = _ZERO
+            behind = lines_at_once(at, end)
+            n, ascii_, no_equals = json_delimiters(start, at, behind, places, of_kinds)
+            apart &= no_equals
+            if coding == UNKNOWN and not ascii_:
+                return _ZERO, _ZERO, _ZERO, False, False
         begun, begin, first_name = k, at, to
         label, weight = np.nan, 1.0
         label_kind, id_kind = NOTHING, NOTHING

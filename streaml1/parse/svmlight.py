@@ -23,7 +23,16 @@ from streaml1.jit import (
     which,
     words_from,
 )
-from streaml1.parse.delimiters import BLANK, COLON, NEWLINE, RETURN, TAB, delimiters, place_of
+from streaml1.parse.delimiters import (
+    BLANK,
+    COLON,
+    NEWLINE,
+    RETURN,
+    TAB,
+    delimiters,
+    lines_at_once,
+    place_of,
+)
 from streaml1.parse.numbers import digits, eight_values, long_value, number, value, whole
 from streaml1.rows import MOST_IDS, is_plain_row
 
@@ -203,12 +212,15 @@ def rows(
     `streaml1.rows.is_plain_row`.
     """
     base, places = start - _ONE, np.uint64(positions.ctypes.data)
-    n = delimiters(start, end, places, np.uint64(kinds.ctypes.data))
+    of_kinds = np.uint64(kinds.ctypes.data)
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
-    i, at = _ONE, start
+    i, n, at = _ZERO, _ZERO, start
     plain: Any = True
     indptr[0] = 0
-    while i < n:
+    while at < end:
+        if i == n:
+            i = _ONE
+            n = delimiters(base, at, lines_at_once(at, end), places, of_kinds)
         begun, begin = k, at
         d = base + place_of(places, i)
         c = load_byte(d)

@@ -19,6 +19,7 @@ from streaml1.parse.delimiters import (
     NEWLINE,
     RETURN,
     TAB,
+    lines_at_once,
     place_of,
     vw_delimiters,
 )
@@ -341,13 +342,15 @@ def rows(
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
     places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
-    n, ascii_ = vw_delimiters(start, end, places, of_kinds)
-    if coding == UNKNOWN and not ascii_:
-        return row, n_odd, line, False, False
-    i, at, to = _ZERO, start, names
+    i, n, at, to = _ZERO, _ZERO, start, names
     last = np.uint64(len(hashes))
     indptr[0] = 0
-    while i < n:
+    while at < end:
+        if i == n:
+            i = _ZERO
+            n, ascii_ = vw_delimiters(start, at, lines_at_once(at, end), places, of_kinds)
+            if coding == UNKNOWN and not ascii_:
+                return _ZERO, _ZERO, _ZERO, False, False
         begun, begin, first_name = k, at, to
         i, count, label, weight, good = _before_bar(start, table, places, i, at)
         d = start + place_of(places, i)
