@@ -230,8 +230,7 @@ def repeats(ids: Any, indptr: Any) -> bool:
 
 
 def _row_of_repeat(ids: Any, indptr: Any) -> int:
-    with np.errstate(over="ignore"):
-        return int(_first_repeat(ids, indptr, _met(indptr)))
+    return int(_first_repeat(ids, indptr, _met(indptr)))
 
 
 def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
@@ -243,10 +242,9 @@ def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
     n = len(hashes)
     masked = Rows(np.empty(n, np.uint32), np.empty(n), np.empty_like(rows.indptr))
     met = _met(rows.indptr)
-    more = np.zeros_like(met), np.empty_like(met), np.empty(len(met))
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, met, *more):
-            return None
+    more = np.zeros(len(met), np.uint64), np.empty(len(met), np.uint64), np.empty(len(met))
+    if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, met, *more):
+        return None
     kept = int(masked.indptr[-1])
     return Rows(masked.ids[:kept], masked.values[:kept], masked.indptr)
 
@@ -257,8 +255,7 @@ def _merged(rows: Rows) -> Rows:
     if first == rows.n:
         return rows
     ids, values, indptr = (np.array(a) for a in rows)
-    with np.errstate(over="ignore", invalid="ignore"):  # sums are refused by the caller
-        n = _merge(ids, values, indptr, np.uint64(first), _met(indptr))
+    n = _merge(ids, values, indptr, np.uint64(first), _met(indptr))  # the caller refuses sums
     return Rows(ids[:n], values[:n], indptr)
 
 

@@ -167,8 +167,7 @@ def marked(crosses: Crosses, batch: Batch) -> Marked:
         masks, hashes, spans, letters = _spelt(crosses, batch.names or [])
     bounds = np.zeros(batch.n, np.uint64)
     sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
-    with np.errstate(over="ignore"):
-        told = _bounds(crosses.plan, ids, masks, batch.rows.indptr, sizes, bounds)
+    told = _bounds(crosses.plan, ids, masks, batch.rows.indptr, sizes, bounds)
     longest, wide = map(int, told)
     many = np.flatnonzero(bounds > MOST_CROSSED)
     if wide < batch.n and not (len(many) and many[0] < wide):

@@ -114,12 +114,11 @@ def crossing_of(crosses: Crosses, some: Marked) -> Crossing:
     part_masks, part_hashes, part_at = (np.empty(m, np.uint64) for _ in range(3))
     crossed_hashes, values = np.empty(total, np.uint64), np.empty(total)
     places, indptr = np.empty((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
-    with np.errstate(over="ignore"):
-        n, wrong = _cross(
-            crosses.plan, some.ids, some.masks, some.hashes, rows.values, rows.indptr, part_masks,
-            part_hashes, np.empty(m), part_at, np.empty(m * crosses.most_of_one, np.uint64), sizes,
-            crossed_hashes, values, np.empty(total, np.uint64), places, indptr,
-        )  # fmt: skip
+    n, wrong = _cross(
+        crosses.plan, some.ids, some.masks, some.hashes, rows.values, rows.indptr, part_masks,
+        part_hashes, np.empty(m), part_at, np.empty(m * crosses.most_of_one, np.uint64), sizes,
+        crossed_hashes, values, np.empty(total, np.uint64), places, indptr,
+    )  # fmt: skip
     n = int(n)
     parts = Parts(places[:n], some.ids, some.masks, some.hashes, some.spans, some.letters)
     crossing = Crossing(crossed_hashes[:n], values[:n], indptr, parts)

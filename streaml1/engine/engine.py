@@ -138,7 +138,7 @@ class Engine(Many):
             values = np.append(values, [one.value for one in crosses])
         ids, values = self._row(names, values, slots)
         while True:
-            status = online.learn_plain(self.rule, self.online, ids, values, len(ids), y, w, eta)
+            status = online.learn_plain(self.rule, self._record, ids, values, len(ids), y, w, eta)
             if status != online.NO_ROOM:
                 break
             self._set_rule(self.rule.make_room(len(ids)))

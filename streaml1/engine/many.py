@@ -80,7 +80,7 @@ class Many(Weights):
         """Learn the rows from the i-th; returns n, or where a block begins that is not plain."""
         while True:
             status, i = online.learn(
-                self.rule, self.online, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d
+                self.rule, self._record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d
             )
             if status == online.NO_ROOM:
                 nnz = int(rows.indptr[i + 1] - rows.indptr[i])

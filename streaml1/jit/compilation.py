@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 from numba import config, njit
 from numba.core import types as nbtypes
 from numba.core.registry import CPUDispatcher
@@ -40,7 +41,12 @@ def _compile(fn: Any, **options: Any) -> Any:
 
 
 def kernel(fn: F) -> F:
-    """Compile `fn` at its first call, to run without the interpreter lock, cached on disk."""
+    """Compile `fn` at its first call, to run without the interpreter lock, cached on disk.
+
+    Numbers overflow without a word, interpreted too.
+    """
+    if not COMPILED:
+        return np.errstate(over="ignore", invalid="ignore")(fn)
     compiled: F = _compile(fn, nogil=True)
     return compiled
 

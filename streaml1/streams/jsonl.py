@@ -111,7 +111,7 @@ class JsonParser(NamedParser):
 
     def __init__(self, require_label: bool = True, what: str = "file") -> None:
         super().__init__(parse_json, require_label, what)
-        self._rooms = Pool(_more_room)
+        self._rooms = Pool(_more_room, lent=False)
 
     def _more(self, n: int) -> tuple[Any, ...]:
         return self._rooms.take(n)

@@ -88,7 +88,7 @@ class NamedParser(LineParser):
         super().__init__(partial(parse, require_label=require_label), what)
         self._labelled = require_label
         self._pool = Pool(_room)
-        self._scratch = Pool(_scratch)
+        self._scratch = Pool(_scratch, lent=False)
 
     def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read lines within a buffer."""

@@ -39,6 +39,8 @@ class Pool(Generic[T]):
     ----------
     make
         Makes the arrays for so many bytes of text.
+    lent
+        Whether views are given away; else the arrays are always the same.
 
     Examples
     --------
@@ -55,8 +57,9 @@ class Pool(Generic[T]):
 
     """
 
-    def __init__(self, make: Callable[[int], T]) -> None:
+    def __init__(self, make: Callable[[int], T], lent: bool = True) -> None:
         self._make = make
+        self._lent = lent
         self._size = 0
         self._tuples: list[tuple[T, list[int]]] = []
 
@@ -65,7 +68,7 @@ class Pool(Generic[T]):
         if n > self._size:  # and some more, as texts are never of one size
             self._tuples, self._size = [], 1 << (n - 1).bit_length()
         for arrays, counts in self._tuples:
-            if _counts(arrays) == counts:
+            if not self._lent or _counts(arrays) == counts:
                 return arrays
         arrays = self._make(self._size)
         if len(self._tuples) < 4:
