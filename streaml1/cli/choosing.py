@@ -6,8 +6,9 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from streaml1.cli.options import MODELS, REGRESSION_LOSSES
+from streaml1.cli.options import MODELS
 from streaml1.cli.program import Refusal
+from streaml1.tasks import REGRESSION
 
 __all__ = ["change", "loaded", "new_learner"]
 
@@ -92,7 +93,7 @@ def _require_used(given: dict[str, Any], model: str, has: dict[str, Any] | None 
 
 def _task(source: str, loss: str | None) -> str:
     if loss is not None:
-        return "regression" if loss in REGRESSION_LOSSES else "classification"
+        return "regression" if loss in REGRESSION else "classification"
     if source.startswith("river:"):
         from river import datasets
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaml1.tasks import CLASSIFICATION, REGRESSION
+
 if TYPE_CHECKING:
     from streaml1.streams import Source
 
@@ -28,8 +30,6 @@ __all__ = [
     "together",
 ]
 
-REGRESSION_LOSSES = ("squared", "absolute")
-
 MODELS = {
     "elastic-net": {
         "classification": "ElasticNetClassifier",
@@ -47,7 +47,7 @@ MODELS = {
     "smidas": {"classification": "SMIDASClassifier", "regression": "SMIDASRegressor"},
     "eg": {"classification": "EGClassifier", "regression": "EGRegressor"},
 }
-LOSSES = ("logistic", "hinge", "smoothed_hinge", *REGRESSION_LOSSES)
+LOSSES = (*CLASSIFICATION, *REGRESSION)
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

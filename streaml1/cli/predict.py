@@ -11,12 +11,13 @@ import click
 from streaml1.cli.choosing import loaded
 from streaml1.cli.fitting import OF_MODEL, require_prefixes
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.options import REGRESSION_LOSSES, model_place, opened, source_options
+from streaml1.cli.options import model_place, opened, source_options
 from streaml1.cli.outgoing import outgoing_options, outs_of
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.saying import complain, logged
 from streaml1.cli.tables import shown
+from streaml1.tasks import REGRESSION
 
 if TYPE_CHECKING:
     from streaml1.consumer import Prediction
@@ -50,7 +51,7 @@ def predict(
     from streaml1.consumer.prediction_records import jsonable
 
     learner = loaded(model, options["kafka"])
-    key = "value" if learner.loss in REGRESSION_LOSSES else "p"
+    key = "value" if learner.loss in REGRESSION else "p"
     examples = opened(source, options, require_label=False, text=learner.text)
     require_prefixes(source, options["format"], learner.cross, OF_MODEL)
 

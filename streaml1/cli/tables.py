@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from streaml1.cli.options import REGRESSION_LOSSES
+from streaml1.tasks import REGRESSION
 
 __all__ = ["entries_table", "shown", "telling", "text_table", "weight_text"]
 
@@ -18,7 +18,7 @@ def telling(model: Any, k: int) -> str:
     ranked = model.top_weights(model.n_nonzero)
     up = [one for one in ranked if one[1] > 0.0][:k]
     down = [one for one in ranked if one[1] < 0.0][:k]
-    regression = model.loss in REGRESSION_LOSSES
+    regression = model.loss in REGRESSION
     heads = ("raise the value", "lower the value") if regression else ("for True", "for False")
     if not ranked:
         return "All weights are zero."

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from river import base
 
-from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, Report
+from streaml1.report import LEAST_PROBABILITY, MARGINS, NAMES, Report
 from streaml1.rows import BadExample, shown
+from streaml1.tasks import REGRESSION
 
 __all__ = [
     "Learn",

@@ -11,10 +11,10 @@ import numpy as np
 
 from streaml1.consumer.examples import rows_of
 from streaml1.consumer.learning import Learn
-from streaml1.report import REGRESSION
 from streaml1.rows import BadExample
 from streaml1.streams import Refuse, binary_label, number_label
 from streaml1.streams.labels import LabelTexts
+from streaml1.tasks import REGRESSION
 
 __all__ = ["Chunk", "chunk_of", "parts_of"]
 

@@ -15,7 +15,7 @@ from streaml1.consumer.learning import loss_of, texts_of
 from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import Chunk, parts_of
 from streaml1.consumer.refusals import Refusals, require_positive
-from streaml1.report import REGRESSION
+from streaml1.tasks import REGRESSION
 
 __all__ = ["Prediction", "prediction_blocks", "predictions"]
 

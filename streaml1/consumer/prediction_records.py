@@ -12,9 +12,10 @@ import numpy as np
 from streaml1.consumer.coordinates import coordinates, record_key
 from streaml1.consumer.learning import loss_of
 from streaml1.consumer.outs import Out, Part
-from streaml1.report import MARGINS, REGRESSION
+from streaml1.report import MARGINS
 from streaml1.streams.outbox import Outbox, as_topic
 from streaml1.streams.topic import Topic
+from streaml1.tasks import REGRESSION
 
 if TYPE_CHECKING:
     from streaml1.consumer.run import Run

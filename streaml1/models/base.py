@@ -33,12 +33,10 @@ from streaml1.rows import LIMIT
 from streaml1.schedules import SCHEDULES
 from streaml1.schedules import rate as rate_of_step
 from streaml1.schedules import rates as rates_of_steps
+from streaml1.tasks import CLASSIFICATION, REGRESSION
 from streaml1.words import Words, checked_text
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count", "series_like"]
-
-CLASSIFIER_LOSSES = ("logistic", "hinge", "smoothed_hinge")
-REGRESSOR_LOSSES = ("squared", "absolute")
 
 
 class OnlineModel(base.Base):
@@ -355,7 +353,7 @@ class OnlineModel(base.Base):
 class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
     """What classifiers of two labels share."""
 
-    loss = Parameter(choice(*CLASSIFIER_LOSSES))
+    loss = Parameter(choice(*CLASSIFICATION))
 
     def _label(self, y: Any) -> float:
         if y is True:
@@ -399,7 +397,7 @@ class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
 class OnlineRegressor(OnlineModel, base.MiniBatchRegressor):
     """What regressors share."""
 
-    loss = Parameter(choice(*REGRESSOR_LOSSES))
+    loss = Parameter(choice(*REGRESSION))
 
     def _label(self, y: Any) -> float:
         if y.__class__ is float and abs(y) < LIMIT:

@@ -12,9 +12,9 @@ from streaml1.batches import batch_of, checked, is_matrix
 from streaml1.labels import binaries, column_of, equals_itself, values
 from streaml1.parameters import flag, number, whole
 from streaml1.rows import Rows, shown
+from streaml1.tasks import REGRESSION
 
 __all__ = [
-    "CLASSIFIERS",
     "Data",
     "check_ridge",
     "check_run",
@@ -24,8 +24,6 @@ __all__ = [
     "unable",
 ]
 
-CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge")
-REGRESSORS = ("squared", "absolute")
 MULTICLASS = ("softmax", "multiclass_hinge")
 
 
@@ -67,7 +65,7 @@ class Data:
         self.classes: tuple[Any, ...] = ()
         if loss in MULTICLASS:
             self.classes, self.y = _classes(y, self.n)
-        elif loss in REGRESSORS:
+        elif loss in REGRESSION:
             self.y = values(y, self.n)
         else:
             self.y = _signs(y, self.n)

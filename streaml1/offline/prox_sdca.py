@@ -43,8 +43,6 @@ import numpy as np
 from streaml1.losses import CODES, LOGISTIC, SMOOTHED_HINGE, SQUARED
 from streaml1.offline.coordinates import turn
 from streaml1.offline.data import (
-    CLASSIFIERS,
-    REGRESSORS,
     Data,
     check_run,
     check_strength,
@@ -66,10 +64,11 @@ from streaml1.offline.prox_steps import Norm, prox_epoch, restricted
 from streaml1.offline.solution import Callback, Solution, Trace
 from streaml1.offline.support import FASTER, SLACK, Face, Watch, polish
 from streaml1.rows import Rows
+from streaml1.tasks import CLASSIFICATION, REGRESSION
 
 __all__ = ["prox_sdca"]
 
-LOSSES = (*CLASSIFIERS, *REGRESSORS)
+LOSSES = (*CLASSIFICATION, *REGRESSION)
 NORMS = ("l2", "q")
 
 # A stage ends when its gap is no more than so many times its distance from the stage before.

@@ -33,8 +33,6 @@ import numpy as np
 from streaml1.jit import kernel
 from streaml1.losses import CODES
 from streaml1.offline.data import (
-    CLASSIFIERS,
-    REGRESSORS,
     Data,
     check_ridge,
     check_run,
@@ -49,10 +47,11 @@ from streaml1.offline.objective import conjugate, pulled_back, value
 from streaml1.offline.order import ONE, ORDERS, add, dot, fetch_next, generator, squares
 from streaml1.offline.pool import Pool, ascend
 from streaml1.offline.solution import Callback, Solution, Trace
+from streaml1.tasks import CLASSIFICATION, REGRESSION
 
 __all__ = ["sdca"]
 
-LOSSES = (*CLASSIFIERS, *REGRESSORS, "multiclass_hinge")
+LOSSES = (*CLASSIFICATION, *REGRESSION, "multiclass_hinge")
 
 
 @kernel

@@ -7,7 +7,7 @@ what a line holds; `table` and `plot` say it. `report` is all of it over a run.
 from __future__ import annotations
 
 from streaml1.report.line import Line
-from streaml1.report.losses import LEAST_PROBABILITY, MARGINS, NAMES, REGRESSION, losses
+from streaml1.report.losses import LEAST_PROBABILITY, MARGINS, NAMES, losses
 from streaml1.report.plot import require_plotting
 from streaml1.report.report import Report
 from streaml1.report.window import WINDOW
@@ -16,7 +16,6 @@ __all__ = [
     "LEAST_PROBABILITY",
     "MARGINS",
     "NAMES",
-    "REGRESSION",
     "WINDOW",
     "Line",
     "Report",

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LEAST_PROBABILITY", "MARGINS", "NAMES", "REGRESSION", "constants", "losses"]
+from streaml1.tasks import REGRESSION
+
+__all__ = ["LEAST_PROBABILITY", "MARGINS", "NAMES", "constants", "losses"]
 
 NAMES = {
     "logistic": "log-loss",
@@ -17,7 +19,6 @@ NAMES = {
     "softmax": "log-loss",
 }
 MARGINS = ("hinge", "smoothed_hinge")
-REGRESSION = ("squared", "absolute")
 
 # As in river: an example on which a model was sure and wrong costs at most 34.5.
 LEAST_PROBABILITY = 1e-15

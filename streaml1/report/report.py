@@ -14,11 +14,12 @@ import numpy as np
 
 from streaml1.files import written_aside
 from streaml1.report.line import Line
-from streaml1.report.losses import NAMES, REGRESSION, constants, losses
+from streaml1.report.losses import NAMES, constants, losses
 from streaml1.report.plot import figure, require_plotting
 from streaml1.report.sums import Counts, Sums, add_up, before_each, plain
 from streaml1.report.table import columns, in_words, rendered
 from streaml1.report.window import WINDOW, Window
+from streaml1.tasks import REGRESSION
 
 __all__ = ["Report"]
 

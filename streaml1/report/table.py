@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streaml1.report.line import Line
-from streaml1.report.losses import NAMES, REGRESSION
+from streaml1.report.losses import NAMES
 from streaml1.report.window import WINDOW_NAME
+from streaml1.tasks import REGRESSION
 
 __all__ = ["Column", "columns", "in_words", "rendered"]
 

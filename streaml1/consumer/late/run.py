@@ -22,10 +22,11 @@ from streaml1.consumer.late.waiting import Waiting
 from streaml1.consumer.learning import learner_of, learning_one_of, loss_of, predicting_one_of
 from streaml1.consumer.refusals import LOGGED, Refusals
 from streaml1.consumer.run import Run
-from streaml1.report import REGRESSION, Report
+from streaml1.report import Report
 from streaml1.rows import BadExample
 from streaml1.streams import binary_label, number_label
 from streaml1.streams.events import Event
+from streaml1.tasks import REGRESSION
 
 __all__ = ["FOLDER", "LateRun"]
 

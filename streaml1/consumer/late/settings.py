@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from streaml1.consumer.learning import learner_of, loss_of
-from streaml1.report import REGRESSION
+from streaml1.tasks import REGRESSION
 
 __all__ = ["LateLabels", "require_late"]
 

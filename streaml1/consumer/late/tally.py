@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from streaml1.consumer.learning import places_of
-from streaml1.report import REGRESSION, Report
+from streaml1.report import Report
+from streaml1.tasks import REGRESSION
 
 __all__ = ["Tally"]
 
