@@ -414,6 +414,8 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--save", "a.svm"], "--save a.svm is also SOURCE; give it a name of"),
         (["learn", "a.svm", "--save", "/dev/null"], "--save /dev/null is no plain file"),
         (["learn", "a.svm", "--save", "m", "--report", "./m"], "--report m is also --save"),
+        (["learn", "a.svm", "--save", "m", "--checkpoint", "./m"], "--save m is also --checkpoint"),
+        (["learn", ""], "the name of the source is empty: name a file, or - for standard input"),
         (["learn", "a.svm", "--plot", "a.txt"], "--plot a.txt does not end in a format"),
         (["show", "a.svm"], "a.svm is not a streaml1 model"),
         (["show", "none"], "none: no such file"),

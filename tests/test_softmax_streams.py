@@ -20,7 +20,7 @@ from streaml1 import BadExample, SoftmaxClassifier
 from streaml1.cli import cli
 from streaml1.consumer import predictions
 from streaml1.report import Report
-from streaml1.streams import class_label
+from streaml1.streams import class_label, open_source
 from tests import reference
 
 NAMES = ["north", "south", "east", "west"]
@@ -153,6 +153,35 @@ def test_labels_of_files() -> None:
     for y in (None, math.nan, [1]):
         with pytest.raises(ValueError, match="label"):
             class_label(y)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("a.jsonl", '{{"x": {{"a": 1}}, "y": {}}}'), ("a.svm", "{} 1:1"), ("a.vw", "{} | a")],
+)
+def test_labels_that_a_number_cannot_tell_apart_are_refused(
+    tmp_path: Path, name: str, line: str
+) -> None:
+    path = tmp_path / name
+    labels = [2**53 - 1, 1 - 2**53, 2**53, 2**53 + 1, -(2**53) - 1, 10**30]
+    path.write_text("".join(line.format(y) + "\n" for y in labels))
+    model = SoftmaxClassifier()
+    report = streaml1.progressive(model, path, bad="skip")
+    assert (report.examples, report.refused) == (2, 4)
+    assert model.classes_met == [2**53 - 1, 1 - 2**53]
+    with pytest.raises(ValueError, match=rf"{name}:3: label {2**53} is too long for a number"):
+        streaml1.progressive(SoftmaxClassifier(), path)
+
+
+def test_long_labels_that_are_text_are_told_apart(tmp_path: Path) -> None:
+    lines, table = tmp_path / "a.jsonl", tmp_path / "a.csv"
+    labels = [2**53, 2**53 + 1]
+    lines.write_text("".join(f'{{"x": {{"a": 1}}, "y": "{y}"}}\n' for y in labels))
+    table.write_text("a,y\n" + "".join(f"1,{y}\n" for y in labels))
+    for source in (open_source(lines), open_source(table, target="y")):
+        model = SoftmaxClassifier()
+        streaml1.progressive(model, source)
+        assert model.classes_met == labels
 
 
 def test_predictions_are_of_all_labels() -> None:

@@ -149,7 +149,8 @@ def learn(
     text = texts_of(source, options, first, checkpoint)
     examples: Any = opened(source, options, events=late is not None, text=text)
     require_prefixes(source, options["format"], options["cross"])
-    require_outputs(source, {"--save": save, "--report": report, "--plot": plot}, load)
+    outputs = {"--save": save, "--report": report, "--plot": plot}
+    require_outputs(source, outputs, load, folder=checkpoint)
     total = _total(examples, limit, passes)
 
     signals = Signals()

@@ -17,14 +17,20 @@ __all__ = ["require_outputs", "unwritable", "write_all"]
 
 
 def require_outputs(
-    source: str, outputs: dict[str, Path | None], model: str | Path | None = None
+    source: str,
+    outputs: dict[str, Path | None],
+    model: str | Path | None = None,
+    folder: Path | None = None,
 ) -> None:
     """Refuse what could not be written, before anything is learnt.
 
-    The file of a model that is read may be that of `--save`, and nothing else.
+    The file of a model that is read may be that of `--save`, and nothing else. The folder of
+    checkpoints, which the run makes, can be no file.
     """
     own = model.resolve() if isinstance(model, Path) else None
     taken: dict[Path, str] = {} if source == "-" else {Path(source).resolve(): "SOURCE"}
+    if folder is not None:
+        taken[folder.resolve()] = "--checkpoint"
     for option, path in outputs.items():
         if path is None:
             continue

@@ -295,6 +295,9 @@ def read_weight(value: Any) -> float:
     return weight
 
 
+WHOLE = 2.0**53
+"""From here on a float stands for several whole numbers: labels that differ would be one."""
+
 _BINARY: dict[Any, bool] = {0: False, -1: False, 1: True, "0": False, "-1": False, "1": True}
 
 
@@ -359,7 +362,8 @@ def class_label(y: Any) -> Hashable:
     Raises
     ------
     ValueError
-        One sentence, where there is no label, or it cannot be a key of a dict.
+        One sentence, where there is no label, or it cannot be a key of a dict, or is a float that
+        other whole numbers are read as too.
 
     Examples
     --------
@@ -376,6 +380,11 @@ def class_label(y: Any) -> Hashable:
             return int(y)
         return y
     if isinstance(y, float) and y.is_integer():
+        if abs(y) >= WHOLE:
+            raise ValueError(
+                f"label {int(y)} is too long for a number, which its neighbours would be too: have "
+                "it below 2^53, or text, as in CSV and between quotes in JSON"
+            )
         return int(y)
     if not isinstance(y, Hashable) or not equals_itself(y):
         raise ValueError(f"label {shown(y)} is not a label: it must be a text or a number")

@@ -268,6 +268,8 @@ class TextSource:
 
 def require_readable(name: str) -> None:
     """Raise `SourceError` if there is no file of this name that could be read."""
+    if not name:  # as of a variable of a shell that is not set; a path would be this folder
+        raise SourceError("the name of the source is empty: name a file, or - for standard input")
     path = Path(name)
     try:
         if path.is_dir():
