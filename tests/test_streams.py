@@ -590,6 +590,9 @@ def test_csv_quote_that_is_not_closed(write):
         ("1,x,1,", "weight '' is not a weight: it must be a number >= 0"),
         ("1,x,1,-2", "weight '-2' is not a weight"),
         ("1,x,1,inf", "weight 'inf' is not a weight"),
+        pytest.param(
+            f"1,{'x' * 131_073},1,1", "a cell has more than 131,072 characters", id="long"
+        ),
     ],
 )
 def test_csv_mistakes(write, line, reason):

@@ -84,8 +84,11 @@ class Records:
             except StopIteration:
                 return
             except plain_csv.Error as error:
-                told = str(error).partition(" - do you need to open")[0]  # of Python's files
-                yield self._first, ValueError(f"not CSV: {told}{self._extent()}")
+                # What follows there is of Python's files.
+                told = f"not CSV: {error}".partition(" - do you need to open")[0]
+                if "field limit" in told:
+                    told = f"a cell has more than {plain_csv.field_size_limit():,} characters"
+                yield self._first, ValueError(f"{told}{self._extent()}")
                 continue
             if self._undecodable:
                 yield self._first, self._undecodable[0]
