@@ -360,6 +360,19 @@ def test_json_lines(tmp_path: Path) -> None:
     assert list(lines[0])[:5] == ["examples", "loss_name", "recent_loss", "loss", "constant_loss"]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("name", ["a$\\frac$.vw", "\udcff.vw", "日本.vw", "a\tb\n\0.vw"])
+def test_any_name_of_a_file_can_stand_above_the_picture(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    report = small()
+    report.title = f"{name}: ElasticNetClassifier()"
+    report.plot(tmp_path / f"r.{kind}")
+    title = plot.figure(report.lines, report.loss_name, report.title).axes[0].get_title("left")
+    assert title == report.title.replace("\udcff", "\\udcff").replace("$", r"\$")
+
+
 def test_infinity_is_null_in_json(tmp_path: Path) -> None:
     report = Report("squared")
     report.add([1e200], [0.0])

@@ -54,7 +54,9 @@ def figure(lines: Sequence[Line], loss_name: str, title: str) -> Any:
     draw(top, "model", "loss", "-", "C0")
     top.set_ylabel(f"mean {loss_name} so far")
     top.legend(frameon=False)
-    top.set_title(title, loc="left", fontsize="medium", wrap=True)
+    # The name of a file is no formula, and may have bytes that are no text.
+    told = title.encode(errors="backslashreplace").decode().replace("$", r"\$")
+    top.set_title(told, loc="left", fontsize="medium", wrap=True)
     draw(bottom, "non-zero weights", "n_nonzero", "-", "C1")
     bottom.set_ylabel("non-zero weights")
     bottom.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))

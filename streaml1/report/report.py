@@ -6,6 +6,7 @@ import io
 import json
 import math
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -389,7 +390,10 @@ class Report:
         """
         kind = require_plotting(path)
         picture = io.BytesIO()
-        figure(self.lines, self.loss_name, self.title).savefig(picture, format=kind, dpi=100)
+        with warnings.catch_warnings():
+            # A letter of a file's name that the font does not have is drawn as a box.
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)
+            figure(self.lines, self.loss_name, self.title).savefig(picture, format=kind, dpi=100)
         with written_aside(path) as file:
             file.write(picture.getvalue())
 
