@@ -148,6 +148,22 @@ def test_at_most_so_many_weights_whichever_rate_leads() -> None:
     assert len(leaders) > 1
 
 
+@pytest.mark.parametrize("seed", [304, 499, 566])
+def test_a_new_leader_is_counted_though_its_row_has_fewer_weights(seed: int) -> None:
+    """What a row loses by the change is no sign of how many weights there are elsewhere."""
+    rng = np.random.default_rng(seed)
+    model = ElasticNetClassifier(loss="hinge", lr="auto", l1=0.08, max_features=45)
+    for i in range(180):
+        if i % 50 == 0:
+            w = rng.normal(size=60) * (rng.random(60) < 0.3)
+        ids = rng.choice(60 if i % 2 else 30, 25, replace=False)
+        x = {int(j): float(rng.normal()) for j in ids}
+        noise = 5.0 if i // 50 % 2 else 0.1
+        model.learn_one(x, bool(sum(w[j] * v for j, v in x.items()) + noise * rng.normal() > 0.0))
+        assert model.n_nonzero <= 45
+        model._engine.check()
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_it_needs_no_scale(loss: str) -> None:
     """Features, or weights of examples, a thousand times as large: the same predictions."""

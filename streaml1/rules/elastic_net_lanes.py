@@ -107,6 +107,7 @@ GROWN = 2.0  # rows are so many times as long as they were: weights are divided
 LONGEST = 16.0  # the square of a row is over that of the mean, for its rate
 OF_LABELS, OF_VALUES = 7.0, 30.0  # times `intercept_lr`, over the rate of weights; values are far
 TINY = 5e-324
+UNCOUNTED = np.int64(2**62)  # weights: too many, however many the row of a step loses
 
 
 @inlined
@@ -241,7 +242,7 @@ class ElasticNetLanes(NamedTuple):
         if np.int64(best) != c.leader:
             c.leader = best
             if o.most:  # other weights are told from now on: have them counted
-                o.held = o.most + 1
+                o.held = UNCOUNTED
         _measure(self, o.loss, abs(y), w, o.intercept_lr)
         return losses.output(o.loss, margin), 1.0
 
