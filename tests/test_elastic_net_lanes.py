@@ -287,6 +287,21 @@ def test_values_whose_squares_are_hardly_any_leave_a_sound_model(
     assert streaml1.load(tmp_path / "model").weights == model.weights
 
 
+@pytest.mark.parametrize("label", [1.0, 1e49])
+@pytest.mark.parametrize("penalty", [{"l1": 1e30}, {"l1": 1e-3, "l2": 1e30}, {"l2": 1e30}])
+@pytest.mark.parametrize("update", ["fobos", "sgd"])
+def test_tiny_values_and_weights_together_leave_a_sound_model(
+    label: float, penalty: dict[str, float], update: str
+) -> None:
+    """What rates are multiplied by for each, together, is no more than for one."""
+    model = make("absolute", update=update, **penalty)
+    model.learn_one({}, label, 1e-300)
+    for value in (1e-155, 1e-155, 1.0):
+        model.learn_one({"a": value}, label, 5e-324)
+        model._engine.check()
+        assert math.isfinite(model.predict_one({"a": 1.0, "b": 2.0}))
+
+
 def test_the_loss_stays() -> None:
     model = make("logistic")
     with pytest.raises(ValueError, match='loss cannot change where lr="auto"'):

@@ -151,7 +151,7 @@ def _measure(rule: Any, loss: int, label: float, w: float, intercept_lr: float) 
     size = c.labels / c.n if loss == losses.ABSOLUTE else 1.0
     if c.weights > 0.0:
         size *= min(c.n / c.weights, SCALE_MOST)
-    c.scale = (min(1.0 / q, SCALE_MOST) if q > 0.0 else 1.0) * size
+    c.scale = min((min(1.0 / q, SCALE_MOST) if q > 0.0 else 1.0) * size, SCALE_MOST)
     values = loss == losses.ABSOLUTE or loss == losses.SQUARED
     c.slope = intercept_lr * (OF_VALUES if values else OF_LABELS) * size
 
