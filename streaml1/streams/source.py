@@ -382,8 +382,8 @@ def class_label(y: Any) -> Hashable:
     if isinstance(y, float) and y.is_integer():
         if abs(y) >= WHOLE:
             raise ValueError(
-                f"label {int(y)} is too long for a number, which its neighbours would be too: have "
-                "it below 2^53, or text, as in CSV and between quotes in JSON"
+                f"label {int(y)} may be another whole number, as floats of 2^53 and more are: have "
+                "it below, or as text: in quotes in JSON, in any column of CSV"
             )
         return int(y)
     if not isinstance(y, Hashable) or not equals_itself(y):
