@@ -686,6 +686,22 @@ def test_categories_are_the_same_by_both_roads(l2: float) -> None:
     other._engine.check()
 
 
+@pytest.mark.parametrize("cross", [None, [("other", "u")]])
+def test_hashed_names_given_twice_are_summed_before_those_that_share_their_slot(cross: Any) -> None:
+    models = [ElasticNetClassifier(lr=0.3, hash_bits=1, cross=cross) for _ in range(3)]
+    rng = random.Random(1)
+    for i in range(600):
+        items = [("s", "x"), ("u", "v"), *((n, rng.gauss(0.0, 1.0)) for n in ("s=x", "a", "b"))]
+        x = dict(rng.sample(items, len(items)))
+        walked, plain, batch = models
+        p = walked.predict_proba_one(x)
+        assert p == plain.predict_proba_one(Dict(x)) == batch.freeze().predict_proba_one(x)
+        walked.learn_one(x, i % 3 == 0)
+        plain.learn_one(Dict(x), i % 3 == 0)
+        assert batch.progressive_many([x], [i % 3 == 0])[0] == p[True]
+        assert walked.weights == plain.weights == batch.weights
+
+
 @needs_walk
 def test_categories_take_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     model = begun()

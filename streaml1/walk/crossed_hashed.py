@@ -20,7 +20,7 @@ from streaml1.walk.fields import (
     TEXTS,
     VALUES,
 )
-from streaml1.walk.hashed import NO_SLOT, slot_of
+from streaml1.walk.hashed import NO_SLOT, named_twice, slot_of
 from streaml1.walk.memory import OTHER_ROAD, collect, number_of, type_of
 from streaml1.walk.parts import crossed_of
 
@@ -41,10 +41,11 @@ def read(frame: Any, x: Any) -> Any:
     total = collect(frame, x, keys, texts)
     if total < 0:
         return total
-    n = _ZERO
+    n, joined = _ZERO, False
     for k in range(np.uint64(total)):
         key, text = keys[k], texts[k]
         kind = type_of(text)
+        joined |= kind == frame[STR]
         v = number_of(frame, text, kind)
         if not abs(v) < LIMIT:
             return np.int64(OTHER_ROAD)
@@ -63,7 +64,10 @@ def read(frame: Any, x: Any) -> Any:
         return end
     for k in range(n, np.uint64(end)):
         ids[k] = np.uint32(hashes[k] & frame[MASK])
-    return _merged(frame, ids, values, np.uint64(end))
+    m = _merged(frame, ids, values, np.uint64(end))
+    if joined and end - m > 1 and named_twice(frame, keys, n):
+        return np.int64(OTHER_ROAD)
+    return m
 
 
 @inlined

@@ -32,7 +32,7 @@ from streaml1.walk.memory import (
     utf8_of,
 )
 
-__all__ = ["NO_SLOT", "merged", "read", "slot_of"]
+__all__ = ["NO_SLOT", "merged", "named_twice", "read", "slot_of"]
 
 _MOST_BYTES = np.uint64(2048)
 _EQUALS = np.uint8(61)
@@ -96,9 +96,10 @@ def read(frame: Any, x: Any) -> Any:
     total = collect(frame, x, keys, texts)
     if total < 0:
         return total
-    n = np.uint64(0)
+    n, joined = np.uint64(0), False
     for k in range(np.uint64(total)):
         kind = type_of(texts[k])
+        joined |= kind == frame[STR]
         v = number_of(frame, texts[k], kind)
         if not abs(v) < LIMIT:
             return np.int64(OTHER_ROAD)
@@ -110,7 +111,31 @@ def read(frame: Any, x: Any) -> Any:
         ids[n] = np.uint32(slot)
         values[n] = v
         n += _ONE
-    return merged(frame, ids, values, n)
+    m = merged(frame, ids, values, n)
+    if joined and np.int64(n) - m > 1 and named_twice(frame, keys, np.uint64(total)):
+        return np.int64(OTHER_ROAD)
+    return m
+
+
+@inlined
+def named_twice(frame: Any, keys: Any, n: Any) -> bool:
+    """Whether one of the first `n` keys may be a category's name, its equals sign and its text.
+
+    Then a name may be there twice, which is summed before names that share its slot: of three
+    numbers the sum depends on the order, of two it does not.
+    """
+    for k in range(n):
+        if type_of(keys[k]) != frame[STR]:
+            continue
+        address = utf8_of(frame, keys[k])
+        if not address:
+            return True
+        size = load(frame[SCRATCH])
+        data = array_at(address, size, np.uint8)
+        for i in range(size):
+            if data[i] == _EQUALS:
+                return True
+    return False
 
 
 @inlined
