@@ -157,8 +157,7 @@ def _murmur_all(data: Any, ends: Any, hashes: Any) -> None:
 def int_hashes(ints: Any) -> Any:
     """Hashes of ints, an array of int64."""
     hashes = np.empty(len(ints), np.uint64)
-    with np.errstate(over="ignore"):
-        _mixed_all(ints.view(np.uint64), hashes)
+    _mixed_all(ints.view(np.uint64), hashes)
     return hashes
 
 

@@ -45,15 +45,18 @@ def kernel(fn: F) -> F:
 
     Numbers overflow without a word, interpreted too.
     """
-    if not COMPILED:
-        return np.errstate(over="ignore", invalid="ignore")(fn)
-    compiled: F = _compile(fn, nogil=True)
-    return compiled
+    return _called_from_python(fn, nogil=True)
 
 
 def gil_kernel(fn: F) -> F:
     """Compile `fn` as `kernel` does, but keep the lock: for calls of a microsecond."""
-    compiled: F = _compile(fn)
+    return _called_from_python(fn)
+
+
+def _called_from_python(fn: F, **options: bool) -> F:
+    if not COMPILED:
+        return np.errstate(over="ignore", invalid="ignore")(fn)
+    compiled: F = _compile(fn, **options)
     return compiled
 
 

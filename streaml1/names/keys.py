@@ -87,8 +87,7 @@ def find(entries: Any, hashes: Any) -> Any:
 def find_ints(entries: Any, ids: Any) -> Any:
     """The same of ints in an array."""
     slots = np.empty(len(ids), np.uint32)
-    with np.errstate(over="ignore"):
-        _find_ints(entries, ids, SEED, np.uint64(HASH), slots)
+    _find_ints(entries, ids, SEED, np.uint64(HASH), slots)
     return slots
 
 

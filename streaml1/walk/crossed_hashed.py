@@ -41,11 +41,10 @@ def read(frame: Any, x: Any) -> Any:
     total = collect(frame, x, keys, texts)
     if total < 0:
         return total
-    n, joined = _ZERO, False
+    n = _ZERO
     for k in range(np.uint64(total)):
         key, text = keys[k], texts[k]
         kind = type_of(text)
-        joined |= kind == frame[STR]
         v = number_of(frame, text, kind)
         if not abs(v) < LIMIT:
             return np.int64(OTHER_ROAD)
@@ -65,7 +64,7 @@ def read(frame: Any, x: Any) -> Any:
     for k in range(n, np.uint64(end)):
         ids[k] = np.uint32(hashes[k] & frame[MASK])
     m = _merged(frame, ids, values, np.uint64(end))
-    if joined and end - m > 1 and named_twice(frame, keys, n):
+    if end - m > 1 and named_twice(frame, keys, texts, n):
         return np.int64(OTHER_ROAD)
     return m
 

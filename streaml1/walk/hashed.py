@@ -96,10 +96,9 @@ def read(frame: Any, x: Any) -> Any:
     total = collect(frame, x, keys, texts)
     if total < 0:
         return total
-    n, joined = np.uint64(0), False
+    n = np.uint64(0)
     for k in range(np.uint64(total)):
         kind = type_of(texts[k])
-        joined |= kind == frame[STR]
         v = number_of(frame, texts[k], kind)
         if not abs(v) < LIMIT:
             return np.int64(OTHER_ROAD)
@@ -112,30 +111,40 @@ def read(frame: Any, x: Any) -> Any:
         values[n] = v
         n += _ONE
     m = merged(frame, ids, values, n)
-    if joined and np.int64(n) - m > 1 and named_twice(frame, keys, np.uint64(total)):
+    if np.int64(n) - m > 1 and named_twice(frame, keys, texts, np.uint64(total)):
         return np.int64(OTHER_ROAD)
     return m
 
 
 @inlined
-def named_twice(frame: Any, keys: Any, n: Any) -> bool:
+def named_twice(frame: Any, keys: Any, texts: Any, n: Any) -> bool:
     """Whether one of the first `n` keys may be a category's name, its equals sign and its text.
 
-    Then a name may be there twice, which is summed before names that share its slot: of three
-    numbers the sum depends on the order, of two it does not.
+    `texts` are their values; or zero, if no strings. Then a name may be there twice, which is
+    summed before names that share its slot: of three numbers the sum depends on the order, of two
+    it does not.
     """
+    categories, joined = False, False
     for k in range(n):
-        if type_of(keys[k]) != frame[STR]:
-            continue
-        address = utf8_of(frame, keys[k])
-        if not address:
-            return True
-        size = load(frame[SCRATCH])
-        data = array_at(address, size, np.uint8)
-        for i in range(size):
-            if data[i] == _EQUALS:
-                return True
-    return False
+        if texts[k]:
+            categories |= type_of(texts[k]) == frame[STR]
+        if type_of(keys[k]) == frame[STR]:
+            joined |= _may_be_joined(frame, keys[k])
+    return categories and joined
+
+
+@inlined
+def _may_be_joined(frame: Any, key: Any) -> bool:
+    """Whether there is an equals sign in a string, or it is not known."""
+    address = utf8_of(frame, key)
+    if not address:
+        return True
+    size = load(frame[SCRATCH])
+    data = array_at(address, size, np.uint8)
+    found = False
+    for i in range(size):
+        found |= data[i] == _EQUALS
+    return found
 
 
 @inlined
