@@ -93,7 +93,7 @@ def csv(folder: Path) -> tuple[str, dict[str, Any]]:
     rng = random.Random(1)
     lines = ['shop,"pr\nice",sold']
     for k in range(80):
-        shop = rng.choice(("fr", '"d\ne"', "it"))
+        shop = rng.choice(("fr", '"d\ne"', '" d\ne"', " it"))
         lines.append(f"{shop},{rng.random():.3f},{'x' if k % 30 == 7 else rng.randrange(2)}")
     return write(folder / "a.csv", lines), {"target": "sold", "categorical": ["shop"]}
 
@@ -557,6 +557,11 @@ def test_a_stop_between_any_two_lines(
         return found, opened.position()
 
     whole, _ = read(None, 1000, 10**9)
+    opened: Any = open_source(spec, **columns)
+    opened.begin(None)
+    for k, block in enumerate(opened.blocks(1, lambda *told: None)):
+        rest, _ = read(block.end, 1000, 10**9)
+        assert rest == whole[k + 1 :], "of a position behind each record"
     for size, step in ((1, 7), (10, 13), (10, 1), (1000, 2)):
         half, at = read(None, size, 30)
         assert read(at, size, 9) == ([], at), "a stop before it is where it was"

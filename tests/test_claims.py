@@ -250,6 +250,8 @@ def test_a_claim_does_not_wait(tmp_path: Path) -> None:
         one.write(b"[1, 1]")
     assert other.last(read, pytest.fail) == [1]
     assert other.names() == [(2, 2), (1, 1)]
+    other.write(b"[1, 2]")
+    assert other.last(read, pytest.fail) == [1, 2]
 
 
 def test_a_torn_file_is_passed_over(tmp_path: Path) -> None:

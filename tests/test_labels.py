@@ -176,9 +176,10 @@ def test_columns_of_every_kind(column: str) -> None:
     assert values(make([3, -2, 0]), 3).tolist() == [3.0, -2.0, 0.0]
     assert weights(make([1.5, 2.0, 0.0]), 3).tolist() == [1.5, 2.0, 0.0]
     for check, wrong in ((binaries, 2.0), (values, math.nan), (weights, -1.0)):
-        with pytest.raises(BadExample) as refused:
-            check(make([1.0, wrong, 1.0]), 3)
-        assert refused.value.row == 1
+        for other in (0.0, 1.0):
+            with pytest.raises(BadExample) as refused:
+                check(make([other, wrong, other]), 3)
+            assert refused.value.row == 1
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "u8", "f2", "f4", "f8", ">f8", ">i4"])
