@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import hashlib
 import time
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from numba import config
 from numba.core import caching
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
+
+from streaml1.lazy import uncollected
 
 __all__ = ["COMPILED_LAYERS", "digest_in_the_name", "kept"]
 
@@ -148,24 +149,12 @@ class _QuickCache(caching.FunctionCache):
             self._turn = None
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Have nobody look for garbage: a compiler makes millions of objects, and most stay."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
 class _Kernel(CPUDispatcher):
     """A kernel whose cache is a quick one."""
 
     def compile(self, sig: Any) -> Any:
         try:
-            with _uncollected():
+            with uncollected():
                 return super().compile(sig)
         finally:
             self._cache.end()
