@@ -90,11 +90,21 @@ def packed(folder: Path) -> tuple[str, dict[str, Any]]:
 
 @source
 def csv(folder: Path) -> tuple[str, dict[str, Any]]:
+    return table(folder, 'shop,"pr\nice",sold', "")
+
+
+def twins(folder: Path) -> tuple[str, dict[str, Any]]:
+    """As `csv`, with a column twice: Python alone reads it."""
+    return table(folder, 'shop,"pr\nice",sold,"pr\nice"', ",2")
+
+
+def table(folder: Path, header: str, last: str) -> tuple[str, dict[str, Any]]:
     rng = random.Random(1)
-    lines = ['shop,"pr\nice",sold']
+    lines = [header]
     for k in range(80):
         shop = rng.choice(("fr", '"d\ne"', '" d\ne"', " it"))
-        lines.append(f"{shop},{rng.random():.3f},{'x' if k % 30 == 7 else rng.randrange(2)}")
+        sold = "x" if k % 30 == 7 else rng.randrange(2)
+        lines.append(f"{shop},{rng.random():.3f},{sold}{last}")
     return write(folder / "a.csv", lines), {"target": "sold", "categorical": ["shop"]}
 
 
@@ -536,13 +546,13 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(
     assert steps == ["file", "name", "folder"]
 
 
-@pytest.mark.parametrize("name", ["svmlight", "packed", "csv"])
+@pytest.mark.parametrize("make", [svmlight, packed, csv, twins])
 def test_a_stop_between_any_two_lines(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a record goes on in the next line."""
     monkeypatch.setattr("streaml1.streams.chunks.CHUNK", 32)  # a line or two
-    spec, options = SOURCES[name](tmp_path)
+    spec, options = make(tmp_path)
     columns = {name: options[name] for name in options if name in ("target", "categorical")}
 
     def read(at: Any, size: int, lines: int) -> tuple[list[Any], Any]:

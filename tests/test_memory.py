@@ -18,6 +18,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hashing, jit, walk
+from streaml1.engine.cap import smallest
 from streaml1.names import Ints, Table, keys
 from streaml1.names.bytes import Arena, ByBytes, distinct
 from streaml1.names.places import MISSING
@@ -175,6 +176,14 @@ CAPPED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         streaml1.PegasosClassifier, reference.Pegasos, {"l2": 1e-3, "project": False}
     ),
 }  # fmt: skip
+
+
+def test_of_equal_weights_those_go_whose_names_have_the_smaller_hash() -> None:
+    slots, names = np.arange(6, dtype=np.uint32), Ints()
+    sizes = np.array([2.0, 1.0, 2.0, 3.0, 2.0, 0.5])
+    ties = sorted((0, 2, 4), key=lambda slot: int(names.hashes(slots)[slot]))
+    for n, expected in ((1, [5]), (2, [5, 1]), (3, [5, 1, *ties[:1]]), (4, [5, 1, *ties[:2]])):
+        assert sorted(smallest(slots, sizes, n, names).tolist()) == sorted(expected)
 
 
 @pytest.mark.parametrize("case", CAPPED)
