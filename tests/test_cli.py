@@ -365,6 +365,7 @@ GOOD = "+1 1:1\n"
     ("args", "said"),
     [
         (["learn", "no.svm"], "no.svm: there is no such file"),
+        (["learn", "two\nlines.svm"], r"two\nlines.svm: there is no such file"),
         (["learn", "."], ". is a directory"),
         (["learn", "a.svm", "--cross", "a,b"], "a.svm is svmlight, whose numbers have no prefix"),
         (["learn", "a.svm", "--stalled", "5"], "--stalled makes nothing without --metrics"),

@@ -20,6 +20,8 @@ __all__ = ["PROGRAM", "abandon_output", "advise", "complain", "logged", "say_as"
 
 PROGRAM = "streaml1"
 
+_ENDS = {ord("\n"): r"\n", ord("\r"): r"\r"}
+
 
 class _Form:
     """How what is wrong, or worth knowing, is said."""
@@ -38,7 +40,8 @@ def complain(sentence: str, name: str = "advice", **fields: Any) -> None:
         level = "error" if name == "error" else "warning"
         _to_standard_error(json_line(level, name, sentence, fields))
     else:
-        _to_standard_error(f"{PROGRAM}: {sentence}")
+        # One line, whatever a name has in it.
+        _to_standard_error(f"{PROGRAM}: {sentence.translate(_ENDS)}")
 
 
 def _to_standard_error(line: str) -> None:
