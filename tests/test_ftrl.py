@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 import re
 import runpy
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river import linear_model, optim
 
-from streaml1 import FTRLClassifier, FTRLRegressor
+from streaml1 import FTRLClassifier, FTRLRegressor, load
 from streaml1.losses import CODES
 from streaml1.rules.ftrl import FTRL
 from tests import kit, reference
@@ -109,6 +110,24 @@ def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
         {"clip_gradient": 0.1, "intercept_lr": 0.2},
     ]
     kit.changes_like(make(loss), reference.FTRL(D, loss=loss), changes, loss)
+
+
+def test_weights_that_a_smaller_l1_brings_back_count_towards_the_most(tmp_path: Path) -> None:
+    model = FTRLClassifier(l1=5.0, max_features=8, alpha=1.0)
+    for j in range(200):
+        model.learn_one({f"f{j % 40}": 1.0}, j % 3 == 0)
+    assert model.n_nonzero == 0
+    model.l1 = 0.01
+    others = [pickle.loads(pickle.dumps(model)), model.clone(include_attributes=True)]
+    model.save(tmp_path / "before")
+    others.append(load(tmp_path / "before"))
+    for one in (model, *others):
+        one.learn_one({}, True)
+        assert 0 < one.n_nonzero <= 8
+        assert one.n_cut == 32 + 8 - one.n_nonzero
+        assert one.weights == model.weights
+    model.save(tmp_path / "after")
+    assert load(tmp_path / "after").weights == model.weights
 
 
 def test_it_has_no_rate_and_no_schedule() -> None:

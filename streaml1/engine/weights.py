@@ -79,6 +79,16 @@ class Weights(Room):
                 o.most, o.held = 0, 0
                 o.held, o.most = held, most
 
+    def recount(self) -> None:
+        """Expect a weight wherever something is held, until the next step has them counted.
+
+        For a change of a parameter that may bring back weights of features that are absent.
+        """
+        o = self.online[0]
+        with self.alone():
+            if o.most:
+                o.held = max(int(o.held), int(np.count_nonzero(self.rule.holding())))
+
     def _cut(self) -> None:
         """Give up the smallest weights, where there are nearly as many as may be."""
         o = self.online[0]

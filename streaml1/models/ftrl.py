@@ -29,6 +29,8 @@ class _FTRL(OwnRates):
             clock = self._engine.rule.clock[0]
             clock.alpha, clock.beta = float(self.alpha), float(self.beta)
             clock.l1, clock.l2 = float(self.l1), float(self.l2)
+            if clock.l1 < clock.l1_now:  # what was within l1 may be beyond the new one
+                self._engine.recount()
 
     def _rule(self) -> Any:
         return FTRL.start(0, float(self.alpha), float(self.beta), float(self.l1), float(self.l2))
