@@ -180,6 +180,29 @@ def test_refusals(given: dict[str, Any], sentence: str) -> None:
         fista(X, y, **given)
 
 
+@pytest.mark.parametrize(
+    ("start", "sentence"),
+    [
+        (3, "start is not weights and an intercept; give"),
+        (([1.0, 2.0],), "start is not weights and an intercept; give"),
+        ((["a", "b"], 0.0), "start is not weights and an intercept; give"),
+        (([1.0, 2.0, 3.0], 0.0), "start has weights of shape"),
+        (([1.0, math.nan], 0.0), r"start has a number beyond 1e\+100, or a NaN"),
+        (([1.0, 2.0], math.inf), r"start has a number beyond 1e\+100, or a NaN"),
+    ],
+)
+def test_what_is_no_start_is_refused(start: Any, sentence: str) -> None:
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match=sentence):
+        fista(X, [1, 0, 1], l2=1.0, fit_intercept=True, start=start)
+
+
+def test_a_start_far_away_is_left() -> None:
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    far = fista(X, [1, 0, 1], l2=1.0, start=([1e100, -1e100], 0.0), tol=1e-9)
+    assert far.objective == pytest.approx(fista(X, [1, 0, 1], l2=1.0, tol=1e-9).objective, abs=2e-9)
+
+
 def sklearns(X: Any, y: Any, l1: float, l2: float, solver: str, intercept: bool) -> float:
     """The objective that scikit-learn's weights have."""
     n, strength = X.shape[0], l1 + l2

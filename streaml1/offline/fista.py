@@ -33,6 +33,7 @@ from streaml1.parameters import flag
 __all__ = ["LOSSES", "fista"]
 
 LOSSES = ("logistic", "smoothed_hinge", "squared", "softmax")
+START_MOST = 1e100  # of a weight that is given
 GROWTH, DECAY = 2.0, 0.97
 ROUNDING = 1e-15  # of a loss: so much may be wrong with the sum of all
 
@@ -213,14 +214,22 @@ class _Run:
 
 def _started(start: Any, w: Any, b: Any, g: Penalty, fit_intercept: bool) -> tuple[Any, Any]:
     """The weights and the intercept that are given, within the set if there is one."""
-    given = np.asarray(start[0], np.float64)
-    if given.shape != np.shape(w) or np.shape(start[1]) != np.shape(b):
+    try:
+        given, intercept = (np.asarray(part, np.float64) for part in start)
+    except (TypeError, ValueError):
         raise ValueError(
-            f"start has weights of shape {given.shape} and an intercept of {np.shape(start[1])}; "
+            "start is not weights and an intercept; give (solution.weights, solution.intercept)"
+        ) from None
+    if given.shape != np.shape(w) or intercept.shape != np.shape(b):
+        raise ValueError(
+            f"start has weights of shape {given.shape} and an intercept of {intercept.shape}; "
             f"here they are {np.shape(w)} and {np.shape(b)}"
         )
+    # From a NaN no step is ever short enough.
+    if not (np.all(np.abs(given) <= START_MOST) and np.all(np.abs(intercept) <= START_MOST)):
+        raise ValueError(f"start has a number beyond {START_MOST:g}, or a NaN; give smaller ones")
     inside = given if g.is_norm else g.prox(given, 1.0)
-    return inside, (np.asarray(start[1], np.float64) if fit_intercept else b)
+    return inside, (intercept if fit_intercept else b)
 
 
 def _metric(data: Data, g: Penalty, seed: int) -> Any:
