@@ -198,6 +198,20 @@ def test_refusals(given: dict[str, Any], sentence: str) -> None:
         projected_gradient(X, y, **given)
 
 
+@pytest.mark.filterwarnings("ignore::streaml1.offline.NotConverged")
+@pytest.mark.parametrize("geometry", ["euclidean", "eg"])
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_a_step_of_its_own_goes_by_the_scale_of_x(loss: str, geometry: str) -> None:
+    X, y = toy(loss)
+    given: dict[str, Any] = {"loss": loss, "geometry": geometry, "max_epochs": 10}
+    for step in ("invsqrt", "line"):
+        given["step"] = step
+        small = projected_gradient(X * 2.0**-60, y, radius=2.0**60, **given)
+        if step == "invsqrt":
+            plain = projected_gradient(X, y, radius=1.0, **given)
+            np.testing.assert_allclose(small.weights, plain.weights * 2.0**60, rtol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["magic04", "arcene", "rcv1"])
 def test_real_data_beside_the_referee(name: str) -> None:

@@ -129,9 +129,10 @@ def projected_gradient(
     kind = Entropy if geometry == "eg" else Euclidean
     run = _Run(f, ball, kind(radius, nonnegative), data, fit_intercept)
     if lr is None:
-        lr = run.geometry.first_step(data, run.theta, loss == "squared")
+        run.eta_0 = run.geometry.first_step(data, run.theta, loss == "squared")
+    else:
+        run.eta_0 = float(number(0.0, 1e10, above=True)("lr", lr))
     run.power = POWERS.get(step, 0.0)
-    run.eta_0 = float(number(0.0, 1e10, above=True)("lr", lr))
     random = np.random.default_rng(seed)
     trace = Trace(ME, tol, max_epochs, callback)
     epoch = 0
