@@ -387,6 +387,22 @@ def test_a_stream_that_drifts_has_more_regret_left() -> None:
     assert told.points[-1].regret < 0.0 and math.isnan(told.slope)
 
 
+@pytest.mark.parametrize("labels", [[1, 2, "1"], [(1, 2), (3, 4), (5, 6)], [(1, 2), "a", 3]])
+def test_labels_of_any_type_are_as_many(labels: list[Any]) -> None:
+    X, y = stream(3)
+    plain, mixed = (
+        streaml1.regret(
+            streaml1.SoftmaxClassifier(strength=0.02),
+            [(dict(enumerate(row)), named[int(k)]) for row, k in zip(X.tolist(), y, strict=True)],
+        )
+        for named in ("abc", labels)
+    )
+    assert mixed.points == plain.points
+    assert mixed.classes == [labels["abc".index(one)] for one in plain.classes]
+    assert len(mixed.weights) == len(mixed.classes) == 3
+    np.testing.assert_array_equal(mixed.weights, plain.weights)
+
+
 def test_what_cannot_be_told_is_refused() -> None:
     X, y = stream()
     net = streaml1.ElasticNetClassifier()

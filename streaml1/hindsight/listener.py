@@ -61,6 +61,7 @@ class Hindsight(Out):
         self._losses: list[Any] = []
         self._penalties: list[float] = []
         self._y: list[Any] = []
+        self._classes: dict[Hashable, int] = {}  # labels of many classes, numbered as they come
         self._penalty = self._cost()
         self._heard = 0
         self._next = next_mark(0, first, per_decade)
@@ -86,6 +87,8 @@ class Hindsight(Out):
         y = part.y
         places = places_of(self.model, y) if self.loss == "softmax" else np.asarray(y)
         self._losses.append(losses(self.loss, part.p, places))
+        if self.loss == "softmax":  # an array would make one type of labels of several
+            y = [self._classes.setdefault(one, len(self._classes)) for one in y]
         self._y.append(np.asarray(y))
         if self._pays:
             self._penalties.append(self._penalty)
@@ -138,7 +141,8 @@ class Hindsight(Out):
         assert best is not None
         found = best.solution
         weights = (found.weights, self._rows.names, found.intercept)
-        return Regret(title, self.comparator.of, points, *weights, NAMES[self.loss])
+        classes = list(self._classes)
+        return Regret(title, self.comparator.of, points, *weights, NAMES[self.loss], classes)
 
 
 def next_mark(t: int, first: int, per_decade: int) -> int:

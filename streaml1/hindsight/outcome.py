@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,14 +65,16 @@ class Regret:
     points : list of Point
         How things stood.
     weights : ndarray
-        The best fixed weights at the last point; a row a class where there are several. Their
-        columns are `names`.
+        The best fixed weights at the last point; a row for each of `classes` where there are many.
+        Their columns are `names`.
     names : list
         What the columns are called, as in the `weights` of the model.
     intercept : float or ndarray
         Beside them.
     loss_name : str
         What the loss is called: log-loss only for the logistic loss.
+    classes : list
+        Of many labels those that were met, in the order of their first examples; else empty.
     """
 
     def __init__(
@@ -83,9 +86,11 @@ class Regret:
         names: Any,
         intercept: Any,
         loss_name: str,
+        classes: Sequence[Hashable] = (),
     ) -> None:
         self.title, self.of, self.points, self.loss_name = title, of, points, loss_name
         self.weights, self.names, self.intercept = weights, names, intercept
+        self.classes = list(classes)
 
     def __repr__(self) -> str:
         last = self.points[-1]
