@@ -12,6 +12,8 @@ import numpy as np
 import pandas
 import pytest
 from click.testing import CliRunner
+from river import preprocessing
+from river.linear_model import LogisticRegression
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
@@ -403,6 +405,12 @@ def test_labels_of_any_type_are_as_many(labels: list[Any]) -> None:
     np.testing.assert_array_equal(mixed.weights, plain.weights)
 
 
+def test_without_a_penalty_the_error_is_what_the_best_weights_cost() -> None:
+    X, y = stream()
+    last = streaml1.regret(streaml1.ElasticNetClassifier(), (X, y)).points[-1]
+    assert last.error == pytest.approx(last.best)
+
+
 def test_what_cannot_be_told_is_refused() -> None:
     X, y = stream()
     net = streaml1.ElasticNetClassifier()
@@ -418,7 +426,12 @@ def test_what_cannot_be_told_is_refused() -> None:
         ("other weights than 1", net, (X, y, np.full(N, 2.0)), {}),
         ("takes 50:", net, (X, y), {"most": 50}),
         ("first=0", net, (X, y), {"first": 0}),
+        ("first='x' is no whole number", net, (X, y), {"first": "x"}),
+        ("per_decade=1.5 is no whole number", net, (X, y), {"per_decade": 1.5}),
+        ("most=None is no whole number", net, (X, y), {"most": None}),
         ("tol=0", net, (X, y), {"tol": 0.0}),
+        ("tol=None is no number", net, (X, y), {"tol": None}),
+        ("LogisticRegression is no model of streaml1", LogisticRegression(), (X, y), {}),
         ("leave out passes", net, (X, y), {"passes": 2}),
         ("no example was learnt", net, [], {}),
     ]
@@ -426,8 +439,6 @@ def test_what_cannot_be_told_is_refused() -> None:
         with pytest.raises(RegretError, match=reason) as error:
             streaml1.regret(model.clone(), source, **options)
         assert str(error.value).count("\n") == 0
-    from river import preprocessing
-
     with pytest.raises(RegretError, match="last step of the pipeline"):
         Hindsight(preprocessing.StandardScaler() | net)
 

@@ -105,6 +105,11 @@ def comparator_of(model: Any, loss: str) -> Comparator:
         Where there is none that a solver finds.
     """
     name = type(model).__name__
+    make = next((make for kind, make in KINDS.items() if isinstance(model, kind)), None)
+    if make is None:
+        raise RegretError(
+            f"{name} is no model of streaml1, so what it is compared with is not known"
+        )
     if loss == "absolute":
         raise RegretError(f'{name} has loss="absolute", whose best weights fista cannot find')
     intercept = float(model.intercept_lr) > 0.0
@@ -113,11 +118,7 @@ def comparator_of(model: Any, loss: str) -> Comparator:
             f"{name} has the frozen intercept {model.intercept_init}: give intercept_init=0, or "
             "intercept_lr above 0"
         )
-    for kind, make in KINDS.items():
-        if isinstance(model, kind):
-            comparator: Comparator = make(model, loss, intercept)
-            return comparator
-    raise RegretError(f"{name} is no model of streaml1, so what it is compared with is not known")
+    return make(model, loss, intercept)
 
 
 def _elastic_net(model: Any, loss: str, intercept: bool) -> Comparator:

@@ -16,6 +16,7 @@ from streaml1.crosses import Crosses, Marked, crossed_names, crossing_of, marked
 from streaml1.hashing import name_hash
 from streaml1.hindsight.comparator import Best, comparator_of
 from streaml1.hindsight.outcome import Point, Regret, RegretError
+from streaml1.parameters import number, whole
 from streaml1.report import NAMES, losses
 
 __all__ = ["Hindsight"]
@@ -48,11 +49,12 @@ class Hindsight(Out):
     ) -> None:
         if learner_of(model) is not model:
             raise RegretError("regret is of a model by itself: give the last step of the pipeline")
-        for name, value in {"first": first, "per_decade": per_decade, "most": most}.items():
-            if value < 1:
-                raise RegretError(f"{name}={value} is too few: it must be 1 or more")
-        if not 0.0 < tol < math.inf:
-            raise RegretError(f"tol={tol} is no tolerance: it must be a number above 0")
+        try:
+            for name, value in {"first": first, "per_decade": per_decade, "most": most}.items():
+                whole(1, 2**62)(name, value)
+            number(0.0, 1e100, above=True)("tol", tol)
+        except ValueError as error:
+            raise RegretError(str(error)) from None
         self.model, self.first, self.per_decade, self.tol = model, first, per_decade, tol
         self.loss = loss_of(model)
         self.comparator = comparator_of(model, self.loss)
