@@ -681,3 +681,22 @@ def test_converting_ends_at_sigterm_and_leaves_nothing(here: Path) -> None:
     assert process.returncode == 143
     assert err == "streaml1: ended by SIGTERM: a.rows is not written\n"
     assert not [*here.glob("*a.rows*")]
+
+
+def test_a_pipe_that_nobody_writes_to_is_waited_for_until_sigterm(here: Path) -> None:
+    os.mkfifo(here / "slow.svm")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streaml1", "learn", "slow.svm", "--log", "json"], cwd=here,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        assert json.loads(process.stderr.readline())["event"] == "run_begins"
+        time.sleep(0.3)  # then it opens the pipe
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 143
+    assert json.loads(err.splitlines()[-1])["event"] == "interrupted"

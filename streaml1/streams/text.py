@@ -102,9 +102,12 @@ class TextSource:
 
     def _chunks(self, file: BinaryIO) -> Chunks:
         is_stream = self._is_stream()
-        wait = self._wait if is_stream else None
-        whole = self._unpacked(file)
+        whole, wait = self._unpacked(file), self._waiting()
         return Chunks(whole, self.name, MAX_LINE, wait, packed=self._gz, fill=not is_stream)
+
+    def _waiting(self) -> Wait | None:
+        """What calls that which may wait for somebody; None: nothing does."""
+        return self._wait if self._is_stream() else None
 
     def _parsed_blocks(
         self, parser: Parser, begin: dict[str, Any], size: int, refuse: Refuse, patience: float
@@ -172,7 +175,7 @@ class TextSource:
         if self._digest is not None:
             self._digest = hashlib.sha256()
         parser.begin()
-        with _open(self.name) as file:
+        with _open(self.name, self._waiting()) as file:
             chunks = self._chunks(file)
             for buffer, lo, hi, free in chunks:
                 self._heed_stop()
@@ -281,15 +284,23 @@ def require_readable(name: str) -> None:
         raise _unreadable(name, error) from None
 
 
-def _open(name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+def _open(name: str, wait: Wait | None = None) -> contextlib.AbstractContextManager[BinaryIO]:
     if name == "-":
         if sys.stdin is None:
             raise SourceError("standard input is closed: give it a file, or a pipe")
         return contextlib.nullcontext(sys.stdin.buffer)
-    try:
+
+    def opens(_: int) -> BinaryIO:
         return open(name, "rb")
+
+    try:
+        # A pipe with a name opens once somebody writes to it, which may be never.
+        file: BinaryIO | None = opens(0) if wait is None else wait(opens, 0)
     except OSError as error:
         raise _unreadable(name, error) from None
+    if file is None:
+        raise Ended
+    return file
 
 
 def _unreadable(name: str, error: OSError | ValueError) -> SourceError:
