@@ -36,5 +36,8 @@ def called_for(package: str, homes: Mapping[str, str], name: str) -> Any:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     with uncollected():
         value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        if not gc.get_freeze_count():  # nobody else has frozen what is not to be looked at
+            gc.freeze()
+            gc.unfreeze()  # modules are old from now on: full collections alone look at them
     setattr(sys.modules[package], name, value)
     return value

@@ -25,6 +25,26 @@ def test_importing_loads_nothing(python: Callable[..., str]) -> None:
     assert {name for name in modules if name.startswith("streaml1")} == {"streaml1"}
 
 
+COUNTED = """
+import gc
+full = []
+gc.callbacks.append(lambda phase, told: full.append(phase) if told["generation"] == 2 else None)
+{before}
+import streaml1
+streaml1.ElasticNetClassifier()
+print(len(full), gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", "0 True False"), ("gc.disable()", "0 False False"), ("gc.freeze()", "0 True True")],
+)
+def test_loading_looks_for_no_garbage(python: Callable[..., str], before: str, after: str) -> None:
+    """And what was set of it is as before."""
+    assert python("-c", COUNTED.format(before=before)) == f"{after}\n"
+
+
 def test_a_model_loads_its_own_method(python: Callable[..., str]) -> None:
     modules = loaded(python, "import streaml1; streaml1.FTRLClassifier()")
     assert {"streaml1.models.ftrl", "streaml1.rules.ftrl", "river.base"} <= modules
