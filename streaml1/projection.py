@@ -20,6 +20,7 @@ What differs from the paper:
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ RANGE = 1e200  # beyond it a product of weights and values could overflow
 LEAST_WEIGHT = 1e-100
 
 ONE = np.uint64(1)
+METHODS = ("sort", "linear")
 
 
 def project_simplex(v: Any, z: float, method: str = "linear", seed: int = 0) -> Any:
@@ -64,9 +66,11 @@ def project_simplex(v: Any, z: float, method: str = "linear", seed: int = 0) -> 
     array([0., 1., 0.])
     """
     v, z = _vector("v", v), _radius(z)
+    _check_way(method, seed)
     if not len(v):
         raise ValueError("v has no entries, so that no point sums to z; give one at least")
     if z == 0.0:
+        _refuse_stray("v", v)
         return np.zeros(len(v))
     return _projected(v, z, False, method, seed)
 
@@ -99,19 +103,34 @@ def project_l1_ball(
     array([ 3., -2.])
     """
     v, z = _vector("v", v), _radius(z)
+    _check_way(method, seed)
     if a is not None:
         _refuse_stray("v", v)
         return _weighted(v, z, _weights(a, len(v)), method, seed)
     if z == 0.0 or not len(v):
+        _refuse_stray("v", v)
         return np.zeros(len(v))
     return _projected(v, z, True, method, seed)
 
 
 def _vector(name: str, v: Any) -> Any:
-    v = np.require(v, np.float64, ["C", "A", "W"])  # another kind would be compiled for anew
-    if v.ndim != 1:
-        raise ValueError(f"{name} has {v.ndim} dimensions; give a vector")
-    return v
+    if isinstance(v, np.ma.MaskedArray):
+        raise ValueError(f"{name} is masked; give {name}.compressed() or {name}.filled(0.0)")
+    try:
+        given = np.asarray(v)
+        real = given.dtype.kind in "biufO"  # numpy would make numbers of dates and strings, too
+        if real:  # another kind than float64 would be compiled for anew
+            given = np.require(given, np.float64, ["C", "A", "W"])
+    except (TypeError, ValueError, OverflowError):  # a dict, rows of several lengths, 10**400
+        raise ValueError(
+            f"{name} is a {type(v).__name__} that is no vector of numbers; give a list or an array "
+            "of floats"
+        ) from None
+    if not real:
+        raise ValueError(f"{name} has values of type {given.dtype}; give real numbers")
+    if given.ndim != 1:
+        raise ValueError(f"{name} has {given.ndim} dimensions; give a vector")
+    return given
 
 
 def _refuse_stray(name: str, v: Any) -> None:
@@ -123,9 +142,21 @@ def _refuse_stray(name: str, v: Any) -> None:
 
 
 def _radius(z: Any) -> float:
-    if not (isinstance(z, int | float | np.number) and 0.0 <= z < math.inf):
+    real = isinstance(z, numbers.Real) and not isinstance(z, np.timedelta64)
+    try:
+        radius = float(z) if real else math.nan
+    except OverflowError:
+        radius = math.inf
+    if not 0.0 <= radius < math.inf:
         raise ValueError(f"z={shown(z)} is no radius; give a finite number from 0")
-    return float(z)
+    return radius
+
+
+def _check_way(method: Any, seed: Any) -> None:
+    if not (isinstance(method, str) and method in METHODS):
+        raise ValueError(f'method={shown(method)} is not known; give "sort" or "linear"')
+    if not isinstance(seed, numbers.Integral):
+        raise ValueError(f"seed={shown(seed)} is no whole number; give one")
 
 
 def _weights(a: Any, n: int) -> Any:
@@ -149,11 +180,9 @@ def _projected(v: Any, z: float, ball: bool, method: str, seed: int) -> Any:
     if method == "sort":
         _refuse_stray("v", v)
         r, theta = _by_sorting(np.abs(v) if ball else v, ball, z, scale)
-    elif method == "linear":
+    else:
         sample = np.empty(2 * max(int(BLOCK), min(len(v), SAMPLE)))
         r, theta = _by_pivots(v, ball, z, scale, _state(seed), w, sample)
-    else:
-        raise ValueError(f'method={shown(method)} is not known; give "sort" or "linear"')
     if theta == -math.inf or not _shrunk(v, ball, r, theta, scale, w):
         _refuse_stray("v", v)
         return v.copy()
@@ -405,11 +434,9 @@ def _weighted(v: Any, z: float, a: Any, method: str, seed: int) -> Any:
         return w
     if method == "sort":
         theta = _weighted_by_sorting(size, weight, z)
-    elif method == "linear":
+    else:
         U = np.stack([size / weight, weight * size, weight * weight], axis=1)
         theta = _weighted_figure_2(U, z, _state(seed))
-    else:
-        raise ValueError(f'method={shown(method)} is not known; give "sort" or "linear"')
     shrunk = np.maximum(size - theta * weight, 0.0)
     total = float(np.vdot(weight, shrunk))
     if total > z:  # by rounding

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 
 from streaml1.projection import SAMPLE, project_l1_ball, project_simplex
 from tests import reference_offline as slow
@@ -162,7 +163,7 @@ def test_what_is_not_finite_is_refused(stray: float, method: str) -> None:
     for n in (3, 20_000):
         v = np.random.default_rng(0).normal(size=n)
         for at in (0, n - 1):
-            for z in (1.0, 1e9):
+            for z in (0.0, 1.0, 1e9):
                 broken = v.copy()
                 broken[at] = stray
                 with pytest.raises(ValueError, match=rf"v\[{at}\] is -?(nan|inf); a projection"):
@@ -210,6 +211,35 @@ def test_points() -> None:
         (lambda: project_l1_ball([1.0], 1.0, [-1.0]), r"a\[0\]=-1.0 is not a weight"),
         (lambda: project_l1_ball([1.0, 1.0], 1.0, [1.0, 1e-200]), r"a\[1\]=1e-200 is not a weight"),
         (lambda: project_l1_ball([1e250], 1.0, [1.0]), "v has an entry of 1e.250, beyond 1e200"),
+        (lambda: project_l1_ball([1.0], 10**400), "z=1000.* is no radius; give a finite number"),
+        (lambda: project_l1_ball([1.0], 1j), "z=1j is no radius"),
+        (lambda: project_l1_ball([1.0], np.complex128(1.0)), "z=.* is no radius"),
+        (lambda: project_l1_ball([1.0], np.timedelta64(1, "s")), "z=.* is no radius"),
+        (lambda: project_simplex([1.0], 0.0, "quick"), "method='quick' is not known"),
+        (lambda: project_l1_ball([1.0], 0.0, method="quick"), "method='quick' is not known"),
+        (lambda: project_l1_ball([1.0], 1.0, [0.0], method="quick"), "method='quick' is not known"),
+        (lambda: project_simplex([1.0], 1.0, ["sort"]), r"method=\['sort'\] is not known"),
+        (lambda: project_simplex([1.0], 1.0, seed=None), "seed=None is no whole number; give one"),
+        (lambda: project_l1_ball([1.0], 0.5, seed=1.5), "seed=1.5 is no whole number; give one"),
+        (
+            lambda: project_l1_ball({0: 1.0}, 1.0),
+            "v is a dict that is no vector of numbers; give a",
+        ),
+        (lambda: project_l1_ball({1.0}, 1.0), "v is a set that is no vector"),
+        (lambda: project_l1_ball(csr_array([[1.0]]), 1.0), "v is a csr_array that is no vector"),
+        (lambda: project_l1_ball([[1.0], [1.0, 2.0]], 1.0), "v is a list that is no vector"),
+        (lambda: project_l1_ball([10**400], 1.0), "v is a list that is no vector"),
+        (lambda: project_l1_ball([1.0], 1.0, {1.0}), "a is a set that is no vector"),
+        (lambda: project_l1_ball([1.0 + 2.0j], 1.0), "v has values of type complex128; give real"),
+        (lambda: project_l1_ball(["1.5"], 1.0), "v has values of type <U3; give real numbers"),
+        (
+            lambda: project_l1_ball(np.array(["2020"], "datetime64[Y]"), 1.0),
+            r"v has values of type datetime64\[Y\]; give real numbers",
+        ),
+        (
+            lambda: project_l1_ball(np.ma.array([3.0, 9.0], mask=[False, True]), 1.0),
+            r"v is masked; give v.compressed\(\) or v.filled\(0.0\)",
+        ),
     ],
 )
 def test_refusals(call: Any, sentence: str) -> None:
