@@ -313,6 +313,12 @@ def test_a_source_shuffles_by_its_seed_and_cuts_blocks(tmp_path: Path) -> None:
         (f"{spec}&part=all", "part='all' is none there is: give 'train' or 'test'"),
         (f"{spec}&products=maybe", "neither true nor false"),
         (f"{spec}&order=any", "only order=file"),
+        (f"{spec}&part=train&part=test", "has part= more than once: give it once"),
+        ("data:drifting?n=abc", "drifting?n=abc: n=abc is no whole number: give one, as n=10000"),
+        ("data:drifting?n=1e3", "n=1e3 is no whole number: give one"),
+        ("data:drifting?seed", "seed= is no whole number: give one, as seed=0"),
+        ("data:drifting?noise=much", "noise=much is no number: give one, as noise=0.1"),
+        ("data:drifting?n=300&n=400", "has n= more than once"),
     ):
         with pytest.raises(SourceError, match=reason.replace("?", r"\?")):
             SOURCES["data"](wrong, 0)

@@ -56,7 +56,12 @@ class DataSource(Numbered):
         name, _, asked = spec.removeprefix("data:").partition("?")
         if name not in DATA:
             raise SourceError(f"{spec} is no source: after data: comes one of {', '.join(DATA)}")
-        self._given = dict(parse_qsl(asked, keep_blank_values=True))
+        pairs = parse_qsl(asked, keep_blank_values=True)
+        self._given = dict(pairs)
+        if len(self._given) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise SourceError(f"{spec} has {twice}= more than once: give it once")
         order = self._given.pop("order", None)
         if order not in (None, "file"):
             raise SourceError(f"{spec} has order={order}: only order=file, or none, has a meaning")
@@ -77,7 +82,7 @@ class DataSource(Numbered):
                     f"{', '.join(known)}"
                 )
         try:
-            given = {k: _read(v, known[k].default) for k, v in self._given.items()}
+            given = {k: _read(k, v, known[k].default) for k, v in self._given.items()}
             if name == "drifting":
                 given.setdefault("seed", self.seed)
             return kind(**given)
@@ -152,14 +157,18 @@ class DataSource(Numbered):
         return (y == known[texts.index(self._label)]).tolist()
 
 
-def _read(text: str, default: Any) -> Any:
+def _read(name: str, text: str, default: Any) -> Any:
     """A parameter, as its default tells of its type."""
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
-            raise ValueError(f"{text!r} is neither true nor false")
+            raise ValueError(f"{name}={text} is neither true nor false")
         return text.lower() == "true"
     if isinstance(default, int | float):
-        return type(default)(text)
+        try:
+            return type(default)(text)
+        except ValueError:
+            kind = "whole number" if isinstance(default, int) else "number"
+            raise ValueError(f"{name}={text} is no {kind}: give one, as {name}={default}") from None
     return text
 
 
