@@ -171,6 +171,19 @@ def test_without_l1_it_is_sdca_and_rows_come_in_any_order() -> None:
     assert (prox_sdca(X, y, l1=0.01, tol=1e-8).weights == one.weights).all()
 
 
+@pytest.mark.parametrize("norm", ["l2", "q"])
+@pytest.mark.parametrize("name", ["logistic", "hinge", "squared"])
+def test_values_whose_squares_are_hardly_numbers(name: str, norm: str) -> None:
+    """What is inside is at least what can be divided by: no weight is NaN."""
+    X, y = toy(name)
+    for size in (1e-150, 1e-155, 1e-160, 1e-161, 1e-170):
+        found = prox_sdca(X * size, y, name, 0.1, norm=norm)
+        assert found.converged and not found.weights.any()
+    with warnings.catch_warnings(action="ignore", category=NotConverged):
+        found = prox_sdca(X, y, name, 0.1, norm=norm, inner=1e-320, max_epochs=20)
+    assert np.isfinite(found.weights).all()
+
+
 def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
     X, y = toy("hinge")
     with pytest.warns(NotConverged, match=r"prox_sdca stopped after 2 epochs with a gap of \d"):

@@ -76,6 +76,8 @@ PART = 5.0
 FEW, MANY, MOST = 3, 30, 100  # epochs of a stage
 # How near to l1 a slope is that may come to it in a stage; when to leave the others out.
 NEAR, FEWER = 0.8, 0.5
+# The least that is inside: what is divided by a denormal, as squares of 1e-160 are, is infinite.
+LEAST = 1e-306
 
 
 def prox_sdca(
@@ -186,7 +188,7 @@ class _Run:
         p = max(2.0, math.log(max(d, 1)))
         self.h = Norm(p, 3.0 * p) if norm == "q" else Norm(2.0, 1.0)
         self.rows, self.squares = data.rows, self.h.squares(data.rows)
-        self.strength = l2 or inner or float(self.squares.mean()) / n or 1.0
+        self.strength = l2 or max(inner or float(self.squares.mean()) / n or 1.0, LEAST)
         self.alpha, self.v = np.zeros(n), np.zeros(d)
         self.center, self.theta = np.zeros(d), np.zeros(d)
         self.smooth = loss in (LOGISTIC, SMOOTHED_HINGE, SQUARED)
@@ -320,6 +322,7 @@ def _stages(run: _Run) -> None:
         done = run.look(epoch)
         run.center = run.thresholded(run.center + run.v / run.strength)
         run.strength *= 0.5 if taken <= FEW else 2.0 if taken > MANY else 1.0
+        run.strength = max(run.strength, LEAST)
         if not done and run.smooth and watch.settled(run.w):
             epoch, done = _newton(run, epoch, watch)
             if watch.pause == 0:
