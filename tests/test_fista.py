@@ -180,6 +180,11 @@ def test_refusals(given: dict[str, Any], sentence: str) -> None:
         fista(X, y, **given)
 
 
+def test_a_simplex_without_columns_is_refused() -> None:
+    with pytest.raises(ValueError, match='cannot do penalty="simplex" with no columns; give one'):
+        fista(np.zeros((3, 0)), [0, 1, 0], penalty="simplex", radius=1.0)
+
+
 @pytest.mark.parametrize(
     ("start", "sentence"),
     [

@@ -252,6 +252,9 @@ def test_a_warning_names_the_gap() -> None:
         assert not trace.solution(np.zeros(1)).converged
 
 
+SOLVERS = [name for name in offline.__all__ if name.islower()]
+
+
 def test_a_callback_ends_the_run() -> None:
     seen = []
 
@@ -266,7 +269,14 @@ def test_a_callback_ends_the_run() -> None:
     assert np.array_equal(seen[-1][1], solution.weights)
 
 
-@pytest.mark.parametrize("name", [n for n in offline.__all__ if n.islower()])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_what_cannot_be_called_is_refused_before_the_data_are_read(name: str) -> None:
+    given = {"radius": 1.0} if name == "projected_gradient" else {}
+    with pytest.raises(ValueError, match="callback=3 cannot be called; give a function"):
+        getattr(offline, name)(None, None, callback=3, **given)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
 def test_every_parameter_is_described(name: str) -> None:
     solver = getattr(offline, name)
     section = inspect.getdoc(solver).partition("Parameters\n")[2].partition("Returns\n")[0]

@@ -267,6 +267,10 @@ def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
         ({"loss": "softmax"}, r"sdca cannot do loss='softmax'; give one of"),
         ({"order": "sorted"}, r"sdca cannot do order='sorted'; give one of"),
         ({"cost": [[0, 1], [1, 0]]}, r"sdca cannot do cost= with loss='logistic'"),
+        (
+            {"cost": "a", "loss": "multiclass_hinge"},
+            r"sdca cannot do cost='a'; give a 2 by 2 matrix of numbers",
+        ),
         ({"gamma": 0.0}, r"gamma=0.0"),
         ({"l2": -1.0}, r"l2=-1.0"),
         ({"tol": -1.0}, r"tol=-1.0"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from streaml1.losses import CODES, LOGISTIC, SQUARED
 from streaml1.offline.coordinates import Problem, allowed, gradient, least, products, slopes, turn
-from streaml1.offline.data import Data, unable
+from streaml1.offline.data import Data, floats, unable
 from streaml1.offline.objective import balanced, conjugates, curvature, mean_loss
 from streaml1.offline.support import Face, polish
 from streaml1.rows import Rows
@@ -24,11 +24,10 @@ def bounds_of(solver: str, d: int, *given: Any) -> list[Any]:
     """The linear term and the bounds, a float a weight each."""
     arrays = []
     for name, value in zip(("linear", "lower", "upper"), given, strict=True):
-        whole = np.asarray(value, dtype=np.float64)
+        remedy = f"give a number, or {d} of them"
+        whole = floats(solver, name, value, remedy)
         if whole.shape not in ((), (d,)):
-            raise unable(
-                solver, f"{name}= of the shape {whole.shape}", f"give a number, or {d} of them"
-            )
+            raise unable(solver, f"{name}= of the shape {whole.shape}", remedy)
         arrays.append(np.broadcast_to(whole, (d,)))
     linear, lower, upper = arrays
     if not np.isfinite(linear).all():

@@ -20,6 +20,7 @@ __all__ = [
     "check_run",
     "check_strength",
     "choose",
+    "floats",
     "no_intercept",
     "unable",
 ]
@@ -141,6 +142,14 @@ def choose(solver: str, name: str, value: Any, known: tuple[str, ...]) -> str:
         listed = ", ".join(f'"{one}"' for one in known)
         raise unable(solver, f"{name}={shown(value)}", f"give one of {listed}")
     return value
+
+
+def floats(solver: str, name: str, value: Any, remedy: str) -> Any:
+    """`value` as a new array of floats, else it is refused by name."""
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise unable(solver, f"{name}={shown(value)}", remedy) from None
 
 
 def check_strength(name: str, value: Any, *, above_zero: bool = False) -> float:

@@ -120,11 +120,13 @@ def fista(
         nonnegative=flag("nonnegative", nonnegative),
     )
     gamma = check_strength("gamma", gamma, above_zero=True)
+    trace = Trace("fista", tol, max_epochs, callback)
     data = Data(X, y, loss)
+    if penalty == "simplex" and data.d == 0:
+        raise unable("fista", 'penalty="simplex" with no columns', "give one at least")
     run = _Run(
         term_of(data, loss, gamma), g, data, flag("fit_intercept", fit_intercept), seed, start
     )
-    trace = Trace("fista", tol, max_epochs, callback)
     while not trace.record(run.steps, run.objective, run.dual(), run.accesses, run.at.w):
         run.step()
     return trace.solution(run.at.w, run.intercept(), data.classes)

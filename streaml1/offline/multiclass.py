@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import inlined, kernel
-from streaml1.offline.data import Data, unable
+from streaml1.offline.data import Data, floats, unable
 from streaml1.offline.order import ONE, squares
 from streaml1.offline.pool import Pool, ascend
 from streaml1.offline.solution import Solution, Trace
@@ -173,7 +173,7 @@ def _bounds(
 def _checked_cost(cost: Any, k: int) -> Any:
     if cost is None:
         return 1.0 - np.eye(k)
-    cost = np.array(cost, dtype=np.float64)
+    cost = floats("sdca", "cost", cost, f"give a {k} by {k} matrix of numbers")
     if cost.shape != (k, k):
         raise unable("sdca", f"cost= of the shape {cost.shape}", f"there are {k} labels")
     if not (np.isfinite(cost).all() and (cost >= 0.0).all() and not cost.diagonal().any()):

@@ -115,6 +115,7 @@ def projected_gradient(
         flag("nonnegative", nonnegative),
         flag("fit_intercept", fit_intercept),
     )
+    trace = Trace(ME, tol, max_epochs, callback)
     data = Data(X, y, loss)
     if geometry == "eg" and data.d == 0:
         raise unable(ME, 'geometry="eg" with no columns', "give one at least")
@@ -134,7 +135,6 @@ def projected_gradient(
         run.eta_0 = float(number(0.0, 1e10, above=True)("lr", lr))
     run.power = POWERS.get(step, 0.0)
     random = np.random.default_rng(seed)
-    trace = Trace(ME, tol, max_epochs, callback)
     epoch = 0
     while not trace.record(epoch, run.objective, run.dual(), run.accesses, run.w):
         if step == "line":

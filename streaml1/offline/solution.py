@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.rows import shown
+
 __all__ = ["Callback", "NotConverged", "Record", "Solution", "Trace"]
 
 
@@ -88,11 +90,21 @@ class Trace:
         The epoch to stop after.
     callback
         Called as `callback(record, weights)`; what is true ends the run.
+
+    Raises
+    ------
+    ValueError
+        Where the callback cannot be called: before any work is done.
     """
 
     def __init__(
         self, solver: str, tol: float, max_epochs: int, callback: Callback | None = None
     ) -> None:
+        if callback is not None and not callable(callback):
+            raise ValueError(
+                f"callback={shown(callback)} cannot be called; give a function of a record and the "
+                "weights, or None"
+            )
         self.solver, self.tol, self.max_epochs = solver, tol, max_epochs
         self.callback = callback
         self.records: list[Record] = []
