@@ -329,6 +329,25 @@ def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
     assert "--schedule constant makes nothing of --lr auto" in told
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--regret"], "--regret is of one pass that begins anew: leave out --checkpoint"),
+        (["--l1", "-1"], "l1=-1.0 is out of range"),
+        (["--model", "pegasos", "--task", "regression"], "pegasos is for classification"),
+        (["--budget", "5"], "--budget 5 makes nothing without --stamps explicit"),
+        (["--bad", "dead-letter"], "--bad dead-letter is for topics"),
+        (["--publish", "foo"], "--publish foo says no broker"),
+        (["--most-bad", "0.5"], "--most-bad is for --bad dead-letter and skip"),
+    ],
+)
+def test_a_run_that_is_refused_leaves_no_folder(
+    svm: str, here: Path, options: list[str], sentence: str
+) -> None:
+    assert sentence in refused("learn", svm, "--checkpoint", "kept", *options)
+    assert not (here / "kept").exists()
+
+
 def test_a_checkpoint_is_gone_on_from(svm: str, here: Path) -> None:
     (here / "b.svm").write_text("\n".join(ROWS[:37]) + "\n")
     run(*PLAIN, svm, "--save", "whole")

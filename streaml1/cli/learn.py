@@ -35,9 +35,15 @@ from streaml1.cli.options import (
     report_options,
     source_options,
 )
-from streaml1.cli.outgoing import OUTGOING, outgoing_options, outs_of, publish_options
+from streaml1.cli.outgoing import (
+    OUTGOING,
+    outgoing_options,
+    outs_of,
+    publish_options,
+    require_outgoing,
+)
 from streaml1.cli.program import Refusal, cli
-from streaml1.cli.regret_options import hindsight, regret_option
+from streaml1.cli.regret_options import hindsight, regret_option, require_alone
 from streaml1.cli.run_options import excused, log_option, metrics_options, watching
 from streaml1.cli.saying import advise, complain, logged
 from streaml1.cli.screen import Screen
@@ -151,6 +157,28 @@ def learn(
     require_prefixes(source, options["format"], options["cross"])
     outputs = {"--save": save, "--report": report, "--plot": plot}
     require_outputs(source, outputs, load, folder=checkpoint)
+    require_alone(regret, {
+        "--checkpoint": checkpoint is not None, "--passes": passes > 1,
+        "--label-within": late is not None,
+    })  # fmt: skip
+    require_outgoing(examples, bad, options)
+
+    def begun(held: tuple[Any, str, str] | None) -> Any:
+        """Take up the model that goes on, or make a new one."""
+        if held is None:
+            learner = new_learner(source, model, task, given)
+        else:
+            learner, place, anew = held
+            change(learner, model, task, given, place, anew)
+        require_prefixes(source, options["format"], learner.cross, OF_MODEL)
+        if late is not None:
+            require_late(late, learner, passes)
+        return learner
+
+    # A new model is made before a folder is, so that one that is refused leaves none behind.
+    new = None
+    if load is None and checkpoint is not None and not checkpoint.exists():
+        new = begun(None)
     total = _total(examples, limit, passes)
 
     signals = Signals()
@@ -163,18 +191,9 @@ def learn(
         outs_of(examples, bad, options) as outgoing,
         Screen(signals, total, watch) as screen,
     ):
-        if (held := _going_on(store, load, first)) is None:
-            learner = new_learner(source, model, task, given)
-        else:
-            learner, place, anew = held
-            change(learner, model, task, given, place, anew)
-        require_prefixes(source, options["format"], learner.cross, OF_MODEL)
-        if late is not None:
-            require_late(late, learner, passes)
-        beside = hindsight(regret, learner, {
-            "--checkpoint": store is not None, "--passes": passes > 1,
-            "--label-within": late is not None,
-        })  # fmt: skip
+        held = _going_on(store, load, first)
+        learner = new if held is None and new is not None else begun(held)
+        beside = hindsight(regret, learner)
         prepare(learner)
         missed: Unfinished | None = None
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streaml1.consumer import Out
     from streaml1.streams.topic import Topic
 
-__all__ = ["OUTGOING", "outgoing_options", "outs_of", "publish_options"]
+__all__ = ["OUTGOING", "outgoing_options", "outs_of", "publish_options", "require_outgoing"]
 
 MOST_BAD = 0.05
 
@@ -50,9 +50,7 @@ def outs_of(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[O
     Refusal, SourceError
         One sentence, where an option does not fit, or its topic cannot be written.
     """
-    asked = {name: options.get(name) for name in OUTGOING}
-    _require_fitting(bad, asked)
-    topics = _topics(examples, bad, asked, options)
+    asked, topics = require_outgoing(examples, bad, options)
     outs: list[Out] = []
     with ExitStack() as stack:
         if asked["predictions"] is not None:
@@ -75,6 +73,15 @@ def outs_of(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[O
 
             outs.append(BadShare(MOST_BAD if most is None else most))
         yield outs
+
+
+def require_outgoing(
+    examples: Any, bad: str, options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Topic]]:
+    """What is asked for, and the topics it is written to; refused, where an option does not fit."""
+    asked = {name: options.get(name) for name in OUTGOING}
+    _require_fitting(bad, asked)
+    return asked, _topics(examples, bad, asked, options)
 
 
 def _require_fitting(bad: str, asked: dict[str, Any]) -> None:

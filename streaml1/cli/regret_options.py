@@ -11,7 +11,7 @@ from streaml1.cli.program import Refusal
 if TYPE_CHECKING:
     from streaml1.hindsight import Hindsight
 
-__all__ = ["hindsight", "regret_option"]
+__all__ = ["hindsight", "regret_option", "require_alone"]
 
 regret_option = click.option(
     "--regret", is_flag=True,
@@ -21,13 +21,17 @@ regret_option = click.option(
 """For `learn`."""
 
 
-def hindsight(asked: bool, learner: Any, others: dict[str, bool]) -> Hindsight | None:
-    """Who keeps what the regret takes, if it is asked for; `others` do not go with it."""
+def require_alone(asked: bool, others: dict[str, bool]) -> None:
+    """Refuse what does not go with the regret, if it is asked for: those of `others` that hold."""
+    for name, given in others.items():
+        if asked and given:
+            raise Refusal(f"--regret is of one pass that begins anew: leave out {name}")
+
+
+def hindsight(asked: bool, learner: Any) -> Hindsight | None:
+    """Who keeps what the regret takes, if it is asked for."""
     if not asked:
         return None
-    for name, given in others.items():
-        if given:
-            raise Refusal(f"--regret is of one pass that begins anew: leave out {name}")
     from streaml1.hindsight import Hindsight
 
     return Hindsight(learner)
