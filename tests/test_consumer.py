@@ -264,8 +264,11 @@ def test_a_regression_maps_labels_to_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [7, None])
 def test_what_is_no_source_is_refused(source: Any) -> None:
-    with pytest.raises(TypeError, match="is no source; give"):
+    name = type(source).__name__
+    with pytest.raises(TypeError, match=f"^an object of type {name} is no source; give"):
         progressive(model(), source)
+    with pytest.raises(TypeError, match=f"^an object of type {name} is no source of events; give"):
+        progressive(model(), source, label_within=1.0)
 
 
 def test_what_is_no_model_is_refused() -> None:

@@ -50,8 +50,8 @@ def opened_source(source: Any, **options: Any) -> Opened:
     if isinstance(source, Iterable):
         return Examples(source)
     raise TypeError(
-        f"a {type(source).__name__} is no source; give the name of one, examples (x, y), "
-        "or a matrix or a frame and its labels"
+        f"an object of type {type(source).__name__} is no source; give the name of one, examples "
+        "(x, y), or a matrix or a frame and its labels"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -54,6 +55,8 @@ def regret(
     ------
     RegretError
         With one sentence: a model whose regret cannot be told, weighted examples, or too many rows.
+    TypeError
+        Where the source is none, or a parameter of `reading`.
 
     Examples
     --------
@@ -66,6 +69,10 @@ def regret(
     >>> told.points[1].regret > 0.0, told.slope < 1.0
     (True, True)
     """
+    known = inspect.signature(progressive).parameters
+    for name in reading:
+        if name not in known:
+            raise TypeError(f"regret() got an unexpected keyword argument {name!r}")
     heard = Hindsight(model, first=first, per_decade=per_decade, tol=tol, most=most)
     for name in ("passes", "checkpoint", "label_within", "outs"):
         if name in reading:

@@ -22,8 +22,8 @@ def opened_events(source: Any, **options: Any) -> Opened:
     if isinstance(source, Iterable) and not isinstance(source, tuple | Mapping):
         return Events(source)
     raise TypeError(
-        f"a {type(source).__name__} is no source of events; give the name of one, or dicts with "
-        '"id" and "x" or "y"'
+        f"an object of type {type(source).__name__} is no source of events; give the name of one, "
+        'or dicts with "id" and "x" or "y"'
     )
 
 
