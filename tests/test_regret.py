@@ -21,7 +21,7 @@ import streaml1
 from streaml1.cli import cli
 from streaml1.crosses import Crosses
 from streaml1.datasets import RCV1, Drifting
-from streaml1.hindsight import Hindsight, RegretError, bounds
+from streaml1.hindsight import Hindsight, Point, Regret, RegretError, bounds
 from streaml1.hindsight.listener import marks
 from streaml1.names.crossed import JOINT
 from streaml1.names.crossed import told as told_parts
@@ -496,6 +496,27 @@ def test_the_columns_of_the_report_are_those_of_a_report(model: Any) -> None:
         )
         assert f" {report.loss_name} " in table[0]
     assert len({point.learner_nonzero for point in told.points}) > 1
+
+
+def test_columns_stay_one_below_the_other_where_a_model_has_diverged() -> None:
+    points = [
+        Point(10, 12.5, 2.25, 10.25, 0.0, 3, 1.25, 4),
+        Point(100, 1.5e39, 2.25e3, 1.5e39, 1e12, 3, 1.5e37, 4),
+        Point(1000, math.inf, 9_999_999.99, math.inf, 0.5, 3, math.inf, 4),
+    ]
+    told = Regret("a run", "all weights", points, np.zeros(3), [0, 1, 2], 0.0, "squared loss")
+    table = told.table().splitlines()[:-1]
+    assert {len(line) for line in table} == {len(table[0])}
+    assert table[2].split()[1:5] == ["1.2500", "4", "12.50", "2.25"]
+    assert table[2].split()[5:] == ["3", "10.25", "0.00", "1.0250"]
+    assert math.isnan(told.slope)
+    assert table[3].split()[1:5] == ["1.5e+37", "4", "1.5e+39", "2,250.00"]
+    assert table[4].split()[1:5] == ["inf", "4", "inf", "9,999,999.99"]
+
+
+def test_what_regret_does_not_take_is_refused_by_its_name() -> None:
+    with pytest.raises(TypeError, match=r"^regret\(\) got an unexpected keyword argument 'foo'"):
+        streaml1.regret(streaml1.ElasticNetClassifier(), [], foo=1)  # type: ignore[call-arg]
 
 
 def test_the_picture(tmp_path: Path) -> None:

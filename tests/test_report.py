@@ -63,6 +63,12 @@ def test_losses_are_those_the_models_minimise(loss: str) -> None:
             assert losses(loss, p, np.array([y]))[0] == pytest.approx(expected, rel=1e-3, abs=1e-12)
 
 
+def test_a_certainty_that_is_right_costs_nothing() -> None:
+    """Not the negative zero of a logarithm, which would be told as -0.0000."""
+    cost = losses("softmax", np.array([[1.0, 0.0]]), np.array([0]))
+    assert cost.tolist() == [0.0] and not np.signbit(cost[0])
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0])
 def test_a_wrong_certainty_costs_as_much_as_in_river(p: float) -> None:
     from river import metrics

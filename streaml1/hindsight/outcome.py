@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.report import require_plotting
+from streaml1.report.table import four
 from streaml1.streams import SourceError
 
 __all__ = ["Point", "Regret", "RegretError"]
@@ -101,12 +102,12 @@ class Regret:
         """How fast it grows: about as T to this power; below 1 the mean regret falls.
 
         By least squares of its logarithm, over the points from a tenth of the examples on, or all
-        if that is one; NaN where it is not above 0.
+        if that is one; NaN where it is not above 0, or infinite.
         """
         end = self.points[-1].examples
         kept = [point for point in self.points if 10 * point.examples >= end]
         kept = kept if len(kept) > 1 else self.points
-        if len(kept) < 2 or min(point.regret for point in kept) <= 0.0:
+        if len(kept) < 2 or not all(0.0 < point.regret < math.inf for point in kept):
             return float("nan")
         t, r = np.log([(point.examples, point.regret) for point in kept]).T
         return float(np.polyfit(t, r, 1)[0])
@@ -121,15 +122,15 @@ class Regret:
             f" {'zeros':>9} {'regret':>10} {'more':>10} {'':>9}",
         ]
         lines += [
-            f"{p.examples:>10,} {p.loss:>{wide}.4f} {p.learner_nonzero:>9,} {p.cumulative:>12,.2f} "
-            f"{p.best:>12,.2f} {p.n_nonzero:>9,} {p.regret:>10,.2f} {p.error:>10,.2f} "
-            f"{p.regret / p.examples:>9.4f}"
+            f"{p.examples:>10,} {four(p.loss):>{wide}} {p.learner_nonzero:>9,} "
+            f"{_sum(p.cumulative, 12)} {_sum(p.best, 12)} {p.n_nonzero:>9,} {_sum(p.regret, 10)} "
+            f"{_sum(p.error, 10)} {four(p.regret / p.examples):>9}"
             for p in self.points
         ]
         slope = self.slope
         told = f"regret grows as T^{slope:.2f}, over {self.of}"
         if math.isnan(slope):
-            told = f"regret over {self.of}; how it grows takes two points, and all above 0"
+            told = f"regret over {self.of}; how it grows takes two points, all above 0 and finite"
         return "\n".join([*lines, told])
 
     def rows(self) -> list[dict[str, float]]:
@@ -154,3 +155,9 @@ class Regret:
         axes.set(xlabel="examples", ylabel="regret", title=self.title)
         axes.legend()
         figure.savefig(str(path), dpi=150)
+
+
+def _sum(value: float, wide: int) -> str:
+    """To two places; of a model that has diverged, which would not fit, four digits."""
+    text = f"{value:,.2f}"
+    return f"{text if len(text) <= wide else f'{value:.4g}':>{wide}}"

@@ -45,7 +45,8 @@ def losses(loss: str, p: Any, y: Any) -> Any:
     array([0. , 0.5, 2. ])
     """
     if loss == "softmax":
-        return -np.log(np.maximum(p[np.arange(len(y)), y], LEAST_PROBABILITY))
+        # Subtracted, for the negative of nothing would be told as -0.0000.
+        return 0.0 - np.log(np.maximum(p[np.arange(len(y)), y], LEAST_PROBABILITY))
     if loss == "logistic":
         p = np.minimum(np.maximum(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
         return -np.log(np.where(y, p, 1.0 - p))

@@ -11,7 +11,7 @@ from streaml1.report.losses import NAMES
 from streaml1.report.window import WINDOW_NAME
 from streaml1.tasks import REGRESSION
 
-__all__ = ["Column", "columns", "in_words", "rendered"]
+__all__ = ["Column", "columns", "four", "in_words", "rendered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Column:
 def columns(loss: str, refused: bool, skewed: bool, watched: bool) -> list[Column]:
     """The columns of a report of a loss; `watched`: births and deaths too."""
     name = NAMES[loss].replace("smoothed hinge", "smoothed\nhinge")
-    number = _number if loss in REGRESSION else _four
+    number = _number if loss in REGRESSION else four
     error = "mean abs.\nerror" if loss in REGRESSION else "error"
     told = [
         Column("examples", 9, lambda line: f"{line.examples:,}"),
@@ -57,12 +57,12 @@ def columns(loss: str, refused: bool, skewed: bool, watched: bool) -> list[Colum
     if refused:
         told.append(Column("refused", 7, lambda line: f"{line.refused:,}"))
     if skewed:
-        told.append(Column(f"ROC AUC\n{WINDOW_NAME}", 9, lambda line: _four(line.auc)))
+        told.append(Column(f"ROC AUC\n{WINDOW_NAME}", 9, lambda line: four(line.auc)))
     if skewed and loss == "logistic":
         told += [
             Column("mean\nprediction", 10, lambda line: _number(line.mean_prediction)),
             Column("rate of\nTrue", 8, lambda line: _number(line.rate)),
-            Column("normalised\nentropy", 10, lambda line: _four(line.normalised_entropy)),
+            Column("normalised\nentropy", 10, lambda line: four(line.normalised_entropy)),
         ]
     return told
 
@@ -87,7 +87,7 @@ def rendered(columns: Sequence[Column], lines: Sequence[Line], heads: bool) -> s
 def in_words(line: Line, loss: str, d: int | None) -> list[str]:
     """What a line tells, in parts of a sentence; `d`: how many features there are."""
     regression = loss in REGRESSION
-    number = _number if regression else _four
+    number = _number if regression else four
     parts = [
         f"{line.examples:,} example{'s' * (line.examples != 1)}: "
         f"{NAMES[loss]} {number(line.loss)} "
@@ -109,20 +109,21 @@ def in_words(line: Line, loss: str, d: int | None) -> list[str]:
     if line.cut:
         parts.append(f"{line.cut:,} weights given up for max_features")
     if line.auc is not None:
-        parts.append(f"ROC AUC {_four(line.auc)} ({WINDOW_NAME} examples)")
+        parts.append(f"ROC AUC {four(line.auc)} ({WINDOW_NAME} examples)")
     if line.mean_prediction is not None:
         parts.append(
             f"mean prediction {_number(line.mean_prediction)} "
             f"at a rate of True of {_number(line.rate)}"
         )
     if line.normalised_entropy is not None:
-        parts.append(f"normalised entropy {_four(line.normalised_entropy)}")
+        parts.append(f"normalised entropy {four(line.normalised_entropy)}")
     if line.refused:
         parts.append(f"{line.refused:,} refused")
     return parts
 
 
-def _four(value: float | None) -> str:
+def four(value: float | None) -> str:
+    """A number to four places, or where it is large to four digits."""
     return "-" if value is None else f"{value:.4f}" if abs(value) < 1000.0 else f"{value:.4g}"
 
 
