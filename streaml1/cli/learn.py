@@ -54,6 +54,7 @@ from streaml1.exits import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:
     from streaml1.checkpoint import Checkpoints
+    from streaml1.consumer.late import LateLabels
     from streaml1.report import Report
 
 __all__ = ["learn"]
@@ -162,24 +163,10 @@ def learn(
         "--label-within": late is not None,
     })  # fmt: skip
     require_outgoing(examples, bad, options)
-
-    def begun(held: tuple[Any, str, str] | None) -> Any:
-        """Take up the model that goes on, or make a new one."""
-        if held is None:
-            learner = new_learner(source, model, task, given)
-        else:
-            learner, place, anew = held
-            change(learner, model, task, given, place, anew)
-        require_prefixes(source, options["format"], learner.cross, OF_MODEL)
-        if late is not None:
-            require_late(late, learner, passes)
-        return learner
-
-    # A new model is made before a folder is, so that one that is refused leaves none behind.
-    new = None
-    if load is None and checkpoint is not None and not checkpoint.exists():
-        new = begun(None)
     total = _total(examples, limit, passes)
+    learner_of = partial(_fitting, source, options["format"], model, task, given, late, passes)
+    if load is None and checkpoint is not None and not checkpoint.exists():
+        learner_of(None)  # a new model that is refused leaves no folder behind
 
     signals = Signals()
     with (
@@ -191,8 +178,7 @@ def learn(
         outs_of(examples, bad, options) as outgoing,
         Screen(signals, total, watch) as screen,
     ):
-        held = _going_on(store, load, first)
-        learner = new if held is None and new is not None else begun(held)
+        learner = learner_of(_going_on(store, load, first))
         beside = hindsight(regret, learner)
         prepare(learner)
         missed: Unfinished | None = None
@@ -240,6 +226,28 @@ def learn(
         # A timer's job on an empty day is well.
         well = options["until_end"] and hasattr(examples, "topic")
         _tell_of_nothing(source, done, kept, well)
+
+
+def _fitting(
+    source: str,
+    format: str | None,
+    model: str | None,
+    task: str | None,
+    given: dict[str, Any],
+    late: LateLabels | None,
+    passes: int,
+    held: tuple[Any, str, str] | None,
+) -> Any:
+    """The model that goes on as `_going_on` tells, or a new one; refused, where it does not fit."""
+    if held is None:
+        learner = new_learner(source, model, task, given)
+    else:
+        learner, place, anew = held
+        change(learner, model, task, given, place, anew)
+    require_prefixes(source, format, learner.cross, OF_MODEL)
+    if late is not None:
+        require_late(late, learner, passes)
+    return learner
 
 
 def _going_on(
