@@ -124,13 +124,17 @@ def named_twice(frame: Any, keys: Any, texts: Any, n: Any) -> bool:
     summed before names that share its slot: of three numbers the sum depends on the order, of two
     it does not.
     """
-    categories, joined = False, False
+    categories = False
     for k in range(n):
         if texts[k]:
             categories |= type_of(texts[k]) == frame[STR]
+    if not categories:
+        return False
+    joined = False
+    for k in range(n):
         if type_of(keys[k]) == frame[STR]:
             joined |= _may_be_joined(frame, keys[k])
-    return categories and joined
+    return joined
 
 
 @inlined
