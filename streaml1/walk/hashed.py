@@ -22,10 +22,12 @@ from streaml1.walk.fields import (
     VALUES,
 )
 from streaml1.walk.memory import (
+    EQUALS_SIGN,
     MOST_COMPARED,
     NO_INT,
     OTHER_ROAD,
     collect,
+    has,
     int_of,
     number_of,
     type_of,
@@ -133,22 +135,8 @@ def named_twice(frame: Any, keys: Any, texts: Any, n: Any) -> bool:
     joined = False
     for k in range(n):
         if type_of(keys[k]) == frame[STR]:
-            joined |= _may_be_joined(frame, keys[k])
+            joined |= has(keys[k], EQUALS_SIGN)
     return joined
-
-
-@inlined
-def _may_be_joined(frame: Any, key: Any) -> bool:
-    """Whether there is an equals sign in a string, or it is not known."""
-    address = utf8_of(frame, key)
-    if not address:
-        return True
-    size = load(frame[SCRATCH])
-    data = array_at(address, size, np.uint8)
-    found = False
-    for i in range(size):
-        found |= data[i] == _EQUALS
-    return found
 
 
 @inlined

@@ -26,11 +26,13 @@ from streaml1.walk.fields import (
 
 __all__ = [
     "AVAILABLE",
+    "EQUALS_SIGN",
     "FULL",
     "MOST_COMPARED",
     "NO_INT",
     "OTHER_ROAD",
     "collect",
+    "has",
     "hash_of",
     "int_of",
     "length_of",
@@ -45,6 +47,7 @@ OTHER_ROAD, FULL = -1, -3
 _TYPE, _LENGTH, _HASH, _FLOAT = 8, 16, 24, 16  # where an object has them
 _NO_HASH = np.uint64(2**64 - 1)
 NO_INT = -(2**63)
+EQUALS_SIGN = np.uint32(ord("="))
 MOST_COMPARED = np.uint64(1024)  # entries that are compared with one another
 
 _dict_next = python_api("PyDict_Next", "int32", "uint64", "uint64", "uint64", "uint64")
@@ -54,6 +57,7 @@ _float_of_int = python_api("PyLong_AsDouble", "float64", "uint64")
 _int = python_api("PyLong_AsLongLong", "int64", "uint64")
 error = python_api("PyErr_Occurred", "uint64")
 no_error = python_api("PyErr_Clear", "void")
+_find = python_api("PyUnicode_FindChar", "int64", "uint64", "uint32", "int64", "int64", "int32")
 
 
 def _at(o: Any, place: int, kind: Any) -> Any:
@@ -87,6 +91,12 @@ def type_of(o: Any) -> Any:
 def length_of(text: Any) -> Any:
     """How many characters the str at an address has."""
     return load(text + np.uint64(_LENGTH))
+
+
+@inlined
+def has(text: Any, character: Any) -> bool:
+    """Whether the str at an address has a character, given by its number."""
+    return bool(_find(text, character, 0, np.int64(length_of(text)), np.int32(1)) >= 0)
 
 
 @inlined

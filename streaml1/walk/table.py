@@ -34,14 +34,15 @@ from streaml1.walk.fields import (
     VALUES,
 )
 from streaml1.walk.memory import (
+    EQUALS_SIGN,
     FULL,
     MOST_COMPARED,
     NO_INT,
     OTHER_ROAD,
     collect,
+    has,
     hash_of,
     int_of,
-    length_of,
     no_error,
     number_of,
     type_of,
@@ -68,7 +69,6 @@ _ONE = np.uint64(1)
 _BLANK = np.uint32(32)
 NO_ROAD = np.uint64(MISSING - 1)
 
-_find = python_api("PyUnicode_FindChar", "int64", "uint64", "uint32", "int64", "int64", "int32")
 _concat = python_api("PyUnicode_Concat", "uint64", "uint64", "uint64")
 _release = python_api("Py_DecRef", "void", "uint64")
 length_of_list = python_api("PyList_Size", "int64", "uint64")
@@ -130,12 +130,7 @@ def _has_blank(frame: Any, text: Any) -> bool:
     """Whether the object at an address is a str with a blank; no object: no."""
     if not text or type_of(text) != frame[STR]:
         return False
-    return bool(_find(text, _BLANK, 0, np.int64(length_of(text)), np.int32(1)) >= 0)
-
-
-@inlined
-def _has_equals(text: Any) -> bool:
-    return bool(_find(text, np.uint32(61), 0, np.int64(length_of(text)), np.int32(1)) >= 0)
+    return has(text, _BLANK)
 
 
 @inlined
@@ -161,10 +156,10 @@ def _slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) 
     if counts[OTHERS]:
         return NO_ROAD
     if text != _NOTHING:
-        if _has_equals(key):
+        if has(key, EQUALS_SIGN):
             return NO_ROAD
         return _whole_slot(frame, entries, key, text) if counts[WHOLE] else np.uint64(MISSING)
-    if counts[ALIASED] and type_of(key) == frame[STR] and _has_equals(key):
+    if counts[ALIASED] and type_of(key) == frame[STR] and has(key, EQUALS_SIGN):
         return NO_ROAD
     return np.uint64(MISSING)
 
@@ -274,7 +269,7 @@ def _admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any
     _enter(entries, counts, h, np.uint64(known))
     if text != _NOTHING:
         counts[ALIASED] += 1
-    elif type_of(key) == frame[STR] and _has_equals(key):
+    elif type_of(key) == frame[STR] and has(key, EQUALS_SIGN):
         counts[WHOLE] += 1
     return np.uint64(known)
 
