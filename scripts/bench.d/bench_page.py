@@ -38,7 +38,9 @@ text of its own, and hashed, which is how it is fastest. In the second table it 
 streaml1: it reads the same format, and keeps names where they are kept here."""),
     "cross": ("Crosses", ""),
     "dict": ("Dicts one by one", "Beside river's own models, in the same process."),
-    "start": ("Start", "The cache is that of machine code; `streaml1 warm` fills it."),
+    "start": ("Start", """\
+The cache is that of machine code; `streaml1 warm` fills it. Dicts one by one need no numba once
+their kernels are in it."""),
 }  # fmt: skip
 """The parts of the page, each with its heading and what is to be known of its tables."""
 

@@ -27,36 +27,45 @@ def bench_start() -> None:
     # What is installed has its bytecode.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     made = table(
-        "seconds of a new process, and those of the processor: median of 5",
-        *("what", "cold cache", "processor", "warm cache", "processor"),
+        "seconds of a new process, those of the processor, and the most memory: median of 5",
+        *("what", "cold cache", "processor", "warm cache", "processor", "MiB"),
     )
-    for name, text in (
-        ("python -c pass", "pass"),
-        ("import numpy, numba", "import numpy, numba"),
-        (importing, importing),
-        ("... and a first prediction", predicting),
-        ("... and a first example learnt", learning),
-    ):
-        cold: list[tuple[float, float]] = []
-        warm: list[tuple[float, float]] = []
-        for _ in range(5):
-            with tempfile.TemporaryDirectory() as folder:
-                for times in (cold, warm):
-                    times.append(_seconds_of(text, environment | {"NUMBA_CACHE_DIR": folder}))
-        told = [np.median(times, axis=0) for times in (cold, warm)]
-        made.add_row(name, *(f"{one:.2f}" for pair in told for one in pair))
+    with tempfile.TemporaryDirectory() as saved:
+        file = f"{saved}/model"
+        _taken_by(f"{learning}; m.save({file!r})", environment)
+        loading = f"{importing}; streaml1.load({file!r}).predict_proba_one({{'a': 1.0}})"
+        for name, text in (
+            ("python -c pass", "pass"),
+            ("import numpy, numba", "import numpy, numba"),
+            (importing, importing),
+            ("... and a first prediction", predicting),
+            ("... of a model from a file", loading),
+            ("... and a first example learnt", learning),
+        ):
+            cold: list[tuple[float, float, float]] = []
+            warm: list[tuple[float, float, float]] = []
+            for _ in range(5):
+                with tempfile.TemporaryDirectory() as folder:
+                    for times in (cold, warm):
+                        times.append(_taken_by(text, environment | {"NUMBA_CACHE_DIR": folder}))
+            (clock, processor, _), (warm_clock, warm_processor, memory) = (
+                np.median(times, axis=0) for times in (cold, warm)
+            )
+            seconds = (clock, processor, warm_clock, warm_processor)
+            made.add_row(name, *(f"{one:.2f}" for one in seconds), f"{memory:.0f}")
     CONSOLE.print(made)
 
 
-def _seconds_of(text: str, environment: dict[str, str]) -> tuple[float, float]:
-    """Seconds of a process by the clock, and by the processor."""
+def _taken_by(text: str, environment: dict[str, str]) -> tuple[float, float, float]:
+    """Seconds of a process by the clock and by the processor, and the most MiB it had."""
     begin = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-c", text], env=environment)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"bench: {text!r} failed")
-    return time.perf_counter() - begin, used.ru_utime + used.ru_stime
+    seconds = time.perf_counter() - begin
+    return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 NEW_NAMES = """
