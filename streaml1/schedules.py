@@ -20,15 +20,17 @@ def rate(lr: Any, schedule: str, t: int) -> float:
 
     Where `lr` is "auto", what the rates of all lanes are multiplied by: (t + 1) ** (-1/4).
     """
-    if lr == AUTO:
-        return 1.0 / math.sqrt(math.sqrt(t + 1.0))
-    if hasattr(lr, "get"):
-        return _checked(lr.get(t), lr, t)
+    if lr.__class__ is not float:
+        if lr == AUTO:
+            return 1.0 / math.sqrt(math.sqrt(t + 1.0))
+        if hasattr(lr, "get"):
+            return _checked(lr.get(t), lr, t)
+    constant = float(lr)
     if schedule == "invsqrt":
-        return float(lr) / math.sqrt(t + 1.0)
+        return constant / math.sqrt(t + 1.0)
     if schedule == "inverse":
-        return float(lr) / (t + 1.0)
-    return float(lr)
+        return constant / (t + 1.0)
+    return constant
 
 
 def rates(lr: Any, schedule: str, t: int, n: int) -> Any:
