@@ -145,13 +145,13 @@ def alive(rule: Any, slots: Any, weights: Any) -> int:
     return int(n)
 
 
-@gil_kernel
+@inlined
 def margin(rule: Any, online: Any, ids: Any, values: Any, n: Any, out: Any) -> float:
     """What `rules.predict` tells of the first `n` entries."""
     return predict(rule, online, ids, values, np.uint64(0), np.uint64(n), np.uint64(out))
 
 
-@gil_kernel
+@inlined
 def learn_plain(
     rule: Any, online: Any, ids: Any, values: Any, n: Any, y: float, w: float, eta: float
 ) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from streaml1.jit import COMPILED
+
 HEAVY = ("river", "scipy", "kafka", "matplotlib", "pandas", "polars", "sklearn", "numba", "numpy",
          "click", "rich", "narwhals", "isal", "prometheus_client")  # fmt: skip
 
@@ -61,7 +63,7 @@ def test_a_model_loads_its_own_method(python: Callable[..., str]) -> None:
 def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
     python: Callable[..., str],
 ) -> None:
-    """Machine code from the disk runs without all that numba could compile."""
+    """Machine code from the disk runs without numba."""
     text = (
         "import streaml1; m = streaml1.ElasticNetClassifier(); m.predict_proba_one({'a': 1.0}); "
         "m.learn_one({'a': 1.0}, True); m.learn_one({'a': 1.0, 'b': 2.0}, False); "
@@ -70,6 +72,13 @@ def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
     cold = python("-c", text)
     assert python("-c", text) == cold
     modules = loaded(python, text)
+    assert "streaml1.walk" in modules and "scipy" not in modules
+    assert ("numba" in modules) == (not COMPILED)
+    # Batches have kernels of numba's, which loads no more than it needs.
+    batch = text + "; m.predict_many([{'a': 1.0}])"
+    python("-c", batch)
+    modules = loaded(python, batch)
+    assert "numba" in modules
     assert "numba.np.arraymath" not in modules and "scipy.linalg" not in modules
     # What is compiled after all, of one's own, has all it needs.
     own = "; import numba; print(numba.njit(lambda a: a @ a.T)(__import__('numpy').eye(2))[1, 1])"

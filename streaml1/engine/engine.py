@@ -71,7 +71,7 @@ class Engine(Many):
         frame = self._frame
         status = walk.OTHER_ROAD
         if frame is not None:
-            status = frame.learn(frame.address, id(x), y, w, eta)
+            status = frame.learn(frame.address, x, y, w, eta)
             if status > 0:
                 return
         self._learn_otherwise(status, x, y, w, eta)
@@ -81,7 +81,7 @@ class Engine(Many):
             self._drop_closed_frame()
             if self._wants_frame(x):
                 frame = self._new_frame(len(x))
-                a = frame.predict(frame.address, id(x), out)
+                a = frame.predict(frame.address, x, out)
                 if a == a:
                     return a
         counted = self._counted(x)

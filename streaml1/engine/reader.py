@@ -142,7 +142,7 @@ class Reader:
             x = self.words.of(x)
         frame = self._frame
         if frame is not None:
-            a = frame.predict(frame.address, id(x), out)
+            a = frame.predict(frame.address, x, out)
             if a == a:
                 return a
         return self._margin_otherwise(x, out)
@@ -150,7 +150,7 @@ class Reader:
     def _margin_otherwise(self, x: Mapping[Hashable, Any], out: int) -> float:
         if self._wants_frame(x):
             frame = self._new_frame(len(x))
-            a = frame.predict(frame.address, id(x), out)
+            a = frame.predict(frame.address, x, out)
             if a == a:
                 return a
         counted = self._counted(x)

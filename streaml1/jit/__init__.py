@@ -4,103 +4,107 @@ A rule is a class of plain Python methods over arrays. Loops call free *verbs* (
 `scatter`, ...); compiled, a verb becomes the method of that name of its first argument's class,
 so that every loop is compiled once for each class of rule and is found on disk by the next
 process. With `NUMBA_DISABLE_JIT=1` the same text runs interpreted, all but the raw memory.
+
+Importing this folder loads no compiler: what is compiled, and what kernels are made of, is made
+when it is first called for (`deferred`).
 """
 
 from __future__ import annotations
 
-from streaml1.jit.bits import (
-    bit_count,
-    chosen_bits,
-    chosen_bytes,
-    chosen_marked,
-    float_of_bits,
-    high_product,
-    leading_zeros,
-    matches,
-    put_lowered,
-    put_places,
-    trailing_zeros,
-    under,
-)
-from streaml1.jit.compilation import (
-    COMPILED,
-    entry,
+from typing import TYPE_CHECKING, Any
+
+from streaml1.jit.decorators import (
+    generic,
     gil_kernel,
     inlined,
     is_cached,
     kernel,
-    row_kernel,
-)
-from streaml1.jit.lanes import (
-    LANES,
-    bits_of,
-    chosen,
-    eight_of,
-    greater,
-    lesser,
-    masked,
-    minus,
-    negative,
-    over,
-    plus,
-    shifted,
-    signed,
-    times,
-    total,
-    two_to,
-    words_of,
-)
-from streaml1.jit.memory import (
-    array_at,
-    load,
-    load_byte,
-    load_float,
-    load_word,
-    prefetch,
-    prefetch_at,
-    python_api,
-    rule_at,
-    scratch,
-    store_half,
-    store_word,
-)
-from streaml1.jit.places import (
-    at_least,
-    beyond_in,
-    each_in,
-    eight_at,
-    eight_from,
-    eight_in,
-    falls_in,
-    pairs_in,
-    places_of,
-    put_each,
-    put_eight,
-    put_pairs,
-    words_in,
-)
-from streaml1.jit.verbs import (
-    borrowed,
-    generic,
     optional,
+    python_api,
+    row_kernel,
+    typed_kernel,
 )
-from streaml1.jit.words import (
-    bit_counts,
-    eight_of_words,
-    every_fifth,
-    every_third,
-    halves_at,
-    lanes_from,
-    last_of,
-    put_at,
-    put_halves,
-    put_words,
-    sums_before,
-    which,
-    words_at,
-    words_from,
-    words_of_halves,
-)
+from streaml1.jit.deferred import COMPILED, LANES, Deferred
+
+if TYPE_CHECKING:
+    from streaml1.jit.bits import (
+        bit_count,
+        chosen_bits,
+        chosen_bytes,
+        chosen_marked,
+        float_of_bits,
+        high_product,
+        leading_zeros,
+        matches,
+        put_lowered,
+        put_places,
+        trailing_zeros,
+        under,
+    )
+    from streaml1.jit.lanes import (
+        bits_of,
+        chosen,
+        eight_of,
+        greater,
+        lesser,
+        masked,
+        minus,
+        negative,
+        over,
+        plus,
+        shifted,
+        signed,
+        times,
+        total,
+        two_to,
+        words_of,
+    )
+    from streaml1.jit.memory import (
+        array_at,
+        borrowed,
+        load,
+        load_byte,
+        load_float,
+        load_word,
+        prefetch,
+        prefetch_at,
+        rule_at,
+        scratch,
+        store_half,
+        store_word,
+    )
+    from streaml1.jit.places import (
+        at_least,
+        beyond_in,
+        each_in,
+        eight_at,
+        eight_from,
+        eight_in,
+        falls_in,
+        pairs_in,
+        places_of,
+        put_each,
+        put_eight,
+        put_pairs,
+        words_in,
+    )
+    from streaml1.jit.words import (
+        bit_counts,
+        eight_of_words,
+        every_fifth,
+        every_third,
+        halves_at,
+        lanes_from,
+        last_of,
+        put_at,
+        put_halves,
+        put_words,
+        sums_before,
+        which,
+        words_at,
+        words_from,
+        words_of_halves,
+    )
 
 __all__ = [
     "chosen_bits",
@@ -124,7 +128,6 @@ __all__ = [
     "eight_in",
     "eight_of",
     "eight_of_words",
-    "entry",
     "every_fifth",
     "every_third",
     "falls_in",
@@ -175,6 +178,7 @@ __all__ = [
     "total",
     "trailing_zeros",
     "two_to",
+    "typed_kernel",
     "under",
     "which",
     "words_at",
@@ -183,3 +187,17 @@ __all__ = [
     "words_of",
     "words_of_halves",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = Deferred(lambda: _made(name)) if COMPILED else _made(name)
+    return value
+
+
+def _made(name: str) -> Any:
+    from streaml1.jit import bits, lanes, memory, places, words
+
+    [value] = [vars(m)[name] for m in (bits, lanes, memory, places, words) if name in m.__all__]
+    return value

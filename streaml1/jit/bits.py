@@ -11,7 +11,8 @@ from numba.core import cgutils
 from numba.core import types as nbtypes
 from numba.extending import intrinsic
 
-from streaml1.jit.compilation import COMPILED, has
+from streaml1.jit.compiled import has
+from streaml1.jit.deferred import COMPILED
 
 __all__ = [
     "bit_count",

@@ -1,60 +1,28 @@
-"""The cache of machine code on disk: whose text it is of, how it is looked for, who fills it."""
+"""Numba's cache of machine code on disk: named by all text that is compiled, quickly looked at."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from numba import config
 from numba.core import caching
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
+from streaml1.jit.disk import Turn, digest, drop_old_files
 from streaml1.lazy import uncollected
 
-__all__ = ["COMPILED_LAYERS", "digest_in_the_name", "kept"]
+__all__ = ["digest_in_the_name", "kept"]
 
-_PACKAGE = Path(__file__).parent.parent
-COMPILED_LAYERS = (
-    *("jit/*.py", "hashing.py", "losses.py", "vectors.py", "eights.py", "rows.py", "plain.py"),
-    *("parse/*.py", "names/*.py", "crosses/*.py", "words/kernels.py", "repeats.py"),
-    *("rules/*.py", "rules/parts/*.py", "online.py", "walk/*.py", "engine/watch.py"),
-    *("projection.py", "offline/*.py", "report/sums.py"),
-)
-
-
-def _digest() -> str:
-    """A name for the text of all that is compiled."""
-    texts = [p.read_bytes() for pat in COMPILED_LAYERS for p in sorted(_PACKAGE.glob(pat))]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+_ENSURED: set[str] = set()  # folders that can be written
 
 
 # numba keys its cache by the text of a kernel's own file alone: after an upgrade that changed
 # only losses.py it would run the old code. The digest in the files' names prevents that.
-_DIGEST = _digest()
-_MARK = "kernels.digest"
-_ENSURED: set[str] = set()  # folders that can be written
-
-
-def _drop_old_files(folder: Path) -> None:
-    """Remove the machine code of other texts of this package, once for each new text."""
-    mark = folder / _MARK
-    try:
-        if mark.exists() and mark.read_text() == _DIGEST:
-            return
-        for path in (one for kind in ("nbi", "nbc", "turn") for one in folder.glob(f"*.{kind}")):
-            if _DIGEST not in path.name:
-                path.unlink(missing_ok=True)
-        mark.write_text(_DIGEST)
-    except (OSError, ValueError):  # another process is at it, or the folder may only be read
-        return
-
-
 def _locators() -> str:
     """Locators whose file names carry the digest, listed as numba's setting wants them."""
     names = []
@@ -64,14 +32,14 @@ def _locators() -> str:
             continue
 
         def get_disambiguator(self: Any, _base: Any = locator) -> str:
-            return f"{_base.get_disambiguator(self)}-{_DIGEST}"
+            return f"{_base.get_disambiguator(self)}-{digest()}"
 
         def ensure_cache_path(self: Any, _base: Any = locator) -> None:
             folder = self.get_cache_path()
             # Numba would write a file there for each kernel.
             if folder not in _ENSURED or not Path(folder).is_dir():
                 _base.ensure_cache_path(self)
-                _drop_old_files(Path(folder))
+                drop_old_files(Path(folder))
                 _ENSURED.add(folder)
 
         methods = {
@@ -100,10 +68,6 @@ def digest_in_the_name() -> Iterator[None]:
         config.CACHE_LOCATOR_CLASSES = saved
 
 
-# How long a process waits for another that compiles the same kernel; it may have been stopped.
-TURN_SECONDS = 120.0
-
-
 class _QuickCache(caching.FunctionCache):
     """numba's cache of one function, that does not load the compiler to look for it.
 
@@ -113,7 +77,7 @@ class _QuickCache(caching.FunctionCache):
     wait for what it writes.
     """
 
-    _turn: IO[bytes] | None = None
+    _turn: Turn | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
@@ -124,28 +88,16 @@ class _QuickCache(caching.FunctionCache):
             return found
 
     def _wait(self) -> bool:
-        """Have the turn to compile, until `end`; or False where none can be had."""
         with suppress(OSError):  # the folder may only be read
             self._impl.locator.ensure_cache_path()
-            place = Path(self.cache_path) / f"{self._impl.filename_base}.turn"
-            self._turn = place.open("wb")
-            until = time.monotonic() + TURN_SECONDS
-            while time.monotonic() < until:
-                try:
-                    fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    time.sleep(0.02)
-                else:
-                    return True
+            self._turn = Turn(Path(self.cache_path) / f"{self._impl.filename_base}.turn")
+            return self._turn.wait()
         return False
 
     def end(self) -> None:
-        """Let another have the turn."""
+        """Let another process compile it."""
         if self._turn is not None:
-            with suppress(OSError):
-                Path(self._turn.name).unlink(missing_ok=True)  # who waits for it has it open
-                fcntl.flock(self._turn, fcntl.LOCK_UN)  # so has a fork, which would keep the turn
-            self._turn.close()
+            self._turn.end()
             self._turn = None
 
 
@@ -153,11 +105,11 @@ class _Kernel(CPUDispatcher):
     """A kernel whose cache is a quick one."""
 
     def compile(self, sig: Any) -> Any:
-        try:
-            with uncollected():
+        with global_compiler_lock, uncollected():  # else another thread would end this one's turn
+            try:
                 return super().compile(sig)
-        finally:
-            self._cache.end()
+            finally:
+                self._cache.end()
 
 
 def kept(compiled: Any) -> Any:

@@ -13,10 +13,9 @@ from llvmlite import ir
 from numba.core import types as nbtypes
 from numba.extending import intrinsic, models, register_model
 
-from streaml1.jit.compilation import COMPILED
+from streaml1.jit.deferred import COMPILED, LANES
 
 __all__ = [
-    "LANES",
     "bits_of",
     "chosen",
     "eight_of",
@@ -34,8 +33,6 @@ __all__ = [
     "two_to",
     "words_of",
 ]
-
-LANES = 8
 
 
 class _Eight(nbtypes.Type):

@@ -12,18 +12,19 @@ from numba.core import cgutils
 from numba.core import types as nbtypes
 from numba.extending import intrinsic, overload
 
-from streaml1.jit.compilation import COMPILED
+from streaml1.jit.deferred import COMPILED
 from streaml1.jit.parts import PART
 
 __all__ = [
     "array_at",
+    "borrowed",
+    "external",
     "load",
     "load_byte",
     "load_float",
     "load_word",
     "prefetch",
     "prefetch_at",
-    "python_api",
     "rule_at",
     "scratch",
     "store_half",
@@ -168,11 +169,8 @@ def _scratch_compiled() -> Any:
     return compiled
 
 
-def python_api(name: str, result: str, *arguments: str) -> Any:
-    """A function of Python's C interface, for kernels that hold the interpreter lock.
-
-    Types are numba's names; a pointer is a uint64.
-    """
+def external(name: str, result: str, *arguments: str) -> Any:
+    """A function of Python's C interface; types are numba's names."""
     types_of = [getattr(nbtypes, argument) for argument in arguments]
     return nbtypes.ExternalFunction(name, getattr(nbtypes, result)(*types_of))
 
@@ -213,3 +211,34 @@ def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
     text = f"def compiled(rule, frame, first):\n    return Rule({', '.join(arrays)})"
     exec(text, names)
     return names["compiled"]
+
+
+def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    array = context.make_array(kind)(context, builder, value)
+    for owner in ("meminfo", "parent"):
+        setattr(array, owner, cgutils.get_null_value(getattr(array, owner).type))
+    return array._getvalue()
+
+
+@intrinsic
+def _borrowed(typingctx: Any, owned: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lent = args[0]
+        if isinstance(owned, nbtypes.Array):
+            return _lent(context, builder, owned, lent)
+        for i, kind in enumerate(owned.types):
+            array = _lent(context, builder, kind, builder.extract_value(lent, i))
+            lent = builder.insert_value(lent, array, i)
+        return lent
+
+    return owned(owned), codegen
+
+
+def _itself(owned: Any) -> Any:
+    return owned
+
+
+# The same array or rule, with arrays that are not counted as references to their memory. A loop
+# that hands one to functions counts it up and down for each: some ten nanoseconds an array and a
+# row. Whoever calls the kernel holds it all the while.
+borrowed = _borrowed if COMPILED else _itself

@@ -14,10 +14,10 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 
-__all__ = ["PART"]
+__all__ = ["PART", "Library"]
 
 
-class _Library(JITCodeLibrary):
+class Library(JITCodeLibrary):
     """Optimised code to be linked into other libraries, and not made machine code."""
 
     def _finalize_final_module(self) -> None:
@@ -31,7 +31,7 @@ class _Lowering(NativeLowering):
 
     def run_pass(self, state: Any) -> bool:
         codegen, target = state.targetctx.codegen(), state.targetctx
-        state.library = _Library(codegen, state.func_id.func_qualname)
+        state.library = Library(codegen, state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]

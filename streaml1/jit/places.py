@@ -11,8 +11,9 @@ from numba.core import types as nbtypes
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic
 
-from streaml1.jit.compilation import COMPILED, has
-from streaml1.jit.lanes import BITS, EIGHT, INDEX, LANES, VECTOR, WORD, WORDS, everywhere
+from streaml1.jit.compiled import has
+from streaml1.jit.deferred import COMPILED, LANES
+from streaml1.jit.lanes import BITS, EIGHT, INDEX, VECTOR, WORD, WORDS, everywhere
 from streaml1.jit.memory import array_at
 
 __all__ = [

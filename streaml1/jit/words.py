@@ -14,7 +14,8 @@ from numba.core import types as nbtypes
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic, overload
 
-from streaml1.jit.lanes import BITS, EIGHT, LANES, VECTOR, WORD, WORDS, everywhere
+from streaml1.jit.deferred import LANES
+from streaml1.jit.lanes import BITS, EIGHT, VECTOR, WORD, WORDS, everywhere
 from streaml1.jit.parts import PART
 
 __all__ = [

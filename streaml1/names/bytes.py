@@ -328,6 +328,8 @@ class ByBytes(_Counted):
     def find(self, hashes: Any) -> tuple[Any, Any]:
         """Slots of hashes, uint32, `MISSING` for those unknown, and the places of these, int64."""
         slots, places = np.empty(len(hashes), np.uint32), np.empty(len(hashes) + 1, np.int64)
+        if not len(hashes):  # no compiler is loaded for it
+            return slots, places[:0]
         return slots, places[: int(_find(self.entries, hashes, slots, places))]
 
     def enter(self, hashes: Any, slots: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from streaml1.hashing import as_int, mixed
-from streaml1.jit import gil_kernel, inlined
+from streaml1.jit import gil_kernel, inlined, typed_kernel
 from streaml1.names.places import NO_SLOT, ONE, lookup
 
 __all__ = [
@@ -38,7 +38,7 @@ def alias(a: Any, b: Any) -> Any:
     return mixed(a * np.uint64(0x9E3779B97F4A7C15) + b)
 
 
-@gil_kernel
+@typed_kernel("uint64[]", "uint64[]", "uint32[]")
 def _find(entries: Any, hashes: Any, slots: Any) -> None:
     for k in range(np.uint64(len(hashes))):
         slots[k] = entries[lookup(entries, hashes[k]) + ONE]
@@ -51,7 +51,7 @@ def _find_ints(entries: Any, ids: Any, seed: Any, kept: Any, slots: Any) -> None
         slots[k] = entries[lookup(entries, h) + ONE]
 
 
-@gil_kernel
+@typed_kernel("uint64[]", "uint64[]", "uint32[]")
 def put(entries: Any, hashes: Any, slots: Any) -> Any:
     """Enter hashes that are not there yet; returns how many that were."""
     new = 0
@@ -64,7 +64,7 @@ def put(entries: Any, hashes: Any, slots: Any) -> Any:
     return new
 
 
-@gil_kernel
+@typed_kernel("uint64[]", "uint64[]", "uint32[]", "uint64")
 def admit(entries: Any, hashes: Any, slots: Any, free: Any) -> Any:
     """Give each hash that is not there the next free slot; returns that after the last."""
     for k in range(np.uint64(len(hashes))):

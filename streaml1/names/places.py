@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel
+from streaml1.jit import inlined, typed_kernel
 
 __all__ = ["MISSING", "NO_SLOT", "ONE", "free", "lookup"]
 
@@ -30,7 +30,7 @@ def lookup(entries: Any, h: Any) -> Any:
         place = (place + ONE) & mask
 
 
-@kernel
+@typed_kernel("uint64[]")
 def _clear(entries: Any) -> None:
     for k in range(np.uint64(0), np.uint64(len(entries)), ONE + ONE):
         entries[k] = 0

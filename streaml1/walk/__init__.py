@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from streaml1.crosses import Crosses
-from streaml1.jit import entry, row_kernel
+from streaml1.jit import row_kernel
 from streaml1.names import Hashed, Ints, Table
 from streaml1.walk import crossed, crossed_hashed, hashed, ints, kernels, table, texts
 from streaml1.walk.frame import Frame, Kernels
@@ -45,16 +45,16 @@ _COUNTED_READS: dict[type, Any] = {  # a name that is an int is of no text
 
 @cache
 def _predict(rule: Any, read: Any) -> Any:
-    return entry(row_kernel(kernels.predict, rule, read), "int64", "int64", "int64")
+    return row_kernel(kernels.predict, rule, read, "uint64", "object", "int64")
 
 
 @cache
 def _learn(rule: Any, read: Any) -> Any:
-    bound = row_kernel(kernels.learn, rule, read)
-    return entry(bound, "int64", "int64", "float64", "float64", "float64")
+    numbers = ("float64", "float64", "float64")
+    return row_kernel(kernels.learn, rule, read, "uint64", "object", *numbers)
 
 
-def _no_learn(address: int, x: int, y: float, w: float, eta: float) -> int:
+def _no_learn(address: int, x: Any, y: float, w: float, eta: float) -> int:
     return OTHER_ROAD
 
 

@@ -26,10 +26,10 @@ _CROSS_PARTS = ("PART_MASKS", "PART_HASHES", "PART_VALUES", "PART_AT")
 
 
 class Kernels(NamedTuple):
-    """What predicts and what learns the dict at an address."""
+    """What predicts and what learns a dict, by a frame at an address."""
 
-    predict: Callable[[int, int, int], float]
-    learn: Callable[[int, int, float, float, float], int]
+    predict: Callable[[int, Any, int], float]
+    learn: Callable[[int, Any, float, float, float], int]
 
 
 class Frame:
