@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite.binding import get_host_cpu_features
+from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 from scipy.sparse import csr_matrix
 
-from streaml1 import ElasticNetClassifier, jit
+from streaml1 import ElasticNetClassifier, jit, progressive
 from streaml1.jit import kernel
 from streaml1.parse import delimiters as parts
 from streaml1.words.kernels import BLOCK, characters, cleaned
@@ -139,6 +139,24 @@ def learnt() -> str:
     return "\n".join(told)
 
 
+def read_and_learnt(folder: Path) -> str:
+    """What a model has learnt of lines of text with numbers of every length, to the bit."""
+    random = np.random.default_rng(11)
+    lines = []
+    for n in random.integers(1, 40, 300).tolist():
+        ids = random.choice(5000, n, replace=False).tolist()
+        digits = random.integers(1, 16, n).tolist()
+        values = random.normal(size=n) * 10.0 ** random.integers(-3, 4, n)
+        pairs = zip(ids, digits, values.tolist(), strict=True)
+        named = " ".join(f"n{'x' * (j % 23)}{j}:{v:.{d}g}" for j, d, v in pairs)
+        lines.append(f"{random.choice([-1, 1])} | {named}\n")
+    path = folder / "lines.vw"
+    path.write_text("".join(lines))
+    model = ElasticNetClassifier(l1=1e-3, lr=0.3)
+    progressive(model, str(path))
+    return str(sorted(model.weights.items()))
+
+
 def test_delimiters_are_those_of_a_look_at_each_byte() -> None:
     for text in texts():
         assert found(text) == expected(text)
@@ -158,24 +176,38 @@ def is_older(features: tuple[str, ...]) -> bool:
     )
 
 
+def require_the_same(name: str, features: str, folder: Path) -> None:
+    """Have a process whose code is for another processor find and learn what this one does."""
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests import test_processors as t\n"
+        "assert all(t.found(text) == t.expected(text) for text in t.texts())\n"
+        "assert all(t.words(text) == t.expected_words(text) for text in t.sentences())\n"
+        "print(t.learnt())\n"
+        "print(t.read_and_learnt(Path(sys.argv[1])))\n"
+    )
+    env = {
+        **os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CACHE_DIR": str(folder / "cache"),
+        "NUMBA_CPU_FEATURES": features, "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)],
+        env=env, cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{learnt()}\n{read_and_learnt(folder)}\n"
+
+
 @pytest.mark.parametrize("what", OLDER)
 def test_older_processors_find_and_learn_the_same(what: str, tmp_path: Path) -> None:
     name, features = OLDER[what]
     if not is_older(features):
         pytest.skip("this processor has no less, or has no more")
-    script = (
-        "from tests import test_processors as t\n"
-        "assert all(t.found(text) == t.expected(text) for text in t.texts())\n"
-        "assert all(t.words(text) == t.expected_words(text) for text in t.sentences())\n"
-        "print(t.learnt())\n"
-    )
-    env = {
-        **os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CACHE_DIR": str(tmp_path),
-        "NUMBA_CPU_FEATURES": ",".join(f"+{feature}" for feature in features),
-        "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == learnt() + "\n"
+    require_the_same(name, ",".join(f"+{feature}" for feature in features), tmp_path)
+
+
+def test_processors_of_another_make_find_and_learn_the_same(tmp_path: Path) -> None:
+    """Words from anywhere are gathered by some, and loaded one by one by others."""
+    name = "skylake" if get_host_cpu_name().startswith("znver") else "znver3"
+    require_the_same(name, get_host_cpu_features().flatten(), tmp_path)

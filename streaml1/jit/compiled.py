@@ -11,7 +11,7 @@ from numba.extending import overload
 from streaml1.jit.cache import digest_in_the_name, kept
 from streaml1.jit.parts import PART
 
-__all__ = ["has", "part", "resolved", "whole"]
+__all__ = ["gathers", "has", "part", "resolved", "whole"]
 
 
 def whole(fn: Any, **options: Any) -> Any:
@@ -57,3 +57,11 @@ def resolved(call: Any, name: str, otherwise: Any) -> None:
 def has(context: Any, feature: str) -> bool:
     """Whether the processor that code is made for has a feature, by LLVM's name; for intrinsics."""
     return f"+{feature}" in context.codegen().magic_tuple()[2].split(",")
+
+
+def gathers(context: Any) -> bool:
+    """Whether eight words from anywhere are sooner gathered than loaded one by one; so is storing.
+
+    AMD's processors take longer for it, those with AVX-512 too.
+    """
+    return not context.codegen().magic_tuple()[1].startswith("znver")

@@ -11,7 +11,7 @@ from numba.core import types as nbtypes
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic
 
-from streaml1.jit.compiled import has
+from streaml1.jit.compiled import gathers, has
 from streaml1.jit.deferred import COMPILED, LANES
 from streaml1.jit.lanes import BITS, EIGHT, INDEX, VECTOR, WORD, WORDS, everywhere
 from streaml1.jit.memory import array_at
@@ -108,16 +108,45 @@ def _places(context: Any, builder: Any, kind: Any, array: Any, words: Any) -> An
 @intrinsic
 def _eight_from(typingctx: Any, places: Any, offset: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _gathered(builder, builder.add(args[0], everywhere(builder, args[1])))
+        places = builder.add(args[0], everywhere(builder, args[1]))
+        return gathered(context, builder, places, VECTOR, 8)
 
     return EIGHT(WORDS, nbtypes.uint64), codegen
 
 
-def _gathered(builder: Any, places: Any) -> Any:
-    of = ir.FunctionType(VECTOR, [_POINTERS, INDEX, _ALL, VECTOR])
-    call = cgutils.get_or_insert_function(builder.module, of, "llvm.masked.gather.v8f64.v8p0")
-    rest = ir.Constant(_ALL, [1] * LANES), ir.Constant(VECTOR, ir.Undefined)
-    return builder.call(call, [builder.inttoptr(places, _POINTERS), INDEX(8), *rest])
+def gathered(context: Any, builder: Any, places: Any, kind: Any, align: int) -> Any:
+    """Eight values of a vector, each from an address of its own."""
+    if gathers(context):
+        name = f"llvm.masked.gather.{'v8f64' if kind == VECTOR else 'v8i64'}.v8p0"
+        of = ir.FunctionType(kind, [_POINTERS, INDEX, _ALL, kind])
+        call = cgutils.get_or_insert_function(builder.module, of, name)
+        rest = ir.Constant(_ALL, [1] * LANES), ir.Constant(kind, ir.Undefined)
+        return builder.call(call, [builder.inttoptr(places, _POINTERS), INDEX(align), *rest])
+    each = (builder.extract_element(places, INDEX(lane)) for lane in range(LANES))
+    return _loaded(builder, each, kind, align)
+
+
+def scattered(context: Any, builder: Any, places: Any, values: Any, align: int) -> None:
+    """Write eight words, each to an address of its own, one after the other."""
+    if gathers(context):
+        of = ir.FunctionType(ir.VoidType(), [BITS, _POINTERS, INDEX, _ALL])
+        name = "llvm.masked.scatter.v8i64.v8p0"
+        call = cgutils.get_or_insert_function(builder.module, of, name)
+        there = builder.inttoptr(places, _POINTERS)
+        builder.call(call, [values, there, INDEX(align), ir.Constant(_ALL, [1] * LANES)])
+        return
+    for lane in range(LANES):
+        one, at = (builder.extract_element(v, INDEX(lane)) for v in (values, places))
+        builder.store(one, builder.inttoptr(at, one.type.as_pointer()), align=align)
+
+
+def _loaded(builder: Any, places: Any, kind: Any, align: int) -> Any:
+    """As `gathered`, one by one."""
+    values = ir.Constant(kind, ir.Undefined)
+    for lane, at in enumerate(places):
+        one = builder.load(builder.inttoptr(at, kind.element.as_pointer()), align=align)
+        values = builder.insert_element(values, one, INDEX(lane))
+    return values
 
 
 def _elements(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
@@ -128,8 +157,7 @@ def _elements(context: Any, builder: Any, kinds: Any, args: Any) -> Any:
     first = builder.gep(_data(context, builder, ids, args[1]), [args[2]])
     for lane in range(LANES):
         j = builder.load(builder.gep(first, [ir.Constant(WORD, lane)]))
-        at = builder.mul(builder.zext(j, WORD), ir.Constant(WORD, size))
-        yield lane, builder.add(base, at)
+        yield builder.add(base, builder.mul(builder.zext(j, WORD), ir.Constant(WORD, size)))
 
 
 @intrinsic
@@ -180,20 +208,13 @@ def _beyond_in(typingctx: Any, array: Any, k: Any, most: Any) -> Any:
 
 @intrinsic
 def _each_in(typingctx: Any, array: Any, ids: Any, k: Any) -> Any:
-    # Without AVX-512 nothing gathers fast, and ids are read one by one: out of a vector each costs
-    # more.
+    # Where nothing gathers fast ids are read one by one: out of a vector each costs more.
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if has(context, "avx512f"):
+        if has(context, "avx512f") and gathers(context):
             words = _words_at(context, builder, signature.args[1], *args[1:])
             places = _places(context, builder, signature.args[0], args[0], words)
-            return _gathered(builder, places)
-        values = ir.Constant(VECTOR, ir.Undefined)
-        for lane, at in _elements(context, builder, signature, args):
-            there = builder.inttoptr(at, ir.DoubleType().as_pointer())
-            one = builder.load(there)
-            one.align = 8
-            values = builder.insert_element(values, one, ir.Constant(INDEX, lane))
-        return values
+            return gathered(context, builder, places, VECTOR, 8)
+        return _loaded(builder, _elements(context, builder, signature, args), VECTOR, 8)
 
     return EIGHT(array, ids, nbtypes.uint64), codegen
 
@@ -202,7 +223,7 @@ def _each_in(typingctx: Any, array: Any, ids: Any, k: Any) -> Any:
 def _put_each(typingctx: Any, array: Any, ids: Any, k: Any, values: Any) -> Any:
     # Eight stores, by ids read one by one: nothing is faster, not where vectors can be scattered.
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        for lane, at in _elements(context, builder, signature, args):
+        for lane, at in enumerate(_elements(context, builder, signature, args)):
             value = builder.extract_element(args[3], ir.Constant(INDEX, lane))
             builder.store(value, builder.inttoptr(at, value.type.as_pointer())).align = 8
         return context.get_dummy_value()
@@ -219,7 +240,7 @@ def _pairs_in(typingctx: Any, array: Any, ids: Any, k: Any) -> Any:
     # Half as many loads as two gathers, and what was stored as a pair a moment ago is at hand.
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         parts = []
-        for _, at in _elements(context, builder, signature, args):
+        for at in _elements(context, builder, signature, args):
             parts.append(builder.load(builder.inttoptr(at, _PAIR.as_pointer())))
             parts[-1].align = 8
         while len(parts) > 2:
@@ -236,7 +257,7 @@ def _pairs_in(typingctx: Any, array: Any, ids: Any, k: Any) -> Any:
 def _put_pairs(typingctx: Any, array: Any, ids: Any, k: Any, first: Any, second: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         one, other = (builder.bitcast(values, VECTOR) for values in args[3:])
-        for lane, at in _elements(context, builder, signature, args):
+        for lane, at in enumerate(_elements(context, builder, signature, args)):
             pair = builder.shuffle_vector(one, other, _order([lane, LANES + lane]))
             builder.store(pair, builder.inttoptr(at, _PAIR.as_pointer())).align = 8
         return context.get_dummy_value()

@@ -17,6 +17,7 @@ from numba.extending import intrinsic, overload
 from streaml1.jit.deferred import LANES
 from streaml1.jit.lanes import BITS, EIGHT, VECTOR, WORD, WORDS, everywhere
 from streaml1.jit.parts import PART
+from streaml1.jit.places import gathered, scattered
 
 __all__ = [
     "bit_counts",
@@ -37,7 +38,6 @@ __all__ = [
 ]
 
 _FLAGS = ir.VectorType(ir.IntType(1), LANES)
-_POINTERS = ir.VectorType(ir.PointerType(), LANES)
 _HALVES = ir.VectorType(ir.IntType(32), LANES)
 _PAIRS = ir.VectorType(ir.IntType(32), 2 * LANES)
 _INDEX = ir.IntType(32)
@@ -87,12 +87,7 @@ def words_from(typingctx: Any, addresses: Any) -> Any:
     """The words at eight addresses."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        of = ir.FunctionType(BITS, [_POINTERS, _INDEX, _FLAGS, BITS])
-        call = builder.module.globals.get("llvm.masked.gather.v8i64.v8p0")
-        if call is None:
-            call = ir.Function(builder.module, of, "llvm.masked.gather.v8i64.v8p0")
-        rest = ir.Constant(_FLAGS, [1] * LANES), ir.Constant(BITS, ir.Undefined)
-        return builder.call(call, [builder.inttoptr(args[0], _POINTERS), _INDEX(1), *rest])
+        return gathered(context, builder, args[0], BITS, 1)
 
     return WORDS(WORDS), codegen
 
@@ -172,11 +167,8 @@ def put_at(typingctx: Any, addresses: Any, words: Any) -> Any:
     """Write eight words to as many addresses, one after the other."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        name = "llvm.masked.scatter.v8i64.v8p0"
-        of = ir.FunctionType(ir.VoidType(), [BITS, _POINTERS, _INDEX, _FLAGS])
-        call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
-        places = builder.inttoptr(args[0], _POINTERS)
-        builder.call(call, [args[1], places, _INDEX(1), ir.Constant(_FLAGS, [1] * LANES)])
+        places, words = args
+        scattered(context, builder, places, words, 1)
         return context.get_dummy_value()
 
     return nbtypes.void(WORDS, WORDS), codegen
