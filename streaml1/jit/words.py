@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba.core import cgutils
 from numba.core import types as nbtypes
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic, overload
 
+from streaml1.jit.compiled import has
 from streaml1.jit.deferred import LANES
 from streaml1.jit.lanes import BITS, EIGHT, VECTOR, WORD, WORDS, everywhere
 from streaml1.jit.parts import PART
@@ -27,6 +29,7 @@ __all__ = [
     "halves_at",
     "lanes_from",
     "last_of",
+    "of_sixteen",
     "put_at",
     "put_halves",
     "put_words",
@@ -90,6 +93,28 @@ def words_from(typingctx: Any, addresses: Any) -> Any:
         return gathered(context, builder, args[0], BITS, 1)
 
     return WORDS(WORDS), codegen
+
+
+@intrinsic
+def of_sixteen(typingctx: Any, address: Any, words: Any) -> Any:
+    """Of the sixteen words from an address on those that eight words tell, each below sixteen."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address, words = args
+        if not has(context, "avx512f"):
+            steps = builder.shl(words, ir.Constant(BITS, [3] * LANES))
+            places = builder.add(everywhere(builder, address), steps)
+            return gathered(context, builder, places, BITS, 8)
+        halves = (builder.add(address, WORD(8 * first)) for first in (0, LANES))
+        low, high = (
+            builder.load(builder.inttoptr(half, BITS.as_pointer()), align=8) for half in halves
+        )
+        of = ir.FunctionType(BITS, [BITS] * 3)
+        name = "llvm.x86.avx512.vpermi2var.q.512"
+        call = cgutils.get_or_insert_function(builder.module, of, name)
+        return builder.call(call, [low, words, high])
+
+    return WORDS(nbtypes.uint64, WORDS), codegen
 
 
 @intrinsic

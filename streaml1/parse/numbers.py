@@ -27,6 +27,7 @@ from streaml1.jit import (
     load_float,
     load_word,
     minus,
+    of_sixteen,
     over,
     plus,
     times,
@@ -265,7 +266,7 @@ def _pointed(head: Any, size: Any, end: Any, table: Any) -> Any:
     leading = ((head & _BYTE) == _NOUGHT) & (n != _ONE)
     wrong = odd | also | leading | (found == _ZERO) | ((n - _ONE) > _SIX)
     wrong = wrong | ((decimals - _ONE) > _SEVEN)
-    power = eight_of_words(words_from((decimals & _FIFTEEN) * _EIGHT + table))
+    power = eight_of_words(of_sixteen(table, decimals & _FIFTEEN))
     v = over(plus(times(_eight_floats(before & _LOW), power), _eight_floats(m)), power)
     return v, wrong
 
@@ -296,7 +297,7 @@ def values_of_heads(head: Any, size: Any, end: Any, table: Any) -> Any:
     m, odd = digits(words_from(end - _EIGHT), n)
     leading = whole & (first == _ZERO) & (size != _ONE)
     wrong = odd | leading | ((n - _ONE) > _SEVEN) | (first > _NINE)
-    power = eight_of_words(words_from((n & parted & _FIFTEEN) * _EIGHT + table))
+    power = eight_of_words(of_sixteen(table, n & parted & _FIFTEEN))
     before = times(_eight_floats(first & parted & _FIFTEEN), power)
     v = bits_of(over(plus(before, _eight_floats(m)), power))
     if which(wrong):
