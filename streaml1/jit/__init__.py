@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         under,
     )
     from streaml1.jit.lanes import (
+        any_below_zero,
         bits_of,
         chosen,
         eight_of,
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "any_below_zero",
     "chosen_bits",
     "put_lowered",
     "put_places",

@@ -16,6 +16,7 @@ from numba.extending import intrinsic, models, register_model
 from streaml1.jit.deferred import COMPILED, LANES
 
 __all__ = [
+    "any_below_zero",
     "bits_of",
     "chosen",
     "eight_of",
@@ -189,6 +190,16 @@ def _total(typingctx: Any, values: Any) -> Any:
     return nbtypes.float64(EIGHT), codegen
 
 
+@intrinsic
+def _any_below_zero(typingctx: Any, a: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        below = builder.fcmp_ordered("<", args[0], ir.Constant(VECTOR, [0.0] * LANES))
+        bits = builder.bitcast(below, ir.IntType(LANES))
+        return builder.icmp_unsigned("!=", bits, ir.IntType(LANES)(0))
+
+    return nbtypes.boolean(EIGHT), codegen
+
+
 def _as_bits(x: Any) -> Any:
     return x.view(np.uint64) if isinstance(x, np.ndarray) else np.float64(x).view(np.int64)
 
@@ -206,6 +217,7 @@ def _power_of_two(n: Any) -> Any:
 
 # Of two eights, the first where another is below zero; 2 to whole floats from -1022 to 1023.
 chosen = _chosen if COMPILED else lambda a, x, y: np.where(a < 0.0, x, y)
+any_below_zero = _any_below_zero if COMPILED else lambda a: bool((a < 0.0).any())
 two_to = _two_to if COMPILED else _power_of_two
 negative = _negative if COMPILED else np.negative
 eight_of = _eight_of if COMPILED else lambda x: np.full(LANES, x)

@@ -32,8 +32,10 @@ from streaml1 import losses
 from streaml1.eights import decay
 from streaml1.jit import (
     LANES,
+    any_below_zero,
     chosen,
     eight_at,
+    eight_in,
     eight_of,
     greater,
     inlined,
@@ -46,6 +48,7 @@ from streaml1.jit import (
     prefetch,
     put_eight,
     times,
+    total,
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
@@ -67,11 +70,11 @@ from streaml1.rules.parts.lanes import (
     B,
     P,
     answers,
-    is_any,
-    predicted,
+    probability,
     row_of,
     set_row,
     sizes,
+    told,
 )
 from streaml1.rules.parts.shrinkage import beyond, stepped
 from streaml1.rules.parts.slots import records
@@ -111,28 +114,48 @@ UNCOUNTED = np.int64(2**62)  # weights: too many, however many the row of a step
 
 
 @inlined
-def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> tuple[Any, float]:
-    """Margins over P, and the squared norm of the row."""
+def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> Any:
+    """Margins over P."""
     table = np.uint64(rule.u.ctypes.data)
     edge = row_of(rule.lanes, A)
     ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
-    a, b, square = eight_of(0.0), eight_of(0.0), 0.0
+    a, b = eight_of(0.0), eight_of(0.0)
     odd = hi - (hi - lo) % TWO
     for k in range(lo, odd, TWO):  # two sums: neither waits for the other
         for j in range(TWO):
             prefetch(rule.u, np.uint64(ids[k + j + ahead]) * LANE)
-        x, z = values[k], values[k + ONE]
         u = eight_at(table + np.uint64(ids[k]) * LINE)
         v = eight_at(table + np.uint64(ids[k + ONE]) * LINE)
-        a = plus(a, times(beyond(u, edge), eight_of(x)))
-        b = plus(b, times(beyond(v, edge), eight_of(z)))
-        square += x * x + z * z
+        a = plus(a, times(beyond(u, edge), eight_of(values[k])))
+        b = plus(b, times(beyond(v, edge), eight_of(values[k + ONE])))
     if odd < hi:
-        x = values[odd]
         u = eight_at(table + np.uint64(ids[odd]) * LINE)
-        a = plus(a, times(beyond(u, edge), eight_of(x)))
-        square += x * x
-    return plus(a, b), square
+        a = plus(a, times(beyond(u, edge), eight_of(values[odd])))
+    return plus(a, b)
+
+
+@inlined
+def _least(lanes: Any, leader: Any) -> Any:
+    """The first lane of least loss, which some have lost less than the leader."""
+    best = np.uint64(leader)
+    for k in range(LANE):
+        if lanes[LOSS + k] < lanes[LOSS + best]:
+            best = np.uint64(k)
+    return best
+
+
+@inlined
+def _square(values: Any, lo: Any, hi: Any) -> float:
+    """The sum of the squares of some values."""
+    odd = hi - (hi - lo) % LANE
+    sums = eight_of(0.0)
+    for k in range(lo, odd, LANE):
+        x = eight_in(values, k)
+        sums = plus(sums, times(x, x))
+    square = total(sums)
+    for k in range(odd, hi):
+        square += values[k] * values[k]
+    return square
 
 
 @inlined
@@ -186,7 +209,7 @@ def _pay(rule: Any, eta: float) -> None:
     most = greater(eight_of(SHRINKAGE_MOST), times(eight_of(STEPS_LEAST), pay))
     small = minus(after, eight_of(P_LEAST))
     far = greater(negative(small), minus(times(risen, after), most))
-    if is_any(negative(far)):
+    if any_below_zero(negative(far)):
         rebase(rule)
 
 
@@ -195,7 +218,7 @@ def _divide(rule: Any, by: float) -> None:
     """Divide all weights."""
     after = over(row_of(rule.lanes, P), eight_of(by))
     set_row(rule.lanes, P, after)
-    if is_any(minus(after, eight_of(P_LEAST))):
+    if any_below_zero(minus(after, eight_of(P_LEAST))):
         rebase(rule)
 
 
@@ -218,9 +241,8 @@ class ElasticNetLanes(NamedTuple):
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         """Leave the margins over P in `lanes`, and the squared norm in `clock`."""
-        a, square = _gather(self, ids, values, lo, hi)
-        set_row(self.lanes, MARGIN, a)
-        self.clock[0].square = square
+        set_row(self.lanes, MARGIN, _gather(self, ids, values, lo, hi))
+        self.clock[0].square = _square(values, lo, hi)
         return 0.0
 
     def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
@@ -228,23 +250,22 @@ class ElasticNetLanes(NamedTuple):
         c, o, lanes = self.clock[0], online[0], self.lanes
         margins = plus(times(row_of(lanes, MARGIN), row_of(lanes, P)), row_of(lanes, B))
         e = decay(sizes(margins))
-        margin = predicted(lanes, margins, c, o.loss, e)
+        if o.loss == losses.LOGISTIC:
+            p = probability(lanes, margins, c, e)
+        else:
+            p = told(lanes, margins, c, o.loss)
         value, g = answers(margins, y, o.loss, e)
         most = eight_of(o.clip_gradient)
         g = times(greater(negative(most), lesser(most, g)), eight_of(w))
         value = times(lesser(eight_of(LOSS_MOST), value), eight_of(w))
         set_row(lanes, LOSS, plus(row_of(lanes, LOSS), value))
         set_row(lanes, STEP, times(row_of(lanes, RATE), g))
-        best = np.uint64(c.leader)
-        for k in range(LANE):
-            if lanes[LOSS + k] < lanes[LOSS + best]:
-                best = np.uint64(k)
-        if np.int64(best) != c.leader:
-            c.leader = best
+        if any_below_zero(minus(row_of(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(c.leader)]))):
+            c.leader = _least(lanes, c.leader)
             if o.most:  # other weights are told from now on: have them counted
                 o.held = UNCOUNTED
         _measure(self, o.loss, abs(y), w, o.intercept_lr)
-        return losses.output(o.loss, margin), 1.0
+        return p, 1.0
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         table, lanes = np.uint64(self.u.ctypes.data), self.lanes
@@ -283,11 +304,12 @@ class ElasticNetLanes(NamedTuple):
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """The margin that is told; with `out`, its sigmoid."""
         lanes = self.lanes
-        a, _ = _gather(self, ids, values, lo, hi)
+        a = _gather(self, ids, values, lo, hi)
         margins = plus(times(a, row_of(lanes, P)), row_of(lanes, B))
-        e = decay(sizes(margins))
-        margin = predicted(lanes, margins, self.clock[0], online[0].loss, e)
-        return losses.sigmoid(margin) if out else margin
+        if out and online[0].loss == losses.LOGISTIC:
+            return probability(lanes, margins, self.clock[0], decay(sizes(margins)))
+        a = told(lanes, margins, self.clock[0], online[0].loss)
+        return losses.sigmoid(a) if out else a
 
     def room(self, nnz: Any) -> bool:
         return True

@@ -37,11 +37,11 @@ __all__ = [
     "ROWS",
     "STEP",
     "answers",
-    "is_any",
+    "probability",
     "row_of",
     "set_row",
     "sizes",
-    "predicted",
+    "told",
 ]
 
 # The rows of `lanes`, eight floats each.
@@ -80,28 +80,41 @@ def _sigmoids(margins: Any, e: Any) -> tuple[Any, Any]:
 
 
 @inlined
-def _mixture(lanes: Any, own: float, clock: Any, margins: Any, e: Any) -> float:
-    """The margin of the mixture of eight, of which the leader has its own."""
+def _mixture(lanes: Any, clock: Any, p: Any, q: Any) -> tuple[float, float, bool]:
+    """How much eight say, together, for True and for False; and whether it is more than one."""
     behind = minus(row_of(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(clock.leader)]))
-    if clock.heaviest > 0.0:
+    if clock.heaviest > 0.0 and clock.heaviest != 1.0:
         behind = over(behind, eight_of(clock.heaviest))
     near = minus(behind, eight_of(LOST))
     share = chosen(near, decay(behind), eight_of(0.0))
-    p, q = _sigmoids(margins, e)
     true, false = total(times(share, p)), total(times(share, q))
     alone = total(chosen(near, eight_of(1.0), eight_of(0.0))) == 1.0
-    if alone or true == 0.0 or false == 0.0:
-        return own
-    return math.log(true / false)
+    return true, false, not alone and true != 0.0 and false != 0.0
 
 
 @inlined
-def predicted(lanes: Any, margins: Any, clock: Any, loss: int, e: Any) -> float:
+def _of_leader(clock: Any, eight: Any) -> float:
+    lanes = scratch()
+    put_eight(np.uint64(lanes.ctypes.data), eight)
+    return float(lanes[np.uint64(clock.leader)])
+
+
+@inlined
+def probability(lanes: Any, margins: Any, clock: Any, e: Any) -> float:
+    """The sigmoid of what `told` tells of the logistic loss, given exp(-|margin|)."""
+    p, q = _sigmoids(margins, e)
+    true, false, several = _mixture(lanes, clock, p, q)
+    return true / (true + false) if several else _of_leader(clock, p)
+
+
+@inlined
+def told(lanes: Any, margins: Any, clock: Any, loss: int) -> float:
     """The margin that is told, of eight."""
-    a = scratch()
-    put_eight(np.uint64(a.ctypes.data), margins)
-    own = float(a[np.uint64(clock.leader)])
-    return _mixture(lanes, own, clock, margins, e) if loss == losses.LOGISTIC else own
+    if loss == losses.LOGISTIC:
+        true, false, several = _mixture(lanes, clock, *_sigmoids(margins, decay(sizes(margins))))
+        if several:
+            return math.log(true / false)
+    return _of_leader(clock, margins)
 
 
 @inlined
@@ -117,9 +130,3 @@ def answers(margins: Any, y: float, loss: int, e: Any) -> tuple[Any, Any]:
     for k in range(LANE):
         value[k], g[k] = losses.value_and_derivative(loss, a[k], y)
     return eight_at(np.uint64(value.ctypes.data)), eight_at(np.uint64(g.ctypes.data))
-
-
-@inlined
-def is_any(a: Any) -> bool:
-    """Whether any of eight is below 0."""
-    return bool(total(chosen(a, eight_of(1.0), eight_of(0.0))) > 0.0)
