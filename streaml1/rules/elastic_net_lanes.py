@@ -59,6 +59,7 @@ from streaml1.rules.elastic_net import (
     STEPS_LEAST,
     WEIGHT_MOST,
 )
+from streaml1.rules.parts.ahead import AHEAD, reaches
 from streaml1.rules.parts.lanes import (
     A_LOW,
     LOSS,
@@ -101,8 +102,6 @@ CLOCK = np.dtype(
 )
 
 ONE, TWO, LANE, LINE = (np.uint64(n) for n in (1, 2, LANES, 8 * LANES))
-# How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(128)
 
 LOSS_MOST = 1e100
 SCALE_MOST = 1e100  # values may be so small that their squares are none, and weights
@@ -114,16 +113,21 @@ UNCOUNTED = np.int64(2**62)  # weights: too many, however many the row of a step
 
 
 @inlined
+def _ahead(ids: Any, hi: Any) -> Any:
+    """How many entries on memory is asked for: 0 at the end, for what is at hand."""
+    return AHEAD if reaches(ids, hi) else np.uint64(0)
+
+
+@inlined
 def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> Any:
     """Margins over P."""
     table = np.uint64(rule.u.ctypes.data)
     edge = row_of(rule.lanes, A)
-    ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+    ahead = _ahead(ids, hi)
     a, b = eight_of(0.0), eight_of(0.0)
     odd = hi - (hi - lo) % TWO
     for k in range(lo, odd, TWO):  # two sums: neither waits for the other
-        for j in range(TWO):
-            prefetch(rule.u, np.uint64(ids[k + j + ahead]) * LANE)
+        prefetch(rule.u, np.uint64(ids[k + ahead]) * LANE)
         u = eight_at(table + np.uint64(ids[k]) * LINE)
         v = eight_at(table + np.uint64(ids[k + ONE]) * LINE)
         a = plus(a, times(beyond(u, edge), eight_of(values[k])))
@@ -132,6 +136,13 @@ def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> Any:
         u = eight_at(table + np.uint64(ids[odd]) * LINE)
         a = plus(a, times(beyond(u, edge), eight_of(values[odd])))
     return plus(a, b)
+
+
+@inlined
+def _step(table: Any, ids: Any, values: Any, k: Any, edge: Any, steps: Any) -> None:
+    """Take the steps of eight nets in one weight each."""
+    place = table + np.uint64(ids[k]) * LINE
+    put_eight(place, stepped(eight_at(place), edge, steps, eight_of(values[k])))
 
 
 @inlined
@@ -274,9 +285,14 @@ class ElasticNetLanes(NamedTuple):
         set_row(lanes, B, minus(row_of(lanes, B), slope))
         s = times(row_of(lanes, STEP), over(eight_of(step * c.scale), row_of(lanes, P)))
         edge = row_of(lanes, A)
-        for k in range(lo, hi):
-            place = table + np.uint64(ids[k]) * LINE
-            put_eight(place, stepped(eight_at(place), edge, s, eight_of(values[k])))
+        ahead = _ahead(ids, hi)
+        odd = hi - (hi - lo) % TWO
+        for k in range(lo, odd, TWO):
+            prefetch(self.u, np.uint64(ids[k + ONE + ahead]) * LANE)  # `gather` asks for the others
+            _step(table, ids, values, k, edge, s)
+            _step(table, ids, values, k + ONE, edge, s)
+        if odd < hi:
+            _step(table, ids, values, odd, edge, s)
 
     def tick(self, eta: float) -> None:
         c = self.clock[0]
