@@ -19,7 +19,7 @@ __all__ = ["SPARE", "Arena", "ByBytes", "Unknown", "distinct"]
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
 SPARE = 32  # bytes behind names that are copied by words
-_AHEAD, _FAR, _LOW = np.uint64(16), np.uint64(32), np.uint64(2**32 - 1)
+_AHEAD, _FAR, _LOW = np.uint64(16), np.uint64(128), np.uint64(2**32 - 1)
 _FREE = np.uint64(0)  # stands where no hash does
 
 
