@@ -83,7 +83,7 @@ def _sigmoids(margins: Any, e: Any) -> tuple[Any, Any]:
 def _mixture(lanes: Any, clock: Any, p: Any, q: Any) -> tuple[float, float, bool]:
     """How much eight say, together, for True and for False; and whether it is more than one."""
     behind = minus(row_of(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(clock.leader)]))
-    if clock.heaviest > 0.0 and clock.heaviest != 1.0:
+    if clock.heaviest > 0.0 and clock.heaviest != 1.0:  # most often it is 1
         behind = over(behind, eight_of(clock.heaviest))
     near = minus(behind, eight_of(LOST))
     share = chosen(near, decay(behind), eight_of(0.0))
