@@ -176,27 +176,18 @@ def is_older(features: tuple[str, ...]) -> bool:
     )
 
 
-def require_the_same(name: str, features: str, folder: Path) -> None:
-    """Have a process whose code is for another processor find and learn what this one does."""
-    script = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from tests import test_processors as t\n"
-        "assert all(t.found(text) == t.expected(text) for text in t.texts())\n"
-        "assert all(t.words(text) == t.expected_words(text) for text in t.sentences())\n"
-        "print(t.learnt())\n"
-        "print(t.read_and_learnt(Path(sys.argv[1])))\n"
-    )
+def told_there(name: str, features: str, folder: Path, *lines: str) -> str:
+    """What some lines print in a process whose code is for another processor."""
+    script = "\n".join(("from tests import test_processors as t", *lines))
     env = {
         **os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CACHE_DIR": str(folder / "cache"),
         "NUMBA_CPU_FEATURES": features, "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", script, str(folder)],
-        env=env, cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", script], env=env, cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{learnt()}\n{read_and_learnt(folder)}\n"
+    return done.stdout
 
 
 @pytest.mark.parametrize("what", OLDER)
@@ -204,10 +195,20 @@ def test_older_processors_find_and_learn_the_same(what: str, tmp_path: Path) -> 
     name, features = OLDER[what]
     if not is_older(features):
         pytest.skip("this processor has no less, or has no more")
-    require_the_same(name, ",".join(f"+{feature}" for feature in features), tmp_path)
+    there = told_there(
+        *(name, ",".join(f"+{feature}" for feature in features), tmp_path),
+        "assert all(t.found(text) == t.expected(text) for text in t.texts())",
+        "assert all(t.words(text) == t.expected_words(text) for text in t.sentences())",
+        "print(t.learnt())",
+    )
+    assert there == learnt() + "\n"
 
 
-def test_processors_of_another_make_find_and_learn_the_same(tmp_path: Path) -> None:
+def test_processors_of_another_make_read_and_learn_the_same(tmp_path: Path) -> None:
     """Words from anywhere are gathered by some, and loaded one by one by others."""
     name = "skylake" if get_host_cpu_name().startswith("znver") else "znver3"
-    require_the_same(name, get_host_cpu_features().flatten(), tmp_path)
+    there = told_there(
+        *(name, get_host_cpu_features().flatten(), tmp_path),
+        f"print(t.read_and_learnt(t.Path({str(tmp_path)!r})))",
+    )
+    assert there == read_and_learnt(tmp_path) + "\n"
