@@ -26,6 +26,8 @@ settings.register_profile(
 settings.load_profile("streaml1")
 
 ROOT = Path(__file__).parent.parent
+# For a process that finds there what other tests have compiled.
+WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
 
 @pytest.fixture

@@ -5,15 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import streaml1
-
-WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
+from tests.conftest import WARM
 
 SHARED = [
     *("lr", "schedule", "intercept_lr", "intercept_init", "clip_gradient"),

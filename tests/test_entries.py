@@ -17,6 +17,7 @@ from hypothesis.extra.numpy import arrays
 
 from streaml1 import jit
 from streaml1.jit import disk, entries, typed_kernel
+from tests.conftest import WARM
 
 pytestmark = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
 
@@ -197,7 +198,7 @@ print(keys.find(free(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules
 
 NUMBA = """
 import sys
-from streaml1.jit import deferred, machine_code
+from streaml1.jit import deferred, machine_code, native
 def refused(*given):
     raise machine_code.NotAlone("for a test")
 if sys.argv[1] == "numba":
@@ -208,12 +209,12 @@ m = streaml1.ElasticNetClassifier(l1=1e-3)
 for k in range(50):
     m.learn_one({f"n{k % 7}": 1.0, "b": k, "shop": "fr"}, k % 3 == 0)
 print(m.predict_proba_one({"n1": 1.0, "new": 2.0}), m.weights)
+assert bool(native._loaded) == (sys.argv[1] == "alone")
 """
 
 
 def test_without_code_that_stands_alone(python: Callable[..., str], tmp_path: Path) -> None:
-    alone = python("-c", NUMBA, "alone")
-    assert list((tmp_path / "cache").rglob("*.code"))
+    alone = python("-c", NUMBA, "alone", **WARM)
     other = str(tmp_path / "other")
     assert python("-c", NUMBA, "numba", NUMBA_CACHE_DIR=other) == alone
     assert not list((tmp_path / "other").rglob("*.code"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from streaml1.names.bytes import Arena, ByBytes
 from streaml1.rules.elastic_net import ElasticNet
 from streaml1.streams.vw import VwParser
 from streaml1.walk import fields
+from tests.conftest import WARM
 
 
 def is_current(engine: Any) -> bool:
@@ -28,8 +28,6 @@ def is_current(engine: Any) -> bool:
     old, new = (one._kept[0][fields.RECORD :] for one in (frame, fresh))
     return frame.is_open and old.tolist() == new.tolist()
 
-
-WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
 INTERRUPTED = """
 import faulthandler, itertools, pickle, random, signal, sys

@@ -33,9 +33,9 @@ from streaml1 import (
 )
 from streaml1.jit import disk
 from streaml1.names import hashed, keys
+from tests.conftest import WARM
 
 ROOT = Path(__file__).parent.parent
-WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
 compiled_only = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
 

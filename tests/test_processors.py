@@ -15,8 +15,17 @@ import pytest
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 from scipy.sparse import csr_matrix
 
-from streaml1 import ElasticNetClassifier, jit, progressive
-from streaml1.jit import kernel
+from streaml1 import ElasticNetClassifier, jit
+from streaml1.jit import (
+    each_in,
+    kernel,
+    of_sixteen,
+    put_at,
+    put_each,
+    put_words,
+    words_from,
+    words_of_halves,
+)
 from streaml1.parse import delimiters as parts
 from streaml1.words.kernels import BLOCK, characters, cleaned
 
@@ -139,22 +148,30 @@ def learnt() -> str:
     return "\n".join(told)
 
 
-def read_and_learnt(folder: Path) -> str:
-    """What a model has learnt of lines of text with numbers of every length, to the bit."""
-    random = np.random.default_rng(11)
-    lines = []
-    for n in random.integers(1, 40, 300).tolist():
-        ids = random.choice(5000, n, replace=False).tolist()
-        digits = random.integers(1, 16, n).tolist()
-        values = random.normal(size=n) * 10.0 ** random.integers(-3, 4, n)
-        pairs = zip(ids, digits, values.tolist(), strict=True)
-        named = " ".join(f"n{'x' * (j % 23)}{j}:{v:.{d}g}" for j, d, v in pairs)
-        lines.append(f"{random.choice([-1, 1])} | {named}\n")
-    path = folder / "lines.vw"
-    path.write_text("".join(lines))
-    model = ElasticNetClassifier(l1=1e-3, lr=0.3)
-    progressive(model, str(path))
-    return str(sorted(model.weights.items()))
+@kernel
+def _apart(table: Any, ids: Any, steps: Any, to: Any, each: Any, words: Any, few: Any) -> None:
+    places = words_of_halves(np.uint64(ids.ctypes.data)) * np.uint64(8)
+    put_each(each, steps, np.uint64(0), each_in(table, ids, np.uint64(0)))
+    found = words_from(places + np.uint64(table.ctypes.data))
+    put_words(np.uint64(words.ctypes.data), found)
+    put_at(places + np.uint64(to.ctypes.data), found)
+    chosen = of_sixteen(np.uint64(table.ctypes.data), places & np.uint64(15))
+    put_words(np.uint64(few.ctypes.data), chosen)
+
+
+def apart() -> str:
+    """Words from anywhere, and to anywhere."""
+    table = np.random.default_rng(9).normal(size=200)
+    ids = np.array([3, 199, 0, 77, 5, 4, 120, 9], np.uint32)
+    steps = np.arange(8, dtype=np.uint32)
+    to = np.zeros(200, np.uint64)
+    each, words, few = np.zeros(8), np.zeros(8, np.uint64), np.zeros(8, np.uint64)
+    _apart(table, ids, steps, to, each, words, few)
+    bits = table.view(np.uint64)
+    assert each.tolist() == table[ids].tolist() and words.tolist() == bits[ids].tolist()
+    assert to[ids].tolist() == bits[ids].tolist() and np.count_nonzero(to) == 8
+    assert few.tolist() == bits[ids * 8 & 15].tolist()
+    return f"{each.tolist()} {few.tolist()}"
 
 
 def test_delimiters_are_those_of_a_look_at_each_byte() -> None:
@@ -204,11 +221,9 @@ def test_older_processors_find_and_learn_the_same(what: str, tmp_path: Path) -> 
     assert there == learnt() + "\n"
 
 
-def test_processors_of_another_make_read_and_learn_the_same(tmp_path: Path) -> None:
+def test_processors_of_another_make_load_and_learn_the_same(tmp_path: Path) -> None:
     """Words from anywhere are gathered by some, and loaded one by one by others."""
     name = "skylake" if get_host_cpu_name().startswith("znver") else "znver3"
-    there = told_there(
-        *(name, get_host_cpu_features().flatten(), tmp_path),
-        f"print(t.read_and_learnt(t.Path({str(tmp_path)!r})))",
-    )
-    assert there == read_and_learnt(tmp_path) + "\n"
+    features = get_host_cpu_features().flatten()
+    there = told_there(name, features, tmp_path, "print(t.apart())", "print(t.learnt())")
+    assert there == f"{apart()}\n{learnt()}\n"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from streaml1.jit import COMPILED
+from tests.conftest import WARM
 
 HEAVY = ("river", "scipy", "kafka", "matplotlib", "pandas", "polars", "sklearn", "numba", "numpy",
          "click", "rich", "narwhals", "isal", "prometheus_client")  # fmt: skip
@@ -69,20 +70,20 @@ def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
         "m.learn_one({'a': 1.0}, True); m.learn_one({'a': 1.0, 'b': 2.0}, False); "
         "print(m.predict_proba_one({'a': 1.0}))"
     )
-    cold = python("-c", text)
-    assert python("-c", text) == cold
-    modules = loaded(python, text)
+    cold = python("-c", text, **WARM)
+    assert python("-c", text, **WARM) == cold
+    modules = loaded(python, text, **WARM)
     assert "streaml1.walk" in modules and "scipy" not in modules
     assert ("numba" in modules) == (not COMPILED)
     # Batches have kernels of numba's, which loads no more than it needs.
     batch = text + "; m.predict_many([{'a': 1.0}])"
-    python("-c", batch)
-    modules = loaded(python, batch)
+    python("-c", batch, **WARM)
+    modules = loaded(python, batch, **WARM)
     assert "numba" in modules
     assert "numba.np.arraymath" not in modules and "scipy.linalg" not in modules
     # What is compiled after all, of one's own, has all it needs.
     own = "; import numba; print(numba.njit(lambda a: a @ a.T)(__import__('numpy').eye(2))[1, 1])"
-    assert python("-c", text + own) == cold + "1.0\n"
+    assert python("-c", text + own, **WARM) == cold + "1.0\n"
 
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pickle
 import random
 import sys
@@ -24,11 +23,11 @@ from hypothesis import strategies as st
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, walk
 from streaml1.engine import engine, reader
 from streaml1.names import Table
+from tests.conftest import WARM
 
 needs_walk = pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
 
 # Subprocesses find what is compiled already, where a folder was set.
-WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
 
 class Dict(dict):  # type: ignore[type-arg]
