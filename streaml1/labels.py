@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.rows import LIMIT, BadExample, shown
+from streaml1.rows import LIMIT, BadExample, alike, shown
 
 __all__ = [
     "binary",
@@ -141,7 +141,7 @@ def weight(w: Any) -> float:
 
 
 def weights(w: Any, n: int) -> Any:
-    """`n` sample weights as floats, from one for all, `n`, or None.
+    """`n` sample weights as floats, from one for all (see `rows.alike`), `n`, or None.
 
     Raises
     ------
@@ -151,9 +151,9 @@ def weights(w: Any, n: int) -> Any:
         Where there are not `n`.
     """
     if w is None:
-        return np.ones(n)
+        return alike(1.0, n)
     if isinstance(w, str | bytes) or not hasattr(type(w), "__len__"):
-        return np.full(n, weight(w))
+        return alike(weight(w), n)
     column = column_of("weights", w, n)
     if column.dtype.kind in "iufb":
         numbers_ = np.require(column, np.float64, ["C", "A", "W"])

@@ -97,6 +97,7 @@ def learn(
     """Predict into `p` and learn the rows from `start`.
 
     Where `d` is not 0, each row is looked at first: memory brings it but once.
+    There is one of `w` and of `eta` for all rows, or one for each.
     A rule may have k outputs: then `p` is k times as long as `y`, or as long, for the first alone.
 
     Returns
@@ -112,11 +113,13 @@ def learn(
     k_out = np.uint64(len(p)) // max(n, np.uint64(1))
     outputs = np.uint64(p.ctypes.data)
     capped = online[0].most != 0
+    w_each, eta_each = np.uint64(len(w) == n), np.uint64(len(eta) == n)
     one = np.uint64(1)
+    plain = not d or start >= n or is_plain_row(ids, values, indptr[start], indptr[start + one], d)
     for i in range(start, n):
         lo = indptr[i]
         hi = indptr[i + one]
-        if d and not is_plain_row(ids, values, lo, hi, d):
+        if not plain:
             return NOT_PLAIN, np.int64(i)
         if not room(rule, hi - lo):
             return NO_ROOM, np.int64(i)
@@ -126,7 +129,10 @@ def learn(
         first = k_out * i
         out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
         a = gather(rule, ids, values, lo, hi)
-        p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w[i], eta[i], out)
+        if d and i + one < n:  # the next row is looked at while the margin of this one is awaited
+            plain = is_plain_row(ids, values, hi, indptr[i + one + one], d)
+        w_i, eta_i = w[i * w_each], eta[i * eta_each]
+        p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w_i, eta_i, out)
         if capped and online[0].held > online[0].most:
             return OVER, np.int64(i + one)
     return DONE, np.int64(n)

@@ -26,12 +26,14 @@ __all__ = [
     "NUMBERS",
     "BadExample",
     "Rows",
+    "alike",
     "are_values",
     "ensure",
     "is_no_value",
     "is_plain_row",
     "largest",
     "number",
+    "one_or_each",
     "plain_items",
     "refuse_value",
     "row_of",
@@ -197,6 +199,16 @@ def is_plain_row(ids: Any, values: Any, lo: Any, hi: Any, d: Any) -> bool:
             wrong |= is_no_value(values[k])
             wrong |= np.int64(ids[k + _ONE]) - np.int64(ids[k]) - np.int64(1)
     return bool(wrong >= 0 and bad == np.uint64(0) and np.uint64(ids[last]) < d)
+
+
+def alike(v: float, n: int) -> Any:
+    """A column of `n` times the same float, in the memory of one."""
+    return np.ndarray((n,), np.float64, np.full(1, v, np.float64), strides=(0,))
+
+
+def one_or_each(column: Any) -> Any:
+    """One float of a column where all are one (see `alike`), else the column: for kernels."""
+    return column[:1] if column.strides == (0,) else column
 
 
 def row_of(rows: Rows, k: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.parameters import AUTO
+from streaml1.rows import alike
 
 __all__ = ["SCHEDULES", "rate", "rates"]
 
@@ -34,15 +35,20 @@ def rate(lr: Any, schedule: str, t: int) -> float:
 
 
 def rates(lr: Any, schedule: str, t: int, n: int) -> Any:
-    """Rates of the steps t, t + 1, ..., t + n - 1; the same floats as `rate` gives."""
+    """Rates of the steps t, t + 1, ..., t + n - 1; the same floats as `rate` gives.
+
+    Where all are one, they are in the memory of one (see `rows.alike`).
+    """
     if hasattr(lr, "get"):
         return np.array([_checked(lr.get(s), lr, s) for s in range(t, t + n)])
     if schedule == "constant" and lr != AUTO:
-        return np.full(n, float(lr))
+        return alike(float(lr), n)
     after = np.arange(t + 1, t + n + 1, dtype=np.float64)
     if lr == AUTO:
-        return 1.0 / np.sqrt(np.sqrt(after))
-    return float(lr) / (np.sqrt(after) if schedule == "invsqrt" else after)
+        np.sqrt(after, out=after)
+    if schedule == "invsqrt" or lr == AUTO:
+        np.sqrt(after, out=after)
+    return np.divide(1.0 if lr == AUTO else float(lr), after, out=after)
 
 
 def _checked(given: Any, lr: Any, t: int) -> float:

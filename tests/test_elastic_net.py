@@ -413,3 +413,42 @@ def test_a_custom_scheduler_is_asked_with_plain_ints() -> None:
     for i, x in enumerate(xs):
         one.learn_one(x, i % 2)
     assert one.weights == many.weights
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_rows_longer_than_any_that_was_learnt_are_predicted(average: bool) -> None:
+    """What a row leaves for its step has no room for them: their sum is right all the same."""
+    random = np.random.default_rng(3)
+    d = 3_000
+    short = rows_of(random, 400, d, 30)
+    long = random.normal(size=(3, d))
+    y = random.random(400) < 0.5
+    params: dict[str, Any] = {"l1": 1e-4, "l2": 1e-3, "average": average}
+    model, other = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
+    for part in (slice(0, 200), slice(200, 400)):
+        for learner in (model, other):
+            learner.learn_many(csr_matrix(short[part]), y[part])
+        margins = long @ dense(model, d) + model.intercept
+        expected = 1.0 / (1.0 + np.exp(-margins))
+        got = model.predict_proba_many(csr_matrix(long))[:, 1]
+        np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-12)
+        one = [model.predict_proba_one(as_dict(x))[True] for x in long]
+        np.testing.assert_allclose(one, expected, rtol=0.0, atol=1e-12)
+    assert model.weights == other.weights
+    model.learn_many(csr_matrix(long), y[:3])
+    for x, label in zip(long, y[:3], strict=True):
+        other.learn_one(as_dict(x), bool(label))
+    assert model.weights == other.weights
+
+
+def test_one_weight_and_one_rate_for_all_are_those_for_each() -> None:
+    random = np.random.default_rng(4)
+    X = csr_matrix(rows_of(random, 200))
+    y = random.random(200) < 0.5
+    rates: list[Any] = [0.3, schedulers.Constant(0.3)]
+    weights: list[Any] = [2.0, np.full(200, 2.0), np.broadcast_to(2.0, 200), [2.0] * 200]
+    learnt = []
+    for lr, w in itertools.product(rates, weights):
+        model = ElasticNetClassifier(l1=1e-3, lr=lr, schedule="constant")
+        learnt.append((model.progressive_many(X, y, w).tolist(), model.weights))
+    assert all(one == learnt[0] for one in learnt)

@@ -11,7 +11,7 @@ from streaml1.batches import Batch, checked
 from streaml1.crosses import Crosses, Marked, crossing_of, marked, require_plain
 from streaml1.engine.weights import Weights
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
-from streaml1.rows import BadExample, Rows, largest, row_of
+from streaml1.rows import BadExample, Rows, largest, one_or_each, row_of
 from streaml1.rules import features_left
 
 __all__ = ["Many"]
@@ -78,6 +78,7 @@ class Many(Weights):
         self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0
     ) -> int:
         """Learn the rows from the i-th; returns n, or where a block begins that is not plain."""
+        w, eta = one_or_each(w), one_or_each(eta)
         while True:
             status, i = online.learn(
                 self.rule, self._record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d

@@ -61,6 +61,7 @@ class AveragedElasticNet(NamedTuple):
     """State of the elastic net, and the sums of its weights."""
 
     u: Annotated[Any, np.float64]
+    scratch: Annotated[Any, np.float64]
     clock: Annotated[Any, CLOCK]
     sums: Annotated[Any, np.float64]
     mean: Annotated[Any, lifetimes.MEAN]
@@ -71,7 +72,7 @@ class AveragedElasticNet(NamedTuple):
     ruler: Annotated[Any, lifetimes.RULER]
 
     def plain(self) -> Any:
-        return ElasticNet(self.u, self.clock)
+        return ElasticNet(self.u, self.scratch, self.clock)
 
     def total(self, j: Any) -> float:
         return _total(self, j)
@@ -143,7 +144,7 @@ class AveragedElasticNet(NamedTuple):
         lifetimes.begin(self, self.clock[0].A)
 
     def room(self, nnz: Any) -> bool:
-        return lifetimes.has_room(self, nnz)
+        return lifetimes.has_room(self, nnz) and nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
         return averages.mean_weight(self, j)
@@ -169,7 +170,8 @@ class AveragedElasticNet(NamedTuple):
         self.sums[slots] = 0.0
 
     def make_room(self, nnz: int) -> AveragedElasticNet:
-        return self._replace(**lifetimes.with_room(self, nnz))
+        scratch = self.plain().make_room(nnz).scratch
+        return self._replace(scratch=scratch, **lifetimes.with_room(self, nnz))
 
     @property
     def size(self) -> int:
@@ -195,8 +197,9 @@ class AveragedElasticNet(NamedTuple):
     def restore(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedElasticNet:
         arrays = dict(arrays)
         sums, mean = averages.read(arrays, d, slots, lifetimes.MEAN)
-        u, clock = ElasticNet.restore(d, slots, arrays)
-        return AveragedElasticNet(u, clock, sums, mean, *lifetimes.undumped(mean, clock[0].A))
+        plain = ElasticNet.restore(d, slots, arrays)
+        more = lifetimes.undumped(mean, plain.clock[0].A)
+        return AveragedElasticNet(*plain, sums, mean, *more)
 
     def check(self) -> None:
         lifetimes.check(self, self.clock[0].A, self.clock[0].P)
@@ -204,6 +207,7 @@ class AveragedElasticNet(NamedTuple):
     @staticmethod
     def start(d: int, l1: float, l2: float, sgd: bool, budget: int) -> AveragedElasticNet:
         """`d` zero weights."""
-        u, clock = ElasticNet.start(d, l1, l2, sgd)
+        plain = ElasticNet.start(d, l1, l2, sgd)
         mean = lifetimes.begun(budget)
-        return AveragedElasticNet(u, clock, np.zeros(d), mean, *lifetimes.undumped(mean, A_START))
+        more = lifetimes.undumped(mean, A_START)
+        return AveragedElasticNet(*plain, np.zeros(d), mean, *more)

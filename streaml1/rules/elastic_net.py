@@ -30,11 +30,13 @@ import numpy as np
 from streaml1.jit import (
     LANES,
     each_in,
+    eight_at,
     eight_in,
     eight_of,
     inlined,
     plus,
     put_each,
+    put_eight,
     times,
     total,
 )
@@ -42,7 +44,7 @@ from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_rows, reaches
 from streaml1.rules.parts.shrinkage import beyond, stepped
-from streaml1.rules.parts.slots import grown, moved, records
+from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
 __all__ = ["A_START", "CLOCK", "ElasticNet", "advance"]
 
@@ -97,6 +99,7 @@ class ElasticNet(NamedTuple):
     """State of the lazy elastic net: `u` (d,) and the ledger, one record."""
 
     u: Annotated[Any, np.float64]
+    scratch: Annotated[Any, np.float64]  # weights over P of the row in hand
     clock: Annotated[Any, CLOCK]
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
@@ -104,36 +107,44 @@ class ElasticNet(NamedTuple):
         A = c.A
         As = eight_of(A)
         far = len(self.u) > CACHED and reaches(ids, hi)
+        kept = hi - lo <= np.uint64(len(self.scratch))  # learning has had room made, predicting not
+        scratch = np.uint64(self.scratch.ctypes.data)
         odd = hi - (hi - lo) % LANE
         sums = eight_of(0.0)
         for k in range(lo, odd, LANE):
             ask_rows(ids, values, k)
             if far:
                 ask_half(self.u, ids, k + AHEAD)
-            u = each_in(self.u, ids, k)
-            sums = plus(sums, times(beyond(u, As), eight_in(values, k)))
+            w = beyond(each_in(self.u, ids, k), As)
+            if kept:
+                put_eight(scratch + np.uint64(8) * (k - lo), w)
+            sums = plus(sums, times(w, eight_in(values, k)))
         a = total(sums)
         for k in range(odd, hi):
-            a += beyond(self.u[ids[k]], A) * values[k]
+            w = beyond(self.u[ids[k]], A)
+            if kept:
+                self.scratch[k - lo] = w
+            a += w * values[k]
         return a * c.P
 
     def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
         pass  # `gather` does
 
     def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        # Each id is there once: eight weights are read before one of them is written.
+        # The row was gathered just before: what its weights were is at hand.
         c = self.clock[0]
         A, s = c.A, step / c.P
         As, steps = eight_of(A), eight_of(s)
         far = len(self.u) > CACHED and reaches(ids, hi)
+        scratch = np.uint64(self.scratch.ctypes.data)
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
             if far:  # the others: not all at once
                 ask_half(self.u, ids, k + AHEAD + ONE)
-            u = stepped(each_in(self.u, ids, k), As, steps, eight_in(values, k))
-            put_each(self.u, ids, k, u)
+            w = eight_at(scratch + np.uint64(8) * (k - lo))
+            put_each(self.u, ids, k, stepped(w, As, steps, eight_in(values, k)))
         for k in range(odd, hi):
-            self.u[ids[k]] = stepped(self.u[ids[k]], A, s, values[k])
+            self.u[ids[k]] = stepped(self.scratch[k - lo], A, s, values[k])
 
     def tick(self, eta: float) -> None:
         if advance(self.clock[0], eta):
@@ -151,7 +162,7 @@ class ElasticNet(NamedTuple):
         c.A_low = 0.0
 
     def room(self, nnz: Any) -> bool:
-        return True
+        return nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
         c = self.clock[0]
@@ -177,7 +188,7 @@ class ElasticNet(NamedTuple):
         self.u[slots] = A_START
 
     def make_room(self, nnz: int) -> ElasticNet:
-        return self
+        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     @property
     def size(self) -> int:
@@ -203,7 +214,7 @@ class ElasticNet(NamedTuple):
         # A file does not keep that records are aligned, and kernels are compiled for those.
         clock = np.zeros(1, CLOCK)
         clock[:] = arrays["clock"]
-        return ElasticNet(u, clock.view(np.recarray))
+        return ElasticNet(u, np.zeros(0), clock.view(np.recarray))
 
     def check(self) -> None:
         ensure(self.u.dtype == np.float64 and self.u.ndim == 1, "u is no row of floats")
@@ -222,4 +233,4 @@ class ElasticNet(NamedTuple):
         """`d` zero weights."""
         clock = records(1, CLOCK)
         clock[0] = (1.0, A_START, 0.0, l1, l2, sgd)
-        return ElasticNet(np.zeros(d), clock)
+        return ElasticNet(np.zeros(d), np.zeros(0), clock)

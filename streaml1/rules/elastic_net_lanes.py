@@ -142,7 +142,8 @@ def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> Any:
 def _step(table: Any, ids: Any, values: Any, k: Any, edge: Any, steps: Any) -> None:
     """Take the steps of eight nets in one weight each."""
     place = table + np.uint64(ids[k]) * LINE
-    put_eight(place, stepped(eight_at(place), edge, steps, eight_of(values[k])))
+    w = beyond(eight_at(place), edge)
+    put_eight(place, stepped(w, edge, steps, eight_of(values[k])))
 
 
 @inlined

@@ -64,7 +64,7 @@ from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import AHEAD, ask_rows, reaches
 from streaml1.rules.parts.shrinkage import beyond
-from streaml1.rules.parts.slots import grown, moved, records
+from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
 __all__ = ["BUDGET_MOST", "EQUAL_MOST", "ElasticNetStamps"]
 
@@ -338,9 +338,7 @@ class ElasticNetStamps(NamedTuple):
         if not self.room(0):
             most = int(max(c.budget, c.now)) + 2
             rule = rule._replace(sums=grown(self.sums, min(2 * len(self.sums), most)))
-        if nnz > len(self.scratch):
-            rule = rule._replace(scratch=np.zeros(max(nnz, 2 * len(self.scratch))))
-        return rule
+        return rule._replace(scratch=scratch_for(nnz, rule.scratch))
 
     @property
     def size(self) -> int:

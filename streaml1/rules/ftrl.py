@@ -26,7 +26,7 @@ import numpy as np
 
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
-from streaml1.rules.parts.slots import grown, moved, records
+from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
 __all__ = ["FTRL"]
 
@@ -132,9 +132,7 @@ class FTRL(NamedTuple):
         self.slots["n"][slots] = 0.0
 
     def make_room(self, nnz: int) -> FTRL:
-        if nnz <= len(self.scratch):
-            return self
-        return self._replace(scratch=records(max(nnz, 2 * len(self.scratch)), ENTRY))
+        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     @property
     def size(self) -> int:

@@ -31,7 +31,7 @@ import numpy as np
 from streaml1.jit import inlined, prefetch
 from streaml1.rows import ensure
 from streaml1.rules import rebase
-from streaml1.rules.parts.slots import grown, moved, records
+from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
 __all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance", "current"]
 
@@ -163,9 +163,7 @@ class TruncatedGradient(NamedTuple):
         self.slots["a"][slots] = self.clock[0].A
 
     def make_room(self, nnz: int) -> TruncatedGradient:
-        if nnz <= len(self.scratch):
-            return self
-        return self._replace(scratch=np.zeros(max(nnz, 2 * len(self.scratch))))
+        return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     @property
     def size(self) -> int:

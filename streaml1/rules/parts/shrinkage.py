@@ -1,4 +1,4 @@
-"""What is left of a u that owes a penalty of A, and of one that steps: floats, or eight."""
+"""What is left of a u that owes a penalty of A, and the u of what steps: floats, or eight."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def beyond(u: Any, A: Any) -> Any:
 
 
 @inlined
-def stepped(u: Any, A: Any, step: Any, x: Any) -> Any:
-    """The u of a weight that goes by -step x."""
-    v = minus(beyond(u, A), times(step, x))
+def stepped(w: Any, A: Any, step: Any, x: Any) -> Any:
+    """The u of what was left, w, and goes by -step x."""
+    v = minus(w, times(step, x))
     return plus(v, signed(A, v))

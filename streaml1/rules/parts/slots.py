@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["grown", "moved", "records", "zeros"]
+__all__ = ["grown", "moved", "records", "scratch_for", "zeros"]
+
+ROOM_LEAST = 256
 
 
 def records(n: int, dtype: Any) -> Any:
@@ -24,6 +26,13 @@ def grown(a: Any, d: int) -> Any:
     larger = zeros(d, a)
     larger[: len(a)] = a
     return larger
+
+
+def scratch_for(nnz: int, scratch: Any) -> Any:
+    """What a row of `nnz` non-zeros is kept in: `scratch` where it is long enough."""
+    if nnz <= len(scratch):
+        return scratch
+    return zeros(max(nnz, 2 * len(scratch), ROOM_LEAST), scratch)
 
 
 def moved(a: Any, new_slots: Any, d: int) -> Any:
