@@ -135,7 +135,9 @@ def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
 def _from_ints(X: IntRows) -> Batch:
     ids, values, indptr = X.parts()
     rows_of = _own(indptr, np.uint64)
-    below = largest(ids) + 1 if len(ids) and ids.dtype == np.uint32 else 0
+    below = X.below
+    if below is None:
+        below = largest(ids) + 1 if len(ids) and ids.dtype == np.uint32 else 0
     if ids.dtype != np.uint32 or below >= MOST_IDS:
         return _named(ids, _own(values, np.float64), rows_of)
     rows = Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of)

@@ -521,7 +521,7 @@ def test_sums_that_are_right_do_not_make_rows_right(kept: Any) -> None:
         raw = source._read(0).copy()
         raw.view(np.uint64)[field] += word
         with pytest.raises(Lost, match="is damaged"):
-            source._block(raw, 0)
+            source._block(raw, 0, 0)
     (path.parent / "a.vw").write_text("1 | a b\n-1 | c\n")
     convert(path.parent / "a.vw", path)
     source = open_source(path)
@@ -530,7 +530,7 @@ def test_sums_that_are_right_do_not_make_rows_right(kept: Any) -> None:
         raw = source._read(0).copy()
         raw.view(np.int64)[place] = wrong
         with pytest.raises(Lost, match="rows or names are out of order"):
-            source._block(raw, 0)
+            source._block(raw, 0, 0)
 
 
 def test_files_of_others(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from streaml1.batches import frame_of, is_frame, is_matrix
 from streaml1.consumer.learning import learner_of
 from streaml1.consumer.outs import Out, Part
-from streaml1.crosses.spec import Crosses
+from streaml1.crosses.spec import crosses_of
 from streaml1.logs import event
 from streaml1.streams.events import Event
 
@@ -34,7 +34,7 @@ class Unmet(Out):
     """
 
     def __init__(self, cross: list[tuple[str, ...]] | None, text: list[str] | None) -> None:
-        self._crosses = Crosses(cross) if cross else None
+        self._crosses = crosses_of(tuple(cross)) if cross else None
         self._prefixes = set(self._crosses.prefixes) if self._crosses else set()
         self._texts = set(text or [])
         self._heard = 0

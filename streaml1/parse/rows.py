@@ -41,6 +41,8 @@ class IntRows(Sequence[dict[Hashable, Any]]):
         Row i is the part `indptr[i]:indptr[i + 1]`, int64.
     plain
         Whether no row is known to have a name twice, or a value that is zero or refused.
+    below
+        What all names are below, if that is known.
 
     Examples
     --------
@@ -51,10 +53,13 @@ class IntRows(Sequence[dict[Hashable, Any]]):
     (2, {3: 0.5, 7: 1.0}, [{3: 2.0}])
     """
 
-    __slots__ = ("ids", "indptr", "plain", "values")
+    __slots__ = ("below", "ids", "indptr", "plain", "values")
 
-    def __init__(self, ids: Any, values: Any, indptr: Any, plain: bool = False) -> None:
+    def __init__(
+        self, ids: Any, values: Any, indptr: Any, plain: bool = False, below: int | None = None
+    ) -> None:
         self.plain = plain
+        self.below = below
         self.ids = ids
         self.values = values
         self.indptr = indptr
@@ -71,7 +76,7 @@ class IntRows(Sequence[dict[Hashable, Any]]):
     def __getitem__(self, k: int | slice) -> dict[Hashable, Any] | IntRows:
         if isinstance(k, slice):
             lo, hi = _bounds(k, len(self))
-            return IntRows(self.ids, self.values, self.indptr[lo : hi + 1], self.plain)
+            return IntRows(self.ids, self.values, self.indptr[lo : hi + 1], self.plain, self.below)
         row = range(len(self))[k]
         lo, hi = int(self.indptr[row]), int(self.indptr[row + 1])
         names, values = self.ids[lo:hi].tolist(), self.values[lo:hi].tolist()

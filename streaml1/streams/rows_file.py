@@ -16,11 +16,13 @@ from typing import Any, BinaryIO, overload
 import numpy as np
 
 from streaml1.parse.rows import IntRows, NamedRows
+from streaml1.rows import largest
 from streaml1.streams.rows_form import (
     HEADER,
     LARGE,
     MARK,
     NAMED,
+    SMALL,
     VERSION,
     BlockHead,
     Index,
@@ -247,6 +249,7 @@ class RowsFile:
         self._ones = np.ones(0)
         self._stamp: Any = None
         self._sound: Any = None  # which parts have been read, their sums being right
+        self._below: Any = None  # what the ids of each are below; -1 before they are looked at
         self._digest, (self.about, self._parts) = self._look()
 
     def __len__(self) -> int:
@@ -271,7 +274,7 @@ class RowsFile:
             raise Lost(f"{self.name} has been replaced while it was read: begin again")
         ends = np.cumsum(self._parts[:-3, 2]).tolist()
         for part in range(bisect.bisect_right(ends, skipped), len(ends)):
-            block = self._block(self._read(part), ends[part] - int(self._parts[part, 2]))
+            block = self._block(self._read(part), ends[part] - int(self._parts[part, 2]), part)
             n, lo = len(block), max(0, skipped - block.first)
             while lo < n:
                 hi = min(n, lo + size)
@@ -332,6 +335,7 @@ class RowsFile:
         stamp = status.st_ino, size, status.st_mtime_ns, status.st_ctime_ns
         if stamp != self._stamp:
             self._stamp, self._sound = stamp, np.zeros(len(index.parts), bool)
+            self._below = np.full(len(index.parts), -1)
         return digest.hex(), index
 
     def _short(self, size: int, whole: int) -> Lost:
@@ -350,7 +354,7 @@ class RowsFile:
             self._sound[part] = True
         return raw
 
-    def _block(self, raw: Any, first: int) -> RowsBlock:
+    def _block(self, raw: Any, first: int, part: int) -> RowsBlock:
         head = BlockHead._make(raw[: 8 * len(BlockHead._fields)].view(np.int64).tolist())
         pieces, at = [], 0
         parts = sizes(head)
@@ -361,7 +365,8 @@ class RowsFile:
             at += filled(size)
         _, y, w, indptr, lines, values, ids, extra = pieces
         indptr = indptr.view(np.int64)
-        self._require_inside(head, indptr, ids)
+        if self._below[part] < 0:
+            self._below[part] = self._inside(head, indptr, ids)
         told = json.loads(extra.tobytes()) if head.extra else {}
         numbers = values.view(np.float64) if head.valued else self._as_many_ones(head.features)
         x: Any
@@ -369,7 +374,8 @@ class RowsFile:
             x = KeptRows(ids.view(np.uint32), numbers, indptr, self._known(), bool(head.plain))
         else:
             kind = np.int64 if head.kind == LARGE else np.uint32
-            x = IntRows(ids.view(kind), numbers, indptr, bool(head.plain))
+            below = int(self._below[part]) if head.kind == SMALL else None
+            x = IntRows(ids.view(kind), numbers, indptr, bool(head.plain), below)
         labels: Any = json.loads(y.tobytes()) if head.labels else y.view(np.float64)
         listed: Any = range(head.line, head.line + head.rows)
         return RowsBlock(
@@ -378,8 +384,10 @@ class RowsFile:
             first, told.get("places"),
         )  # fmt: skip
 
-    def _require_inside(self, head: BlockHead, indptr: Any, ids: Any) -> None:
-        """Refuse what would lead kernels out of their arrays."""
+    def _inside(self, head: BlockHead, indptr: Any, ids: Any) -> int:
+        """What ids of 32 bits are below; what would lead kernels out of their arrays is refused."""
+        some = head.features and head.kind != LARGE
+        below = largest(ids.view(np.uint32)) + 1 if some else 0
         good = (
             head.kind <= NAMED
             and indptr[0] == 0
@@ -387,9 +395,10 @@ class RowsFile:
             and (np.diff(indptr) >= 0).all()
         )
         if head.kind == NAMED:
-            good = good and ids.view(np.uint32).max(initial=0) < max(1, self.about["names"])
+            good = good and below <= self.about["names"]
         if not good:
             raise Lost(f"{self.name} is damaged: rows or names are out of order; {AGAIN}")
+        return below
 
     def _known(self) -> KeptNames:
         if self._names is None:
