@@ -59,7 +59,7 @@ from streaml1.rules.elastic_net import (
     STEPS_LEAST,
     WEIGHT_MOST,
 )
-from streaml1.rules.parts.ahead import AHEAD, reaches
+from streaml1.rules.parts.ahead import AHEAD, ask_rows, reaches
 from streaml1.rules.parts.lanes import (
     A_LOW,
     LOSS,
@@ -78,7 +78,7 @@ from streaml1.rules.parts.lanes import (
     told,
 )
 from streaml1.rules.parts.shrinkage import beyond, stepped
-from streaml1.rules.parts.slots import records
+from streaml1.rules.parts.slots import in_lines, records
 
 __all__ = ["ElasticNetLanes"]
 
@@ -127,6 +127,7 @@ def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> Any:
     a, b = eight_of(0.0), eight_of(0.0)
     odd = hi - (hi - lo) % TWO
     for k in range(lo, odd, TWO):  # two sums: neither waits for the other
+        ask_rows(ids, values, k)
         prefetch(rule.u, np.uint64(ids[k + ahead]) * LANE)
         u = eight_at(table + np.uint64(ids[k]) * LINE)
         v = eight_at(table + np.uint64(ids[k + ONE]) * LINE)
@@ -256,6 +257,9 @@ class ElasticNetLanes(NamedTuple):
         set_row(self.lanes, MARGIN, _gather(self, ids, values, lo, hi))
         self.clock[0].square = _square(values, lo, hi)
         return 0.0
+
+    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `gather` does
 
     def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
         """Have each net answer for itself."""
@@ -435,7 +439,4 @@ class ElasticNetLanes(NamedTuple):
 
 def _table(d: int) -> Any:
     """Zeros for `d` slots, each a cache line."""
-    size = 8 * LANES
-    memory = np.zeros(d * size + size, np.uint8)
-    first = -memory.ctypes.data % size
-    return memory[first : first + d * size].view(np.float64).reshape(d, LANES)
+    return in_lines(d * LANES, np.float64).reshape(d, LANES)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["grown", "moved", "records", "scratch_for", "zeros"]
+__all__ = ["grown", "in_lines", "moved", "records", "scratch_for", "zeros"]
 
-ROOM_LEAST = 256
+ROOM_LEAST, LINE = 256, 64
 
 
 def records(n: int, dtype: Any) -> Any:
@@ -28,11 +28,20 @@ def grown(a: Any, d: int) -> Any:
     return larger
 
 
+def in_lines(n: int, dtype: Any) -> Any:
+    """`n` zeros that begin where a line of the cache does: eight floats of them are in one."""
+    size = n * np.dtype(dtype).itemsize
+    memory = np.zeros(size + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    return memory[first : first + size].view(dtype)
+
+
 def scratch_for(nnz: int, scratch: Any) -> Any:
     """What a row of `nnz` non-zeros is kept in: `scratch` where it is long enough."""
     if nnz <= len(scratch):
         return scratch
-    return zeros(max(nnz, 2 * len(scratch), ROOM_LEAST), scratch)
+    longer = in_lines(max(nnz, 2 * len(scratch), ROOM_LEAST), scratch.dtype)
+    return longer.view(type(scratch))
 
 
 def moved(a: Any, new_slots: Any, d: int) -> Any:
