@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "load_word",
     "prefetch",
     "prefetch_at",
+    "prefetch_early",
     "rule_at",
     "scratch",
     "store_half",
@@ -40,23 +42,37 @@ def _pointer(typingctx: Any, address: Any) -> Any:
     return nbtypes.voidptr(address), codegen
 
 
-def _hint(context: Any, builder: Any, place: Any) -> Any:
+FIRST, SECOND = 3, 2  # caches, as LLVM counts them
+
+
+def _hint(context: Any, builder: Any, place: Any, cache: int) -> Any:
     pointer = builder.bitcast(place, context.get_value_type(nbtypes.voidptr))
     i32 = ir.IntType(32)
     hint = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
     call = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0i8")
     # As for reading, though some of it is written: else threads that read would fight for it.
-    builder.call(call, [pointer, i32(0), i32(3), i32(1)])
+    builder.call(call, [pointer, i32(0), i32(cache), i32(1)])
     return context.get_dummy_value()
+
+
+def _into(cache: int) -> Callable[..., Any]:
+    """Code that asks for an element of an array."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return _hint(context, builder, builder.gep(data, [args[1]]), cache)
+
+    return codegen
 
 
 @intrinsic
 def _prefetch(typingctx: Any, array: Any, k: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return _hint(context, builder, builder.gep(data, [args[1]]))
+    return nbtypes.void(array, k), _into(FIRST)
 
-    return nbtypes.void(array, k), codegen
+
+@intrinsic
+def _prefetch_early(typingctx: Any, array: Any, k: Any) -> Any:
+    return nbtypes.void(array, k), _into(SECOND)
 
 
 @intrinsic
@@ -65,7 +81,7 @@ def prefetch_at(typingctx: Any, address: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = builder.inttoptr(args[0], context.get_value_type(nbtypes.voidptr))
-        return _hint(context, builder, place)
+        return _hint(context, builder, place, FIRST)
 
     return nbtypes.void(nbtypes.uint64), codegen
 
@@ -76,6 +92,9 @@ def _prefetch_not(array: Any, k: Any) -> None:
 
 # Hint that `array[k]`, k of type uint64, is about to be used; no effect interpreted.
 prefetch = _prefetch if COMPILED else _prefetch_not
+# The same of what is used in a while, and may be far away: it is brought into the second cache.
+# The first can wait for few lines at once, those that others are waited for then.
+prefetch_early = _prefetch_early if COMPILED else _prefetch_not
 
 
 @intrinsic

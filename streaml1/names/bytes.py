@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import COMPILED, inlined, kernel, prefetch
+from streaml1.jit import COMPILED, inlined, kernel, prefetch, prefetch_early
 from streaml1.names.places import NO_SLOT, ONE, free, lookup
 from streaml1.parse.names import short_copied
 
@@ -66,7 +66,7 @@ def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
     for k in range(n):
         if k + _FAR < n:
             ahead = hashes[k + _FAR] & mask
-            prefetch(entries, ahead + ahead)
+            prefetch_early(entries, ahead + ahead)
         h = hashes[k]
         at = h & mask
         at += at

@@ -22,10 +22,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import inlined, prefetch_early
 from streaml1.rules import gather, rebase, scatter
 from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance
 from streaml1.rules.parts import averages, lifetimes
+from streaml1.rules.parts.ahead import ahead
 
 __all__ = ["AveragedElasticNet"]
 
@@ -81,11 +82,11 @@ class AveragedElasticNet(NamedTuple):
         # What has died is looked up in the end: no branch waits for another.
         A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
         P_sum, PA_sum = m.P_sum, m.PA_sum
-        ahead = averages.ahead(ids, hi)
+        far = ahead(ids, hi)
         late = np.uint64(0)
         for k in range(lo, hi):
-            prefetch(self.u, np.uint64(ids[k + ahead]))
-            prefetch(self.sums, np.uint64(ids[k + ahead]))
+            prefetch_early(self.u, np.uint64(ids[k + far]))
+            prefetch_early(self.sums, np.uint64(ids[k + far]))
             u = self.u[ids[k]]
             size = abs(u)
             X = u * P_sum - math.copysign(PA_sum, u)

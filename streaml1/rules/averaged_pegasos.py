@@ -18,10 +18,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import gather, rebase, scatter
 from streaml1.rules.parts import averages
+from streaml1.rules.parts.ahead import ahead
 from streaml1.rules.parts.slots import records
 from streaml1.rules.pegasos import CLOCK, Pegasos, advance, unsure
 
@@ -53,10 +54,10 @@ class AveragedPegasos(NamedTuple):
         return _total(self, j)
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        ahead = averages.ahead(ids, hi)
+        far = ahead(ids, hi)
         margin = 0.0
         for k in range(lo, hi):
-            prefetch(self.sums, np.uint64(ids[k + ahead]))
+            prefetch_early(self.sums, np.uint64(ids[k + far]))
             S = _total(self, ids[k])
             self.in_hand[k - lo + np.uint64(1)] = S
             margin += S * values[k]

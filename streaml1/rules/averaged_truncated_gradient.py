@@ -22,10 +22,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import rebase, scatter
 from streaml1.rules.parts import averages, lifetimes
+from streaml1.rules.parts.ahead import ahead
 from streaml1.rules.truncated_gradient import (
     A_START,
     CLOCK,
@@ -96,11 +97,11 @@ class AveragedTruncatedGradient(NamedTuple):
         # What has died is looked up in the end: no branch waits for another.
         A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
         P_sum, PA_sum = m.P_sum, m.PA_sum
-        ahead = averages.ahead(ids, hi)
+        far = ahead(ids, hi)
         late = np.uint64(0)
         for k in range(lo, hi):
-            prefetch(self.slots, np.uint64(ids[k + ahead]))
-            prefetch(self.sums, np.uint64(ids[k + ahead]))
+            prefetch_early(self.slots, np.uint64(ids[k + far]))
+            prefetch_early(self.sums, np.uint64(ids[k + far]))
             one = self.slots[ids[k]]
             v, a = one.v, one.a
             size = abs(v)

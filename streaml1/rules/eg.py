@@ -34,9 +34,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel, prefetch, scratch
+from streaml1.jit import inlined, kernel, prefetch_early, scratch
 from streaml1.rows import ensure
 from streaml1.rules import rebase, weight
+from streaml1.rules.parts.ahead import ahead
 from streaml1.rules.parts.slots import records
 from streaml1.vectors import LOG2E, exponentials, total
 
@@ -67,7 +68,6 @@ Z_LEAST, Z_MOST = 1e-140, 1e140
 NOISE_MOST = 1e-22 / (16 * 2e-32)  # four sigma of rounding: 1e-11
 
 CHUNK = np.uint64(128)  # entries worked on together, as long as a scratch
-AHEAD = np.uint64(64)
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
@@ -90,10 +90,10 @@ class EG(NamedTuple):
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
         start = c.one * (1.0 - c.two)
-        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else ZERO
+        far = ahead(ids, hi)
         a = 0.0
         for k in range(lo, hi):
-            prefetch(self.theta, np.uint64(ids[k + ahead]) << ONE)
+            prefetch_early(self.theta, np.uint64(ids[k + far]) << ONE)
             a += (self.theta[(np.uint64(ids[k]) << ONE) + ONE] + start) * values[k]
         return a * c.scale
 

@@ -35,6 +35,7 @@ from streaml1.jit import (
     eight_of,
     inlined,
     plus,
+    prefetch_early,
     put_each,
     put_eight,
     times,
@@ -122,6 +123,8 @@ class ElasticNet(NamedTuple):
         a = total(sums)
         for k in range(odd, hi):
             w = beyond(self.u[ids[k]], A)
+            if far:
+                prefetch_early(self.u, np.uint64(ids[k + AHEAD]))
             if kept:
                 self.scratch[k - lo] = w
             a += w * values[k]

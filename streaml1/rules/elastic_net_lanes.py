@@ -45,7 +45,7 @@ from streaml1.jit import (
     negative,
     over,
     plus,
-    prefetch,
+    prefetch_early,
     put_eight,
     times,
     total,
@@ -59,7 +59,7 @@ from streaml1.rules.elastic_net import (
     STEPS_LEAST,
     WEIGHT_MOST,
 )
-from streaml1.rules.parts.ahead import AHEAD, ask_rows, reaches
+from streaml1.rules.parts.ahead import ahead, ask_rows
 from streaml1.rules.parts.lanes import (
     A_LOW,
     LOSS,
@@ -113,27 +113,22 @@ UNCOUNTED = np.int64(2**62)  # weights: too many, however many the row of a step
 
 
 @inlined
-def _ahead(ids: Any, hi: Any) -> Any:
-    """How many entries on memory is asked for: 0 at the end, for what is at hand."""
-    return AHEAD if reaches(ids, hi) else np.uint64(0)
-
-
-@inlined
 def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> Any:
     """Margins over P."""
     table = np.uint64(rule.u.ctypes.data)
     edge = row_of(rule.lanes, A)
-    ahead = _ahead(ids, hi)
+    far = ahead(ids, hi)
     a, b = eight_of(0.0), eight_of(0.0)
     odd = hi - (hi - lo) % TWO
     for k in range(lo, odd, TWO):  # two sums: neither waits for the other
         ask_rows(ids, values, k)
-        prefetch(rule.u, np.uint64(ids[k + ahead]) * LANE)
+        prefetch_early(rule.u, np.uint64(ids[k + far]) * LANE)
         u = eight_at(table + np.uint64(ids[k]) * LINE)
         v = eight_at(table + np.uint64(ids[k + ONE]) * LINE)
         a = plus(a, times(beyond(u, edge), eight_of(values[k])))
         b = plus(b, times(beyond(v, edge), eight_of(values[k + ONE])))
     if odd < hi:
+        prefetch_early(rule.u, np.uint64(ids[odd + far]) * LANE)
         u = eight_at(table + np.uint64(ids[odd]) * LINE)
         a = plus(a, times(beyond(u, edge), eight_of(values[odd])))
     return plus(a, b)
@@ -290,10 +285,11 @@ class ElasticNetLanes(NamedTuple):
         set_row(lanes, B, minus(row_of(lanes, B), slope))
         s = times(row_of(lanes, STEP), over(eight_of(step * c.scale), row_of(lanes, P)))
         edge = row_of(lanes, A)
-        ahead = _ahead(ids, hi)
+        far = ahead(ids, hi)
         odd = hi - (hi - lo) % TWO
         for k in range(lo, odd, TWO):
-            prefetch(self.u, np.uint64(ids[k + ONE + ahead]) * LANE)  # `gather` asks for the others
+            # `gather` asks for the others.
+            prefetch_early(self.u, np.uint64(ids[k + ONE + far]) * LANE)
             _step(table, ids, values, k, edge, s)
             _step(table, ids, values, k + ONE, edge, s)
         if odd < hi:

@@ -52,7 +52,7 @@ from streaml1.jit import (
     pairs_in,
     places_of,
     plus,
-    prefetch,
+    prefetch_early,
     put_eight,
     put_pairs,
     shifted,
@@ -62,7 +62,7 @@ from streaml1.jit import (
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
-from streaml1.rules.parts.ahead import AHEAD, ask_rows, reaches
+from streaml1.rules.parts.ahead import ahead, ask_rows
 from streaml1.rules.parts.shrinkage import beyond
 from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
@@ -128,12 +128,12 @@ def _eights(rule: Any, ids: Any, values: Any, lo: Any, end: Any, even: Any, kept
     """Sums of the products of weights over P and values; the former are kept for `scatter`."""
     ledger = _ledger(rule)
     scratch = np.uint64(rule.scratch.ctypes.data)
-    ahead = AHEAD if reaches(ids, end) else np.uint64(0)
+    far = ahead(ids, end)
     sums = eight_of(0.0)
     for k in range(lo, end, LANE):
         ask_rows(ids, values, k)
-        for j in range(k + ahead, k + ahead + LANE):
-            prefetch(rule.slots, np.uint64(ids[j]))
+        for j in range(k + far, k + far + LANE):
+            prefetch_early(rule.slots, np.uint64(ids[j]))
         w, psi = pairs_in(rule.slots, ids, k)
         w = _eight_left(rule, w, bits_of(psi), even, ledger)
         if kept:
@@ -232,7 +232,9 @@ class ElasticNetStamps(NamedTuple):
         else:
             sums = _eights(self, ids, values, lo, odd, False, kept)
         a = total(sums)
+        far = ahead(ids, hi)
         for k in range(odd, hi):
+            prefetch_early(self.slots, np.uint64(ids[k + far]))
             one = self.slots[ids[k]]
             w = _left(self, one.w, one.psi, c.even, ledger)
             if kept:

@@ -26,9 +26,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.ahead import ahead
 from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["FobosL2"]
@@ -57,9 +58,6 @@ NUMBER_MOST = 1e150
 DRIFT_MOST = 1e-11 / 4.0
 ROUNDED = 2.0**-106  # of a float, squared
 DIGITS = 2.0**30
-
-# How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(64)
 
 
 @inlined
@@ -103,10 +101,10 @@ class FobosL2(NamedTuple):
     clock: Annotated[Any, CLOCK]
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+        far = ahead(ids, hi)
         a = 0.0
         for k in range(lo, hi):
-            prefetch(self.u, np.uint64(ids[k + ahead]))
+            prefetch_early(self.u, np.uint64(ids[k + far]))
             a += self.u[ids[k]] * values[k]
         return a * self.clock[0].s
 

@@ -39,9 +39,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import prefetch
+from streaml1.jit import prefetch, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules.parts import blocks, candidates
+from streaml1.rules.parts.ahead import ahead
 from streaml1.rules.parts.blocks import BLOCK, MEMBER
 from streaml1.rules.parts.candidates import (
     BUCKETS,
@@ -91,8 +92,6 @@ SCRATCH = np.dtype(
 WEIGHT_MOST = 1e150
 ROOM_LEAST = 256
 
-# How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(64)
 ZERO = np.uint64(0)
 POOL = 1 + int(WIDE)  # entries that the pool has beyond those of all slots
 
@@ -113,11 +112,11 @@ class FobosLinf(NamedTuple):
 
     def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         a = 0.0
-        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else ZERO
+        far = ahead(ids, hi)
         kept = np.uint64(hi - lo <= np.uint64(len(self.scratch)))  # to learn: there is room
         floor = self.clock[0].floor
         for k in range(lo, hi):
-            prefetch(self.u, np.uint64(ids[k + ahead]))
+            prefetch_early(self.u, np.uint64(ids[k + far]))
             j = np.uint64(ids[k])
             u = self.u[j]
             prefetch(self.places, j * np.uint64(abs(u) >= floor))

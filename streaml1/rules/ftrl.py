@@ -24,8 +24,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
+from streaml1.rules.parts.ahead import ahead
 from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
 __all__ = ["FTRL"]
@@ -44,9 +45,6 @@ CLOCK = np.dtype(
 )
 NUMBER_MOST = 1e250
 ROOM_LEAST = 256
-
-# How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(64)
 
 
 @inlined
@@ -74,9 +72,9 @@ class FTRL(NamedTuple):
                 one = self.slots[ids[k]]
                 a += _weight(one.z, math.sqrt(one.n), over_alpha, beta, l1, l2) * values[k]
             return a
-        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+        far = ahead(ids, hi)
         for k in range(lo, hi):
-            prefetch(self.slots, np.uint64(ids[k + ahead]))
+            prefetch_early(self.slots, np.uint64(ids[k + far]))
             one = self.slots[ids[k]]
             root = math.sqrt(one.n)
             w = _weight(one.z, root, over_alpha, beta, l1, l2)

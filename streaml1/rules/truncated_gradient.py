@@ -28,9 +28,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import rebase
+from streaml1.rules.parts.ahead import ahead
 from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
 __all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance", "current"]
@@ -57,9 +58,6 @@ WEIGHT_MOST = 1e150
 SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
 ROOM_LEAST = 256
-
-# How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(64)
 
 
 @inlined
@@ -102,9 +100,9 @@ class TruncatedGradient(NamedTuple):
             for k in range(lo, hi):
                 a += current(self.slots[ids[k]], A) * values[k]
             return a
-        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+        far = ahead(ids, hi)
         for k in range(lo, hi):
-            prefetch(self.slots, np.uint64(ids[k + ahead]))
+            prefetch_early(self.slots, np.uint64(ids[k + far]))
             w = current(self.slots[ids[k]], A)
             self.scratch[k - lo] = w
             a += w * values[k]

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import LANES, inlined, prefetch
+from streaml1.jit import LANES, inlined, prefetch, prefetch_early
 
-__all__ = ["AHEAD", "ask_half", "ask_rows", "reaches"]
+__all__ = ["AHEAD", "ahead", "ask_half", "ask_rows", "reaches"]
 
 FAR = np.uint64(1024)  # how many entries ahead the rows are
-AHEAD = np.uint64(128)  # and those whose weights are asked for
+AHEAD = np.uint64(256)  # and those whose weights are asked for
 
 EIGHT, TWO = np.uint64(LANES), np.uint64(2)
 
@@ -34,7 +34,13 @@ def reaches(ids: Any, hi: Any) -> Any:
 
 
 @inlined
+def ahead(ids: Any, hi: Any) -> Any:
+    """How many entries further on weights are asked for; 0 where there are too few behind a row."""
+    return AHEAD if reaches(ids, hi) else np.uint64(0)
+
+
+@inlined
 def ask_half(u: Any, ids: Any, k: Any) -> None:
     """Have memory asked for of every other weight of eight entries."""
     for j in range(k, k + EIGHT, TWO):
-        prefetch(u, np.uint64(ids[j]))
+        prefetch_early(u, np.uint64(ids[j]))

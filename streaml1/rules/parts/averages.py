@@ -34,7 +34,6 @@ __all__ = [
     "LEAST",
     "MEAN",
     "ROOM_LEAST",
-    "ahead",
     "check",
     "grown",
     "hand_for",
@@ -61,9 +60,6 @@ LEAST = 5e-324
 SUM_MOST = 1e180
 ROOM_LEAST = 256
 
-# How many non-zeros ahead of the current one memory is asked for.
-AHEAD = np.uint64(64)
-
 
 @generic
 def plain(rule: Any) -> Any:
@@ -76,12 +72,6 @@ def total(rule: Any, j: Any) -> float:
     """Sum of the weights of a slot after each step so far."""
     S: float = rule.total(j)
     return S
-
-
-@inlined
-def ahead(ids: Any, hi: Any) -> Any:
-    """How many non-zeros ahead of those before `hi` memory may be asked for."""
-    return AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
 
 
 # Of a row `in_hand` has the sum of its margins over all steps, then the sums of its weights.

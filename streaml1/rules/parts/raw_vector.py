@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, prefetch
+from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
+from streaml1.rules.parts.ahead import ahead
 
 __all__ = [
     "LEDGER",
@@ -70,8 +71,6 @@ Z_COARSE = 2**40
 REFINED_BY = 2.0**-10
 Z_MOST = 2**60
 
-AHEAD = np.uint64(64)  # non-zeros ahead of the current one that memory is asked for
-
 
 @inlined
 def left_of(v: Any, Theta: Any) -> Any:
@@ -93,10 +92,10 @@ def margin(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any) -> f
     """The margin of a row."""
     c = clock[0]
     Theta = c.Theta
-    ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+    far = ahead(ids, hi)
     a = 0.0
     for k in range(lo, hi):
-        prefetch(slots, np.uint64(ids[k + ahead]))
+        prefetch_early(slots, np.uint64(ids[k + far]))
         v = slots[ids[k]].v
         sign = v >> 63  # 0 or -1: a branch would go wrong half of the time
         left = ((v ^ sign) - sign) - Theta
