@@ -27,7 +27,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import kernel, prefetch, scratch
+from streaml1.jit import kernel, prefetch_early, scratch
 from streaml1.rows import ensure
 from streaml1.rules import rebase, weight
 from streaml1.rules.parts import pnorm
@@ -77,7 +77,7 @@ class SMIDAS(NamedTuple):
         for at in range(lo, hi, CHUNK):
             n = min(CHUNK, hi - at)
             for k in range(n):
-                prefetch(self.u, np.uint64(ids[at + k + ahead]))
+                prefetch_early(self.u, np.uint64(ids[at + k + ahead]))
                 part[k] = self.u[ids[at + k]]
             if small_int(q):
                 for k in range(n):

@@ -31,11 +31,11 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.jit import array_at, inlined, kernel, prefetch
+from streaml1.jit import array_at, inlined, kernel, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.many import answer, fits, softmax
-from streaml1.rules.parts.slots import records
+from streaml1.rules.parts.slots import in_lines, records
 
 __all__ = ["PENALTIES", "Softmax"]
 
@@ -69,12 +69,17 @@ STEPS_LEAST = 256.0
 LANES = 8
 ONE, FOUR, LINE = np.uint64(1), np.uint64(4), np.uint64(8)
 # How many rows ahead of the current one memory is asked for.
-AHEAD = np.uint64(4)
+AHEAD = np.uint64(64)
 
 
 def _width(k: int) -> int:
     """How many floats a row of k weights and a stamp takes, in whole lanes."""
     return -(-(k + 1) // LANES) * LANES
+
+
+def _table(d: int, width: int) -> Any:
+    """Zeros for `d` rows, each in lines of the cache of its own."""
+    return in_lines(d * width, np.float64).reshape(d, width)
 
 
 @inlined
@@ -192,7 +197,7 @@ class Softmax(NamedTuple):
         for i in range(lo, hi):
             far = np.uint64(ids[i + ahead]) * width
             for c in range(far, far + width, LINE):
-                prefetch(u, c)
+                prefetch_early(u, c)
             base = np.uint64(ids[i]) * width
             stamp = base + width - ONE
             s, t, theta = _prox(u, base, k, A - u[stamp], penalty)
@@ -331,20 +336,20 @@ class Softmax(NamedTuple):
         width = _width(max(k, self.outputs * 5 // 4))
         clock = self.clock.copy()
         clock[0].width = width
-        table = np.zeros((self.size, width))
+        table = _table(self.size, width)
         table[:, :met], table[:, -1] = old[:, :met], old[:, -1]
         b = np.full(width, clock[0].b)
         b[:met] = self.b[:met]
         return Softmax(table.reshape(-1), b, np.zeros(width), clock)
 
     def grow(self, d: int) -> Softmax:
-        u = np.zeros(d * int(self.clock[0].width))
+        u = in_lines(d * int(self.clock[0].width), np.float64)
         u[: len(self.u)] = self.u
         return self._replace(u=u)
 
     def renumber(self, new_slots: Any, d: int) -> Softmax:
         kept = new_slots >= 0
-        table = np.zeros((d, int(self.clock[0].width)))
+        table = _table(d, int(self.clock[0].width))
         table[new_slots[kept]] = self._table()[kept]
         return self._replace(u=table.reshape(-1))
 
@@ -365,7 +370,7 @@ class Softmax(NamedTuple):
             ensure(arrays[name].dtype == np.float64 and arrays[name].shape == shape, f"not {name}")
         width = _width(k)
         clock["width"] = width
-        table, b = np.zeros((d, width)), np.full(width, clock["b"])
+        table, b = _table(d, width), np.full(width, clock["b"])
         table[slots, :k], table[slots, -1] = arrays["u"], arrays["stamps"]
         b[:k] = arrays["b"]
         return Softmax(table.reshape(-1), b, np.zeros(width), clock.view(np.recarray))
@@ -400,7 +405,7 @@ class Softmax(NamedTuple):
         width = _width(k)
         clock = records(1, CLOCK)
         clock[0] = (1.0, A_START, 0.0, strength, l2, b, penalty, k, width)
-        return Softmax(np.zeros(d * width), np.full(width, b), np.zeros(width), clock)
+        return Softmax(_table(d, width).reshape(-1), np.full(width, b), np.zeros(width), clock)
 
 
 @kernel
