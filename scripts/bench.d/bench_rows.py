@@ -47,6 +47,10 @@ class Memory:
             yield Block(x, y, None, self.name, lines)
 
 
+def eight_rates() -> streaml1.ElasticNetClassifier:
+    return streaml1.ElasticNetClassifier(l1=1e-6, l2=1e-6, lr="auto")
+
+
 def refuse(place: str, reason: str, *_: Any) -> None:
     raise AssertionError(f"{place}: {reason}")
 
@@ -94,12 +98,11 @@ def _one(
     ours: dict[str, Callable[[], Any]] = {
         "bare SGD, no penalty": bare_run(X, y, eta),
         "elastic net, matrix": lambda: model(eta).progressive_many(X, y),
+        "elastic net, matrix, lr=auto": lambda: eight_rates().progressive_many(X, y),
         "elastic net, .rows, first pass": lambda: learn(open_source(path), model(eta)),
         "elastic net, .rows, later passes": lambda: learn(again, model(eta)),
         "... with its report": lambda: streaml1.progressive(model(eta), path, every=HUGE),
-        "... eight rates, lr=auto": lambda: learn(
-            again, streaml1.ElasticNetClassifier(l1=1e-6, l2=1e-6, lr="auto")
-        ),
+        "... eight rates, lr=auto": lambda: learn(again, eight_rates()),
     }
     theirs: dict[str, Callable[[], float]] = {
         "Vowpal Wabbit, from its cache": lambda: rivals.seconds("vw_cached", name, bits),
