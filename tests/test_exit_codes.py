@@ -103,17 +103,19 @@ def test_a_disk_that_may_have_room_again() -> None:
     assert exits.unwritten(RuntimeError()) == 2
 
 
-def streams_of(line: str) -> tuple[int, str]:
+def streams_of(line: str, unbuffered: str) -> tuple[int, str]:
     """What a line of a shell ends with, and its standard error."""
     done = subprocess.run(
         ["sh", "-c", line.replace("streaml1", f"{sys.executable} -m streaml1")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
+        capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     return done.returncode, done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_streams_that_are_closed_or_full() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_streams_that_are_closed_or_full(unbuffered: str) -> None:
     for line, told, said in [
         ("streaml1 learn a.svm --save m 2>/dev/full", 0, ""),
         ("streaml1 learn bad.svm --bad skip --save n --log json 2>/dev/full", 0, ""),
@@ -129,7 +131,7 @@ def test_streams_that_are_closed_or_full() -> None:
             "standard output cannot be written (no space left on device) after 10 examples; p was",
         ),
     ]:
-        assert (streams := streams_of(line))[0] == told, (line, streams)
+        assert (streams := streams_of(line, unbuffered))[0] == told, (line, streams)
         assert (
             streams[1].startswith(f"streaml1: {said}" if said else "") and "Trace" not in streams[1]
         )

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from streaml1 import exits
-from streaml1.cli.saying import PROGRAM, abandon_output, complain, say_as
+from streaml1.cli.saying import PROGRAM, abandon_output, abandon_unsaid, complain, say_as
 
 __all__ = ["Program", "Refusal", "cli", "main"]
 
@@ -28,6 +28,7 @@ def main() -> NoReturn:
     except SystemExit as end:
         if end.code in INTERRUPTED:
             _leave(end.code)
+        abandon_unsaid()
         raise
     raise AssertionError("cli.main exits")
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -16,7 +16,7 @@ from streaml1.logs import JsonLines, json_line
 if TYPE_CHECKING:
     from streaml1.report import Line
 
-__all__ = ["PROGRAM", "abandon_output", "advise", "complain", "logged", "say_as"]
+__all__ = ["PROGRAM", "abandon_output", "abandon_unsaid", "advise", "complain", "logged", "say_as"]
 
 PROGRAM = "streaml1"
 
@@ -53,9 +53,22 @@ def _to_standard_error(line: str) -> None:
 def abandon_output() -> None:
     """Write nothing more: who read it has gone."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon(sys.stdout)
     except (OSError, ValueError):  # a stream that is no file
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+def abandon_unsaid() -> None:
+    """Give up what standard error could not take: Python would exit with 120 for it."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            _abandon(sys.stderr)
+
+
+def _abandon(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _ToStandardError(logging.Handler):
