@@ -35,7 +35,6 @@ from streaml1.jit import (
     eight_of,
     inlined,
     plus,
-    prefetch_early,
     put_each,
     put_eight,
     times,
@@ -43,7 +42,7 @@ from streaml1.jit import (
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
-from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_rows, reaches
+from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_one, ask_rows, reaches
 from streaml1.rules.parts.shrinkage import beyond, stepped
 from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
@@ -124,7 +123,7 @@ class ElasticNet(NamedTuple):
         for k in range(odd, hi):
             w = beyond(self.u[ids[k]], A)
             if far:
-                prefetch_early(self.u, np.uint64(ids[k + AHEAD]))
+                ask_one(self.u, ids, k + AHEAD)
             if kept:
                 self.scratch[k - lo] = w
             a += w * values[k]

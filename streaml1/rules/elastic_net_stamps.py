@@ -95,7 +95,6 @@ WHOLE = START << WHOLE_BITS
 EQUAL_MOST = START << np.uint64(20)
 WHOLES = int(EQUAL_MOST >> WHOLE_BITS) + 2
 BUDGET_MOST = 2**30
-ROOM_LEAST = 256
 # With |v| < 1e150 (see rows.LIMIT), |v| / P stays finite.
 WEIGHT_MOST = 1e150
 P_LEAST = 1e-150
@@ -416,7 +415,7 @@ class ElasticNetStamps(NamedTuple):
         """`d` zero weights."""
         clock = records(1, CLOCK)
         clock[0] = (START, 1.0, 0.0, 0.0, l1, l2, 0.0, 1.0, True, l1, l2, sgd, budget)
-        sums, scratch = np.zeros(int(WHOLE) + 1), np.zeros(ROOM_LEAST)
+        sums, scratch = np.zeros(int(WHOLE) + 1), np.zeros(0)
         rule = ElasticNetStamps(records(d, SLOT), sums, np.zeros(WHOLES), scratch, clock)
         _start_anew(rule)
         return rule

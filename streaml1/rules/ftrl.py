@@ -44,7 +44,6 @@ CLOCK = np.dtype(
     align=True,
 )
 NUMBER_MOST = 1e250
-ROOM_LEAST = 256
 
 
 @inlined
@@ -177,4 +176,4 @@ class FTRL(NamedTuple):
         """`d` zero weights."""
         clock = records(1, CLOCK)
         clock[0] = (alpha, beta, l1, l2, 1.0 / alpha, beta, l1, l2)
-        return FTRL(records(d, SLOT), records(ROOM_LEAST, ENTRY), clock)
+        return FTRL(records(d, SLOT), records(0, ENTRY), clock)

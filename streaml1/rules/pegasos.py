@@ -44,7 +44,7 @@ from streaml1.jit import (
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
-from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_rows, reaches
+from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_one, ask_rows, reaches
 from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["CLOCK", "Pegasos", "advance", "unsure"]
@@ -140,6 +140,8 @@ class Pegasos(NamedTuple):
             sums = plus(sums, times(u, eight_in(values, k)))
         a = total(sums)
         for k in range(odd, hi):
+            if far:
+                ask_one(self.u, ids, k + AHEAD)
             a += self.u[ids[k]] * values[k]
         return a * self.clock[0].s
 

@@ -405,7 +405,8 @@ class Softmax(NamedTuple):
         width = _width(k)
         clock = records(1, CLOCK)
         clock[0] = (1.0, A_START, 0.0, strength, l2, b, penalty, k, width)
-        return Softmax(_table(d, width).reshape(-1), np.full(width, b), np.zeros(width), clock)
+        u = in_lines(d * width, np.float64)
+        return Softmax(u, np.full(width, b), np.zeros(width), clock)
 
 
 @kernel

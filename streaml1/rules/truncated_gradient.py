@@ -57,7 +57,6 @@ WEIGHT_MOST = 1e150
 # much, hundreds of steps go by between two passes over all slots all the same.
 SHRINKAGE_MOST = 64.0
 STEPS_LEAST = 256.0
-ROOM_LEAST = 256
 
 
 @inlined
@@ -212,4 +211,4 @@ class TruncatedGradient(NamedTuple):
         """`d` zero weights."""
         clock = records(1, CLOCK)
         clock[0] = (A_START, 0.0, 0, threshold, gravity, period, threshold)
-        return TruncatedGradient(records(d, SLOT), np.zeros(ROOM_LEAST), clock)
+        return TruncatedGradient(records(d, SLOT), np.zeros(0), clock)

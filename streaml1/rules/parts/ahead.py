@@ -12,7 +12,7 @@ import numpy as np
 
 from streaml1.jit import LANES, inlined, prefetch, prefetch_early
 
-__all__ = ["AHEAD", "ahead", "ask_half", "ask_rows", "reaches"]
+__all__ = ["AHEAD", "ahead", "ask_half", "ask_one", "ask_rows", "reaches"]
 
 FAR = np.uint64(1024)  # how many entries ahead the rows are
 AHEAD = np.uint64(256)  # and those whose weights are asked for
@@ -37,6 +37,12 @@ def reaches(ids: Any, hi: Any) -> Any:
 def ahead(ids: Any, hi: Any) -> Any:
     """How many entries further on weights are asked for; 0 where there are too few behind a row."""
     return AHEAD if reaches(ids, hi) else np.uint64(0)
+
+
+@inlined
+def ask_one(u: Any, ids: Any, k: Any) -> None:
+    """Have memory asked for of the weight of an entry, which is behind whole eights of its row."""
+    prefetch_early(u, np.uint64(ids[k]))
 
 
 @inlined
