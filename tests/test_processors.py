@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix
 
 from streaml1 import ElasticNetClassifier, jit
 from streaml1.jit import (
+    are_near,
     each_in,
     kernel,
     of_sixteen,
@@ -24,6 +25,7 @@ from streaml1.jit import (
     put_each,
     put_words,
     words_from,
+    words_near,
     words_of_halves,
 )
 from streaml1.parse import delimiters as parts
@@ -45,6 +47,11 @@ def _lines(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
 
 
 @kernel
+def _vw(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    return parts.vw_delimiters(start, start, end, positions, kinds)
+
+
+@kernel
 def _json(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
     return parts.json_delimiters(start, start, end, positions, kinds)
 
@@ -61,7 +68,7 @@ def texts() -> list[bytes]:
     for n in random.integers(1, LONGEST, TEXTS).tolist():
         share = random.choice([0.0, 0.05, 0.15, 0.4, 1.0])
         chosen = random.random(n) < share
-        marks = random.choice(np.frombuffer(b' :\n",}\\', np.uint8), n)
+        marks = random.choice(np.frombuffer(b' :\n",}\\|\t\x1c\x7f\xe9', np.uint8), n)
         made.append(np.where(chosen, marks, np.uint8(ord("x"))).tobytes())
     return made
 
@@ -78,16 +85,21 @@ def found(text: bytes) -> tuple[list[Any], ...]:
     at = [np.uint64(room.ctypes.data) for room in (positions, kinds)]
     n = int(_lines(start, end, *at))
     lines = [positions[1:n].tolist(), bytes(kinds[1:n])]
+    n, ascii_ = _vw(start, end, *at)
+    n = int(n)
+    vw = [positions[:n].tolist(), bytes(kinds[:n]), ascii_]
     n, ascii_, apart = _json(start, end, *at)
     n = int(n)
     json = [positions[:n].tolist(), bytes(kinds[:n]), ascii_, apart]
-    return lines, json
+    return lines, vw, json
 
 
 def expected(text: bytes) -> tuple[list[Any], ...]:
     """The same, byte by byte."""
     here = [k for k, c in enumerate(text) if c in b" :\n"]
     lines = [[k + 1 for k in here], bytes(text[k] for k in here)]
+    here = [k for k, c in enumerate(text) if c in b" :\n\t|"]
+    vw = [here, bytes(text[k] for k in here), max(text) < 128]
     here = [k for k, c in enumerate(text) if c in b'",}\\' or c < 0x20]
     around = b"<" + text + b">"
     marked = bytes(
@@ -95,7 +107,7 @@ def expected(text: bytes) -> tuple[list[Any], ...]:
         | parts.BEFORE_COLON * (around[k + 2] == parts.COLON)
         for k in here
     )  # fmt: skip
-    return lines, [here, marked, True, b"=" not in text]
+    return lines, vw, [here, marked, max(text) < 128, b"=" not in text]
 
 
 def words(text: bytes) -> tuple[bytes, list[int]]:
@@ -159,6 +171,42 @@ def _apart(table: Any, ids: Any, steps: Any, to: Any, each: Any, words: Any, few
     put_words(np.uint64(few.ctypes.data), chosen)
 
 
+@kernel
+def _near(start: Any, offsets: Any, words: Any) -> Any:
+    """Write eight words that are so far from an address, and from one 200 bytes behind it."""
+    low = np.uint64(start)
+    high = low + np.uint64(200)
+    places = words_of_halves(np.uint64(offsets.ctypes.data)) + low
+    put_words(np.uint64(words.ctypes.data), words_near(low, high, places))
+    first, last = max(offsets[:4]), max(offsets[4:])
+    return are_near(low, low + np.uint64(first), high, low + np.uint64(last))
+
+
+def near() -> bool:
+    """Whether words are told to be near, which have to be those that stand there."""
+    random = np.random.default_rng(11)
+    text = random.integers(0, 256, 2 * parts.PAD + 400, np.uint8)
+    told = set()
+    for far in range(0, 121, 5):
+        offsets = random.integers(0, far + 1, 8).astype(np.uint32)
+        offsets[[1, 6]] = far
+        offsets[4:] += 200
+        words = np.zeros(8, np.uint64)
+        told.add(_near(text.ctypes.data, offsets, words))
+        assert words.tobytes() == b"".join(text[k : k + 8].tobytes() for k in offsets.tolist())
+    for more in ([0, 0, 0, 121, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 121, 0]):
+        offsets = np.array([0, 0, 0, 0, 200, 200, 200, 200], np.uint32) + np.uint32(more)
+        assert not _near(text.ctypes.data, offsets, np.zeros(8, np.uint64))
+    [same] = told
+    return bool(same)
+
+
+def test_words_that_are_near_are_those_that_stand_there() -> None:
+    assert near() == (
+        get_host_cpu_name().startswith("znver") and bool(get_host_cpu_features().get("avx512vbmi"))
+    )
+
+
 def apart() -> str:
     """Words from anywhere, and to anywhere."""
     table = np.random.default_rng(9).normal(size=200)
@@ -216,6 +264,7 @@ def test_older_processors_find_and_learn_the_same(what: str, tmp_path: Path) -> 
         *(name, ",".join(f"+{feature}" for feature in features), tmp_path),
         "assert all(t.found(text) == t.expected(text) for text in t.texts())",
         "assert all(t.words(text) == t.expected_words(text) for text in t.sentences())",
+        "assert not t.near()",
         "print(t.learnt())",
     )
     assert there == learnt() + "\n"
@@ -225,5 +274,7 @@ def test_processors_of_another_make_load_and_learn_the_same(tmp_path: Path) -> N
     """Words from anywhere are gathered by some, and loaded one by one by others."""
     name = "skylake" if get_host_cpu_name().startswith("znver") else "znver3"
     features = get_host_cpu_features().flatten()
-    there = told_there(name, features, tmp_path, "print(t.apart())", "print(t.learnt())")
+    there = told_there(
+        *(name, features, tmp_path), "t.near()", "print(t.apart())", "print(t.learnt())"
+    )
     assert there == f"{apart()}\n{learnt()}\n"

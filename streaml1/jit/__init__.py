@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         high_product,
         leading_zeros,
         matches,
+        matches_any,
         put_lowered,
         put_places,
         trailing_zeros,
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
         words_in,
     )
     from streaml1.jit.words import (
+        are_near,
         bit_counts,
         eight_of_words,
         every_fifth,
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
         which,
         words_at,
         words_from,
+        words_near,
         words_of_halves,
     )
 
@@ -116,6 +119,7 @@ __all__ = [
     "put_places",
     "COMPILED",
     "LANES",
+    "are_near",
     "array_at",
     "at_least",
     "beyond_in",
@@ -154,6 +158,7 @@ __all__ = [
     "load_word",
     "masked",
     "matches",
+    "matches_any",
     "minus",
     "negative",
     "of_sixteen",
@@ -189,6 +194,7 @@ __all__ = [
     "which",
     "words_at",
     "words_from",
+    "words_near",
     "words_in",
     "words_of",
     "words_of_halves",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "high_product",
     "leading_zeros",
     "matches",
+    "matches_any",
     "put_lowered",
     "put_places",
     "trailing_zeros",
@@ -32,7 +34,7 @@ __all__ = [
 _WORD, _INDEX = ir.IntType(64), ir.IntType(32)
 _BYTES = ir.VectorType(ir.IntType(8), 64)
 _FLAGS = ir.VectorType(ir.IntType(1), 64)
-_PLACES = ir.VectorType(ir.IntType(32), 32)
+_FEWER = 16  # what is written at first: storing is most of it, and seldom are there more of 64
 
 
 def _compared(how: str) -> Callable[..., Any]:
@@ -58,6 +60,31 @@ def under(typingctx: Any, address: Any, byte: Any) -> Any:
     return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), _compared("<")
 
 
+@intrinsic
+def matches_any(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """As `matches`, of four bytes below 128, no two of them with the same lower half."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address, *ones = args
+        there = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
+        ones = [builder.trunc(one, ir.IntType(8)) for one in ones]
+        if not has(context, "avx512bw"):
+            flags = [builder.icmp_unsigned("==", there, _alike(builder, x, _BYTES)) for x in ones]
+            return builder.bitcast(reduce(builder.or_, flags), _WORD)
+        # A byte is looked up by its lower half: what it has to be, or else what it cannot be.
+        sixteen = ir.VectorType(ir.IntType(8), 16)
+        table = ir.Constant(sixteen, [1] + [0] * 15)
+        for one in ones:
+            lower = builder.zext(builder.and_(one, ir.IntType(8)(15)), _INDEX)
+            table = builder.insert_element(table, one, lower)
+        order = ir.Constant(ir.VectorType(_INDEX, 64), list(range(16)) * 4)
+        tables = builder.shuffle_vector(table, ir.Constant(sixteen, ir.Undefined), order)
+        wanted = _called(builder, "llvm.x86.avx512.pshuf.b.512", _BYTES, [tables, there])
+        return builder.bitcast(builder.icmp_unsigned("==", there, wanted), _WORD)
+
+    return nbtypes.uint64(*[nbtypes.uint64] * 5), codegen
+
+
 def _called(builder: Any, name: str, kind: Any, args: list[Any]) -> Any:
     """A call of a function of LLVM's own."""
     of = ir.FunctionType(kind, [arg.type for arg in args])
@@ -77,6 +104,18 @@ def _packed(builder: Any, block: Any, bits: Any) -> Any:
     name = "llvm.experimental.vector.compress.v64i8"
     rest = ir.Constant(_BYTES, [0] * 64)
     return _called(builder, name, _BYTES, [block, builder.bitcast(bits, _FLAGS), rest])
+
+
+def _part(builder: Any, packed: Any, first: int, count: int) -> Any:
+    """So many of 64 bytes, one after the other."""
+    order = ir.Constant(ir.VectorType(_INDEX, count), list(range(first, first + count)))
+    return builder.shuffle_vector(packed, ir.Constant(_BYTES, ir.Undefined), order)
+
+
+def _more_than(builder: Any, bits: Any, n: int) -> Any:
+    """Code that runs where more than so many of 64 bits are set."""
+    count = _called(builder, "llvm.ctpop.i64", _WORD, [bits])
+    return builder.if_then(builder.icmp_unsigned(">", count, _WORD(n)))
 
 
 def _few(bits: int) -> int:
@@ -109,7 +148,10 @@ def _put_chosen(context: Any, builder: Any, to: Any, bits: Any, address: Any) ->
     if has(context, "avx512vbmi2") or not has(context, "ssse3"):
         block = builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
         packed = _packed(builder, block, bits)
-        builder.store(packed, builder.inttoptr(to, _BYTES.as_pointer()), align=1)
+        first = _part(builder, packed, 0, _FEWER)
+        builder.store(first, builder.inttoptr(to, first.type.as_pointer()), align=1)
+        with _more_than(builder, bits, _FEWER):
+            builder.store(packed, builder.inttoptr(to, _BYTES.as_pointer()), align=1)
         return
     place, two = _WORD.as_pointer(), ir.VectorType(_WORD, 2)
     sixteen = ir.VectorType(ir.IntType(8), 16)
@@ -140,15 +182,15 @@ def put_places(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
         if has(context, "avx512vbmi2") or not has(context, "ssse3"):
             packed = _packed(builder, ir.Constant(_BYTES, list(range(64))), bits)
 
-            def put(half: int) -> None:
-                chosen = ir.Constant(_PLACES, list(range(32 * half, 32 * half + 32)))
-                part = builder.shuffle_vector(packed, ir.Constant(_BYTES, ir.Undefined), chosen)
-                _put_sums(builder, builder.add(to, _WORD(128 * half)), part, base)
+            def put(first: int, count: int) -> None:
+                part = _part(builder, packed, first, count)
+                _put_sums(builder, builder.add(to, _WORD(4 * first)), part, base)
 
-            put(0)
-            more = _called(builder, "llvm.ctpop.i64", _WORD, [bits])
-            with builder.if_then(builder.icmp_unsigned(">", more, _WORD(32)), likely=False):
-                put(1)
+            put(0, _FEWER)
+            with _more_than(builder, bits, _FEWER):
+                put(_FEWER, _FEWER)
+                with _more_than(builder, bits, 2 * _FEWER):
+                    put(2 * _FEWER, 2 * _FEWER)
         else:
             eight = ir.VectorType(ir.IntType(8), 8)
             for k, before, few in _by_eights(builder, bits):

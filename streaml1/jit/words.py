@@ -15,13 +15,14 @@ from numba.core import types as nbtypes
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic, overload
 
-from streaml1.jit.compiled import has
+from streaml1.jit.compiled import gathers, has
 from streaml1.jit.deferred import LANES
 from streaml1.jit.lanes import BITS, EIGHT, VECTOR, WORD, WORDS, everywhere
 from streaml1.jit.parts import PART
 from streaml1.jit.places import gathered, scattered
 
 __all__ = [
+    "are_near",
     "bit_counts",
     "eight_of_words",
     "every_fifth",
@@ -37,6 +38,7 @@ __all__ = [
     "which",
     "words_at",
     "words_from",
+    "words_near",
     "words_of_halves",
 ]
 
@@ -44,6 +46,9 @@ _FLAGS = ir.VectorType(ir.IntType(1), LANES)
 _HALVES = ir.VectorType(ir.IntType(32), LANES)
 _PAIRS = ir.VectorType(ir.IntType(32), 2 * LANES)
 _INDEX = ir.IntType(32)
+_BYTES = ir.VectorType(ir.IntType(8), 64)
+_ORDER = ir.VectorType(_INDEX, _BYTES.count)
+_WINDOW = 2 * _BYTES.count  # bytes that an instruction chooses from
 
 
 def _operator(of: Callable[..., Any], build: Callable[..., Any]) -> None:
@@ -93,6 +98,71 @@ def words_from(typingctx: Any, addresses: Any) -> Any:
         return gathered(context, builder, args[0], BITS, 1)
 
     return WORDS(WORDS), codegen
+
+
+@intrinsic
+def are_near(typingctx: Any, low: Any, middle: Any, high: Any, last: Any) -> Any:
+    """Whether `words_near` may read up to `middle` from `low`, and up to `last` from `high`.
+
+    False where it would be no quicker than `words_from`.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if not _permutes(context):
+            return ir.Constant(ir.IntType(1), 0)
+        low, middle, high, last = args
+        most = WORD(_WINDOW - 8)
+        first = builder.icmp_unsigned("<=", builder.sub(middle, low), most)
+        return builder.and_(first, builder.icmp_unsigned("<=", builder.sub(last, high), most))
+
+    return nbtypes.boolean(*[nbtypes.uint64] * 4), codegen
+
+
+@intrinsic
+def words_near(typingctx: Any, low: Any, high: Any, addresses: Any) -> Any:
+    """As `words_from`, where four addresses are just behind `low`, and the last just behind `high`.
+
+    `are_near` tells whether it may be called; 128 bytes are read from both. Calls with the same two
+    read them once, unless something is written between.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        low, high, addresses = args
+        if not _permutes(context):
+            return gathered(context, builder, addresses, BITS, 1)
+        fours = [everywhere(builder, one) for one in (low, high)]
+        offsets = builder.sub(addresses, _four_of_each(builder, *fours))
+        # Of each offset the lowest byte for each of the eight bytes, and which of them it is.
+        order = ir.Constant(_ORDER, [k & ~7 for k in range(_BYTES.count)])
+        at = builder.bitcast(offsets, _BYTES)
+        at = builder.shuffle_vector(at, ir.Constant(_BYTES, ir.Undefined), order)
+        at = builder.add(at, ir.Constant(_BYTES, [k & 7 for k in range(_BYTES.count)]))
+        of = ir.FunctionType(_BYTES, [_BYTES] * 3)
+        name = "llvm.x86.avx512.vpermi2var.qi.512"
+        call = cgutils.get_or_insert_function(builder.module, of, name)
+        found = []
+        for begin in (low, high):
+            places = (builder.add(begin, WORD(by)) for by in (0, _BYTES.count))
+            first, second = (
+                builder.load(builder.inttoptr(place, _BYTES.as_pointer()), align=1)
+                for place in places
+            )
+            found.append(builder.bitcast(builder.call(call, [first, at, second]), BITS))
+        return _four_of_each(builder, *found)
+
+    return WORDS(nbtypes.uint64, nbtypes.uint64, WORDS), codegen
+
+
+def _permutes(context: Any) -> bool:
+    """Whether bytes of a register are sooner chosen than loaded: see `gathers`."""
+    return has(context, "avx512vbmi") and not gathers(context)
+
+
+def _four_of_each(builder: Any, low: Any, high: Any) -> Any:
+    """The first four words of a vector, and the last four of another."""
+    half = LANES // 2
+    lanes = [*range(half), *range(LANES + half, 2 * LANES)]
+    return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(_INDEX, LANES), lanes))
 
 
 @intrinsic

@@ -14,6 +14,7 @@ from streaml1.jit import (
     leading_zeros,
     load_word,
     matches,
+    matches_any,
     put_places,
     store_half,
     trailing_zeros,
@@ -40,7 +41,7 @@ __all__ = [
     "vw_delimiters",
 ]
 
-PAD = 64
+PAD = 128
 """Bytes that may be read beyond both ends of a text."""
 
 BLANK, COLON, NEWLINE, RETURN, TAB, BAR = map(np.uint64, b" :\n\r\t|")
@@ -126,7 +127,7 @@ def delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> Any
     store_half(positions, at - _ONE - start)
     n = _ONE
     while at < end:
-        found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
+        found = matches_any(at, NEWLINE, BLANK, BLANK, BLANK) | matches(at, COLON)
         n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
     return n
@@ -142,8 +143,7 @@ def vw_delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> 
     """
     n, ascii_ = np.uint64(0), _ALL
     while at < end:
-        found = matches(at, NEWLINE) | matches(at, BLANK) | matches(at, COLON)
-        found |= matches(at, TAB) | matches(at, BAR)
+        found = matches_any(at, NEWLINE, BLANK, TAB, BAR) | matches(at, COLON)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
         n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
@@ -160,9 +160,9 @@ def json_delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -
     """
     n, ascii_, equals = np.uint64(0), _ALL, np.uint64(0)
     while at < end:
-        found = matches(at, _QUOTE) | matches(at, _COMMA) | matches(at, _CLOSE)
+        found = matches_any(at, _QUOTE, _COMMA, _CLOSE, _CLOSE) | matches(at, _BACKSLASH)
         equals |= _within(matches(at, _EQUALS), at, end)
-        found |= matches(at, _BACKSLASH) | under(at, _PRINTED)
+        found |= under(at, _PRINTED)
         ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
         found = _within(found, at, end)
         chosen_marked(kinds + n, found, at, BLANK, COLON)

@@ -27,12 +27,13 @@ from streaml1.parse.names import (
     EIGHT_NAMES,
     LATER,
     joined_eight,
-    murmur_of_eight,
+    murmur_of_heads,
     murmur_of_pairs,
     murmur_of_short,
     put_joined,
 )
-from streaml1.parse.numbers import values_of_heads
+from streaml1.parse.near import words_of_three
+from streaml1.parse.numbers import values_of_both
 
 __all__ = ["MOST", "after_blanks", "by_eights", "may_be_eight"]
 
@@ -40,7 +41,9 @@ MOST = np.uint64(2048)
 """Names of features in an ordinary line."""
 
 _ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT = map(np.uint64, range(9))
-_TWELVE, _SIXTEEN, _TWENTY, _TWENTY_TWO, _THIRTY, _HALF = map(np.uint64, (12, 16, 20, 22, 30, 32))
+_ELEVEN, _TWELVE, _SIXTEEN, _NINETEEN = map(np.uint64, (11, 12, 16, 19))
+_TWENTY, _TWENTY_TWO, _TWENTY_THREE = map(np.uint64, (20, 22, 23))
+_THIRTY, _HALF, _THIRTY_NINE = map(np.uint64, (30, 32, 39))
 _BYTE, _ALL, _MAGNITUDE = map(np.uint64, (2**8 - 1, 2**64 - 1, 2**63 - 1))
 _QUOTE, _COMMA, _CLOSE, _EQUALS = map(np.uint64, b'",}=')
 
@@ -129,11 +132,14 @@ def _eight_numbers(
     size = ends - begins
     # What is behind the last is looked at later.
     odd = ((nexts - stops) ^ gap) & (lanes_from(_SEVEN) ^ _ALL)
-    head = words_from(ends + (start + _TWO))
+    name, head, tail = words_of_three(
+        start, places, f, f + _ELEVEN, f + _TWELVE, f + _TWENTY_THREE, begins + start,
+        ends + (start + _TWO), stops + (start - _EIGHT),
+    )  # fmt: skip
     blank = (head & _BYTE) == BLANK
     first = ends + _TWO + (blank & _ONE)
     head = head >> (blank & _EIGHT)
-    h = murmur_of_eight(begins + start, size)
+    h = murmur_of_heads(name, begins + start, size)
     odd = odd | ((head & _BYTE) == BLANK) | (h == LATER)
     if which(odd):
         return False, False, False
@@ -143,7 +149,7 @@ def _eight_numbers(
     sure: Any = False
     zero: Any = False
     if read:
-        v, wrong = values_of_heads(head, stops - first, stops + start, table)
+        v, wrong = values_of_both(head, tail, stops - first, table)
         put_eight(values, v)
         sure = which(wrong) == _ZERO
         zero = which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
@@ -176,8 +182,8 @@ def _eight_texts(
     odd = odd | ((size - _ONE) > _SIX) | ((more - _ONE) > _SEVEN)
     if which(odd):
         return False, to
-    key = words_from(begins + start)
-    low, high = joined_eight(key, size, _EQUALS, words_from(first + start), more)
+    key, behind = words_from(begins + start), words_from(first + start)
+    low, high = joined_eight(key, size, _EQUALS, behind, more)
     key = key & ((words_of(_ALL) << (size * _EIGHT)) ^ _ALL)
     h = murmur_of_short(key, size)
     if which(h == LATER):

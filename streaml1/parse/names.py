@@ -36,6 +36,7 @@ __all__ = [
     "joined_eight",
     "murmur_at",
     "murmur_of_eight",
+    "murmur_of_heads",
     "murmur_of_pairs",
     "murmur_of_short",
     "murmur_of_string",
@@ -141,15 +142,21 @@ def _stirred_last(h: Any, m: Any) -> Any:
 @inlined
 def murmur_of_eight(start: Any, size: Any) -> Any:
     """As `murmur_at`, of eight texts of so many bytes each."""
+    return murmur_of_heads(words_from(start), start, size)
+
+
+@inlined
+def murmur_of_heads(head: Any, start: Any, size: Any) -> Any:
+    """As `murmur_of_eight`, given the first bytes of the texts."""
     m = np.uint64(MURMUR)
-    h = size * m
+    h, last = size * m, head
     while which(size > _EIGHT):
         more = size > _EIGHT
-        k = ((h ^ _stirred(words_from(start), m)) * m) & more
+        k = ((h ^ _stirred(last, m)) * m) & more
         h = k | (h & (more ^ _ALL))
         start = start + (more & _EIGHT)
         size = size - (more & _EIGHT)
-    last = words_from(start)
+        last = words_from(start)
     whole, some = size == _EIGHT, size != _ZERO
     # Lanes of which eight bytes are left, or fewer; none are where a name is empty.
     part = last & (_ALL >> (((_EIGHT - size) * _EIGHT) & _BITS))

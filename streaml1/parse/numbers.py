@@ -42,7 +42,7 @@ __all__ = [
     "long_value",
     "number",
     "value",
-    "values_of_heads",
+    "values_of_both",
     "whole",
 ]
 
@@ -251,7 +251,7 @@ def _eight_floats(words: Any) -> Any:
 
 
 @inlined
-def _pointed(head: Any, size: Any, end: Any, table: Any) -> Any:
+def _pointed(head: Any, size: Any, tail: Any, table: Any) -> Any:
     """The floats that eight texts without a sign write, and 0 for those that are sure.
 
     Sure are 1 to 7 digits with 1 to 8 decimals, that do not begin with 0 but for a single one.
@@ -262,7 +262,7 @@ def _pointed(head: Any, size: Any, end: Any, table: Any) -> Any:
     n = bits >> _THREE
     decimals = size - n - _ONE
     before, odd = digits(head << ((_WORD - bits) & _BITS), n)
-    m, also = digits(words_from(end - _EIGHT), decimals)
+    m, also = digits(tail, decimals)
     leading = ((head & _BYTE) == _NOUGHT) & (n != _ONE)
     wrong = odd | also | leading | (found == _ZERO) | ((n - _ONE) > _SIX)
     wrong = wrong | ((decimals - _ONE) > _SEVEN)
@@ -278,14 +278,14 @@ def eight_values(start: Any, end: Any, table: Any) -> Any:
     Sure are 1 to 7 digits with 1 to 8 decimals, and integers of 1 to 8 digits, that do not begin
     with 0 but for a single one. Eight bytes before each end are read, and eight from each start.
     """
-    return values_of_heads(words_from(start), end - start, end, table)
+    return values_of_both(words_from(start), words_from(end - _EIGHT), end - start, table)
 
 
 @inlined
-def values_of_heads(head: Any, size: Any, end: Any, table: Any) -> Any:
-    """As `eight_values`, given the first bytes of the texts, and their sizes.
+def values_of_both(head: Any, tail: Any, size: Any, table: Any) -> Any:
+    """As `eight_values`, given the first and the last eight bytes of the texts, and their sizes.
 
-    Of single digits with decimals three bytes will do.
+    Of the first of single digits with decimals three bytes will do.
     """
     negative = (head & _BYTE) == _MINUS
     head = head >> (negative & _EIGHT)
@@ -294,14 +294,14 @@ def values_of_heads(head: Any, size: Any, end: Any, table: Any) -> Any:
     whole = (((head >> _EIGHT) & _BYTE) != _POINT) | (size == _ONE)
     parted = whole ^ _ALL
     n = size - (parted & _TWO)
-    m, odd = digits(words_from(end - _EIGHT), n)
+    m, odd = digits(tail, n)
     leading = whole & (first == _ZERO) & (size != _ONE)
     wrong = odd | leading | ((n - _ONE) > _SEVEN) | (first > _NINE)
     power = eight_of_words(of_sixteen(table, n & parted & _FIFTEEN))
     before = times(_eight_floats(first & parted & _FIFTEEN), power)
     v = bits_of(over(plus(before, _eight_floats(m)), power))
     if which(wrong):
-        others, unsure = _pointed(head, size, end, table)
+        others, unsure = _pointed(head, size, tail, table)
         ours = wrong == _ZERO
         v = (v & ours) | (bits_of(others) & (ours ^ _ALL))
         wrong = wrong & ((unsure == _ZERO) ^ _ALL)

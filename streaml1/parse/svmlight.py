@@ -21,7 +21,6 @@ from streaml1.jit import (
     put_halves,
     trailing_zeros,
     which,
-    words_from,
 )
 from streaml1.parse.delimiters import (
     BLANK,
@@ -33,13 +32,14 @@ from streaml1.parse.delimiters import (
     lines_at_once,
     place_of,
 )
-from streaml1.parse.numbers import digits, eight_values, long_value, number, value, whole
+from streaml1.parse.near import words_of_three
+from streaml1.parse.numbers import digits, long_value, number, value, values_of_both, whole
 from streaml1.rows import MOST_IDS, is_plain_row
 
 __all__ = ["rows"]
 
 _ZERO, _ONE, _TWO, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 2, 4, 8, 16))
-_SEVEN, _MOST = np.uint64(7), np.uint64(MOST_IDS)
+_SEVEN, _FIFTEEN, _MOST = map(np.uint64, (7, 15, MOST_IDS))
 _HASH, _LAST_ASCII = map(np.uint64, (35, 127))
 _QID = np.uint64(int.from_bytes(b"qid", "little"))
 
@@ -145,8 +145,12 @@ def _eight_pairs(start: Any, places: Any, i: Any, table: Any, ids: Any, values: 
     before, _ = halves_at(places + _FOUR * (i - _ONE))
     colons, ends = halves_at(places + _FOUR * i)
     size = colons - before - _ONE
-    j, wrong = digits(words_from(colons + (start - _EIGHT)), size)
-    v, also = eight_values(colons + (start + _ONE), ends + start, table)
+    id_, head, tail = words_of_three(
+        start, places, i - _ONE, i + _SEVEN, i + _SEVEN, i + _FIFTEEN, colons + (start - _EIGHT),
+        colons + (start + _ONE), ends + (start - _EIGHT),
+    )  # fmt: skip
+    j, wrong = digits(id_, size)
+    v, also = values_of_both(head, tail, ends - colons - _ONE, table)
     put_halves(ids, j)
     put_eight(values, v)
     return which(wrong | also | ((size - _ONE) > _SEVEN))

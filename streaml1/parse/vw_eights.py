@@ -24,15 +24,16 @@ from streaml1.parse.delimiters import COLON, NEWLINE, RETURN, alike, place_of
 from streaml1.parse.names import (
     EIGHT_NAMES,
     joined_eight,
-    murmur_of_eight,
+    murmur_of_heads,
     murmur_of_pairs,
     put_joined,
 )
-from streaml1.parse.numbers import eight_values
+from streaml1.parse.near import words_of_three
+from streaml1.parse.numbers import values_of_both
 
 __all__ = ["by_eights", "may_be_eight"]
 
-_ZERO, _ONE, _THREE, _FOUR, _EIGHT = map(np.uint64, (0, 1, 3, 4, 8))
+_ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT, _FIFTEEN = map(np.uint64, (0, 1, 3, 4, 7, 8, 15))
 _HALF, _MAGNITUDE, _CARET = np.uint64(32), np.uint64(2**63 - 1), np.uint64(ord("^"))
 _PAIRS, _BLANKS = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
 
@@ -61,7 +62,7 @@ def by_eights(
     of_hashes, of_values = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
     of_spans, of_numbers = np.uint64(spans.ctypes.data), np.uint64(numbers.ctypes.data)
     before = prefix_end - prefix
-    head = load_word(prefix)
+    first = load_word(prefix)
     zeros: Any = False
     ended: Any = False
     so_far, were_valued = _ZERO, False
@@ -95,23 +96,28 @@ def by_eights(
         if which(size == _ZERO):
             ended = False
             break
+        if valued:
+            name, head, tail = words_of_three(
+                start, places, f - _ONE, f + _SEVEN, f + _SEVEN, f + _FIFTEEN, begins + start,
+                ends + (start + _ONE), stops + (start - _EIGHT),
+            )  # fmt: skip
+        else:
+            name = head = tail = words_from(begins + start)
         if before:
             if which(size > _EIGHT) or to + EIGHT_NAMES > most:
                 ended = False
                 break
-            low, high = joined_eight(
-                words_of(head), words_of(before), _CARET, words_from(begins + start), size
-            )
+            low, high = joined_eight(words_of(first), words_of(before), _CARET, name, size)
             size = size + (before + _ONE)
             put_words(of_hashes + _EIGHT * j, murmur_of_pairs(low, high, size))
             to = put_joined(low, high, size, again, to, start, of_spans + _EIGHT * j)
         else:
-            put_words(of_hashes + _EIGHT * j, murmur_of_eight(begins + start, size))
+            put_words(of_hashes + _EIGHT * j, murmur_of_heads(name, begins + start, size))
             put_words(of_spans + _EIGHT * j, (begins << _HALF) | size)
         left = known != k
         if not left:
             if valued:
-                v, wrong = eight_values(ends + (start + _ONE), stops + start, table)
+                v, wrong = values_of_both(head, tail, stops - ends - _ONE, table)
                 left = which(wrong) != _ZERO
                 zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
                 put_eight(of_values + _EIGHT * j, v)
