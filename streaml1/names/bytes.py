@@ -14,7 +14,7 @@ from streaml1.jit import COMPILED, inlined, kernel, prefetch, prefetch_early
 from streaml1.names.places import NO_SLOT, ONE, free, lookup
 from streaml1.parse.names import short_copied
 
-__all__ = ["SPARE", "Arena", "ByBytes", "Unknown", "distinct"]
+__all__ = ["SPARE", "Arena", "ByBytes", "Unknown", "distinct", "letters_of"]
 
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
@@ -77,6 +77,15 @@ def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
                 unknown += ONE
         slots[k] = np.uint32(entries[at + ONE])
     return unknown
+
+
+@kernel
+def _letters(spans: Any, places: Any) -> int:
+    """How many bytes some names have together."""
+    n = np.uint64(0)
+    for k in places:
+        n += spans[k] & _LOW
+    return int(n)
 
 
 @kernel
@@ -204,6 +213,11 @@ def distinct(hashes: Any, places: Any) -> Unknown:
         _distinct(hashes, places.view(np.uint64), seen, firsts.view(np.uint64), order)
     )
     return Unknown(places, firsts[:n], order)
+
+
+def letters_of(spans: Any, places: Any) -> int:
+    """How many bytes the names at some places, int64, have together; see `NamedRows.spans`."""
+    return int(_letters(spans, places.view(np.uint64)))
 
 
 class _Counted:

@@ -25,7 +25,7 @@ import numpy as np
 
 from streaml1.hashing import name_hashes
 from streaml1.names import keys
-from streaml1.names.bytes import Arena, ByBytes, Unknown
+from streaml1.names.bytes import Arena, ByBytes, Unknown, letters_of
 from streaml1.names.crossed import Crossed
 from streaml1.names.entries import ALIASED, USED, WHOLE, Entries
 from streaml1.names.parts import Parts
@@ -143,9 +143,9 @@ class Table(Entries):
             Which are MISSING.
         """
         before = len(self.waiting)
-        letters = spans[unknown.firsts] & np.uint64(2**32 - 1)
+        letters = letters_of(spans, unknown.firsts)
         try:
-            self.waiting.widen(len(unknown.firsts), int(letters.sum()))
+            self.waiting.widen(len(unknown.firsts), letters)
             table = self.by_bytes
             self.waiting.n = table.admit(hashes, slots, names, spans, unknown, self.waiting)
         except BaseException:  # a signal
