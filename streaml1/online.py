@@ -145,9 +145,10 @@ def alive(rule: Any, slots: Any, weights: Any) -> int:
     n = np.uint64(0)
     for j in range(np.uint64(len(slots))):
         w = weight(rule, j)
-        slots[n] = j
-        weights[n] = w
-        n += np.uint64(w != 0.0)
+        if w != 0.0:
+            slots[n] = j
+            weights[n] = w
+            n += np.uint64(1)
     return int(n)
 
 

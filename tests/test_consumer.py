@@ -73,6 +73,13 @@ def test_lines_fall_at_multiples_and_at_the_end(every: int, lines: list[int]) ->
     assert report.lines[-1].n_features_seen == 30
 
 
+def test_lines_are_fewer_the_longer_a_run_is() -> None:
+    stream = (({"a": 1.0}, k % 2 == 0) for k in range(31_500))
+    report = progressive(model(), stream)
+    thousands = [*range(1, 11), 20, 30]
+    assert [line.examples for line in report.lines] == [*(1000 * k for k in thousands), 31_500]
+
+
 def test_predictions_come_before_learning() -> None:
     learner, slow, p = model(), model(), []
     for x, y in examples():

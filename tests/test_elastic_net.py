@@ -343,6 +343,18 @@ def test_a_number_of_top_weights_is_not_below_zero() -> None:
         model.top_weights(-1)
 
 
+@given(st.lists(st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0]), max_size=12))
+def test_the_farthest_weights_come_first_and_equal_ones_in_order(values: list[float]) -> None:
+    model = ElasticNetClassifier(lr=1.0, intercept_lr=0.0)
+    model.learn_one({f"w{k}": v for k, v in enumerate(values)}, True)
+    for sign in (0, 1, -1):
+        kept = [one for one in model.weights.items() if one[1] * sign >= 0.0]
+        ranked = sorted(kept, key=lambda one: -abs(one[1]))
+        for k in range(len(values) + 2):
+            assert model._farthest(k, sign) == ranked[:k]
+    assert model.top_weights(3) == model._farthest(3)
+
+
 @pytest.mark.parametrize("by", ["attribute", "mutate"])
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None:

@@ -18,6 +18,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hashing, jit, walk
+from streaml1.consumer import progressive
 from streaml1.engine.cap import smallest
 from streaml1.names import Ints, Table, keys
 from streaml1.names.bytes import Arena, ByBytes, distinct
@@ -477,6 +478,7 @@ def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]], cross: An
     options = {"l1": 0.05, "lr": 1.0, "schedule": "constant", "max_features": 8}
     model = ElasticNetClassifier(cross=cross, **options)
     watch, few, before = model.watch(), model.watch(), dict[Any, float]()
+    earlier: Any = None
     for event, k in plan:
         if event == 0:
             model.learn_one({f"w{k}": 1.0, k: 0.5}, k % 2 == 0)
@@ -492,8 +494,12 @@ def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]], cross: An
         else:
             now = model.weights
             born, died = watch.changes()
-            named, *counts = few.counted(2)
-            assert counts == [len(born), len(died)]
+            if earlier is not None:  # whatever was learnt since, and wherever slots have moved
+                assert earlier[0].told(2) == earlier[1]
+            look = few.look()
+            named, counts = look.told(2), look.counts
+            earlier = look, named
+            assert counts == (len(born), len(died))
             for some, every in zip(named, (born, died), strict=True):
                 assert set(some) <= set(every) and len(some) >= min(2, len(every))
                 assert [abs(w) for _, w in some] == [abs(w) for _, w in every[: len(some)]]
@@ -514,16 +520,31 @@ def test_only_names_that_are_told_are_made_strings(
     for head, label in ((b"a", True), (b"b", False)):
         lines = b"".join(b"1 | %s%d\n" % (head, k) for k in range(2_000))
         model.learn_many(VwParser().read(lines).x, [label] * 2_000)
-        born = watch.counted(most)[1]
+        born = watch.look().counts[0]
         assert born > 100
     model.learn_many(VwParser().read(b"-1 |\n" * 200).x, [False] * 200)
     told.clear()
     with model._engine.alone():
         model._engine._make_space(5_000)
     assert not told
-    changes, born, died = watch.counted(most)
+    look = watch.look()
+    changes, (born, died) = look.told(most), look.counts
     assert not born and died > 100
     assert len(told) == len(changes.died) == min(died, most or died)
+
+
+def test_a_line_looks_up_no_names_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    names_at = Table.names_at
+    monkeypatch.setattr(
+        Table, "names_at", lambda table, slots: told.append(len(slots)) or names_at(table, slots)
+    )
+    stream = (({f"w{k % 97}": 1.0}, k % 3 == 0) for k in range(500))
+    report = progressive(ElasticNetClassifier(), stream, every=100)
+    assert [line.born for line in report.lines] == [97, 0, 0, 0, 0] and not told
+    assert report.changes == ([], [])
+    report = progressive(ElasticNetClassifier(), [({"a": 1.0}, True)])
+    assert [name for name, _ in report.changes.born] == ["a"] and sum(told) == 1
 
 
 def test_a_refused_matrix_takes_nothing_from_a_watch() -> None:

@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import streaml1
 from streaml1 import losses as kernels
-from streaml1.report import Line, Report, losses, plot, window
+from streaml1.report import Line, Report, line_after, losses, plot, window
 
 CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge")
 REGRESSORS = ("squared", "absolute")
@@ -47,6 +47,20 @@ def best_constant(loss: str, n: float, total: float) -> float:
     mean = rate * losses(loss, margins, True) + (1 - rate) * losses(loss, margins, False)
     best = np.flatnonzero(mean <= mean.min() + 1e-12)
     return float(margins[best].mean())  # the hinge at a rate of 1/2 has many
+
+
+@pytest.mark.parametrize("every", [None, 1, 7, 1000])
+def test_lines_come_after_rising_numbers_of_examples(every: int | None) -> None:
+    at = [line_after(0, every)]
+    while at[-1] < 1000 * (every or 10_000):
+        between = range(at[-1], line_after(at[-1], every), every or 100)
+        assert {line_after(n, every) for n in between} == {line_after(at[-1], every)}
+        at.append(line_after(at[-1], every))
+    if every is not None:
+        assert at == [every * k for k in range(1, 1001)]
+    else:
+        steps = [10**power for power in range(3, 7)]
+        assert at == [step * k for step in steps for k in range(1 if step == 1000 else 2, 11)]
 
 
 @pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])

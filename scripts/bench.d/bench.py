@@ -90,6 +90,7 @@ PARTS = {
     "flat": "bench_passes.bench_flat",
     "flatness": "bench_flatness.bench_flatness",
     "start": "bench_process.bench_start",
+    "command": "bench_command.bench_command",
     "threads": "bench_dicts.bench_threads",
     "copies": "bench_process.bench_copies",
     "memory": "bench_process.bench_memory",

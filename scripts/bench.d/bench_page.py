@@ -41,6 +41,9 @@ streaml1: it reads the same format, and keeps names where they are kept here."""
     "start": ("Start", """\
 The cache is that of machine code; `streaml1 warm` fills it. Dicts one by one need no numba once
 their kernels are in it."""),
+    "command": ("Whole commands", """\
+With what a new process needs, a table of the run and the features that weigh most; on one core,
+by the clock. streaml1 learns eight rates at once where no rate is told."""),
 }  # fmt: skip
 """The parts of the page, each with its heading and what is to be known of its tables."""
 

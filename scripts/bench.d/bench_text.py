@@ -69,10 +69,9 @@ class Case(NamedTuple):
     same: tuple[Path, str] | None
 
 
-def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) -> list[Case]:
-    """Write the files."""
+def words(w1: Callable[[int], Any]) -> tuple[list[int], list[str], list[str]]:
+    """Labels of W1, and its rows as text, by numbers and by names."""
     X, y = w1()
-    signs = np.where(y, 1, -1).tolist()
     rows = [svmlight(X, i) for i in range(X.shape[0])]
     rng = np.random.default_rng(0)
     letters = rng.integers(97, 123, (X.shape[1], 6), dtype=np.uint8)
@@ -81,6 +80,12 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
         " ".join(f"{spelt[int(j)]}:{v}" for j, v in (cell.split(":") for cell in row.split()))
         for row in rows
     ]
+    return np.where(y, 1, -1).tolist(), rows, named
+
+
+def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) -> list[Case]:
+    """Write the files."""
+    signs, rows, named = words(w1)
     categories, clicked = clicks(200_000)
     joined = [" ".join(f"C{k}={v:x}" for k, v in enumerate(row)) for row in categories.tolist()]
     clicked = np.where(clicked, 1, -1).tolist()
@@ -102,9 +107,9 @@ def files(folder: Path, w1: Callable[[int], Any], clicks: Callable[[int], Any]) 
     ads = written("w2.vw", "{} | {}", clicked, joined)
     # Of JSON and CSV Vowpal Wabbit wants the label's own name, of CSV quotes where texts are meant.
     lines, theirs = '{{"y": {}, "x": {}}}', '{{"_label": {}, "x": {}}}'
-    words = [json_of(row, ":", float) for row in named]
-    words_json = written("w1.jsonl", lines, signs, words)
-    their_words = written("w1-vw.jsonl", theirs, signs, words)
+    members = [json_of(row, ":", float) for row in named]
+    words_json = written("w1.jsonl", lines, signs, members)
+    their_words = written("w1-vw.jsonl", theirs, signs, members)
     texts = [json_of(row, "=", str) for row in joined]
     ads_json = written("w2.jsonl", lines, clicked, texts)
     their_ads = written("w2-vw.jsonl", theirs, clicked, texts)

@@ -40,7 +40,7 @@ def evaluate(
     source: str,
     limit: int | None,
     bad: str,
-    every: int,
+    every: int | None,
     report: Path | None,
     plot: Path | None,
     **options: Any,

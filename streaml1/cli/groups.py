@@ -51,8 +51,8 @@ def group_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def learn_group(
     source: str, model: str | None, task: str | None, given: dict[str, Any], *,
-    checkpoint: Path | None, checkpoint_every: float, every: int, bad: str, alone: dict[str, Any],
-    metrics: str | None, stalled: float, options: dict[str, Any],
+    checkpoint: Path | None, checkpoint_every: float, every: int | None, bad: str,
+    alone: dict[str, Any], metrics: str | None, stalled: float, options: dict[str, Any],
 ) -> NoReturn:  # fmt: skip
     """Learn as a process of a group until a signal comes, and say what was learnt."""
     from streaml1.checkpoint.claims import names_in

@@ -106,7 +106,7 @@ def learn(
     limit: int | None,
     bad: str,
     passes: int,
-    every: int,
+    every: int | None,
     watch: int,
     report: Path | None,
     plot: Path | None,

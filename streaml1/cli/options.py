@@ -256,8 +256,9 @@ model_options = together(
 output = Place(dir_okay=False, readable=False, path_type=Path)
 
 every_option = click.option(
-    "--every", type=positive, default=1000, show_default=True, metavar="N",
-    help="A line of the table after each so many examples.",
+    "--every", type=positive, metavar="N",
+    help="A line of the table after each so many examples."
+    "  [default: 1000 up to 10,000 examples, 10,000 up to 100,000, and so on]",
 )  # fmt: skip
 report_options = together(
     click.option("--report", type=output, metavar="FILE.jsonl",

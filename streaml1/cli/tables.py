@@ -15,12 +15,10 @@ def telling(model: Any, k: int) -> str:
     if hasattr(model, "classes_met"):
         entries = model.top_weights(k)
         return entries_table(model, entries) if entries else "All weights are zero."
-    ranked = model.top_weights(model.n_nonzero)
-    up = [one for one in ranked if one[1] > 0.0][:k]
-    down = [one for one in ranked if one[1] < 0.0][:k]
+    up, down = model._farthest(k, 1), model._farthest(k, -1)
     regression = model.loss in REGRESSION
     heads = ("raise the value", "lower the value") if regression else ("for True", "for False")
-    if not ranked:
+    if not up and not down:
         return "All weights are zero."
     rows = [
         (*(up[i] if i < len(up) else ("", None)), *(down[i] if i < len(down) else ("", None)))

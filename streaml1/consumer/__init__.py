@@ -44,7 +44,7 @@ def progressive(
     model: Any,
     source: Any,
     *,
-    every: int = 1000,
+    every: int | None = None,
     limit: int | None = None,
     passes: int = 1,
     bad: str = "fail",
@@ -82,7 +82,8 @@ def progressive(
         `(x, y, {"w": weight})`, or `(X, y)` or `(X, y, w)` with a data frame, a scipy.sparse
         matrix or a list of dicts.
     every
-        A line of the report comes after each so many examples, and at the end.
+        A line of the report comes after each so many examples, and at the end. None: after each
+        1,000 up to 10,000, after each 10,000 up to 100,000, and so on.
     limit
         At most so many examples are learnt in each pass.
     passes
@@ -158,7 +159,7 @@ def progressive(
         ignore=ignore, delimiter=delimiter, seed=seed, text=texts_of(model),
         start=start, until_end=until_end, partitions=partitions, group=group, kafka=kafka,
     )  # fmt: skip
-    size = min(opened.block, every, limit or every)
+    size = min(one for one in (opened.block, every, limit) if one)
     with _folder(checkpoint) as store:
         make = Run if late is None else partial(LateRun, late=late)
         run = make(

@@ -19,7 +19,7 @@ def evaluate(
     model: Any,
     source: Any,
     *,
-    every: int = 1000,
+    every: int | None = None,
     limit: int | None = None,
     bad: str = "fail",
     on_line: Callable[[Line], object] | None = None,
@@ -72,7 +72,7 @@ def evaluate(
     run.begin()
     if on_start is not None:
         on_start(run.report)
-    size = min(opened.block, every, limit or every)
+    size = min(one for one in (opened.block, every, limit) if one)
     with contextlib.closing(readings_of(opened, 1, size, refuse)) as readings:
         run.feed_all(next(readings), asked, last=True)
     return run.finish()

@@ -84,7 +84,7 @@ class Group:
         *,
         group: str,
         folder: str | Path,
-        every: int = 1000,
+        every: int | None = None,
         bad: str = "fail",
         seconds: float = 10.0,
         format: str | None = None,
@@ -225,7 +225,7 @@ class _PartitionRun:
             model, source, self._refuse, every=group._every, on_line=on_line, store=store, outs=outs
         )
         group.reports[partition] = self._run.report
-        self._size = min(BLOCK, group._every)
+        self._size = min(BLOCK, group._every or BLOCK)
 
     def heed(self, stopped: Callable[[], bool]) -> None:
         self._run.heed(stopped)

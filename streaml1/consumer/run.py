@@ -21,7 +21,7 @@ from streaml1.consumer.learning import (
 from streaml1.consumer.outs import Out, Part
 from streaml1.consumer.parts import chunk_of, parts_of
 from streaml1.consumer.refusals import Refusals
-from streaml1.report import Line, Report
+from streaml1.report import Line, Report, line_after
 from streaml1.streams.source import Lost, SourceError
 
 __all__ = ["Run", "Unfinished", "heeded"]
@@ -72,7 +72,8 @@ class Run:
     refuse
         What is done with an example that is refused.
     every, limit
-        After how many examples a line of the report comes, and how many a pass may have.
+        After how many examples a line of the report comes (see `streaml1.report.line_after`), and
+        how many a pass may have.
     on_line
         Called with each line.
     store
@@ -96,7 +97,7 @@ class Run:
         opened: Opened,
         refuse: Refusals,
         *,
-        every: int = 1000,
+        every: int | None = None,
         limit: int | None = None,
         on_line: Callable[[Line], object] | None = None,
         store: Checkpoints | None = None,
@@ -160,7 +161,7 @@ class Run:
 
     def _room(self) -> int:
         """How many examples may be learnt at once: up to the next line, the limit, and a look."""
-        until_line = self._every - self.report.examples % self._every
+        until_line = line_after(self.report.examples, self._every) - self.report.examples
         limit = self._limit
         # A run that goes on may have learnt more than its limit by now.
         until_end = self._most if limit is None else max(0, limit - self._learnt)
@@ -193,11 +194,12 @@ class Run:
         for lo, rows, p in parts_of(chunk, self._learn, self._room, self._refuse):
             _, y, w = chunk.part(lo, rows)
             told = places_of(self.learner, y) if self._loss == "softmax" else y
+            due = line_after(self.report.examples, self._every)
             self.report.add(p, told, w)
             self.report.refused = self._refuse.count
             for out in self.outs:
                 out.predicted(Part(block, lo, rows, y, w, p))
-            if self.report.examples % self._every == 0:
+            if self.report.examples == due:
                 self._tell(self.report.line(self.learner))
         self.report.refused = self._refuse.count
         if self._keeper.keeps:

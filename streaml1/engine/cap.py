@@ -1,4 +1,4 @@
-"""Which weights go where there are too many."""
+"""The weights farthest from zero, and the nearest, which go where there are too many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["smallest"]
+__all__ = ["farthest", "smallest"]
 
 
 def smallest(slots: Any, sizes: Any, n: int, names: Any) -> Any:
@@ -20,3 +20,17 @@ def smallest(slots: Any, sizes: Any, n: int, names: Any) -> Any:
     ties = slots[sizes == edge]
     order = np.argsort(names.hashes(ties), kind="stable")[: n - len(below)]
     return np.concatenate([below, ties[order]])
+
+
+def farthest(w: Any, most: int | None) -> Any:
+    """Which are the largest weights, no more than `most`, a bool each; the first of equal ones."""
+    if most is None or len(w) <= most:
+        return np.ones(len(w), bool)
+    if not most:
+        return np.zeros(len(w), bool)
+    sizes = np.abs(w)
+    least = np.partition(sizes, len(w) - most)[len(w) - most]
+    chosen = sizes > least
+    ties = np.flatnonzero(sizes == least)
+    chosen[ties[: most - np.count_nonzero(chosen)]] = True
+    return chosen

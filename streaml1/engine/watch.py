@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.engine.cap import farthest
 from streaml1.jit import kernel
 
-__all__ = ["Changes", "Watch"]
+__all__ = ["Changes", "Look", "Watch"]
 
 
 Entries = list[tuple[Hashable, float]]
@@ -58,6 +60,29 @@ class Some(NamedTuple):
         return list(zip(self.names.names_at(self.slots), self.weights.tolist(), strict=True))
 
 
+class Look(NamedTuple):
+    """Features that entered and left a model, not yet by name.
+
+    Slots keep their names in what tells these, whatever is learnt later: where they move, something
+    else tells the names from then on.
+    """
+
+    born: Some
+    died: tuple[Some, ...]
+    alone: Callable[[], AbstractContextManager[Any]]
+    """Keeps other threads from changing the model."""
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many entered, and how many left."""
+        return len(self.born.slots), sum(len(some.slots) for some in self.died)
+
+    def told(self, most: int | None) -> Changes:
+        """At most so many of each by name."""
+        with self.alone():
+            return Changes(_told((self.born,), most), _told(self.died, most))
+
+
 class Seen(NamedTuple):
     """The weights of a model at a look.
 
@@ -103,10 +128,10 @@ class Watch:
 
     def changes(self) -> Changes:
         """What has changed since the last call, or since the watch was made."""
-        return self.counted(None)[0]
+        return self.look().told(None)
 
-    def counted(self, most: int | None) -> tuple[Changes, int, int]:
-        """The same, with at most so many of each by name, and how many there are of each."""
+    def look(self) -> Look:
+        """The same, of which names are looked up when they are asked for."""
         engine = self._engine
         with engine.alone():
             slots, w = engine.alive()
@@ -117,8 +142,7 @@ class Watch:
             if last.gone:  # some of them may have come back, to another slot
                 born, gone = _apart(born, last.gone)
                 died += gone
-            changes = Changes(_told([born], most), _told(died, most))
-        return changes, len(born.slots), sum(len(some.slots) for some in died)
+        return Look(born, tuple(died), engine.alone)
 
     def __setstate__(self, own: dict[str, Any]) -> None:
         self.__dict__.update(own)
@@ -163,24 +187,12 @@ def _apart(born: Some, gone: tuple[Some, ...]) -> tuple[Some, list[Some]]:
     return born.at(~np.isin(new, np.concatenate(old))), left
 
 
-def _told(groups: list[Some], most: int | None) -> Entries:
+def _told(groups: Sequence[Some], most: int | None) -> Entries:
     """Names and weights, no more than `most`, the farthest from zero first."""
-    chosen = _farthest(np.concatenate([some.weights for some in groups]), most)
+    chosen = farthest(np.concatenate([some.weights for some in groups]), most)
     entries: Entries = []
     for some in groups:
         n = len(some.slots)
         entries += some.at(chosen[:n]).told()
         chosen = chosen[n:]
     return sorted(entries, key=lambda one: -abs(one[1]))
-
-
-def _farthest(w: Any, most: int | None) -> Any:
-    """Which are the largest weights, no more than `most`, a bool each; the first of equal ones."""
-    if most is None or len(w) <= most:
-        return np.ones(len(w), bool)
-    sizes = np.abs(w)
-    least = np.partition(sizes, len(w) - most)[len(w) - most]
-    chosen = sizes > least
-    ties = np.flatnonzero(sizes == least)
-    chosen[ties[: most - np.count_nonzero(chosen)]] = True
-    return chosen

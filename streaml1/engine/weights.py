@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import online
-from streaml1.engine.cap import smallest
+from streaml1.engine.cap import farthest, smallest
 from streaml1.engine.room import Room
 from streaml1.engine.watch import Watch
 from streaml1.names import Hashed
@@ -31,6 +31,20 @@ class Weights(Room):
             w = self.rule.weights()
             slots = np.flatnonzero(w)
             return self.names.names_at(slots), w[slots]
+
+    def heaviest(self, k: int, sign: int = 0) -> tuple[list[Hashable], Any]:
+        """Names and weights of the `k` farthest from zero, the farthest first.
+
+        With a `sign`, 1 or -1, of those that have it. Of equal ones the first slots come first.
+        """
+        with self.alone():
+            slots, w = self.alive()
+            if sign:
+                slots, w = slots[w * sign > 0.0], w[w * sign > 0.0]
+            some = farthest(w, k)
+            slots, w = slots[some], w[some]
+            order = np.argsort(-np.abs(w), kind="stable")
+            return self.names.names_at(slots[order]), w[order]
 
     @property
     def n_nonzero(self) -> int:

@@ -252,9 +252,12 @@ class OnlineModel(base.Base):
             Where `k` is below 0.
         """
         require_count(k)
-        names, w = self._state.weights()
-        order = np.argsort(-np.abs(w), kind="stable")[:k]
-        return [(names[j], float(w[j])) for j in order]
+        return self._farthest(k)
+
+    def _farthest(self, k: int, sign: int = 0) -> list[tuple[Hashable, float]]:
+        """As `top_weights`; with a sign, 1 or -1, of the weights that have it."""
+        names, w = self._state.heaviest(k, sign)
+        return list(zip(names, w.tolist(), strict=True))
 
     def watch(self) -> Watch:
         """What tells which features enter and leave the model from now on, by name."""

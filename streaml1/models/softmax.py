@@ -366,7 +366,10 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     @property
     def n_nonzero(self) -> int:
         """How many single weights are not zero, all pending shrinkage included."""
-        return int(np.count_nonzero(self._rows()[1]))
+        engine = self._state
+        with engine.alone():
+            slots = np.flatnonzero(engine.rule.weights())
+            return int(np.count_nonzero(engine.rule.rows(slots)))
 
     @property
     def n_nonzero_rows(self) -> int:

@@ -6,7 +6,7 @@ what a line holds; `table` and `plot` say it. `report` is all of it over a run.
 
 from __future__ import annotations
 
-from streaml1.report.line import Line
+from streaml1.report.line import Line, line_after
 from streaml1.report.losses import LEAST_PROBABILITY, MARGINS, NAMES, losses
 from streaml1.report.plot import require_plotting
 from streaml1.report.report import Report
@@ -19,6 +19,7 @@ __all__ = [
     "WINDOW",
     "Line",
     "Report",
+    "line_after",
     "losses",
     "require_plotting",
 ]

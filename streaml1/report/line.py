@@ -5,7 +5,26 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Line"]
+__all__ = ["Line", "line_after"]
+
+LEAST_EVERY = 1000
+
+
+def line_after(examples: int, every: int | None) -> int:
+    """After how many examples the line comes that follows some number of examples.
+
+    `every` tells from one to the next. None: 1,000 up to 10,000 examples, 10,000 up to 100,000, and
+    so on: a line looks at all weights, which is to cost no more than a share of the learning.
+
+    Examples
+    --------
+    >>> line_after(0, None), line_after(9_000, None), line_after(10_000, None)
+    (1000, 10000, 20000)
+    >>> line_after(1_250, 500)
+    1500
+    """
+    step = every or max(LEAST_EVERY, 10 ** (len(str(examples)) - 1))
+    return examples - examples % step + step
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,6 @@ class Report:
         Whether the run goes on after a refused example, so that the table counts them.
     numbers : dict of str to float
         What else the run tells of itself at the end, such as how many examples wait.
-    changes : streaml1.engine.watch.Changes or None
-        Which features have entered and left the model between the last two lines: the 1,000 of each
-        that are farthest from zero.
 
     Examples
     --------
@@ -92,7 +89,8 @@ class Report:
         self.refused = 0
         self.skips = False
         self.numbers: dict[str, float] = {}
-        self.changes: Any = None
+        self._look: Any = None
+        self._changes: Any = None
         self._watch: Any = None
         self._followed: Any = None
         self._all, self._recent = Sums(), Sums()
@@ -111,6 +109,17 @@ class Report:
     def loss_name(self) -> str:
         """What the loss is called."""
         return NAMES[self.loss]
+
+    @property
+    def changes(self) -> Any:
+        """Which features have entered and left the model between the last two lines.
+
+        A `streaml1.engine.watch.Changes` of the 1,000 of each that are farthest from zero; None
+        before the first line.
+        """
+        if self._changes is None and self._look is not None:
+            self._changes = self._look.told(NAMED)
+        return self._changes
 
     @property
     def sums(self) -> tuple[float, float, float]:
@@ -222,7 +231,8 @@ class Report:
         since = self.examples - (self.lines[-1].examples if self.lines else 0)
         born = died = None
         if self._watch is not None:
-            self.changes, born, died = self._watch.counted(NAMED)
+            self._look, self._changes = self._watch.look(), None
+            born, died = self._look.counts
         n_nonzero, n_nonzero_rows = self._held(model)
         seen = getattr(model, "n_features_seen", None)
         every = max(1, len(getattr(model, "classes_met", ())))  # weights of a feature

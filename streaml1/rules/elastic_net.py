@@ -169,7 +169,8 @@ class ElasticNet(NamedTuple):
     def weight(self, j: Any) -> float:
         c = self.clock[0]
         u = self.u[j]
-        return math.copysign(max(abs(u) - c.A, 0.0) * c.P, u)
+        # Most slots of hashed names are bare, and all are looked at for a line of a report.
+        return 0.0 if u == 0.0 else math.copysign(max(abs(u) - c.A, 0.0) * c.P, u)
 
     def weights(self) -> Any:
         c = self.clock[0]

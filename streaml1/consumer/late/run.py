@@ -22,7 +22,7 @@ from streaml1.consumer.late.waiting import Waiting
 from streaml1.consumer.learning import learner_of, learning_one_of, loss_of, predicting_one_of
 from streaml1.consumer.refusals import LOGGED, Refusals
 from streaml1.consumer.run import Run
-from streaml1.report import Report
+from streaml1.report import Report, line_after
 from streaml1.rows import BadExample
 from streaml1.streams import binary_label, number_label
 from streaml1.streams.events import Event
@@ -304,7 +304,7 @@ class LateRun(Run):
             self._refused(row, bad.reason, body)
             return False
         self._tally.add(p, y, w)
-        if self._tally.examples % self._every == 0:
+        if self._tally.examples == line_after(self._tally.examples - 1, self._every):
             self._tally.close()
             self.report.refused = self._refuse.count
             self._tell(self.report.line(self.learner))
