@@ -25,6 +25,7 @@ __all__ = [
     "leading_zeros",
     "matches",
     "matches_any",
+    "packs",
     "put_lowered",
     "put_places",
     "trailing_zeros",
@@ -164,6 +165,16 @@ def _put_chosen(context: Any, builder: Any, to: Any, bits: Any, address: Any) ->
         packed = _called(builder, "llvm.x86.ssse3.pshuf.b.128", sixteen, both)
         one = builder.extract_element(builder.bitcast(packed, two), _INDEX(0))
         builder.store(one, builder.inttoptr(builder.add(to, before), place), align=1)
+
+
+@intrinsic
+def packs(typingctx: Any) -> Any:
+    """Whether one instruction packs chosen bytes; compiled code only."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(ir.IntType(1), has(context, "avx512vbmi2"))
+
+    return nbtypes.boolean(), codegen
 
 
 _AT = nbtypes.void(nbtypes.uint64, nbtypes.uint64, nbtypes.uint64)

@@ -12,11 +12,14 @@ from streaml1.jit import (
     chosen_marked,
     inlined,
     leading_zeros,
+    load_byte,
     load_word,
     matches,
     matches_any,
+    packs,
     put_places,
     store_half,
+    store_word,
     trailing_zeros,
     under,
 )
@@ -55,6 +58,7 @@ SPARE = 64
 """Places for delimiters that may be written beyond those that there are."""
 
 _ONE, _FOUR, _EIGHT, _HALF, _BLOCK = map(np.uint64, (1, 4, 8, 32, 64))
+_FEW = np.uint64(10)
 _AT_ONCE = np.uint64(2**15)
 _ALL = np.uint64(2**64 - 1)
 _BYTE = np.uint64(255)
@@ -63,9 +67,26 @@ _BYTE = np.uint64(255)
 @inlined
 def _written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> Any:
     """Write down which of 64 bytes are delimiters, from the n-th place on; returns the next."""
-    chosen_bytes(kinds + n, found, at)
-    put_places(positions + _FOUR * n, found, at - start)
-    return n + bit_count(found)
+    count = bit_count(found)
+    if packs() or count > _FEW:
+        chosen_bytes(kinds + n, found, at)
+        put_places(positions + _FOUR * n, found, at - start)
+    else:
+        _few_written(found, at, start, n, positions, kinds)
+    return n + count
+
+
+@inlined
+def _few_written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> None:
+    """As `_written`, of up to `_FEW` delimiters, one by one; so many are written in any case.
+
+    How many there are cannot be foretold, and a wrong guess costs more.
+    """
+    for k in range(_FEW):
+        place = trailing_zeros(found)
+        store_half(positions + _FOUR * (n + k), at - start + place)
+        store_word(kinds + n + k, load_byte(at + place))
+        found &= found - _ONE
 
 
 @inlined
