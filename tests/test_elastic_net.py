@@ -347,12 +347,13 @@ def test_a_number_of_top_weights_is_not_below_zero() -> None:
 def test_the_farthest_weights_come_first_and_equal_ones_in_order(values: list[float]) -> None:
     model = ElasticNetClassifier(lr=1.0, intercept_lr=0.0)
     model.learn_one({f"w{k}": v for k, v in enumerate(values)}, True)
-    for sign in (0, 1, -1):
-        kept = [one for one in model.weights.items() if one[1] * sign >= 0.0]
-        ranked = sorted(kept, key=lambda one: -abs(one[1]))
-        for k in range(len(values) + 2):
-            assert model._farthest(k, sign) == ranked[:k]
-    assert model.top_weights(3) == model._farthest(3)
+    ranked = [
+        sorted((one for one in kept if one[1] * sign >= 0.0), key=lambda one: -abs(one[1]))
+        for sign, kept in ((sign, model.weights.items()) for sign in (0, 1, -1))
+    ]
+    for k in range(len(values) + 2):
+        assert model._farthest(k, 0, 1, -1) == [some[:k] for some in ranked]
+        assert model.top_weights(k) == ranked[0][:k]
 
 
 @pytest.mark.parametrize("by", ["attribute", "mutate"])

@@ -15,7 +15,7 @@ def telling(model: Any, k: int) -> str:
     if hasattr(model, "classes_met"):
         entries = model.top_weights(k)
         return entries_table(model, entries) if entries else "All weights are zero."
-    up, down = model._farthest(k, 1), model._farthest(k, -1)
+    up, down = model._farthest(k, 1, -1)
     regression = model.loss in REGRESSION
     heads = ("raise the value", "lower the value") if regression else ("for True", "for False")
     if not up and not down:

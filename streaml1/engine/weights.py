@@ -32,19 +32,23 @@ class Weights(Room):
             slots = np.flatnonzero(w)
             return self.names.names_at(slots), w[slots]
 
-    def heaviest(self, k: int, sign: int = 0) -> tuple[list[Hashable], Any]:
-        """Names and weights of the `k` farthest from zero, the farthest first.
+    def heaviest(self, k: int, *signs: int) -> list[list[tuple[Hashable, float]]]:
+        """For each sign names and weights of the `k` farthest from zero, the farthest first.
 
-        With a `sign`, 1 or -1, of those that have it. Of equal ones the first slots come first.
+        A sign is 1 or -1, for the weights that have it, or 0, for all. Of equal ones the first
+        slots come first.
         """
         with self.alone():
-            slots, w = self.alive()
-            if sign:
-                slots, w = slots[w * sign > 0.0], w[w * sign > 0.0]
-            some = farthest(w, k)
-            slots, w = slots[some], w[some]
-            order = np.argsort(-np.abs(w), kind="stable")
-            return self.names.names_at(slots[order]), w[order]
+            every = self.rule.weights()
+            slots = np.flatnonzero(every)
+            return [self._ranked(*_signed(slots, every[slots], sign), k) for sign in signs]
+
+    def _ranked(self, slots: Any, w: Any, k: int) -> list[tuple[Hashable, float]]:
+        some = farthest(w, k)
+        slots, w = slots[some], w[some]
+        order = np.argsort(-np.abs(w), kind="stable")
+        names = self.names.names_at(slots[order])
+        return list(zip(names, w[order].tolist(), strict=True))
 
     @property
     def n_nonzero(self) -> int:
@@ -119,3 +123,9 @@ class Weights(Room):
             o.cut += len(out)
             n = kept
         o.held = n
+
+
+def _signed(slots: Any, w: Any, sign: int) -> tuple[Any, Any]:
+    """Those of some weights that have a sign; all, where that is 0."""
+    chosen = w * sign >= 0.0
+    return slots[chosen], w[chosen]

@@ -252,12 +252,11 @@ class OnlineModel(base.Base):
             Where `k` is below 0.
         """
         require_count(k)
-        return self._farthest(k)
+        return self._farthest(k, 0)[0]
 
-    def _farthest(self, k: int, sign: int = 0) -> list[tuple[Hashable, float]]:
-        """As `top_weights`; with a sign, 1 or -1, of the weights that have it."""
-        names, w = self._state.heaviest(k, sign)
-        return list(zip(names, w.tolist(), strict=True))
+    def _farthest(self, k: int, *signs: int) -> list[list[tuple[Hashable, float]]]:
+        """As `top_weights`, for each sign of the weights that have it: 1 or -1; 0: of all."""
+        return self._state.heaviest(k, *signs)
 
     def watch(self) -> Watch:
         """What tells which features enter and leave the model from now on, by name."""

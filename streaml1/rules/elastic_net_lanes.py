@@ -346,8 +346,10 @@ class ElasticNetLanes(NamedTuple):
 
     def weights(self) -> Any:
         u = self._table()[:, int(self.clock[0].leader)]
-        w = np.maximum(np.abs(u) - self._lane(A), 0.0) * self._lane(P)
-        return np.copysign(w, u, out=w)
+        w, slots = np.zeros(len(u)), np.flatnonzero(u)  # few, where names are hashed
+        u = u[slots]
+        w[slots] = np.copysign(np.maximum(np.abs(u) - self._lane(A), 0.0) * self._lane(P), u)
+        return w
 
     def intercept(self, online: Any) -> float:
         return self._lane(B)
