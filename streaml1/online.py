@@ -8,7 +8,18 @@ import numpy as np
 
 from streaml1.jit import borrowed, gil_kernel, inlined, kernel
 from streaml1.rows import is_plain_row
-from streaml1.rules import admits, foresee, gather, predict, respond, room, scatter, tick, weight
+from streaml1.rules import (
+    admits,
+    bare,
+    foresee,
+    gather,
+    predict,
+    respond,
+    room,
+    scatter,
+    tick,
+    weight,
+)
 
 __all__ = [
     "CROWDED",
@@ -27,6 +38,7 @@ __all__ = [
 NO_ROOM = -2
 CROWDED = -4  # more distinct features than the rule may see
 DONE, NOT_PLAIN = 0, 1
+_EIGHT = np.uint64(8)
 OVER = -16  # and below: learnt, and there may be more weights than the model may have
 
 # What every online learner has beside its rule.
@@ -142,13 +154,16 @@ def learn(
 def alive(rule: Any, slots: Any, weights: Any) -> int:
     """Write down the slots whose weights are not zero, in order, and these; returns how many."""
     rule = borrowed(rule)
-    n = np.uint64(0)
-    for j in range(np.uint64(len(slots))):
-        w = weight(rule, j)
-        if w != 0.0:
-            slots[n] = j
+    n, size = np.uint64(0), np.uint64(len(slots))
+    for first in range(np.uint64(0), size, _EIGHT):
+        end = min(first + _EIGHT, size)
+        if end - first == _EIGHT and bare(rule, first):  # most are, where names are hashed
+            continue
+        for j in range(first, end):
+            w = weight(rule, j)
+            slots[n] = j  # whether it stays cannot be foretold
             weights[n] = w
-            n += np.uint64(1)
+            n += np.uint64(w != 0.0)
     return int(n)
 
 

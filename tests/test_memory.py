@@ -17,9 +17,18 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, hashing, jit, walk
+from streaml1 import (
+    BadExample,
+    ElasticNetClassifier,
+    ElasticNetRegressor,
+    hashing,
+    jit,
+    online,
+    walk,
+)
 from streaml1.consumer import progressive
 from streaml1.engine.cap import smallest
+from streaml1.engine.watch import Seen, _each_alone
 from streaml1.names import Ints, Table, keys
 from streaml1.names.bytes import Arena, ByBytes, distinct
 from streaml1.names.places import MISSING
@@ -531,6 +540,34 @@ def test_only_names_that_are_told_are_made_strings(
     changes, (born, died) = look.told(most), look.counts
     assert not born and died > 100
     assert len(told) == len(changes.died) == min(died, most or died)
+
+
+@given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
+def test_what_is_at_one_of_two_looks_alone(a: set[int], b: set[int]) -> None:
+    looks = [
+        Seen(np.array(sorted(one), np.int64), np.array(sorted(one), np.float64)) for one in (a, b)
+    ]
+    for (slots, w), expected in zip(_each_alone(*looks), (a - b, b - a), strict=True):
+        assert slots.tolist() == w.tolist() == sorted(expected)
+
+
+@pytest.mark.parametrize("lr", [1.0, "auto"])
+@given(
+    size=st.integers(1, 40),
+    slots=st.sets(st.integers(0, 39), max_size=6),
+    l1=st.sampled_from([0.0, 0.4]),
+)
+def test_the_weights_of_a_line_are_all_that_there_are(
+    lr: Any, size: int, slots: set[int], l1: float
+) -> None:
+    """Slots that nothing has touched are passed over by eights."""
+    model = ElasticNetClassifier(l1=l1, lr=lr, intercept_lr=0.0)
+    model.learn_one({j: 1.0 + j % 3 for j in slots if j < size}, True)
+    rule = type(model._engine.rule).restore(size, *model._engine.rule.dump())
+    every, found, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
+    n = online.alive(rule, found, w)
+    assert found[:n].tolist() == np.flatnonzero(every).tolist()
+    assert w[:n].tolist() == every[found[:n]].tolist()
 
 
 def test_a_line_looks_up_no_names_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,8 +137,8 @@ class Watch:
             slots, w = engine.alive()
             last, now = self.state, Seen(slots, w)
             self.state = now
-            born = Some(*_without(now, last.slots), engine.names)
-            died = [Some(*_without(last, now.slots), engine.names)]
+            entered, left = _each_alone(now, last)
+            born, died = Some(*entered, engine.names), [Some(*left, engine.names)]
             if last.gone:  # some of them may have come back, to another slot
                 born, gone = _apart(born, last.gone)
                 died += gone
@@ -162,22 +162,37 @@ class Watch:
 
 
 @kernel
-def _not_among(slots: Any, others: Any, places: Any) -> Any:
-    """The places of those slots that are not among others, both in order; returns how many."""
-    n, j, m = np.uint64(0), np.uint64(0), np.uint64(len(others))
-    for k in range(np.uint64(len(slots))):
-        while j < m and others[j] < slots[k]:
-            j += np.uint64(1)
-        places[n] = k
-        n += np.uint64(j == m or others[j] != slots[k])
-    return n
+def _parted(a: Any, b: Any, only_a: Any, only_b: Any) -> Any:
+    """The places of what is in one of two arrays alone, both in order, with room for one more.
+
+    Returns
+    -------
+    How many there are of each.
+    """
+    one = np.uint64(1)
+    i, j, n, m = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    while i < np.uint64(len(a)) and j < np.uint64(len(b)):
+        x, y = a[i], b[j]
+        only_a[n], only_b[m] = i, j  # which of them stays cannot be foretold
+        n += np.uint64(x < y)
+        m += np.uint64(y < x)
+        i += np.uint64(x <= y)
+        j += np.uint64(y <= x)
+    for k in range(i, np.uint64(len(a))):
+        only_a[n] = k
+        n += one
+    for k in range(j, np.uint64(len(b))):
+        only_b[m] = k
+        m += one
+    return n, m
 
 
-def _without(some: Seen, slots: Any) -> tuple[Any, Any]:
-    """Slots and weights of those that are not among some slots."""
-    places = np.empty(len(some.slots), np.int64)
-    kept = places[: int(_not_among(some.slots, slots, places))]
-    return some.slots[kept], some.weights[kept]
+def _each_alone(a: Seen, b: Seen) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Slots and weights of those that are at one of two looks alone."""
+    only_a, only_b = np.empty(len(a.slots) + 1, np.int64), np.empty(len(b.slots) + 1, np.int64)
+    n, m = _parted(a.slots, b.slots, only_a, only_b)
+    only_a, only_b = only_a[: int(n)], only_b[: int(m)]
+    return (a.slots[only_a], a.weights[only_a]), (b.slots[only_b], b.weights[only_b])
 
 
 def _apart(born: Some, gone: tuple[Some, ...]) -> tuple[Some, list[Some]]:

@@ -15,6 +15,7 @@ part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of the
 | `predict(rule, online, ids, values, lo, hi, out)` | compiled, a row | what is told of a row that is not learnt; writes nothing of the rule. May be left out |
 | `admits(rule, ids, lo, hi)` | compiled, a row | whether the row brings no more distinct features than the rule may see. May be left out: any number |
 | `foresee(rule, ids, values, lo, hi)` | compiled, a row | before `gather`: have memory asked for of the rows that follow. May be left out |
+| `bare(rule, j)` | compiled | whether the weights of the eight slots from j on are known to be zero, at less than the cost of one. May be left out |
 | `rebase(rule)` | compiled, rarely | write all weights down as of now; `tick` calls it |
 | `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
 | `rule.intercept(online)` | Python | the intercept that is told. May be left out: that of the online record |
@@ -66,6 +67,7 @@ from streaml1.rules.parts.ahead import ask_rows
 
 __all__ = [
     "admits",
+    "bare",
     "features_left",
     "foresee",
     "gather",
@@ -134,6 +136,12 @@ def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out
 def admits(rule: Any, ids: Any, lo: Any, hi: Any) -> bool:
     """Whether a row brings no more distinct features than the rule may see."""
     return True
+
+
+@optional
+def bare(rule: Any, j: Any) -> bool:
+    """Whether the weights of eight slots, from one on, are known to be zero."""
+    return False
 
 
 @optional

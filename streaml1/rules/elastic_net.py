@@ -169,8 +169,13 @@ class ElasticNet(NamedTuple):
     def weight(self, j: Any) -> float:
         c = self.clock[0]
         u = self.u[j]
-        # Most slots of hashed names are bare, and all are looked at for a line of a report.
-        return 0.0 if u == 0.0 else math.copysign(max(abs(u) - c.A, 0.0) * c.P, u)
+        return math.copysign(max(abs(u) - c.A, 0.0) * c.P, u)
+
+    def bare(self, j: Any) -> bool:
+        touched = False
+        for k in range(LANE):
+            touched |= self.u[j + k] != 0.0
+        return not touched
 
     def weights(self) -> Any:
         c = self.clock[0]

@@ -334,11 +334,13 @@ class ElasticNetLanes(NamedTuple):
     def weight(self, j: Any) -> float:
         lane = np.uint64(self.clock[0].leader)
         u = self.u[np.uint64(j) * LANE + lane]
-        return (
-            0.0
-            if u == 0.0
-            else math.copysign(max(abs(u) - self.lanes[A + lane], 0.0) * self.lanes[P + lane], u)
-        )
+        return math.copysign(max(abs(u) - self.lanes[A + lane], 0.0) * self.lanes[P + lane], u)
+
+    def bare(self, j: Any) -> bool:
+        touched = False
+        for k in range(LANE):
+            touched |= self.u[(j + k) * LANE] != 0.0
+        return not touched
 
     def _lane(self, row: Any) -> float:
         """What a row of `lanes` has of the leader."""
