@@ -37,8 +37,9 @@ def bench_command() -> None:
             "... --lr 0.1": [*plain, *rate],
             f"... --hash-bits {BITS}": hashed,
             f"... --hash-bits {BITS} --lr 0.1": [*hashed, *rate],
-            "Vowpal Wabbit, started by Python": [python, "-c", VW, f"{options} --quiet"],
         }
+        if python is not None:
+            commands["Vowpal Wabbit, started by Python"] = [python, "-c", VW, f"{options} --quiet"]
         show(_timed(commands))
 
 

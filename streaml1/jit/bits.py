@@ -63,7 +63,7 @@ def under(typingctx: Any, address: Any, byte: Any) -> Any:
 
 @intrinsic
 def matches_any(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """As `matches`, of four bytes below 128, no two of them with the same lower half."""
+    """As `matches`, of four bytes below 128; different ones have to have different lower halves."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address, *ones = args

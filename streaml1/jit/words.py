@@ -42,9 +42,7 @@ __all__ = [
     "words_of_halves",
 ]
 
-_FLAGS = ir.VectorType(ir.IntType(1), LANES)
 _HALVES = ir.VectorType(ir.IntType(32), LANES)
-_PAIRS = ir.VectorType(ir.IntType(32), 2 * LANES)
 _INDEX = ir.IntType(32)
 _BYTES = ir.VectorType(ir.IntType(8), 64)
 _ORDER = ir.VectorType(_INDEX, _BYTES.count)

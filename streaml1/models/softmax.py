@@ -354,8 +354,14 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         """Names of features that have weights, and their rows."""
         engine = self._state
         with engine.alone():
-            slots = np.flatnonzero(engine.rule.weights())
-            return engine.names.names_at(slots), engine.rule.rows(slots)
+            slots, rows = self._held()
+            return engine.names.names_at(slots), rows
+
+    def _held(self) -> tuple[Any, Any]:
+        """Slots of features that have weights, and their rows; for `alone`."""
+        rule = self._state.rule
+        slots = np.flatnonzero(rule.weights())
+        return slots, rule.rows(slots)
 
     @property
     def intercept(self) -> dict[Hashable, float]:  # type: ignore[override]
@@ -366,10 +372,8 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     @property
     def n_nonzero(self) -> int:
         """How many single weights are not zero, all pending shrinkage included."""
-        engine = self._state
-        with engine.alone():
-            slots = np.flatnonzero(engine.rule.weights())
-            return int(np.count_nonzero(engine.rule.rows(slots)))
+        with self._state.alone():
+            return int(np.count_nonzero(self._held()[1]))
 
     @property
     def n_nonzero_rows(self) -> int:

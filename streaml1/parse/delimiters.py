@@ -57,11 +57,10 @@ AFTER_BLANK, BEFORE_COLON = np.uint64(64), np.uint64(128)
 SPARE = 64
 """Places for delimiters that may be written beyond those that there are."""
 
-_ONE, _FOUR, _EIGHT, _HALF, _BLOCK = map(np.uint64, (1, 4, 8, 32, 64))
+_ONE, _FOUR, _EIGHT, _BLOCK = map(np.uint64, (1, 4, 8, 64))
 _FEW = np.uint64(10)
 _AT_ONCE = np.uint64(2**15)
 _ALL = np.uint64(2**64 - 1)
-_BYTE = np.uint64(255)
 
 
 @inlined

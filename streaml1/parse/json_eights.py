@@ -41,9 +41,8 @@ MOST = np.uint64(2048)
 """Names of features in an ordinary line."""
 
 _ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT = map(np.uint64, range(9))
-_ELEVEN, _TWELVE, _SIXTEEN, _NINETEEN = map(np.uint64, (11, 12, 16, 19))
-_TWENTY, _TWENTY_TWO, _TWENTY_THREE = map(np.uint64, (20, 22, 23))
-_THIRTY, _HALF, _THIRTY_NINE = map(np.uint64, (30, 32, 39))
+_ELEVEN, _TWELVE, _SIXTEEN, _TWENTY = map(np.uint64, (11, 12, 16, 20))
+_TWENTY_TWO, _TWENTY_THREE, _THIRTY, _HALF = map(np.uint64, (22, 23, 30, 32))
 _BYTE, _ALL, _MAGNITUDE = map(np.uint64, (2**8 - 1, 2**64 - 1, 2**63 - 1))
 _QUOTE, _COMMA, _CLOSE, _EQUALS = map(np.uint64, b'",}=')
 

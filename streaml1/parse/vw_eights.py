@@ -33,7 +33,7 @@ from streaml1.parse.numbers import values_of_both
 
 __all__ = ["by_eights", "may_be_eight"]
 
-_ZERO, _ONE, _THREE, _FOUR, _SEVEN, _EIGHT, _FIFTEEN = map(np.uint64, (0, 1, 3, 4, 7, 8, 15))
+_ZERO, _ONE, _FOUR, _SEVEN, _EIGHT, _FIFTEEN = map(np.uint64, (0, 1, 4, 7, 8, 15))
 _HALF, _MAGNITUDE, _CARET = np.uint64(32), np.uint64(2**63 - 1), np.uint64(ord("^"))
 _PAIRS, _BLANKS = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
 
