@@ -21,6 +21,7 @@ from rich.table import Table
 from scipy.sparse import csr_matrix
 
 import streaml1
+from streaml1.rules.parts.slots import in_lines
 
 CONSOLE = Console(width=110)
 SEED = 2015
@@ -137,9 +138,10 @@ def one_core() -> Iterator[None]:
 
 
 def bare_run(X: Any, y: Any, eta: float) -> Callable[[], Any]:
+    """Bare SGD on weights in the same kind of memory as those of a model."""
     ids, indptr = X.indices.view(np.uint32), X.indptr.astype(np.uint64)
     p, target = np.empty(X.shape[0]), y.astype(float)
-    return lambda: bare_sgd(np.zeros(X.shape[1]), ids, X.data, indptr, target, eta, p)
+    return lambda: bare_sgd(in_lines(X.shape[1], np.float64), ids, X.data, indptr, target, eta, p)
 
 
 def model(eta: float, **options: Any) -> streaml1.ElasticNetClassifier:

@@ -27,6 +27,7 @@ from streaml1.rules import gather, rebase, scatter
 from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance
 from streaml1.rules.parts import averages, lifetimes
 from streaml1.rules.parts.ahead import ahead
+from streaml1.rules.parts.slots import in_lines
 
 __all__ = ["AveragedElasticNet"]
 
@@ -211,4 +212,4 @@ class AveragedElasticNet(NamedTuple):
         plain = ElasticNet.start(d, l1, l2, sgd)
         mean = lifetimes.begun(budget)
         more = lifetimes.undumped(mean, A_START)
-        return AveragedElasticNet(*plain, np.zeros(d), mean, *more)
+        return AveragedElasticNet(*plain, in_lines(d, np.float64), mean, *more)

@@ -23,7 +23,7 @@ from streaml1.rows import ensure
 from streaml1.rules import gather, rebase, scatter
 from streaml1.rules.parts import averages
 from streaml1.rules.parts.ahead import ahead
-from streaml1.rules.parts.slots import records
+from streaml1.rules.parts.slots import in_lines, records
 from streaml1.rules.pegasos import CLOCK, Pegasos, advance, unsure
 
 __all__ = ["AveragedPegasos"]
@@ -163,4 +163,4 @@ class AveragedPegasos(NamedTuple):
     def start(d: int, l2: float, project: bool) -> AveragedPegasos:
         """`d` zero weights."""
         plain, in_hand = Pegasos.start(d, l2, project), np.zeros(averages.ROOM_LEAST)
-        return AveragedPegasos(*plain, np.zeros(d), in_hand, records(1, MEAN))
+        return AveragedPegasos(*plain, in_lines(d, np.float64), in_hand, records(1, MEAN))

@@ -27,6 +27,7 @@ from streaml1.rows import ensure
 from streaml1.rules import rebase, scatter
 from streaml1.rules.parts import averages, lifetimes
 from streaml1.rules.parts.ahead import ahead
+from streaml1.rules.parts.slots import in_lines
 from streaml1.rules.truncated_gradient import (
     A_START,
     CLOCK,
@@ -244,4 +245,4 @@ class AveragedTruncatedGradient(NamedTuple):
         plain = TruncatedGradient.start(d, gravity, period, threshold)
         mean = lifetimes.begun(lifetimes.BUDGET)
         more = lifetimes.undumped(mean, A_START)
-        return AveragedTruncatedGradient(*plain, np.zeros(d), mean, *more)
+        return AveragedTruncatedGradient(*plain, in_lines(d, np.float64), mean, *more)

@@ -44,7 +44,7 @@ from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_one, ask_rows, reaches
 from streaml1.rules.parts.shrinkage import beyond, stepped
-from streaml1.rules.parts.slots import grown, moved, records, scratch_for
+from streaml1.rules.parts.slots import grown, in_lines, moved, records, scratch_for
 
 __all__ = ["A_START", "CLOCK", "ElasticNet", "advance"]
 
@@ -217,7 +217,7 @@ class ElasticNet(NamedTuple):
         ensure(set(arrays) == {"u", "clock"}, "other arrays")
         ensure(arrays["u"].dtype == np.float64 and arrays["u"].shape == slots.shape, "not u")
         ensure(arrays["clock"].dtype == CLOCK, "not a ledger")
-        u = np.zeros(d)
+        u = in_lines(d, np.float64)
         u[slots] = arrays["u"]
         # A file does not keep that records are aligned, and kernels are compiled for those.
         clock = np.zeros(1, CLOCK)
@@ -241,4 +241,4 @@ class ElasticNet(NamedTuple):
         """`d` zero weights."""
         clock = records(1, CLOCK)
         clock[0] = (1.0, A_START, 0.0, l1, l2, sgd)
-        return ElasticNet(np.zeros(d), np.zeros(0), clock)
+        return ElasticNet(in_lines(d, np.float64), np.zeros(0), clock)

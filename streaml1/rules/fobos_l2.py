@@ -30,7 +30,7 @@ from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import ahead
-from streaml1.rules.parts.slots import grown, moved, records
+from streaml1.rules.parts.slots import grown, in_lines, moved, records
 
 __all__ = ["FobosL2"]
 
@@ -244,7 +244,7 @@ class FobosL2(NamedTuple):
         """`d` zero weights."""
         clock = records(1, CLOCK)
         clock[0] = (S_START, 0.0, 0.0, 0.0, 0, strength)
-        return FobosL2(np.zeros(d), np.zeros(d, np.uint32), clock)
+        return FobosL2(in_lines(d, np.float64), np.zeros(d, np.uint32), clock)
 
 
 def _listed(u: Any) -> Any:

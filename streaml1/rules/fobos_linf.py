@@ -54,7 +54,7 @@ from streaml1.rules.parts.candidates import (
 from streaml1.rules.parts.floor import fill, lift
 from streaml1.rules.parts.level import fall, place_all, rise
 from streaml1.rules.parts.pool import FOUND, WIDE
-from streaml1.rules.parts.slots import grown, moved, records
+from streaml1.rules.parts.slots import grown, in_lines, moved, records
 
 __all__ = ["FobosLinf"]
 
@@ -220,7 +220,7 @@ class FobosLinf(NamedTuple):
         ensure(scalars.dtype == np.float64 and scalars.shape == (2,), "no strength and level")
         ensure(np.all(np.abs(w) <= scalars[1]), "a weight is above the level")
         ensure(np.all(w != 0.0), "a weight is 0")
-        u = np.zeros(d)
+        u = in_lines(d, np.float64)
         u[slots] = w
         return _built(u, scalars[0], scalars[1], ROOM_LEAST)
 
@@ -250,7 +250,7 @@ class FobosLinf(NamedTuple):
     @staticmethod
     def start(d: int, strength: float) -> FobosLinf:
         """`d` zero weights."""
-        return _built(np.zeros(d), strength, 0.0, ROOM_LEAST)
+        return _built(in_lines(d, np.float64), strength, 0.0, ROOM_LEAST)
 
 
 def _built(u: Any, strength: float, level: float, nnz: int) -> FobosLinf:

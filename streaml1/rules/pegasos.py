@@ -45,7 +45,7 @@ from streaml1.jit import (
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_one, ask_rows, reaches
-from streaml1.rules.parts.slots import grown, moved, records
+from streaml1.rules.parts.slots import grown, in_lines, moved, records
 
 __all__ = ["CLOCK", "Pegasos", "advance", "unsure"]
 
@@ -258,4 +258,4 @@ class Pegasos(NamedTuple):
         """`d` zero weights."""
         clock = records(1, CLOCK)
         clock[0] = (1.0, 0.0, 0.0, 0.0, 0, l2, project)
-        return Pegasos(np.zeros(d), clock)
+        return Pegasos(in_lines(d, np.float64), clock)

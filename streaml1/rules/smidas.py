@@ -32,7 +32,7 @@ from streaml1.rows import ensure
 from streaml1.rules import rebase, weight
 from streaml1.rules.parts import pnorm
 from streaml1.rules.parts.pnorm import CHUNK, NORM, TERMS
-from streaml1.rules.parts.slots import grown, moved, records
+from streaml1.rules.parts.slots import grown, in_lines, moved, records
 from streaml1.vectors import power, small_int, times_powers
 
 __all__ = ["SMIDAS"]
@@ -250,7 +250,7 @@ class SMIDAS(NamedTuple):
         clock[0].A, clock[0].l1 = A_START, l1
         M, binomial = np.zeros(TERMS), np.zeros(TERMS)
         pnorm.set_p(norm, binomial, p)
-        return SMIDAS(np.zeros(d), np.zeros(d, np.uint32), M, binomial, norm, clock)
+        return SMIDAS(in_lines(d, np.float64), np.zeros(d, np.uint32), M, binomial, norm, clock)
 
 
 @kernel

@@ -164,7 +164,7 @@ def read(arrays: dict[str, Any], d: int, slots: Any, dtype: Any) -> tuple[Any, A
     dumped, kept = arrays.pop("sums"), arrays.pop("mean")
     ensure(dumped.dtype == np.float64 and dumped.shape == slots.shape, "not sums")
     ensure(kept.dtype == dtype and kept.shape == (1,), "not a mean")
-    sums, mean = np.zeros(d), of_slots.records(1, dtype)
+    sums, mean = of_slots.in_lines(d, np.float64), of_slots.records(1, dtype)
     sums[slots] = dumped
     mean[:] = kept
     return sums, mean

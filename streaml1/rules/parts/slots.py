@@ -8,17 +8,32 @@ import numpy as np
 
 __all__ = ["grown", "in_lines", "moved", "records", "scratch_for", "zeros"]
 
-ROOM_LEAST, LINE = 256, 64
+ROOM_LEAST = 256
+LINE, PAGE, LARGE = 64, 2**21, 2**20  # bytes
+
+
+def in_lines(n: int, dtype: Any) -> Any:
+    """`n` zeros that begin where a line of the cache does: eight floats of them are in one.
+
+    From a megabyte on they begin where a huge page does, and are in such pages if the system gives
+    them where it is asked: of others, which are anywhere in memory, some want the same places of
+    the second cache. Numpy asks, for what is twice as large as a page.
+    """
+    size = n * np.dtype(dtype).itemsize
+    unit = PAGE if size >= LARGE else LINE
+    memory = np.zeros(unit + max(size, unit), np.uint8)
+    first = -memory.ctypes.data % unit
+    return memory[first : first + size].view(dtype)
 
 
 def records(n: int, dtype: Any) -> Any:
-    """`n` zeros that compiled code reads as records."""
-    return np.zeros(n, dtype).view(np.recarray)
+    """`n` zeros that compiled code reads as records, as `in_lines`."""
+    return in_lines(n, dtype).view(np.recarray)
 
 
 def zeros(n: int, like: Any) -> Any:
-    """`n` zeros of the kind of the array `like`."""
-    return records(n, like.dtype) if like.dtype.names else np.zeros(n, like.dtype)
+    """`n` zeros of the kind of the array `like`, as `in_lines`."""
+    return records(n, like.dtype) if like.dtype.names else in_lines(n, like.dtype)
 
 
 def grown(a: Any, d: int) -> Any:
@@ -26,14 +41,6 @@ def grown(a: Any, d: int) -> Any:
     larger = zeros(d, a)
     larger[: len(a)] = a
     return larger
-
-
-def in_lines(n: int, dtype: Any) -> Any:
-    """`n` zeros that begin where a line of the cache does: eight floats of them are in one."""
-    size = n * np.dtype(dtype).itemsize
-    memory = np.zeros(size + LINE, np.uint8)
-    first = -memory.ctypes.data % LINE
-    return memory[first : first + size].view(dtype)
 
 
 def scratch_for(nnz: int, scratch: Any) -> Any:

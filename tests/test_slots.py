@@ -1,0 +1,67 @@
+"""Arrays with an entry for each slot: where they begin in memory, and how they grow and move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaml1 import ElasticNetClassifier
+from streaml1.rules.parts import slots
+
+PAIR = np.dtype([("w", "f8"), ("last", "i8")], align=True)
+SIZES = (0, 1, 7, 1000, 2**17 - 1, 2**17, 2**18, 2**18 + 1, 2**20)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", [np.dtype("u4"), np.dtype("f8"), PAIR])
+def test_where_they_begin(n: int, kind: Any) -> None:
+    made = slots.in_lines(n, kind)
+    large = n * kind.itemsize >= 2**20
+    assert made.shape == (n,) and made.dtype == kind and made.flags.c_contiguous
+    assert made.flags.aligned and made.flags.writeable
+    assert n == 0 or made.ctypes.data % (2**21 if large else 64) == 0
+    assert not made.view(np.uint8).any()
+    if large:  # numpy asks for huge pages from four megabytes on
+        assert made.base.nbytes >= 2**22
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_growing_keeps_entries(n: int, more: int) -> None:
+    for kind in (np.dtype("f8"), PAIR):
+        a = slots.zeros(n, slots.records(0, PAIR) if kind.names else np.zeros(0))
+        a.view(np.float64)[:] = np.arange(1.0, 1 + a.nbytes // 8)
+        larger = slots.grown(a, n + more)
+        assert type(larger) is type(a) and len(larger) == n + more
+        assert np.array_equal(larger[:n], a)
+        assert not larger[n:].view(np.uint8).any()
+
+
+@given(st.integers(1, 200), st.randoms(use_true_random=False))
+def test_moving_follows_the_new_slots(n: int, random: Any) -> None:
+    places = list(range(2 * n))
+    random.shuffle(places)
+    new = np.array([p if random.random() < 0.7 else -1 for p in places[:n]])
+    a = np.arange(1.0, n + 1)
+    there = slots.moved(a, new, 2 * n)
+    expected = [0.0] * (2 * n)
+    for j, to in enumerate(new.tolist()):
+        if to >= 0:
+            expected[to] = a[j]
+    assert there.tolist() == expected
+
+
+def test_weights_of_a_large_model_are_in_large_pages() -> None:
+    hashed = ElasticNetClassifier(hash_bits=18)
+    hashed.learn_one({"a": 1.0}, True)
+    named = ElasticNetClassifier()
+    named.learn_many(
+        [{k: 1.0 for k in range(k, k + 1000)} for k in range(0, 200_000, 1000)], [0, 1] * 100
+    )
+    for model in (hashed, named):
+        u = model._state.rule.u
+        assert u.nbytes >= 2**20
+        assert u.ctypes.data % 2**21 == 0
