@@ -234,10 +234,10 @@ class EG(NamedTuple):
         ensure(arrays["clock"].dtype == CLOCK, "not a ledger")
         pairs = np.zeros((d + 1, 2))
         pairs[slots, 0], pairs[slots, 1] = arrays["theta"], arrays["difference"]
-        clock = np.zeros(1, CLOCK)  # aligned, as kernels are compiled for
+        clock = records(1, CLOCK)  # aligned, as kernels are compiled for
         clock[:] = arrays["clock"]
         clock["touched"] = len(slots)
-        return EG(pairs.ravel(), clock.view(np.recarray))
+        return EG(pairs.ravel(), clock)
 
     def check(self) -> None:
         ensure(self.theta.dtype == np.float64 and self.theta.ndim == 1, "theta is no row of floats")

@@ -220,9 +220,9 @@ class ElasticNet(NamedTuple):
         u = in_lines(d, np.float64)
         u[slots] = arrays["u"]
         # A file does not keep that records are aligned, and kernels are compiled for those.
-        clock = np.zeros(1, CLOCK)
+        clock = records(1, CLOCK)
         clock[:] = arrays["clock"]
-        return ElasticNet(u, np.zeros(0), clock.view(np.recarray))
+        return ElasticNet(u, np.zeros(0), clock)
 
     def check(self) -> None:
         ensure(self.u.dtype == np.float64 and self.u.ndim == 1, "u is no row of floats")

@@ -399,11 +399,11 @@ class ElasticNetLanes(NamedTuple):
         for name, shape in (("u", (len(slots), LANES)), ("lanes", (ROWS * LANES,))):
             ensure(arrays[name].dtype == np.float64 and arrays[name].shape == shape, f"not {name}")
         ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "not a ledger")
-        clock = np.zeros(1, CLOCK)  # aligned, as kernels are compiled for
+        clock = records(1, CLOCK)  # aligned, as kernels are compiled for
         clock[:] = arrays["clock"]
         table = _table(d)
         table[slots] = arrays["u"]
-        return ElasticNetLanes(table.reshape(-1), arrays["lanes"].copy(), clock.view(np.recarray))
+        return ElasticNetLanes(table.reshape(-1), arrays["lanes"].copy(), clock)
 
     def check(self) -> None:
         ensure(self.u.dtype == np.float64 and self.u.ndim == 1, "u is no row of floats")

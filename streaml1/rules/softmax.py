@@ -363,7 +363,7 @@ class Softmax(NamedTuple):
     def restore(d: int, slots: Any, arrays: dict[str, Any]) -> Softmax:
         ensure(set(arrays) == {"u", "stamps", "b", "clock"}, "other arrays")
         ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "not a ledger")
-        clock = np.zeros(1, CLOCK)  # aligned, as kernels are compiled for
+        clock = records(1, CLOCK)  # aligned, as kernels are compiled for
         clock[:] = arrays["clock"]
         k = int(clock[0]["k"])
         for name, shape in (("u", (len(slots), k)), ("stamps", slots.shape), ("b", (k,))):
@@ -373,7 +373,7 @@ class Softmax(NamedTuple):
         table, b = _table(d, width), np.full(width, clock["b"])
         table[slots, :k], table[slots, -1] = arrays["u"], arrays["stamps"]
         b[:k] = arrays["b"]
-        return Softmax(table.reshape(-1), b, np.zeros(width), clock.view(np.recarray))
+        return Softmax(table.reshape(-1), b, np.zeros(width), clock)
 
     def check(self) -> None:
         ensure(self.clock.dtype == CLOCK and self.clock.shape == (1,), "the ledger is no record")

@@ -18,6 +18,7 @@ import numpy as np
 
 from streaml1.jit import inlined, kernel
 from streaml1.rows import ensure
+from streaml1.rules.parts.slots import records
 
 __all__ = [
     "BLOCK",
@@ -61,7 +62,7 @@ ALWAYS = np.int64(2**62)  # members that carry 0
 
 def no_blocks(n: int = LEAST) -> Any:
     """Records of `n` ids, all free."""
-    blocks = np.zeros(n, BLOCK).view(np.recarray)
+    blocks = records(n, BLOCK)
     blocks["carried"][0] = ALWAYS
     return _freed(blocks, 1)
 
@@ -78,7 +79,7 @@ def _freed(blocks: Any, first: int) -> Any:
 
 def with_room(blocks: Any) -> Any:
     """The same records, and as many more."""
-    larger = np.zeros(2 * len(blocks), BLOCK).view(np.recarray)
+    larger = records(2 * len(blocks), BLOCK)
     larger[: len(blocks)] = blocks
     return _freed(larger, len(blocks))
 
