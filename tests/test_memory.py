@@ -33,6 +33,7 @@ from streaml1.names import Ints, Table, keys
 from streaml1.names.bytes import Arena, ByBytes, distinct
 from streaml1.names.places import MISSING
 from streaml1.parse.rows import IntRows
+from streaml1.rows import ascending
 from streaml1.streams.vw import VwParser
 from tests import reference
 
@@ -122,6 +123,52 @@ def test_ints_far_apart_are_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert p.tobytes() == twin.progressive_many(close, y).tobytes()
     assert isinstance(twin._engine.names, Ints)
     assert {places[j]: w for j, w in model.weights.items()} == twin.weights
+
+
+def rows_of(ids: Any) -> tuple[Any, Any]:
+    """Rows of ones of 20 ids each, and their labels."""
+    n = len(ids) // 20
+    X = csr_matrix((np.ones(len(ids)), ids, np.arange(n + 1) * 20))
+    X.sum_duplicates()
+    return X, np.arange(n) % 3 == 0
+
+
+@pytest.mark.parametrize(("pool", "kind"), [(400_000, Ints), (20_000, Table)])
+def test_the_columns_of_a_large_matrix_are_counted(pool: int, kind: type) -> None:
+    """Whether columns are slots depends on how many of them are met, not on the first rows."""
+    rng = np.random.default_rng(6)
+    columns = rng.choice(5_000_000, pool, replace=False).astype(np.int32)
+    X, y = rows_of(columns[rng.integers(0, pool, 800_000)])
+    model, twin = (ElasticNetClassifier(l1=1e-5) for _ in range(2))
+    p = model.progressive_many(X, y)
+    assert isinstance(model._engine.names, kind)
+    rows = (
+        twin.progressive_many(X[lo : lo + 500], y[lo : lo + 500]) for lo in range(0, 40_000, 500)
+    )
+    assert p.tobytes() == b"".join(row.tobytes() for row in rows)
+    assert model.weights == twin.weights
+
+
+def test_ints_are_slots_once_enough_of_them_are_known() -> None:
+    """Blocks of a few rows bring them to a table; when that has to grow, they leave it."""
+    rng = np.random.default_rng(7)
+    X, y = rows_of(rng.integers(0, 4_500_000, 600_000).astype(np.int32))
+    model, twin = (ElasticNetClassifier(l1=1e-5) for _ in range(2))
+    kinds, p = [], []
+    for lo in range(0, 30_000, 1_000):
+        p.append(model.progressive_many(X[lo : lo + 1000], y[lo : lo + 1000]))
+        kinds.append(type(model._engine.names))
+    change = kinds.index(Ints)
+    assert 1 <= change < 29
+    assert kinds == [Table] * change + [Ints] * (30 - change)
+    assert np.concatenate(p).tobytes() == twin.progressive_many(X, y).tobytes()
+    assert model.weights == twin.weights
+    assert model.n_features_seen == len(np.unique(X.indices))
+
+
+@given(st.lists(st.integers(0, 40), max_size=60))
+def test_ints_that_ascend_are_those_of_numpy(ints: list[int]) -> None:
+    assert ascending(np.array(ints, np.uint32)).tolist() == np.unique(ints).tolist()
 
 
 # Late features

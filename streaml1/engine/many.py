@@ -11,7 +11,7 @@ from streaml1.batches import Batch, checked
 from streaml1.crosses import Crosses, Marked, crossing_of, marked, require_plain
 from streaml1.engine.weights import Weights
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
-from streaml1.rows import BadExample, Rows, largest, one_or_each, row_of
+from streaml1.rows import BadExample, Rows, ascending, largest, one_or_each, row_of
 from streaml1.rules import features_left
 
 __all__ = ["Many"]
@@ -50,8 +50,7 @@ class Many(Weights):
             return p
         # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
         before = self._state_now()
-        if width <= len(batch.rows.ids) and self._reaches(width, len(batch.rows.ids)):
-            self._have(width)
+        self._have_columns(batch.rows.ids, width)
         try:
             i = 0
             while i < len(y):
@@ -112,6 +111,20 @@ class Many(Weights):
         most = int(self.online[0].most)
         return min(max(most // 64, 16), SLOW_BLOCK) if most else SLOW_BLOCK
 
+    def _have_columns(self, ids: Any, width: int) -> None:
+        """Have slots for the columns of a large matrix at once, where that is worth it."""
+        n = len(ids)
+        if width > n:
+            width = largest(ids) + 1
+            # Few are had as they come; of many it is to be known how many are met.
+            if width > INTS or self._reaches(width, 0) or not self._reaches(width, n):
+                return
+            met = np.zeros(width, bool)
+            met[ids] = True
+            n = int(np.count_nonzero(met))
+        if self._reaches(width, n):
+            self._have(width)
+
     # What is refused
 
     def _require_features(self, rows: Rows) -> None:
@@ -154,17 +167,20 @@ class Many(Weights):
                 self._have(needed, spare=needed // 8)  # larger ones are about to come
                 return rows
             self._name_all()
-        if isinstance(self.names, Table):
-            # First room, which may be made by giving back what was known, or by ints as slots.
-            self._have_places(len(self._unknown(rows.ids)))
+        slots = self.names.find_ints(rows.ids)
+        unknown = slots == MISSING
+        if unknown.any():
+            names = self.names
+            self._have_ints(ascending(rows.ids[unknown]))
             if isinstance(self.names, Ints):
                 return self._rows(batch)
-            self._admit_all(self._unknown(rows.ids).tolist())
-        return self._placed(batch)
-
-    def _unknown(self, ids: Any) -> Any:
-        """Those of some int names that have no slot."""
-        return np.unique(ids[self.names.find_ints(ids) == MISSING])
+            if self.names is not names:  # what was known may have been given back
+                slots = self.names.find_ints(rows.ids)
+                unknown = slots == MISSING
+            late = rows.ids[unknown]
+            self._admit_all(ascending(late).tolist())
+            slots[unknown] = self.names.find_ints(late)
+        return self._apart(rows._replace(ids=slots), slots[:0])
 
     # Rows with crossed features
 

@@ -182,20 +182,40 @@ class Room(State):
     def _give_back(self, holding: Any, size: int) -> None:
         """Have names and so many slots for those slots alone that are `holding` something."""
         names, new_slots = self.names.keep(holding)
-        ints = names.ints()
-        if ints is not None and self._ints_again(ints):
-            moved = np.full(self.rule.size, -1)
-            kept = np.flatnonzero(new_slots >= 0)
-            moved[kept] = ints[new_slots[kept]]
-            self._renumber(Ints(), moved, max(reader.LEAST_SIZE, int(ints.max(initial=0)) + 1))
+        if self._ints_again(names, new_slots):
             return
         padded = np.full(self.rule.size, -1)
         padded[: len(new_slots)] = new_slots
         self._renumber(names, padded, size)
 
-    def _ints_again(self, ints: Any) -> bool:
-        top = int(ints.max(initial=-1)) + 1
-        return COPY_SLOTS < top <= INTS and top <= SPARSE * len(ints) and self._reaches(top, 0)
+    def _ints_again(self, names: Table, new_slots: Any, n: int = 0, below: int = 0) -> bool:
+        """Whether the names of a table are ints that are slots from now on.
+
+        `new_slots` has their places among `names`; `n` more are about to come, all `below`.
+        """
+        ints = names.ints()
+        if ints is None:
+            return False
+        top = max(below, int(ints.max(initial=-1)) + 1)
+        if not COPY_SLOTS < top <= min(INTS, SPARSE * (len(ints) + n)) or not self._reaches(top, n):
+            return False
+        moved = np.full(self.rule.size, -1)
+        kept = np.flatnonzero(new_slots >= 0)
+        moved[kept] = ints[new_slots[kept]]
+        self._renumber(Ints(), moved, max(reader.LEAST_SIZE, top))
+        return True
+
+    def _have_ints(self, new: Any) -> None:
+        """Have slots, and places in the table, for ints that ascend and have none.
+
+        Before a table grows, it is asked whether ints are not worth being slots by now.
+        """
+        n, names = len(new), self.names
+        if len(names) + n > self.rule.size:
+            below = int(new[-1]) + 1
+            if self._ints_again(names, np.arange(len(names)), n, below):
+                return
+        self._have_places(n)
 
     def _renumber(self, names: Any, new_slots: Any, size: int) -> None:
         """Move every slot; what is given back is counted as seen."""

@@ -75,8 +75,9 @@ class Entries(Slots):
             given = np.empty(len(names), np.uint32)
             keys.admit(self.entries, hashes[places], given, np.uint64(before))
             slots[places] = given
-            first = np.sort(np.unique(given, return_index=True)[1]).tolist()  # but for equal hashes
-            names = [names[k] for k in first]
+            if given[-1] != before + len(names) - 1:  # some have equal hashes
+                first = np.sort(np.unique(given, return_index=True)[1]).tolist()
+                names = [names[k] for k in first]
             self.counts[USED] += len(names)
             self.counts[WHOLE] += keys.with_equals(names)
         else:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from streaml1.hashing import as_int, mixed
-from streaml1.jit import gil_kernel, inlined, typed_kernel
+from streaml1.hashing import as_int, int_hashes, mixed, mixed_of
+from streaml1.jit import gil_kernel, inlined, prefetch, typed_kernel
 from streaml1.names.places import NO_SLOT, ONE, lookup
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
 
 # Another in each process, as the hashes of strings are: nobody can choose ints to one end.
 SEED = np.uint64(hash("streaml1") & 2**64 - 1)
+_AHEAD = np.uint64(32)  # places of a table are asked for so many ints before
 HASH = 2**64 - 1  # what of a hash is looked at; less in tests, so that names collide
 
 
@@ -46,7 +47,11 @@ def _find(entries: Any, hashes: Any, slots: Any) -> None:
 
 @gil_kernel
 def _find_ints(entries: Any, ids: Any, seed: Any, kept: Any, slots: Any) -> None:
-    for k in range(np.uint64(len(ids))):
+    n, mask = np.uint64(len(ids)), np.uint64(len(entries) // 2 - 1)
+    for k in range(n):
+        if k + _AHEAD < n:
+            ahead = mixed(np.uint64(ids[k + _AHEAD]) ^ seed) & kept & mask
+            prefetch(entries, ahead + ahead)
         h = mixed(np.uint64(ids[k]) ^ seed) & kept
         slots[k] = entries[lookup(entries, h) + ONE]
 
@@ -93,7 +98,10 @@ def find_ints(entries: Any, ids: Any) -> Any:
 
 def with_equals(names: Sequence[Hashable]) -> int:
     """How many of some names are strings with an `=`."""
-    if set(map(type, names)) != {str}:
+    kinds = set(map(type, names))
+    if not any(issubclass(kind, str) for kind in kinds):
+        return 0
+    if kinds != {str}:
         names = [name for name in names if isinstance(name, str)]
     return sum(map(contains, cast("Sequence[str]", names), repeat("=")))
 
@@ -104,8 +112,7 @@ def _hash(text: str) -> int:
 
 
 def _hash_of_int(j: int) -> int:
-    with np.errstate(over="ignore"):
-        return int(mixed(np.uint64(j & 2**64 - 1) ^ SEED))
+    return mixed_of((j & 2**64 - 1) ^ int(SEED))
 
 
 def hashes_of(names: Sequence[Hashable]) -> tuple[Any, list[int]]:
@@ -113,6 +120,13 @@ def hashes_of(names: Sequence[Hashable]) -> tuple[Any, list[int]]:
     if set(map(type, names)) == {str}:
         found = np.fromiter(map(hash, names), np.int64, len(names)).view(np.uint64)
         return found & np.uint64(HASH), []
+    if set(map(type, names)) == {int}:
+        try:
+            ints = np.array(names, np.int64)
+        except OverflowError:  # one of them is like other names
+            pass
+        else:
+            return int_hashes(ints ^ SEED.view(np.int64)) & np.uint64(HASH), []
     hashes, others = [], []
     for k, name in enumerate(names):
         if isinstance(name, str):
