@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -27,18 +29,28 @@ def main() -> NoReturn:
         cli.main(prog_name=PROGRAM)
     except SystemExit as end:
         if end.code in INTERRUPTED:
-            _leave(end.code)
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
         abandon_unsaid()
+        if end.code in INTERRUPTED or _nothing_is_left():
+            os._exit(end.code)  # type: ignore[arg-type]
         raise
     raise AssertionError("cli.main exits")
 
 
-def _leave(code: Any) -> NoReturn:
-    """Exit without taking the interpreter apart: all is written, and that can take a second."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+def _nothing_is_left() -> bool:
+    """Whether all is written and nobody is at work.
+
+    To take the interpreter apart, with a compiler in it, takes a tenth of a second then.
+    """
+    try:
+        sys.stdout.flush()
+    except (AttributeError, OSError, ValueError):  # Python tells it; or there is none
+        return False
+    if any(not thread.daemon for thread in threading.enumerate()[1:]):
+        return False
+    atexit._run_exitfuncs()
+    return True
 
 
 class Refusal(click.ClickException):
