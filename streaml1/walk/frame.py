@@ -21,7 +21,7 @@ __all__ = ["Frame", "Kernels"]
 # What a buffer has for each feature of a dict, in words of 8 bytes, and once.
 _PARTS = ("IDS", "VALUES", "KEYS", "TEXTS", "HASHES")
 _SCRATCH, _BYTES = 4, 256
-_TEXT_WORDS = 1 + (NAME_BYTES + CLEAN_BYTES) // 8 + CLEAN_BYTES + 2
+_TEXT_WORDS = 1 + (NAME_BYTES + CLEAN_BYTES) // 8 + CLEAN_BYTES + 4
 _CROSS_PARTS = ("PART_MASKS", "PART_HASHES", "PART_VALUES", "PART_AT")
 
 
@@ -182,7 +182,7 @@ def _texts(words: Any, text: Words, length: int) -> list[Any]:
     names = np.zeros(NAME_BYTES * length, np.uint8)
     clean = np.zeros(CLEAN_BYTES * length + BLOCK, np.uint8)
     begins = np.zeros(CLEAN_BYTES * length + 8)
-    met = np.zeros(1 << max(5, (2 * length).bit_length()), np.uint64)
+    met = np.zeros(1 << max(5, (4 * length).bit_length()), np.uint64)
     known = characters()
     parts: dict[int, Any] = {
         fields.HEADS: at, fields.HEAD_SIZES: sizes, fields.FOUND: found, fields.CHARACTERS: known,

@@ -42,7 +42,7 @@ BLOCK = 64
 """Bytes that are cleaned together: so many may be written behind a cleaned text."""
 
 _ZERO, _ONE, _TWO, _FOUR, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 4, 8, 32))
-_LOW, _HALFWORD = map(np.uint64, (2**32 - 1, 24))
+_LOW, _ANOTHER, _HALFWORD = map(np.uint64, (2**32 - 1, 2**32, 24))
 _TWO_BYTES, _THREE_BYTES, _FOUR_BYTES, _BYTES_LOW = map(np.uint64, (0x80, 0xE0, 0xF0, 2**24 - 1))
 _SIX, _FIVE_BITS, _SIX_BITS, _FOUR_BITS, _THREE_BITS = map(np.uint64, (6, 31, 63, 15, 7))
 _BLOCK, _LAST, _ALL = map(np.uint64, (BLOCK, BLOCK - 1, 2**64 - 1))
@@ -188,30 +188,44 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
 
 
 @inlined
+def _last_or(g: Any, counted: Any) -> Any:
+    """The place of the last of its kind; of one that is new, for which 0 is given, its own.
+
+    A hash is the same as its own: that one is new is no branch of the loop that looks for it.
+    """
+    there = _ZERO - np.uint64(counted != _ZERO)
+    return g + (((counted & _LOW) - _ONE - g) & there)
+
+
+@inlined
 def _each_once(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any, met: Any) -> Any:
-    """Leave each of the hashes from lo to hi once, with its count; returns where they end."""
-    places, most = np.uint64(16), np.uint64(len(met))
-    while places < _FOUR * (hi - lo) and places < most:
+    """Leave each of the hashes from lo to hi once, with its count; returns where they end.
+
+    First each is counted in a table, beside the place of the last of its kind; then those that
+    were new move together. Which are cannot be foretold: the same is done to all of them.
+    """
+    n, places, most = hi - lo, np.uint64(16), np.uint64(len(met))
+    while places < _EIGHT * n and places + places + n <= most:
         places += places
     for z in range(places):
         met[z] = _ZERO
     mask = places - _ONE
-    k = lo
-    for g in range(lo, hi):
-        h, span = hashes[g], spans[g]
-        place = (h ^ (h >> _HALF)) & mask
-        other = met[place]
-        while (other != _ZERO) & (hashes[lo + other - np.uint64(other != _ZERO)] != h):
+    for g in range(_ZERO, n):
+        h = hashes[lo + g]
+        place = h & mask
+        last = met[place]
+        while hashes[lo + _last_or(g, last)] != h:
             place = (place + _ONE) & mask
-            other = met[place]
-        # Whether it is new cannot be foretold: the same is done to it either way.
-        new = other == _ZERO
-        at = k if new else lo + other - _ONE
-        hashes[at] = h
-        values[at] = 1.0 if new else values[at] + 1.0
-        spans[at] = span if new else spans[at]
-        k += np.uint64(new)
-        met[place] = at - lo + _ONE
+            last = met[place]
+        met[place] = (last & ~_LOW) + _ANOTHER + g + _ONE
+        met[places + g] = place | (np.uint64(last != _ZERO) << _HALF)
+    k = lo
+    for g in range(_ZERO, n):
+        found = met[places + g]
+        hashes[k] = hashes[lo + g]
+        values[k] = np.float64(met[found & mask] >> _HALF)
+        spans[k] = spans[lo + g]
+        k += np.uint64(found <= _LOW)
     return k
 
 
@@ -242,7 +256,8 @@ def counted(
     to, k
         Where the next name and the next feature go.
     met
-        Scratch, a power of two of places.
+        Scratch, at least four places for each n-gram, a power of two of them; with 16 few are
+        looked for twice.
 
     Returns
     -------

@@ -266,7 +266,7 @@ def _expanded(
     most = len(plain.hashes) + grams
     hashes, spans, values = np.empty(most, np.uint64), np.empty(most, np.uint64), np.empty(most)
     names, indptr = np.empty(letters + MARGIN, np.uint8), np.zeros(n + 1, np.int64)
-    met = np.empty(1 << max(5, (2 * ngrams * longest).bit_length()), np.uint64)
+    met = np.empty(1 << max(5, (16 * ngrams * longest).bit_length()), np.uint64)
     m, used = spread(
         np.uint64(plain.names.ctypes.data), plain.spans, plain.hashes, plain.values, plain.indptr,
         dropped, how, begins, firsts, head_at, head_sizes, np.uint64(ngrams),
