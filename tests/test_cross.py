@@ -347,6 +347,23 @@ def test_plain_dicts_are_walked(monkeypatch: pytest.MonkeyPatch) -> None:
             walked(model, rows, y)
 
 
+def test_more_parts_than_are_kept_at_hand() -> None:
+    """What is known of earlier names and parts gives way, and is found anew, to the same bits."""
+    chance = random.Random(8)
+    rows = [
+        {
+            "site": f"s{chance.randrange(1500)}",
+            **{f"word^{chance.randrange(1500)}": 0.5 for _ in range(3)},
+        }
+        for _ in range(1500)
+    ]
+    rows = [row for row in rows for _ in range(2)]
+    y = [chance.random() < 0.4 for _ in rows]
+    model, twin = (crossing([("site", "word"), ("word", "word")]) for _ in range(2))
+    assert walked(model, rows, y) == together(twin, rows, y)
+    assert model.weights == twin.weights
+
+
 def test_frames() -> None:
     pandas = pytest.importorskip("pandas")
     polars = pytest.importorskip("polars")

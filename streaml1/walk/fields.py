@@ -59,6 +59,7 @@ __all__ = [
     "N_NUMBERS",
     "N_PLAN",
     "N_PRODUCTS",
+    "PARTS_SEEN",
     "PART_AT",
     "PART_HASHES",
     "PART_MASKS",
@@ -124,6 +125,7 @@ __all__ = [
     PART_HASHES,
     PART_VALUES,
     PART_AT,
+    PARTS_SEEN,  # what parts of earlier examples were, see `walk.parts`
     STARTS,
     MEMBERS,
     N_MEMBERS,
@@ -153,7 +155,7 @@ __all__ = [
     N_ARENA,
     ARENA_COUNT,
     FIRST_TYPE,
-) = range(67)
+) = range(68)
 
 # What kernels tell objects by; machine code on disk cannot hold addresses.
 TYPES_READ = (dict, str, float, np.float64, int, bool, True, None, "=")

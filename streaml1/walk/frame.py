@@ -12,6 +12,7 @@ from streaml1.names import MISSING, Hashed, Ints, Table, keys
 from streaml1.names.bytes import SPARE
 from streaml1.rules import unknown_slot
 from streaml1.walk import fields
+from streaml1.walk.parts import SEEN
 from streaml1.walk.texts import CLEAN_BYTES, NAME_BYTES
 from streaml1.words import Words
 from streaml1.words.kernels import BLOCK, MARGIN, characters
@@ -100,6 +101,7 @@ class Frame:
         self._kept = kept
         self.nbytes = int(buffer.nbytes + words.nbytes + 8 * int(words[fields.N_MARKS]))
         self.nbytes += 8 * length * _TEXT_WORDS if words_of is not None else 0
+        self.nbytes += 8 * SEEN if crosses is not None else 0
         self._valid = memoryview(words)  # type: ignore[arg-type]
         self.address = _at(words)
 
@@ -146,7 +148,9 @@ def _cross(words: Any, crosses: Crosses, names: Any, length: int) -> list[Any]:
     words[fields.MEMBERS] = words[fields.STARTS] + np.uint64(8 * n_starts)
     words[fields.N_MEMBERS] = n_members
     words[fields.PLAN], words[fields.N_PLAN] = _at(crosses.plan), len(crosses.plan)
-    kept = [parts, crosses.plan]
+    seen = np.zeros(SEEN, np.uint64)
+    words[fields.PARTS_SEEN] = _at(seen)
+    kept = [parts, seen, crosses.plan]
     if isinstance(names, Table):
         kept += _products(words, names.crossed)
     elif isinstance(names, Hashed):

@@ -8,6 +8,7 @@ import numpy as np
 
 from streaml1.crosses.kernels import NO_PART, bound, crossed, grouped, mask_at
 from streaml1.jit import array_at, inlined, load, load_word, store_word
+from streaml1.names.keys import alias
 from streaml1.parse.names import murmur_at, murmur_of_string
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
@@ -16,6 +17,7 @@ from streaml1.walk.fields import (
     BY_USED,
     BYTES,
     ENDS,
+    ENTRIES,
     KEPT_HASHES,
     LENGTH,
     LETTERS,
@@ -28,18 +30,26 @@ from streaml1.walk.fields import (
     PART_HASHES,
     PART_MASKS,
     PART_VALUES,
+    PARTS_SEEN,
     PLAN,
     SCRATCH,
     STARTS,
     STR,
 )
-from streaml1.walk.memory import OTHER_ROAD, type_of, utf8_of
+from streaml1.walk.memory import OTHER_ROAD, hash_of, type_of, utf8_of
 
-__all__ = ["crossed_of", "kept", "put"]
+__all__ = ["SEEN", "crossed_of", "kept", "put"]
 
-_ZERO, _ONE, _EIGHT = map(np.uint64, (0, 1, 8))
+_ZERO, _ONE, _TWO, _EIGHT = map(np.uint64, (0, 1, 2, 8))
 _MOST_BYTES = np.uint64(2000)
 _EQUALS = np.uint8(61)
+
+# Of names and of parts that examples have had, what is made anew otherwise: names come again, and
+# what is predicted is learnt next. One stands where its hash in this process tells.
+_NAMES, _PARTS = 256, 512
+_A_NAME, _A_PART = map(np.uint64, (2, 3))  # words: the hash and its prefixes; or hash and bytes
+_PARTS_AT = np.uint64(2 * _NAMES)
+SEEN = 2 * _NAMES + 3 * _PARTS
 
 
 @inlined
@@ -73,49 +83,78 @@ def kept(frame: Any, h: Any, size: Any) -> None:
 
 
 @inlined
+def _prefixes(frame: Any, plan: Any, seen: Any, key: Any) -> Any:
+    """The prefixes that a name belongs to, a bit each; or -1 where it has no UTF-8."""
+    h = hash_of(key)
+    at = _A_NAME * (h % np.uint64(_NAMES))
+    if seen[at] != h or not h:
+        name = utf8_of(frame, key)
+        if not name:
+            return np.int64(-1)
+        seen[at + _ONE] = mask_at(plan, name, name + load(frame[SCRATCH]))
+        seen[at] = h
+    return np.int64(seen[at + _ONE])
+
+
+@inlined
+def _part(frame: Any, key: Any, text: Any) -> tuple[Any, Any]:
+    """The stable hash of a name, or of a category in its parts, and its bytes; 0 if none can be."""
+    name = utf8_of(frame, key)
+    size = load(frame[SCRATCH])
+    if not name or size > _MOST_BYTES:
+        return _ZERO, _ZERO
+    if not text:
+        return murmur_of_string(name, name + size), size
+    copy = frame[BYTES]
+    end = put(name, name + size, copy)
+    name = utf8_of(frame, text)
+    more = load(frame[SCRATCH])
+    if not name or size + more + _ONE > _MOST_BYTES:
+        return _ZERO, _ZERO
+    array_at(end, 1, np.uint8)[0] = _EQUALS
+    end = put(name, name + more, end + _ONE)
+    return murmur_at(copy, end), size + more + _ONE
+
+
+@inlined
 def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) -> Any:
     """Write down those of the first `n` features that are crossed; how many, or OTHER_ROAD."""
     length = frame[LENGTH]
     masks = array_at(frame[PART_MASKS], length, np.uint64)
     hashes = array_at(frame[PART_HASHES], length, np.uint64)
     part_values = array_at(frame[PART_VALUES], length, np.float64)
-    at = array_at(frame[PART_AT], length, np.uint64)
-    copy = frame[BYTES]
+    places = array_at(frame[PART_AT], length, np.uint64)
+    seen = array_at(frame[PARTS_SEEN], SEEN, np.uint64)
+    known = frame[ENTRIES] != _ZERO  # names in a table have been hashed by Python
     m, joined, letters = _ZERO, _ZERO, _ZERO
     for k in range(n):
         if type_of(keys[k]) != frame[STR]:
             continue
-        name = utf8_of(frame, keys[k])
-        if not name:
-            return np.int64(OTHER_ROAD)
-        size = load(frame[SCRATCH])
-        mask = mask_at(plan, name, name + size)
+        mask = _prefixes(frame, plan, seen, keys[k])
         if not mask:
             continue
-        if mask & (mask - _ONE):  # with prefixes in common a cross may come twice
+        if mask & (mask - np.int64(1)):  # none; or several, by which a cross may come twice
             return np.int64(OTHER_ROAD)
-        if size > _MOST_BYTES:
-            return np.int64(OTHER_ROAD)
-        letters += size
-        if texts[k]:
-            end = put(name, name + size, copy)
-            text = utf8_of(frame, texts[k])
-            more = load(frame[SCRATCH])
-            if not text or size + more + _ONE > _MOST_BYTES:
+        h = _ZERO
+        if known:
+            h = hash_of(keys[k])
+            if texts[k]:
+                h = alias(h, hash_of(texts[k]))
+        at = _PARTS_AT + _A_PART * (h % np.uint64(_PARTS))
+        if seen[at] != h or not h:
+            stable, size = _part(frame, keys[k], texts[k])
+            if not size:
                 return np.int64(OTHER_ROAD)
-            array_at(end, 1, np.uint8)[0] = _EQUALS
-            end = put(text, text + more, end + _ONE)
-            letters += more + _ONE
-            joined += _ONE
-            hashes[m] = murmur_at(copy, end)
-        else:
-            hashes[m] = murmur_of_string(name, name + size)
-        masks[m] = mask
+            seen[at], seen[at + _ONE], seen[at + _TWO] = h, stable, size
+        hashes[m] = seen[at + _ONE]
+        letters += seen[at + _TWO]
+        joined += np.uint64(texts[k] != _ZERO)
+        masks[m] = np.uint64(mask)
         part_values[m] = values[k]
-        at[m] = k
+        places[m] = k
         m += _ONE
     frame[LETTERS] = letters
-    if joined and _comes_twice(hashes, at, texts, m):
+    if joined and _comes_twice(hashes, places, texts, m):
         return np.int64(OTHER_ROAD)
     return np.int64(m)
 
