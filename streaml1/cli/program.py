@@ -28,11 +28,12 @@ def main() -> NoReturn:
     try:
         cli.main(prog_name=PROGRAM)
     except SystemExit as end:
-        if end.code in INTERRUPTED:
+        at_once = end.code in INTERRUPTED or _nothing_is_left()
+        if at_once:
             with contextlib.suppress(OSError, ValueError):
                 sys.stdout.flush()
         abandon_unsaid()
-        if end.code in INTERRUPTED or _nothing_is_left():
+        if at_once:
             os._exit(end.code)  # type: ignore[arg-type]
         raise
     raise AssertionError("cli.main exits")
@@ -43,13 +44,13 @@ def _nothing_is_left() -> bool:
 
     To take the interpreter apart, with a compiler in it, takes a tenth of a second then.
     """
+    if any(not thread.daemon for thread in threading.enumerate()[1:]):
+        return False
+    atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
     except (AttributeError, OSError, ValueError):  # Python tells it; or there is none
         return False
-    if any(not thread.daemon for thread in threading.enumerate()[1:]):
-        return False
-    atexit._run_exitfuncs()
     return True
 
 
