@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import os
 import signal
@@ -28,28 +27,31 @@ def main() -> NoReturn:
     try:
         cli.main(prog_name=PROGRAM)
     except SystemExit as end:
-        at_once = end.code in INTERRUPTED or _nothing_is_left()
-        if at_once:
-            with contextlib.suppress(OSError, ValueError):
-                sys.stdout.flush()
+        interrupted = end.code in INTERRUPTED
+        ended = interrupted or _all_ended()
+        said = _all_said()
         abandon_unsaid()
-        if at_once:
+        if interrupted or (ended and said):
+            # To take the interpreter apart, with a compiler in it, takes a tenth of a second.
             os._exit(end.code)  # type: ignore[arg-type]
         raise
     raise AssertionError("cli.main exits")
 
 
-def _nothing_is_left() -> bool:
-    """Whether all is written and nobody is at work.
-
-    To take the interpreter apart, with a compiler in it, takes a tenth of a second then.
-    """
-    if any(not thread.daemon for thread in threading.enumerate()[1:]):
+def _all_ended() -> bool:
+    """Whether nobody else is at work; what was left for the exit is done then."""
+    others = (one for one in threading.enumerate() if one is not threading.current_thread())
+    if not all(one.daemon for one in others):
         return False
     atexit._run_exitfuncs()
+    return True
+
+
+def _all_said() -> bool:
+    """Whether standard output has taken all; where it cannot, Python tells it."""
     try:
         sys.stdout.flush()
-    except (AttributeError, OSError, ValueError):  # Python tells it; or there is none
+    except (AttributeError, OSError, ValueError):  # the first: there is none
         return False
     return True
 

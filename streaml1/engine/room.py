@@ -193,11 +193,12 @@ class Room(State):
 
         `new_slots` has their places among `names`; `n` more are about to come, all `below`.
         """
-        ints = names.ints()
+        most = min(INTS, SPARSE * (len(names) + n))
+        ints = names.ints() if below <= most else None  # which walks all names
         if ints is None:
             return False
         top = max(below, int(ints.max(initial=-1)) + 1)
-        if not COPY_SLOTS < top <= min(INTS, SPARSE * (len(ints) + n)) or not self._reaches(top, n):
+        if not COPY_SLOTS < top <= most or not self._reaches(top, n):
             return False
         moved = np.full(self.rule.size, -1)
         kept = np.flatnonzero(new_slots >= 0)

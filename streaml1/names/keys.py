@@ -117,10 +117,11 @@ def _hash_of_int(j: int) -> int:
 
 def hashes_of(names: Sequence[Hashable]) -> tuple[Any, list[int]]:
     """Hashes of strings and ints, and the places of all other names."""
-    if set(map(type, names)) == {str}:
+    kinds = set(map(type, names))
+    if kinds == {str}:
         found = np.fromiter(map(hash, names), np.int64, len(names)).view(np.uint64)
         return found & np.uint64(HASH), []
-    if set(map(type, names)) == {int}:
+    if kinds == {int}:
         try:
             ints = np.array(names, np.int64)
         except OverflowError:  # one of them is like other names
