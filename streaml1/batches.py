@@ -111,7 +111,7 @@ def _from_matrix(X: Any) -> Batch:
     if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or len(indptr) != n + 1:
         raise TypeError(BROKEN)
     end = int(indptr[-1])
-    if indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]) or end > min(len(indices), len(X.data)):
+    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or end > min(len(indices), len(X.data)):
         raise TypeError(BROKEN)
     indices, data = indices[:end], _own(X.data[:end], np.float64)
     rows_of = _own(indptr, np.uint64)

@@ -31,9 +31,9 @@ Check = Callable[[str, Any], Any]
 class Parameter:
     """A parameter of a model: an attribute that is checked whenever it is set.
 
-    After a change the model's `_parameter_changed()` is called, so that `model.l1 = 0.1` and
-    river's `mutate` both take effect from the next step. A `fixed` one cannot change once the
-    model is made.
+    After a change of a model that is made its `_parameter_changed()` is called, so that
+    `model.l1 = 0.1` and river's `mutate` both take effect from the next step. A `fixed` one cannot
+    change any more then.
     """
 
     def __init__(self, check: Check, fixed: bool = False) -> None:
@@ -48,15 +48,17 @@ class Parameter:
 
     def __set__(self, model: Any, value: Any) -> None:
         value = self.check(self.name, value)
-        if self.fixed and model._engine is not None:
-            raise ValueError(f"{self.name} cannot change once the model is made; clone it instead")
-        had, before = self.name in model.__dict__, model.__dict__.get(self.name)
-        model.__dict__[self.name] = value
+        own, name = model.__dict__, self.name
+        if own.get("_engine") is None:
+            own[name] = value
+            return
+        if self.fixed:
+            raise ValueError(f"{name} cannot change once the model is made; clone it instead")
+        before, own[name] = own[name], value
         try:
             model._parameter_changed()
         except ValueError:  # it does not go with the others
-            if had:
-                model.__dict__[self.name] = before
+            own[name] = before
             raise
 
 

@@ -13,11 +13,17 @@ import numpy as np
 from streaml1 import exits
 from streaml1.jit import (
     LANES,
-    beyond_in,
+    all_below,
     bits_of,
+    eight_in,
     falls_in,
+    greater,
     inlined,
+    joined,
     kernel,
+    minus,
+    plus,
+    words_of,
 )
 
 __all__ = [
@@ -47,8 +53,8 @@ LIMIT = 1e50
 _LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
 MOST_IDS = 2**32
-_MOST_LESS = np.uint64(_LIMIT_BITS - 1)  # one less than the bits of a value is below
-_ONE, _SIXTEEN, _LANE = (np.uint64(n) for n in (1, 16, LANES))
+_SIZE_MOST = np.uint64(2 * int(_LIMIT_BITS) - 2)  # see _size
+_ZERO, _ONE, _TWO, _SIX, _SIXTEEN, _LANE = (np.uint64(n) for n in (0, 1, 2, 6, 16, LANES))
 
 # Values of exactly these types are read as they are: no code of somebody's own can run.
 NUMBERS = frozenset({float, int, bool, np.float64})
@@ -187,19 +193,30 @@ def is_plain_row(ids: Any, values: Any, lo: Any, hi: Any, d: Any) -> bool:
     if lo == hi:
         return True
     last = hi - _ONE
-    wrong, bad = np.int64(0), np.uint64(0)
-    if hi - lo > _SIXTEEN:  # the last ones overlap those before them
-        bad |= beyond_in(values, hi - _LANE, _MOST_LESS) | falls_in(ids, last - _SIXTEEN)
-        bad |= beyond_in(values, hi - _SIXTEEN, _MOST_LESS)
-        for k in range(lo, hi - _SIXTEEN, _SIXTEEN):
-            bad |= beyond_in(values, k, _MOST_LESS) | falls_in(ids, k)
-            bad |= beyond_in(values, k + _LANE, _MOST_LESS)
-    else:
+    if hi - lo <= _SIXTEEN:
         wrong = is_no_value(values[last])
         for k in range(lo, last):
             wrong |= is_no_value(values[k])
             wrong |= np.int64(ids[k + _ONE]) - np.int64(ids[k]) - np.int64(1)
-    return bool(wrong >= 0 and bad == np.uint64(0) and np.uint64(ids[last]) < d)
+        return bool(wrong >= 0 and np.uint64(ids[last]) < d)
+    top = last - _SIXTEEN
+    size, falls = _size(values, hi - _LANE, words_of(_ZERO)), words_of(_ZERO)
+    # Six times sixteen, the last of them the same ones if need be: where a walk of as many as there
+    # are ends, no processor foresees.
+    for first in range(lo, last, _SIX * _SIXTEEN):
+        for j in range(_SIX):
+            k = min(first + _SIXTEEN * j, top)
+            falls = joined(falls, falls_in(ids, k))
+            size = _size(values, k + _LANE, _size(values, k, size))
+    plain = all_below(falls, _ONE) and all_below(size, _SIZE_MOST)
+    return bool(plain and np.uint64(ids[last]) < d)
+
+
+@inlined
+def _size(values: Any, k: Any, size: Any) -> Any:
+    """The larger of eight words and those of eight values: huge where one is no value."""
+    bits = bits_of(eight_in(values, k))
+    return greater(size, minus(plus(bits, bits), words_of(_TWO)))  # without the sign; of zero huge
 
 
 def alike(v: float, n: int) -> Any:

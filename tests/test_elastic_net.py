@@ -125,6 +125,29 @@ def test_equals_the_dense_twin(loss: str) -> None:
         model._engine.check()
 
 
+@pytest.mark.parametrize("stamps", ["folded", "explicit"])
+def test_rows_of_every_length_equal_the_dense_twin(stamps: str) -> None:
+    """Rows are walked by eights, and what is left of one is as many entries as there may be."""
+    random = np.random.default_rng(17)
+    lengths = np.repeat(np.arange(41), 8)
+    random.shuffle(lengths)
+    X = np.zeros((len(lengths), D))
+    for i, n in enumerate(lengths):
+        X[i, random.choice(D, n, replace=False)] = random.normal(size=n)
+    y, signed = labels_of(random, X, "logistic")
+    params: dict[str, Any] = {"lr": 0.2, "l1": 0.004, "l2": 0.02}
+    twin = reference.ElasticNet(D, **params)
+    expected = twin.progressive(X, signed, np.ones(len(y)))
+    by_matrix, by_dict = (ElasticNetClassifier(stamps=stamps, **params) for _ in range(2))
+    got = by_matrix.progressive_many(csr_matrix(X), y)
+    np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-9)
+    for i in range(len(y)):
+        assert by_dict.predict_proba_one(as_dict(X[i]))[True] == got[i]
+        by_dict.learn_one(as_dict(X[i]), bool(y[i]))
+    assert_equal_twins(by_matrix, twin)
+    assert by_dict.weights == by_matrix.weights
+
+
 @pytest.mark.parametrize("l2", [1.0, 1.5, 30.0])
 def test_sgd_beyond_its_range_starts_anew(l2: float) -> None:
     """Where eta l2 >= 1 every weight is 0 after the step, and what follows is as from the start."""

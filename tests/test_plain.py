@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaml1.plain import masked_rows, plain_rows, repeats
-from streaml1.rows import BadExample, Rows
+from streaml1.plain import _are_plain, masked_rows, plain_rows, repeats
+from streaml1.rows import LIMIT, BadExample, Rows
 
 HOMES = 4096  # of short rows
 
@@ -48,6 +48,33 @@ def told(rows: Rows) -> list[list[tuple[int, float]]]:
     ends = rows.indptr.tolist()
     pairs = list(zip(rows.ids.tolist(), rows.values.tolist(), strict=True))
     return [pairs[lo:hi] for lo, hi in zip(ends[:-1], ends[1:], strict=True)]
+
+
+WRONG = {
+    "zero": (1, 0.0),
+    "zero below": (1, -0.0),
+    "nan": (1, np.nan),
+    "infinite": (1, -np.inf),
+    "too large": (1, LIMIT),
+    "again": (0, 0),
+    "falls": (0, -2),
+}
+
+
+@pytest.mark.parametrize("n", [*range(1, 36), 63, 64, 112, 113, 114, 128, 209, 210, 250])
+def test_a_row_is_plain_unless_something_is_wrong_somewhere(n: int) -> None:
+    """At every place: what is looked at together overlaps what was, by any number of entries."""
+    # Before and behind the row is what it must not be told by.
+    ids = np.concatenate([[9, 9], 10 + 3 * np.arange(n), [7, 7]]).astype(np.uint32)
+    values = np.concatenate([[0.0, 0.0], np.where(np.arange(n) % 2, 1e-300, -1e49), [0.0, np.nan]])
+    indptr, below = np.array([2, 2 + n], np.uint64), 11 + 3 * (n - 1)
+    assert _are_plain(ids, values, indptr, below)
+    assert not _are_plain(ids, values, indptr, below - 1)
+    for which, wrong in WRONG.values():
+        for k in range(2 if which else 3, 2 + n):
+            row = ids.copy(), values.copy()
+            row[which][k] = wrong if which else int(ids[k - 1]) + wrong
+            assert not _are_plain(*row, indptr, below), (k, wrong)
 
 
 @given(rows_of_ids)

@@ -44,11 +44,13 @@ if TYPE_CHECKING:
         under,
     )
     from streaml1.jit.lanes import (
+        all_below,
         any_below_zero,
         bits_of,
         chosen,
         eight_of,
         greater,
+        joined,
         lesser,
         masked,
         minus,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
         times,
         total,
         two_to,
+        without_first,
         words_of,
     )
     from streaml1.jit.memory import (
@@ -79,7 +82,6 @@ if TYPE_CHECKING:
     )
     from streaml1.jit.places import (
         at_least,
-        beyond_in,
         each_in,
         eight_at,
         eight_from,
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "all_below",
     "any_below_zero",
     "chosen_bits",
     "put_lowered",
@@ -123,7 +126,6 @@ __all__ = [
     "are_near",
     "array_at",
     "at_least",
-    "beyond_in",
     "bit_count",
     "bit_counts",
     "bits_of",
@@ -148,6 +150,7 @@ __all__ = [
     "high_product",
     "inlined",
     "is_cached",
+    "joined",
     "kernel",
     "lanes_from",
     "last_of",
@@ -198,6 +201,7 @@ __all__ = [
     "words_from",
     "words_near",
     "words_in",
+    "without_first",
     "words_of",
     "words_of_halves",
 ]

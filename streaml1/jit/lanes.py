@@ -16,11 +16,13 @@ from numba.extending import intrinsic, models, register_model
 from streaml1.jit.deferred import COMPILED, LANES
 
 __all__ = [
+    "all_below",
     "any_below_zero",
     "bits_of",
     "chosen",
     "eight_of",
     "greater",
+    "joined",
     "lesser",
     "masked",
     "minus",
@@ -32,6 +34,7 @@ __all__ = [
     "times",
     "total",
     "two_to",
+    "without_first",
     "words_of",
 ]
 
@@ -85,8 +88,9 @@ plus = _on_eights(
 minus = _on_eights(
     lambda builder, a, b: builder.sub(a, b) if a.type == BITS else builder.fsub(a, b), np.subtract
 )
-# Of words alone: the bits that both have; shifted to the right.
+# Of words alone: the bits that both have, or one of them; shifted to the right.
 masked = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
+joined = _on_eights(lambda builder, a, b: builder.or_(a, b), np.bitwise_or)
 shifted = _on_eights(lambda builder, a, b: builder.lshr(a, b), np.right_shift)
 times = _on_eights(lambda builder, a, b: builder.fmul(a, b), np.multiply)
 over = _on_eights(lambda builder, a, b: builder.fdiv(a, b), np.divide)
@@ -94,10 +98,14 @@ lesser = _on_eights(
     lambda builder, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b),
     lambda a, b: np.where(a < b, a, b),
 )
-greater = _on_eights(
-    lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b),
-    lambda a, b: np.where(a > b, a, b),
-)
+
+
+def _greater(builder: Any, a: Any, b: Any) -> Any:
+    compared = builder.icmp_unsigned if a.type == BITS else builder.fcmp_ordered
+    return builder.select(compared(">", a, b), a, b)
+
+
+greater = _on_eights(_greater, lambda a, b: np.where(a > b, a, b))
 
 
 def _signed(builder: Any, size: Any, like: Any) -> Any:
@@ -118,6 +126,16 @@ def _chosen(typingctx: Any, a: Any, x: Any, y: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", args[0], none), args[1], args[2])
 
     return EIGHT(EIGHT, EIGHT, EIGHT), codegen
+
+
+@intrinsic
+def _without_first(typingctx: Any, x: Any, n: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = ir.Constant(BITS, list(range(LANES)))
+        first = builder.icmp_unsigned("<", lanes, everywhere(builder, args[1]))
+        return builder.select(first, ir.Constant(VECTOR, [0.0] * LANES), args[0])
+
+    return EIGHT(EIGHT, nbtypes.uint64), codegen
 
 
 @intrinsic
@@ -200,6 +218,17 @@ def _any_below_zero(typingctx: Any, a: Any) -> Any:
     return nbtypes.boolean(EIGHT), codegen
 
 
+@intrinsic
+def _all_below(typingctx: Any, words: Any, most: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        beyond = builder.icmp_unsigned(">=", args[0], everywhere(builder, args[1]))
+        return builder.icmp_unsigned(
+            "==", builder.bitcast(beyond, ir.IntType(LANES)), ir.IntType(LANES)(0)
+        )
+
+    return nbtypes.boolean(WORDS, nbtypes.uint64), codegen
+
+
 def _as_bits(x: Any) -> Any:
     return x.view(np.uint64) if isinstance(x, np.ndarray) else np.float64(x).view(np.int64)
 
@@ -215,9 +244,13 @@ def _power_of_two(n: Any) -> Any:
     return ((n + (_ROUND + 1023.0)).view(np.uint64) << np.uint64(52)).view(np.float64)
 
 
-# Of two eights, the first where another is below zero; 2 to whole floats from -1022 to 1023.
+# Eight floats with zeros for the first n; of two eights, the first where another is below zero;
+# 2 to whole floats from -1022 to 1023.
+without_first = _without_first if COMPILED else lambda x, n: np.where(np.arange(LANES) < n, 0.0, x)
 chosen = _chosen if COMPILED else lambda a, x, y: np.where(a < 0.0, x, y)
 any_below_zero = _any_below_zero if COMPILED else lambda a: bool((a < 0.0).any())
+# Whether eight words are all below one.
+all_below = _all_below if COMPILED else lambda words, most: bool((words < most).all())
 two_to = _two_to if COMPILED else _power_of_two
 negative = _negative if COMPILED else np.negative
 eight_of = _eight_of if COMPILED else lambda x: np.full(LANES, x)

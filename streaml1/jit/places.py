@@ -18,7 +18,6 @@ from streaml1.jit.memory import array_at
 
 __all__ = [
     "at_least",
-    "beyond_in",
     "each_in",
     "eight_at",
     "eight_from",
@@ -187,23 +186,9 @@ def _falls_in(typingctx: Any, array: Any, k: Any) -> Any:
             loaded.append(builder.load(builder.bitcast(builder.gep(data, [first]), wide)))
             loaded[-1].align = kind.width // 8
         falls = builder.icmp_unsigned(">=", *loaded)
-        return builder.zext(builder.bitcast(falls, ir.IntType(SIXTEEN)), WORD)
+        return builder.bitcast(builder.sext(falls, ir.VectorType(INDEX, SIXTEEN)), BITS)
 
-    return nbtypes.uint64(array, nbtypes.uint64), codegen
-
-
-@intrinsic
-def _beyond_in(typingctx: Any, array: Any, k: Any, most: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        first = builder.gep(_data(context, builder, array, args[0]), [args[1]])
-        bits = builder.load(builder.bitcast(first, BITS.as_pointer()))
-        bits.align = 8
-        size = builder.and_(bits, ir.Constant(BITS, [2**63 - 1] * LANES))
-        less = builder.sub(size, ir.Constant(BITS, [1] * LANES))
-        beyond = builder.icmp_unsigned(">=", less, everywhere(builder, args[2]))
-        return builder.zext(builder.bitcast(beyond, ir.IntType(LANES)), WORD)
-
-    return nbtypes.uint64(array, nbtypes.uint64, nbtypes.uint64), codegen
+    return WORDS(array, nbtypes.uint64), codegen
 
 
 @intrinsic
@@ -277,19 +262,9 @@ def _in_array(array: Any, k: Any) -> Any:
     return array[k : k + np.uint64(LANES)].copy()
 
 
-def _bits_of_falls(array: Any, k: Any) -> Any:
+def _falls_of_array(array: Any, k: Any) -> Any:
     some = array[k : k + np.uint64(SIXTEEN + 1)]
-    return _as_word(some[:-1] >= some[1:])
-
-
-def _bits_beyond(array: Any, k: Any, most: Any) -> Any:
-    bits = np.ascontiguousarray(_in_array(array, k)).view(np.uint64) & np.uint64(2**63 - 1)
-    with np.errstate(over="ignore"):
-        return _as_word(bits - np.uint64(1) >= most)
-
-
-def _as_word(flags: Any) -> Any:
-    return np.uint64(sum(1 << k for k in np.flatnonzero(flags).tolist()))
+    return np.where(some[:-1] >= some[1:], 2**32 - 1, 0).astype(np.uint32).view(np.uint64)
 
 
 def _bits_at_least(array: Any, k: Any, bound: Any) -> Any:
@@ -334,10 +309,8 @@ put_eight = _put_eight if COMPILED else _put_into_memory
 # Eight neighbours of an array of floats; of one of unsigned integers, as words.
 eight_in = _eight_in if COMPILED else _in_array
 words_in = _words_in if COMPILED else _wide
-# Which of sixteen neighbours of an array are not below the next, a bit each; which of eight floats
-# are zero, or have bits but for the sign from `most` + 1 on: too large, infinite, or no number.
-falls_in = _falls_in if COMPILED else _bits_of_falls
-beyond_in = _beyond_in if COMPILED else _bits_beyond
+# Which of sixteen neighbours of an array are not below the next: all bits of half a word each.
+falls_in = _falls_in if COMPILED else _falls_of_array
 # Which of 64 neighbours of an array of floats are not below a bound, a bit each.
 at_least = _at_least if COMPILED else _bits_at_least
 # The addresses of eight elements of an array; what stands some bytes behind each.

@@ -60,7 +60,8 @@ class OnlineModel(base.Base):
 
     def _begin(self) -> None:
         """Start with no weight set; call it last in `__init__`."""
-        self._engine = Engine(
+        # Not as one that is put there later: this one is made of the parameters.
+        engine = self.__dict__["_engine"] = Engine(
             self._rule(),
             CODES[self.loss],
             float(self.intercept_init),
@@ -70,6 +71,8 @@ class OnlineModel(base.Base):
             None if self.cross is None else crosses_of(tuple(self.cross)),
             None if self.text is None else Words(self.text, int(self.ngrams)),
         )
+        if self.max_features:
+            engine.limit(int(self.max_features))
         self._y_name = None
 
     @property
@@ -82,12 +85,11 @@ class OnlineModel(base.Base):
         return {"loss", "lr", "schedule", "intercept_lr", "clip_gradient", "max_features"}
 
     def _parameter_changed(self) -> None:
-        if self._engine is not None:
-            o = self._engine.online[0]
-            o.intercept_lr = float(self.intercept_lr)
-            o.clip_gradient = float(self.clip_gradient)
-            o.loss = CODES[self.loss]
-            self._engine.limit(int(self.max_features or 0))
+        o = self._engine.online[0]
+        o.intercept_lr = float(self.intercept_lr)
+        o.clip_gradient = float(self.clip_gradient)
+        o.loss = CODES[self.loss]
+        self._engine.limit(int(self.max_features or 0))
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:
         """Change parameters, from the next step on; none if one of them is refused."""

@@ -23,8 +23,7 @@ class _EG(OnlineModel):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is not None:
-            self._engine.rule.clock[0].R = float(self.radius)
+        self._engine.rule.clock[0].R = float(self.radius)
 
     def _rule(self) -> Any:
         return EG.start(0, float(self.radius), int(self.n_features), self.nonnegative)

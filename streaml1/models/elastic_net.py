@@ -49,20 +49,19 @@ class _ElasticNet(OnlineModel):
         super()._begin()
 
     def _parameter_changed(self) -> None:
-        auto = self._engine is not None and isinstance(self._engine.rule, ElasticNetLanes)
+        auto = isinstance(self._engine.rule, ElasticNetLanes)
         if auto and self._engine.online[0].loss != CODES[self.loss]:
             raise ValueError('loss cannot change where lr="auto"; clone the model instead')
         super()._parameter_changed()
-        if self._engine is not None:
-            if (self.lr == AUTO) != isinstance(self._engine.rule, ElasticNetLanes):
-                raise ValueError('lr cannot become "auto", or cease to be; clone the model instead')
-            clock = self._engine.rule.clock[0]
-            clock.l1, clock.l2 = float(self.l1), float(self.l2)
-            clock.sgd = self.update == "sgd"
-            if self.average:
-                self._engine.rule.mean[0].budget = int(self.budget)
-            elif self.stamps == "explicit":
-                clock.budget = int(self.budget)
+        if auto != (self.lr == AUTO):
+            raise ValueError('lr cannot become "auto", or cease to be; clone the model instead')
+        clock = self._engine.rule.clock[0]
+        clock.l1, clock.l2 = float(self.l1), float(self.l2)
+        clock.sgd = self.update == "sgd"
+        if self.average:
+            self._engine.rule.mean[0].budget = int(self.budget)
+        elif self.stamps == "explicit":
+            clock.budget = int(self.budget)
 
     def _rule(self) -> Any:
         l1, l2, sgd = float(self.l1), float(self.l2), self.update == "sgd"

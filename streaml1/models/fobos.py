@@ -23,8 +23,7 @@ class _FOBOS(OnlineModel):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is not None:
-            self._engine.rule.clock[0].strength = float(self.strength)
+        self._engine.rule.clock[0].strength = float(self.strength)
 
     def _rule(self) -> Any:
         rule: Any = FobosL2 if self.norm == "l2" else FobosLinf

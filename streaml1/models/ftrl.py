@@ -25,12 +25,11 @@ class _FTRL(OwnRates):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is not None:
-            clock = self._engine.rule.clock[0]
-            clock.alpha, clock.beta = float(self.alpha), float(self.beta)
-            clock.l1, clock.l2 = float(self.l1), float(self.l2)
-            if clock.l1 < clock.l1_now:  # what was within l1 may be beyond the new one
-                self._engine.recount()
+        clock = self._engine.rule.clock[0]
+        clock.alpha, clock.beta = float(self.alpha), float(self.beta)
+        clock.l1, clock.l2 = float(self.l1), float(self.l2)
+        if clock.l1 < clock.l1_now:  # what was within l1 may be beyond the new one
+            self._engine.recount()
 
     def _rule(self) -> Any:
         return FTRL.start(0, float(self.alpha), float(self.beta), float(self.l1), float(self.l2))

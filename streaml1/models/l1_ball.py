@@ -26,8 +26,7 @@ class _L1Ball(OnlineModel):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is not None:
-            self._engine.rule.set_radius(float(self.radius))
+        self._engine.rule.set_radius(float(self.radius))
 
     def _rule(self) -> Any:
         return INDEXES[self.index].start(0, float(self.radius), self.nonnegative)

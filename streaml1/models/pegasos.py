@@ -109,9 +109,8 @@ class PegasosClassifier(OwnRates, OnlineClassifier):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is not None:
-            clock = self._engine.rule.clock[0]
-            clock.l2, clock.project = float(self.l2), bool(self.project)
+        clock = self._engine.rule.clock[0]
+        clock.l2, clock.project = float(self.l2), bool(self.project)
 
     def _rule(self) -> Any:
         kind = AveragedPegasos if self.average else Pegasos

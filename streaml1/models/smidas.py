@@ -36,11 +36,10 @@ class _SMIDAS(OnlineModel):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is not None:
-            rule = self._engine.rule
-            rule.clock[0].l1 = float(self.l1)
-            if rule.norm[0].p != self._power:  # a clone with its state and another p
-                rule.set_p(self._power)
+        rule = self._engine.rule
+        rule.clock[0].l1 = float(self.l1)
+        if rule.norm[0].p != self._power:  # a clone with its state and another p
+            rule.set_p(self._power)
 
     def _rule(self) -> Any:
         return SMIDAS.start(0, float(self.l1), self._power)

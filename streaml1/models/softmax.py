@@ -156,8 +156,6 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is None:
-            return
         rule = self._engine.rule
         if self.penalty == "ball":
             self._refuse_l2()

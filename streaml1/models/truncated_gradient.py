@@ -26,10 +26,9 @@ class _TruncatedGradient(OnlineModel):
 
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
-        if self._engine is not None:
-            clock = self._engine.rule.clock[0]
-            clock.gravity, clock.period = float(self.gravity), int(self.period)
-            clock.threshold = float(self.threshold)
+        clock = self._engine.rule.clock[0]
+        clock.gravity, clock.period = float(self.gravity), int(self.period)
+        clock.threshold = float(self.threshold)
 
     def _rule(self) -> Any:
         kind = AveragedTruncatedGradient if self.average else TruncatedGradient

@@ -17,7 +17,8 @@ $P(\tau - 1)$ where Eq. (3) asks for $P(\tau)$; this is Eq. (3). c) Where $\eta\
 leaves out, an SGD step makes every weight 0 and the ledger starts anew. d) P underflows and A outgrows
 the weights in the end: then every $u$ is written down anew, with P = 1 (a pass over all slots).
 
-Cost of a step: the non-zeros of the row; 8 bytes a slot.
+Cost of a step: the non-zeros of the row; 8 bytes a slot. The last eight of a row overlap those before,
+so that no loop over what is left ends where no processor foresees it.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from streaml1.jit import (
     put_eight,
     times,
     total,
+    without_first,
 )
 from streaml1.rows import ensure
 from streaml1.rules import rebase
@@ -73,7 +75,7 @@ STEPS_LEAST = 256.0
 
 CACHED = 2**17  # weights that the cache has all the time
 
-LANE, ONE = np.uint64(LANES), np.uint64(1)
+LANE, ONE, EIGHT_BYTES = np.uint64(LANES), np.uint64(1), np.uint64(8)
 
 
 @inlined
@@ -95,6 +97,31 @@ def advance(c: Any, eta: float) -> bool:
     return c.P < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * eta * c.l1) < A * c.P
 
 
+@inlined
+def _eight_left(
+    rule: Any, ids: Any, values: Any, lo: Any, k: Any, As: Any, far: Any, kept: Any
+) -> Any:
+    """Weights over P of the eight entries from the k-th, of a row from `lo`."""
+    ask_rows(ids, values, k)
+    if far:
+        ask_half(rule.u, ids, k + AHEAD)
+    w = beyond(each_in(rule.u, ids, k), As)
+    if kept:
+        put_eight(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo), w)
+    return w
+
+
+@inlined
+def _eight_stepped(
+    rule: Any, ids: Any, values: Any, lo: Any, k: Any, As: Any, steps: Any, far: Any
+) -> None:
+    """Take the step in the eight entries from the k-th, of a row from `lo` that was gathered."""
+    if far:  # the others: not all at once
+        ask_half(rule.u, ids, k + AHEAD + ONE)
+    w = eight_at(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo))
+    put_each(rule.u, ids, k, stepped(w, As, steps, eight_in(values, k)))
+
+
 class ElasticNet(NamedTuple):
     """State of the lazy elastic net: `u` (d,) and the ledger, one record."""
 
@@ -108,26 +135,24 @@ class ElasticNet(NamedTuple):
         As = eight_of(A)
         far = len(self.u) > CACHED and reaches(ids, hi)
         kept = hi - lo <= np.uint64(len(self.scratch))  # learning has had room made, predicting not
-        scratch = np.uint64(self.scratch.ctypes.data)
-        odd = hi - (hi - lo) % LANE
+        if hi - lo < LANE:
+            a = 0.0
+            for k in range(lo, hi):
+                w = beyond(self.u[ids[k]], A)
+                if far:
+                    ask_one(self.u, ids, k + AHEAD)
+                if kept:
+                    self.scratch[k - lo] = w
+                a += w * values[k]
+            return a * c.P
+        last = hi - LANE
         sums = eight_of(0.0)
-        for k in range(lo, odd, LANE):
-            ask_rows(ids, values, k)
-            if far:
-                ask_half(self.u, ids, k + AHEAD)
-            w = beyond(each_in(self.u, ids, k), As)
-            if kept:
-                put_eight(scratch + np.uint64(8) * (k - lo), w)
+        for k in range(lo, last, LANE):
+            w = _eight_left(self, ids, values, lo, k, As, far, kept)
             sums = plus(sums, times(w, eight_in(values, k)))
-        a = total(sums)
-        for k in range(odd, hi):
-            w = beyond(self.u[ids[k]], A)
-            if far:
-                ask_one(self.u, ids, k + AHEAD)
-            if kept:
-                self.scratch[k - lo] = w
-            a += w * values[k]
-        return a * c.P
+        w = _eight_left(self, ids, values, lo, last, As, far, kept)
+        added = (LANE - (hi - lo) % LANE) % LANE
+        return total(plus(sums, times(w, without_first(eight_in(values, last), added)))) * c.P
 
     def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
         pass  # `gather` does
@@ -138,15 +163,14 @@ class ElasticNet(NamedTuple):
         A, s = c.A, step / c.P
         As, steps = eight_of(A), eight_of(s)
         far = len(self.u) > CACHED and reaches(ids, hi)
-        scratch = np.uint64(self.scratch.ctypes.data)
-        odd = hi - (hi - lo) % LANE
-        for k in range(lo, odd, LANE):
-            if far:  # the others: not all at once
-                ask_half(self.u, ids, k + AHEAD + ONE)
-            w = eight_at(scratch + np.uint64(8) * (k - lo))
-            put_each(self.u, ids, k, stepped(w, As, steps, eight_in(values, k)))
-        for k in range(odd, hi):
-            self.u[ids[k]] = stepped(self.scratch[k - lo], A, s, values[k])
+        if hi - lo < LANE:
+            for k in range(lo, hi):
+                self.u[ids[k]] = stepped(self.scratch[k - lo], A, s, values[k])
+            return
+        last = hi - LANE
+        for k in range(lo, last, LANE):
+            _eight_stepped(self, ids, values, lo, k, As, steps, far)
+        _eight_stepped(self, ids, values, lo, last, As, steps, far)  # some of it twice, alike
 
     def tick(self, eta: float) -> None:
         if advance(self.clock[0], eta):
