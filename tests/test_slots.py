@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streaml1
 from streaml1 import ElasticNetClassifier
+from streaml1.aligned import in_lines, unset_in_lines
 from streaml1.rules.parts import slots
 
 PAIR = np.dtype([("w", "f8"), ("last", "i8")], align=True)
@@ -18,13 +21,14 @@ SIZES = (0, 1, 7, 1000, 2**17 - 1, 2**17, 2**18, 2**18 + 1, 2**20)
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("kind", [np.dtype("u4"), np.dtype("f8"), PAIR])
-def test_where_they_begin(n: int, kind: Any) -> None:
-    made = slots.in_lines(n, kind)
+@pytest.mark.parametrize("make", [in_lines, unset_in_lines])
+def test_where_they_begin(n: int, kind: Any, make: Any) -> None:
+    made = make(n, kind)
     large = n * kind.itemsize >= 2**20
     assert made.shape == (n,) and made.dtype == kind and made.flags.c_contiguous
     assert made.flags.aligned and made.flags.writeable
     assert n == 0 or made.ctypes.data % (2**21 if large else 64) == 0
-    assert not made.view(np.uint8).any()
+    assert make is unset_in_lines or not made.view(np.uint8).any()
     if large:  # numpy asks for huge pages from four megabytes on
         assert made.base.nbytes >= 2**22
 
@@ -64,3 +68,13 @@ def test_weights_of_a_large_model_begin_where_a_page_does() -> None:
         u = model._state.rule.u
         assert u.nbytes >= 2**20
         assert u.ctypes.data % 2**21 == 0
+
+
+def test_names_of_a_large_model_begin_where_a_page_does(tmp_path: Path) -> None:
+    model = ElasticNetClassifier()
+    (tmp_path / "names.vw").write_text("".join(f"1 | name{k}\n" for k in range(150_000)))
+    streaml1.progressive(model, tmp_path / "names.vw")
+    names = model._state.names
+    for array in (names.by_bytes.entries, names.waiting.hashes, names.waiting.bytes):
+        assert array.nbytes >= 2**20
+        assert array.ctypes.data % 2**21 == 0

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streaml1.aligned import unset_in_lines
 from streaml1.jit import COMPILED, inlined, kernel, prefetch, prefetch_early
 from streaml1.names.places import NO_SLOT, ONE, free, lookup
 from streaml1.parse.names import short_copied
@@ -316,7 +317,7 @@ class Arena(_Counted):
 
 
 def _grown(a: Any, n: int, size: int) -> Any:
-    grown = np.empty(size, a.dtype)
+    grown = unset_in_lines(size, a.dtype)
     grown[:n] = a[:n]
     return grown
 

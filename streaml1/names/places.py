@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.aligned import unset_in_lines
 from streaml1.jit import inlined, typed_kernel
 
 __all__ = ["MISSING", "NO_SLOT", "ONE", "free", "lookup"]
@@ -39,6 +40,6 @@ def _clear(entries: Any) -> None:
 
 def free(places: int) -> Any:
     """A table of so many places, a power of two, all of them free."""
-    entries = np.empty(2 * places, np.uint64)
+    entries = unset_in_lines(2 * places, np.uint64)
     _clear(entries)
     return entries

@@ -22,12 +22,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
+from streaml1.aligned import in_lines
 from streaml1.jit import inlined, prefetch_early
 from streaml1.rules import gather, rebase, scatter
 from streaml1.rules.elastic_net import A_START, CLOCK, ElasticNet, advance
 from streaml1.rules.parts import averages, lifetimes
 from streaml1.rules.parts.ahead import ahead
-from streaml1.rules.parts.slots import in_lines
 
 __all__ = ["AveragedElasticNet"]
 

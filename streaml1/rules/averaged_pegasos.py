@@ -18,12 +18,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
+from streaml1.aligned import in_lines
 from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import gather, rebase, scatter
 from streaml1.rules.parts import averages
 from streaml1.rules.parts.ahead import ahead
-from streaml1.rules.parts.slots import in_lines, records
+from streaml1.rules.parts.slots import records
 from streaml1.rules.pegasos import CLOCK, Pegasos, advance, unsure
 
 __all__ = ["AveragedPegasos"]

@@ -22,12 +22,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
+from streaml1.aligned import in_lines
 from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import rebase, scatter
 from streaml1.rules.parts import averages, lifetimes
 from streaml1.rules.parts.ahead import ahead
-from streaml1.rules.parts.slots import in_lines
 from streaml1.rules.truncated_gradient import (
     A_START,
     CLOCK,

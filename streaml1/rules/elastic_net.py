@@ -28,6 +28,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.aligned import in_lines
 from streaml1.jit import (
     LANES,
     each_in,
@@ -46,7 +47,7 @@ from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_one, ask_rows, reaches
 from streaml1.rules.parts.shrinkage import beyond, stepped
-from streaml1.rules.parts.slots import grown, in_lines, moved, records, scratch_for
+from streaml1.rules.parts.slots import grown, moved, records, scratch_for
 
 __all__ = ["A_START", "CLOCK", "ElasticNet", "advance"]
 
@@ -214,7 +215,10 @@ class ElasticNet(NamedTuple):
 
     def holding(self) -> Any:
         # Not by the weight: one that has underflowed to 0 is told from one that the penalty ended.
-        return np.abs(self.u) > self.clock[0].A
+        A = self.clock[0].A
+        held = self.u > A
+        held |= self.u < -A
+        return held
 
     def drop(self, slots: Any) -> None:
         self.u[slots] = A_START

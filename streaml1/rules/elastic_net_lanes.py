@@ -29,6 +29,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1 import losses
+from streaml1.aligned import in_lines
 from streaml1.eights import decay
 from streaml1.jit import (
     LANES,
@@ -78,7 +79,7 @@ from streaml1.rules.parts.lanes import (
     told,
 )
 from streaml1.rules.parts.shrinkage import beyond, stepped
-from streaml1.rules.parts.slots import in_lines, records
+from streaml1.rules.parts.slots import records
 
 __all__ = ["ElasticNetLanes"]
 

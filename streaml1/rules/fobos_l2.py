@@ -26,11 +26,12 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.aligned import in_lines
 from streaml1.jit import inlined, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import ahead
-from streaml1.rules.parts.slots import grown, in_lines, moved, records
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["FobosL2"]
 

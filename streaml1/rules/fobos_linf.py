@@ -39,6 +39,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.aligned import in_lines
 from streaml1.jit import prefetch, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules.parts import blocks, candidates
@@ -54,7 +55,7 @@ from streaml1.rules.parts.candidates import (
 from streaml1.rules.parts.floor import fill, lift
 from streaml1.rules.parts.level import fall, place_all, rise
 from streaml1.rules.parts.pool import FOUND, WIDE
-from streaml1.rules.parts.slots import grown, in_lines, moved, records
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["FobosLinf"]
 

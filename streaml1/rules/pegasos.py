@@ -28,6 +28,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.aligned import in_lines
 from streaml1.jit import (
     LANES,
     each_in,
@@ -45,7 +46,7 @@ from streaml1.jit import (
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.ahead import AHEAD, ask_half, ask_one, ask_rows, reaches
-from streaml1.rules.parts.slots import grown, in_lines, moved, records
+from streaml1.rules.parts.slots import grown, moved, records
 
 __all__ = ["CLOCK", "Pegasos", "advance", "unsure"]
 

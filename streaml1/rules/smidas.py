@@ -27,12 +27,13 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.aligned import in_lines
 from streaml1.jit import kernel, prefetch_early, scratch
 from streaml1.rows import ensure
 from streaml1.rules import rebase, weight
 from streaml1.rules.parts import pnorm
 from streaml1.rules.parts.pnorm import CHUNK, NORM, TERMS
-from streaml1.rules.parts.slots import grown, in_lines, moved, records
+from streaml1.rules.parts.slots import grown, moved, records
 from streaml1.vectors import power, small_int, times_powers
 
 __all__ = ["SMIDAS"]

@@ -31,11 +31,12 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.aligned import in_lines
 from streaml1.jit import array_at, inlined, kernel, prefetch_early
 from streaml1.rows import ensure
 from streaml1.rules import rebase
 from streaml1.rules.parts.many import answer, fits, softmax
-from streaml1.rules.parts.slots import in_lines, records
+from streaml1.rules.parts.slots import records
 
 __all__ = ["PENALTIES", "Softmax"]
 

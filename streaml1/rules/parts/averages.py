@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from streaml1 import losses
+from streaml1.aligned import in_lines
 from streaml1.jit import generic, inlined
 from streaml1.rows import ensure
 from streaml1.rules import respond, weight
@@ -164,7 +165,7 @@ def read(arrays: dict[str, Any], d: int, slots: Any, dtype: Any) -> tuple[Any, A
     dumped, kept = arrays.pop("sums"), arrays.pop("mean")
     ensure(dumped.dtype == np.float64 and dumped.shape == slots.shape, "not sums")
     ensure(kept.dtype == dtype and kept.shape == (1,), "not a mean")
-    sums, mean = of_slots.in_lines(d, np.float64), of_slots.records(1, dtype)
+    sums, mean = in_lines(d, np.float64), of_slots.records(1, dtype)
     sums[slots] = dumped
     mean[:] = kept
     return sums, mean

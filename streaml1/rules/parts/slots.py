@@ -6,24 +6,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["grown", "in_lines", "moved", "records", "scratch_for", "zeros"]
+from streaml1.aligned import in_lines
+
+__all__ = ["grown", "moved", "records", "scratch_for", "zeros"]
 
 ROOM_LEAST = 256
-LINE, PAGE, LARGE = 64, 2**21, 2**20  # bytes
-
-
-def in_lines(n: int, dtype: Any) -> Any:
-    """`n` zeros that begin where a line of the cache does: eight floats of them are in one.
-
-    From a megabyte on they begin where a huge page does, and are in such pages if the system gives
-    them where it is asked: of others, which are anywhere in memory, some want the same places of
-    the second cache. Numpy asks, for what is twice as large as a page.
-    """
-    size = n * np.dtype(dtype).itemsize
-    unit = PAGE if size >= LARGE else LINE
-    memory = np.zeros(unit + max(size, unit), np.uint8)
-    first = -memory.ctypes.data % unit
-    return memory[first : first + size].view(dtype)
 
 
 def records(n: int, dtype: Any) -> Any:
