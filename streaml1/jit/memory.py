@@ -257,7 +257,8 @@ def _itself(owned: Any) -> Any:
     return owned
 
 
-# The same array or rule, with arrays that are not counted as references to their memory. A loop
-# that hands one to functions counts it up and down for each: some ten nanoseconds an array and a
+# The same array, rule or tuple of arrays, with arrays that are not counted as references to their
+# memory. A loop that hands one to functions counts it up and down for each, unless LLVM has taken
+# all of them in, which differs by what was compiled before: some ten nanoseconds an array and a
 # row. Whoever calls the kernel holds it all the while.
 borrowed = _borrowed if COMPILED else _itself

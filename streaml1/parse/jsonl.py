@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import (
+    borrowed,
     inlined,
     kernel,
     load_byte,
@@ -225,6 +226,8 @@ def rows(
     `keys` and `met` have twice MOST places, and `keys` OTHERS more, for the names of a row: one
     with more is odd.
     """
+    hashes, values, spans = borrowed((hashes, values, spans))
+    numbers, keys, met = borrowed((numbers, keys, met))
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
     places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)

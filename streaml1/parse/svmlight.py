@@ -12,6 +12,7 @@ import numpy as np
 
 from streaml1.jit import (
     bit_count,
+    borrowed,
     gil_kernel,
     halves_at,
     inlined,
@@ -215,6 +216,7 @@ def rows(
     How many rows, how many of them odd, how many lines, and whether all rows are plain: see
     `streaml1.rows.is_plain_row`.
     """
+    ids, values = borrowed((ids, values))
     base, places = start - _ONE, np.uint64(positions.ctypes.data)
     of_kinds = np.uint64(kinds.ctypes.data)
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import (
+    borrowed,
     inlined,
     kernel,
     load_byte,
@@ -339,6 +340,8 @@ def rows(
     How many rows, how many of them odd, how many lines, whether all values are such as may be
     learnt, and whether no row is known to have a name twice.
     """
+    hashes, values, spans = borrowed((hashes, values, spans))
+    numbers, texts, sizes = borrowed((numbers, texts, sizes))
     row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
     valued: Any = True
     places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
