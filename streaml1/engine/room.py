@@ -173,6 +173,8 @@ class Room(State):
         holding = self.rule.holding()
         needed = int(np.count_nonzero(holding)) + n
         size = max(reader.LEAST_SIZE, _power_of_two(3 * needed // 2))
+        if 2 * needed > self.rule.size:  # what would be free is soon full again
+            size = max(size, 2 * self.rule.size)
         # To give zeros back and grow all the same would cost much more than to grow.
         if self.rule.size < size and len(self.names) + n <= size:
             self._set_rule(self.rule.grow(size))
