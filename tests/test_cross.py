@@ -24,6 +24,7 @@ import streaml1
 import streaml1.crosses.marks
 from streaml1 import BadExample, ElasticNetClassifier, walk
 from streaml1.cli import cli
+from streaml1.crosses import spec
 from streaml1.engine import engine, reader
 from streaml1.hashing import name_hash, name_hashes
 from streaml1.names import MISSING, Table
@@ -816,3 +817,17 @@ def test_of_several_rows_the_first_that_is_refused_is_told() -> None:
     with pytest.raises(BadExample, match="reads as a cross") as found:
         ElasticNetClassifier(cross=[("a", "b")]).learn_many(xs, [True] * 3)
     assert found.value.row == 1
+
+
+def test_the_first_prediction_of_many_crosses_is_a_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame as wide as the dict is too narrow for what is crossed in it: a wider one follows."""
+    x = {f"text^{k}": 1.0 for k in range(60)}
+    model = ElasticNetClassifier(cross=[("text", "text")])
+    learnt = ElasticNetClassifier(cross=[("text", "text")])
+    learnt.learn_one(x, True)
+    expected = learnt.predict_proba_one(x)
+    copied = pickle.loads(pickle.dumps(learnt))
+    monkeypatch.setattr(spec.Crosses, "of", lambda *_: pytest.fail("crossed in Python"))
+    assert model.predict_proba_one(x) == {False: 0.5, True: 0.5}
+    for one in (copied, copied.freeze()):
+        assert one.predict_proba_one(x) == expected

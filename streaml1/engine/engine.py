@@ -79,11 +79,9 @@ class Engine(Many):
     def _margin_otherwise(self, x: Mapping[Hashable, Any], out: int) -> float:
         with self.lock:
             self._drop_closed_frame()
-            if self._wants_frame(x):
-                frame = self._new_frame(len(x))
-                a = frame.predict(frame.address, x, out)
-                if a == a:
-                    return a
+            a = self._margin_of_frame(x, out)
+            if a == a:
+                return a
         counted = self._counted(x)
         if counted is not x:
             return self.margin(counted, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -148,15 +149,24 @@ class Reader:
         return self._margin_otherwise(x, out)
 
     def _margin_otherwise(self, x: Mapping[Hashable, Any], out: int) -> float:
-        if self._wants_frame(x):
-            frame = self._new_frame(len(x))
-            a = frame.predict(frame.address, x, out)
-            if a == a:
-                return a
+        a = self._margin_of_frame(x, out)
+        if a == a:
+            return a
         counted = self._counted(x)
         if counted is not x:
             return self.margin(counted, out)
         return self._margin_of(plain_items(x), out)
+
+    def _margin_of_frame(self, x: Mapping[Hashable, Any], out: int) -> float:
+        """The margin by a new frame, if one is of use; else NaN."""
+        for _ in range(2):  # how wide it has to be for what is crossed, the first one tells
+            if not self._wants_frame(x):
+                break
+            frame = self._new_frame(len(x))
+            a = float(frame.predict(frame.address, x, out))
+            if a == a:
+                return a
+        return math.nan
 
     def _counted(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
         """An example with words in place of texts that no kernel takes."""
