@@ -32,12 +32,14 @@ class Broker:
             pytest.skip("the mock cluster has no topics to order, times or transactions")
 
     def topic(self, partitions: int = 1, name: str | None = None, **configs: str) -> str:
-        """A new topic; on the mock cluster it has four partitions and comes with its records."""
+        """A new topic that the broker knows; on the mock cluster it comes with its records."""
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         if self.is_real:
             admin = KafkaAdminClient(bootstrap_servers=self.address)
             try:
                 admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs or None)])
+                while name not in admin.list_topics():
+                    time.sleep(0.01)
             finally:
                 admin.close()
         return name

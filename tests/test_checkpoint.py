@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -647,6 +648,12 @@ def test_outs_hear_that_a_checkpoint_is_kept_once_it_is(tmp_path: Path) -> None:
 
         def saved(self) -> None:
             told.append(("saved", files(tmp_path / "kept")[-1].name))
+
+        def fed(self) -> None:
+            """Or a slow disk leaves few checkpoints to a short run."""
+            for thread in threading.enumerate():
+                if thread.name == "streaml1-checkpoint":
+                    thread.join()
 
     with Checkpoints(tmp_path / "kept", seconds=1e-9) as store:
         progressive(model(), spec, every=10, checkpoint=store, outs=[Listening()])

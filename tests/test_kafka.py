@@ -11,13 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import kafka
 import pytest
 from click.testing import CliRunner, Result
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.future import Future
 
 import streaml1
 from streaml1.checkpoint import CheckpointError, Checkpoints, look
@@ -29,6 +32,8 @@ from streaml1.streams import SourceError, open_source
 from streaml1.streams.kafka import KafkaSource
 from streaml1.streams.records import KafkaBlock
 from streaml1.streams.source import Lost
+from streaml1.streams.topic import Topic
+from streaml1.streams.topic_ids import ask
 from tests.broker import Broker
 from tests.killing import killed_and_resumed
 
@@ -345,6 +350,58 @@ def test_before_a_checkpoint_a_broker_is_asked(broker: Broker, tmp_path: Path) -
         progressive(model(), Deaf(broker.url(topic)), limit=20, checkpoint=store)
     found = look(tmp_path / "kept")
     assert found is not None and found.model.n_iterations == 0
+
+
+@pytest.mark.parametrize("name", ["t", "u"])
+def test_that_a_topic_is_missing_is_asked_again(name: str) -> None:
+    """Its broker may not know yet of what was made anew; `u` is not the only one asked about."""
+    cluster = Cluster({"t", name}, name)
+    client = SimpleNamespace(_client=SimpleNamespace(cluster=cluster))
+    ask(client, name, 60.0)
+    assert cluster.answers == 3 and cluster.topic_id(name) == "new"
+    begun = time.monotonic()
+    cluster.answers = -(10**9)
+    ask(client, name, 0.1)
+    assert 0.1 <= time.monotonic() - begun < 30.0 and cluster.topic_id(name) is None
+
+
+class Cluster:
+    """What kafka-python knows of the brokers: a topic is there from the third answer on."""
+
+    closed, metadata_refresh_in_progress, unauthorized_topics = False, False, ()
+
+    def __init__(self, topics: set[str], name: str) -> None:
+        self._topics, self.name, self.answers = topics, name, 0
+
+    def request_update(self) -> Future:
+        self.answers += 1
+        # One topic that is asked about fails, of several none does.
+        if self.answers >= 3 or len(self._topics) > 1:
+            return Future().success(self)
+        return Future().failure(kafka.errors.UnknownTopicOrPartitionError())
+
+    def topic_id(self, name: str) -> str | None:
+        return "old" if name != self.name else "new" if self.answers >= 3 else None
+
+    def partitions_for_topic(self, name: str) -> set[int] | None:
+        return None if self.topic_id(name) is None else {0}
+
+
+def test_a_broker_tells_at_once_though_a_reader_waits_for_records(broker: Broker) -> None:
+    """It answers in turn, and what is to come it holds back for a while."""
+    topic = broker.topic()
+    broker.send(topic, rows(5))
+    source = Topic(broker.url(topic))
+    with closing(source.consumer(lambda: False)) as consumer:
+        consumer.assign([kafka.TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        took = []
+        for _ in range(6):
+            consumer.poll(100)
+            begun = time.monotonic()
+            ask(consumer, topic, 5.0)
+            took.append(time.monotonic() - begun)
+    assert min(took[2:]) < 0.3
 
 
 def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:

@@ -35,6 +35,10 @@ PROBE_SECONDS = 2.0
 METADATA_SECONDS = 10.0
 """How often a consumer asks, aside, whether the topic is still the same."""
 
+FETCH_SECONDS = 0.1
+"""How long a broker may hold back an answer that has no records: it answers what else a consumer
+asks after that, and whether the topic is the same is asked before each checkpoint."""
+
 ASK_SECONDS = 1.0
 """How long a broker may take to tell whether a topic is the same; none is asked more often."""
 
@@ -116,6 +120,7 @@ class Topic:
                 metadata_max_age_ms=round(1000 * METADATA_SECONDS),
                 allow_auto_create_topics=False,
                 isolation_level="read_committed",
+                fetch_max_wait_ms=round(1000 * FETCH_SECONDS),
                 max_poll_records=POLLED,
                 **settings,
             )
@@ -158,7 +163,7 @@ class Topic:
 
         """
         if seconds:
-            ask(client, seconds)
+            ask(client, self.name, seconds)
         told = id_of(client, self.name)
         self._id = self._id or told
         if told is not None and told != self._id:

@@ -27,19 +27,22 @@ def is_missing(client: Any, name: str) -> bool:
     )
 
 
-def ask(client: Any, seconds: float) -> bool:
-    """Have the client hear from a broker now; whether it has. Not for kafka-python's own thread."""
+def ask(client: Any, name: str, seconds: float) -> None:
+    """Have the client hear of a topic from a broker now. Not for kafka-python's own thread.
+
+    That there is no such topic is asked again: a broker learns of a new one after its controller.
+    """
     cluster = _cluster_of(client)
-    if cluster is None or cluster.closed:
-        return False
     limit = time.monotonic() + seconds
-    # What is on its way already may have been answered a while ago.
-    while cluster.metadata_refresh_in_progress and time.monotonic() < limit:
+    while cluster is not None and not cluster.closed and time.monotonic() < limit:
+        # What is on its way already may have been answered a while ago.
+        if not cluster.metadata_refresh_in_progress:
+            answer = cluster.request_update()
+            while not answer.is_done and time.monotonic() < limit:
+                time.sleep(0.001)
+            if answer.succeeded() and not is_missing(client, name):
+                return
         time.sleep(0.001)
-    answer = cluster.request_update()
-    while not answer.is_done and time.monotonic() < limit:
-        time.sleep(0.001)
-    return bool(answer.is_done)
 
 
 def _cluster_of(client: Any) -> Any:
