@@ -219,9 +219,13 @@ def _merge(ids: Any, values: Any, indptr: Any, first: Any, met: Any) -> Any:
 
 
 def _met(indptr: Any) -> Any:
-    """Room for the places of what a row has, whichever of some rows it is."""
+    """Room for the places of what a row has, whichever of some rows it is: half a word each.
+
+    It is to leave room in the first cache.
+    """
     longest = int((indptr[1:] - indptr[:-1]).max(initial=0))
-    return np.zeros(1 << max(12, (4 * longest).bit_length()), np.uint64)
+    kind = np.uint32 if int(indptr[-1]) < 2**32 - 1 else np.uint64
+    return np.zeros(1 << max(12, (4 * longest).bit_length()), kind)
 
 
 def repeats(ids: Any, indptr: Any) -> bool:

@@ -552,8 +552,11 @@ def test_a_table_of_names_and_crosses(steps: list[tuple[str, int]]) -> None:
         elif what == "t":  # names of texts
             names = [name for name in names if name.isprintable()] * 2
             hashes, (letters, spans) = name_hashes(names), spelt(names)
-            slots, places = table.by_bytes.find(hashes)
-            table.admit_bytes(hashes, slots, distinct(hashes, places), letters, spans)
+            slots, most = np.empty(len(hashes), np.uint32), chance.choice([len(twin) + 1, MISSING])
+            at = table.admit_bytes(hashes, slots, letters, spans, most)
+            if at < len(hashes):
+                assert len(table) == most and names[at] not in {*twin, *names[:at]}
+                assert table.admit_bytes(hashes, slots, letters, spans, MISSING, at) == len(hashes)
             twin += [name for name in dict.fromkeys(names) if name not in twin]
             assert slots.tolist() == [twin.index(name) for name in names]
         elif what == "x":

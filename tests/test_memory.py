@@ -448,7 +448,41 @@ def test_names_of_one_hash_are_one_feature_on_every_road(monkeypatch: pytest.Mon
     assert 100 < len(walked.weights) <= 256
 
 
-@given(st.dictionaries(st.integers(0, 2**64 - 1), st.integers(0, 99)), st.sets(st.integers(0, 99)))
+# Some want the same line of a table, more than it has places; and 0, which free places have too.
+HASHES = st.integers(0, 2**64 - 1) | st.builds(
+    lambda line, k: line + k * 2**40, st.sampled_from([0, 1, 15]), st.integers(0, 20)
+)
+
+
+@given(st.lists(HASHES, max_size=120), st.integers(0, 50), st.sampled_from([1, 7, 120]))
+def test_a_table_of_bytes_is_a_dict(hashes: list[int], most: int, step: int) -> None:
+    """Entered, admitted some at a time, and found."""
+    table, arena, twin = ByBytes(), Arena(), dict[int, int]()
+    letters, spans = np.zeros(0, np.uint8), np.zeros(len(hashes), np.uint64)
+    known = list(dict.fromkeys(hashes))[: most // 2]
+    table.enter(np.array(known, np.uint64), np.arange(len(known), dtype=np.uint32))
+    table.n = len(known)
+    twin.update((h, slot) for slot, h in enumerate(known))
+    for lo in range(0, len(hashes), step):
+        some = np.array(hashes[lo : lo + step], np.uint64)
+        slots = np.full(len(some), 77, np.uint32)
+        at = table.admit(some, slots, letters, spans, arena, most)
+        for k, h in enumerate(some.tolist()):
+            if h not in twin and len(twin) >= most:
+                assert at == k
+                break
+            assert slots[k] == twin.setdefault(h, len(twin))
+        else:
+            assert at == len(some)
+        assert (slots[at:] == 77).all()
+        assert table.n == table.used[0] == len(twin)
+        assert 4 * len(twin) <= len(table.entries)
+    slots, places = table.find(np.array(hashes, np.uint64))
+    assert slots.tolist() == [twin.get(h, MISSING) for h in hashes]
+    assert places.tolist() == [k for k, h in enumerate(hashes) if h not in twin]
+
+
+@given(st.dictionaries(HASHES, st.integers(0, 99)), st.sets(st.integers(0, 99)))
 def test_a_table_of_bytes_is_left_with_those_that_are_kept(
     entries: dict[int, int], gone: set[int]
 ) -> None:
@@ -494,12 +528,14 @@ def test_names_are_kept_as_they_were(pieces: list[tuple[int, int]], behind: int)
     letters = np.random.default_rng(7).integers(0, 256, 80 + behind).astype(np.uint8)
     spans = np.array([(begin << 32) | size for begin, size in pieces], np.uint64)
     hashes = np.arange(1, len(pieces) + 1, dtype=np.uint64)
-    table, arena = ByBytes(), Arena()
-    arena.widen(len(pieces), sum(size for _, size in pieces))
+    table, arena, slots = ByBytes(), Arena(), np.empty(len(pieces), np.uint32)
     exact = letters[: max((begin + size for begin, size in pieces), default=0) + behind]
-    for some in np.array_split(np.arange(len(pieces)), 3):
-        given_slots, arena.n = table.give(hashes, exact, spans, some, arena)
-        assert given_slots.tolist() == some.tolist()
+    at = 0
+    for most in (len(pieces) // 3, len(pieces) // 2, MISSING):  # it goes on where it ended
+        at = table.admit(hashes, slots, exact, spans, arena, most, at)
+        assert at == min(most, len(pieces)) == len(arena) == table.n
+        assert 4 * int(table.used[0]) <= len(table.entries)
+    assert slots.tolist() == list(range(len(pieces)))
     raw = [arena.bytes[arena.ends[k] : arena.ends[k + 1]].tobytes() for k in range(len(arena))]
     assert raw == [letters[begin : begin + size].tobytes() for begin, size in pieces]
     kept = np.arange(len(pieces)) % 3 > 0

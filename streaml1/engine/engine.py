@@ -151,7 +151,7 @@ class Engine(Many):
             for name in names:
                 self.crosses.require_plain(name)  # type: ignore[union-attr]
         hashes = hashes_of(crosses)
-        slots, unknown = self._find_with_room(hashes, lambda: len(names))
+        slots, unknown = self._find_with_room(hashes, len(names))
         plain = self._admit_all(names)
         self._admit_crossed(hashes, slots, unknown, parts_of([one.parts for one in crosses]))
         if len(unknown.firsts):

@@ -214,18 +214,10 @@ class Many(Weights):
         """As `_rows`, with what is crossed in them."""
         batch, crossing = some.batch, crossing_of(crosses, some)
         texts, names = batch.texts, batch.names or []
-        found: list[tuple[Any, Any]] = []  # the texts' slots by the names of now
-
-        def most() -> int:
-            if texts is None:
-                return len(names)
-            found[:] = [self._new_texts(texts)]
-            return len(found[0][1].firsts)
-
-        crossed, unknown = self._find_with_room(crossing.hashes, most, texts is None)
         if texts is not None:
-            plain = self._admit_texts(texts, *found)
+            plain, crossed, unknown = self._admit_texts_before(texts, crossing.hashes)
         else:
+            crossed, unknown = self._find_with_room(crossing.hashes, len(names))
             used = np.zeros(len(names), bool)
             used[batch.rows.ids] = True
             slots = np.full(len(names), MISSING, np.uint32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -54,58 +54,64 @@ class Room(State):
             if self.names.entries is not entries:
                 self._frame = None
 
-    def _new_texts(self, texts: NamedRows) -> tuple[Any, Unknown]:
-        """Slots of names that come as bytes, and those that have none."""
-        slots, places = self._find_texts(texts)
-        return slots, distinct(texts.parts()[0], places)
-
-    def _admit_texts(self, texts: NamedRows, found: tuple[Any, Unknown] | None = None) -> Any:
-        """Slots of names that come as bytes; the rule has all of them.
-
-        `found` is what `_new_texts` told, where nothing has changed since.
-        """
-        while True:
-            slots, new = self._new_texts(texts) if found is None else found
-            found = None
-            if not len(new.firsts):
-                return slots
+    def _admit_texts(self, texts: NamedRows) -> Any:
+        """Slots of names that come as bytes; the rule has all of them."""
+        hashes, _, _ = texts.parts()
+        if isinstance(self.names, Hashed):
+            return self._find_texts(texts)[0]
+        slots, spans, at = np.empty(len(hashes), np.uint32), texts.own_spans(), 0
+        while at < len(hashes):
             if isinstance(self.names, Ints):
                 self._name_all()
             names = self.names
-            self._have_slots(len(new.firsts))
-            if self.names is names:
-                break
-        hashes, _, _ = texts.parts()
-        self._frame = None
-        if names.others:  # one of them may be equal to a string
-            new.tell(slots, self._admit_all([*texts.names_of(new.firsts)]))
-        else:
-            names.admit_bytes(hashes, slots, new, texts.names, texts.own_spans())
+            if names.others:
+                return self._admit_equals(texts)
+            known = len(names)
+            at = names.admit_bytes(hashes, slots, texts.names, spans, self.rule.size, at)
+            if len(names) > known:
+                self._frame = None
+            if at < len(hashes):
+                self._make_space(1, slots[:at])
+                if self.names is not names:  # all slots have moved
+                    at = 0
         return slots
 
-    def _find_with_room(
-        self, hashes: Any, plain: Callable[[], int], strings: bool = True
-    ) -> tuple[Any, Unknown]:
+    def _admit_equals(self, texts: NamedRows) -> Any:
+        """As `_admit_texts`, where one of the names may be equal to something that is no string."""
+        slots, places = self._find_texts(texts)
+        new = distinct(texts.parts()[0], places)
+        if len(new.firsts):
+            new.tell(slots, self._admit_all([*texts.names_of(new.firsts)]))
+        return slots
+
+    def _admit_texts_before(self, texts: NamedRows, hashes: Any) -> tuple[Any, Any, Unknown]:
+        """As `_admit_texts`; and what `_find_with_room` tells of the hashes of crossed features."""
+        while True:
+            plain, names = self._admit_texts(texts), self.names
+            slots, unknown = self._find_crossed(hashes)
+            if isinstance(names, Table):
+                self._have_slots(len(unknown.firsts), plain)
+            if self.names is names:
+                return plain, slots, unknown
+
+    def _find_with_room(self, hashes: Any, n: int) -> tuple[Any, Unknown]:
         """Slots of crossed features, `MISSING` for some, and those that have none.
 
-        There is room for them then and for the names that are not crossed, of which `plain` tells
-        how many may be new; where these are no `strings`, but bytes, none in the table of strings.
+        There is room for them then, and for `n` names that are not crossed.
         """
         while True:
             names = self.names
-            slots, places = find_crossed(names, hashes)
-            unknown = distinct(hashes, places)
-            new = len(unknown.firsts)
-            if isinstance(names, Ints) and new:
+            slots, unknown = self._find_crossed(hashes)
+            if isinstance(names, Ints) and len(unknown.firsts):
                 self._name_all()
             elif isinstance(names, Table):
-                n = plain()
-                if strings:
-                    self._have_places(n, new)
-                else:
-                    self._have_slots(n + new)
+                self._have_places(n, len(unknown.firsts))
             if self.names is names:  # or some that were known may have been given back
                 return slots, unknown
+
+    def _find_crossed(self, hashes: Any) -> tuple[Any, Unknown]:
+        slots, places = find_crossed(self.names, hashes)
+        return slots, distinct(hashes, places)
 
     def _admit_crossed(self, hashes: Any, slots: Any, unknown: Unknown, parts: Parts) -> None:
         """Give crossed features slots where they have none; the rule has them."""
@@ -116,10 +122,10 @@ class Room(State):
 
     # Room
 
-    def _have_slots(self, n: int) -> None:
-        """Have slots for `n` names more."""
+    def _have_slots(self, n: int, used: Any = None) -> None:
+        """Have slots for `n` names more; see `_make_space`."""
         if len(self.names) + n > self.rule.size:
-            self._make_space(n)
+            self._make_space(n, used)
 
     def _have_places(self, n: int, crossed: int = 0, letters: int = 0) -> None:
         """Have slots, and places in tables, for `n` names and so many crossed features more.
@@ -168,9 +174,14 @@ class Room(State):
         size = max(reader.LEAST_SIZE, _power_of_two(2 * len(names)))
         self._renumber(names, new_slots, size)
 
-    def _make_space(self, n: int) -> None:
-        """Have room for `n` names more, in the slots of zeros where that is room enough."""
+    def _make_space(self, n: int, used: Any = None) -> None:
+        """Have room for `n` names more, in the slots of zeros where that is room enough.
+
+        Slots that are `used` are none of these, whatever they hold.
+        """
         holding = self.rule.holding()
+        if used is not None:
+            holding[used] = True
         needed = int(np.count_nonzero(holding)) + n
         size = max(reader.LEAST_SIZE, _power_of_two(3 * needed // 2))
         if 2 * needed > self.rule.size:  # what would be free is soon full again

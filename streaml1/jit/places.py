@@ -22,6 +22,7 @@ __all__ = [
     "eight_at",
     "eight_from",
     "eight_in",
+    "equal_in",
     "falls_in",
     "pairs_in",
     "places_of",
@@ -177,6 +178,18 @@ def _at_least(typingctx: Any, array: Any, k: Any, bound: Any) -> Any:
 
 
 @intrinsic
+def _equal_in(typingctx: Any, array: Any, k: Any, word: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first = builder.gep(_data(context, builder, array, args[0]), [args[1]])
+        loaded = builder.load(builder.bitcast(first, BITS.as_pointer()))
+        loaded.align = 8
+        equal = builder.icmp_unsigned("==", loaded, everywhere(builder, args[2]))
+        return builder.zext(builder.bitcast(equal, ir.IntType(LANES)), WORD)
+
+    return nbtypes.uint64(array, nbtypes.uint64, nbtypes.uint64), codegen
+
+
+@intrinsic
 def _falls_in(typingctx: Any, array: Any, k: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_data_type(array.dtype)
@@ -272,6 +285,11 @@ def _bits_at_least(array: Any, k: Any, bound: Any) -> Any:
     return np.packbits(found, bitorder="little").view(np.uint64)[0]
 
 
+def _bits_equal(array: Any, k: Any, word: Any) -> Any:
+    found = array[k : k + np.uint64(LANES)] == word
+    return np.uint64(np.packbits(found, bitorder="little")[0])
+
+
 def _wide(array: Any, k: Any) -> Any:
     return _in_array(array, k).astype(np.uint64)
 
@@ -313,6 +331,8 @@ words_in = _words_in if COMPILED else _wide
 falls_in = _falls_in if COMPILED else _falls_of_array
 # Which of 64 neighbours of an array of floats are not below a bound, a bit each.
 at_least = _at_least if COMPILED else _bits_at_least
+# Which of eight neighbours of an array of words are equal to one, a bit each.
+equal_in = _equal_in if COMPILED else _bits_equal
 # The addresses of eight elements of an array; what stands some bytes behind each.
 places_of = _places_of if COMPILED else lambda array, words: (array, words)
 eight_from = _eight_from if COMPILED else _from_array

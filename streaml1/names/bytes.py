@@ -12,16 +12,16 @@ import numpy as np
 
 from streaml1.aligned import unset_in_lines
 from streaml1.jit import COMPILED, inlined, kernel, prefetch, prefetch_early
-from streaml1.names.places import NO_SLOT, ONE, free, lookup
+from streaml1.names.places import MISSING, NO_SLOT, ONE, free, home, lookup, vacant
 from streaml1.parse.names import short_copied
 
-__all__ = ["SPARE", "Arena", "ByBytes", "Unknown", "distinct", "letters_of"]
+__all__ = ["SPARE", "Arena", "ByBytes", "Unknown", "distinct"]
 
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
+_SPACIOUS = 4  # times as much room as is needed, where room is made
 SPARE = 32  # bytes behind names that are copied by words
 _AHEAD, _FAR, _LOW = np.uint64(16), np.uint64(128), np.uint64(2**32 - 1)
-_FREE = np.uint64(0)  # stands where no hash does
 
 
 class Unknown(NamedTuple):
@@ -63,30 +63,15 @@ _copied = _copied_by_words if COMPILED else _copied_each
 def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
     """Slots of hashes, `MISSING` for those unknown, and places of these; returns how many are."""
     n, unknown = np.uint64(len(hashes)), np.uint64(0)
-    mask = np.uint64(len(entries) // 2 - 1)
     for k in range(n):
         if k + _FAR < n:
-            ahead = hashes[k + _FAR] & mask
-            prefetch_early(entries, ahead + ahead)
-        h = hashes[k]
-        at = h & mask
-        at += at
-        if entries[at] != h or h == _FREE:  # most stand where they are looked for first
-            at = lookup(entries, h)
-            if entries[at + ONE] == NO_SLOT:
-                places[unknown] = k
-                unknown += ONE
+            prefetch_early(entries, home(entries, hashes[k + _FAR]))
+        at = lookup(entries, hashes[k])
+        if entries[at + ONE] == NO_SLOT:
+            places[unknown] = k
+            unknown += ONE
         slots[k] = np.uint32(entries[at + ONE])
     return unknown
-
-
-@kernel
-def _letters(spans: Any, places: Any) -> int:
-    """How many bytes some names have together."""
-    n = np.uint64(0)
-    for k in places:
-        n += spans[k] & _LOW
-    return int(n)
 
 
 @kernel
@@ -127,7 +112,7 @@ def _moved(entries: Any, new_slots: Any, left: Any) -> Any:
         for j in range(m):
             k = stays[j] + stays[j]
             slot = entries[k + ONE]
-            at = lookup(left, entries[k])
+            at = vacant(left, entries[k])
             left[at] = entries[k]
             left[at + ONE] = slot if same else np.uint64(new_slots[slot])
         n += int(m)
@@ -162,34 +147,40 @@ def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> A
 
 @kernel
 def _admit(
-    entries: Any, hashes: Any, names: Any, spans: Any, places: Any, first: Any, n: Any,
-    arena: Any, given: Any,
+    entries: Any, counts: Any, hashes: Any, names: Any, spans: Any, at: Any, most: Any,
+    arena: Any, slots: Any,
 ) -> Any:  # fmt: skip
-    """Give hashes at some places the next slots, and keep their names; returns how many are kept.
+    """Slots of hashes from a place on; those without one get the next, and their names are kept.
 
-    One that has a slot is given that.
+    It ends at a new one where there are `most` slots, or no room for its name; returns where.
     """
-    kept, ends, bytes_ = arena
-    to = ends[n]
-    mask = np.uint64(len(entries) // 2 - 1)
-    count = np.uint64(len(places))
-    for j in range(count):
-        if j + _AHEAD < count:
-            later = places[j + _AHEAD]
-            ahead = hashes[later] & mask
-            prefetch(entries, ahead + ahead)
-            prefetch(names, spans[later] >> np.uint64(32))
-        k = places[j]
-        at = lookup(entries, hashes[k])
-        if entries[at + ONE] == NO_SLOT:
-            entries[at] = hashes[k]
-            entries[at + ONE] = first + n
-            kept[n] = hashes[k]
-            to = _copied(names, spans[k] >> np.uint64(32), spans[k] & _LOW, bytes_, to)
-            n += ONE
-            ends[n] = to
-        given[j] = np.uint32(entries[at + ONE])
-    return n
+    count, used = counts
+    late, kept, ends, bytes_ = arena
+    slot, m = np.uint64(count[0]), np.uint64(late[0])
+    before, to = m, ends[m]
+    room = np.uint64(len(bytes_) - SPARE)
+    end = np.uint64(len(hashes))
+    for k in range(at, end):
+        if k + _FAR < end:
+            prefetch_early(entries, home(entries, hashes[k + _FAR]))
+        place = lookup(entries, hashes[k])
+        if entries[place + ONE] == NO_SLOT:
+            length = spans[k] & _LOW
+            if slot >= most or to + length > room:
+                end = np.uint64(k)
+                break
+            entries[place] = hashes[k]
+            entries[place + ONE] = slot
+            kept[m] = hashes[k]
+            to = _copied(names, spans[k] >> np.uint64(32), length, bytes_, to)
+            m += ONE
+            slot += ONE
+            ends[m] = to
+        slots[k] = np.uint32(entries[place + ONE])
+    count[0] = slot
+    used[0] += np.int64(m - before)
+    late[0] = m
+    return end
 
 
 @kernel
@@ -214,11 +205,6 @@ def distinct(hashes: Any, places: Any) -> Unknown:
         _distinct(hashes, places.view(np.uint64), seen, firsts.view(np.uint64), order)
     )
     return Unknown(places, firsts[:n], order)
-
-
-def letters_of(spans: Any, places: Any) -> int:
-    """How many bytes the names at some places, int64, have together; see `NamedRows.spans`."""
-    return int(_letters(spans, places.view(np.uint64)))
 
 
 class _Counted:
@@ -264,8 +250,8 @@ class Arena(_Counted):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return int(self.hashes.nbytes + self.ends.nbytes + self.bytes.nbytes)
+        """Bytes of what is in the arrays; what is behind that has no memory yet."""
+        return 16 * self.n + int(self.ends[self.n])
 
     def lacks(self, n: int, letters: int) -> bool:
         """Whether there is no room for `n` names more, of so many bytes together."""
@@ -276,11 +262,11 @@ class Arena(_Counted):
         """Have room for `n` names more, of so many bytes together."""
         used = int(self.ends[self.n])
         if self.n + n > len(self.hashes):
-            most = 2 * (self.n + n)
+            most = _SPACIOUS * (self.n + n)
             self.hashes = _grown(self.hashes, self.n, most)
             self.ends = _grown(self.ends, self.n + 1, most + 1)
         if used + letters + SPARE > len(self.bytes):
-            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + SPARE)
+            self.bytes = _grown(self.bytes, used, _SPACIOUS * (used + letters) + SPARE)
 
     def still(self) -> Arena:
         """The names as of now."""
@@ -353,49 +339,39 @@ class ByBytes(_Counted):
         self.used[0] += int(_put(self.entries, hashes, slots))
 
     def admit(
-        self, hashes: Any, slots: Any, names: Any, spans: Any, unknown: Unknown, arena: Arena
-    ) -> int:
-        """Give those of some hashes that are MISSING a slot the next, and keep their names.
+        self, hashes: Any, slots: Any, names: Any, spans: Any, arena: Arena,
+        most: int = MISSING, at: int = 0,
+    ) -> int:  # fmt: skip
+        """Slots of hashes; those without one get the next, and their names are kept.
 
         Parameters
         ----------
         hashes, names, spans
             As of `streaml1.parse.rows.NamedRows`.
         slots
-            What `find` gave; they are made known in it.
-        unknown
-            Which are MISSING.
+            Gets the slots, uint32, from the `at`-th on.
         arena
-            Gets their names; the slots before are those of other names.
+            Gets the names; the slots before are those of other names.
+        most
+            How many slots there may be.
+        at
+            Where to begin.
 
         Returns
         -------
-        How many there are then in the arena.
+        How far it came: less than all where there are `most` slots.
         """
-        given, n = self.give(hashes, names, spans, unknown.firsts, arena)
-        unknown.tell(slots, given)
-        return n
-
-    def give(
-        self, hashes: Any, names: Any, spans: Any, places: Any, arena: Arena
-    ) -> tuple[Any, int]:
-        """Slots of the hashes at some places, uint32; one without a slot is given the next.
-
-        As `admit`, but a hash may come twice; there is room for all as if none did.
-
-        Returns
-        -------
-        The slots, and how many names there are then in the arena.
-        """
-        self.widen(len(places))
-        first = np.uint64(self.n - len(arena))
-        arrays = (arena.hashes, arena.ends, arena.bytes)
-        given = np.empty(len(places), np.uint32)
-        n = int(_admit(self.entries, hashes, names, spans, places.view(np.uint64), first,
-                       np.uint64(len(arena)), arrays, given))  # fmt: skip
-        self.used[0] += n - len(arena)
-        self.n += n - len(arena)
-        return given, n
+        while True:
+            left = min(len(self.entries) // 4 - int(self.used[0]), len(arena.hashes) - arena.n)
+            room = np.uint64(min(most, self.n + left))
+            counts = self.count, self.used
+            arrays = arena.count, arena.hashes, arena.ends, arena.bytes
+            at = int(_admit(self.entries, counts, hashes, names, spans, np.uint64(at), room,
+                            arrays, slots))  # fmt: skip
+            if at == len(hashes) or self.n >= most:
+                return at
+            self.widen(1)
+            arena.widen(1, int(spans[at]) & (2**32 - 1))
 
     def lacks(self, n: int) -> bool:
         """Whether there are no places free for `n` entries more."""

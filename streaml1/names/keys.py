@@ -11,7 +11,7 @@ import numpy as np
 
 from streaml1.hashing import as_int, int_hashes, mixed, mixed_of
 from streaml1.jit import gil_kernel, inlined, prefetch, typed_kernel
-from streaml1.names.places import NO_SLOT, ONE, lookup
+from streaml1.names.places import NO_SLOT, ONE, home, lookup
 
 __all__ = [
     "HASH",
@@ -47,11 +47,11 @@ def _find(entries: Any, hashes: Any, slots: Any) -> None:
 
 @gil_kernel
 def _find_ints(entries: Any, ids: Any, seed: Any, kept: Any, slots: Any) -> None:
-    n, mask = np.uint64(len(ids)), np.uint64(len(entries) // 2 - 1)
+    n = np.uint64(len(ids))
     for k in range(n):
         if k + _AHEAD < n:
-            ahead = mixed(np.uint64(ids[k + _AHEAD]) ^ seed) & kept & mask
-            prefetch(entries, ahead + ahead)
+            ahead = mixed(np.uint64(ids[k + _AHEAD]) ^ seed) & kept
+            prefetch(entries, home(entries, ahead))
         h = mixed(np.uint64(ids[k]) ^ seed) & kept
         slots[k] = entries[lookup(entries, h) + ONE]
 

@@ -7,28 +7,55 @@ from typing import Any
 import numpy as np
 
 from streaml1.aligned import unset_in_lines
-from streaml1.jit import inlined, typed_kernel
+from streaml1.jit import equal_in, inlined, trailing_zeros, typed_kernel
 
-__all__ = ["MISSING", "NO_SLOT", "ONE", "free", "lookup"]
+__all__ = ["MISSING", "NO_SLOT", "ONE", "free", "home", "lookup", "vacant"]
 
 MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 NO_SLOT = np.uint64(MISSING)
 ONE = np.uint64(1)
+
+_SHIFT, _FOUR = map(np.uint64, (3, 4))  # a line is eight words, four places
+_HASHES, _SLOTS = np.uint64(0b01010101), np.uint64(0b10101010)
+
+
+@inlined
+def home(entries: Any, h: Any) -> Any:
+    """Where the line begins in which the hash `h` is looked for first."""
+    return h << _SHIFT & np.uint64(len(entries) - 8)
 
 
 @inlined
 def lookup(entries: Any, h: Any) -> Any:
     """Where in a table the hash `h` stands, or would.
 
-    `entries` is (hash, slot) for each of a power of two of places; a slot `MISSING` is free.
+    `entries` is (hash, slot) for each of a power of two of places; a slot `MISSING` is free, and
+    its hash 0. Four places are a line of the cache, and looked at together; they fill in turn.
     """
-    mask = np.uint64(len(entries) // 2 - 1)
-    place = h & mask
+    line = home(entries, h)
     while True:
-        at = place + place
-        if entries[at + ONE] == NO_SLOT or entries[at] == h:
-            return at
-        place = (place + ONE) & mask
+        found = equal_in(entries, line, h) & _HASHES
+        if not found:
+            found = (equal_in(entries, line, NO_SLOT) & _SLOTS) >> ONE
+        if found:
+            return line + trailing_zeros(found)
+        line = (line + np.uint64(8)) & np.uint64(len(entries) - 8)
+
+
+@inlined
+def vacant(entries: Any, h: Any) -> Any:
+    """Where in a table a hash is to stand that does not.
+
+    Word by word: what was written a moment ago is at hand so, but not as a part of a line.
+    """
+    line = home(entries, h)
+    while True:
+        taken = np.uint64(0)  # how many places are cannot be foretold
+        for k in range(line, line + np.uint64(8), ONE + ONE):
+            taken += np.uint64(entries[k + ONE] != NO_SLOT)
+        if taken < _FOUR:
+            return line + taken + taken
+        line = (line + np.uint64(8)) & np.uint64(len(entries) - 8)
 
 
 @typed_kernel("uint64[]")

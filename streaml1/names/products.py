@@ -16,13 +16,12 @@ from streaml1.jit import inlined, kernel, prefetch
 from streaml1.names.bytes import Arena, ByBytes, Unknown, distinct
 from streaml1.names.crossed import Crossed, cross_hash, told
 from streaml1.names.parts import Parts, parts_of
-from streaml1.names.places import MISSING, NO_SLOT, ONE, lookup
+from streaml1.names.places import MISSING, NO_SLOT, ONE, home, lookup
 from streaml1.rows import ensure
 
 __all__ = ["Products"]
 
 _SIZE = np.uint64(2**32 - 1)
-_FEW = 1024  # entries whose parts are numbered at once, at first
 _SOON = 2**13
 _THREE, _AHEAD = map(np.uint64, (3, 16))
 
@@ -55,11 +54,10 @@ def _admit(
     count, kept_hashes, kept_slots, kept_parts = kept
     late, late_hashes, ends = waiting
     n, m = np.uint64(count[0]), np.uint64(late[0])
-    mask, many = np.uint64(len(entries) // 2 - 1), np.uint64(len(new))
+    many = np.uint64(len(new))
     for z in range(many):
         if z + _AHEAD < many:
-            ahead = hashes[new[z + _AHEAD]] & mask
-            prefetch(entries, ahead + ahead)
+            prefetch(entries, home(entries, hashes[new[z + _AHEAD]]))
         k = new[z]
         at = lookup(entries, hashes[k])
         entries[at] = hashes[k]
@@ -94,12 +92,10 @@ def _mark(new: Any, places: Any, used: Any) -> None:
 def _number(entries: Any, hashes: Any, ids: Any, used: Any, numbers: Any, new: Any) -> Any:
     """Write down the numbers of entries that are used, and which have none; returns how many."""
     n, last = np.uint64(0), np.uint64(len(ids))
-    mask = np.uint64(len(entries) // 2 - 1)
     for k in range(last):
         numbers[k] = MISSING
         if k + _AHEAD < last:
-            ahead = hashes[ids[k + _AHEAD]] & mask
-            prefetch(entries, ahead + ahead)
+            prefetch(entries, home(entries, hashes[ids[k + _AHEAD]]))
         if used[k]:
             number = entries[lookup(entries, hashes[ids[k]]) + ONE]
             numbers[k] = np.uint32(number)
@@ -252,30 +248,14 @@ class Products:
     def _numbered(self, parts: Parts, used: Any) -> Any:
         """The numbers of the entries that are used; new ones are kept."""
         numbers, new = np.empty(len(used), np.uint32), np.empty(len(used) + 1, np.int64)
-        places = new[
-            : int(_number(self.numbers.entries, parts.hashes, parts.ids, used, numbers, new))
-        ]
-        before = len(self.names)
-        try:
-            while len(places):  # a few at first, as they come again and again
-                some, places = np.split(places, [max(_FEW, len(self.names))])
-                ids = parts.ids[some].astype(np.int64)
-                self.names.widen(len(some), int((parts.spans[ids] & _SIZE).sum()))
-                numbers[some], self.names.n = self.numbers.give(
-                    parts.hashes, parts.letters, parts.spans, ids, self.names
-                )
-        except BaseException:  # a signal
-            self._number_again(before)
-            raise
+        n = int(_number(self.numbers.entries, parts.hashes, parts.ids, used, numbers, new))
+        if n:
+            ids = parts.ids[new[:n]]
+            given = np.empty(n, np.uint32)
+            spans = parts.spans[ids]
+            self.numbers.admit(parts.hashes[ids], given, parts.letters, spans, self.names)
+            numbers[new[:n]] = given
         return numbers
-
-    def _number_again(self, n: int) -> None:
-        """Have only the first of the parts."""
-        again = ByBytes()
-        again.enter(self.names.hashes[:n], np.arange(n, dtype=np.uint32))
-        numbers = self.numbers  # which another table may have too
-        self.names.n, numbers.n = n, n
-        numbers.entries, numbers.used = again.entries, again.used
 
     def restore(self, names: Sequence[Sequence[str]], slots: Any) -> None:
         """Have crossed features of some parts at slots that ascend, and no others."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from streaml1.hashing import name_hashes
 from streaml1.names import keys
-from streaml1.names.bytes import Arena, ByBytes, Unknown, letters_of
+from streaml1.names.bytes import Arena, ByBytes, Unknown
 from streaml1.names.crossed import Crossed
 from streaml1.names.entries import ALIASED, USED, WHOLE, Entries
 from streaml1.names.parts import Parts
@@ -129,28 +129,10 @@ class Table(Entries):
     # Names that come as bytes
 
     def admit_bytes(
-        self, hashes: Any, slots: Any, unknown: Unknown, names: Any, spans: Any
-    ) -> None:
-        """Give names that come as bytes the next slots, where they have none.
-
-        Parameters
-        ----------
-        hashes, names, spans
-            As of `streaml1.parse.rows.NamedRows`.
-        slots
-            By `hashes`, `MISSING` for some; all are known then.
-        unknown
-            Which are MISSING.
-        """
-        before = len(self.waiting)
-        letters = letters_of(spans, unknown.firsts)
-        try:
-            self.waiting.widen(len(unknown.firsts), letters)
-            table = self.by_bytes
-            self.waiting.n = table.admit(hashes, slots, names, spans, unknown, self.waiting)
-        except BaseException:  # a signal
-            self._by_bytes, self.waiting.n = None, before
-            raise
+        self, hashes: Any, slots: Any, names: Any, spans: Any, most: int, at: int = 0
+    ) -> int:
+        """Slots of names that come as bytes, as `ByBytes.admit` tells; new ones wait."""
+        return self.by_bytes.admit(hashes, slots, names, spans, self.waiting, most, at)
 
     # Crossed features
 

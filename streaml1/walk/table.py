@@ -10,7 +10,7 @@ from streaml1.hashing import mixed
 from streaml1.jit import array_at, inlined, prefetch, python_api
 from streaml1.names.entries import ALIASED, DOUBLE, OTHERS, USED, WHOLE
 from streaml1.names.keys import alias
-from streaml1.names.places import MISSING, lookup
+from streaml1.names.places import MISSING, home, lookup
 from streaml1.rows import LIMIT
 from streaml1.walk.fields import (
     COUNTS,
@@ -92,7 +92,6 @@ def read(frame: Any, x: Any) -> Any:
     total = collect(frame, x, keys, texts)
     if total < 0:
         return total
-    mask = np.uint64(len(entries) // 2 - 1)
     n = np.uint64(0)
     for k in range(np.uint64(total)):
         key, value = keys[k], texts[k]
@@ -115,8 +114,7 @@ def read(frame: Any, x: Any) -> Any:
         if v == 0.0:
             continue
         h &= frame[KEPT]
-        place = h & mask
-        prefetch(entries, place + place)
+        prefetch(entries, home(entries, h))
         keys[n] = key
         texts[n] = value if kind == frame[STR] else _NOTHING
         hashes[n] = h
@@ -214,10 +212,8 @@ def found(frame: Any, n: Any) -> Any:
 @inlined
 def prefetched(entries: Any, hashes: Any, first: Any, last: Any) -> None:
     """Have memory asked for where some hashes stand in a table."""
-    mask = np.uint64(len(entries) // 2 - 1)
     for k in range(first, last):
-        place = hashes[k] & mask
-        prefetch(entries, place + place)
+        prefetch(entries, home(entries, hashes[k]))
 
 
 @inlined
