@@ -28,7 +28,6 @@ from streaml1.crosses import spec
 from streaml1.engine import engine, reader
 from streaml1.hashing import name_hash, name_hashes
 from streaml1.names import MISSING, Table
-from streaml1.names.bytes import distinct
 from streaml1.names.crossed import cross_hash
 from streaml1.names.parts import parts_of, spelt
 from streaml1.names.restore import restore_names
@@ -562,8 +561,12 @@ def test_a_table_of_names_and_crosses(steps: list[tuple[str, int]]) -> None:
         elif what == "x":
             parts = [tuple(sorted(chance.sample(HEADS, chance.choice([2, 3])))) for _ in range(4)]
             hashes = np.array([cross_hash(one) for one in parts], np.uint64)
-            slots, places = table.crossed.find(hashes)
-            table.admit_crossed(hashes, slots, distinct(hashes, places), parts_of(parts))
+            slots, most = np.empty(len(hashes), np.uint32), chance.choice([len(twin) + 1, MISSING])
+            at = table.admit_crossed(hashes, slots, parts_of(parts), most)
+            if at < len(hashes):
+                assert len(table) == most and parts[at] not in {*twin, *parts[:at]}
+                more = table.admit_crossed(hashes, slots, parts_of(parts), MISSING, at)
+                assert more == len(hashes)
             twin += [one for one in dict.fromkeys(parts) if one not in twin]
             assert slots.tolist() == [twin.index(one) for one in parts]
         elif what == "s":
@@ -594,7 +597,7 @@ def test_parts_that_are_gone_are_given_back() -> None:
     parts = [(f"a={k}", "b", *(["c"] if k % 3 else [])) for k in range(300)]
     hashes = np.array([cross_hash(some) for some in parts], np.uint64)
     slots = np.full(300, MISSING, np.uint32)
-    table.admit_crossed(hashes, slots, distinct(hashes, np.arange(300)), parts_of(parts))
+    table.admit_crossed(hashes, slots, parts_of(parts))
     assert slots.tolist() == list(range(300))
     names = table.names()
     assert names == [" x ".join(some) for some in parts]

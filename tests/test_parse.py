@@ -1043,3 +1043,24 @@ def test_names_are_summed_before_their_slots(
         one.learn_many(x[k : k + 1], [True])
         other.learn_one(parse_vw(line)[0], True)
         assert one.weights == other.weights
+
+
+@pytest.mark.parametrize("kind", ["vw", "jsonl", "svmlight"])
+def test_parsers_of_a_thread_share_memory_that_nobody_looks_at(kind: str) -> None:
+    """What one has read stands, however much others read; the arrays of one that ended go on."""
+    told = {"vw": "1 | a%d:2", "jsonl": '{"x": {"a%d": 2}, "y": 1}', "svmlight": "1 %d:2"}[kind]
+    texts = ["".join(f"{told % (7 * n + k)}\n" for k in range(500)).encode() for n in range(9)]
+    held = [line_parser(kind).read(text) for text in texts]
+    one, other = line_parser(kind), line_parser(kind)
+    for text in texts:
+        one.read(text)  # and nobody looks at it
+    held += [other.read(text) for text in texts]
+    for n, parsed in enumerate(held):
+        ids = range(7 * (n % 9), 7 * (n % 9) + 500)
+        names = ids if kind == "svmlight" else [f"a{k}" for k in ids]
+        assert list(parsed.x) == [{name: 2.0} for name in names]
+        assert parsed.y.tolist() == [1.0] * 500
+    read = line_parser(kind).read
+    place = read(texts[-1]).x.values.ctypes.data  # the longest
+    assert {read(text).x.values.ctypes.data for text in texts} == {place}
+    assert line_parser(kind).read(texts[0]).x.values.ctypes.data == place

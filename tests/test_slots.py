@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1 import ElasticNetClassifier
 from streaml1.aligned import in_lines, unset_in_lines
+from streaml1.reused import LARGE, LEAST, MOST, _kept, reused
 from streaml1.rules.parts import slots
 
 PAIR = np.dtype([("w", "f8"), ("last", "i8")], align=True)
@@ -31,6 +32,36 @@ def test_where_they_begin(n: int, kind: Any, make: Any) -> None:
     assert make is unset_in_lines or not made.view(np.uint8).any()
     if large:  # numpy asks for huge pages from four megabytes on
         assert made.base.nbytes >= 2**22
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["make", "view", "drop"]), st.integers(0, 8)), max_size=40)
+)
+def test_nobody_writes_to_memory_that_somebody_looks_at(steps: list[tuple[str, int]]) -> None:
+    held: list[tuple[Any, int]] = []  # arrays, and what all of their elements are
+    for number, (what, k) in enumerate(steps):
+        if what == "make":
+            a = reused((LEAST * (k + 1)) // 8 + k, np.int64)
+            a[:] = number
+            held.append((a, number))
+        elif held:
+            a, told = held.pop(k % len(held))
+            if what == "view":
+                held.append((a[5::3].view(np.uint64)[1:], told))
+        a = None
+        assert all((one == told).all() for one, told in held)
+
+
+def test_memory_that_is_free_is_used_again() -> None:
+    for shape, dtype in ((LEAST, np.uint8), ((LEAST, 3), np.float64), (LARGE // 4, np.uint32)):
+        a = reused(shape, dtype)
+        assert a.shape == np.empty(shape).shape and a.dtype == dtype and a.flags.c_contiguous
+        place = a.ctypes.data
+        del a
+        assert reused(shape, dtype).ctypes.data == place
+    held = [reused(LARGE // 8) for _ in range(2 * MOST // LARGE)]
+    assert sum(map(len, _kept.memories)) <= MOST and all(a.base is not None for a in held)
+    assert reused(LEAST // 8 - 1).base is None and reused(LARGE + 1, np.uint8).base is None
 
 
 @given(st.integers(0, 300), st.integers(0, 300))

@@ -22,11 +22,13 @@ from streaml1.jit import COMPILED, inlined, kernel
 from streaml1.names.crossed import JOINT
 from streaml1.names.parts import spelt
 from streaml1.repeats import without_repeats
+from streaml1.reused import reused
 from streaml1.rows import BadExample, Rows, row_of
 
 __all__ = ["Marked", "marked", "require_plain"]
 
 _ZERO, _ONE, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 7, 8))
+_NONE = np.uint64(2**64 - 1)
 _COUNT = np.uint64(255)  # as many as a byte can count
 _HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
@@ -50,6 +52,37 @@ def _bytes_of_bits(bits: Any) -> Any:
     return ((apart + np.uint64(0x7F7F7F7F7F7F7F7F)) >> _SEVEN) & np.uint64(0x0101010101010101)
 
 
+@inlined
+def _sum_counts(counts: Any, plan: Any, sizes: Any) -> None:
+    """Write down how many parts there are before each prefix, given those of each, a byte each."""
+    sizes[_ZERO] = _ZERO
+    for p in range(plan[PREFIXES]):
+        sizes[p + _ONE] = sizes[p] + (counts & _COUNT)
+        counts >>= _EIGHT
+
+
+@inlined
+def _count(ids: Any, masks: Any, begin: Any, end: Any, plan: Any, sizes: Any) -> Any:
+    """As `_sum_counts`, of a row; returns how many parts it has."""
+    m = _ZERO
+    for p in range(plan[PREFIXES] + _ONE):
+        sizes[p] = _ZERO
+    for lo in range(begin, end, _COUNT):
+        hi = min(lo + _COUNT, end)
+        for k in range(lo, hi):
+            m += np.uint64(masks[ids[k]] != _ZERO)
+        for first in range(_ZERO, plan[PREFIXES], _EIGHT):
+            counts = _ZERO
+            for k in range(lo, hi):
+                counts += _bytes_of_bits(masks[ids[k]] >> first)
+            for p in range(first, min(first + _EIGHT, plan[PREFIXES])):
+                sizes[p + _ONE] += counts & _COUNT
+                counts >>= _EIGHT
+    for p in range(plan[PREFIXES]):
+        sizes[p + _ONE] += sizes[p]
+    return m
+
+
 @kernel
 def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: Any) -> Any:
     """How many crossed features each row has at most.
@@ -57,24 +90,23 @@ def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: An
     Returns the most parts of one, and the first row with too many of them, or how many rows.
     """
     longest, wide = _ZERO, np.uint64(len(indptr) - 1)
+    few, before, same = plan[PREFIXES] <= _EIGHT, _NONE, _ZERO
     for i in range(np.uint64(len(indptr) - 1)):
-        for p in range(plan[PREFIXES] + _ONE):
-            sizes[p] = _ZERO
+        lo, hi = indptr[i], indptr[i + _ONE]
         m = _ZERO
-        for lo in range(indptr[i], indptr[i + _ONE], _COUNT):
-            hi = min(lo + _COUNT, indptr[i + _ONE])
+        if few and hi - lo <= _COUNT:  # rows most often have as many of each prefix as the last
+            counts = _ZERO
             for k in range(lo, hi):
-                m += np.uint64(masks[ids[k]] != _ZERO)
-            for first in range(_ZERO, plan[PREFIXES], _EIGHT):
-                counts = _ZERO
-                for k in range(lo, hi):
-                    counts += _bytes_of_bits(masks[ids[k]] >> first)
-                for p in range(first, min(first + _EIGHT, plan[PREFIXES])):
-                    sizes[p + _ONE] += counts & _COUNT
-                    counts >>= _EIGHT
-        for p in range(plan[PREFIXES]):
-            sizes[p + _ONE] += sizes[p]
-        bounds[i] = bound(plan, sizes)
+                mask = masks[ids[k]]
+                m += np.uint64(mask != _ZERO)
+                counts += _bytes_of_bits(mask)
+            if counts != before:
+                _sum_counts(counts, plan, sizes)
+                before, same = counts, bound(plan, sizes)
+            bounds[i] = same
+        else:
+            m = _count(ids, masks, lo, hi, plan, sizes)
+            bounds[i] = bound(plan, sizes)
         longest = max(longest, m)
         if m > _MOST_PARTS:
             wide = min(wide, np.uint64(i))
@@ -159,7 +191,7 @@ def marked(crosses: Crosses, batch: Batch) -> Marked:
         texts = batch.texts
         hashes, _, _ = texts.parts()
         spans, letters = texts.own_spans(), texts.names
-        masks = np.empty(len(hashes), np.uint64)
+        masks = reused(len(hashes), np.uint64)
         _masks(np.uint64(letters.ctypes.data), spans, crosses.plan, masks)
         ids = np.arange(len(hashes), dtype=np.uint32)
     else:

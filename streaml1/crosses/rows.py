@@ -10,10 +10,11 @@ import numpy as np
 from streaml1.crosses.kernels import AT, NO_PART, crossed, grouped
 from streaml1.crosses.marks import Marked
 from streaml1.crosses.spec import Cross, Crosses
-from streaml1.jit import inlined, kernel
+from streaml1.jit import borrowed, inlined, kernel
 from streaml1.names import MISSING, Hashed, Table
 from streaml1.names.crossed import JOINT, told
 from streaml1.names.parts import Parts
+from streaml1.reused import reused
 from streaml1.rows import LIMIT, BadExample, Rows, is_no_value, refuse_value, row_of
 
 __all__ = ["Crossing", "crossed_names", "crossing_of", "find_crossed", "hashes_of", "spread"]
@@ -63,6 +64,10 @@ def _cross(
 
     `out_parts` is scratch; `places` gets the entries of each, by prefix.
     """
+    part_masks, part_hashes, part_values = borrowed((part_masks, part_hashes, part_values))
+    members, starts, plan, part_at = borrowed((members, starts, plan, part_at))
+    out_hashes, out_values, out_parts = borrowed((out_hashes, out_values, out_parts))
+    places = borrowed(places)
     n = _ZERO
     out_indptr[0] = _ZERO
     wrong = np.uint64(len(out_hashes)) + _ONE
@@ -112,12 +117,12 @@ def crossing_of(crosses: Crosses, some: Marked) -> Crossing:
     rows, m, total = some.batch.rows, some.longest, int(some.bounds.sum())
     sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
     part_masks, part_hashes, part_at = (np.empty(m, np.uint64) for _ in range(3))
-    crossed_hashes, values = np.empty(total, np.uint64), np.empty(total)
-    places, indptr = np.empty((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
+    crossed_hashes, values = reused(total, np.uint64), reused(total)
+    places, indptr = reused((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
     n, wrong = _cross(
         crosses.plan, some.ids, some.masks, some.hashes, rows.values, rows.indptr, part_masks,
         part_hashes, np.empty(m), part_at, np.empty(m * crosses.most_of_one, np.uint64), sizes,
-        crossed_hashes, values, np.empty(total, np.uint64), places, indptr,
+        crossed_hashes, values, reused(total, np.uint64), places, indptr,
     )  # fmt: skip
     n = int(n)
     parts = Parts(places[:n], some.ids, some.masks, some.hashes, some.spans, some.letters)

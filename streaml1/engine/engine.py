@@ -150,13 +150,11 @@ class Engine(Many):
         if not isinstance(self.names, Hashed):
             for name in names:
                 self.crosses.require_plain(name)  # type: ignore[union-attr]
-        hashes = hashes_of(crosses)
-        slots, unknown = self._find_with_room(hashes, len(names))
-        plain = self._admit_all(names)
-        self._admit_crossed(hashes, slots, unknown, parts_of([one.parts for one in crosses]))
-        if len(unknown.firsts):
+        parts = parts_of([one.parts for one in crosses])
+        both = self._admit_crossed(hashes_of(crosses), parts, lambda: self._admit_all(names))
+        if isinstance(self.names, Table):
             self.names.settle()
-        return np.append(plain, slots)
+        return np.append(*both)
 
     # Frames
 

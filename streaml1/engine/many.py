@@ -214,14 +214,15 @@ class Many(Weights):
         """As `_rows`, with what is crossed in them."""
         batch, crossing = some.batch, crossing_of(crosses, some)
         texts, names = batch.texts, batch.names or []
-        if texts is not None:
-            plain, crossed, unknown = self._admit_texts_before(texts, crossing.hashes)
-        else:
-            crossed, unknown = self._find_with_room(crossing.hashes, len(names))
+
+        def admit_plain() -> Any:
+            if texts is not None:
+                return self._admit_texts(texts)
             used = np.zeros(len(names), bool)
             used[batch.rows.ids] = True
             slots = np.full(len(names), MISSING, np.uint32)
             slots[used] = self._admit_all([names[k] for k in np.flatnonzero(used)])
-            plain = slots[batch.rows.ids]
-        self._admit_crossed(crossing.hashes, crossed, unknown, crossing.parts)
+            return slots[batch.rows.ids]
+
+        plain, crossed = self._admit_crossed(crossing.hashes, crossing.parts, admit_plain)
         return self._both(batch, plain, crossing, crossed)

@@ -27,6 +27,7 @@ from streaml1.names.restore import restore_names
 from streaml1.parse.rows import NamedRows
 from streaml1.plain import masked_rows, plain_rows
 from streaml1.repeats import without_repeats
+from streaml1.reused import reused
 from streaml1.rows import (
     BadExample,
     Rows,
@@ -306,7 +307,7 @@ class Reader:
         """Rows of plain features, and behind them what is crossed, given the slots of both."""
         rows = batch.rows
         indptr = rows.indptr + crossing.indptr
-        ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
+        ids, values = reused(int(indptr[-1]), np.uint32), reused(int(indptr[-1]))
         spread(rows.indptr, crossing.indptr, plain, rows.values, crossed, crossing.values,
                ids, values)  # fmt: skip
         both = Rows(ids, values, indptr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ from streaml1.engine import reader
 from streaml1.engine.sketch import Sketch
 from streaml1.engine.state import State
 from streaml1.names import INTS, MISSING, Hashed, Ints, Table
-from streaml1.names.bytes import Unknown, distinct
+from streaml1.names.bytes import distinct, soon
 from streaml1.names.parts import Parts
 from streaml1.names.restore import COPY_SLOTS, SPARSE
 from streaml1.parse.rows import NamedRows
+from streaml1.reused import reused
 
 __all__ = ["Room"]
 
@@ -59,19 +60,20 @@ class Room(State):
         hashes, _, _ = texts.parts()
         if isinstance(self.names, Hashed):
             return self._find_texts(texts)[0]
-        slots, spans, at = np.empty(len(hashes), np.uint32), texts.own_spans(), 0
+        slots, spans, at = reused(len(hashes), np.uint32), texts.own_spans(), 0
         while at < len(hashes):
             if isinstance(self.names, Ints):
                 self._name_all()
             names = self.names
             if names.others:
                 return self._admit_equals(texts)
-            known = len(names)
+            known, begun = len(names), at
             at = names.admit_bytes(hashes, slots, texts.names, spans, self.rule.size, at)
             if len(names) > known:
                 self._frame = None
             if at < len(hashes):
-                self._make_space(1, slots[:at])
+                n = soon(at - begun, len(names) - known, len(hashes) - at, len(names))
+                self._make_space(n, slots[:at])
                 if self.names is not names:  # all slots have moved
                     at = 0
         return slots
@@ -84,48 +86,31 @@ class Room(State):
             new.tell(slots, self._admit_all([*texts.names_of(new.firsts)]))
         return slots
 
-    def _admit_texts_before(self, texts: NamedRows, hashes: Any) -> tuple[Any, Any, Unknown]:
-        """As `_admit_texts`; and what `_find_with_room` tells of the hashes of crossed features."""
+    def _admit_crossed(
+        self, hashes: Any, parts: Parts, admit_plain: Callable[[], Any]
+    ) -> tuple[Any, Any]:
+        """Slots of names, which `admit_plain` gives, and of crossed features; the rule has both."""
         while True:
-            plain, names = self._admit_texts(texts), self.names
-            slots, unknown = self._find_crossed(hashes)
-            if isinstance(names, Table):
-                self._have_slots(len(unknown.firsts), plain)
+            plain, names = admit_plain(), self.names
+            if not isinstance(names, Table):  # hashed, or there is nothing to be crossed
+                return plain, find_crossed(names, hashes)[0]
+            slots, at, known = reused(len(hashes), np.uint32), 0, len(names)
+            while at < len(hashes) and self.names is names:  # or all slots have moved
+                at = names.admit_crossed(hashes, slots, parts, self.rule.size, at)
+                if at < len(hashes):
+                    n = soon(at, len(names) - known, len(hashes) - at, len(names))
+                    self._make_space(n, np.append(plain, slots[:at]))
             if self.names is names:
-                return plain, slots, unknown
-
-    def _find_with_room(self, hashes: Any, n: int) -> tuple[Any, Unknown]:
-        """Slots of crossed features, `MISSING` for some, and those that have none.
-
-        There is room for them then, and for `n` names that are not crossed.
-        """
-        while True:
-            names = self.names
-            slots, unknown = self._find_crossed(hashes)
-            if isinstance(names, Ints) and len(unknown.firsts):
-                self._name_all()
-            elif isinstance(names, Table):
-                self._have_places(n, len(unknown.firsts))
-            if self.names is names:  # or some that were known may have been given back
-                return slots, unknown
-
-    def _find_crossed(self, hashes: Any) -> tuple[Any, Unknown]:
-        slots, places = find_crossed(self.names, hashes)
-        return slots, distinct(hashes, places)
-
-    def _admit_crossed(self, hashes: Any, slots: Any, unknown: Unknown, parts: Parts) -> None:
-        """Give crossed features slots where they have none; the rule has them."""
-        if not len(unknown.firsts):
-            return
-        self._frame = None  # it knows no names that wait
-        self.names.admit_crossed(hashes, slots, unknown, parts)
+                if len(names) > known:
+                    self._frame = None  # it knows no names that wait
+                return plain, slots
 
     # Room
 
-    def _have_slots(self, n: int, used: Any = None) -> None:
-        """Have slots for `n` names more; see `_make_space`."""
+    def _have_slots(self, n: int) -> None:
+        """Have slots for `n` names more."""
         if len(self.names) + n > self.rule.size:
-            self._make_space(n, used)
+            self._make_space(n)
 
     def _have_places(self, n: int, crossed: int = 0, letters: int = 0) -> None:
         """Have slots, and places in tables, for `n` names and so many crossed features more.

@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.aligned import unset_in_lines
-from streaml1.jit import COMPILED, inlined, kernel, prefetch, prefetch_early
+from streaml1.jit import COMPILED, borrowed, inlined, kernel, prefetch, prefetch_early
 from streaml1.names.places import MISSING, NO_SLOT, ONE, free, home, lookup, vacant
 from streaml1.parse.names import short_copied
 
-__all__ = ["SPARE", "Arena", "ByBytes", "Unknown", "distinct"]
+__all__ = ["LEAST", "SPARE", "Arena", "ByBytes", "Unknown", "copied", "distinct", "soon"]
 
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
 _SPACIOUS = 4  # times as much room as is needed, where room is made
+_FEW, _USUAL = 256, 8  # names, and letters of one
 SPARE = 32  # bytes behind names that are copied by words
 _AHEAD, _FAR, _LOW = np.uint64(16), np.uint64(128), np.uint64(2**32 - 1)
 
@@ -56,7 +57,7 @@ def _copied_by_words(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) ->
     return short_copied(first, first + size, there + to) - there
 
 
-_copied = _copied_by_words if COMPILED else _copied_each
+copied = _copied_by_words if COMPILED else _copied_each
 
 
 @kernel
@@ -155,7 +156,8 @@ def _admit(
     It ends at a new one where there are `most` slots, or no room for its name; returns where.
     """
     count, used = counts
-    late, kept, ends, bytes_ = arena
+    entries, names = borrowed((entries, names))
+    late, kept, ends, bytes_ = borrowed(arena)
     slot, m = np.uint64(count[0]), np.uint64(late[0])
     before, to = m, ends[m]
     room = np.uint64(len(bytes_) - SPARE)
@@ -172,7 +174,7 @@ def _admit(
             entries[place] = hashes[k]
             entries[place + ONE] = slot
             kept[m] = hashes[k]
-            to = _copied(names, spans[k] >> np.uint64(32), length, bytes_, to)
+            to = copied(names, spans[k] >> np.uint64(32), length, bytes_, to)
             m += ONE
             slot += ONE
             ends[m] = to
@@ -192,9 +194,17 @@ def _keep(
     for k in range(np.uint64(len(kept))):
         if kept[k]:
             left[n] = hashes[k]
-            to = _copied(bytes_, ends[k], ends[k + ONE] - ends[k], letters, to)
+            to = copied(bytes_, ends[k], ends[k + ONE] - ends[k], letters, to)
             n += ONE
             left_ends[n] = to
+
+
+def soon(looked: int, new: int, left: int, known: int) -> int:
+    """For how many new ones among those `left` to make room, as a kernel ends where it has none.
+
+    So many were looked at and were new; there is not to be much more room than is needed.
+    """
+    return min(left, max(_FEW, min(2 * known, left * new // max(looked, 1))))
 
 
 def distinct(hashes: Any, places: Any) -> Unknown:
@@ -361,21 +371,27 @@ class ByBytes(_Counted):
         -------
         How far it came: less than all where there are `most` slots.
         """
+        begun, before = at, self.n
         while True:
-            left = min(len(self.entries) // 4 - int(self.used[0]), len(arena.hashes) - arena.n)
-            room = np.uint64(min(most, self.n + left))
+            room = np.uint64(min(most, self.n + min(self.left, len(arena.hashes) - arena.n)))
             counts = self.count, self.used
             arrays = arena.count, arena.hashes, arena.ends, arena.bytes
             at = int(_admit(self.entries, counts, hashes, names, spans, np.uint64(at), room,
                             arrays, slots))  # fmt: skip
             if at == len(hashes) or self.n >= most:
                 return at
-            self.widen(1)
-            arena.widen(1, int(spans[at]) & (2**32 - 1))
+            n = soon(at - begun, self.n - before, len(hashes) - at, self.n)
+            self.widen(n)
+            arena.widen(n, (int(spans[at]) & (2**32 - 1)) + _USUAL * n)
+
+    @property
+    def left(self) -> int:
+        """How many entries more there are places for: half of them stay free."""
+        return len(self.entries) // 4 - int(self.used[0])
 
     def lacks(self, n: int) -> bool:
         """Whether there are no places free for `n` entries more."""
-        return 2 * (int(self.used[0]) + n) > len(self.entries) // 2
+        return n > self.left
 
     def widen(self, n: int) -> None:
         """Have places free for `n` entries more."""

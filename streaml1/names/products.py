@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import inlined, kernel, prefetch
-from streaml1.names.bytes import Arena, ByBytes, Unknown, distinct
+from streaml1.jit import borrowed, inlined, kernel, prefetch_early
+from streaml1.names.bytes import LEAST, SPARE, Arena, ByBytes, copied, soon
 from streaml1.names.crossed import Crossed, cross_hash, told
 from streaml1.names.parts import Parts, parts_of
 from streaml1.names.places import MISSING, NO_SLOT, ONE, home, lookup
@@ -21,9 +21,9 @@ from streaml1.rows import ensure
 
 __all__ = ["Products"]
 
-_SIZE = np.uint64(2**32 - 1)
+_SIZE, _HALF = np.uint64(2**32 - 1), np.uint64(32)
 _SOON = 2**13
-_THREE, _AHEAD = map(np.uint64, (3, 16))
+_THREE, _FAR = map(np.uint64, (3, 128))
 
 
 @inlined
@@ -41,67 +41,80 @@ def _rank(places: Any, ids: Any, masks: Any, hashes: Any, k: Any, z: Any) -> Any
     return rank
 
 
+@inlined
+def _number(
+    part: Any, hashes: Any, spans: Any, letters: Any, table: Any, names: Any, most: Any
+) -> Any:
+    """The number of a part, which is given the next where it has none; `NO_SLOT` without room."""
+    entries, count, used = table
+    late, kept, ends, bytes_ = names
+    at = lookup(entries, hashes[part])
+    if entries[at + ONE] != NO_SLOT:
+        return entries[at + ONE]
+    n = np.uint64(late[0])
+    to, size = ends[n], spans[part] & _SIZE
+    if n >= most or to + size + np.uint64(SPARE) > np.uint64(len(bytes_)):
+        return NO_SLOT
+    entries[at] = hashes[part]
+    entries[at + ONE] = n
+    kept[n] = hashes[part]
+    ends[n + ONE] = copied(letters, spans[part] >> _HALF, size, bytes_, to)
+    late[0] += 1
+    count[0] += 1
+    used[0] += 1
+    return n
+
+
 @kernel
 def _admit(
-    entries: Any, used: Any, hashes: Any, given: Any, new: Any, parts: Any, numbers: Any,
-    kept: Any, waiting: Any, slot: Any,
-) -> None:  # fmt: skip
-    """Give each of some hashes without a slot the next, and keep the numbers of its parts.
+    table: Any, room: Any, hashes: Any, parts: Any, at: Any, numbered: Any, numbers: Any,
+    names: Any, most: Any, kept: Any, waiting: Any, slot: Any, slots: Any,
+) -> Any:  # fmt: skip
+    """Slots of hashes from a place on; those without one get the next, and wait without a letter.
 
-    `new` has the places of those, each once. They wait among the names, as ones without a letter.
+    The numbers of their parts are kept, and written down in `numbered`. It ends where there is no
+    room for a new one, or for a part of it; returns where.
     """
-    places, ids, masks, part_hashes = parts
+    entries, used = borrowed(table)
+    places, ids, masks, part_hashes, spans, letters = borrowed(parts)
+    numbers, names = borrowed(numbers), borrowed(names)
     count, kept_hashes, kept_slots, kept_parts = kept
     late, late_hashes, ends = waiting
     n, m = np.uint64(count[0]), np.uint64(late[0])
-    many = np.uint64(len(new))
-    for z in range(many):
-        if z + _AHEAD < many:
-            prefetch(entries, home(entries, hashes[new[z + _AHEAD]]))
-        k = new[z]
-        at = lookup(entries, hashes[k])
-        entries[at] = hashes[k]
-        entries[at + ONE] = slot
-        kept_hashes[n] = hashes[k]
-        kept_slots[n] = slot
-        kept_parts[n, 2] = MISSING
-        for y in range(_THREE):
-            if places[k, y] >= 0:
-                rank = _rank(places, ids, masks, part_hashes, k, y)
-                kept_parts[n, rank] = numbers[places[k, y]]
-        late_hashes[m] = hashes[k]
-        ends[m + ONE] = ends[m]
-        given[z] = np.uint32(slot)
-        slot += ONE
-        n += ONE
-        m += ONE
-    used[0] += np.int64(many)
+    before, end = n, np.uint64(len(hashes))
+    for c in range(at, end):
+        if c + _FAR < end:
+            prefetch_early(entries, home(entries, hashes[c + _FAR]))
+        place = lookup(entries, hashes[c])
+        if entries[place + ONE] == NO_SLOT:
+            full = n - before >= room
+            for y in range(_THREE):
+                if places[c, y] >= 0 and not full and numbered[places[c, y]] == NO_SLOT:
+                    part = np.uint64(ids[places[c, y]])
+                    number = _number(part, part_hashes, spans, letters, numbers, names, most)
+                    numbered[places[c, y]] = np.uint32(number)
+                    full = number == NO_SLOT
+            if full:
+                end = np.uint64(c)
+                break
+            entries[place] = hashes[c]
+            entries[place + ONE] = slot
+            kept_hashes[n] = hashes[c]
+            kept_slots[n] = np.uint32(slot)
+            kept_parts[n, 2] = MISSING
+            for y in range(_THREE):
+                if places[c, y] >= 0:
+                    rank = _rank(places, ids, masks, part_hashes, c, y)
+                    kept_parts[n, rank] = numbered[places[c, y]]
+            late_hashes[m] = hashes[c]
+            ends[m + ONE] = ends[m]
+            slot += ONE
+            n += ONE
+            m += ONE
+        slots[c] = np.uint32(entries[place + ONE])
+    used[0] += np.int64(n - before)
     count[0], late[0] = n, m
-
-
-@kernel
-def _mark(new: Any, places: Any, used: Any) -> None:
-    """Mark the entries that features without a slot are crossed of."""
-    for m in range(np.uint64(len(new))):
-        for z in range(_THREE):
-            if places[new[m], z] >= 0:
-                used[places[new[m], z]] = True
-
-
-@kernel
-def _number(entries: Any, hashes: Any, ids: Any, used: Any, numbers: Any, new: Any) -> Any:
-    """Write down the numbers of entries that are used, and which have none; returns how many."""
-    n, last = np.uint64(0), np.uint64(len(ids))
-    for k in range(last):
-        numbers[k] = MISSING
-        if k + _AHEAD < last:
-            prefetch(entries, home(entries, hashes[ids[k + _AHEAD]]))
-        if used[k]:
-            number = entries[lookup(entries, hashes[ids[k]]) + ONE]
-            numbers[k] = np.uint32(number)
-            new[n] = k
-            n += np.uint64(number == NO_SLOT)
-    return n
+    return end
 
 
 class Products:
@@ -204,7 +217,7 @@ class Products:
         self.numbers.widen(parts)
         self.names.widen(parts, letters)
         if len(self) + n > len(self.slots):
-            most = max(len(self) + n, 2 * len(self.slots))
+            most = max(len(self) + n, 2 * len(self.slots), LEAST)
             arrays = []
             for a in (self.hashes, self.slots, self.parts):
                 grown = np.empty((most, *a.shape[1:]), a.dtype)
@@ -214,56 +227,60 @@ class Products:
         return any(a is not b for a, b in zip(before, self._arrays(), strict=True))
 
     def admit(
-        self, hashes: Any, slots: Any, unknown: Unknown, parts: Parts, waiting: Arena, slot: int
-    ) -> None:
-        """Give those of some hashes that are MISSING a slot the next, from `slot` on.
+        self, hashes: Any, slots: Any, parts: Parts, waiting: Arena, slot: int,
+        most: int = MISSING, at: int = 0,
+    ) -> int:  # fmt: skip
+        """Slots of hashes; those without one get the next.
 
         Parameters
         ----------
         hashes
             Of crossed features; one may come twice.
         slots
-            What `find` gave; they are made known in it.
-        unknown
-            Which are MISSING.
+            Gets the slots, uint32, from the `at`-th on.
         parts
             Of what they are crossed.
         waiting
             Has an entry for each of the last slots, and gets one for each of the new.
         slot
             The next.
-        """
-        new = unknown.firsts.view(np.uint64)
-        self.widen(len(new), 0, 0)
-        waiting.widen(len(new), 0)
-        used, given = np.zeros(len(parts.ids), bool), np.empty(len(new), np.uint32)
-        _mark(new, parts.places, used)
-        numbers = self._numbered(parts, used)
-        kept = self.count, self.hashes, self.slots, self.parts
-        late = waiting.count, waiting.hashes, waiting.ends
-        _admit(self.table.entries, self.table.used, hashes, given, new, parts[:4], numbers,
-               kept, late, np.uint64(slot))  # fmt: skip
-        unknown.tell(slots, given)
+        most
+            How many slots there may be.
+        at
+            Where to begin.
 
-    def _numbered(self, parts: Parts, used: Any) -> Any:
-        """The numbers of the entries that are used; new ones are kept."""
-        numbers, new = np.empty(len(used), np.uint32), np.empty(len(used) + 1, np.int64)
-        n = int(_number(self.numbers.entries, parts.hashes, parts.ids, used, numbers, new))
-        if n:
-            ids = parts.ids[new[:n]]
-            given = np.empty(n, np.uint32)
-            spans = parts.spans[ids]
-            self.numbers.admit(parts.hashes[ids], given, parts.letters, spans, self.names)
-            numbers[new[:n]] = given
-        return numbers
+        Returns
+        -------
+        How far it came: less than all where there are `most` slots.
+        """
+        begun, before = at, len(self)
+        numbered = np.full(len(parts.ids), MISSING, np.uint32)
+        names, numbers, table = self.names, self.numbers, self.table
+        while True:
+            next_slot = slot + len(self) - before
+            room = min(table.left, len(self.slots) - len(self), len(waiting.hashes) - waiting.n)
+            most_names = names.n + min(numbers.left, len(names.hashes) - names.n)
+            at = int(_admit(
+                (table.entries, table.used), np.uint64(max(0, min(room, most - next_slot))),
+                hashes, tuple(parts), np.uint64(at), numbered,
+                (numbers.entries, numbers.count, numbers.used),
+                (names.count, names.hashes, names.ends, names.bytes), np.uint64(most_names),
+                (self.count, self.hashes, self.slots, self.parts),
+                (waiting.count, waiting.hashes, waiting.ends), np.uint64(next_slot), slots,
+            ))  # fmt: skip
+            if at == len(hashes) or slot + len(self) - before >= most:
+                return at
+            entries = [entry for entry in parts.places[at].tolist() if entry >= 0]
+            letters = int((parts.spans[parts.ids[entries]] & _SIZE).sum())
+            more = soon(at - begun, len(self) - before, len(hashes) - at, len(self))
+            self.widen(more, len(entries), letters)
+            waiting.widen(more, 0)
 
     def restore(self, names: Sequence[Sequence[str]], slots: Any) -> None:
         """Have crossed features of some parts at slots that ascend, and no others."""
         ensure(all(len(parts) in (2, 3) for parts in names), "a crossed feature of other parts")
         hashes = np.array([cross_hash(parts) for parts in names], np.uint64)
-        places = np.full(len(names), MISSING, np.uint32)
-        unknown = distinct(hashes, np.arange(len(names)))
-        self.admit(hashes, places, unknown, parts_of(names), Arena(), 0)
+        self.admit(hashes, np.empty(len(names), np.uint32), parts_of(names), Arena(), 0)
         ensure(len(self) == len(names), "a crossed feature stands twice")
         self.slots[: len(names)] = slots
         self.table = self.table.moved(slots.astype(np.int64))

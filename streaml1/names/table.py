@@ -25,7 +25,7 @@ import numpy as np
 
 from streaml1.hashing import name_hashes
 from streaml1.names import keys
-from streaml1.names.bytes import Arena, ByBytes, Unknown
+from streaml1.names.bytes import Arena, ByBytes
 from streaml1.names.crossed import Crossed
 from streaml1.names.entries import ALIASED, USED, WHOLE, Entries
 from streaml1.names.parts import Parts
@@ -136,20 +136,15 @@ class Table(Entries):
 
     # Crossed features
 
-    def admit_crossed(self, hashes: Any, slots: Any, unknown: Unknown, parts: Parts) -> None:
-        """Give crossed features the next slots, where they have none; they wait.
-
-        Parameters
-        ----------
-        hashes, unknown, parts
-            As of `Products.admit`.
-        slots
-            By `hashes`, `MISSING` for some; all are known then.
-        """
+    def admit_crossed(
+        self, hashes: Any, slots: Any, parts: Parts, most: int = MISSING, at: int = 0
+    ) -> int:
+        """Slots of crossed features, as `Products.admit` tells; new ones wait."""
         before, table = len(self), self._by_bytes
-        self.crossed.admit(hashes, slots, unknown, parts, self.waiting, before)
+        at = self.crossed.admit(hashes, slots, parts, self.waiting, before, most, at)
         if table is not None and table.n == before:  # they are no names to be found there
             table.n = len(self)
+        return at
 
     # Room
 

@@ -202,7 +202,8 @@ class CsvParser:
             header, self._target, self._weight, frozenset(self._text), self._require_label,
             frozenset(self._ignored),
         )  # fmt: skip
-        self.pool = Pool(partial(_room, self._columns.letters, len(self._columns.names)))
+        sizes = self._columns.letters, len(self._columns.names)
+        self.pool = Pool(partial(_room, *sizes), key=(_room, *sizes))
         return lines
 
     def _asked(self) -> Iterator[tuple[str, str]]:

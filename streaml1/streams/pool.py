@@ -7,7 +7,8 @@ page, which costs as much as the parsing.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Hashable
 from sys import getrefcount
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,7 @@ __all__ = ["Pool", "roomy"]
 T = TypeVar("T", bound=tuple[Any, ...])
 
 LARGE = 2**20  # bytes
+KEYS = 8  # kept of a thread
 
 
 def roomy(shape: int | tuple[int, int], dtype: Any = np.float64) -> Any:
@@ -32,8 +34,21 @@ def roomy(shape: int | tuple[int, int], dtype: Any = np.float64) -> Any:
     return np.ndarray(shape, dtype, memory)
 
 
+class _Kept(threading.local):
+    """The arrays that pools of a thread have made, by their keys: for how many bytes, and which."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[Hashable, int] = {}
+        self.tuples: dict[Hashable, list[tuple[Any, list[int]]]] = {}
+
+
+_kept = _Kept()
+
+
 class Pool(Generic[T]):
     """Tuples of arrays, of which views may be given away; CPython counts who has them.
+
+    Pools of one key share them within a thread: a file is read into what the last one was.
 
     Parameters
     ----------
@@ -41,6 +56,8 @@ class Pool(Generic[T]):
         Makes the arrays for so many bytes of text.
     lent
         Whether views are given away; else the arrays are always the same.
+    key
+        What is equal for pools that make the same; None: `make`.
 
     Examples
     --------
@@ -57,22 +74,28 @@ class Pool(Generic[T]):
 
     """
 
-    def __init__(self, make: Callable[[int], T], lent: bool = True) -> None:
+    def __init__(self, make: Callable[[int], T], lent: bool = True, key: Hashable = None) -> None:
         self._make = make
         self._lent = lent
-        self._size = 0
-        self._tuples: list[tuple[T, list[int]]] = []
+        self._key = make if key is None else key
 
     def take(self, n: int) -> T:
         """Arrays for n bytes, of which nobody has a view."""
-        if n > self._size:  # and some more, as texts are never of one size
-            self._tuples, self._size = [], 1 << (n - 1).bit_length()
-        for arrays, counts in self._tuples:
+        size = _kept.sizes.get(self._key, 0)
+        if n > size:  # and some more, as texts are never of one size
+            size = 1 << (n - 1).bit_length()
+            _kept.sizes.pop(self._key, 0)  # it becomes the last
+            _kept.sizes[self._key], _kept.tuples[self._key] = size, []
+            if len(_kept.sizes) > KEYS:
+                first = next(iter(_kept.sizes))
+                del _kept.sizes[first], _kept.tuples[first]
+        kept: list[tuple[T, list[int]]] = _kept.tuples[self._key]
+        for arrays, counts in kept:
             if not self._lent or _counts(arrays) == counts:
                 return arrays
-        arrays = self._make(self._size)
-        if len(self._tuples) < 4:
-            self._tuples.append((arrays, _counts(arrays)))
+        arrays = self._make(size)
+        if len(kept) < 4:
+            kept.append((arrays, _counts(arrays)))
         return arrays
 
 
