@@ -1060,6 +1060,7 @@ def test_parsers_of_a_thread_share_memory_that_nobody_looks_at(kind: str) -> Non
         names = ids if kind == "svmlight" else [f"a{k}" for k in ids]
         assert list(parsed.x) == [{name: 2.0} for name in names]
         assert parsed.y.tolist() == [1.0] * 500
+    del held, parsed
     read = line_parser(kind).read
     place = read(texts[-1]).x.values.ctypes.data  # the longest
     assert {read(text).x.values.ctypes.data for text in texts} == {place}
