@@ -165,17 +165,25 @@ class Room(State):
         Slots that are `used` are none of these, whatever they hold.
         """
         holding = self.rule.holding()
-        if used is not None:
+        size = self._size_for(holding, n)
+        if self.rule.size >= size and used is not None:
             holding[used] = True
-        needed = int(np.count_nonzero(holding)) + n
-        size = max(reader.LEAST_SIZE, _power_of_two(3 * needed // 2))
-        if 2 * needed > self.rule.size:  # what would be free is soon full again
-            size = max(size, 2 * self.rule.size)
+            size = self._size_for(holding, n)
         # To give zeros back and grow all the same would cost much more than to grow.
         if self.rule.size < size and len(self.names) + n <= size:
             self._set_rule(self.rule.grow(size))
         else:
+            if used is not None:
+                holding[used] = True
             self._give_back(holding, size)
+
+    def _size_for(self, holding: Any, n: int) -> int:
+        """How many slots there are to be for those that are `holding` something and `n` more."""
+        needed = int(np.count_nonzero(holding)) + n
+        size: int = max(reader.LEAST_SIZE, _power_of_two(3 * needed // 2))
+        if 2 * needed > self.rule.size:  # what would be free is soon full again
+            size = max(size, 2 * self.rule.size)
+        return size
 
     def _give_back(self, holding: Any, size: int) -> None:
         """Have names and so many slots for those slots alone that are `holding` something."""
