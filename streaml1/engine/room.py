@@ -72,7 +72,7 @@ class Room(State):
             if len(names) > known:
                 self._frame = None
             if at < len(hashes):
-                n = soon(at - begun, len(names) - known, len(hashes) - at, len(names))
+                n = soon(at - begun, len(names) - known, len(hashes) - at)
                 self._make_space(n, slots[:at])
                 if self.names is not names:  # all slots have moved
                     at = 0
@@ -98,7 +98,7 @@ class Room(State):
             while at < len(hashes) and self.names is names:  # or all slots have moved
                 at = names.admit_crossed(hashes, slots, parts, self.rule.size, at)
                 if at < len(hashes):
-                    n = soon(at, len(names) - known, len(hashes) - at, len(names))
+                    n = soon(at, len(names) - known, len(hashes) - at)
                     self._make_space(n, np.append(plain, slots[:at]))
             if self.names is names:
                 if len(names) > known:

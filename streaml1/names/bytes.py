@@ -15,12 +15,12 @@ from streaml1.jit import COMPILED, borrowed, inlined, kernel, prefetch, prefetch
 from streaml1.names.places import MISSING, NO_SLOT, ONE, free, home, lookup, vacant
 from streaml1.parse.names import short_copied
 
-__all__ = ["LEAST", "SPARE", "Arena", "ByBytes", "Unknown", "copied", "distinct", "soon"]
+__all__ = ["LEAST", "SPARE", "USUAL", "Arena", "ByBytes", "Unknown", "copied", "distinct", "soon"]
 
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
-_SPACIOUS = 4  # times as much room as is needed, where room is made
-_FEW, _USUAL = 256, 8  # names, and letters of one
+USUAL = 8  # letters of a name
+_FEW, _HEAPS = 256, 0.7
 SPARE = 32  # bytes behind names that are copied by words
 _AHEAD, _FAR, _LOW = np.uint64(16), np.uint64(128), np.uint64(2**32 - 1)
 
@@ -199,12 +199,13 @@ def _keep(
             left_ends[n] = to
 
 
-def soon(looked: int, new: int, left: int, known: int) -> int:
-    """For how many new ones among those `left` to make room, as a kernel ends where it has none.
+def soon(looked: int, new: int, left: int) -> int:
+    """For how many new names among those `left` to make room, as a kernel ends where it has none.
 
-    So many were looked at and were new; there is not to be much more room than is needed.
+    Of so many looked at so many were new. Of texts they grow as a power below one (Heaps's law).
     """
-    return min(left, max(_FEW, min(2 * known, left * new // max(looked, 1))))
+    expected = new * (((looked + left) / max(looked, 1)) ** _HEAPS - 1.0)
+    return min(left, max(_FEW, int(expected)))
 
 
 def distinct(hashes: Any, places: Any) -> Unknown:
@@ -260,8 +261,8 @@ class Arena(_Counted):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is in the arrays; what is behind that has no memory yet."""
-        return 16 * self.n + int(self.ends[self.n])
+        """Bytes of the arrays."""
+        return int(self.hashes.nbytes + self.ends.nbytes + self.bytes.nbytes)
 
     def lacks(self, n: int, letters: int) -> bool:
         """Whether there is no room for `n` names more, of so many bytes together."""
@@ -272,11 +273,11 @@ class Arena(_Counted):
         """Have room for `n` names more, of so many bytes together."""
         used = int(self.ends[self.n])
         if self.n + n > len(self.hashes):
-            most = _SPACIOUS * (self.n + n)
+            most = 2 * (self.n + n)
             self.hashes = _grown(self.hashes, self.n, most)
             self.ends = _grown(self.ends, self.n + 1, most + 1)
         if used + letters + SPARE > len(self.bytes):
-            self.bytes = _grown(self.bytes, used, _SPACIOUS * (used + letters) + SPARE)
+            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + SPARE)
 
     def still(self) -> Arena:
         """The names as of now."""
@@ -380,9 +381,9 @@ class ByBytes(_Counted):
                             arrays, slots))  # fmt: skip
             if at == len(hashes) or self.n >= most:
                 return at
-            n = soon(at - begun, self.n - before, len(hashes) - at, self.n)
+            n = soon(at - begun, self.n - before, len(hashes) - at)
             self.widen(n)
-            arena.widen(n, (int(spans[at]) & (2**32 - 1)) + _USUAL * n)
+            arena.widen(n, (int(spans[at]) & (2**32 - 1)) + USUAL * n)
 
     @property
     def left(self) -> int:

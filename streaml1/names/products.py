@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.jit import borrowed, inlined, kernel, prefetch_early
-from streaml1.names.bytes import LEAST, SPARE, Arena, ByBytes, copied, soon
+from streaml1.names.bytes import LEAST, SPARE, USUAL, Arena, ByBytes, copied, soon
 from streaml1.names.crossed import Crossed, cross_hash, told
 from streaml1.names.parts import Parts, parts_of
 from streaml1.names.places import MISSING, NO_SLOT, ONE, home, lookup
@@ -253,7 +253,7 @@ class Products:
         -------
         How far it came: less than all where there are `most` slots.
         """
-        begun, before = at, len(self)
+        begun, before, named = at, len(self), self.names.n
         numbered = np.full(len(parts.ids), MISSING, np.uint32)
         names, numbers, table = self.names, self.numbers, self.table
         while True:
@@ -272,8 +272,10 @@ class Products:
                 return at
             entries = [entry for entry in parts.places[at].tolist() if entry >= 0]
             letters = int((parts.spans[parts.ids[entries]] & _SIZE).sum())
-            more = soon(at - begun, len(self) - before, len(hashes) - at, len(self))
-            self.widen(more, len(entries), letters)
+            looked, left = at - begun, len(hashes) - at
+            more = soon(looked, len(self) - before, left)
+            more_names = len(entries) + soon(looked, names.n - named, left)
+            self.widen(more, more_names, letters + USUAL * more_names)
             waiting.widen(more, 0)
 
     def restore(self, names: Sequence[Sequence[str]], slots: Any) -> None:
