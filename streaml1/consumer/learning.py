@@ -55,9 +55,14 @@ def prepare(model: Any) -> None:
     if hasattr(model, "progressive_many"):
         # The second row has its features in another order, which takes a kernel more.
         labels = (getattr(model, "classes", None) or [True, False])[:2]
-        # One cross takes the kernels that hundreds do, which are copied in milliseconds.
-        cross = getattr(model, "cross", None)
-        one = model.clone({"cross": cross[:1]} if cross else None)
+        # One cross takes the kernels that hundreds do, which are copied in milliseconds, and few
+        # slots those of millions, which are cleared in as many.
+        few: dict[str, Any] = {}
+        if cross := getattr(model, "cross", None):
+            few["cross"] = cross[:1]
+        if bits := getattr(model, "hash_bits", None):
+            few["hash_bits"] = min(bits, 10)
+        one = model.clone(few or None)
         one.progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
         one.watch()
 

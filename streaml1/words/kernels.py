@@ -13,6 +13,7 @@ import numpy as np
 
 from streaml1.jit import (
     bit_count,
+    borrowed,
     chosen_bits,
     inlined,
     kernel,
@@ -362,6 +363,8 @@ def spread(
     -------
     How many features there are, and how many bytes of names.
     """
+    begins, firsts, met = borrowed((begins, firsts, met))
+    out_hashes, out_values, out_spans = borrowed((out_hashes, out_values, out_spans))
     k, to, n_heads = _ZERO, names, np.uint64(len(heads))
     out_indptr[0] = 0
     for i in range(np.uint64(len(how))):

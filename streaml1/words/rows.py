@@ -19,6 +19,7 @@ from streaml1.hashing import name_hashes
 from streaml1.jit import COMPILED
 from streaml1.parse.mending import mended
 from streaml1.parse.rows import IntRows, NamedRows
+from streaml1.reused import reused
 from streaml1.rows import BadExample, are_values, plain_items
 from streaml1.words.kernels import BLOCK, MARGIN, characters, cleaned_all, spread, whole_texts
 from streaml1.words.spec import Words
@@ -28,7 +29,7 @@ __all__ = ["counted_batch"]
 _HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
 _MOST_LETTERS = 2**31
-_ESCAPE = b"\\u00"  # of a letter that may be one of a name
+_QUOTE, _ESCAPE = b'"', b"\\u00"  # of a letter that may be one of a name
 
 WORDS_IN_PYTHON, ROW_IN_PYTHON = 1, 2  # as `kernels.spread` takes it
 
@@ -108,7 +109,10 @@ def _of_named(words: Words, X: NamedRows) -> NamedRows | None:
     how[_named_as_words(words, X)] = ROW_IN_PYTHON
     plain = _Plain(X.names, spans, hashes, values, indptr)
     lines = _Lines(X.text, X.begins, X.ends, lambda line: (words.of(X.one(line)[0]),))
-    return _expanded(words, plain, _Texts(at, sizes, (X, heads)), dropped, how, lines)
+    expanded = _expanded(words, plain, _Texts(at, sizes, (X, heads)), dropped, how, lines)
+    if expanded is not None and not how.any() and (X.plain or dropped.all()):
+        expanded.apart = expanded.valued = True
+    return expanded
 
 
 def _named_as_words(words: Words, X: NamedRows) -> Any:
@@ -117,6 +121,8 @@ def _named_as_words(words: Words, X: NamedRows) -> Any:
         return []
     lo, hi = int(X.begins[0]), int(X.ends[-1])
     raw = X.text[lo:hi].tobytes()
+    if _QUOTE not in raw and _ESCAPE not in raw:
+        return []
     given = [b'"' + head for head in words.heads if b'"' + head in raw]
     if _ESCAPE in raw:
         given.append(_ESCAPE)
@@ -264,8 +270,8 @@ def _expanded(
     if letters >= _MOST_LETTERS:
         return None
     most = len(plain.hashes) + grams
-    hashes, spans, values = np.empty(most, np.uint64), np.empty(most, np.uint64), np.empty(most)
-    names, indptr = np.empty(letters + MARGIN, np.uint8), np.zeros(n + 1, np.int64)
+    hashes, spans, values = reused(most, np.uint64), reused(most, np.uint64), reused(most)
+    names, indptr = reused(letters + MARGIN, np.uint8), np.zeros(n + 1, np.int64)
     met = np.empty(1 << max(5, (16 * ngrams * longest).bit_length()), np.uint64)
     m, used = spread(
         np.uint64(plain.names.ctypes.data), plain.spans, plain.hashes, plain.values, plain.indptr,
@@ -287,8 +293,8 @@ def _cleaned(texts: _Texts) -> tuple[Any, Any, Any, Any]:
     """What `kernels.cleaned_all` writes, and where the words are."""
     at, sizes = texts.at.reshape(-1), texts.sizes.reshape(-1)
     total, n = int(sizes.sum()), len(at)
-    clean = np.empty(total + n + BLOCK, np.uint8)
-    begins, firsts = np.empty(total // 2 + 2 * n + 10, np.uint64), np.empty(n + 1, np.uint64)
+    clean = reused(total + n + BLOCK, np.uint8)
+    begins, firsts = reused(total // 2 + 2 * n + 10, np.uint64), np.empty(n + 1, np.uint64)
     odd = np.empty(n, np.uint8)
     cleaned_all(
         at, sizes, np.uint64(characters().ctypes.data), np.uint64(clean.ctypes.data), begins,
