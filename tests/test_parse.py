@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -1065,3 +1066,13 @@ def test_parsers_of_a_thread_share_memory_that_nobody_looks_at(kind: str) -> Non
     place = read(texts[-1]).x.values.ctypes.data  # the longest
     assert {read(text).x.values.ctypes.data for text in texts} == {place}
     assert line_parser(kind).read(texts[0]).x.values.ctypes.data == place
+
+
+@pytest.mark.parametrize("kind", ["vw", "jsonl", "svmlight"])
+def test_the_first_text_of_a_thread_may_be_empty(kind: str) -> None:
+    """As where a message brings no record that holds an example."""
+    read: list[Parsed] = []
+    thread = Thread(target=lambda: read.append(line_parser(kind).read(b"")))
+    thread.start()
+    thread.join()
+    assert [len(one.x) for one in read] == [0]

@@ -81,7 +81,7 @@ class Pool(Generic[T]):
 
     def take(self, n: int) -> T:
         """Arrays for n bytes, of which nobody has a view."""
-        size = _kept.sizes.get(self._key, 0)
+        size = _kept.sizes.get(self._key, -1)
         if n > size:  # and some more, as texts are never of one size
             size = 1 << (n - 1).bit_length()
             _kept.sizes.pop(self._key, 0)  # it becomes the last
