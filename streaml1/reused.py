@@ -61,9 +61,8 @@ def _memory(size: int) -> mmap.mmap:
     for k in range(len(memories)):
         if size <= len(memories[k]) < least and getrefcount(memories[k]) == _ALONE:
             found, least = k, len(memories[k])
-    if found >= 0:
-        memory = memories.pop(found)
-    else:
+    memory = memories.pop(found) if found >= 0 else None
+    if memory is None or getrefcount(memory) != _ALONE:  # a signal's handler may have come between
         memory = mmap.mmap(-1, 1 << (size - 1).bit_length(), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         left = MOST - len(memory)
         while memories and sum(map(len, memories)) > left:

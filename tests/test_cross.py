@@ -23,6 +23,7 @@ from scipy.sparse import csr_matrix
 import streaml1
 import streaml1.crosses.marks
 from streaml1 import BadExample, ElasticNetClassifier, walk
+from streaml1.batches import batch_of
 from streaml1.cli import cli
 from streaml1.crosses import spec
 from streaml1.engine import engine, reader
@@ -837,3 +838,14 @@ def test_the_first_prediction_of_many_crosses_is_a_kernels(monkeypatch: pytest.M
     assert model.predict_proba_one(x) == {False: 0.5, True: 0.5}
     for one in (copied, copied.freeze()):
         assert one.predict_proba_one(x) == expected
+
+
+@pytest.mark.parametrize("n", [254, 255, 256])
+def test_as_many_of_each_of_eight_prefixes_as_a_byte_counts(n: int) -> None:
+    heads = ["a^b^c^d^e^f^g^h"[: 2 * k + 1] for k in range(8)]
+    cross = [(heads[k], heads[k + 1]) for k in range(0, 8, 2)]
+    model = ElasticNetClassifier(cross=cross, hash_bits=18)
+    model.learn_many([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}, {"a": 1.0}], [True, False])
+    crosses = spec.Crosses([*map(tuple, cross)])
+    batch = batch_of([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}])
+    assert streaml1.crosses.marks.marked(crosses, batch).bounds.tolist() == [4 * n * n]

@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 from streaml1 import BadExample, ElasticNetClassifier, walk
 from streaml1.names import Table
 from streaml1.names.bytes import Arena, ByBytes
+from streaml1.names.products import Products
 from streaml1.rules.elastic_net import ElasticNet
 from streaml1.streams.vw import VwParser
 from streaml1.walk import fields
@@ -32,6 +33,7 @@ def is_current(engine: Any) -> bool:
 INTERRUPTED = """
 import faulthandler, itertools, pickle, random, signal, sys, time
 from streaml1 import ElasticNetClassifier
+from streaml1.streams.vw import VwParser
 from tests.test_interruption import is_current
 
 faulthandler.enable()
@@ -71,22 +73,32 @@ def copies(m, k):
         pickle.dumps(m)
 
 
-kinds = {f.__name__: f for f in (learn_dicts, learn_others, learn_ints, learn_rows, copies)}
+def learn_texts(m, k):
+    for i in range(4):
+        rows = (" ".join(f"x{k}-{i}-{q * 19 + j}" for j in range(30)) for q in range(1000))
+        text = "".join(f"1 |a {row} |b y\\n" for row in rows).encode()
+        m.learn_many(VwParser().read(text).x, [True] * 1000)
+        m.learn_one({f"n{k}-{i}": 1.0}, False)
+
+
+learns = learn_dicts, learn_others, learn_ints, learn_rows, learn_texts, copies
+kinds = {f.__name__: f for f in learns}
+crosses = {"cross": [("a", "b")]} if sys.argv[3:] else {}
 work = kinds[sys.argv[1]]
 chance = random.Random(sys.argv[1])
-work(ElasticNetClassifier(), 0)  # compiled, and so is what comes once room has run out
-m = ElasticNetClassifier()
+work(ElasticNetClassifier(**crosses), 0)  # compiled, and so is what comes once room has run out
+m = ElasticNetClassifier(**crosses)
 m.learn_one({"a": 1.0}, True)
 m._engine._give_back(m._engine.rule.holding(), 1024)
 took = 1.0
 for k in range(3):
-    begin, m = time.perf_counter(), ElasticNetClassifier(l1=1e-4)
+    begin, m = time.perf_counter(), ElasticNetClassifier(l1=1e-4, **crosses)
     work(m, k)
     work(m, -k)
     took = min(took, time.perf_counter() - begin)
 interrupted = 0
 for k in range(int(sys.argv[2])):
-    m = ElasticNetClassifier(l1=1e-4)
+    m = ElasticNetClassifier(l1=1e-4, **crosses)
     try:
         signal.setitimer(signal.ITIMER_REAL, chance.random() ** 2 * took + 1e-5)
         work(m, k)
@@ -109,7 +121,7 @@ for k in range(int(sys.argv[2])):
     m._engine.check()
     assert pickle.loads(pickle.dumps(m)).weights == m.weights
     m.predict_one({"after": 1.0})
-    assert is_current(m._engine)
+    assert crosses or is_current(m._engine)  # the buffers of crosses are each frame's own
 print(interrupted)
 """
 
@@ -121,12 +133,15 @@ print(interrupted)
         ("learn_others", 80),
         ("learn_ints", 60),
         ("learn_rows", 80),
+        ("learn_texts", 60),
+        ("learn_texts crosses", 60),
         ("copies", 80),
     ],
 )
 def test_interrupts_leave_a_usable_model(work: str, times: int, python: Callable[..., str]) -> None:
     header = "import signal\nsignal.signal(signal.SIGALRM, signal.default_int_handler)\n"
-    out = python("-c", header + INTERRUPTED, work, str(times), **WARM)
+    what, *crosses = work.split()
+    out = python("-c", header + INTERRUPTED, what, str(times), *crosses, **WARM)
     assert int(out) > times // 3
 
 
@@ -252,6 +267,12 @@ def no_memory(*args: Any, **kwargs: Any) -> Any:
     raise MemoryError
 
 
+def late(of: Any, name: str) -> Any:
+    """A method that does its work before memory runs out."""
+    done = getattr(of, name)
+    return lambda *args, **kwargs: no_memory(done(*args, **kwargs))
+
+
 def _text(n: int, name: bytes = b"b") -> Any:
     return VwParser().read(b"".join(b"1 | %s%d\n" % (name, k) for k in range(n))).x
 
@@ -281,19 +302,27 @@ FAILURES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("work", WORK)
-@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("failure", [*FAILURES, "admit late", "cross late"])
 @pytest.mark.parametrize("begin", ["str", "int", "text"])
 def test_memory_that_runs_out(
     work: str, failure: str, begin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, twin = ElasticNetClassifier(l1=1e-4), ElasticNetClassifier(l1=1e-4)
+    if failure == "cross late" and work not in ("text", "rows"):
+        pytest.skip("nothing is crossed in it")
+    cross = [("b", "c")] if failure == "cross late" else ()
+    model, twin = (ElasticNetClassifier(l1=1e-4, cross=cross) for _ in range(2))
     for m in (model, twin):
         if begin == "text":
             m.learn_many(_text(900, b"a"), [True] * 900)
         for k in range(0 if begin == "text" else 900):
             m.learn_one({f"a{k}" if begin == "str" else k: 1.0}, True)
     with monkeypatch.context() as patch:
-        patch.setattr(*FAILURES[failure], no_memory)
+        if failure == "admit late":
+            patch.setattr(ByBytes, "admit", late(ByBytes, "admit"))
+        elif failure == "cross late":
+            patch.setattr(Products, "admit", late(Products, "admit"))
+        else:
+            patch.setattr(*FAILURES[failure], no_memory)
         try:
             WORK[work](model)
         except MemoryError:
@@ -305,6 +334,10 @@ def test_memory_that_runs_out(
         return
     assert model.weights == twin.weights
     assert model.n_iterations == 900
+    for m in (model, twin):
+        m.learn_one({"at once": 1.0, "c": 1.0}, False)
+    model._engine.check()
+    assert is_current(model._engine)
     for m in (model, twin):
         WORK[work](m)
         m.learn_one({"after": 1.0, 7: 1.0}, True)

@@ -396,12 +396,12 @@ def test_a_broker_tells_at_once_though_a_reader_waits_for_records(broker: Broker
         consumer.assign([kafka.TopicPartition(topic, 0)])
         consumer.seek_to_beginning()
         took = []
-        for _ in range(6):
+        for _ in range(9):
             consumer.poll(100)
             begun = time.monotonic()
             ask(consumer, topic, 5.0)
             took.append(time.monotonic() - begun)
-    assert min(took[2:]) < 0.3
+    assert sorted(took[2:])[3] < 0.3  # the median
 
 
 def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:

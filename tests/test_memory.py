@@ -30,6 +30,7 @@ from streaml1.consumer import progressive
 from streaml1.engine.cap import smallest
 from streaml1.engine.watch import Seen, _each_alone
 from streaml1.names import Ints, Table, keys
+from streaml1.names import bytes as names_of_bytes
 from streaml1.names.bytes import Arena, ByBytes, distinct
 from streaml1.names.places import MISSING
 from streaml1.parse.rows import IntRows
@@ -446,6 +447,40 @@ def test_names_of_one_hash_are_one_feature_on_every_road(monkeypatch: pytest.Mon
         many.learn_many([x], [y])
     assert walked.weights == read.weights == many.weights
     assert 100 < len(walked.weights) <= 256
+
+
+@pytest.mark.parametrize("other", [("t", 1), "t1"])
+def test_names_of_text_beside_others_that_are_no_strings(other: Any) -> None:
+    """Zeros are given back as new names come: all slots move."""
+    models = [ElasticNetClassifier(l1=0.2, lr=1.0, schedule="constant") for _ in range(2)]
+    for model in models:
+        for n in range(10):
+            model.learn_one({f"z{n}-{k}": 1e-3 for k in range(97)}, True)
+        model.learn_one({other: 3.0}, True)
+        model.learn_one({"keep": 3.0, "k2": -2.0}, True)
+    names = " ".join(f"n{k}:3" for k in range(300))
+    models[0].learn_many(VwParser().read(f"-1 | keep k2:-1 {names}\n".encode()).x, [False])
+    models[1].learn_one({"keep": 1.0, "k2": -1.0} | {f"n{k}": 3.0 for k in range(300)}, False)
+    assert models[0].weights == models[1].weights and len(models[0].weights) > 300
+    models[0]._engine.check()
+
+
+def test_an_arena_that_finds_no_memory_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    arena, grown, asked = Arena(), names_of_bytes._grown, []
+
+    def once(*args: Any) -> Any:
+        asked.append(args)
+        if len(asked) == 2:
+            raise MemoryError
+        return grown(*args)
+
+    before = len(arena.hashes)
+    monkeypatch.setattr(names_of_bytes, "_grown", once)
+    with pytest.raises(MemoryError):
+        arena.widen(1000, 10)
+    assert len(arena.hashes) == before == len(arena.ends) - 1
+    arena.widen(1000, 10)
+    assert 1000 <= len(arena.hashes) == len(arena.ends) - 1
 
 
 # Some want the same line of a table, more than it has places; and 0, which free places have too.

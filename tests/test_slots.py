@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from streaml1 import ElasticNetClassifier
 from streaml1.aligned import in_lines, unset_in_lines
 from streaml1.reused import LARGE, LEAST, MOST, _kept, reused
 from streaml1.rules.parts import slots
+from streaml1.streams.pool import SHARED, Pool
+from streaml1.streams.pool import _kept as kept_by_pools
 
 PAIR = np.dtype([("w", "f8"), ("last", "i8")], align=True)
 SIZES = (0, 1, 7, 1000, 2**17 - 1, 2**17, 2**18, 2**18 + 1, 2**20)
@@ -53,6 +56,11 @@ def test_nobody_writes_to_memory_that_somebody_looks_at(steps: list[tuple[str, i
 
 
 def test_memory_that_is_free_is_used_again() -> None:
+    with ThreadPoolExecutor() as alone:  # it knows of no other's memory
+        alone.submit(_used_again).result()
+
+
+def _used_again() -> None:
     for shape, dtype in ((LEAST, np.uint8), ((LEAST, 3), np.float64), (LARGE // 4, np.uint32)):
         a = reused(shape, dtype)
         assert a.shape == np.empty(shape).shape and a.dtype == dtype and a.flags.c_contiguous
@@ -62,6 +70,17 @@ def test_memory_that_is_free_is_used_again() -> None:
     held = [reused(LARGE // 8) for _ in range(2 * MOST // LARGE)]
     assert sum(map(len, _kept.memories)) <= MOST and all(a.base is not None for a in held)
     assert reused(LEAST // 8 - 1).base is None and reused(LARGE + 1, np.uint8).base is None
+
+
+def test_what_a_large_text_was_read_to_goes_with_its_parser() -> None:
+    def make(n: int) -> tuple[Any]:
+        return (np.empty(n, np.uint8),)
+
+    pool = Pool(make)
+    place = pool.take(2 * SHARED)[0].ctypes.data
+    assert pool.take(2 * SHARED)[0].ctypes.data == place and make not in kept_by_pools.sizes
+    pool.take(SHARED)
+    assert kept_by_pools.sizes[make] == SHARED
 
 
 @given(st.integers(0, 300), st.integers(0, 300))

@@ -28,7 +28,6 @@ from streaml1.rows import BadExample, Rows, row_of
 __all__ = ["Marked", "marked", "require_plain"]
 
 _ZERO, _ONE, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 7, 8))
-_NONE = np.uint64(2**64 - 1)
 _COUNT = np.uint64(255)  # as many as a byte can count
 _HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
@@ -90,7 +89,7 @@ def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: An
     Returns the most parts of one, and the first row with too many of them, or how many rows.
     """
     longest, wide = _ZERO, np.uint64(len(indptr) - 1)
-    few, before, same = plan[PREFIXES] <= _EIGHT, _NONE, _ZERO
+    few, before, same = plan[PREFIXES] <= _EIGHT, _ZERO, _ZERO
     for i in range(np.uint64(len(indptr) - 1)):
         lo, hi = indptr[i], indptr[i + _ONE]
         m = _ZERO

@@ -67,10 +67,11 @@ class Room(State):
             names = self.names
             if names.others:
                 return self._admit_equals(texts)
-            known, begun = len(names), at
+            known, begun, frame = len(names), at, self._frame
+            self._frame = None  # it knows no names that wait
             at = names.admit_bytes(hashes, slots, texts.names, spans, self.rule.size, at)
-            if len(names) > known:
-                self._frame = None
+            if len(names) == known:
+                self._frame = frame
             if at < len(hashes):
                 n = soon(at - begun, len(names) - known, len(hashes) - at)
                 self._make_space(n, slots[:at])
@@ -80,8 +81,13 @@ class Room(State):
 
     def _admit_equals(self, texts: NamedRows) -> Any:
         """As `_admit_texts`, where one of the names may be equal to something that is no string."""
-        slots, places = self._find_texts(texts)
-        new = distinct(texts.parts()[0], places)
+        while True:
+            names = self.names
+            slots, places = self._find_texts(texts)
+            new = distinct(texts.parts()[0], places)
+            self._have_slots(len(new.firsts))
+            if self.names is names:  # or some that were known may have been given back
+                break
         if len(new.firsts):
             new.tell(slots, self._admit_all([*texts.names_of(new.firsts)]))
         return slots
@@ -95,14 +101,15 @@ class Room(State):
             if not isinstance(names, Table):  # hashed, or there is nothing to be crossed
                 return plain, find_crossed(names, hashes)[0]
             slots, at, known = reused(len(hashes), np.uint32), 0, len(names)
+            frame, self._frame = self._frame, None  # it knows no names that wait
             while at < len(hashes) and self.names is names:  # or all slots have moved
                 at = names.admit_crossed(hashes, slots, parts, self.rule.size, at)
                 if at < len(hashes):
                     n = soon(at, len(names) - known, len(hashes) - at)
                     self._make_space(n, np.append(plain, slots[:at]))
             if self.names is names:
-                if len(names) > known:
-                    self._frame = None  # it knows no names that wait
+                if len(names) == known:
+                    self._frame = frame
                 return plain, slots
 
     # Room

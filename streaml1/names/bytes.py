@@ -82,15 +82,13 @@ def _tell(slots: Any, places: Any, order: Any, given: Any) -> None:
 
 
 @kernel
-def _put(entries: Any, hashes: Any, slots: Any) -> Any:
-    """Enter hashes; returns how many were not there."""
-    new = 0
+def _put(entries: Any, used: Any, hashes: Any, slots: Any) -> None:
+    """Enter hashes; `used` counts those that were not there."""
     for k in range(np.uint64(len(hashes))):
         at = lookup(entries, hashes[k])
-        new += entries[at + ONE] == NO_SLOT
+        used[0] += np.int64(entries[at + ONE] == NO_SLOT)
         entries[at] = hashes[k]
         entries[at + ONE] = slots[k]
-    return new
 
 
 @kernel
@@ -274,8 +272,9 @@ class Arena(_Counted):
         used = int(self.ends[self.n])
         if self.n + n > len(self.hashes):
             most = 2 * (self.n + n)
-            self.hashes = _grown(self.hashes, self.n, most)
-            self.ends = _grown(self.ends, self.n + 1, most + 1)
+            hashes = _grown(self.hashes, self.n, most)
+            ends = _grown(self.ends, self.n + 1, most + 1)
+            self.hashes, self.ends = hashes, ends
         if used + letters + SPARE > len(self.bytes):
             self.bytes = _grown(self.bytes, used, 2 * (used + letters) + SPARE)
 
@@ -347,7 +346,7 @@ class ByBytes(_Counted):
     def enter(self, hashes: Any, slots: Any) -> None:
         """Have some hashes known."""
         self.widen(len(hashes))
-        self.used[0] += int(_put(self.entries, hashes, slots))
+        _put(self.entries, self.used, hashes, slots)
 
     def admit(
         self, hashes: Any, slots: Any, names: Any, spans: Any, arena: Arena,

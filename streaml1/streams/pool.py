@@ -19,6 +19,7 @@ __all__ = ["Pool", "roomy"]
 T = TypeVar("T", bound=tuple[Any, ...])
 
 LARGE = 2**20  # bytes
+SHARED = 2**22  # bytes of text
 KEYS = 8  # kept of a thread
 
 
@@ -34,12 +35,16 @@ def roomy(shape: int | tuple[int, int], dtype: Any = np.float64) -> Any:
     return np.ndarray(shape, dtype, memory)
 
 
-class _Kept(threading.local):
-    """The arrays that pools of a thread have made, by their keys: for how many bytes, and which."""
+class _Lists:
+    """Arrays that pools have made, by their keys: for how many bytes, and which."""
 
     def __init__(self) -> None:
         self.sizes: dict[Hashable, int] = {}
         self.tuples: dict[Hashable, list[tuple[Any, list[int]]]] = {}
+
+
+class _Kept(threading.local, _Lists):
+    """Those of a thread."""
 
 
 _kept = _Kept()
@@ -78,18 +83,20 @@ class Pool(Generic[T]):
         self._make = make
         self._lent = lent
         self._key = make if key is None else key
+        self._own = _Lists()  # of more bytes than usual: they go with their parser
 
     def take(self, n: int) -> T:
         """Arrays for n bytes, of which nobody has a view."""
-        size = _kept.sizes.get(self._key, -1)
+        lists = _kept if n <= SHARED else self._own
+        size = lists.sizes.get(self._key, -1)
         if n > size:  # and some more, as texts are never of one size
             size = 1 << (n - 1).bit_length()
-            _kept.sizes.pop(self._key, 0)  # it becomes the last
-            _kept.sizes[self._key], _kept.tuples[self._key] = size, []
-            if len(_kept.sizes) > KEYS:
-                first = next(iter(_kept.sizes))
-                del _kept.sizes[first], _kept.tuples[first]
-        kept: list[tuple[T, list[int]]] = _kept.tuples[self._key]
+            lists.sizes.pop(self._key, 0)  # it becomes the last
+            lists.sizes[self._key], lists.tuples[self._key] = size, []
+            if len(lists.sizes) > KEYS:
+                first = next(iter(lists.sizes))
+                del lists.sizes[first], lists.tuples[first]
+        kept: list[tuple[T, list[int]]] = lists.tuples[self._key]
         for arrays, counts in kept:
             if not self._lent or _counts(arrays) == counts:
                 return arrays
