@@ -75,9 +75,9 @@ def copies(m, k):
 
 def learn_texts(m, k):
     for i in range(4):
-        rows = (" ".join(f"x{k}-{i}-{q * 19 + j}" for j in range(30)) for q in range(1000))
+        rows = (" ".join(f"x{k}-{i}-{q * 19 + j}" for j in range(30)) for q in range(200))
         text = "".join(f"1 |a {row} |b y\\n" for row in rows).encode()
-        m.learn_many(VwParser().read(text).x, [True] * 1000)
+        m.learn_many(VwParser().read(text).x, [True] * 200)
         m.learn_one({f"n{k}-{i}": 1.0}, False)
 
 
