@@ -134,7 +134,7 @@ print(interrupted)
         ("learn_ints", 60),
         ("learn_rows", 80),
         ("learn_texts", 60),
-        ("learn_texts crosses", 60),
+        ("learn_texts crosses", 40),
         ("copies", 80),
     ],
 )

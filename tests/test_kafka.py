@@ -401,7 +401,7 @@ def test_a_broker_tells_at_once_though_a_reader_waits_for_records(broker: Broker
             begun = time.monotonic()
             ask(consumer, topic, 5.0)
             took.append(time.monotonic() - begun)
-    assert sorted(took[2:])[3] < 0.3  # the median
+    assert sorted(took[2:])[1] < 0.4  # all of them took 0.45 when answers were held back
 
 
 def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:
