@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["reused"]
+__all__ = ["ANONYMOUS", "reused"]
+
+# How memory of its own is asked for, in no huge page; 0: this system has none.
+ANONYMOUS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS if hasattr(mmap, "MAP_ANONYMOUS") else 0
 
 LEAST, LARGE = 2**16, 2**24  # bytes of an array; smaller and larger ones are made as any other
 MOST = 2**27  # bytes kept by a thread, those in use among them; of most the beginning alone is used
@@ -49,7 +52,7 @@ def reused(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
     True
     """
     size = (shape if isinstance(shape, int) else math.prod(shape)) * np.dtype(dtype).itemsize
-    if not LEAST <= size <= LARGE or not hasattr(mmap, "MAP_ANONYMOUS"):
+    if not LEAST <= size <= LARGE or not ANONYMOUS:
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, _memory(size))
 
@@ -63,7 +66,7 @@ def _memory(size: int) -> mmap.mmap:
             found, least = k, len(memories[k])
     memory = memories.pop(found) if found >= 0 else None
     if memory is None or getrefcount(memory) != _ALONE:  # a signal's handler may have come between
-        memory = mmap.mmap(-1, 1 << (size - 1).bit_length(), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = mmap.mmap(-1, 1 << (size - 1).bit_length(), ANONYMOUS)
         left = MOST - len(memory)
         while memories and sum(map(len, memories)) > left:
             del memories[0]

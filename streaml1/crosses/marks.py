@@ -92,9 +92,8 @@ def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: An
     few, before, same = plan[PREFIXES] <= _EIGHT, _ZERO, _ZERO
     for i in range(np.uint64(len(indptr) - 1)):
         lo, hi = indptr[i], indptr[i + _ONE]
-        m = _ZERO
         if few and hi - lo <= _COUNT:  # rows most often have as many of each prefix as the last
-            counts = _ZERO
+            m = counts = _ZERO
             for k in range(lo, hi):
                 mask = masks[ids[k]]
                 m += np.uint64(mask != _ZERO)

@@ -173,16 +173,17 @@ class Room(State):
         """
         holding = self.rule.holding()
         size = self._size_for(holding, n)
-        if self.rule.size >= size and used is not None:
+        if used is not None and not self._grows_to(size, n):
             holding[used] = True
             size = self._size_for(holding, n)
-        # To give zeros back and grow all the same would cost much more than to grow.
-        if self.rule.size < size and len(self.names) + n <= size:
+        if self._grows_to(size, n):
             self._set_rule(self.rule.grow(size))
         else:
-            if used is not None:
-                holding[used] = True
             self._give_back(holding, size)
+
+    def _grows_to(self, size: int, n: int) -> bool:
+        """Whether to grow suffices: to give zeros back as well would cost much more."""
+        return self.rule.size < size and len(self.names) + n <= size
 
     def _size_for(self, holding: Any, n: int) -> int:
         """How many slots there are to be for those that are `holding` something and `n` more."""

@@ -382,7 +382,7 @@ class ByBytes(_Counted):
                 return at
             n = soon(at - begun, self.n - before, len(hashes) - at)
             self.widen(n)
-            arena.widen(n, (int(spans[at]) & (2**32 - 1)) + USUAL * n)
+            arena.widen(n, int(spans[at] & _LOW) + USUAL * n)
 
     @property
     def left(self) -> int:

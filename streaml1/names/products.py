@@ -202,8 +202,8 @@ class Products:
         if not full and not self.names.lacks(parts, letters):
             return False
         used = int(self.names.ends[len(self.names)])
-        soon = (min(had // 2, _SOON) for had in (len(self), len(self.names), used))
-        return self.widen(*(a + b for a, b in zip((n, parts, letters), soon, strict=True)))
+        spare = (min(had // 2, _SOON) for had in (len(self), len(self.names), used))
+        return self.widen(*(a + b for a, b in zip((n, parts, letters), spare, strict=True)))
 
     def widen(self, n: int, parts: int, letters: int) -> bool:
         """Have room for `n` crossed features more, and for some parts of so many bytes.
@@ -236,22 +236,14 @@ class Products:
         ----------
         hashes
             Of crossed features; one may come twice.
-        slots
-            Gets the slots, uint32, from the `at`-th on.
         parts
             Of what they are crossed.
         waiting
             Has an entry for each of the last slots, and gets one for each of the new.
         slot
             The next.
-        most
-            How many slots there may be.
-        at
-            Where to begin.
-
-        Returns
-        -------
-        How far it came: less than all where there are `most` slots.
+        slots, most, at
+            As of `ByBytes.admit`, and what is returned is too.
         """
         begun, before, named = at, len(self), self.names.n
         numbered = np.full(len(parts.ids), MISSING, np.uint32)

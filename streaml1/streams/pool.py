@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from streaml1.reused import ANONYMOUS
+
 __all__ = ["Pool", "roomy"]
 
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -29,10 +31,9 @@ def roomy(shape: int | tuple[int, int], dtype: Any = np.float64) -> Any:
     numpy asks for huge pages, each of which the system clears whole for its first bytes.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    if size < LARGE or not hasattr(mmap, "MAP_ANONYMOUS"):
+    if size < LARGE or not ANONYMOUS:
         return np.empty(shape, dtype)
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return np.ndarray(shape, dtype, memory)
+    return np.ndarray(shape, dtype, mmap.mmap(-1, size, ANONYMOUS))
 
 
 class _Lists:
