@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 import mmap
 import threading
+from collections.abc import Callable, Sized
 from sys import getrefcount
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-__all__ = ["ANONYMOUS", "reused"]
+__all__ = ["ANONYMOUS", "Memories", "reused"]
+
+T = TypeVar("T", bound=Sized)
 
 # How memory of its own is asked for, in no huge page; 0: this system has none.
 ANONYMOUS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS if hasattr(mmap, "MAP_ANONYMOUS") else 0
@@ -23,14 +26,46 @@ LEAST, LARGE = 2**16, 2**24  # bytes of an array; smaller and larger ones are ma
 MOST = 2**27  # bytes kept by a thread, those in use among them; of most the beginning alone is used
 
 
-class _Kept(threading.local):
-    """What arrays of a thread were made in, the last used last."""
+class Memories(threading.local, Generic[T]):
+    """What arrays of a thread were made in, the last used last; CPython counts who has them.
 
-    def __init__(self) -> None:
-        self.memories: list[mmap.mmap] = []
+    Parameters
+    ----------
+    make
+        Makes memory for so many bytes, or for more.
+    most
+        Bytes kept, those in use among them.
+    """
+
+    def __init__(self, make: Callable[[int], T], most: int) -> None:
+        self._make = make
+        self._most = most
+        self._kept: list[T] = []
+
+    def take(self, size: int, largest: int) -> tuple[T, bool]:
+        """Memory of `size` bytes, or of `largest` at most, that nobody has; and if it is new."""
+        kept = self._kept
+        found, least = -1, largest + 1
+        for k in range(len(kept)):
+            if size <= len(kept[k]) < least and getrefcount(kept[k]) == _ALONE:
+                found, least = k, len(kept[k])
+        memory = kept.pop(found) if found >= 0 else None
+        # A signal's handler may have come between.
+        new = memory is None or getrefcount(memory) != _ALONE
+        if memory is None or new:
+            memory = self._make(size)
+            left = self._most - len(memory)
+            while kept and sum(map(len, kept)) > left:
+                del kept[0]
+        kept.append(memory)
+        return memory, new
 
 
-_kept = _Kept()
+def _anonymous(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, 1 << (size - 1).bit_length(), ANONYMOUS)
+
+
+_memories = Memories(_anonymous, MOST)
 
 
 def reused(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
@@ -54,24 +89,7 @@ def reused(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
     size = (shape if isinstance(shape, int) else math.prod(shape)) * np.dtype(dtype).itemsize
     if not LEAST <= size <= LARGE or not ANONYMOUS:
         return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, _memory(size))
-
-
-def _memory(size: int) -> mmap.mmap:
-    """Memory of so many bytes or more, and not of many more, that nobody looks at."""
-    memories = _kept.memories
-    found, least = -1, 4 * size + 1
-    for k in range(len(memories)):
-        if size <= len(memories[k]) < least and getrefcount(memories[k]) == _ALONE:
-            found, least = k, len(memories[k])
-    memory = memories.pop(found) if found >= 0 else None
-    if memory is None or getrefcount(memory) != _ALONE:  # a signal's handler may have come between
-        memory = mmap.mmap(-1, 1 << (size - 1).bit_length(), ANONYMOUS)
-        left = MOST - len(memory)
-        while memories and sum(map(len, memories)) > left:
-            del memories[0]
-    memories.append(memory)
-    return memory
+    return np.ndarray(shape, dtype, _memories.take(size, 4 * size)[0])
 
 
 def _references() -> int:

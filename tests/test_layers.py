@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "streaml1"
 # From the ground up. Neighbours in a line are of one height; the later may import the earlier.
 LAYERS = [
     *("exits", "tasks", "files", "lazy", "logs"),
-    *("aligned", "reused", "jit", "hashing", "losses", "vectors"),
+    *("reused", "aligned", "jit", "hashing", "losses", "vectors"),
     *("eights", "rows", "plain", "parse"),
     *("names", "batches", "repeats", "crosses", "words"),
     *("rules", "projection", "online", "walk"),

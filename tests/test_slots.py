@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
-from streaml1 import ElasticNetClassifier
+from streaml1 import ElasticNetClassifier, aligned
 from streaml1.aligned import in_lines, unset_in_lines
-from streaml1.reused import LARGE, LEAST, MOST, _kept, reused
+from streaml1.reused import LARGE, LEAST, MOST, _memories, reused
 from streaml1.rules.parts import slots
 from streaml1.streams.pool import SHARED, Pool
 from streaml1.streams.pool import _kept as kept_by_pools
@@ -37,16 +37,29 @@ def test_where_they_begin(n: int, kind: Any, make: Any) -> None:
         assert made.base.nbytes >= 2**22
 
 
+def in_a_block(k: int) -> Any:
+    return reused((LEAST * (k + 1)) // 8 + k, np.int64)
+
+
+def of_a_model(k: int) -> Any:
+    made = (unset_in_lines, in_lines)[k % 2](aligned.LARGE // 8 * (k // 2 + 1) + k, np.int64)
+    assert k % 2 == 0 or not made.any()
+    return made
+
+
+@pytest.mark.parametrize("make", [in_a_block, of_a_model])
 @given(
     st.lists(st.tuples(st.sampled_from(["make", "view", "drop"]), st.integers(0, 8)), max_size=40)
 )
-def test_nobody_writes_to_memory_that_somebody_looks_at(steps: list[tuple[str, int]]) -> None:
+def test_nobody_writes_to_memory_that_somebody_looks_at(
+    make: Any, steps: list[tuple[str, int]]
+) -> None:
     held: list[tuple[Any, int]] = []  # arrays, and what all of their elements are
     for number, (what, k) in enumerate(steps):
         if what == "make":
-            a = reused((LEAST * (k + 1)) // 8 + k, np.int64)
-            a[:] = number
-            held.append((a, number))
+            a = make(k)
+            a[:] = number + 1
+            held.append((a, number + 1))
         elif held:
             a, told = held.pop(k % len(held))
             if what == "view":
@@ -68,8 +81,33 @@ def _used_again() -> None:
         del a
         assert reused(shape, dtype).ctypes.data == place
     held = [reused(LARGE // 8) for _ in range(2 * MOST // LARGE)]
-    assert sum(map(len, _kept.memories)) <= MOST and all(a.base is not None for a in held)
+    assert sum(map(len, _memories._kept)) <= MOST and all(a.base is not None for a in held)
     assert reused(LEAST // 8 - 1).base is None and reused(LARGE + 1, np.uint8).base is None
+
+
+@pytest.mark.parametrize("n", [aligned.LARGE // 8, 2**19, aligned.LARGEST // 8])
+def test_what_a_model_grew_out_of_is_used_again(n: int) -> None:
+    with ThreadPoolExecutor() as alone:
+        alone.submit(_grown_out_of, n).result()
+
+
+def _grown_out_of(n: int) -> None:
+    a = unset_in_lines(n, np.uint64)
+    a[:] = 1
+    place = a.ctypes.data
+    del a
+    again = in_lines(n, np.float64)
+    assert again.ctypes.data == place and not again.any()
+    del again
+    assert unset_in_lines(n, np.float64).ctypes.data == place
+    held = [in_lines(n, np.float64) for _ in range(2 * aligned.KEPT // (8 * n))]
+    assert len({a.ctypes.data for a in held}) == len(held)
+    assert sum(map(len, aligned._memories._kept)) <= aligned.KEPT
+
+
+def test_the_memory_of_a_large_model_goes_with_it() -> None:
+    a = in_lines(aligned.LARGEST // 8 + 1, np.float64)
+    assert not any(a.base is memory for memory in aligned._memories._kept)
 
 
 def test_what_a_large_text_was_read_to_goes_with_its_parser() -> None:

@@ -163,6 +163,7 @@ def _admit(
     for k in range(at, end):
         if k + _FAR < end:
             prefetch_early(entries, home(entries, hashes[k + _FAR]))
+            prefetch(spans, k + _FAR)
         place = lookup(entries, hashes[k])
         if entries[place + ONE] == NO_SLOT:
             length = spans[k] & _LOW
