@@ -219,12 +219,21 @@ def _merge(ids: Any, values: Any, indptr: Any, first: Any, met: Any) -> Any:
     return n
 
 
+@kernel
+def _longest(indptr: Any) -> Any:
+    """How many entries the longest row has."""
+    most = np.uint64(0)
+    for i in range(np.uint64(len(indptr) - 1)):
+        most = max(most, indptr[i + _ONE] - indptr[i])
+    return most
+
+
 def _met(indptr: Any) -> Any:
     """Room for the places of what a row has, whichever of some rows it is: half a word each.
 
     It is to leave room in the first cache.
     """
-    longest = int((indptr[1:] - indptr[:-1]).max(initial=0))
+    longest = int(_longest(indptr))
     kind = np.uint32 if int(indptr[-1]) < 2**32 - 1 else np.uint64
     return np.zeros(1 << max(12, (4 * longest).bit_length()), kind)
 

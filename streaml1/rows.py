@@ -221,7 +221,7 @@ def _size(values: Any, k: Any, size: Any) -> Any:
 
 def alike(v: float, n: int) -> Any:
     """A column of `n` times the same float, in the memory of one."""
-    return np.ndarray((n,), np.float64, np.full(1, v, np.float64), strides=(0,))
+    return np.ndarray((n,), np.float64, np.array([v], np.float64), strides=(0,))
 
 
 def one_or_each(column: Any) -> Any:

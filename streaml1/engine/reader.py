@@ -367,7 +367,7 @@ class Reader:
             if once.texts is None:
                 return self._placed(once)
             rows, texts = once.rows, once.texts
-        return self._without_repeats(rows._replace(ids=slots_of(texts)), texts)
+        return self._without_repeats(Rows(slots_of(texts), rows.values, rows.indptr), texts)
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""

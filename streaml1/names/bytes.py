@@ -20,6 +20,7 @@ __all__ = ["LEAST", "SPARE", "USUAL", "Arena", "ByBytes", "Unknown", "copied", "
 LEAST = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
 USUAL = 8  # letters of a name
+SHARE = 4  # words of a table for each entry that it may have: half of its places stay free
 _FEW, _HEAPS = 256, 0.7
 SPARE = 32  # bytes behind names that are copied by words
 _AHEAD, _FAR, _LOW = np.uint64(16), np.uint64(128), np.uint64(2**32 - 1)
@@ -151,7 +152,7 @@ def _admit(
 ) -> Any:  # fmt: skip
     """Slots of hashes from a place on; those without one get the next, and their names are kept.
 
-    It ends at a new one where there are `most` slots, or no room for its name; returns where.
+    It ends at a new one where there are `most` slots, or no room for it or its name; returns where.
     """
     count, used = counts
     entries, names = borrowed((entries, names))
@@ -159,6 +160,8 @@ def _admit(
     slot, m = np.uint64(count[0]), np.uint64(late[0])
     before, to = m, ends[m]
     room = np.uint64(len(bytes_) - SPARE)
+    places = max(np.int64(0), np.int64(len(entries)) // SHARE - np.int64(used[0]))
+    most = min(most, slot + min(np.uint64(places), np.uint64(len(kept)) - m))
     end = np.uint64(len(hashes))
     for k in range(at, end):
         if k + _FAR < end:
@@ -374,11 +377,10 @@ class ByBytes(_Counted):
         """
         begun, before = at, self.n
         while True:
-            room = np.uint64(min(most, self.n + min(self.left, len(arena.hashes) - arena.n)))
             counts = self.count, self.used
             arrays = arena.count, arena.hashes, arena.ends, arena.bytes
-            at = int(_admit(self.entries, counts, hashes, names, spans, np.uint64(at), room,
-                            arrays, slots))  # fmt: skip
+            at = int(_admit(self.entries, counts, hashes, names, spans, np.uint64(at),
+                            np.uint64(most), arrays, slots))  # fmt: skip
             if at == len(hashes) or self.n >= most:
                 return at
             n = soon(at - begun, self.n - before, len(hashes) - at)
@@ -388,7 +390,7 @@ class ByBytes(_Counted):
     @property
     def left(self) -> int:
         """How many entries more there are places for: half of them stay free."""
-        return len(self.entries) // 4 - int(self.used[0])
+        return len(self.entries) // SHARE - int(self.used[0])
 
     def lacks(self, n: int) -> bool:
         """Whether there are no places free for `n` entries more."""
