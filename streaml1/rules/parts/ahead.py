@@ -14,7 +14,7 @@ from streaml1.jit import LANES, inlined, prefetch, prefetch_early
 
 __all__ = ["AHEAD", "ahead", "ask_half", "ask_one", "ask_rows", "reaches"]
 
-FAR = np.uint64(1024)  # how many entries ahead the rows are
+FAR = np.uint64(512)  # how many entries ahead the rows are
 AHEAD = np.uint64(256)  # and those whose weights are asked for
 
 EIGHT, TWO = np.uint64(LANES), np.uint64(2)
