@@ -11,7 +11,7 @@ from streaml1.reused import Memories
 __all__ = ["in_lines", "unset_in_lines"]
 
 LINE, PAGE, LARGE = 64, 2**21, 2**20  # bytes
-LARGEST, KEPT = 2**24, 2**27  # of an array whose memory is used again; and of such memory a thread
+LARGEST, KEPT = 2**24, 2**27  # of an array whose memory is used again; and of all such memory
 
 
 def in_lines(n: int, dtype: Any) -> Any:

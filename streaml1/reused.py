@@ -26,8 +26,8 @@ LEAST, LARGE = 2**16, 2**24  # bytes of an array; smaller and larger ones are ma
 MOST = 2**27  # bytes kept by a thread, those in use among them; of most the beginning alone is used
 
 
-class Memories(threading.local, Generic[T]):
-    """What arrays of a thread were made in, the last used last; CPython counts who has them.
+class Memories(Generic[T]):
+    """What arrays were made in, the last used last; CPython counts who has them.
 
     Parameters
     ----------
@@ -41,31 +41,46 @@ class Memories(threading.local, Generic[T]):
         self._make = make
         self._most = most
         self._kept: list[T] = []
+        self._alone = threading.Lock()
 
     def take(self, size: int, largest: int) -> tuple[T, bool]:
         """Memory of `size` bytes, or of `largest` at most, that nobody has; and if it is new."""
+        if not self._alone.acquire(blocking=False):  # nobody waits, a signal's handler least of all
+            return self._make(size), True
+        try:
+            return self._taken(size, largest)
+        finally:
+            self._alone.release()
+
+    def _taken(self, size: int, largest: int) -> tuple[T, bool]:
         kept = self._kept
         found, least = -1, largest + 1
         for k in range(len(kept)):
             if size <= len(kept[k]) < least and getrefcount(kept[k]) == _ALONE:
                 found, least = k, len(kept[k])
-        memory = kept.pop(found) if found >= 0 else None
-        # A signal's handler may have come between.
-        new = memory is None or getrefcount(memory) != _ALONE
-        if memory is None or new:
+        if found >= 0:
+            memory = kept.pop(found)
+        else:
             memory = self._make(size)
             left = self._most - len(memory)
             while kept and sum(map(len, kept)) > left:
                 del kept[0]
         kept.append(memory)
-        return memory, new
+        return memory, found < 0
 
 
 def _anonymous(size: int) -> mmap.mmap:
     return mmap.mmap(-1, 1 << (size - 1).bit_length(), ANONYMOUS)
 
 
-_memories = Memories(_anonymous, MOST)
+class _OfThread(threading.local):
+    """What blocks of a thread are written to: the next block is most often its own."""
+
+    def __init__(self) -> None:
+        self.memories = Memories(_anonymous, MOST)
+
+
+_own = _OfThread()
 
 
 def reused(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
@@ -89,7 +104,7 @@ def reused(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
     size = (shape if isinstance(shape, int) else math.prod(shape)) * np.dtype(dtype).itemsize
     if not LEAST <= size <= LARGE or not ANONYMOUS:
         return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, _memories.take(size, 4 * size)[0])
+    return np.ndarray(shape, dtype, _own.memories.take(size, 4 * size)[0])
 
 
 def _references() -> int:

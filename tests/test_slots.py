@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1 import ElasticNetClassifier, aligned
 from streaml1.aligned import in_lines, unset_in_lines
-from streaml1.reused import LARGE, LEAST, MOST, _memories, reused
+from streaml1.reused import LARGE, LEAST, MOST, Memories, _own, reused
 from streaml1.rules.parts import slots
 from streaml1.streams.pool import SHARED, Pool
 from streaml1.streams.pool import _kept as kept_by_pools
@@ -81,17 +81,13 @@ def _used_again() -> None:
         del a
         assert reused(shape, dtype).ctypes.data == place
     held = [reused(LARGE // 8) for _ in range(2 * MOST // LARGE)]
-    assert sum(map(len, _memories._kept)) <= MOST and all(a.base is not None for a in held)
+    assert sum(map(len, _own.memories._kept)) <= MOST and all(a.base is not None for a in held)
     assert reused(LEAST // 8 - 1).base is None and reused(LARGE + 1, np.uint8).base is None
 
 
 @pytest.mark.parametrize("n", [aligned.LARGE // 8, 2**19, aligned.LARGEST // 8])
-def test_what_a_model_grew_out_of_is_used_again(n: int) -> None:
-    with ThreadPoolExecutor() as alone:
-        alone.submit(_grown_out_of, n).result()
-
-
-def _grown_out_of(n: int) -> None:
+def test_what_a_model_grew_out_of_is_used_again(n: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(aligned, "_memories", Memories(aligned._zeros, aligned.KEPT))
     a = unset_in_lines(n, np.uint64)
     a[:] = 1
     place = a.ctypes.data
@@ -103,6 +99,30 @@ def _grown_out_of(n: int) -> None:
     held = [in_lines(n, np.float64) for _ in range(2 * aligned.KEPT // (8 * n))]
     assert len({a.ctypes.data for a in held}) == len(held)
     assert sum(map(len, aligned._memories._kept)) <= aligned.KEPT
+
+
+def test_memory_is_had_while_another_is_at_it() -> None:
+    memories = Memories(bytearray, 1000)
+    first, new = memories.take(10, 10)
+    assert new
+    del first
+    with memories._alone:  # a thread that was stopped there, or a signal's handler in its midst
+        assert memories.take(10, 10)[1]
+    assert not memories.take(10, 10)[1]
+
+
+def test_threads_never_share_memory() -> None:
+    def learn(number: int) -> bool:
+        right = True
+        for k in range(100):
+            made = (in_lines, unset_in_lines)[k % 2](aligned.LARGE // 8, np.int64)
+            right &= k % 2 == 1 or not made.any()
+            made[:] = number
+            right &= bool((made == number).all())
+        return right
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(learn, range(1, 9)))
 
 
 def test_the_memory_of_a_large_model_goes_with_it() -> None:
