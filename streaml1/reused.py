@@ -1,4 +1,4 @@
-"""Memory for what lives as long as a block of examples, used again once nobody looks at it.
+"""Memory that is used again once nobody looks at it: of blocks of examples, and of models that grew.
 
 The system clears fresh memory, and hands it over page by page as it is met: for a few megabytes a
 block that may cost a third of the learning, and the allocator gives back what is free now and then.
