@@ -1,4 +1,4 @@
-"""Memory that is used again once nobody looks at it: of blocks of examples, and of models that grew.
+"""Memory used again once nobody looks at it: that of blocks of examples, of models that grew.
 
 The system clears fresh memory, and hands it over page by page as it is met: for a few megabytes a
 block that may cost a third of the learning, and the allocator gives back what is free now and then.
