@@ -23,7 +23,9 @@ USUAL = 8  # letters of a name
 SHARE = 4  # words of a table for each entry that it may have: half of its places stay free
 _FEW, _HEAPS = 256, 0.7
 SPARE = 32  # bytes behind names that are copied by words
-_AHEAD, _FAR, _LOW = np.uint64(16), np.uint64(128), np.uint64(2**32 - 1)
+# Names ahead: of which a line of a table is asked for, into the second cache and the first.
+_FAR, _NEAR = np.uint64(128), np.uint64(8)
+_AHEAD, _LOW = np.uint64(16), np.uint64(2**32 - 1)
 
 
 class Unknown(NamedTuple):
@@ -166,6 +168,7 @@ def _admit(
     for k in range(at, end):
         if k + _FAR < end:
             prefetch_early(entries, home(entries, hashes[k + _FAR]))
+            prefetch(entries, home(entries, hashes[k + _NEAR]))
             prefetch(spans, k + _FAR)
         place = lookup(entries, hashes[k])
         if entries[place + ONE] == NO_SLOT:

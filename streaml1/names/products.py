@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import borrowed, inlined, kernel, prefetch_early
+from streaml1.jit import borrowed, inlined, kernel, prefetch, prefetch_early
 from streaml1.names.bytes import LEAST, SPARE, USUAL, Arena, ByBytes, copied, soon
 from streaml1.names.crossed import Crossed, cross_hash, told
 from streaml1.names.parts import Parts, parts_of
@@ -23,7 +23,7 @@ __all__ = ["Products"]
 
 _SIZE, _HALF = np.uint64(2**32 - 1), np.uint64(32)
 _SOON = 2**13
-_THREE, _FAR = map(np.uint64, (3, 128))
+_THREE, _FAR, _NEAR = map(np.uint64, (3, 128, 8))
 
 
 @inlined
@@ -85,6 +85,7 @@ def _admit(
     for c in range(at, end):
         if c + _FAR < end:
             prefetch_early(entries, home(entries, hashes[c + _FAR]))
+            prefetch(entries, home(entries, hashes[c + _NEAR]))
         place = lookup(entries, hashes[c])
         if entries[place + ONE] == NO_SLOT:
             full = n - before >= room
