@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,41 +24,28 @@ def in_lines(n: int, dtype: Any) -> Any:
     twice as large as a page. Up to 16 MB they may be where arrays were that nobody has any more:
     to have a page that the system has cleared costs more than to clear it.
     """
-    size = n * np.dtype(dtype).itemsize
-    if not LARGE <= size <= LARGEST:
-        return _aligned(np.zeros(_room(size), np.uint8), size, dtype)
-    array, new = _used_again(size, dtype)
-    if not new:
+    array, is_zeros = _within(np.zeros, n, dtype)
+    if not is_zeros:
         array.fill(0)
     return array
 
 
 def unset_in_lines(n: int, dtype: Any) -> Any:
     """As `in_lines`, but with whatever was in that memory."""
+    return _within(np.empty, n, dtype)[0]
+
+
+def _within(made: Callable[[int, Any], Any], n: int, dtype: Any) -> tuple[Any, bool]:
+    """An array, and whether it is as it was made; of a megabyte to 16 it is made as zeros."""
     size = n * np.dtype(dtype).itemsize
-    if not LARGE <= size <= LARGEST:
-        return _aligned(np.empty(_room(size), np.uint8), size, dtype)
-    return _used_again(size, dtype)[0]
-
-
-def _unit(size: int) -> int:
-    return PAGE if size >= LARGE else LINE
-
-
-def _room(size: int) -> int:
-    """Bytes in which so many can be aligned."""
-    return _unit(size) + max(size, _unit(size))
-
-
-def _aligned(memory: Any, size: int, dtype: Any) -> Any:
-    first = -memory.ctypes.data % _unit(size)
-    return memory[first : first + size].view(dtype)
-
-
-def _used_again(size: int, dtype: Any) -> tuple[Any, bool]:
-    """An array, and whether it is zeros."""
-    memory, new = _memories.take(_room(size), 2 * _room(size))
-    return _aligned(memory, size, dtype), new
+    unit = PAGE if size >= LARGE else LINE
+    room = unit + max(size, unit)  # in which it can be aligned
+    if LARGE <= size <= LARGEST:
+        memory, new = _memories.take(room, 2 * room)
+    else:
+        memory, new = made(room, np.uint8), True
+    first = -memory.ctypes.data % unit
+    return memory[first : first + size].view(dtype), new
 
 
 def _zeros(size: int) -> Any:

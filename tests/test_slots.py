@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -112,17 +114,27 @@ def test_memory_is_had_while_another_is_at_it() -> None:
 
 
 def test_threads_never_share_memory() -> None:
+    memories = Memories(bytearray, 100)
+    started = Barrier(4)
+
     def learn(number: int) -> bool:
+        started.wait()
         right = True
-        for k in range(100):
-            made = (in_lines, unset_in_lines)[k % 2](aligned.LARGE // 8, np.int64)
-            right &= k % 2 == 1 or not made.any()
-            made[:] = number
-            right &= bool((made == number).all())
+        for _ in range(20_000):
+            memory, _new = memories.take(10, 10)
+            for _ in range(10):
+                memory[0] = number
+                right &= memory[0] == number
+            del memory
         return right
 
-    with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(learn, range(1, 9)))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(learn, range(1, 5)))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_the_memory_of_a_large_model_goes_with_it() -> None:

@@ -12,7 +12,17 @@ import numpy as np
 
 from streaml1.aligned import unset_in_lines
 from streaml1.jit import COMPILED, borrowed, inlined, kernel, prefetch, prefetch_early
-from streaml1.names.places import MISSING, NO_SLOT, ONE, free, home, lookup, vacant
+from streaml1.names.places import (
+    FAR,
+    MISSING,
+    NO_SLOT,
+    ONE,
+    ask_lines,
+    free,
+    home,
+    lookup,
+    vacant,
+)
 from streaml1.parse.names import short_copied
 
 __all__ = ["LEAST", "SPARE", "USUAL", "Arena", "ByBytes", "Unknown", "copied", "distinct", "soon"]
@@ -23,8 +33,6 @@ USUAL = 8  # letters of a name
 SHARE = 4  # words of a table for each entry that it may have: half of its places stay free
 _FEW, _HEAPS = 256, 0.7
 SPARE = 32  # bytes behind names that are copied by words
-# Names ahead: of which a line of a table is asked for, into the second cache and the first.
-_FAR, _NEAR = np.uint64(128), np.uint64(8)
 _AHEAD, _LOW = np.uint64(16), np.uint64(2**32 - 1)
 
 
@@ -68,8 +76,8 @@ def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
     """Slots of hashes, `MISSING` for those unknown, and places of these; returns how many are."""
     n, unknown = np.uint64(len(hashes)), np.uint64(0)
     for k in range(n):
-        if k + _FAR < n:
-            prefetch_early(entries, home(entries, hashes[k + _FAR]))
+        if k + FAR < n:
+            prefetch_early(entries, home(entries, hashes[k + FAR]))
         at = lookup(entries, hashes[k])
         if entries[at + ONE] == NO_SLOT:
             places[unknown] = k
@@ -166,10 +174,9 @@ def _admit(
     most = min(most, slot + min(np.uint64(places), np.uint64(len(kept)) - m))
     end = np.uint64(len(hashes))
     for k in range(at, end):
-        if k + _FAR < end:
-            prefetch_early(entries, home(entries, hashes[k + _FAR]))
-            prefetch(entries, home(entries, hashes[k + _NEAR]))
-            prefetch(spans, k + _FAR)
+        if k + FAR < end:
+            ask_lines(entries, hashes, k)
+            prefetch(spans, k + FAR)
         place = lookup(entries, hashes[k])
         if entries[place + ONE] == NO_SLOT:
             length = spans[k] & _LOW

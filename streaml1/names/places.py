@@ -7,13 +7,23 @@ from typing import Any
 import numpy as np
 
 from streaml1.aligned import unset_in_lines
-from streaml1.jit import equal_in, inlined, trailing_zeros, typed_kernel
+from streaml1.jit import (
+    equal_in,
+    inlined,
+    prefetch,
+    prefetch_early,
+    trailing_zeros,
+    typed_kernel,
+)
 
-__all__ = ["MISSING", "NO_SLOT", "ONE", "free", "home", "lookup", "vacant"]
+__all__ = ["FAR", "MISSING", "NO_SLOT", "ONE", "ask_lines", "free", "home", "lookup", "vacant"]
 
 MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 NO_SLOT = np.uint64(MISSING)
 ONE = np.uint64(1)
+
+# Names ahead whose lines are asked for, into the second cache and the first.
+FAR, _NEAR = np.uint64(128), np.uint64(8)
 
 _SHIFT, _FOUR = map(np.uint64, (3, 4))  # a line is eight words, four places
 _HASHES, _SLOTS = np.uint64(0b01010101), np.uint64(0b10101010)
@@ -23,6 +33,13 @@ _HASHES, _SLOTS = np.uint64(0b01010101), np.uint64(0b10101010)
 def home(entries: Any, h: Any) -> Any:
     """Where the line begins in which the hash `h` is looked for first."""
     return h << _SHIFT & np.uint64(len(entries) - 8)
+
+
+@inlined
+def ask_lines(entries: Any, hashes: Any, k: Any) -> None:
+    """Have memory asked for of lines that names behind the k-th stand in; `FAR` there are."""
+    prefetch_early(entries, home(entries, hashes[k + FAR]))
+    prefetch(entries, home(entries, hashes[k + _NEAR]))
 
 
 @inlined

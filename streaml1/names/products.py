@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.jit import borrowed, inlined, kernel, prefetch, prefetch_early
+from streaml1.jit import borrowed, inlined, kernel
 from streaml1.names.bytes import LEAST, SPARE, USUAL, Arena, ByBytes, copied, soon
 from streaml1.names.crossed import Crossed, cross_hash, told
 from streaml1.names.parts import Parts, parts_of
-from streaml1.names.places import MISSING, NO_SLOT, ONE, home, lookup
+from streaml1.names.places import FAR, MISSING, NO_SLOT, ONE, ask_lines, lookup
 from streaml1.rows import ensure
 
 __all__ = ["Products"]
 
 _SIZE, _HALF = np.uint64(2**32 - 1), np.uint64(32)
 _SOON = 2**13
-_THREE, _FAR, _NEAR = map(np.uint64, (3, 128, 8))
+_THREE = np.uint64(3)
 
 
 @inlined
@@ -83,9 +83,8 @@ def _admit(
     n, m = np.uint64(count[0]), np.uint64(late[0])
     before, end = n, np.uint64(len(hashes))
     for c in range(at, end):
-        if c + _FAR < end:
-            prefetch_early(entries, home(entries, hashes[c + _FAR]))
-            prefetch(entries, home(entries, hashes[c + _NEAR]))
+        if c + FAR < end:
+            ask_lines(entries, hashes, c)
         place = lookup(entries, hashes[c])
         if entries[place + ONE] == NO_SLOT:
             full = n - before >= room
