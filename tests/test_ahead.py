@@ -8,9 +8,14 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from streaml1.streams import open_source, text
+from streaml1 import ElasticNetClassifier
+from streaml1.cli.signals import Interruptible, Signals
+from streaml1.consumer import predictions, progressive
+from streaml1.jit import COMPILED
+from streaml1.streams import chunks, open_source, text
 from streaml1.streams.ahead import ahead
 
 
@@ -131,3 +136,34 @@ def test_a_thread_is_there_only_where_it_pays(path: Path, monkeypatch: pytest.Mo
     assert 1 in seen()
     monkeypatch.setattr(text, "cores", lambda: 1)
     assert seen() == {0}
+
+
+@pytest.mark.skipif(not COMPILED, reason="Python alone reads copies of the lines")
+@pytest.mark.parametrize("who", ["progressive", "a command", "predictions"])
+def test_a_file_is_read_into_the_same_memory_again(
+    who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one core has all to do: whoever goes through blocks lets go of each."""
+    path = tmp_path / "some.vw"
+    path.write_text("".join(f"{FORMS['vw'](k)}\n" for k in range(LINES)))
+    made: list[int] = []
+
+    def memory(n: int) -> Any:
+        made.append(n)
+        return (np.empty(3 * n + 1000, np.uint8),)
+
+    monkeypatch.setattr(chunks, "_memory", memory)
+    monkeypatch.setattr(chunks, "CHUNK", 2**12)
+    monkeypatch.setattr(text, "FILLED", 10)
+    monkeypatch.setattr(text, "cores", lambda: 1)
+    model = ElasticNetClassifier()
+    blocks: list[int] = []
+    if who == "predictions":
+        assert sum(1 for _ in predictions(model, path)) == LINES
+    else:
+        source: Any = open_source(path)
+        if who == "a command":
+            source = Interruptible(source, Signals(), blocks.append)
+        assert progressive(model, source).examples == LINES
+        assert len(blocks) > 20 or who == "progressive"
+    assert len(made) == 1

@@ -59,6 +59,7 @@ def learn(source: Any, one: Any) -> None:
     """A model over the blocks of a source, without a report."""
     for block in source.blocks(8192, refuse):
         one.progressive_many(block.x, np.asarray(block.y) > 0)
+        del block  # as `streaml1 learn` does, so that its memory may be taken for the next
 
 
 def vw_lines(X: Any, y: Any, path: Path) -> None:

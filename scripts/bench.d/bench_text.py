@@ -276,6 +276,7 @@ def learn(case: Case, model: Callable[..., Any]) -> None:
     one = model(0.1, **case.options)
     for block in blocks(case.path):
         one.progressive_many(block.x, chunk_of(block, "logistic", class_label).y)
+        del block  # as `streaml1 learn` does, so that its memory may be taken for the next
 
 
 def _same_road(cases: list[Case], model: Any, table: Any, show: Any) -> None:

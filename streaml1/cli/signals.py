@@ -110,6 +110,7 @@ class Interruptible:
         while (block := self._signals.next_of(blocks, self._heeds)) is not None:
             yield block
             self._advance(len(block))
+            del block  # so that its memory may be taken for the next
 
 
 def end_early(

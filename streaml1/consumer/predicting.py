@@ -136,6 +136,7 @@ def _predicted(
             done += hi - lo
         if room() == 0:
             break
+        del block, chunk  # so that their memory may be taken for the next
     for out in outs:
         out.finish()
     if room() and (last := list(_refused_before(refuse, None))):

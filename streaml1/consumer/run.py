@@ -220,6 +220,7 @@ class Run:
                     if hasattr(self.source, "require_same"):
                         self.source.require_same()
                     return
+                del block  # so that its memory may be taken for the next
             if not stopped():  # else the source may have ended before its end
                 self.end_pass(last)
 

@@ -16,7 +16,7 @@ from streaml1.streams.source import Lost, SourceError
 
 __all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
 
-LEAST, FIRST, CHUNK = 2**17, 2**19, 2**22
+LEAST, FIRST, CHUNK = 2**17, 2**19, 3 * 2**19
 """Bytes that are read and parsed at once: at least, at first, and at most."""
 
 FEATURES = 2**17
