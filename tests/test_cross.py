@@ -849,3 +849,23 @@ def test_as_many_of_each_of_eight_prefixes_as_a_byte_counts(n: int) -> None:
     crosses = spec.Crosses([*map(tuple, cross)])
     batch = batch_of([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}])
     assert streaml1.crosses.marks.marked(crosses, batch).bounds.tolist() == [4 * n * n]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "b", "c^1", "c^2", "k=1", "k=2", "z"]), max_size=5)),
+    st.sampled_from([2, 8, 12]),
+)
+def test_how_many_crosses_rows_have_at_most(rows: list[list[str]], n: int) -> None:
+    """Also of a row that has what the one before has, and of one that has it in another order."""
+    heads = list("abcdefghijkl")[:n]
+    crosses = spec.Crosses([*zip(heads[::2], heads[1::2], strict=True), ("c", "c")])
+    batch = batch_of([dict.fromkeys(names, 1.0) for names in rows])
+    marked = streaml1.crosses.marks.marked(crosses, batch)
+    expected, most = [], 0
+    for names in map(set, rows):
+        of = {p: sum(belongs(name, p) for name in names) for p in crosses.prefixes}
+        expected.append(sum(of[p] * of[q] for p, q in zip(heads[::2], heads[1::2], strict=True)))
+        expected[-1] += of["c"] ** 2
+        most = max(most, sum(any(belongs(name, p) for p in crosses.prefixes) for name in names))
+    assert marked.bounds.tolist() == expected
+    assert marked.longest == most

@@ -82,14 +82,26 @@ def first_prefix(mask: Any) -> Any:
 @inlined
 def grouped(plan: Any, masks: Any, m: Any, members: Any, starts: Any) -> None:
     """List the first `m` parts by prefix: of the k-th, from `starts[k]` to `starts[k + 1]`."""
+    for k in range(plan[PREFIXES] + _ONE):
+        starts[k] = _ZERO
+    for i in range(m):
+        left = masks[i]
+        while left:
+            starts[trailing_zeros(left)] += _ONE
+            left &= left - _ONE
     n = _ZERO
     for k in range(plan[PREFIXES]):
-        starts[k] = n
-        for i in range(m):
-            if masks[i] >> k & _ONE:
-                members[n] = i
-                n += _ONE
+        n += starts[k]
+        starts[k] = n  # where the list ends, which is filled from behind
     starts[plan[PREFIXES]] = n
+    for last in range(m):
+        i = m - _ONE - last
+        left = masks[i]
+        while left:
+            k = trailing_zeros(left)
+            starts[k] -= _ONE
+            members[starts[k]] = i
+            left &= left - _ONE
 
 
 @inlined

@@ -82,6 +82,17 @@ def _count(ids: Any, masks: Any, begin: Any, end: Any, plan: Any, sizes: Any) ->
     return m
 
 
+@inlined
+def _are_alike(ids: Any, masks: Any, last: Any, begin: Any, end: Any) -> Any:
+    """Whether a row has the prefixes of the one before it, which begins at `last`, in order."""
+    if end - begin != begin - last:
+        return False
+    k = _ZERO
+    while begin + k < end and masks[ids[begin + k]] == masks[ids[last + k]]:
+        k += _ONE
+    return begin + k == end
+
+
 @kernel
 def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: Any) -> Any:
     """How many crossed features each row has at most.
@@ -90,8 +101,14 @@ def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: An
     """
     longest, wide = _ZERO, np.uint64(len(indptr) - 1)
     few, before, same = plan[PREFIXES] <= _EIGHT, _ZERO, _ZERO
+    m = last = _ZERO
     for i in range(np.uint64(len(indptr) - 1)):
         lo, hi = indptr[i], indptr[i + _ONE]
+        if i > _ZERO and _are_alike(ids, masks, last, lo, hi):  # as rows of columns are
+            last = lo
+            bounds[i] = bounds[i - _ONE]
+            continue
+        last = lo
         if few and hi - lo <= _COUNT:  # rows most often have as many of each prefix as the last
             m = counts = _ZERO
             for k in range(lo, hi):

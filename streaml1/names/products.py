@@ -27,17 +27,22 @@ _THREE = np.uint64(3)
 
 
 @inlined
+def _is_told_later(part: Any, other: Any, masks: Any, hashes: Any) -> Any:
+    """Whether a part is told behind another: by the first prefixes, then by hash."""
+    first, second = masks[part] & (~masks[part] + ONE), masks[other] & (~masks[other] + ONE)
+    return (second < first) | ((second == first) & (hashes[other] < hashes[part]))
+
+
+@inlined
 def _rank(places: Any, ids: Any, masks: Any, hashes: Any, k: Any, z: Any) -> Any:
-    """How many of the parts of the k-th feature are told before the z-th."""
-    part = ids[places[k, z]]
-    first, h, rank = masks[part] & (~masks[part] + ONE), hashes[part], 0
+    """How many of the three parts of the k-th feature are told before the z-th."""
+    rank = 0
     for y in range(_THREE):
-        if places[k, y] < 0:
-            continue
-        other = ids[places[k, y]]
-        a = masks[other] & (~masks[other] + ONE)
-        lower = hashes[other] < h or (hashes[other] == h and y < z)
-        rank += a < first or (a == first and lower)
+        part, other = ids[places[k, z]], ids[places[k, y]]
+        if y < z:  # those that are told alike come as they stand
+            rank += not _is_told_later(other, part, masks, hashes)
+        else:
+            rank += _is_told_later(part, other, masks, hashes)
     return rank
 
 
@@ -101,9 +106,14 @@ def _admit(
             entries[place + ONE] = slot
             kept_hashes[n] = hashes[c]
             kept_slots[n] = np.uint32(slot)
-            kept_parts[n, 2] = MISSING
-            for y in range(_THREE):
-                if places[c, y] >= 0:
+            if places[c, 2] < 0:
+                first, second = numbered[places[c, 0]], numbered[places[c, 1]]
+                lower = _is_told_later(ids[places[c, 0]], ids[places[c, 1]], masks, part_hashes)
+                kept_parts[n, 0] = second if lower else first  # which it is cannot be foretold
+                kept_parts[n, 1] = first if lower else second
+                kept_parts[n, 2] = MISSING
+            else:
+                for y in range(_THREE):
                     rank = _rank(places, ids, masks, part_hashes, c, y)
                     kept_parts[n, rank] = numbered[places[c, y]]
             late_hashes[m] = hashes[c]
