@@ -1,9 +1,9 @@
 """Crossed features beside the same non-zeros given plainly, and beside `-q` of Vowpal Wabbit.
 
-What is compared runs in turn, round after round, in one process; a ratio is formed within each
-round, and its median over the rounds is printed, with the time of a row. Times are those of the
-processor. Vowpal Wabbit is asked for in the Python that `VW_PYTHON` names, where it is installed:
-it learns a file from memory with one core, and so do we.
+What is compared runs in turn, all of a table in each round, in one process; a ratio is formed
+within each round, and its median over the rounds is printed, with the time of a row. Times are
+those of the processor. Vowpal Wabbit is asked for in the Python that `VW_PYTHON` names, where it is
+installed: it learns a file from memory with one core, and so do we.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -128,10 +128,29 @@ def learnt(path: Path, cross: Cross | None, **params: Any) -> None:
     streaml1.progressive(model, str(path), every=10**9)
 
 
-def ratios(rounds: int, ours: Callable[[], Any], other: Callable[[], Any]) -> tuple[float, float]:
-    """Median of the time of `ours` to that of the `other`, and of the time itself."""
-    pairs = [(seconds(ours), seconds(other)) for _ in range(rounds)]
-    return statistics.median(a / b for a, b in pairs), statistics.median(a for a, _ in pairs)
+class Pair(NamedTuple):
+    """What is compared, and how many rows it is."""
+
+    ours: Callable[[], Any]
+    other: Callable[[], Any]
+    n: int
+
+
+def in_turn(rounds: int, pairs: Sequence[Pair]) -> list[str]:
+    """Of each pair the median of the ratio of both times, and that of the time of a row of `ours`.
+
+    Each round has all pairs: what else a machine does for a minute is in one round of all of them,
+    not in all rounds of one.
+    """
+    took: list[list[tuple[float, float]]] = [[] for _ in pairs]
+    for _ in range(rounds):
+        for pair, times in zip(pairs, took, strict=True):
+            times.append((seconds(pair.ours), seconds(pair.other)))
+    told = []
+    for pair, times in zip(pairs, took, strict=True):
+        ratio = statistics.median(a / b for a, b in times)
+        told.append(f"{ratio:.2f} ({1e6 * statistics.median(a for a, _ in times) / pair.n:.1f} us)")
+    return told
 
 
 def vw_seconds(path: Path, cross: Cross) -> float | None:
@@ -158,35 +177,44 @@ def run(learn: Learn, rows: Any, y: list[bool], **params: Any) -> Callable[[], N
     return lambda: learn(streaml1.ElasticNetClassifier(l1=L1, **params), rows, y)
 
 
-def told_of(ratio: float, took: float, n: int) -> str:
-    return f"{ratio:.2f} ({1e6 * took / n:.1f} us)"
-
-
-def in_memory(rows: list[Row], cross: Cross, y: list[bool], rounds: int) -> list[str]:
+def in_memory(rows: list[Row], cross: Cross, y: list[bool]) -> Iterator[Pair]:
     """Dicts, with their names and hashed, by either road."""
-    plain, cells = given(rows, cross), []
+    plain = given(rows, cross)
     for learn in (one_by_one, together):
         for bits in (None, BITS):
             crossed = run(learn, rows, y, cross=cross, hash_bits=bits)
-            ratio, took = ratios(rounds, crossed, run(learn, plain, y, hash_bits=bits))
-            cells.append(told_of(ratio, took, len(rows)))
-    return cells
+            yield Pair(crossed, run(learn, plain, y, hash_bits=bits), len(rows))
 
 
-def in_files(
-    folder: Path, rows: list[Row], cross: Cross, y: list[bool], rounds: int
-) -> Iterator[str]:
-    """Text of Vowpal Wabbit, with names and hashed; and what it takes itself."""
-    rows, cross = letters(rows, cross)
-    crossed, whole = folder / "crossed.vw", folder / "plain.vw"
-    crossed.write_text(text(rows, y))
-    whole.write_text(text(given(rows, cross), y))
-    for bits in (None, BITS):
-        ours = partial(learnt, crossed, cross, hash_bits=bits)
-        ratio, took = ratios(rounds, ours, partial(learnt, whole, None, hash_bits=bits))
-        yield told_of(ratio, took, len(rows))
-    theirs = [one for one in (vw_seconds(crossed, cross) for _ in range(rounds)) if one is not None]
-    yield f"{1e6 * statistics.median(theirs) / len(rows):.1f} us" if theirs else "not here"
+class Files(NamedTuple):
+    """Text of Vowpal Wabbit: rows to be crossed, and the same non-zeros given plainly."""
+
+    crossed: Path
+    whole: Path
+    cross: Cross
+    n: int
+
+    @staticmethod
+    def of(folder: Path, rows: list[Row], cross: Cross, y: list[bool]) -> Files:
+        """Write them."""
+        folder.mkdir()
+        rows, cross = letters(rows, cross)
+        crossed, whole = folder / "crossed.vw", folder / "plain.vw"
+        crossed.write_text(text(rows, y))
+        whole.write_text(text(given(rows, cross), y))
+        return Files(crossed, whole, cross, len(rows))
+
+    def pairs(self) -> Iterator[Pair]:
+        """With names, and hashed."""
+        for bits in (None, BITS):
+            ours = partial(learnt, self.crossed, self.cross, hash_bits=bits)
+            yield Pair(ours, partial(learnt, self.whole, None, hash_bits=bits), self.n)
+
+    def theirs(self, rounds: int) -> str:
+        """What Vowpal Wabbit takes."""
+        took = [vw_seconds(self.crossed, self.cross) for _ in range(rounds)]
+        known = [one for one in took if one is not None]
+        return f"{1e6 * statistics.median(known) / self.n:.1f} us" if known else "not here"
 
 
 def framed(model: Any, rows: Any, y: list[bool]) -> None:
@@ -205,7 +233,7 @@ def lines_of(path: Path, rows: list[Row], y: list[bool]) -> Path:
     return path
 
 
-def words(folder: Path, n: int, rng: Any, rounds: int) -> Iterator[tuple[str, str, str]]:
+def words(folder: Path, n: int, rng: Any) -> Iterator[tuple[str, Pair, Pair]]:
     """Texts of 60 words to words and pairs of neighbours, beside the same given by name."""
     import pandas
 
@@ -236,12 +264,12 @@ def words(folder: Path, n: int, rng: Any, rounds: int) -> Iterator[tuple[str, st
         ("CSV, beside JSON lines", filed, table, filed, whole),
         ("lines of .vw", filed, line, filed, named),
     ):
-        cells = []
-        for bits in (None, BITS):
-            mine = run(ours, given_raw, y, hash_bits=bits, **asked)
-            theirs = run(other, given_plain, y, hash_bits=bits)
-            cells.append(told_of(*ratios(rounds, mine, theirs), n))
-        yield road, cells[0], cells[1]
+        names, hashed = (
+            Pair(run(ours, given_raw, y, hash_bits=bits, **asked),
+                 run(other, given_plain, y, hash_bits=bits), n)
+            for bits in (None, BITS)
+        )  # fmt: skip
+        yield road, names, hashed
 
 
 def _features(x: Row) -> str:
@@ -279,22 +307,27 @@ def bench(table: Any, say: Callable[[Any], Any], rounds: int = ROUNDS, size: int
     labelled = [(*case, (rng.random(len(case[1])) < 0.3).tolist()) for case in cases]
     heads = [f"{road}, {how}" for road in ("one by one", "many") for how in ("names", "hashed")]
     shown = table("Crossed dicts: time to that of the same non-zeros given plainly", "rows", *heads)
-    for name, rows, cross, y in labelled:
-        shown.add_row(name, *in_memory(rows, cross, y, rounds))
+    told = in_turn(rounds, [pair for _, *case in labelled for pair in in_memory(*case)])
+    for k, (name, *_) in enumerate(labelled):
+        shown.add_row(name, *told[4 * k : 4 * k + 4])
     say(shown)
     shown = table(
         "Crossed lines of .vw: time to that of the same non-zeros as text",
         "rows", "names", "hashed", "vw -q",
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        for name, rows, cross, y in labelled[:4]:
-            shown.add_row(name, *in_files(Path(folder), rows, cross, y, rounds))
+        files = [Files.of(Path(folder) / f"{k}", *labelled[k][1:]) for k in range(4)]
+        told = in_turn(rounds, [pair for one in files for pair in one.pairs()])
+        for k, one in enumerate(files):
+            shown.add_row(labelled[k][0], *told[2 * k : 2 * k + 2], one.theirs(rounds))
     say(shown)
     shown = table("Raw text: time to that of the same words and pairs as names",
                   "60 words", "names", "hashed")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        for cells in words(Path(folder), 2000 * size, rng, rounds):
-            shown.add_row(*cells)
+        roads = list(words(Path(folder), 2000 * size, rng))
+        told = in_turn(rounds, [pair for _, *both in roads for pair in both])
+        for k, (road, *_) in enumerate(roads):
+            shown.add_row(road, *told[2 * k : 2 * k + 2])
     say(shown)
     shown = table("Memory of crossed features", "features", "bytes each")
     for n in (50_000 * size, 200_000 * size):

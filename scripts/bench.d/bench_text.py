@@ -220,8 +220,12 @@ def bench(w1: Any, clicks: Any, model: Callable[..., Any], table: Any, show: Any
             *("file", "bytes/row", "read", "parse", "MB/s", "plain / parse"),
             *("parse + learn", "progressive", "VW", "VW / (parse + learn)"),
         )
-        for case in cases:
-            made.add_row(case.name, *_case(case, model))
+        times: list[dict[str, list[float]]] = [{} for _ in cases]
+        for _ in range(ROUNDS + 1):  # what a neighbour does for a minute is in no more than one
+            for case, took in zip(cases, times, strict=True):
+                _time(case, model, took)
+        for case, took in zip(cases, times, strict=True):
+            made.add_row(case.name, *_told(case, took))
         show(made)
         _same_road(cases, model, table, show)
         made = table("reading CSV: us/row, and ratio to ours", "reader", "us/row", "ratio")
@@ -255,17 +259,19 @@ def _second_core(cases: list[Any], model: Any, table: Any, show: Any) -> None:
     both = set(range(os.cpu_count() or 1))
     columns = ("file", "one core", "two cores", "one / two")
     made = table("learnt with a core that parses ahead: us/row on the wall", *columns)
-    for case in cases if len(both) > 1 else []:
-        n = case.path.read_bytes().count(b"\n")
-        times: dict[int, list[float]] = {}
-        for _ in range(ROUNDS):
+    cases = cases if len(both) > 1 else []
+    times: list[dict[int, list[float]]] = [{} for _ in cases]
+    for _ in range(ROUNDS):
+        for case, took in zip(cases, times, strict=True):
+            n = case.path.read_bytes().count(b"\n")
             for cores in (mine, both):
                 os.sched_setaffinity(0, cores)
                 begin = time.perf_counter()
                 one_model = model(0.1, **case.options)
                 streaml1.progressive(one_model, opened(case.path), every=100_000)
-                times.setdefault(len(cores), []).append((time.perf_counter() - begin) / n * 1e6)
-        one, two = map(np.array, times.values())
+                took.setdefault(len(cores), []).append((time.perf_counter() - begin) / n * 1e6)
+    for case, took in zip(cases, times, strict=True):
+        one, two = map(np.array, took.values())
         ratio = np.median(one / two)
         made.add_row(case.name, f"{np.median(one):.2f}", f"{np.median(two):.2f}", f"{ratio:.2f}")
     os.sched_setaffinity(0, mine)
@@ -283,25 +289,26 @@ def _same_road(cases: list[Case], model: Any, table: Any, show: Any) -> None:
     """Vowpal Wabbit where it reads the same format, and keeps names where ours are kept."""
     columns = ("file", "parse + learn", "VW asked by", "VW", "VW / (parse + learn)")
     made = table("Vowpal Wabbit asked for the same: us/row", *columns)
-    for case in cases:
-        if case.same is None:
-            continue
-        path, flags = case.same
-        n = case.path.read_bytes().count(b"\n")
-        ours, theirs = [], []
-        for _ in range(FEW):
-            ours.append(_seconds(lambda case=case: learn(case, model)) / n * 1e6)
-            theirs.append(vowpal_wabbit(path, flags) / n * 1e6)
-        ratio = np.median(np.array(theirs) / np.array(ours))
+    asked = [(case, *case.same) for case in cases if case.same is not None]
+    times: list[list[tuple[float, float]]] = [[] for _ in asked]
+    for _ in range(FEW):
+        for (case, path, flags), both in zip(asked, times, strict=True):
+            n = case.path.read_bytes().count(b"\n")
+            ours = _seconds(lambda case=case: learn(case, model))
+            both.append((ours / n * 1e6, vowpal_wabbit(path, flags) / n * 1e6))
+    for (case, _, flags), both in zip(asked, times, strict=True):
+        ours, theirs = np.array(both).T
+        ratio = np.median(theirs / ours)
         told = [flag for flag in flags.split() if flag.startswith("--")]
         took = f"{np.median(ours):.2f}", " ".join(told), f"{np.median(theirs):.1f}"
         made.add_row(case.name, *took, f"{ratio:.1f}")
     show(made)
 
 
-def _case(case: Case, model: Any) -> list[str]:
+def _time(case: Case, model: Any, times: dict[str, list[float]]) -> None:
+    """Write down the seconds of a row of whatever is compared."""
     path = case.path
-    size, n = path.stat().st_size, path.read_bytes().count(b"\n")
+    n = path.read_bytes().count(b"\n")
 
     def progressive() -> None:
         streaml1.progressive(model(0.1, **case.options), opened(path), every=100_000)
@@ -314,10 +321,12 @@ def _case(case: Case, model: Any) -> list[str]:
         "plain": lambda: n * plain(path),
         "vw": lambda: vowpal_wabbit(case.rival),
     }
-    times: dict[str, list[float]] = {}
-    for _ in range(ROUNDS + 1):
-        for what, run in runs.items():
-            times.setdefault(what, []).append(run() / n)
+    for what, run in runs.items():
+        times.setdefault(what, []).append(run() / n)
+
+
+def _told(case: Case, times: dict[str, list[float]]) -> list[str]:
+    size, n = case.path.stat().st_size, case.path.read_bytes().count(b"\n")
     took = {what: np.array(all_of[1:]) * 1e6 for what, all_of in times.items()}
     median = {what: float(np.median(one)) for what, one in took.items()}
     return [

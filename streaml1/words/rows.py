@@ -29,7 +29,7 @@ __all__ = ["counted_batch"]
 _HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
 _MOST_LETTERS = 2**31
-_QUOTE, _ESCAPE = b'"', b"\\u00"  # of a letter that may be one of a name
+_QUOTE, _ESCAPE = ord('"'), b"\\u00"  # of a letter that may be one of a name
 
 WORDS_IN_PYTHON, ROW_IN_PYTHON = 1, 2  # as `kernels.spread` takes it
 
@@ -120,10 +120,12 @@ def _named_as_words(words: Words, X: NamedRows) -> Any:
     if X.header or not len(X):  # names of columns were looked at
         return []
     lo, hi = int(X.begins[0]), int(X.ends[-1])
-    raw = X.text[lo:hi].tobytes()
-    if _QUOTE not in raw and _ESCAPE not in raw:
+    letters = X.text[lo:hi]
+    if not any((letters == letter).any() for letter in (_QUOTE, _ESCAPE[0])):
         return []
-    given = [b'"' + head for head in words.heads if b'"' + head in raw]
+    raw = letters.tobytes()
+    marks = [bytes([_QUOTE]) + head for head in words.heads]
+    given = [mark for mark in marks if mark in raw]
     if _ESCAPE in raw:
         given.append(_ESCAPE)
     if not given:
