@@ -8,12 +8,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from streaml1 import ElasticNetClassifier
 from streaml1.cli.signals import Interruptible, Signals
-from streaml1.consumer import predictions, progressive
+from streaml1.consumer import convert, predictions, progressive
 from streaml1.jit import COMPILED
 from streaml1.streams import chunks, open_source, text
 from streaml1.streams.ahead import ahead
@@ -139,7 +138,7 @@ def test_a_thread_is_there_only_where_it_pays(path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(not COMPILED, reason="Python alone reads copies of the lines")
-@pytest.mark.parametrize("who", ["progressive", "a command", "predictions"])
+@pytest.mark.parametrize("who", ["progressive", "a command", "predictions", "convert"])
 def test_a_file_is_read_into_the_same_memory_again(
     who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,9 +147,11 @@ def test_a_file_is_read_into_the_same_memory_again(
     path.write_text("".join(f"{FORMS['vw'](k)}\n" for k in range(LINES)))
     made: list[int] = []
 
+    as_ever = chunks._memory
+
     def memory(n: int) -> Any:
         made.append(n)
-        return (np.empty(3 * n + 1000, np.uint8),)
+        return as_ever(n)
 
     monkeypatch.setattr(chunks, "_memory", memory)
     monkeypatch.setattr(chunks, "CHUNK", 2**12)
@@ -160,6 +161,8 @@ def test_a_file_is_read_into_the_same_memory_again(
     blocks: list[int] = []
     if who == "predictions":
         assert sum(1 for _ in predictions(model, path)) == LINES
+    elif who == "convert":
+        assert convert(path, tmp_path / "some.rows").rows == LINES
     else:
         source: Any = open_source(path)
         if who == "a command":

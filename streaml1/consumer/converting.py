@@ -86,8 +86,10 @@ def convert(
         for block in opened.blocks(min(BLOCK, limit or BLOCK), refuse):
             for part in _as_dicts(block, refuse) if isinstance(block, Slice) else (block,):
                 writer.add(part, refuse)
+                del part
             if not writer.left:
                 break
+            del block  # so that its memory may be taken for the next
         refuse.summarise()
         if not writer.rows:  # such as of a pipe whose other end has failed
             left_out = f" ({refuse.count:,} refused)" if refuse.count else ""

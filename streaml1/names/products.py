@@ -108,9 +108,9 @@ def _admit(
             kept_slots[n] = np.uint32(slot)
             if places[c, 2] < 0:
                 first, second = numbered[places[c, 0]], numbered[places[c, 1]]
-                lower = _is_told_later(ids[places[c, 0]], ids[places[c, 1]], masks, part_hashes)
-                kept_parts[n, 0] = second if lower else first  # which it is cannot be foretold
-                kept_parts[n, 1] = first if lower else second
+                later = _is_told_later(ids[places[c, 0]], ids[places[c, 1]], masks, part_hashes)
+                kept_parts[n, 0] = second if later else first  # which it is cannot be foretold
+                kept_parts[n, 1] = first if later else second
                 kept_parts[n, 2] = MISSING
             else:
                 for y in range(_THREE):
