@@ -30,7 +30,7 @@ import matplotlib
 
 import streaml1
 import streaml1.datasets  # stdlib is one of them
-from streaml1.checkpoint import Checkpoints
+from streaml1.training.checkpoint import Checkpoints
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt

@@ -28,7 +28,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 import streaml1.datasets  # stdlib is one of them
-from streaml1.streams import SourceError, binary_label, open_source
+from streaml1.sources import SourceError, binary_label, open_source
 
 SOURCES = ["stdlib", "river:Phishing", "river:Bananas"]
 RATES = np.geomspace(1e-6, 1e3, 20)

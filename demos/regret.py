@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 
 import streaml1
 from streaml1.datasets import RCV1, Drifting
-from streaml1.hindsight import bounds
-from streaml1.offline import fista
+from streaml1.solvers import fista
+from streaml1.training.regret import bounds
 
 L1 = 1e-3
 

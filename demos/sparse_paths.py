@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 import streaml1.datasets  # stdlib is one of them
-from streaml1.streams import binary_label, open_source
+from streaml1.sources import binary_label, open_source
 
 matplotlib.use("agg")
 import matplotlib.pyplot as plt

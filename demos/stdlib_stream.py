@@ -11,7 +11,7 @@ from pathlib import Path
 
 import streaml1
 from streaml1.datasets import stdlib
-from streaml1.report import Line, Report
+from streaml1.training.report import Line, Report
 
 PICTURE = Path("out") / "stdlib_stream.png"
 

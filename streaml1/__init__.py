@@ -4,9 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streaml1.consumer import Consumer, progressive
-    from streaml1.hindsight import regret
-    from streaml1.modelfile import ModelFileError
+    from streaml1.core.rows import BadExample
     from streaml1.models import (
         EGClassifier,
         EGRegressor,
@@ -25,8 +23,10 @@ if TYPE_CHECKING:
         TruncatedGradientClassifier,
         TruncatedGradientRegressor,
     )
-    from streaml1.published import load
-    from streaml1.rows import BadExample
+    from streaml1.models.serialization import ModelFileError
+    from streaml1.training import Consumer, progressive
+    from streaml1.training.model_registry import load
+    from streaml1.training.regret import regret
 
 __all__ = [
     "BadExample",
@@ -55,8 +55,8 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BadExample": "rows",
-    "Consumer": "consumer",
+    "BadExample": "core.rows",
+    "Consumer": "training",
     "EGClassifier": "models",
     "EGRegressor": "models",
     "ElasticNetClassifier": "models",
@@ -67,20 +67,20 @@ _HOMES = {
     "FTRLRegressor": "models",
     "L1BallClassifier": "models",
     "L1BallRegressor": "models",
-    "ModelFileError": "modelfile",
+    "ModelFileError": "models.serialization",
     "PegasosClassifier": "models",
     "SMIDASClassifier": "models",
     "SMIDASRegressor": "models",
     "SoftmaxClassifier": "models",
     "TruncatedGradientClassifier": "models",
     "TruncatedGradientRegressor": "models",
-    "load": "published",
-    "progressive": "consumer",
-    "regret": "hindsight",
+    "load": "training.model_registry",
+    "progressive": "training",
+    "regret": "training.regret",
 }
 
 
-_MODULES = ("datasets", "offline", "projection")
+_MODULES = ("datasets", "solvers")
 
 
 def __getattr__(name: str) -> Any:
@@ -88,7 +88,7 @@ def __getattr__(name: str) -> Any:
     # does without the readers and the report.
     if name in _MODULES:
         return import_module(f"streaml1.{name}")
-    return import_module("streaml1.lazy").called_for(__name__, _HOMES, name)
+    return import_module("streaml1.core.lazy_imports").called_for(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

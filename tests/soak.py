@@ -144,8 +144,8 @@ def watch(
 
 def progress(kept: Path, topic: str) -> int:
     """How many records checkpoints have passed."""
-    from streaml1.checkpoint import look
-    from streaml1.consumer.group import folder_of
+    from streaml1.training.checkpoint import look
+    from streaml1.training.consumer_group import folder_of
 
     places = [folder_of(kept, topic, one) for one in range(PARTITIONS)]
     found = [look(place) for place in places if place.is_dir()]

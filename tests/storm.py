@@ -65,9 +65,9 @@ def die_at(step: int) -> None:
 
 def work(url: str, folder: str, step: int) -> int:
     """Learn until SIGTERM."""
-    from streaml1.checkpoint import TakenOver
-    from streaml1.consumer.dead_letters import DeadLetters
-    from streaml1.consumer.group import Group
+    from streaml1.training.checkpoint import TakenOver
+    from streaml1.training.consumer_group import Group
+    from streaml1.training.dead_letters import DeadLetters
 
     faulthandler.register(signal.SIGUSR1)
     stopping = threading.Event()
@@ -95,9 +95,9 @@ def work(url: str, folder: str, step: int) -> int:
 
 def nursery() -> None:
     """Fork a worker for each line `url folder step log` read; it is all compiled and imported."""
-    import streaml1.consumer.dead_letters
-    import streaml1.consumer.group  # noqa: F401
-    from streaml1.consumer import prepare
+    import streaml1.training.consumer_group  # noqa: F401
+    import streaml1.training.dead_letters  # noqa: F401
+    from streaml1.training import prepare
 
     prepare(model())
     signal.signal(signal.SIGCHLD, lambda *args: None)
@@ -340,9 +340,9 @@ def with_pid(pid: int, number: int) -> None:
 
 def lag(url: str, folder: Path) -> int:
     """How many records no checkpoint has passed."""
-    from streaml1.checkpoint import look
-    from streaml1.consumer.group import folder_of
-    from streaml1.streams.topic import Topic
+    from streaml1.sources.kafka.topic import Topic
+    from streaml1.training.checkpoint import look
+    from streaml1.training.consumer_group import folder_of
 
     topic = Topic(url)
     consumer = topic.consumer(lambda: False)
@@ -362,10 +362,10 @@ def differences(
     url: str, folder: Path, partitions: int, every: int = 500, bad: str = "skip"
 ) -> list[str]:
     """What of the partitions is not as one run without an end has it."""
-    from streaml1.checkpoint import look
-    from streaml1.consumer import progressive
-    from streaml1.consumer.group import folder_of
-    from streaml1.streams.topic import Topic
+    from streaml1.sources.kafka.topic import Topic
+    from streaml1.training import progressive
+    from streaml1.training.checkpoint import look
+    from streaml1.training.consumer_group import folder_of
 
     wrong = []
     for one in range(partitions):
@@ -395,8 +395,8 @@ def misplaced(address: str, url: str, partitions: int) -> tuple[list[str], int]:
     """What of the dead letters is too much or too little, and how many were written twice."""
     import kafka
 
-    from streaml1.consumer import Out, progressive
-    from streaml1.consumer.coordinates import record_key
+    from streaml1.training import Out, progressive
+    from streaml1.training.record_coordinates import record_key
 
     expected: dict[str, bytes] = {}
 

@@ -12,10 +12,12 @@ import pytest
 
 from streaml1 import ElasticNetClassifier
 from streaml1.cli.signals import Interruptible, Signals
-from streaml1.consumer import convert, predictions, progressive
-from streaml1.jit import COMPILED
-from streaml1.streams import chunks, open_source, text
-from streaml1.streams.ahead import ahead
+from streaml1.core.jit import COMPILED
+from streaml1.sources import open_source
+from streaml1.sources.readers import chunks
+from streaml1.sources.readers import text_file as text
+from streaml1.sources.readers.background import ahead
+from streaml1.training import convert, predictions, progressive
 
 
 def threads() -> int:
@@ -111,7 +113,7 @@ def read(path: Path, at: Any = None) -> Iterator[Any]:
 def test_a_file_is_read_the_same_by_a_thread(
     path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaml1.streams.chunks.CHUNK", chunk)
+    monkeypatch.setattr("streaml1.sources.readers.chunks.CHUNK", chunk)
     monkeypatch.setattr(text, "AHEAD_LEAST", 0)
     found = {}
     for cores in (1, 2):
@@ -129,7 +131,7 @@ def test_a_thread_is_there_only_where_it_pays(path: Path, monkeypatch: pytest.Mo
         return {threads() for _ in read(path)}
 
     monkeypatch.setattr(text, "cores", lambda: 2)
-    monkeypatch.setattr("streaml1.streams.chunks.CHUNK", 2**12)
+    monkeypatch.setattr("streaml1.sources.readers.chunks.CHUNK", 2**12)
     assert seen() == {0}  # the file is small
     monkeypatch.setattr(text, "AHEAD_LEAST", 0)
     assert 1 in seen()

@@ -67,10 +67,11 @@ def test_names() -> None:
 def test_what_is_for_data_in_memory(python: Callable[..., str]) -> None:
     """It has a name of its own, and is loaded when that is asked for."""
     code = (
-        "import streaml1; print(streaml1.projection.__all__, 'fista' in streaml1.offline.__all__)"
+        "import streaml1; print(streaml1.solvers.projection.__all__);"
+        "print({'fista', 'project_simplex'} <= set(streaml1.solvers.__all__))"
     )
-    assert python("-c", code, **WARM) == "['project_l1_ball', 'project_simplex'] True\n"
-    assert {"offline", "projection"} <= set(dir(streaml1))
+    assert python("-c", code, **WARM) == "['project_l1_ball', 'project_simplex']\nTrue\n"
+    assert {"solvers"} <= set(dir(streaml1))
 
 
 def test_version() -> None:

@@ -20,7 +20,7 @@ from streaml1 import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
 )
-from streaml1.rules.parts import lifetimes
+from streaml1.optim.structures import alive_intervals
 from tests import kit, reference
 from tests.test_elastic_net import BINARY, D, as_dict, assert_equal_twins, dense
 
@@ -420,7 +420,7 @@ def test_a_forged_file_is_refused(case: Case) -> None:
 @pytest.mark.parametrize("budget", [1, 3, 40])
 def test_a_full_table_changes_little(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All sums are written down again and again."""
-    monkeypatch.setattr(lifetimes, "BUDGET", budget)
+    monkeypatch.setattr(alive_intervals, "BUDGET", budget)
     for name in ("gradient l1", "gradient near", "gradient seldom"):
         case = CASES[name]
         model = case.make()

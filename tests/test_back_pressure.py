@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from streaml1.streams.kafka import KafkaSource
+from streaml1.sources.kafka.topic_source import KafkaSource
 from tests.broker import Broker
 
 pytestmark = pytest.mark.kafka

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numba import njit
 from scipy.sparse import csr_matrix
 
-from streaml1 import online
-from streaml1.losses import ABSOLUTE
-from streaml1.rules.l1_ball import L1Ball
-from streaml1.rules.l1_ball_tree import L1BallTree
+from streaml1.optim import loop
+from streaml1.optim.l1_ball import L1Ball
+from streaml1.optim.l1_ball_tree import L1BallTree
+from streaml1.optim.losses import ABSOLUTE
 
 KINDS = (L1Ball, L1BallTree)
 
@@ -41,16 +41,16 @@ def rows_of(rows: list[tuple[dict[int, float], float]]) -> Rows:
 
 def learnt(rule: Any, rows: Rows) -> Any:
     """The rule after w + step x on each row, and the projection after each."""
-    record = np.zeros(1, online.ONLINE).view(np.recarray)
+    record = np.zeros(1, loop.ONLINE).view(np.recarray)
     record[0] = (0, 0.0, 0.0, 1e12, ABSOLUTE, 0, 0, 0)
     n = len(rows.steps)
     y = np.where(rows.steps < 0.0, -1e40, 1e40)
     p, w, eta, i = np.empty(n), np.ones(n), np.abs(rows.steps), 0
     while True:
-        why, i = online.learn(rule, record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, 0)
-        if why == online.DONE:
+        why, i = loop.learn(rule, record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, 0)
+        if why == loop.DONE:
             return rule
-        assert why == online.NO_ROOM
+        assert why == loop.NO_ROOM
         rule = rule.make_room(int(rows.indptr[i + 1] - rows.indptr[i]))
 
 

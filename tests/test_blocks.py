@@ -8,10 +8,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1.jit import kernel
-from streaml1.rules.parts import blocks
-from streaml1.rules.parts.blocks import BLOCK, add, current, has_room, id_of, join, leave
-from streaml1.rules.parts.slots import records
+from streaml1.core.jit import kernel
+from streaml1.optim.structures import weight_blocks
+from streaml1.optim.structures.slot_arrays import records
+from streaml1.optim.structures.weight_blocks import (
+    BLOCK,
+    add,
+    current,
+    has_room,
+    id_of,
+    join,
+    leave,
+)
 
 D = 12
 FREE = 0.25
@@ -33,7 +41,7 @@ def change(rule: Any, what: int, j: Any) -> None:
         top = np.uint64(rule.blocks[0].lower)
         below = np.uint64(rule.blocks[top].lower)
         value = rule.blocks[below].value
-        top = blocks.merged(rule, top, below)
+        top = weight_blocks.merged(rule, top, below)
         rule.blocks[top].value = value
         return
     leave(rule, id_of(rule.u[j]))
@@ -41,7 +49,7 @@ def change(rule: Any, what: int, j: Any) -> None:
     id = np.uint64(rule.blocks[0].lower)
     if what == ON_TOP:
         value = rule.blocks[id].value + 1.0 if id > np.uint64(0) else 1.0
-        id = blocks.new_block(rule, value)
+        id = weight_blocks.new_block(rule, value)
     if what != AWAY and id > np.uint64(0):
         join(rule, j, id)
         add(rule, id, np.int64(1))
@@ -73,16 +81,16 @@ def changed(stairs: list[tuple[float, set[int]]], what: int, j: int) -> Any:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, D - 1)), max_size=150))
 def test_against_a_list_of_sets(todo: list[tuple[int, int]]) -> None:
     signs = np.where(np.arange(D) % 2, 1.0, -1.0)
-    rule = Stairs(FREE * signs, blocks.no_blocks(2), records(1, CLOCK))
+    rule = Stairs(FREE * signs, weight_blocks.no_blocks(2), records(1, CLOCK))
     rule.clock[0].level = 1e9
     stairs: list[tuple[float, set[int]]] = []
     for what, j in todo:
         if rule.blocks["after"][0] == 0:
-            rule = rule._replace(blocks=blocks.with_room(rule.blocks))
+            rule = rule._replace(blocks=weight_blocks.with_room(rule.blocks))
         if what != MERGE or len(stairs) > 1:
             change(rule, what, j)
         stairs = changed(stairs, what, j)
-        blocks.check(rule)
+        weight_blocks.check(rule)
         wanted, got = np.full(D, FREE), np.zeros(D)
         for value, members in stairs:
             wanted[list(members)] = value
@@ -90,14 +98,14 @@ def test_against_a_list_of_sets(todo: list[tuple[int, int]]) -> None:
         np.testing.assert_array_equal(got, signs * wanted)
     for j in range(D):
         change(rule, AWAY, j)
-    blocks.check(rule)
+    weight_blocks.check(rule)
     assert np.count_nonzero(rule.blocks["lead"] == -1) == len(rule.blocks) - 1  # all ids are free
 
 
 def test_no_more_ids_than_members() -> None:
     """Blocks that come and go, thousands of them, find room in few records."""
     random = np.random.default_rng(3)
-    rule = Stairs(np.full(D, FREE), blocks.no_blocks(2 * D), records(1, CLOCK))
+    rule = Stairs(np.full(D, FREE), weight_blocks.no_blocks(2 * D), records(1, CLOCK))
     rule.clock[0].level = 1e9
     most = 0
     for _ in range(5_000):
@@ -107,5 +115,5 @@ def test_no_more_ids_than_members() -> None:
             change(rule, what, random.integers(D))
         most = max(most, np.count_nonzero(rule.blocks["lead"] > 0))
         assert rule.blocks["after"][0] != 0
-    blocks.check(rule)
+    weight_blocks.check(rule)
     assert D < most < 2 * D  # an id that leads may have no member of its own

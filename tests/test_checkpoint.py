@@ -19,12 +19,13 @@ from typing import Any
 import pytest
 
 import streaml1
-from streaml1.checkpoint import CheckpointError, Checkpoints
-from streaml1.checkpoint.store import _HEAD, _digest
-from streaml1.consumer import Out, progressive
-from streaml1.consumer.group import Group
-from streaml1.rows import BadExample
-from streaml1.streams import SourceError, chunks, open_source
+from streaml1.core.rows import BadExample
+from streaml1.sources import SourceError, open_source
+from streaml1.sources.readers import chunks
+from streaml1.training import Out, progressive
+from streaml1.training.checkpoint import CheckpointError, Checkpoints
+from streaml1.training.checkpoint.store import _HEAD, _digest
+from streaml1.training.consumer_group import Group
 from tests.killing import killed_and_resumed
 
 ROOT = Path(__file__).parent.parent
@@ -437,7 +438,7 @@ def test_a_newer_format(kept: Path) -> None:
 
 
 def test_an_older_format(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.checkpoint.store.FORMAT", 2)
+    monkeypatch.setattr("streaml1.training.checkpoint.store.FORMAT", 2)
     with Checkpoints(kept) as store:
         found = store.latest()
     assert found is not None and found.learnt == 60
@@ -552,7 +553,7 @@ def test_a_stop_between_any_two_lines(
     make: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a record goes on in the next line."""
-    monkeypatch.setattr("streaml1.streams.chunks.CHUNK", 32)  # a line or two
+    monkeypatch.setattr("streaml1.sources.readers.chunks.CHUNK", 32)  # a line or two
     spec, options = make(tmp_path)
     columns = {name: options[name] for name in options if name in ("target", "categorical")}
 
@@ -628,7 +629,9 @@ def test_a_save_beside_learning_that_fails_ends_the_run(
 ) -> None:
     spec = write(tmp_path / "a.svm", rows(3000))
     with Checkpoints(tmp_path / "kept", seconds=1e-9) as store:
-        monkeypatch.setattr("streaml1.checkpoint.store._encode", lambda *parts: no_memory())
+        monkeypatch.setattr(
+            "streaml1.training.checkpoint.store._encode", lambda *parts: no_memory()
+        )
         with pytest.raises(MemoryError):
             for _ in range(100):
                 progressive(model(), spec, limit=3000, every=10, checkpoint=store)

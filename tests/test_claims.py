@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from streaml1.checkpoint import claims
-from streaml1.checkpoint.claims import CheckpointError, Folder, TakenOver
+from streaml1.training.checkpoint import ownership
+from streaml1.training.checkpoint.ownership import CheckpointError, Folder, TakenOver
 
 Chain = list[int]
 """What a file holds here: the epoch that learnt each example, in order."""
@@ -284,4 +284,4 @@ def test_a_folder_that_was_removed(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "kept")
     with pytest.raises(CheckpointError, match="kept cannot be written: no such file or directory"):
         one.write(b"[1]")
-    assert claims.CheckpointError is CheckpointError
+    assert ownership.CheckpointError is CheckpointError

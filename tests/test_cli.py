@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.consumer import progressive
+from streaml1.training import progressive
 from tests.conftest import WARM
 
 ROOT = Path(__file__).parent.parent
@@ -367,7 +367,7 @@ def test_a_checkpoint_is_gone_on_from(svm: str, here: Path) -> None:
     assert "--model ftrl does not fit the checkpoint" in refused(
         "learn", svm, *options, "--model", "ftrl"
     )
-    from streaml1.checkpoint import Checkpoints
+    from streaml1.training.checkpoint import Checkpoints
 
     with Checkpoints("kept"):
         assert "kept is in use by process" in refused("learn", svm, *options, code=75)

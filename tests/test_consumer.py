@@ -19,10 +19,10 @@ from scipy import sparse
 
 import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
-from streaml1.consumer import predictions, progressive
-from streaml1.report import Report
-from streaml1.rows import BadExample
-from streaml1.streams import SourceError
+from streaml1.core.rows import BadExample
+from streaml1.sources import SourceError
+from streaml1.training import predictions, progressive
+from streaml1.training.report import Report
 
 Example = tuple[dict[Any, Any], Any]
 
@@ -209,7 +209,7 @@ def test_lengths_that_differ_are_refused() -> None:
 
 
 def test_a_file_a_path_and_a_source(tmp_path: Path) -> None:
-    from streaml1.streams import open_source
+    from streaml1.sources import open_source
 
     name = svm(tmp_path / "a.svm", ["+1 1:0.5 2:1", "", "-1 3:2", "0 1:1"])
     expected = taught([({1: 0.5, 2: 1.0}, True), ({3: 2.0}, False), ({1: 1.0}, False)])

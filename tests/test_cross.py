@@ -21,20 +21,21 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-import streaml1.crosses.marks
-from streaml1 import BadExample, ElasticNetClassifier, walk
-from streaml1.batches import batch_of
+import streaml1.features.interactions.selection
+from streaml1 import BadExample, ElasticNetClassifier
 from streaml1.cli import cli
-from streaml1.crosses import spec
-from streaml1.engine import engine, reader
-from streaml1.hashing import name_hash, name_hashes
-from streaml1.names import MISSING, Table
-from streaml1.names.crossed import cross_hash
-from streaml1.names.parts import parts_of, spelt
-from streaml1.names.restore import restore_names
-from streaml1.parse.rows import NamedRows
-from streaml1.streams.formats import line_parser
-from streaml1.streams.vw import VwParser, parse_vw
+from streaml1.core.hashing import name_hash, name_hashes
+from streaml1.features import dict_reader as walk
+from streaml1.features.batch import batch_of
+from streaml1.features.interactions import spec
+from streaml1.features.vocabulary import MISSING, Table
+from streaml1.features.vocabulary.crossed_name import cross_hash
+from streaml1.features.vocabulary.interaction_factors import parts_of, spelt
+from streaml1.features.vocabulary.restore import restore_names
+from streaml1.models.state import model_state, predictor
+from streaml1.sources.readers.formats import line_parser
+from streaml1.sources.readers.vw import VwParser, parse_vw
+from streaml1.text.parsed_rows import NamedRows
 
 Row = dict[str, Any]
 Cross = list[tuple[str, ...]]
@@ -228,7 +229,7 @@ def test_odd_names_cross_as_others_do(
 
 
 def test_big_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "LENGTH", 8)
+    monkeypatch.setattr(predictor, "LENGTH", 8)
     rows = [{**{f"w^{k}": 0.5 for k in range(n)}, "site": "s"} for n in (3, 150, 0, 151, 40)]
     y = [True, False, True, True, False]
     cross: Cross = [("w", "w"), ("site", "w")]
@@ -290,7 +291,7 @@ def test_many_are_crossed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> Non
     whole = crossing()
     told = whole.progressive_many(rows, y).tolist()
     for most in ("IN_CACHE", "TOGETHER"):
-        monkeypatch.setattr(streaml1.crosses.marks, most, 25)
+        monkeypatch.setattr(streaml1.features.interactions.selection, most, 25)
     model = crossing()
     assert model.progressive_many(rows, y).tolist() == told
     assert model.weights == whole.weights
@@ -344,7 +345,7 @@ def test_plain_dicts_are_walked(monkeypatch: pytest.MonkeyPatch) -> None:
         model = crossing(hash_bits=bits)
         walked(model, rows, y)
         with monkeypatch.context() as patch:
-            patch.delattr(engine, "plain_items")
+            patch.delattr(model_state, "plain_items")
             walked(model, rows, y)
 
 
@@ -848,7 +849,9 @@ def test_as_many_of_each_of_eight_prefixes_as_a_byte_counts(n: int) -> None:
     model.learn_many([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}, {"a": 1.0}], [True, False])
     crosses = spec.Crosses([*map(tuple, cross)])
     batch = batch_of([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}])
-    assert streaml1.crosses.marks.marked(crosses, batch).bounds.tolist() == [4 * n * n]
+    assert streaml1.features.interactions.selection.marked(crosses, batch).bounds.tolist() == [
+        4 * n * n
+    ]
 
 
 NAMES = st.sampled_from(["a", "b", "c^1", "c^2", "k=1", "l=2", "z"])
@@ -861,7 +864,7 @@ def test_how_many_crosses_rows_have_at_most(rows: list[list[str]], n: int) -> No
     heads = list("abcdefghijkl")[:n]
     crosses = spec.Crosses([*zip(heads[::2], heads[1::2], strict=True), ("c", "c")])
     batch = batch_of([dict.fromkeys(names, 1.0) for names in rows])
-    marked = streaml1.crosses.marks.marked(crosses, batch)
+    marked = streaml1.features.interactions.selection.marked(crosses, batch)
     expected, most = [], 0
     for names in map(set, rows):
         of = {p: sum(belongs(name, p) for name in names) for p in crosses.prefixes}

@@ -11,7 +11,7 @@ import pytest
 
 from streaml1.datasets import Stdlib, stdlib
 from streaml1.datasets import standard_library as library_of
-from streaml1.streams.source import SOURCES, SourceError
+from streaml1.sources.source import SOURCES, SourceError
 
 Labelled = library_of.Labelled
 

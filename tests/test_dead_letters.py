@@ -14,13 +14,13 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 import streaml1
-from streaml1.checkpoint import Checkpoints
 from streaml1.cli import cli
-from streaml1.consumer import Part, Refused, predictions, progressive
-from streaml1.consumer.bad_share import LEAST, WINDOW, BadShare, TooManyBad
-from streaml1.consumer.dead_letters import DeadLetters
-from streaml1.streams import SourceError
-from streaml1.streams.outbox import Outbox, as_topic, make_topic, topic_beside
+from streaml1.sources import SourceError
+from streaml1.sources.kafka.producer import Outbox, as_topic, make_topic, topic_beside
+from streaml1.training import Part, Refused, predictions, progressive
+from streaml1.training.bad_share import LEAST, WINDOW, BadShare, TooManyBad
+from streaml1.training.checkpoint import Checkpoints
+from streaml1.training.dead_letters import DeadLetters
 from tests.broker import Broker
 from tests.topics import records_of
 
@@ -181,7 +181,7 @@ def test_predict_puts_aside_too(broker: Broker, tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 def test_topics_that_cannot_be_written(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 1.0)
     topic = broker.topic()
     broker.send(topic, ["1 1:1"])
     done = learn(broker, topic, "--dead-letters", topic)

@@ -21,9 +21,9 @@ from scipy.sparse import csr_matrix
 
 from streaml1 import BadExample, EGClassifier, EGRegressor, load
 from streaml1.cli import cli
-from streaml1.losses import CODES
-from streaml1.rules.eg import EG
-from streaml1.vectors import exponentials
+from streaml1.core.vecmath import exponentials
+from streaml1.optim.eg import EG
+from streaml1.optim.losses import CODES
 from tests import kit, reference
 from tests.test_elastic_net import BINARY, LATE, SCHEDULES, D, as_dict, is_run, labels_of, rows_of
 

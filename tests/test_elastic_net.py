@@ -16,7 +16,7 @@ from river.optim import schedulers
 from scipy.sparse import csr_matrix
 
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
-from streaml1.losses import CODES
+from streaml1.optim.losses import CODES
 from tests import reference
 
 BINARY = ("logistic", "hinge", "smoothed_hinge")

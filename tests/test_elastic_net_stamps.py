@@ -16,8 +16,8 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
-from streaml1.losses import CODES
-from streaml1.rules.elastic_net_stamps import EQUAL_MOST, START, WHOLE, ElasticNetStamps
+from streaml1.optim.elastic_net_stamps import EQUAL_MOST, START, WHOLE, ElasticNetStamps
+from streaml1.optim.losses import CODES
 from tests import reference
 from tests.test_elastic_net import (
     LATE,

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from streaml1 import jit
-from streaml1.jit import disk, entries, typed_kernel
+from streaml1.core import jit
+from streaml1.core.jit import cache_dir, object_cache, typed_kernel
 from tests.conftest import WARM
 
 pytestmark = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
@@ -129,11 +129,11 @@ def test_an_array_is_given_back_after_an_error() -> None:
 def test_what_needs_numba_is_called_by_numba() -> None:
     for _ in range(2):
         assert needs_memory(5, {}, np.full(1, 0.5)) == 10.5  # objects are at multiples of 8
-    assert not list(disk.folders()[1].glob("*needs_memory*.code"))  # type: ignore[union-attr]
+    assert not list(cache_dir.folders()[1].glob("*needs_memory*.code"))  # type: ignore[union-attr]
 
 
 def kept(name: str) -> list[Path]:
-    return list(disk.folders()[1].glob(f"test_entries.{name}-*.code"))  # type: ignore[union-attr]
+    return list(cache_dir.folders()[1].glob(f"test_entries.{name}-*.code"))  # type: ignore[union-attr]
 
 
 def twice(v: float) -> float:
@@ -154,12 +154,12 @@ def twice(v: float) -> float:
 def test_a_file_that_is_not_right_is_written_anew(change: Callable[[bytes], bytes]) -> None:
     for path in kept("twice"):  # of other texts of this file, too
         path.unlink()
-    assert entries.entry(twice, ["float64"])(1.5) == 3.0
+    assert object_cache.entry(twice, ["float64"])(1.5) == 3.0
     [path] = kept("twice")
     right = path.read_bytes()
     path.write_bytes(change(right))
     assert path.read_bytes() != right
-    assert entries.entry(twice, ["float64"])(1.5) == 3.0
+    assert object_cache.entry(twice, ["float64"])(1.5) == 3.0
     anew = path.read_bytes()
     assert (
         json.loads(anew.partition(b"\n")[0])["for"] == json.loads(right.partition(b"\n")[0])["for"]
@@ -167,14 +167,14 @@ def test_a_file_that_is_not_right_is_written_anew(change: Callable[[bytes], byte
 
 
 def test_a_kernel_of_another_text_is_not_taken() -> None:
-    assert entries.entry(twice, ["float64"])(1.5) == 3.0
+    assert object_cache.entry(twice, ["float64"])(1.5) == 3.0
 
     def other(v: float) -> float:
         return v + v + v
 
     other.__qualname__ = "twice"
-    assert entries.entry(other, ["float64"])(1.5) == 4.5
-    assert entries.entry(twice, ["float64"])(1.5) == 3.0
+    assert object_cache.entry(other, ["float64"])(1.5) == 4.5
+    assert object_cache.entry(twice, ["float64"])(1.5) == 3.0
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_two_threads_have_one_function() -> None:
 
     def make() -> None:
         begin.wait()
-        made.append(entries.entry(twice, ["float64"]))
+        made.append(object_cache.entry(twice, ["float64"]))
 
     threads = [threading.Thread(target=make) for _ in range(4)]
     for thread in threads:

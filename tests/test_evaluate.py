@@ -15,8 +15,8 @@ from river import linear_model, preprocessing
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.consumer import evaluate, predictions
-from streaml1.rows import BadExample
+from streaml1.core.rows import BadExample
+from streaml1.training import evaluate, predictions
 
 MODELS: dict[str, Any] = {
     "logistic": lambda: streaml1.ElasticNetClassifier(l1=1e-3),

@@ -22,18 +22,18 @@ import pytest
 from click.testing import CliRunner
 
 import streaml1
-from streaml1 import exits
-from streaml1.checkpoint import Checkpoints, TakenOver, claims, look
-from streaml1.checkpoint.claims import Folder
 from streaml1.cli import cli
-from streaml1.consumer import evaluate, progressive
-from streaml1.consumer.run import Unfinished
-from streaml1.published.publisher import ModelTopic
-from streaml1.rows import BadExample
-from streaml1.streams import SourceError, open_source
-from streaml1.streams.kafka import KafkaSource
-from streaml1.streams.source import Unavailable
-from streaml1.streams.topic import Topic
+from streaml1.core import exit_codes as exits
+from streaml1.core.rows import BadExample
+from streaml1.sources import SourceError, open_source
+from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.kafka.topic_source import KafkaSource
+from streaml1.sources.source import Unavailable
+from streaml1.training import evaluate, progressive
+from streaml1.training.checkpoint import Checkpoints, TakenOver, look, ownership
+from streaml1.training.checkpoint.ownership import Folder
+from streaml1.training.model_registry.publisher import ModelTopic
+from streaml1.training.run import Unfinished
 from tests.broker import Broker
 from tests.topics import records_of
 
@@ -174,7 +174,7 @@ def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         def full(*args: Any, number: int = number) -> None:
             raise OSError(number, os.strerror(number))
 
-        monkeypatch.setattr(claims, "replace", full)
+        monkeypatch.setattr(ownership, "replace", full)
         assert code("learn", "a.svm", "--checkpoint", f"kept{number}") == expected
 
 
@@ -223,13 +223,13 @@ def test_an_error_of_any_kind_that_knows_its_code(monkeypatch: pytest.MonkeyPatc
     def fail(*args: Any, **options: Any) -> None:
         raise TooMany("too many records are bad: look at clicks.dlq")
 
-    monkeypatch.setattr("streaml1.consumer.progressive", fail)
+    monkeypatch.setattr("streaml1.training.progressive", fail)
     assert code("learn", "a.svm") == 65
 
 
 @pytest.mark.kafka
 def test_topics(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
-    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.3)
     assert code("learn", "kafka://127.0.0.1:1/t") == 75
     broker.require_real()
     assert code("learn", broker.url("there-is-none"), "--until-end") == 2
@@ -543,7 +543,7 @@ def test_a_group_that_loses_its_brokers_has_saved_nothing(
             stopped.__closure__[0].cell_contents.number = number
             raise Unavailable("kafka://b/t: no broker answers")
 
-        monkeypatch.setattr("streaml1.consumer.group.Group.run", run)
+        monkeypatch.setattr("streaml1.training.consumer_group.Group.run", run)
         args = ("--per-partition", "--group", "g", "--checkpoint", "kept")
         assert code("learn", "kafka://b:1/t", *args) == expected
 
@@ -552,8 +552,8 @@ def test_a_group_that_loses_its_brokers_has_saved_nothing(
 def test_who_takes_models_is_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a run for longer than at its start, but not after a stop."""
     broker.require_real()
-    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr("streaml1.streams.topic.PROBE_SECONDS", 0.3)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.PROBE_SECONDS", 0.3)
     between = Between(broker.address)
     model = streaml1.ElasticNetClassifier()
     try:
@@ -589,8 +589,8 @@ def test_a_broker_that_goes_and_comes_is_logged_once(
     broker: Broker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.require_real()
-    monkeypatch.setattr("streaml1.streams.kafka.QUIET_SECONDS", 0.5)
-    monkeypatch.setattr("streaml1.streams.topic.PROBE_SECONDS", 0.3)
+    monkeypatch.setattr("streaml1.sources.kafka.topic_source.QUIET_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.PROBE_SECONDS", 0.3)
     topic = broker.topic()
     broker.send(topic, ["1 1:1"] * 5)
     between = Between(broker.address)
@@ -641,9 +641,9 @@ def test_a_broker_that_goes_and_comes_is_logged_once(
 @pytest.mark.parametrize(
     ("args", "patched"),
     [
-        (("learn", "a.svm", "--report", "r.json"), "streaml1.report.Report.write"),
-        (("learn", "a.svm", "--save", "m"), "streaml1.modelfile.replace"),
-        (("convert", "a.svm", "a.rows"), "streaml1.streams.rows_writer.RowsWriter.add"),
+        (("learn", "a.svm", "--report", "r.json"), "streaml1.training.report.Report.write"),
+        (("learn", "a.svm", "--save", "m"), "streaml1.models.serialization.replace"),
+        (("convert", "a.svm", "a.rows"), "streaml1.sources.row_cache.writer.RowsWriter.add"),
     ],
 )
 def test_a_disk_that_is_full_may_have_room_again(
@@ -660,7 +660,7 @@ def test_memory_that_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any) -> None:
         raise MemoryError("Unable to allocate 64.0 GiB for an array with shape (1,)")
 
-    monkeypatch.setattr("streaml1.consumer.run.Run.feed", refuse)
+    monkeypatch.setattr("streaml1.training.run.Run.feed", refuse)
     done = CliRunner().invoke(cli, ["learn", "a.svm"])
     assert done.exit_code == 2
     assert "the memory does not suffice (unable to allocate 64.0 GiB): take fewer" in done.stderr

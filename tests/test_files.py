@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from streaml1 import ElasticNetClassifier
-from streaml1.consumer import convert, progressive
-from streaml1.consumer.group import Group
-from streaml1.files import replace, write_once, written_aside
+from streaml1.core.atomic_write import replace, write_once, written_aside
+from streaml1.training import convert, progressive
+from streaml1.training.consumer_group import Group
 
 DATA = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 3
 

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 import streaml1
-from streaml1.offline import NotConverged, fista
+from streaml1.solvers import NotConverged, fista
 from tests import reference_offline as slow
 from tests.offline_data import POOR, poor, real, toy
 

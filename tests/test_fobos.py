@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from streaml1 import FOBOSClassifier, FOBOSRegressor
-from streaml1.losses import CODES
+from streaml1.optim.losses import CODES
 from tests import kit, reference
 from tests.test_elastic_net import SCHEDULES, D, as_dict, assert_equal_twins, is_run
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from streaml1 import FOBOSClassifier, FOBOSRegressor
-from streaml1.engine import reader
-from streaml1.names import Ints
-from streaml1.rules import fobos_linf
-from streaml1.rules.fobos_linf import FobosLinf
-from streaml1.rules.parts.blocks import MEMBER
+from streaml1.features.vocabulary import Ints
+from streaml1.models.state import predictor
+from streaml1.optim import fobos_linf
+from streaml1.optim.fobos_linf import FobosLinf
+from streaml1.optim.structures.weight_blocks import MEMBER
 from tests import kit, reference
 from tests.test_elastic_net import D, as_dict, assert_equal_twins
 
@@ -157,7 +157,7 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FobosLinf, "make_room", counted)
         patch.setattr(fobos_linf, "ROOM_LEAST", 2)
-        patch.setattr(reader, "LEAST_SIZE", 1)
+        patch.setattr(predictor, "LEAST_SIZE", 1)
         model, twin = FOBOSRegressor(**params), reference.FOBOS(20, loss="squared", **params)
         for t in range(100):
             X = random.choice([0.0, 1.0, -1.0, 0.5], (1_000, 20), p=[0.85, 0.05, 0.05, 0.05])
@@ -231,7 +231,7 @@ def test_a_staircase_of_blocks() -> None:
     """Each example lifts one weight above all others; then the level comes down over them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fobos_linf, "ROOM_LEAST", 2)
-        patch.setattr(reader, "LEAST_SIZE", 1)
+        patch.setattr(predictor, "LEAST_SIZE", 1)
         params: dict[str, Any] = {"strength": 1.0, **STEADY}
         model, twin = FOBOSRegressor(**params), reference.FOBOS(30, loss="squared", **params)
         most = 0

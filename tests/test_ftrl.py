@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from river import linear_model, optim
 
 from streaml1 import FTRLClassifier, FTRLRegressor, load
-from streaml1.losses import CODES
-from streaml1.rules.ftrl import FTRL
+from streaml1.optim.ftrl import FTRL
+from streaml1.optim.losses import CODES
 from tests import kit, reference
 from tests.conftest import ROOT
 from tests.test_elastic_net import D, as_dict, assert_equal_twins

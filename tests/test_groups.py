@@ -20,14 +20,14 @@ from click.testing import CliRunner
 from kafka.admin import KafkaAdminClient, NewTopic
 
 import streaml1
-from streaml1.checkpoint import CheckpointError, Checkpoints, TakenOver, look
 from streaml1.cli import cli
-from streaml1.consumer import prepare, progressive
-from streaml1.consumer.group import Group, folder_of
-from streaml1.consumer.keeper import Keeper
-from streaml1.rows import BadExample
-from streaml1.streams import SourceError
-from streaml1.streams.source import Lost
+from streaml1.core.rows import BadExample
+from streaml1.sources import SourceError
+from streaml1.sources.source import Lost
+from streaml1.training import prepare, progressive
+from streaml1.training.checkpoint import CheckpointError, Checkpoints, TakenOver, look
+from streaml1.training.checkpoint.manager import Keeper
+from streaml1.training.consumer_group import Group, folder_of
 from tests import storm
 from tests.broker import Broker
 from tests.test_exit_codes import Between, put_down_after

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1.streams import SourceError, gzips, open_source
-from streaml1.streams.gzips import unpacked
+from streaml1.sources import SourceError, open_source
+from streaml1.sources.readers import decompression as gzips
+from streaml1.sources.readers.decompression import unpacked
 
 TEXT = b"".join(b"%d %d:0.5 %d:%d\n" % (k % 2, k % 50, 60 + k % 7, k) for k in range(3000))
 PACKED = gzip.compress(TEXT, 6)

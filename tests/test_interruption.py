@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from streaml1 import BadExample, ElasticNetClassifier, walk
-from streaml1.names import Table
-from streaml1.names.bytes import Arena, ByBytes
-from streaml1.names.products import Products
-from streaml1.rules.elastic_net import ElasticNet
-from streaml1.streams.vw import VwParser
-from streaml1.walk import fields
+from streaml1 import BadExample, ElasticNetClassifier
+from streaml1.features import dict_reader as walk
+from streaml1.features.dict_reader import context_fields as fields
+from streaml1.features.vocabulary import Table
+from streaml1.features.vocabulary.byte_interning import Arena, ByBytes
+from streaml1.features.vocabulary.crossed_table import Products
+from streaml1.optim.elastic_net import ElasticNet
+from streaml1.sources.readers.vw import VwParser
 from tests.conftest import WARM
 
 

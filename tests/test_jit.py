@@ -23,16 +23,12 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1 import (
-    ElasticNetClassifier,
-    ElasticNetRegressor,
-    hashing,
-    jit,
-    online,
-    rows,
-)
-from streaml1.jit import disk
-from streaml1.names import hashed, keys
+from streaml1 import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.core import hashing, jit, rows
+from streaml1.core.jit import cache_dir
+from streaml1.features.vocabulary import hash_keys as keys
+from streaml1.features.vocabulary import hashed
+from streaml1.optim import loop
 from tests.conftest import WARM
 
 ROOT = Path(__file__).parent.parent
@@ -42,7 +38,7 @@ compiled_only = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT i
 
 def test_the_digest_is_of_all_that_is_compiled() -> None:
     package = ROOT / "streaml1"
-    told = {path for pattern in disk.COMPILED_LAYERS for path in package.glob(pattern)}
+    told = {path for pattern in cache_dir.COMPILED_LAYERS for path in package.glob(pattern)}
     made = re.compile(r"^@(gil_kernel|kernel|inlined)$|row_kernel\(", re.MULTILINE)
     compiled = {path for path in package.rglob("*.py") if made.search(path.read_text())}
     assert len(compiled) > 50
@@ -53,7 +49,7 @@ def test_the_digest_is_of_all_that_is_compiled() -> None:
 
 
 def kernels() -> Iterator[Any]:
-    for module in (rows, hashing, keys, hashed, online):
+    for module in (rows, hashing, keys, hashed, loop):
         for value in vars(module).values():
             if hasattr(value, "nopython_signatures"):
                 yield value
@@ -300,7 +296,7 @@ def test_who_stands_still_in_its_turn_is_not_waited_for(tmp_path: Path) -> None:
             path.unlink()
             turn = held.enter_context(path.with_suffix(".turn").open("wb"))
             fcntl.flock(turn, fcntl.LOCK_EX)
-        hurry = "from streaml1.jit import disk\ndisk.TURN_SECONDS = 0.1\n"
+        hurry = "from streaml1.core.jit import disk\ndisk.TURN_SECONDS = 0.1\n"
         told = run(package, hurry + SMALL, NUMBA_CACHE_DIR=str(folder))
     assert told[:2] == [expected, "1 1 True"]
 

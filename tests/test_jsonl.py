@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1.streams import jsonl
-from streaml1.streams.jsonl import parse_json
+from streaml1.sources.readers import jsonl
+from streaml1.sources.readers.jsonl import parse_json
 
 
 def carefully(text: str) -> Any:

@@ -23,17 +23,17 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.future import Future
 
 import streaml1
-from streaml1.checkpoint import CheckpointError, Checkpoints, look
 from streaml1.cli import cli
-from streaml1.consumer import predictions, progressive
-from streaml1.consumer.keeper import Keeper
-from streaml1.rows import BadExample
-from streaml1.streams import SourceError, open_source
-from streaml1.streams.kafka import KafkaSource
-from streaml1.streams.records import KafkaBlock
-from streaml1.streams.source import Lost
-from streaml1.streams.topic import Topic
-from streaml1.streams.topic_ids import ask
+from streaml1.core.rows import BadExample
+from streaml1.sources import SourceError, open_source
+from streaml1.sources.kafka.records import KafkaBlock
+from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.kafka.topic_ids import ask
+from streaml1.sources.kafka.topic_source import KafkaSource
+from streaml1.sources.source import Lost
+from streaml1.training import predictions, progressive
+from streaml1.training.checkpoint import CheckpointError, Checkpoints, look
+from streaml1.training.checkpoint.manager import Keeper
 from tests.broker import Broker
 from tests.killing import killed_and_resumed
 
@@ -469,7 +469,7 @@ def test_no_topic(broker: Broker) -> None:
 
 
 def test_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.1)
     with pytest.raises(SourceError, match="no broker answers at 127.0.0.1:9: is one running"):
         learnt("kafka://127.0.0.1:9/clicks")
 

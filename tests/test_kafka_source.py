@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 
 from streaml1 import ElasticNetClassifier
-from streaml1.checkpoint import Checkpoints, look
 from streaml1.cli.signals import Interruptible, Signals
-from streaml1.consumer import progressive
-from streaml1.consumer.group import Group
-from streaml1.report import Report
-from streaml1.streams import SOURCES, SourceError, open_source
-from streaml1.streams.kafka import KafkaSource, start_of
-from streaml1.streams.partitions import HELD, merged
-from streaml1.streams.topic import Topic
+from streaml1.sources import SOURCES, SourceError, open_source
+from streaml1.sources.kafka.partition_merge import HELD, merged
+from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.kafka.topic_source import KafkaSource, start_of
+from streaml1.training import progressive
+from streaml1.training.checkpoint import Checkpoints, look
+from streaml1.training.consumer_group import Group
+from streaml1.training.report import Report
 
 
 class Record(NamedTuple):

@@ -21,8 +21,8 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1 import L1BallClassifier, L1BallRegressor
 from streaml1.cli import cli
-from streaml1.losses import CODES
-from streaml1.rules.parts import raw_vector
+from streaml1.optim.losses import CODES
+from streaml1.optim.structures import fixed_point_vector as raw_vector
 from tests import kit, reference
 from tests.conftest import ROOT
 from tests.test_elastic_net import (

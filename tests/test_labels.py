@@ -15,11 +15,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, rows
-from streaml1.consumer.parts import chunk_of
-from streaml1.labels import binaries, binary, refuse_unless_dict, value, values, weight, weights
-from streaml1.streams.labels import LabelTexts
-from streaml1.streams.source import Block, binary_label, class_label, number_label
+from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
+from streaml1.core import rows
+from streaml1.features.labels import (
+    binaries,
+    binary,
+    refuse_unless_dict,
+    value,
+    values,
+    weight,
+    weights,
+)
+from streaml1.sources.readers.label_texts import LabelTexts
+from streaml1.sources.source import Block, binary_label, class_label, number_label
+from streaml1.training.example_parts import chunk_of
 
 TRUE = [True, 1, 1.0, np.True_, np.int8(1), np.uint64(1), np.float32(1.0), Decimal(1), Fraction(1)]
 FALSE = [False, 0, 0.0, -0.0, np.False_, np.int64(0), np.float16(0.0), Decimal(0), Fraction(0)]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import streaml1
-from streaml1.checkpoint import CheckpointError, Checkpoints
-from streaml1.consumer import Out, progressive
-from streaml1.streams import SourceError
+from streaml1.sources import SourceError
+from streaml1.training import Out, progressive
+from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from tests.broker import Broker
 from tests.killing import killed_and_resumed
 

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
-from streaml1.consumer import Out, Part, progressive
-from streaml1.consumer.late import LateLabels, LateRun, opened_events
-from streaml1.consumer.late.table import ASKED, EARLY, Table
-from streaml1.consumer.refusals import Refusals
-from streaml1.rows import BadExample
-from streaml1.streams import SourceError
-from streaml1.streams.events import parse_event
-from streaml1.streams.records import RecordReader, event_parser
+from streaml1.core.rows import BadExample
+from streaml1.sources import SourceError
+from streaml1.sources.kafka.records import RecordReader, event_parser
+from streaml1.sources.readers.events import parse_event
+from streaml1.training import Out, Part, progressive
+from streaml1.training.delayed_labels import LateLabels, LateRun, opened_events
+from streaml1.training.delayed_labels.pending_table import ASKED, EARLY, Table
+from streaml1.training.error_policy import Refusals
 from tests.test_records import Record
 
 Event = dict[str, Any]
@@ -613,7 +613,7 @@ class Plain:
     name = "plain"
 
     def blocks(self, size: int, refuse: Any) -> Any:
-        from streaml1.streams import Block
+        from streaml1.sources import Block
 
         yield Block([{"a": 1.0}], [1], None, "plain", [1])
 

@@ -36,14 +36,14 @@ from streaml1 import (
     SoftmaxClassifier,
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
-    jit,
-    walk,
 )
-from streaml1.engine import reader, room
-from streaml1.names import Hashed, Ints, Table, restore
-from streaml1.rows import BadExample
-from streaml1.rules.l1_ball import L1Ball
-from streaml1.rules.l1_ball_tree import L1BallTree
+from streaml1.core import jit
+from streaml1.core.rows import BadExample
+from streaml1.features import dict_reader as walk
+from streaml1.features.vocabulary import Hashed, Ints, Table, restore
+from streaml1.models.state import capacity, predictor
+from streaml1.optim.l1_ball import L1Ball
+from streaml1.optim.l1_ball_tree import L1BallTree
 
 N, D = 400, 40
 EXAMPLES = max(3, settings.default.max_examples // 3)  # each is a run of its own
@@ -219,7 +219,7 @@ def stream_of(learner: str) -> Stream:
 def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
     """All rows in one batch, slots and chunks enough from the start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "LEAST_SIZE", 5_000)
+        patch.setattr(predictor, "LEAST_SIZE", 5_000)
         model, s = LEARNERS[learner](), stream_of(learner)
         with model._engine.alone():
             model._engine._set_rule(model._engine.rule.make_room(5_000))
@@ -404,11 +404,11 @@ PATIENCE = {"usual": (2**14, 16, 2**22), "back at once": (0, 10**4, 2**22), "sel
 
 def with_patience(patch: pytest.MonkeyPatch, patience: str, least_size: int) -> None:
     copy_slots, sparse, slots = PATIENCE[patience]
-    for module in (room, restore):
+    for module in (capacity, restore):
         patch.setattr(module, "COPY_SLOTS", copy_slots)
         patch.setattr(module, "SPARSE", sparse)
-    patch.setattr(room, "SLOTS", slots)
-    patch.setattr(reader, "LEAST_SIZE", least_size)
+    patch.setattr(capacity, "SLOTS", slots)
+    patch.setattr(predictor, "LEAST_SIZE", least_size)
 
 
 def by_plan(
@@ -505,7 +505,7 @@ WORDS: dict[str, Bits] = {}
 def truth_of_words(learner: str) -> Bits:
     if learner not in WORDS:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reader, "LEAST_SIZE", 5_000)
+            patch.setattr(predictor, "LEAST_SIZE", 5_000)
             model = LEARNERS[learner]()
             p = learn_words(model, stream_of(learner), 0, N, 3, False)
             WORDS[learner] = bits_of(model, p)
@@ -561,7 +561,7 @@ def test_rare_things_come_often(learner: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for kind in make_room:
             patch.setattr(kind, "make_room", counted)
-        patch.setattr(reader, "LEAST_SIZE", 1)
+        patch.setattr(predictor, "LEAST_SIZE", 1)
         model = LEARNERS[learner]()
         for i in range(N):
             learn_one(model, s, i, i + 1)

@@ -12,22 +12,19 @@ import streaml1
 
 PACKAGE = Path(__file__).parent.parent / "streaml1"
 
-# From the ground up. Neighbours in a line are of one height; the later may import the earlier.
-LAYERS = [
-    *("exits", "tasks", "files", "lazy", "logs"),
-    *("reused", "aligned", "jit", "hashing", "losses", "vectors"),
-    *("eights", "rows", "plain", "parse"),
-    *("names", "batches", "repeats", "crosses", "words"),
-    *("rules", "projection", "online", "walk"),
-    "engine",
-    *("parameters", "schedules", "labels", "modelfile"),
-    "offline",
-    *("models", "report"),
-    *("streams", "datasets", "checkpoint", "published", "consumer"),
-    "hindsight",
-    "cli",
-]
-ORDER = {name: place for place, name in enumerate(LAYERS)}
+FLOORS = (
+    ("core",),
+    ("text", "optim"),
+    ("features",),
+    ("models", "sources"),
+    ("datasets",),
+    ("solvers",),
+    ("training",),
+    ("cli",),
+)
+"""Packages from the ground up. A package imports only packages of lower floors."""
+
+FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
@@ -53,69 +50,71 @@ def imports(path: Path, *, when_loaded: bool = False) -> set[str]:
     return found
 
 
-def layer(name: str) -> str | None:
-    """The layer of a full name; None for the package itself and for others."""
+def package_of(name: str) -> str | None:
+    """The package a full name lies in; None for the front door and for other distributions."""
     parts = name.split(".")
-    return parts[1] if parts[0] == "streaml1" and len(parts) > 1 and parts[1] in ORDER else None
+    return parts[1] if parts[0] == "streaml1" and len(parts) > 1 and parts[1] in FLOOR else None
 
 
-def own(path: Path) -> str:
+def owner(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def test_every_file_has_a_layer() -> None:
-    assert {own(path) for path in FILES} == {*LAYERS, "__init__", "__main__"}
+def test_the_top_level_is_the_ten_packages() -> None:
+    assert {owner(path) for path in FILES} == {*FLOOR, "__init__", "__main__"}
+    entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__"}
+    assert entries == {*FLOOR, "__init__.py", "__main__.py", "py.typed"}
+    assert len(entries) <= 13 and len(FLOORS) <= 9
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
-def test_imports_go_up(path: Path) -> None:
-    name = own(path)
+def test_imports_go_down(path: Path) -> None:
+    name = owner(path)
     if name.startswith("__"):
-        pytest.skip("the package itself, looked at below")
+        pytest.skip("the front door has a test of its own")
     for imported in imports(path):
-        where = layer(imported)
-        if where is not None:
-            assert ORDER[where] <= ORDER[name], f"{name} imports {imported}, which comes later"
-            if where == name:
-                assert path.parent != PACKAGE, f"{name} imports itself"
+        package = package_of(imported)
+        if package is not None:
+            assert package == name or FLOOR[package] < FLOOR[name], f"{name} imports {imported}"
         elif imported.split(".")[0] == "streaml1":
-            # What the front door offers is for users; `cli` stands where they do.
+            # The public names are for users; the command line stands where they do.
             assert name == "cli" or imported == "streaml1.__version__", f"{name} imports {imported}"
 
 
 BUILT_ON = {"softmax_ball": "l1_ball", "elastic_net_lanes": "elastic_net"}
 
 
-def test_a_rule_knows_no_other() -> None:
-    """But the one whose weights it averages, or that it has one of for each label or rate."""
-    rules = {path.stem for path in (PACKAGE / "rules").glob("*.py")} - {"__init__"}
+def test_an_update_rule_knows_no_other() -> None:
+    """Except the one whose weights it averages, or of which it has one per label or rate."""
+    shared = {"__init__", "update_rule", "loop", "losses", "tasks"}
+    rules = {path.stem for path in (PACKAGE / "optim").glob("*.py")} - shared
     assert {"elastic_net", "l1_ball", "l1_ball_tree"} <= rules
-    for path in (PACKAGE / "rules").rglob("*.py"):
+    for path in (PACKAGE / "optim").rglob("*.py"):
         known = {BUILT_ON.get(path.stem), path.stem.removeprefix("averaged_")}
         for imported in imports(path):
-            if imported.startswith("streaml1.rules."):
+            if imported.startswith("streaml1.optim."):
                 other = imported.split(".")[2]
                 assert other not in rules or other in known, f"{path.name} imports {imported}"
-        if path.parent.name == "parts":
+        if path.parent.name == "structures":
             assert "    def gather(" not in path.read_text()
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_one_folder_knows_the_compiler(path: Path) -> None:
     """What is on the way to a first prediction does not load it."""
-    if path.parent.name == "jit" and path.stem in ("__init__", "deferred", "decorators", "disk",
-                                                   "entries", "native"):  # fmt: skip
+    light = ("__init__", "lazy_import", "decorators", "cache_dir", "object_cache", "loader")
+    if path.parent.name == "jit" and path.stem in light:
         loaded = imports(path, when_loaded=True)
         assert not {name for name in loaded if name.split(".")[0] in ("numba", "llvmlite")}
     compilers = {name for name in imports(path) if name.split(".")[0] in ("numba", "llvmlite")}
-    assert not compilers or path.parent.name == "jit"
-    if path.name not in ("__init__.py", "lazy.py"):
+    assert not compilers or path.parent.name in ("jit", "simd")
+    if path.name not in ("__init__.py", "lazy_imports.py"):
         assert "import_module" not in path.read_text()
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_heavy_libraries_wait_until_called_for(path: Path) -> None:
-    allowed = {"cli": {"click"}}.get(own(path), set())
+    allowed = {"cli": {"click"}}.get(owner(path), set())
     heavy = {"pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka",
              "prometheus_client"}  # fmt: skip
     loaded = {name.split(".")[0] for name in imports(path, when_loaded=True)}
@@ -125,13 +124,11 @@ def test_heavy_libraries_wait_until_called_for(path: Path) -> None:
 def test_the_front_door() -> None:
     """It loads nothing by itself, and offers models, what is below, `load` and `progressive`."""
     path = PACKAGE / "__init__.py"
-    assert {layer(name) for name in imports(path, when_loaded=True)} == {None}
-    offered = {layer(name) for name in imports(path)} - {None}
-    above = {"consumer", "published", "hindsight"}
-    assert all(ORDER[name] <= ORDER["models"] for name in offered - above if name)
+    assert {package_of(name) for name in imports(path, when_loaded=True)} == {None}
+    offered = {package_of(name) for name in imports(path)} - {None}
     homes = dict(streaml1._HOMES)
     assert set(homes) == set(streaml1.__all__)
-    assert set(homes.values()) == offered
+    assert {home.split(".")[0] for home in homes.values()} == offered
     for name, home in homes.items():
         assert name in import_module(f"streaml1.{home}").__all__
 

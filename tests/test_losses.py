@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1 import eights
-from streaml1.jit import eight_at, kernel, put_eight
-from streaml1.losses import (
+from streaml1.core.jit import kernel
+from streaml1.core.simd import eight_at, put_eight
+from streaml1.core.simd import math as eights
+from streaml1.optim.losses import (
     ABSOLUTE,
     CODES,
     HINGE,

@@ -17,25 +17,20 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1 import (
-    BadExample,
-    ElasticNetClassifier,
-    ElasticNetRegressor,
-    hashing,
-    jit,
-    online,
-    walk,
-)
-from streaml1.consumer import progressive
-from streaml1.engine.cap import smallest
-from streaml1.engine.watch import Seen, _each_alone
-from streaml1.names import Ints, Table, keys
-from streaml1.names import bytes as names_of_bytes
-from streaml1.names.bytes import Arena, ByBytes, distinct
-from streaml1.names.places import MISSING
-from streaml1.parse.rows import IntRows
-from streaml1.rows import ascending
-from streaml1.streams.vw import VwParser
+from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
+from streaml1.core import hashing, jit
+from streaml1.core.rows import ascending
+from streaml1.features import dict_reader as walk
+from streaml1.features.vocabulary import Ints, Table, byte_interning
+from streaml1.features.vocabulary import hash_keys as keys
+from streaml1.features.vocabulary.byte_interning import Arena, ByBytes, distinct
+from streaml1.features.vocabulary.probing import MISSING
+from streaml1.models.state.change_tracking import Seen, _each_alone
+from streaml1.models.state.pruning import smallest
+from streaml1.optim import loop
+from streaml1.sources.readers.vw import VwParser
+from streaml1.text.parsed_rows import IntRows
+from streaml1.training import progressive
 from tests import reference
 
 
@@ -466,7 +461,7 @@ def test_names_of_text_beside_others_that_are_no_strings(other: Any) -> None:
 
 
 def test_an_arena_that_finds_no_memory_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    arena, grown, asked = Arena(), names_of_bytes._grown, []
+    arena, grown, asked = Arena(), byte_interning._grown, []
 
     def once(*args: Any) -> Any:
         asked.append(args)
@@ -475,7 +470,7 @@ def test_an_arena_that_finds_no_memory_is_as_it_was(monkeypatch: pytest.MonkeyPa
         return grown(*args)
 
     before = len(arena.hashes)
-    monkeypatch.setattr(names_of_bytes, "_grown", once)
+    monkeypatch.setattr(byte_interning, "_grown", once)
     with pytest.raises(MemoryError):
         arena.widen(1000, 10)
     assert len(arena.hashes) == before == len(arena.ends) - 1
@@ -683,7 +678,7 @@ def test_the_weights_of_a_line_are_all_that_there_are(
     model.learn_one({j: 1.0 + j % 3 for j in slots if j < size}, True)
     rule = type(model._engine.rule).restore(size, *model._engine.rule.dump())
     every, found, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
-    n = online.alive(rule, found, w)
+    n = loop.alive(rule, found, w)
     assert found[:n].tolist() == np.flatnonzero(every).tolist()
     assert w[:n].tolist() == every[found[:n]].tolist()
 

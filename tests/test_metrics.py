@@ -24,12 +24,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from river import linear_model, optim
 
 import streaml1
-from streaml1.checkpoint import Checkpoints
-from streaml1.consumer import Out, progressive
-from streaml1.consumer import gauges as gauges_module
-from streaml1.consumer.metrics import Metrics, MetricsError, address_of
-from streaml1.streams.kafka import KafkaSource
-from streaml1.streams.source import Block
+from streaml1.sources.kafka.topic_source import KafkaSource
+from streaml1.sources.source import Block
+from streaml1.training import Out, progressive
+from streaml1.training import run_metrics as gauges_module
+from streaml1.training.checkpoint import Checkpoints
+from streaml1.training.metrics_server import Metrics, MetricsError, address_of
 from tests.broker import Broker, given
 
 ROOT = Path(__file__).parent.parent
@@ -290,7 +290,7 @@ def test_red_where_no_news_is_no_broker(fault: str | None, clock: Callable[[floa
     def is_reachable() -> bool:
         asked.append(True)
         if fault is not None and fault.startswith("refuses"):
-            raise streaml1.streams.SourceError(fault)
+            raise streaml1.sources.SourceError(fault)
         return fault is None
 
     source.is_reachable = is_reachable

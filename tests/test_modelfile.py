@@ -30,7 +30,7 @@ from river import optim
 
 import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor, ModelFileError, load
-from streaml1.modelfile import FORMAT
+from streaml1.models.serialization import FORMAT
 
 FIXTURES = Path(__file__).parent / "fixtures"
 HEAD = struct.Struct("<8sIQ32s")

@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 
-from streaml1 import BadExample, offline
+from streaml1 import BadExample, solvers
 from streaml1.cli import cli
-from streaml1.losses import CODES
-from streaml1.offline import objective
-from streaml1.offline.data import Data, check_run, check_strength, choose, unable
-from streaml1.offline.penalties import penalty_of
-from streaml1.offline.solution import NotConverged, Trace
-from streaml1.offline.terms import dual_bound, term_of
+from streaml1.optim.losses import CODES
+from streaml1.solvers import objective
+from streaml1.solvers.data import Data, check_run, check_strength, choose, unable
+from streaml1.solvers.loss_terms import dual_bound, term_of
+from streaml1.solvers.penalties import penalty_of
+from streaml1.solvers.solution import NotConverged, Trace
 from tests import reference_offline as slow
 from tests.offline_data import toy
 
@@ -205,7 +205,7 @@ def test_the_dual_is_below_the_optimum(loss: str, fit_intercept: bool) -> None:
         for l2 in (0.0, 0.2):
             g = penalty_of("fista", **kind, l2=l2)
             given: dict[str, Any] = {"loss": loss, "l2": l2, "fit_intercept": fit_intercept}
-            best = offline.fista(X, y, tol=1e-11, **given, **kind)
+            best = solvers.fista(X, y, tol=1e-11, **given, **kind)
             a = term.margins(best.weights, best.intercept)
             assert min(record.objective - record.dual for record in best.trace) >= -1e-13
             for noise in (0.0, 1e-6, 1e-3, 0.1):
@@ -252,7 +252,7 @@ def test_a_warning_names_the_gap() -> None:
         assert not trace.solution(np.zeros(1)).converged
 
 
-SOLVERS = [name for name in offline.__all__ if name.islower()]
+SOLVERS = [name for name in solvers.__all__ if name.islower()]
 
 
 def test_a_callback_ends_the_run() -> None:
@@ -264,7 +264,7 @@ def test_a_callback_ends_the_run() -> None:
 
     X, y = toy("logistic")
     with warnings.catch_warnings(action="error"):  # who stops it need not be warned
-        solution = offline.fista(X, y, tol=0.0, callback=callback)
+        solution = solvers.fista(X, y, tol=0.0, callback=callback)
     assert [epoch for epoch, _ in seen] == [0, 1, 2, 3] and not solution.converged
     assert np.array_equal(seen[-1][1], solution.weights)
 
@@ -273,12 +273,12 @@ def test_a_callback_ends_the_run() -> None:
 def test_what_cannot_be_called_is_refused_before_the_data_are_read(name: str) -> None:
     given = {"radius": 1.0} if name == "projected_gradient" else {}
     with pytest.raises(ValueError, match="callback=3 cannot be called; give a function"):
-        getattr(offline, name)(None, None, callback=3, **given)
+        getattr(solvers, name)(None, None, callback=3, **given)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_parameter_is_described(name: str) -> None:
-    solver = getattr(offline, name)
+    solver = getattr(solvers, name)
     section = inspect.getdoc(solver).partition("Parameters\n")[2].partition("Returns\n")[0]
     described = [
         part.strip()
@@ -297,8 +297,8 @@ def test_warm_leaves_no_solver_to_compile(monkeypatch: pytest.MonkeyPatch) -> No
 
     def compiled() -> dict[str, int]:
         found = {}
-        for file in Path(offline.__file__).parent.glob("*.py"):
-            module = import_module(f"streaml1.offline.{file.stem}")
+        for file in Path(solvers.__file__).parent.glob("*.py"):
+            module = import_module(f"streaml1.solvers.{file.stem}")
             for name, value in vars(module).items():
                 if hasattr(value, "signatures"):
                     found[f"{file.stem}.{name}"] = len(value.signatures)
@@ -312,20 +312,20 @@ def test_warm_leaves_no_solver_to_compile(monkeypatch: pytest.MonkeyPatch) -> No
     before = compiled()
     assert sum(before.values()) > 20 or os.environ.get("NUMBA_DISABLE_JIT")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", offline.NotConverged)
+        warnings.simplefilter("ignore", solvers.NotConverged)
         for loss in ("logistic", "squared"):
             X, y = toy(loss)
             rest: dict[str, Any] = {"tol": 1e-8, "max_epochs": 300}
             for matrix in (X, csr_matrix(X)):
-                offline.fista(matrix, y, loss=loss, l1=0.01, fit_intercept=True, **rest)
-                offline.prox_sdca(matrix, y, loss, 0.01, **rest)
-                offline.prox_sdca(matrix, y, loss, 0.01, 0.1, **rest)
-                offline.sdca(matrix, y, loss, l2=0.01, **rest)
-                offline.accelerated_sdca(matrix, y, loss, l2=0.01, **rest)
-                offline.projected_gradient(matrix, y, loss=loss, radius=2.0, **rest)
-                for solver in (offline.scd, offline.detcd):
+                solvers.fista(matrix, y, loss=loss, l1=0.01, fit_intercept=True, **rest)
+                solvers.prox_sdca(matrix, y, loss, 0.01, **rest)
+                solvers.prox_sdca(matrix, y, loss, 0.01, 0.1, **rest)
+                solvers.sdca(matrix, y, loss, l2=0.01, **rest)
+                solvers.accelerated_sdca(matrix, y, loss, l2=0.01, **rest)
+                solvers.projected_gradient(matrix, y, loss=loss, radius=2.0, **rest)
+                for solver in (solvers.scd, solvers.detcd):
                     solver(matrix, y, loss, 0.01, fit_intercept=True, **rest)
                     solver(matrix, y, loss, 0.01, upper=1.0, **rest)
-        offline.prox_sdca(*toy("hinge"), "hinge", 0.01, norm="q", order="random", max_epochs=9)
-        offline.sdca(*toy("absolute"), "absolute", l2=0.01, max_epochs=9)
+        solvers.prox_sdca(*toy("hinge"), "hinge", 0.01, norm="q", order="random", max_epochs=9)
+        solvers.sdca(*toy("absolute"), "absolute", l2=0.01, max_epochs=9)
     assert compiled() == before

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streaml1.offline import NotConverged, accelerated_sdca, sdca
-from streaml1.offline.order import PERMUTATION, arrange, generator
+from streaml1.solvers import NotConverged, accelerated_sdca, sdca
+from streaml1.solvers.sampling import PERMUTATION, arrange, generator
 from tests import reference_ascent as slow
 from tests.offline_data import POOR, poor, toy
 from tests.reference_offline import mean_loss, penalty

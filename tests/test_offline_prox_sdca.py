@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from streaml1.losses import CODES
-from streaml1.offline import NotConverged, fista, prox_sdca, scd, sdca
-from streaml1.offline.prox_steps import Norm
-from streaml1.offline.solution import Trace
+from streaml1.optim.losses import CODES
+from streaml1.solvers import NotConverged, fista, prox_sdca, scd, sdca
+from streaml1.solvers.prox_steps import Norm
+from streaml1.solvers.solution import Trace
 from tests import reference_ascent as slow
 from tests.offline_data import POOR, poor, real, toy
 from tests.reference_offline import mean_loss, penalty

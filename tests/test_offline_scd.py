@@ -11,9 +11,9 @@ import pytest
 from scipy.sparse import csr_matrix, random_array
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
-from streaml1.offline import NotConverged, detcd, fista, scd, sdca
-from streaml1.offline.coordinates import Problem, allowed, least, turn
-from streaml1.offline.data import Data
+from streaml1.solvers import NotConverged, detcd, fista, scd, sdca
+from streaml1.solvers.coordinate_kernels import Problem, allowed, least, turn
+from streaml1.solvers.data import Data
 from tests import reference_ascent as slow
 from tests.offline_data import POOR, poor, real, toy
 from tests.reference_offline import mean_loss, penalty

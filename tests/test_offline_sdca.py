@@ -15,11 +15,11 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC, LinearSVR
 
-from streaml1.losses import CODES
-from streaml1.offline import NotConverged, dual_steps, fista, sdca
-from streaml1.offline.dual_steps import logit_of, rests
-from streaml1.offline.order import arrange, generator
-from streaml1.offline.solution import Trace
+from streaml1.optim.losses import CODES
+from streaml1.solvers import NotConverged, dual_steps, fista, sdca
+from streaml1.solvers.dual_steps import logit_of, rests
+from streaml1.solvers.sampling import arrange, generator
+from streaml1.solvers.solution import Trace
 from tests import reference_ascent as slow
 from tests.offline_data import POOR, poor, real, toy
 from tests.reference_offline import loss as slow_loss

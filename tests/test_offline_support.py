@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csc_matrix
 
-from streaml1.losses import CODES
-from streaml1.offline import prox_sdca, scd
-from streaml1.offline.support import Face, Watch, polish
+from streaml1.optim.losses import CODES
+from streaml1.solvers import prox_sdca, scd
+from streaml1.solvers.active_set_newton import Face, Watch, polish
 from tests.offline_data import toy
 from tests.reference_offline import mean_loss
 

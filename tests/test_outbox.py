@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from kafka import errors
 
-from streaml1.streams import SourceError, outbox
-from streaml1.streams.outbox import Outbox, as_topic, make_topic, topic_beside, unwritten
-from streaml1.streams.source import Unavailable
-from streaml1.streams.topic import Topic
+from streaml1.sources import SourceError
+from streaml1.sources.kafka import producer as outbox
+from streaml1.sources.kafka.producer import Outbox, as_topic, make_topic, topic_beside, unwritten
+from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.source import Unavailable
 from tests.broker import Broker
 from tests.topics import records_of
 

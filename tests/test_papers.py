@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import streaml1
-from streaml1.offline import scd
+from streaml1.solvers import scd
 
 CONSTANT: dict[str, Any] = {"schedule": "constant", "intercept_lr": 0.0}
 

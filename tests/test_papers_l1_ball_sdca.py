@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import streaml1
-from streaml1.offline import sdca
-from streaml1.projection import project_l1_ball, project_simplex
+from streaml1.solvers import sdca
+from streaml1.solvers.projection import project_l1_ball, project_simplex
 
 FOLDER = Path(__file__).parent.parent / "demos" / "papers"
 

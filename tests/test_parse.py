@@ -25,20 +25,21 @@ from hypothesis import strategies as st
 from river import preprocessing
 
 import streaml1
-from streaml1.consumer import predictions
-from streaml1.hashing import name_hash
-from streaml1.jit import COMPILED
-from streaml1.parse import delimiters, numbers
-from streaml1.parse.rows import IntRows, NamedRows
-from streaml1.streams import chunks, open_source
-from streaml1.streams.csv_files import CsvParser
-from streaml1.streams.formats import line_parser
-from streaml1.streams.jsonl import parse_json
-from streaml1.streams.named import plain
-from streaml1.streams.parsed import EachLine, Parsed, padded
-from streaml1.streams.svmlight import parse_svmlight
-from streaml1.streams.table import Columns, Records, TextLines
-from streaml1.streams.vw import parse_vw
+from streaml1.core.hashing import name_hash
+from streaml1.core.jit import COMPILED
+from streaml1.sources import open_source
+from streaml1.sources.readers import chunks
+from streaml1.sources.readers.csv import CsvParser
+from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
+from streaml1.sources.readers.formats import line_parser
+from streaml1.sources.readers.jsonl import parse_json
+from streaml1.sources.readers.named_lines import plain
+from streaml1.sources.readers.parsed_lines import EachLine, Parsed, padded
+from streaml1.sources.readers.svmlight import parse_svmlight
+from streaml1.sources.readers.vw import parse_vw
+from streaml1.text import numbers, structural_index
+from streaml1.text.parsed_rows import IntRows, NamedRows
+from streaml1.training import predictions
 from tests.test_streams import Refused, rows_of
 
 FUZZ = int(os.environ.get("STREAML1_FUZZ", "5000"))
@@ -353,7 +354,7 @@ def line_of_size(format: str, size: int, random: Random) -> bytes:
 def test_texts_are_read_wherever_their_lines_end(format: str, last: bytes) -> None:
     """Delimiters are found some lines at a time: about each end of these, and of long lines."""
     random = Random(format)
-    at_once = int(delimiters._AT_ONCE)
+    at_once = int(structural_index._AT_ONCE)
     sizes = [at_once + k for k in (-1, 0, 1, 63, 64, 65)] + [3 * at_once + 7, 2 * at_once]
     sizes += [random.choice([50, 64, 65, 700]) for _ in range(300)]
     for k in (0, 1, 2, 64):  # lines that end together just before, at and behind the end

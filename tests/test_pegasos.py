@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from streaml1 import PegasosClassifier
-from streaml1.rules.pegasos import Pegasos, _sum_of_squares
+from streaml1.optim.pegasos import Pegasos, _sum_of_squares
 from tests import kit, reference
 from tests.test_elastic_net import D, as_dict, assert_equal_twins
 

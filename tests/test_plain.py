@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaml1.plain import _are_plain, masked_rows, plain_rows, repeats
-from streaml1.rows import LIMIT, BadExample, Rows
+from streaml1.core.rows import LIMIT, BadExample, Rows
+from streaml1.features.dedup import _are_plain, masked_rows, plain_rows, repeats
 
 HOMES = 4096  # of short rows
 

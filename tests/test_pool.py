@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1.jit import kernel
-from streaml1.rules.parts.pool import FOUND, WIDE, find
-from streaml1.rules.parts.slots import records
+from streaml1.core.jit import kernel
+from streaml1.optim.structures.slot_arrays import records
+from streaml1.optim.structures.top_k import FOUND, WIDE, find
 
 CLOCK = np.dtype([("entries", "i8")])
 

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import streaml1
-from streaml1.checkpoint import Checkpoints
 from streaml1.cli import cli
-from streaml1.consumer import predictions, progressive
-from streaml1.consumer.prediction_records import PredictionRecords
+from streaml1.training import predictions, progressive
+from streaml1.training.checkpoint import Checkpoints
+from streaml1.training.prediction_records import PredictionRecords
 from tests.broker import Broker
 from tests.topics import records_of
 

@@ -15,11 +15,12 @@ import pytest
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 from scipy.sparse import csr_matrix
 
-from streaml1 import ElasticNetClassifier, jit
-from streaml1.jit import (
+from streaml1 import ElasticNetClassifier
+from streaml1.core import jit
+from streaml1.core.jit import kernel
+from streaml1.core.simd import (
     are_near,
     each_in,
-    kernel,
     of_sixteen,
     put_at,
     put_each,
@@ -28,8 +29,8 @@ from streaml1.jit import (
     words_near,
     words_of_halves,
 )
-from streaml1.parse import delimiters as parts
-from streaml1.words.kernels import BLOCK, characters, cleaned
+from streaml1.features.ngrams.tokenizer import BLOCK, characters, cleaned
+from streaml1.text import structural_index as parts
 
 ROOT = Path(__file__).parent.parent
 TEXTS = 60

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streaml1.offline import NotConverged, fista, projected_gradient
+from streaml1.solvers import NotConverged, fista, projected_gradient
 from tests import reference_offline as slow
 from tests.offline_data import POOR, poor, real, toy
 
@@ -198,7 +198,7 @@ def test_refusals(given: dict[str, Any], sentence: str) -> None:
         projected_gradient(X, y, **given)
 
 
-@pytest.mark.filterwarnings("ignore::streaml1.offline.NotConverged")
+@pytest.mark.filterwarnings("ignore::streaml1.solvers.NotConverged")
 @pytest.mark.parametrize("geometry", ["euclidean", "eg"])
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_a_step_of_its_own_goes_by_the_scale_of_x(loss: str, geometry: str) -> None:

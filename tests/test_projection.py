@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
-from streaml1.projection import SAMPLE, project_l1_ball, project_simplex
+from streaml1.solvers.projection import SAMPLE, project_l1_ball, project_simplex
 from tests import reference_offline as slow
 
 METHODS = ("sort", "linear")

@@ -22,16 +22,16 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.consumer import progressive
-from streaml1.consumer.publishing import Publishing
-from streaml1.modelfile import ModelFileError
 from streaml1.models import decode
-from streaml1.published import layout
-from streaml1.published.layout import CHUNKS, MANIFESTS, Manifest
-from streaml1.published.publisher import ModelTopic, Publisher
-from streaml1.published.reading import newest_of
-from streaml1.streams import SourceError
-from streaml1.streams.source import Unavailable
+from streaml1.models.serialization import ModelFileError
+from streaml1.sources import SourceError
+from streaml1.sources.source import Unavailable
+from streaml1.training import progressive
+from streaml1.training.model_publisher import Publishing
+from streaml1.training.model_registry import record_layout as layout
+from streaml1.training.model_registry.publisher import ModelTopic, Publisher
+from streaml1.training.model_registry.reader import newest_of
+from streaml1.training.model_registry.record_layout import CHUNKS, MANIFESTS, Manifest
 from tests.broker import Broker
 from tests.topics import records_of
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1.streams import SourceError
-from streaml1.streams.records import RecordReader, record_parser
-from streaml1.streams.svmlight import parse_svmlight
+from streaml1.sources import SourceError
+from streaml1.sources.kafka.records import RecordReader, record_parser
+from streaml1.sources.readers.svmlight import parse_svmlight
 
 
 class Record(NamedTuple):

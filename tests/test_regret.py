@@ -19,15 +19,15 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.crosses import Crosses
+from streaml1.core.rows import plain_items
 from streaml1.datasets import RCV1, Drifting
-from streaml1.hindsight import Hindsight, Point, Regret, RegretError, bounds
-from streaml1.hindsight.listener import marks
-from streaml1.names.crossed import JOINT
-from streaml1.names.crossed import told as told_parts
-from streaml1.offline import fista, scd, sdca
-from streaml1.rows import plain_items
-from streaml1.words import Words
+from streaml1.features.interactions import Crosses
+from streaml1.features.ngrams import Words
+from streaml1.features.vocabulary.crossed_name import JOINT
+from streaml1.features.vocabulary.crossed_name import told as told_parts
+from streaml1.solvers import fista, scd, sdca
+from streaml1.training.regret import Hindsight, Point, Regret, RegretError, bounds
+from streaml1.training.regret.observer import marks
 
 N, D = 36, 3
 

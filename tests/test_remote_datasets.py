@@ -19,7 +19,7 @@ from streaml1.cli import cli
 from streaml1.datasets import MAGIC04, MNIST, RCV1, Arcene, Drifting, Landsat, SMSSpam, TalkingData
 from streaml1.datasets import remote as shared
 from streaml1.datasets.rcv1 import TOPICS, VECTORS
-from streaml1.streams.source import SOURCES, Lost, SourceError, Unavailable
+from streaml1.sources.source import SOURCES, Lost, SourceError, Unavailable
 
 
 @pytest.fixture(autouse=True)

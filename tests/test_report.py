@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import streaml1
-from streaml1 import losses as kernels
-from streaml1.report import Line, Report, line_after, losses, plot, window
+from streaml1.optim import losses as kernels
+from streaml1.training.report import Line, Report, line_after, losses, plot, window
 
 CLASSIFIERS = ("logistic", "hinge", "smoothed_hinge")
 REGRESSORS = ("squared", "absolute")

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
-from streaml1.batches import batch_of, checked
-from streaml1.engine import Engine
-from streaml1.engine.sketch import Sketch
-from streaml1.hashing import name_hashes
-from streaml1.names import INTS, Table
-from streaml1.rows import BadExample, plain_items
+from streaml1.core.hashing import name_hashes
+from streaml1.core.rows import BadExample, plain_items
+from streaml1.features.batch import batch_of, checked
+from streaml1.features.vocabulary import INTS, Table
+from streaml1.models.state import Engine
+from streaml1.models.state.distinct_count import Sketch
 
 D = 12
 PARAMS: dict[str, Any] = {"l1": 1e-3, "l2": 1e-2, "lr": 0.3}

@@ -21,12 +21,13 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import BadExample
-from streaml1.checkpoint import CheckpointError
 from streaml1.cli import cli
-from streaml1.consumer import convert, predictions, progressive
-from streaml1.streams import SourceError, open_source, rows_file
-from streaml1.streams.rows_form import HEADER, VERSION, checksum
-from streaml1.streams.source import Block, Lost
+from streaml1.sources import SourceError, open_source
+from streaml1.sources.row_cache import row_file as rows_file
+from streaml1.sources.row_cache.layout import HEADER, VERSION, checksum
+from streaml1.sources.source import Block, Lost
+from streaml1.training import convert, predictions, progressive
+from streaml1.training.checkpoint import CheckpointError
 
 VW = """1 | cheap:0.5 now:2 cheap:0.25
 -1 2.5 'tag |a new |b new:-1e-3
@@ -256,7 +257,7 @@ def test_a_row_of_a_matrix_that_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.streams.rows_writer.NAMES_MOST", 40)
+    monkeypatch.setattr("streaml1.sources.row_cache.writer.NAMES_MOST", 40)
     with pytest.raises(SourceError, match="less than 4 GiB of names, so convert the source in p"):
         convert([({f"a name {j}": 1.0 for j in range(9)}, True)], tmp_path / "a.rows")
     assert not (tmp_path / "a.rows").exists()
@@ -275,7 +276,7 @@ def many(n: int = 60) -> list[Any]:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows, as large files have many of."""
-    monkeypatch.setattr("streaml1.streams.rows_block.MOST_FEATURES", 30)
+    monkeypatch.setattr("streaml1.sources.row_cache.block.MOST_FEATURES", 30)
 
 
 def test_blocks_are_cut_where_they_are_large(tmp_path: Path, small_blocks: None) -> None:
@@ -296,7 +297,7 @@ def test_small_blocks_are_gathered(
     content, options = FILES[name]
     head, lines = ("", content) if not name.endswith(".csv") else content.split("\n", 1)
     (tmp_path / name).write_text((f"{head}\n" if head else "") + 12 * lines)
-    monkeypatch.setattr("streaml1.consumer.converting.BLOCK", size)
+    monkeypatch.setattr("streaml1.training.convert.BLOCK", size)
     convert(tmp_path / name, tmp_path / "a.rows", **options)
     read = examples(tmp_path / name, **options)
     expected = [(place, joined(x), y, w, known) for place, x, y, w, known in read]

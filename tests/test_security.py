@@ -22,12 +22,12 @@ from hypothesis import given, strategies
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.streams import SourceError, open_source
-from streaml1.streams.outbox import Outbox
-from streaml1.streams.probe import Silent, probe
-from streaml1.streams.security import Security, brokers_of, security_of
-from streaml1.streams.settings import SETTINGS, Secret, properties_of, settings_of
-from streaml1.streams.topic import Topic
+from streaml1.sources import SourceError, open_source
+from streaml1.sources.kafka.broker_diagnostics import Silent, probe
+from streaml1.sources.kafka.client_properties import SETTINGS, Secret, properties_of, settings_of
+from streaml1.sources.kafka.producer import Outbox
+from streaml1.sources.kafka.security import Security, brokers_of, security_of
+from streaml1.sources.kafka.topic import Topic
 from tests.broker import Broker
 
 ROOT = Path(__file__).parent.parent
@@ -442,7 +442,7 @@ def test_some_brokers_of_a_list_may_be_down(folder: Path, topic: str, broker: Br
 
 @kafka_test
 def test_a_list_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
     with pytest.raises(SourceError, match=r"no broker answers at \[::1\]:1, localhost:2: is") as e:
         Topic("kafka://[::1]:1,localhost:2/t").consumer(lambda: False)
     assert e.value.exit_code == 75
@@ -452,7 +452,7 @@ def test_a_broker_whose_name_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
     def no_address(*asked: object, **more: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr("streaml1.streams.topic.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
     monkeypatch.setattr(socket, "getaddrinfo", no_address)
     with pytest.raises(SourceError, match=r"at borker:9092: no address is known .* spelt") as e:
         Topic("kafka://borker:9092/t").consumer(lambda: False)

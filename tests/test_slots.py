@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
-from streaml1 import ElasticNetClassifier, aligned
-from streaml1.aligned import in_lines, unset_in_lines
-from streaml1.reused import LARGE, LEAST, MOST, Memories, _own, reused
-from streaml1.rules.parts import slots
-from streaml1.streams.pool import SHARED, Pool
-from streaml1.streams.pool import _kept as kept_by_pools
+from streaml1 import ElasticNetClassifier
+from streaml1.core import aligned
+from streaml1.core.aligned import in_lines, unset_in_lines
+from streaml1.core.reused import LARGE, LEAST, MOST, Memories, _own, reused
+from streaml1.optim.structures import slot_arrays as slots
+from streaml1.sources.readers.buffer_pool import SHARED, Pool
+from streaml1.sources.readers.buffer_pool import _kept as kept_by_pools
 
 PAIR = np.dtype([("w", "f8"), ("last", "i8")], align=True)
 SIZES = (0, 1, 7, 1000, 2**17 - 1, 2**17, 2**18, 2**18 + 1, 2**20)

@@ -21,9 +21,9 @@ from scipy.sparse import csr_matrix
 
 from streaml1 import ElasticNetClassifier, SMIDASClassifier, SMIDASRegressor, load
 from streaml1.cli import cli
-from streaml1.losses import CODES
-from streaml1.rules import smidas
-from streaml1.vectors import power
+from streaml1.core.vecmath import power
+from streaml1.optim import smidas
+from streaml1.optim.losses import CODES
 from tests import kit, reference
 from tests.test_elastic_net import BINARY, LATE, SCHEDULES, D, as_dict, dense, labels_of, rows_of
 

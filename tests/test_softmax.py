@@ -22,8 +22,8 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import BadExample, SoftmaxClassifier
-from streaml1.rules import softmax as rule_of
-from streaml1.rules.softmax_ball import SoftmaxBall
+from streaml1.optim import softmax as rule_of
+from streaml1.optim.softmax_ball import SoftmaxBall
 from tests import kit, reference
 from tests.test_elastic_net import SCHEDULES, as_dict, rows_of
 

@@ -18,9 +18,9 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1 import BadExample, SoftmaxClassifier
 from streaml1.cli import cli
-from streaml1.consumer import predictions
-from streaml1.report import Report
-from streaml1.streams import class_label, open_source
+from streaml1.sources import class_label, open_source
+from streaml1.training import predictions
+from streaml1.training.report import Report
 from tests import reference
 
 NAMES = ["north", "south", "east", "west"]

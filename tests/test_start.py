@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streaml1.jit import COMPILED
+from streaml1.core.jit import COMPILED
 from tests.conftest import WARM
 
 HEAVY = ("river", "scipy", "kafka", "matplotlib", "pandas", "polars", "sklearn", "numba", "numpy",
@@ -50,7 +50,7 @@ def test_loading_looks_for_no_garbage(python: Callable[..., str], before: str, a
 
 def test_a_model_loads_its_own_method(python: Callable[..., str]) -> None:
     modules = loaded(python, "import streaml1; streaml1.FTRLClassifier()")
-    assert {"streaml1.models.ftrl", "streaml1.rules.ftrl", "river.base"} <= modules
+    assert {"streaml1.models.ftrl", "streaml1.optim.ftrl", "river.base"} <= modules
     methods = {name for name in modules if name.startswith("streaml1.models.")}
     assert "streaml1.models.ftrl" in methods and "streaml1.models.eg" not in methods
     river = {name.split(".")[1] for name in modules if name.startswith("river.")}
@@ -58,7 +58,7 @@ def test_a_model_loads_its_own_method(python: Callable[..., str]) -> None:
     for heavy in ("scipy.sparse", "scipy.stats", "scipy.linalg", "kafka", "matplotlib", "pandas",
                   "polars", "click", "rich", "narwhals"):  # fmt: skip
         assert heavy not in modules
-    assert not any(name.startswith(("streaml1.streams", "streaml1.consumer")) for name in modules)
+    assert not any(name.startswith(("streaml1.sources", "streaml1.training")) for name in modules)
 
 
 def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
@@ -73,7 +73,7 @@ def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
     cold = python("-c", text, **WARM)
     assert python("-c", text, **WARM) == cold
     modules = loaded(python, text, **WARM)
-    assert "streaml1.walk" in modules and "scipy" not in modules
+    assert "streaml1.features.dict_reader" in modules and "scipy" not in modules
     assert ("numba" in modules) == (not COMPILED)
     # Batches have kernels of numba's, which loads no more than it needs.
     batch = text + "; m.predict_many([{'a': 1.0}])"
@@ -88,6 +88,6 @@ def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
 def test_readers_load_no_client_of_kafka(python: Callable[..., str]) -> None:
-    modules = loaded(python, "from streaml1.consumer import progressive")
+    modules = loaded(python, "from streaml1.training import progressive")
     for heavy in ("kafka", "river.datasets", "matplotlib", "scipy.stats", "rich", "polars"):
         assert heavy not in modules

@@ -19,16 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1.streams import (
-    SOURCES,
-    Block,
-    SourceError,
-    binary_label,
-    number_label,
-    open_source,
-    text,
-)
-from streaml1.streams.svmlight import _careful, _fast
+from streaml1.sources import SOURCES, Block, SourceError, binary_label, number_label, open_source
+from streaml1.sources.readers import text_file as text
+from streaml1.sources.readers.svmlight import _careful, _fast
 
 Rows = list[tuple[dict[Any, Any], Any, float]]
 

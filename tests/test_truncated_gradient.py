@@ -20,8 +20,8 @@ from streaml1 import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
 )
-from streaml1.losses import CODES
-from streaml1.rules.truncated_gradient import TruncatedGradient
+from streaml1.optim.losses import CODES
+from streaml1.optim.truncated_gradient import TruncatedGradient
 from tests import kit, reference
 from tests.test_elastic_net import SCHEDULES, D, as_dict, assert_equal_twins, is_run
 

@@ -13,7 +13,7 @@ import scipy.sparse
 from river import compose, preprocessing
 
 import streaml1
-from streaml1.consumer import evaluate
+from streaml1.training import evaluate
 
 CROSSED = "no name is 'stie', or begins with 'stie=' or 'stie^', so that stie,ad crosses nothing"
 TEXT = "nothing is called 'mesage', so that no words are made of it"

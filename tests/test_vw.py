@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1.streams import open_source
-from streaml1.streams.vw import parse_vw
+from streaml1.sources import open_source
+from streaml1.sources.readers.vw import parse_vw
 from tests.test_streams import Refused, lines_of, rows_of
 
 

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1 import ElasticNetClassifier
 from streaml1.cli import cli
-from streaml1.consumer import convert, evaluate, prediction_blocks
-from streaml1.consumer.group import Group
-from streaml1.published import reading
-from streaml1.streams import SourceError, open_source
-from streaml1.streams.named import plain
-from streaml1.streams.records import record_parser
-from streaml1.streams.vw import VwParser, parse_vw
+from streaml1.sources import SourceError, open_source
+from streaml1.sources.kafka.records import record_parser
+from streaml1.sources.readers.named_lines import plain
+from streaml1.sources.readers.vw import VwParser, parse_vw
+from streaml1.training import convert, evaluate, prediction_blocks
+from streaml1.training.consumer_group import Group
+from streaml1.training.model_registry import reader
 
 TEXTS = ["mail", "m", "t2"]
 PIECES = (
@@ -200,7 +200,7 @@ def test_a_model_of_a_topic_knows_its_text(tmp_path: Path, monkeypatch: pytest.M
         read.append((topic.url, topic.security.protocol))
         return model
 
-    monkeypatch.setattr(reading, "read", newest)
+    monkeypatch.setattr(reader, "read", newest)
     args = ["learn", str(path), "--load", url, "--save", str(saved), "--kafka-security", "SSL"]
     done = CliRunner().invoke(cli, args)
     assert done.exit_code == 0, done.output

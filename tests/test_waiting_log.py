@@ -16,13 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
-from streaml1.checkpoint import CheckpointError, Checkpoints
-from streaml1.consumer import progressive
-from streaml1.consumer.late import LateLabels, LateRun, log, opened_events, waiting
-from streaml1.consumer.late.log import Log
-from streaml1.consumer.late.table import ASKED, EARLY
-from streaml1.consumer.late.waiting import Waiting
-from streaml1.consumer.refusals import Refusals
+from streaml1.training import progressive
+from streaml1.training.checkpoint import CheckpointError, Checkpoints
+from streaml1.training.delayed_labels import (
+    LateLabels,
+    LateRun,
+    opened_events,
+)
+from streaml1.training.delayed_labels import (
+    pending as waiting,
+)
+from streaml1.training.delayed_labels import (
+    segment_log as log,
+)
+from streaml1.training.delayed_labels.pending import Waiting
+from streaml1.training.delayed_labels.pending_table import ASKED, EARLY
+from streaml1.training.delayed_labels.segment_log import Log
+from streaml1.training.error_policy import Refusals
 from tests.killing import killed_and_resumed
 
 ROOT = Path(__file__).parent.parent

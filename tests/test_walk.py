@@ -20,9 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor, walk
-from streaml1.engine import engine, reader
-from streaml1.names import Table
+from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
+from streaml1.features import dict_reader as walk
+from streaml1.features.vocabulary import Table
+from streaml1.models.state import model_state, predictor
 from tests.conftest import WARM
 
 needs_walk = pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
@@ -137,8 +138,8 @@ def test_both_roads_end_in_the_same_bits(road: str, update: str) -> None:
 def test_plain_dicts_are_walked_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     model = begun()
     asked = []
-    real = engine.plain_items
-    for module in (engine, reader):
+    real = model_state.plain_items
+    for module in (model_state, predictor):
         monkeypatch.setattr(module, "plain_items", lambda x: asked.append(x) or real(x))
     for value in [*PLAIN, np.float64(2.5)]:
         model.learn_one({"a": value}, True)
@@ -708,7 +709,7 @@ def test_categories_take_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(x: Any) -> Any:
         raise AssertionError("read in Python")
 
-    for module in (engine, reader):
+    for module in (model_state, predictor):
         monkeypatch.setattr(module, "plain_items", refused)
     for i in range(300):
         model.learn_one({"site": f"s{i % 7}", "ad": f"a{i}", "price": 1.5}, i % 2 == 0)

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier
-from streaml1.hashing import name_hash
-from streaml1.jit import COMPILED
-from streaml1.rows import plain_items
-from streaml1.streams.jsonl import JsonParser
-from streaml1.words import Words, counted_batch, words_of
+from streaml1.core.hashing import name_hash
+from streaml1.core.jit import COMPILED
+from streaml1.core.rows import plain_items
+from streaml1.features.ngrams import Words, counted_batch, words_of
+from streaml1.sources.readers.jsonl import JsonParser
 
 compiled = pytest.mark.skipif(not COMPILED, reason="kernels read raw memory")
 

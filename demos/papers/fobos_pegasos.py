@@ -23,7 +23,7 @@ import numpy as np
 from common import Claim, options, save, show_claims, table
 
 import streaml1
-from streaml1.offline import NotConverged, fista, sdca
+from streaml1.solvers import NotConverged, fista, sdca
 
 M, N, L2, STEPS, PASSES = 1000, 400, 0.01, 100, 20
 STRENGTHS = (1e-4, 1e-3, 1e-2)  # for the paper's step; times M, those of the paper's sums

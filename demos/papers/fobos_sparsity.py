@@ -4,7 +4,7 @@
 
 The paper's synthetic data, 1,000 x 400, and l1-regularised logistic regression by steps along the
 full gradient, eta = c / sqrt(t), c the best of a grid for each method. The paper's third method,
-an interior point method, is not here; `scd` and `fista` of streaml1.offline stand in its place
+an interior point method, is not here; `scd` and `fista` of streaml1.solvers stand in its place
 as specialised solvers. Beside the paper's runs there is one of ElasticNetClassifier, an example a
 step. Writes out/fobos_sparsity.png and prints each claim of the text with what was measured. Takes
 a minute.
@@ -19,7 +19,7 @@ import numpy as np
 from common import Claim, options, save, show_claims, table
 
 import streaml1
-from streaml1.offline import fista, scd
+from streaml1.solvers import fista, scd
 
 M, N, PASSES = 1000, 400, 110
 RATES = np.geomspace(0.03, 100.0, 15)
@@ -95,7 +95,7 @@ def fastest(A: Any, method: Any, l1: float, least: float, steps: int) -> float:
 
 
 def solver(solve: Any, A: Any, l1: float, least: float) -> tuple[Any, Any]:
-    """Passes over the matrix and what is left, of a solver of streaml1.offline."""
+    """Passes over the matrix and what is left, of a solver of streaml1.solvers."""
     trace = solve(A, np.ones(M), loss="logistic", l1=l1, tol=1e-9).trace
     passes = np.array([record.accesses for record in trace]) / A.size
     return passes, M * np.array([record.objective for record in trace]) - least

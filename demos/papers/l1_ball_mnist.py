@@ -25,7 +25,7 @@ from common import Claim, look_in, matrix, options, save, show_claims, table
 from scipy.sparse import issparse
 
 from streaml1.datasets import MNIST
-from streaml1.projection import project_l1_ball
+from streaml1.solvers.projection import project_l1_ball
 
 RADII = (30.0, 300.0)
 UNIT = 30.0  # of the rates: L1's do not depend on z, EG's fall with it

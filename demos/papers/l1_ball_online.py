@@ -26,7 +26,7 @@ from common import Claim, look_in, options, save, show_claims, table
 from l1_ball_rcv1 import ROWS, documents, made
 
 import streaml1
-from streaml1.offline import fista
+from streaml1.solvers import fista
 
 TOPICS = ("CCAT", "ECAT")
 PAPER = {"CCAT": ("11.9%", "15%"), "ECAT": ("14.9%", "20%")}

@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.datasets import RCV1
-from streaml1.offline import fista, projected_gradient
+from streaml1.solvers import fista, projected_gradient
 
 RADIUS, ROWS = 300.0, 30_000
 L1_RATES = (30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0)

@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from common import Claim, options, save, show_claims, table
 
-from streaml1.offline import fista, projected_gradient, scd
+from streaml1.solvers import fista, projected_gradient, scd
 
 SIZES = (800, 4_000)
 SHARE = 0.1  # the strength, of the one that makes all weights zero

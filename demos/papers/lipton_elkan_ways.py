@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1.jit import kernel
+from streaml1.core.jit import kernel
 
 MEAN, SEED = 88.54, 2015
 LR, L1, L2 = 0.5, 1e-6, 1e-6

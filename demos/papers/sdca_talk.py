@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix
 from sdca_lemma import as_printed, lemma_fails
 
 import streaml1
-from streaml1.offline import Solution, accelerated_sdca, fista, sdca
+from streaml1.solvers import Solution, accelerated_sdca, fista, sdca
 
 ROWS = 27_613  # of the sample; made rows have the same lambda n
 TRAIN = 20_000

@@ -14,8 +14,8 @@ from scipy.sparse import csr_matrix, hstack
 
 import streaml1
 import streaml1.datasets
-from streaml1.jit import kernel
-from streaml1.offline import NotConverged, detcd, scd
+from streaml1.core.jit import kernel
+from streaml1.solvers import NotConverged, detcd, scd
 
 RATES = tuple(10.0**k for k in range(-6, 0))  # the paper's
 MORE = (1.0, 10.0)

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1.checkpoint import Checkpoints
-from streaml1.report import WINDOW, Report
+from streaml1.training.checkpoint import Checkpoints
+from streaml1.training.report import WINDOW, Report
 
 N = 1_000_000
 ROUNDS = 5

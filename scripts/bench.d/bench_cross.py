@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import streaml1
-from streaml1.words import Words
+from streaml1.features.ngrams import Words
 
 ROUNDS = 7
 L1 = 1e-4

@@ -12,7 +12,7 @@ from bench_kit import CONSOLE, SEED, bare_sgd, in_turn, table, w1
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1.aligned import in_lines
+from streaml1.core.aligned import in_lines
 
 REACHES = tuple(10**n for n in range(3, 8))
 DIMENSIONS = tuple(10**n for n in range(4, 8))

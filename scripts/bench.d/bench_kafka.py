@@ -17,7 +17,7 @@ import kafka
 import numpy as np
 
 import streaml1
-from streaml1.consumer.prediction_records import PredictionRecords
+from streaml1.training.prediction_records import PredictionRecords
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BROKER = [sys.executable, str(ROOT / "scripts" / "kafka.d" / "broker.py")]

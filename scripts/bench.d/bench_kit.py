@@ -21,7 +21,7 @@ from rich.table import Table
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1.aligned import in_lines
+from streaml1.core.aligned import in_lines
 
 CONSOLE = Console(width=110)
 SEED = 2015

@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from streaml1.offline import prox_sdca, scd, sdca
+from streaml1.solvers import prox_sdca, scd, sdca
 
 NEAR, ROUNDS = 1e-6, 3
 LONG = 2.0  # seconds: what takes longer runs once

@@ -9,7 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from streaml1.projection import project_l1_ball, project_simplex
+from streaml1.solvers.projection import project_l1_ball, project_simplex
 
 SEED, N, ROUNDS = 2008, 10**6, 15
 

@@ -14,8 +14,9 @@ from bench_kit import CONSOLE, bare_run, model, one_core, table, w1
 from bench_rows import HUGE, ROUNDS, Memory, learn, processor_seconds, refuse, vw_lines
 
 import streaml1
-from streaml1.consumer import convert
-from streaml1.streams import gzips, open_source
+from streaml1.sources import open_source
+from streaml1.sources.readers import decompression as gzips
+from streaml1.training import convert
 
 
 def bench_roads(rounds: int = ROUNDS) -> None:

@@ -18,10 +18,10 @@ from bench_kit import CONSOLE, bare_run, model, one_core, table, w1, w2
 from bench_rivals import Rivals
 
 import streaml1
-from streaml1.consumer import convert
-from streaml1.parse.rows import IntRows
-from streaml1.streams import open_source
-from streaml1.streams.source import Block
+from streaml1.sources import open_source
+from streaml1.sources.source import Block
+from streaml1.text.parsed_rows import IntRows
+from streaml1.training import convert
 
 ROUNDS = 5
 HUGE = 10**9

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import streaml1
-from streaml1.consumer.parts import chunk_of
-from streaml1.streams import open_source
-from streaml1.streams.formats import line_parser
-from streaml1.streams.parsed import EachLine
-from streaml1.streams.source import class_label
-from streaml1.streams.table import Columns, Records, TextLines
+from streaml1.sources import open_source
+from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
+from streaml1.sources.readers.formats import line_parser
+from streaml1.sources.readers.parsed_lines import EachLine
+from streaml1.sources.source import class_label
+from streaml1.training.example_parts import chunk_of
 
 ROUNDS = 5
 FEW = 3  # rounds of what takes Vowpal Wabbit ten seconds

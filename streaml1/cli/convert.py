@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.messages import logged
 from streaml1.cli.options import opened, output, source_options
+from streaml1.cli.output_files import require_outputs, unwritable
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import log_option
-from streaml1.cli.saying import logged
-from streaml1.cli.writing import require_outputs, unwritable
 
 __all__ = ["convert"]
 
@@ -38,7 +38,7 @@ def convert(
     SOURCE is as for learn. FILE.rows is a source like any other: for learn, predict, --passes and
     --checkpoint. What is learnt from it is what is learnt from SOURCE, to the bit.
     """
-    from streaml1.consumer.converting import convert as converted
+    from streaml1.training.convert import convert as converted
 
     if file.suffix.lower() != ".rows":
         raise Refusal(f"{file} does not end in .rows, by which it is known as a file of rows")

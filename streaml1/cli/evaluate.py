@@ -7,22 +7,16 @@ from typing import Any
 
 import click
 
-from streaml1.cli.choosing import loaded
-from streaml1.cli.fitting import OF_MODEL, require_prefixes
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.options import (
-    every_option,
-    model_place,
-    opened,
-    report_options,
-    source_options,
-)
+from streaml1.cli.live_table import Screen
+from streaml1.cli.messages import logged
+from streaml1.cli.model_factory import loaded
+from streaml1.cli.option_checks import OF_MODEL, require_prefixes
+from streaml1.cli.options import every_option, model_place, opened, report_options, source_options
+from streaml1.cli.output_files import require_outputs, write_all
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import excused, log_option
-from streaml1.cli.saying import logged
-from streaml1.cli.screen import Screen
 from streaml1.cli.signals import Interruptible, Signals, end_early
-from streaml1.cli.writing import require_outputs, write_all
 
 __all__ = ["evaluate"]
 
@@ -50,8 +44,8 @@ def evaluate(
     MODEL is a file that learn --save wrote, a folder of learn --checkpoint, or the topic of learn
     --publish. SOURCE and its options are as for learn.
     """
-    from streaml1.consumer.evaluating import evaluate
-    from streaml1.consumer.run import Unfinished
+    from streaml1.training.evaluate import evaluate
+    from streaml1.training.run import Unfinished
 
     learner = loaded(model, options["kafka"])
     examples = opened(source, options, text=learner.text)

@@ -10,7 +10,7 @@ from streaml1.cli.options import Finite, positive, together
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
-    from streaml1.consumer.late import LateLabels
+    from streaml1.training.delayed_labels import LateLabels
 
 __all__ = ["late_labels", "late_options"]
 
@@ -39,6 +39,6 @@ def late_labels(options: dict[str, Any]) -> LateLabels | None:
             if value is not None:
                 raise Refusal(f"--{name} is for labels that come late: give --label-within too")
         return None
-    from streaml1.consumer.late import LateLabels
+    from streaml1.training.delayed_labels import LateLabels
 
     return LateLabels(within, waiting or 1_000_000, unanswered or "drop")

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.choosing import change, loaded, new_learner
-from streaml1.cli.fitting import (
+from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.late_options import late_labels, late_options
+from streaml1.cli.live_table import Screen
+from streaml1.cli.messages import advise, complain, logged
+from streaml1.cli.model_factory import change, loaded, new_learner
+from streaml1.cli.option_checks import (
     OF_MODEL,
     require_late,
     require_needed,
@@ -19,9 +23,6 @@ from streaml1.cli.fitting import (
     require_text,
     texts_of,
 )
-from streaml1.cli.groups import GROUPING, group_options, learn_group, require_one_model
-from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.options import (
     READING,
     Finite,
@@ -35,27 +36,26 @@ from streaml1.cli.options import (
     report_options,
     source_options,
 )
-from streaml1.cli.outgoing import (
+from streaml1.cli.output_files import require_outputs, write_all
+from streaml1.cli.partitions import GROUPING, group_options, learn_group, require_one_model
+from streaml1.cli.program import Refusal, cli
+from streaml1.cli.regret_options import hindsight, regret_option, require_alone
+from streaml1.cli.run_options import excused, log_option, metrics_options, watching
+from streaml1.cli.signals import Interruptible, Signals, end_early
+from streaml1.cli.sink_options import (
     OUTGOING,
     outgoing_options,
     outs_of,
     publish_options,
     require_outgoing,
 )
-from streaml1.cli.program import Refusal, cli
-from streaml1.cli.regret_options import hindsight, regret_option, require_alone
-from streaml1.cli.run_options import excused, log_option, metrics_options, watching
-from streaml1.cli.saying import advise, complain, logged
-from streaml1.cli.screen import Screen
-from streaml1.cli.signals import Interruptible, Signals, end_early
-from streaml1.cli.tables import telling
-from streaml1.cli.writing import require_outputs, write_all
-from streaml1.exits import AGAIN, DATA, DONE, WRONG
+from streaml1.cli.text_tables import telling
+from streaml1.core.exit_codes import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:
-    from streaml1.checkpoint import Checkpoints
-    from streaml1.consumer.late import LateLabels
-    from streaml1.report import Report
+    from streaml1.training.checkpoint import Checkpoints
+    from streaml1.training.delayed_labels import LateLabels
+    from streaml1.training.report import Report
 
 __all__ = ["learn"]
 
@@ -129,8 +129,8 @@ def learn(
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current block: report, picture and model are
     written.
     """
-    from streaml1.consumer import prepare, progressive
-    from streaml1.consumer.run import Unfinished
+    from streaml1.training import prepare, progressive
+    from streaml1.training.run import Unfinished
 
     apart = READING + GROUPING + OUTGOING
     late = late_labels(options)
@@ -296,7 +296,7 @@ def _advise(done: Report, learner: Any, checkpoint: Path | None) -> None:
 def _store(folder: Path | None, seconds: float) -> AbstractContextManager[Checkpoints | None]:
     if folder is None:
         return nullcontext()
-    from streaml1.checkpoint import Checkpoints
+    from streaml1.training.checkpoint import Checkpoints
 
     return Checkpoints(folder, seconds=seconds)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.tasks import CLASSIFICATION, REGRESSION
+from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 
 if TYPE_CHECKING:
-    from streaml1.streams import Source
+    from streaml1.sources import Source
 
 __all__ = [
     "MODELS",
@@ -71,7 +71,7 @@ def _split(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -
 def _labels(ctx: click.Context, param: click.Parameter, listed: str | None) -> Any:
     if listed is None:
         return None
-    from streaml1.streams import class_label
+    from streaml1.sources import class_label
 
     return [class_label(label.strip()) for label in listed.split(",")]
 
@@ -287,7 +287,7 @@ def opened(
 ) -> Source:
     """The source of that name, read as the options say; `text` is what a model reads as text."""
     import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
-    from streaml1.streams import open_source
+    from streaml1.sources import open_source
 
     reading: dict[str, Any] = {name: options.get(name) for name in READING}
     if not source.startswith("kafka:") and _names_a_topic():

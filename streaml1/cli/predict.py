@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaml1.cli.choosing import loaded
-from streaml1.cli.fitting import OF_MODEL, require_prefixes
 from streaml1.cli.kafka_options import kafka_options
+from streaml1.cli.messages import complain, logged
+from streaml1.cli.model_factory import loaded
+from streaml1.cli.option_checks import OF_MODEL, require_prefixes
 from streaml1.cli.options import model_place, opened, source_options
-from streaml1.cli.outgoing import outgoing_options, outs_of
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
-from streaml1.cli.saying import complain, logged
-from streaml1.cli.tables import shown
-from streaml1.tasks import REGRESSION
+from streaml1.cli.sink_options import outgoing_options, outs_of
+from streaml1.cli.text_tables import shown
+from streaml1.optim.tasks import REGRESSION
 
 if TYPE_CHECKING:
-    from streaml1.consumer import Prediction
+    from streaml1.training import Prediction
 
 __all__ = ["predict"]
 
@@ -47,8 +47,8 @@ def predict(
     most probable. SOURCE needs no labels. With --bad skip a refused example has an empty line.
     With --predictions all goes to the topic instead.
     """
-    from streaml1.consumer import prediction_blocks
-    from streaml1.consumer.prediction_records import jsonable
+    from streaml1.training import prediction_blocks
+    from streaml1.training.prediction_records import jsonable
 
     learner = loaded(model, options["kafka"])
     key = "value" if learner.loss in REGRESSION else "p"
@@ -102,7 +102,7 @@ class _Unknown:
 
     def end(self) -> None:
         """Say it, where all are what is told of an example without features."""
-        from streaml1.consumer import predictions
+        from streaml1.training import predictions
 
         if self._looks and self._n >= self.LEAST:
             of_nothing = next(predictions(self._learner, [({}, None)])).p

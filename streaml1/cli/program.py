@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 import click
 
-from streaml1 import exits
-from streaml1.cli.saying import PROGRAM, abandon_output, abandon_unsaid, complain, say_as
+from streaml1.cli.messages import PROGRAM, abandon_output, abandon_unsaid, complain, say_as
+from streaml1.core import exit_codes as exits
 
 __all__ = ["Program", "Refusal", "cli", "main"]
 

@@ -9,7 +9,7 @@ import click
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
-    from streaml1.hindsight import Hindsight
+    from streaml1.training.regret import Hindsight
 
 __all__ = ["hindsight", "regret_option", "require_alone"]
 
@@ -32,6 +32,6 @@ def hindsight(asked: bool, learner: Any) -> Hindsight | None:
     """Who keeps what the regret takes, if it is asked for."""
     if not asked:
         return None
-    from streaml1.hindsight import Hindsight
+    from streaml1.training.regret import Hindsight
 
     return Hindsight(learner)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaml1.cli.messages import complain, say_as
 from streaml1.cli.options import Finite
-from streaml1.cli.saying import complain, say_as
 from streaml1.cli.signals import Signals
-from streaml1.logs import event
+from streaml1.core.logging import event
 
 if TYPE_CHECKING:
-    from streaml1.consumer import Out
-    from streaml1.consumer.log import RunLog
+    from streaml1.training import Out
+    from streaml1.training.run_log import RunLog
 
 __all__ = ["excused", "log_option", "metrics_options", "watching"]
 
@@ -55,13 +55,13 @@ def metrics_options(command: Command) -> Command:
 @contextmanager
 def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[Out]]]:
     """The log of a run, and who hears of it: the log, and metrics if they are asked for."""
-    from streaml1.consumer.log import RunLog
+    from streaml1.training.run_log import RunLog
 
     log = RunLog()
     if where is None:
         yield log, [log]
         return
-    from streaml1.consumer.metrics import Metrics, address_of
+    from streaml1.training.metrics_server import Metrics, address_of
 
     with Metrics(*address_of(where), stalled_seconds=stalled) as metrics:
         said = event("metrics", address=metrics.address)
@@ -72,7 +72,7 @@ def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[O
 @contextmanager
 def excused(signals: Signals) -> Iterator[None]:
     """A signal that comes before a broker has answered ends the run, not the missing broker."""
-    from streaml1.streams.source import Unavailable
+    from streaml1.sources.source import Unavailable
 
     try:
         yield

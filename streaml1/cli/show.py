@@ -9,7 +9,7 @@ import click
 
 from streaml1.cli.options import model_place
 from streaml1.cli.program import cli
-from streaml1.cli.tables import entries_table, shown, text_table, weight_text
+from streaml1.cli.text_tables import entries_table, shown, text_table, weight_text
 
 __all__ = ["show"]
 

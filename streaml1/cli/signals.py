@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
-from streaml1 import exits
-from streaml1.cli.saying import complain
+from streaml1.cli.messages import complain
+from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
-    from streaml1.report import Report
-    from streaml1.streams import Block, Refuse, Source
-    from streaml1.streams.source import Resumable, SourceError
+    from streaml1.sources import Block, Refuse, Source
+    from streaml1.sources.source import Resumable, SourceError
+    from streaml1.training.report import Report
 
 __all__ = ["Interruptible", "Signals", "end_early"]
 

@@ -36,8 +36,9 @@ def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
     What is compiled is kept on disk, for all programs that use this installation.
     """
     import streaml1
-    from streaml1 import jit, online
-    from streaml1.report import Report
+    from streaml1.core import jit
+    from streaml1.optim import loop
+    from streaml1.training.report import Report
 
     start = time.perf_counter()
     _parse()
@@ -51,16 +52,16 @@ def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
     if OFFLINE in beside:
         _solve()
     seconds = time.perf_counter() - start
-    kept = "" if jit.is_cached(online.learn) else "; no folder can be written, so it is not kept"
+    kept = "" if jit.is_cached(loop.learn) else "; no folder can be written, so it is not kept"
     click.echo(f"compiled in {seconds:.1f} s{kept}")
 
 
 def _parse() -> None:
     """Read a line of each format that has kernels, and convert some."""
     import streaml1
-    from streaml1.consumer import convert
-    from streaml1.streams.csv_files import CsvParser
-    from streaml1.streams.formats import line_parser
+    from streaml1.sources.readers.csv import CsvParser
+    from streaml1.sources.readers.formats import line_parser
+    from streaml1.training import convert
 
     line_parser("svmlight").read(b"1 1:1\n")
     words = line_parser("vw").read(b"1 |a b\n").x
@@ -128,25 +129,25 @@ def _solve() -> None:
     """Call each solver for the few data that make all of it run."""
     import numpy as np
 
-    from streaml1 import offline
+    from streaml1 import solvers
 
     few = np.array([[2.0, 0.5], [0.0, 1.0], [1.0, -1.0], [-1.0, 0.5]])
     X, y = np.tile(few, 5), [1, 0, 1, 0]  # of fewer than 8 columns the q-norm is the l2 norm
     runs: list[tuple[Any, dict[str, Any]]] = [
-        (offline.fista, {"l1": 0.01}),
-        (offline.fista, {"loss": "softmax", "penalty": "l1/linf", "strength": 0.01}),
-        (offline.scd, {"l1": 0.01}),
-        (offline.scd, {"l1": 0.01, "step": "bound"}),
-        (offline.detcd, {"l1": 0.01}),
-        (offline.sdca, {"l2": 0.01}),
-        (offline.sdca, {"loss": "multiclass_hinge", "l2": 0.01}),
-        (offline.prox_sdca, {"l1": 0.01}),
-        (offline.prox_sdca, {"l1": 0.01, "norm": "q"}),
-        (offline.accelerated_sdca, {"l2": 0.01}),
-        (offline.projected_gradient, {"radius": 1.0}),
-        (offline.projected_gradient, {"radius": 1.0, "batch": 1, "step": "invsqrt"}),
+        (solvers.fista, {"l1": 0.01}),
+        (solvers.fista, {"loss": "softmax", "penalty": "l1/linf", "strength": 0.01}),
+        (solvers.scd, {"l1": 0.01}),
+        (solvers.scd, {"l1": 0.01, "step": "bound"}),
+        (solvers.detcd, {"l1": 0.01}),
+        (solvers.sdca, {"l2": 0.01}),
+        (solvers.sdca, {"loss": "multiclass_hinge", "l2": 0.01}),
+        (solvers.prox_sdca, {"l1": 0.01}),
+        (solvers.prox_sdca, {"l1": 0.01, "norm": "q"}),
+        (solvers.accelerated_sdca, {"l2": 0.01}),
+        (solvers.projected_gradient, {"radius": 1.0}),
+        (solvers.projected_gradient, {"radius": 1.0, "batch": 1, "step": "invsqrt"}),
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", offline.NotConverged)
+        warnings.simplefilter("ignore", solvers.NotConverged)
         for solver, options in runs:
             solver(X, y, max_epochs=100, **options)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import streaml1.datasets.source  # noqa: F401  (makes them sources: ``data:rcv1``)
+from streaml1.core.lazy_imports import called_for
 from streaml1.datasets.standard_library import Stdlib, stdlib
-from streaml1.lazy import called_for
 
 if TYPE_CHECKING:
     from streaml1.datasets.arcene import Arcene

@@ -9,7 +9,7 @@ import numpy as np
 from river.datasets import base
 
 from streaml1.datasets.remote import File, Matrix, numbers, one_of
-from streaml1.streams.source import Lost
+from streaml1.sources.source import Lost
 
 __all__ = ["MAGIC04"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from river.datasets import base
 
 from streaml1.datasets.remote import File, Matrix
-from streaml1.parse.rows import IntRows
-from streaml1.streams import open_source
-from streaml1.streams.source import Lost
+from streaml1.sources import open_source
+from streaml1.sources.source import Lost
+from streaml1.text.parsed_rows import IntRows
 
 __all__ = ["RCV1"]
 

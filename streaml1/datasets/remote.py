@@ -17,8 +17,8 @@ from urllib import request
 import numpy as np
 from river.datasets import base
 
-from streaml1.files import name_beside
-from streaml1.streams.source import Lost, SourceError, Unavailable
+from streaml1.core.atomic_write import name_beside
+from streaml1.sources.source import Lost, SourceError, Unavailable
 
 __all__ = ["File", "Matrix", "Remote", "data_home", "one_of"]
 

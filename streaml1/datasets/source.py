@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from streaml1.parse.rows import IntRows
-from streaml1.streams.source import SOURCES, Block, Numbered, Refuse, SourceError, blocks_of
+from streaml1.sources.source import SOURCES, Block, Numbered, Refuse, SourceError, blocks_of
+from streaml1.text.parsed_rows import IntRows
 
 __all__ = ["DATA", "DataSource"]
 

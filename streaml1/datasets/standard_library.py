@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from streaml1.streams.source import SOURCES, Block, Numbered, Refuse, SourceError, blocks_of
+from streaml1.sources.source import SOURCES, Block, Numbered, Refuse, SourceError, blocks_of
 
 __all__ = ["Stdlib", "stdlib"]
 

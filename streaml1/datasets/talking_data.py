@@ -9,7 +9,7 @@ from pathlib import Path
 from river.datasets import base
 
 from streaml1.datasets.remote import File, Remote
-from streaml1.streams.source import Lost, SourceError
+from streaml1.sources.source import Lost, SourceError
 
 __all__ = ["TalkingData"]
 

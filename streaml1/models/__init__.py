@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaml1 import modelfile
-from streaml1.lazy import called_for
+from streaml1.core.lazy_imports import called_for
+from streaml1.models import serialization
 
 if TYPE_CHECKING:
     from streaml1.models.eg import EGClassifier, EGRegressor
@@ -76,20 +76,24 @@ def load(path: str | Path) -> Any:
     ModelFileError
         In one sentence, where the file is missing, torn, altered, foreign or too new.
     """
-    return _made(modelfile.read(Path(path)), Path(path))
+    return _made(serialization.read(Path(path)), Path(path))
 
 
 def decode(data: bytes, path: str | Path) -> Any:
     """The model in the bytes that `encode` of a model gave; `path` is what errors call them."""
-    return _made(modelfile.decode(data, path), path)
+    return _made(serialization.decode(data, path), path)
 
 
 def _made(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | Path) -> Any:
     name, params, state = content
     if name not in _HOMES:
-        raise modelfile.ModelFileError(f"{path} holds a {name}, which this streaml1 does not know")
+        raise serialization.ModelFileError(
+            f"{path} holds a {name}, which this streaml1 does not know"
+        )
     kind = __getattr__(name)
     try:
         return kind._from_file(params, state)
     except Exception:  # whatever a crafted file provokes
-        raise modelfile.ModelFileError(f"{path} is no model that streaml1 has written") from None
+        raise serialization.ModelFileError(
+            f"{path} is no model that streaml1 has written"
+        ) from None

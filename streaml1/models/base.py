@@ -9,12 +9,10 @@ from typing import Any, Self
 import numpy as np
 from river import base
 
-from streaml1 import modelfile
-from streaml1.batches import is_frame
-from streaml1.crosses import checked_cross, crosses_of
-from streaml1.engine import Engine
-from streaml1.engine.watch import Watch
-from streaml1.labels import (
+from streaml1.core.rows import LIMIT
+from streaml1.features.batch import is_frame
+from streaml1.features.interactions import checked_cross, crosses_of
+from streaml1.features.labels import (
     WEIGHT_LIMIT,
     binaries,
     binary,
@@ -24,17 +22,19 @@ from streaml1.labels import (
     weight,
     weights,
 )
-from streaml1.losses import CODES
-from streaml1.models.parts.frozen import Frozen
-from streaml1.names import Hashed
-from streaml1.names.crossed import cross_hash
-from streaml1.parameters import EngineSlot, Parameter, choice, number, rate, whole
-from streaml1.rows import LIMIT
-from streaml1.schedules import SCHEDULES
-from streaml1.schedules import rate as rate_of_step
-from streaml1.schedules import rates as rates_of_steps
-from streaml1.tasks import CLASSIFICATION, REGRESSION
-from streaml1.words import Words, checked_text
+from streaml1.features.ngrams import Words, checked_text
+from streaml1.features.vocabulary import Hashed
+from streaml1.features.vocabulary.crossed_name import cross_hash
+from streaml1.models import serialization
+from streaml1.models.frozen import Frozen
+from streaml1.models.parameters import EngineSlot, Parameter, choice, number, rate, whole
+from streaml1.models.schedules import SCHEDULES
+from streaml1.models.schedules import rate as rate_of_step
+from streaml1.models.schedules import rates as rates_of_steps
+from streaml1.models.state import Engine
+from streaml1.models.state.change_tracking import Watch
+from streaml1.optim.losses import CODES
+from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count", "series_like"]
 
@@ -306,7 +306,9 @@ class OnlineModel(base.Base):
         The file is written beside `path` first and then takes its place, so that a model that was
         there before is never lost half-way.
         """
-        modelfile.write(Path(path), type(self).__name__, self._parameters(), self._file_state()())
+        serialization.write(
+            Path(path), type(self).__name__, self._parameters(), self._file_state()()
+        )
 
     def _encode(self, packed: bool = True) -> bytes:
         """What `save` writes."""
@@ -315,7 +317,7 @@ class OnlineModel(base.Base):
     def _snapshot(self, packed: bool = True) -> Callable[[], bytes]:
         """What `save` writes, as of now, to be made at any time, by any thread."""
         name, params, state = type(self).__name__, self._parameters(), self._file_state()
-        return lambda: modelfile.encode(name, params, state(), packed)
+        return lambda: serialization.encode(name, params, state(), packed)
 
     def _parameters(self) -> dict[str, Any]:
         # river's own list of them takes a scheduler apart.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, flag, number, whole
-from streaml1.rules.eg import EG
+from streaml1.models.parameters import Parameter, flag, number, whole
+from streaml1.optim.eg import EG
 
 __all__ = ["EGClassifier", "EGRegressor"]
 

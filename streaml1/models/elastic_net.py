@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from streaml1.losses import CODES
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import AUTO, Parameter, choice, flag, number, rate_or_auto, whole
-from streaml1.rules.averaged_elastic_net import AveragedElasticNet
-from streaml1.rules.elastic_net import ElasticNet
-from streaml1.rules.elastic_net_lanes import ElasticNetLanes
-from streaml1.rules.elastic_net_stamps import ElasticNetStamps
+from streaml1.models.parameters import AUTO, Parameter, choice, flag, number, rate_or_auto, whole
+from streaml1.optim.averaged_elastic_net import AveragedElasticNet
+from streaml1.optim.elastic_net import ElasticNet
+from streaml1.optim.elastic_net_lanes import ElasticNetLanes
+from streaml1.optim.elastic_net_stamps import ElasticNetStamps
+from streaml1.optim.losses import CODES
 
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, choice, number
-from streaml1.rules.fobos_l2 import FobosL2
-from streaml1.rules.fobos_linf import FobosLinf
+from streaml1.models.parameters import Parameter, choice, number
+from streaml1.optim.fobos_l2 import FobosL2
+from streaml1.optim.fobos_linf import FobosLinf
 
 __all__ = ["FOBOSClassifier", "FOBOSRegressor"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineRegressor
-from streaml1.models.parts.own_rates import OwnRates
-from streaml1.parameters import Parameter, number
-from streaml1.rules.ftrl import FTRL
+from streaml1.models.own_rates import OwnRates
+from streaml1.models.parameters import Parameter, number
+from streaml1.optim.ftrl import FTRL
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 

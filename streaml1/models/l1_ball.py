@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, choice, flag, number
-from streaml1.rules.l1_ball import L1Ball
-from streaml1.rules.l1_ball_tree import L1BallTree
+from streaml1.models.parameters import Parameter, choice, flag, number
+from streaml1.optim.l1_ball import L1Ball
+from streaml1.optim.l1_ball_tree import L1BallTree
 
 __all__ = ["L1BallClassifier", "L1BallRegressor"]
 

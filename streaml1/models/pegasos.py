@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier
-from streaml1.models.parts.own_rates import OwnRates, only
-from streaml1.parameters import Parameter, choice, flag, number
-from streaml1.rules.averaged_pegasos import AveragedPegasos
-from streaml1.rules.pegasos import Pegasos
+from streaml1.models.own_rates import OwnRates, only
+from streaml1.models.parameters import Parameter, choice, flag, number
+from streaml1.optim.averaged_pegasos import AveragedPegasos
+from streaml1.optim.pegasos import Pegasos
 
 __all__ = ["PegasosClassifier"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, number
-from streaml1.rules.smidas import SMIDAS
+from streaml1.models.parameters import Parameter, number
+from streaml1.optim.smidas import SMIDAS
 
 __all__ = ["SMIDASClassifier", "SMIDASRegressor"]
 

@@ -9,16 +9,16 @@ from typing import Any, Self
 import numpy as np
 from river import base
 
-from streaml1.batches import is_frame
-from streaml1.labels import refuse_unless_dict, weights
+from streaml1.features.batch import is_frame
+from streaml1.features.labels import refuse_unless_dict, weights
 from streaml1.models.base import OnlineModel, require_count, series_like
-from streaml1.models.parts.classes import Classes, declared
-from streaml1.models.parts.frozen import FrozenClasses
-from streaml1.models.parts.outputs import outputs_of, table_of
-from streaml1.parameters import Parameter, choice, flag, number
-from streaml1.rules.softmax import PENALTIES, Softmax
-from streaml1.rules.softmax_ball import SoftmaxBall
-from streaml1.schedules import rates as rates_of_steps
+from streaml1.models.class_labels import Classes, declared
+from streaml1.models.frozen import FrozenClasses
+from streaml1.models.output_buffer import outputs_of, table_of
+from streaml1.models.parameters import Parameter, choice, flag, number
+from streaml1.models.schedules import rates as rates_of_steps
+from streaml1.optim.softmax import PENALTIES, Softmax
+from streaml1.optim.softmax_ball import SoftmaxBall
 
 __all__ = ["SoftmaxClassifier"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.parameters import Parameter, flag, number, whole
-from streaml1.rules.averaged_truncated_gradient import AveragedTruncatedGradient
-from streaml1.rules.truncated_gradient import TruncatedGradient
+from streaml1.models.parameters import Parameter, flag, number, whole
+from streaml1.optim.averaged_truncated_gradient import AveragedTruncatedGradient
+from streaml1.optim.truncated_gradient import TruncatedGradient
 
 __all__ = ["TruncatedGradientClassifier", "TruncatedGradientRegressor"]
 

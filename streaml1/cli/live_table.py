@@ -1,0 +1,104 @@
+"""The table of a run, as it grows."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaml1.cli.messages import abandon_output
+from streaml1.cli.signals import Signals
+from streaml1.cli.text_tables import shown, weight_text
+from streaml1.core import exit_codes as exits
+
+if TYPE_CHECKING:
+    from streaml1.training.report import Line, Report
+
+__all__ = ["Screen"]
+
+
+class Screen:
+    """The table as it grows: above a progress display on a terminal, else plain lines."""
+
+    def __init__(self, signals: Signals, total: int | None, watch: int = 0) -> None:
+        self._signals = signals
+        self._total = total
+        self._watch = watch
+        self._report: Report | None = None
+        self._columns: dict[str, bool] = {}
+        self._progress: Any = None
+
+    def __enter__(self) -> Screen:
+        if sys.stdout.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._progress = Progress(
+                TextColumn("{task.completed:,.0f} examples"),
+                BarColumn(),
+                TimeElapsedColumn(),
+                console=Console(file=sys.stdout),
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task("", total=self._total)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            with self._unless_lost():
+                self._progress.stop()
+
+    def start(self, report: Report) -> None:
+        """Know the report that lines will be of."""
+        self._report = report
+        report.header()  # imports what tables take before the clock starts
+
+    def advance(self, examples: int) -> None:
+        """Count examples that have been learnt."""
+        if self._progress is not None:
+            with self._unless_lost():
+                self._progress.advance(self._task, examples)
+
+    def line(self, line: Line) -> None:
+        """Show a line; the first comes with the heads of the columns."""
+        assert self._report is not None
+        if not self._columns:
+            self._columns = {"refused": self._report.skips, "skewed": line.skewed}
+            self._print(self._report.header(**self._columns))
+        self._print(self._report.row(line, **self._columns))
+        if self._watch and self._report.changes is not None:
+            born, died = self._report.changes
+            for sign, entries in (("+", born), ("-", died)):
+                if entries:
+                    self._print(_features(sign, entries, self._watch))
+
+    def _print(self, text: str) -> None:
+        with self._unless_lost():
+            if self._progress is not None:
+                self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            else:
+                click.echo(text)
+                sys.stdout.flush()
+
+    @contextmanager
+    def _unless_lost(self) -> Iterator[None]:
+        """Where nobody reads, or nothing can be written, the run ends, and the model is saved."""
+        try:
+            yield
+        except OSError as error:
+            abandon_output()
+            if not self._signals.number:
+                self._signals.number = signal.SIGPIPE
+                self._signals.unwritten = error if exits.may_pass(error) else None
+
+
+def _features(sign: str, entries: Sequence[tuple[Hashable, float]], k: int) -> str:
+    """The first `k` features of some that entered (+) or left (-) a model, in one line."""
+    listed = [f"{shown(name)} {weight_text(w)}" for name, w in entries[:k]]
+    more = [f"and {len(entries) - k:,} more"] if len(entries) > k else []
+    return f"  {sign} " + ", ".join(listed + more)

@@ -1,0 +1,78 @@
+"""The files a command writes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streaml1.cli.program import Refusal
+from streaml1.core import exit_codes as exits
+
+if TYPE_CHECKING:
+    from streaml1.training.report import Report
+
+__all__ = ["require_outputs", "unwritable", "write_all"]
+
+
+def require_outputs(
+    source: str,
+    outputs: dict[str, Path | None],
+    model: str | Path | None = None,
+    folder: Path | None = None,
+) -> None:
+    """Refuse what could not be written, before anything is learnt.
+
+    The file of a model that is read may be that of `--save`, and nothing else. The folder of
+    checkpoints, which the run makes, can be no file.
+    """
+    own = model.resolve() if isinstance(model, Path) else None
+    taken: dict[Path, str] = {} if source == "-" else {Path(source).resolve(): "SOURCE"}
+    if folder is not None:
+        taken[folder.resolve()] = "--checkpoint"
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        place = path.resolve()
+        if place in taken:
+            raise Refusal(f"{option} {path} is also {taken[place]}; give it a name of its own")
+        if place == own and option != "--save":
+            raise Refusal(f"{option} {path} is the model that is read; give it a name of its own")
+        taken[place] = option
+        if path.exists() and not path.is_file():
+            raise Refusal(f"{option} {path} is no plain file; give the name of one")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise Refusal(f"{option} {path} cannot be written: it is read-only")
+        try:
+            with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{path.name}."):
+                pass
+        except OSError as error:
+            raise unwritable(f"{option} {path}", error) from None
+    if (plot := outputs["--plot"]) is not None:
+        from streaml1.training.report import require_plotting
+
+        try:
+            require_plotting(plot)
+        except (RuntimeError, ValueError) as error:
+            raise Refusal(f"--plot {error}") from None
+
+
+def unwritable(what: str, error: OSError) -> Refusal:
+    """Say why something cannot be written."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return Refusal(f"{what} cannot be written: there is no such folder; make it first")
+    return Refusal(f"{what} cannot be written: {exits.reason(error)}", exits.unwritten(error))
+
+
+def write_all(
+    learner: Any, done: Report, save: Path | None, report: Path | None, plot: Path | None
+) -> None:
+    """Write the files that are asked for."""
+    for path, write in ((save, learner.save), (report, done.write), (plot, done.plot)):
+        if path is None:
+            continue
+        try:
+            write(path)
+        except OSError as error:
+            raise unwritable(str(path), error) from None

@@ -1,0 +1,193 @@
+"""SIMD operations and raw memory for kernels, made when they are first called for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streaml1.core.jit.lazy_import import COMPILED, Deferred
+
+if TYPE_CHECKING:
+    from streaml1.core.simd.bits import (
+        bit_count,
+        chosen_bits,
+        chosen_bytes,
+        chosen_marked,
+        float_of_bits,
+        high_product,
+        leading_zeros,
+        matches,
+        matches_any,
+        packs,
+        put_lowered,
+        put_places,
+        trailing_zeros,
+        under,
+    )
+    from streaml1.core.simd.f64x8 import (
+        all_below,
+        any_below_zero,
+        bits_of,
+        chosen,
+        eight_of,
+        greater,
+        joined,
+        lesser,
+        masked,
+        minus,
+        negative,
+        over,
+        plus,
+        shifted,
+        signed,
+        times,
+        total,
+        two_to,
+        without_first,
+        words_of,
+    )
+    from streaml1.core.simd.load_store import (
+        at_least,
+        each_in,
+        eight_at,
+        eight_from,
+        eight_in,
+        equal_in,
+        falls_in,
+        pairs_in,
+        places_of,
+        put_each,
+        put_eight,
+        put_pairs,
+        words_in,
+    )
+    from streaml1.core.simd.raw_memory import (
+        array_at,
+        borrowed,
+        load,
+        load_byte,
+        load_float,
+        load_word,
+        prefetch,
+        prefetch_at,
+        prefetch_early,
+        rule_at,
+        scratch,
+        store_half,
+        store_word,
+    )
+    from streaml1.core.simd.u64x8 import (
+        are_near,
+        bit_counts,
+        eight_of_words,
+        every_fifth,
+        every_third,
+        halves_at,
+        lanes_from,
+        last_of,
+        of_sixteen,
+        put_at,
+        put_halves,
+        put_words,
+        sums_before,
+        which,
+        words_at,
+        words_from,
+        words_near,
+        words_of_halves,
+    )
+
+__all__ = [
+    "all_below",
+    "any_below_zero",
+    "are_near",
+    "array_at",
+    "at_least",
+    "bit_count",
+    "bit_counts",
+    "bits_of",
+    "borrowed",
+    "chosen",
+    "chosen_bits",
+    "chosen_bytes",
+    "chosen_marked",
+    "each_in",
+    "eight_at",
+    "eight_from",
+    "eight_in",
+    "eight_of",
+    "eight_of_words",
+    "equal_in",
+    "every_fifth",
+    "every_third",
+    "falls_in",
+    "float_of_bits",
+    "greater",
+    "halves_at",
+    "high_product",
+    "joined",
+    "lanes_from",
+    "last_of",
+    "leading_zeros",
+    "lesser",
+    "load",
+    "load_byte",
+    "load_float",
+    "load_word",
+    "masked",
+    "matches",
+    "matches_any",
+    "minus",
+    "negative",
+    "of_sixteen",
+    "over",
+    "packs",
+    "pairs_in",
+    "places_of",
+    "plus",
+    "prefetch",
+    "prefetch_at",
+    "prefetch_early",
+    "put_at",
+    "put_each",
+    "put_eight",
+    "put_halves",
+    "put_lowered",
+    "put_pairs",
+    "put_places",
+    "put_words",
+    "rule_at",
+    "scratch",
+    "shifted",
+    "signed",
+    "store_half",
+    "store_word",
+    "sums_before",
+    "times",
+    "total",
+    "trailing_zeros",
+    "two_to",
+    "under",
+    "which",
+    "without_first",
+    "words_at",
+    "words_from",
+    "words_in",
+    "words_near",
+    "words_of",
+    "words_of_halves",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = Deferred(lambda: _made(name)) if COMPILED else _made(name)
+    return value
+
+
+def _made(name: str) -> Any:
+    from streaml1.core.simd import bits, f64x8, load_store, raw_memory, u64x8
+
+    modules = (bits, f64x8, load_store, raw_memory, u64x8)
+    [value] = [vars(m)[name] for m in modules if name in m.__all__]
+    return value

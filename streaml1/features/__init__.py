@@ -1,0 +1,1 @@
+"""From named features to slots."""

@@ -1,0 +1,360 @@
+"""Many examples at once, as rows: lists of dicts, data frames, sparse and dense matrices."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaml1.core.rows import (
+    MOST_IDS,
+    NUMBERS,
+    BadExample,
+    Rows,
+    are_values,
+    largest,
+    number,
+    plain_items,
+    shown,
+)
+from streaml1.features.dedup import plain_rows
+from streaml1.text.parsed_rows import IntRows, NamedRows
+
+__all__ = [
+    "Batch",
+    "batch_of",
+    "checked",
+    "frame_of",
+    "is_frame",
+    "is_matrix",
+    "stray",
+    "values_of",
+]
+
+
+class Batch(NamedTuple):
+    """Rows whose ids are places in `names`, or int names themselves where that is None.
+
+    They are plain, but for those of a matrix, which is looked at while it is learnt: there
+    `width` is not None, and every id must be below it; and for those of `texts`, which have no ids
+    yet, but names by their hashes, and may have one twice. Where names are those of numbered
+    columns, all of them are below `below`, if that is known.
+    """
+
+    rows: Rows
+    names: list[Hashable] | None
+    width: int | None = None
+    texts: NamedRows | None = None
+    below: int | None = None
+
+    @property
+    def n(self) -> int:
+        """How many rows."""
+        return self.rows.n
+
+
+def is_matrix(X: Any) -> bool:
+    """Whether X is a scipy sparse or a numpy matrix."""
+    return isinstance(X, np.ndarray) or hasattr(type(X), "tocsr")
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame."""
+    # Asked of the type: a lazy frame of polars warns of what its columns cost.
+    return hasattr(type(X), "columns") and not is_matrix(X)
+
+
+def batch_of(X: Any) -> Batch:
+    """The rows of X: a data frame, a matrix, rows as readers of text give them, or dicts in order.
+
+    Raises
+    ------
+    BadExample
+        At the first value that is refused, with its row.
+    TypeError
+        Where X is of none of these kinds, is no matrix of real numbers, or is broken.
+    """
+    if isinstance(X, IntRows):
+        return _from_ints(X)
+    if isinstance(X, NamedRows):
+        return _from_texts(X)
+    if is_matrix(X):
+        return _from_matrix(X)
+    if is_frame(X):
+        return _from_frame(X)
+    if isinstance(X, Sequence) and not isinstance(X, str | bytes):
+        return _from_dicts(X)
+    raise TypeError(
+        f"X is a {type(X).__name__}; give a data frame, a scipy.sparse matrix or a list of dicts"
+    )
+
+
+def _from_matrix(X: Any) -> Batch:
+    if X.ndim != 2:
+        raise TypeError(f"X has {X.ndim} dimension(s); rows of examples have 2")
+    if X.dtype.kind not in "fiub":
+        raise TypeError(f"X has values of type {X.dtype}; they must be real numbers")
+    if isinstance(X, np.ma.MaskedArray):
+        X = X.filled(0)  # masked is absent
+    if isinstance(X, np.ndarray):
+        from scipy.sparse import csr_array
+
+        # Of the floats of two bytes scipy has no matrices.
+        X = csr_array(X.astype(np.float64) if X.dtype == np.float16 else X)
+    elif X.format != "csr":
+        X = X.astype(np.float64).tocsr()  # small ints would overflow where entries are summed
+    n, width = X.shape
+    indptr, indices = X.indptr, X.indices
+    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or len(indptr) != n + 1:
+        raise TypeError(BROKEN)
+    end = int(indptr[-1])
+    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or end > min(len(indices), len(X.data)):
+        raise TypeError(BROKEN)
+    indices, data = indices[:end], _own(X.data[:end], np.float64)
+    rows_of = _own(indptr, np.uint64)
+    if indices.dtype == np.int32:  # below 0 turns out too large
+        return Batch(Rows(_own(indices, np.int32).view(np.uint32), data, rows_of), None, width)
+    if end and not (indices.min() >= 0 and indices.max() < width):
+        raise TypeError(stray(width))
+    if width < MOST_IDS:
+        return Batch(Rows(indices.astype(np.uint32), data, rows_of), None, width)
+    return _named(indices, data, rows_of)
+
+
+def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
+    """Rows whose ids are larger than slots can be."""
+    columns, places = np.unique(ids, return_inverse=True)
+    names = columns.tolist()
+    rows = Rows(places.astype(np.uint32), data, rows_of)
+    return Batch(plain_rows(rows, names.__getitem__), names, below=names[-1] + 1 if names else 0)
+
+
+def _from_ints(X: IntRows) -> Batch:
+    ids, values, indptr = X.parts()
+    rows_of = _own(indptr, np.uint64)
+    below = X.below
+    if below is None:
+        below = largest(ids) + 1 if len(ids) and ids.dtype == np.uint32 else 0
+    if ids.dtype != np.uint32 or below >= MOST_IDS:
+        return _named(ids, _own(values, np.float64), rows_of)
+    rows = Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of)
+    return Batch(rows, None, below=below) if X.plain else Batch(rows, None, below)
+
+
+def _from_texts(X: NamedRows) -> Batch:
+    hashes, values, indptr = X.parts()
+    if not (X.plain or X.valued or are_values(values)):
+        return _from_dicts(X)
+    rows_of = indptr.view(np.uint64)  # of int64, none below 0
+    return Batch(Rows(hashes[:0], _own(values, np.float64), rows_of), None, None, X)
+
+
+def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:
+    """The batch with plain rows; `name_of` tells ids in a sentence.
+
+    Raises
+    ------
+    BadExample
+        At the first value that is refused, with its row.
+    """
+    if batch.width is None:
+        return batch
+    if len(batch.rows.ids) and largest(batch.rows.ids) >= batch.width:
+        raise TypeError(stray(batch.width))
+    return Batch(plain_rows(batch.rows, name_of), batch.names)
+
+
+BROKEN = "the index pointers of X are out of order; X.check_format() tells more"
+
+
+def stray(width: int) -> str:
+    """Say that a matrix is broken."""
+    return f"X has an entry outside its {width} columns; X.check_format() tells more"
+
+
+def _own(values: Any, dtype: Any) -> Any:
+    """`values` as kernels take them; copied only where they are not."""
+    if type(values) is np.ndarray and values.dtype == dtype and values.flags.carray:
+        return values
+    return np.require(values, dtype, ["C", "A", "W"])
+
+
+def _from_dicts(xs: Sequence[Mapping[Hashable, Any]]) -> Batch:
+    places: dict[Hashable, int] = {}
+    ids, values, ends = array("I"), array("d"), array("Q", [0])
+
+    def batch() -> Batch:
+        names = list(places)
+        rows = Rows(
+            np.array(ids, np.uint32), np.array(values, np.float64), np.array(ends, np.uint64)
+        )
+        return Batch(plain_rows(rows, names.__getitem__), names)
+
+    for i, x in enumerate(xs):
+        try:
+            names, new = _items(x)
+        except BadExample as bad:
+            batch()  # an earlier row with a bad value comes first
+            raise BadExample(bad.reason, i) from None
+        ids.extend([places.setdefault(name, len(places)) for name in names])
+        values.extend(new)
+        ends.append(len(ids))
+    return batch()
+
+
+def _items(x: Mapping[Hashable, Any]) -> tuple[Iterable[Hashable], Any]:
+    """Names and values; as they are where all are numbers, which is looked at later."""
+    if not isinstance(x, Mapping):
+        raise BadExample(f"an example is a dict of features, not a {type(x).__name__}")
+    try:
+        if type(x) is dict and NUMBERS.issuperset(map(type, x.values())) and all(x.values()):
+            return x, array("d", x.values())
+    except OverflowError:  # named below
+        pass
+    plain = plain_items(x)
+    return plain, array("d", plain.values())
+
+
+def _from_frame(X: Any) -> Batch:
+    names: list[Hashable]
+    if _is_sparse(X):
+        names = list(X.columns)
+        if len(set(names)) < len(names):
+            raise _twice(names)
+        return checked(_from_matrix(X.sparse.to_coo()), names.__getitem__)._replace(names=names)
+    frame = frame_of(X)
+    places: dict[Hashable, int] = {}
+    n = len(frame)
+    bad: list[BadExample] = []
+    columns = [_column(series, places, n, bad) for series in frame.iter_columns()]
+    names = list(places)
+    if not columns or not n:
+        empty = Rows(np.zeros(0, np.uint32), np.zeros(0), np.zeros(n + 1, np.uint64))
+        return Batch(empty, names)
+    ids = np.stack([c[0] for c in columns], axis=1)
+    values = np.stack([c[1] for c in columns], axis=1)
+    # What is absent is a zero until here; `plain_rows` drops both.
+    indptr = np.arange(n + 1, dtype=np.uint64) * np.uint64(len(columns))
+    rows = Rows(ids.reshape(-1), values.reshape(-1), indptr)
+    if bad:
+        first = min(bad, key=lambda one: one.row)
+        plain_rows(_head(rows, first.row), names.__getitem__)  # an earlier bad value comes first
+        raise first
+    return Batch(plain_rows(rows, names.__getitem__), names)
+
+
+def frame_of(X: Any) -> Any:
+    """A data frame as narwhals has it.
+
+    Raises
+    ------
+    TypeError
+        Where two columns have one name, or it is lazy.
+    """
+    import narwhals as nw
+    from narwhals.exceptions import DuplicateError
+
+    if hasattr(type(X), "collect"):
+        raise TypeError(f"X is a {type(X).__name__}, which holds no rows yet; collect() it first")
+    try:
+        return nw.from_native(X, eager_only=True)
+    except DuplicateError:
+        # The columns of a table of pyarrow are not their names.
+        raise _twice(list(getattr(X, "column_names", X.columns))) from None
+
+
+def _twice(names: list[Hashable]) -> TypeError:
+    twice = next(name for name in names if names.count(name) > 1)
+    return TypeError(f"the frame has two columns {shown(twice)}; rename one of them")
+
+
+def values_of(series: Any) -> list[Any]:
+    """The values of a column, None where one is absent."""
+    native = getattr(series.to_native(), "dtype", None)
+    values: list[Any] = series.to_list()
+    if isinstance(native, np.dtype) and native.kind in "fiub":
+        return values
+    null = _absent(series, native)
+    return [None if gone else value for value, gone in zip(values, null, strict=True)]
+
+
+def _head(rows: Rows, n: int) -> Rows:
+    end = int(rows.indptr[n])
+    return Rows(rows.ids[:end], rows.values[:end], rows.indptr[: n + 1])
+
+
+def _is_sparse(X: Any) -> bool:
+    return hasattr(X, "sparse") and hasattr(X, "dtypes") and _all_sparse(X)
+
+
+def _all_sparse(X: Any) -> bool:
+    dtypes = list(X.dtypes)
+    return bool(dtypes) and all(getattr(t, "fill_value", None) == 0 for t in dtypes)
+
+
+def _plain_name(name: Any) -> Any:
+    """The name of a column as a dict would have it: of several levels numpy's ints are Python's."""
+    if not isinstance(name, tuple):
+        return name
+    return tuple(one.item() if isinstance(one, np.generic) else one for one in name)
+
+
+def _column(
+    series: Any, places: dict[Hashable, int], n: int, bad: list[BadExample]
+) -> tuple[Any, Any]:
+    """(ids, values) of one column of a frame; places of new names, and what is bad, are added."""
+    name = _plain_name(series.name)
+    native: Any = getattr(series.to_native(), "dtype", None)
+    if getattr(native, "fill_value", math.nan) == 0:  # a sparse column: what is absent is a zero
+        native = native.subtype
+    if isinstance(native, np.dtype) and native.kind in "fiub":
+        numbers = series.to_numpy().astype(np.float64)
+    elif series.dtype.is_numeric() or str(series.dtype) == "Boolean":
+        absent = series.is_null().to_numpy()
+        numbers = np.zeros(n)
+        there = series.filter(~series.is_null())
+        if str(series.dtype) in ("Int128", "UInt128"):  # more than numpy has
+            import narwhals as nw
+
+            there = there.cast(nw.Float64)
+        numbers[~absent] = there.to_numpy().astype(np.float64)
+    else:
+        return _objects(name, series.to_list(), _absent(series, native), places, bad)
+    place = places.setdefault(name, len(places))
+    return np.full(n, place, np.uint32), numbers
+
+
+def _absent(series: Any, native: Any) -> list[bool]:
+    """Which values of a column are absent: where it may hold anything, a NaN is a value."""
+    null: list[bool] = series.is_null().to_list()
+    if native != np.dtype(object):
+        return null
+    return [one and not isinstance(v, float) for one, v in zip(null, series, strict=True)]
+
+
+def _objects(
+    name: Hashable,
+    values: list[Any],
+    null: list[bool],
+    places: dict[Hashable, int],
+    bad: list[BadExample],
+) -> tuple[Any, Any]:
+    ids, numbers = np.zeros(len(values), np.uint32), np.zeros(len(values))
+    for i, value in enumerate(values):
+        if null[i]:
+            continue
+        feature = name
+        if isinstance(value, str):
+            feature = f"{name}={value}"
+            numbers[i] = 1.0
+        else:
+            try:
+                numbers[i] = number(name, value)
+            except BadExample as one:
+                bad.append(BadExample(one.reason, i))
+                break
+        ids[i] = places.setdefault(feature, len(places))
+    return ids, numbers

@@ -1,0 +1,284 @@
+"""Rows made plain: each name once in a row, with the sum of its values, and no zeros; or refused.
+
+Whether a name has come before in its row is looked up one by one: a table that the first cache
+holds is faster so than by gathers and scatters of eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.jit import gil_kernel, inlined, kernel
+from streaml1.core.reused import reused
+from streaml1.core.rows import (
+    LIMIT,
+    MOST_IDS,
+    BadExample,
+    Rows,
+    are_values,
+    is_no_value,
+    is_plain_row,
+    refuse_value,
+    row_of,
+)
+
+__all__ = ["masked_rows", "plain_rows", "repeats"]
+
+_ONE, _HALF = np.uint64(1), np.uint64(32)
+_LOW, _ROW = np.uint64(2**32 - 1), np.uint64(2**64 - 2**32)  # of a mark
+_FEW = np.uint64(32)  # slots that come again in a row, up to which it is looked why
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@kernel
+def _are_plain(ids: Any, values: Any, indptr: Any, d: Any) -> bool:
+    """Whether all rows are, see `is_plain_row`."""
+    d = np.uint64(d)
+    for i in range(np.uint64(len(indptr) - 1)):
+        if not is_plain_row(ids, values, indptr[i], indptr[i + _ONE], d):
+            return False
+    return True
+
+
+def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int, valued: bool = False) -> Rows:
+    """Rows without zeros and with each name once in a row; `name_of` tells ids in a sentence.
+
+    `valued` tells that no value is zero or refused.
+
+    Raises
+    ------
+    BadExample
+        At the first value that is NaN, infinite or beyond 1e50.
+    """
+    if _are_plain(rows.ids, rows.values, rows.indptr, MOST_IDS):
+        return rows
+    merged = _merged(rows)
+    if merged is rows and valued:
+        return rows
+    if are_values(merged.values) and (merged is rows or are_values(rows.values)):
+        return merged
+    first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])
+    _refuse(*first, name_of)
+    return _without_zeros(merged)
+
+
+def _first_bad(rows: Rows) -> tuple[float, Rows, int]:
+    """The row of the first value that is refused (infinite if none is), and its entry."""
+    wrong = np.flatnonzero(~(np.abs(rows.values) < LIMIT))
+    return (row_of(rows, wrong[0]), rows, int(wrong[0])) if len(wrong) else (np.inf, rows, -1)
+
+
+def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) -> None:
+    if k >= 0:
+        try:
+            refuse_value(name_of(int(rows.ids[k])), float(rows.values[k]))
+        except BadExample as bad:
+            raise BadExample(bad.reason, int(row)) from None
+
+
+@inlined
+def _home(id_: Any, met: Any) -> Any:
+    """Where an id is looked for first."""
+    return ((id_ * _MIX) >> _HALF) & np.uint64(len(met) - 1)
+
+
+@inlined
+def _place(id_: Any, place: Any, ids: Any, begin: Any, met: Any) -> Any:
+    """Where it stands, or would, that an id is among those from `begin` on; and what stands there.
+
+    It is looked for from `place` on. What stands there is one more than its place in `ids`; up to
+    `begin`, where it is not among them. What stands in `met` of rows before does not count.
+    """
+    other = met[place]
+    while other > begin and ids[other - _ONE] != id_:
+        place = (place + _ONE) & np.uint64(len(met) - 1)
+        other = met[place]
+    return place, other
+
+
+@kernel
+def _first_repeat(ids: Any, indptr: Any, met: Any) -> Any:
+    """The first row that has a name twice; the number of rows where none has."""
+    n = np.uint64(len(indptr) - 1)
+    for i in range(n):
+        lo = indptr[i]
+        for k in range(lo, indptr[i + _ONE]):
+            place = _home(np.uint64(ids[k]), met)
+            if met[place] > lo:
+                place, other = _place(ids[k], place, ids, lo, met)
+                if other > lo:
+                    return i
+            met[place] = k + _ONE
+    return n
+
+
+@gil_kernel
+def _sum_by_name(
+    hashes: Any, values: Any, i: Any, lo: Any, hi: Any, mask: Any, slots: Any, kept: Any,
+    begin: Any, n: Any, met: Any, marks: Any, names: Any, sums: Any,
+) -> Any:  # fmt: skip
+    """Sum anew what the i-th row has in its slots: each name first, then names of one slot.
+
+    `marks` has the places of names in `names` and `sums`, each beside its row.
+    """
+    bad = np.int64(0)
+    m = np.uint64(0)
+    row = (i + _ONE) << _HALF
+    for k in range(lo, hi):
+        place = _home(hashes[k], marks)
+        while marks[place] & _ROW == row and names[marks[place] & _LOW] != hashes[k]:
+            place = (place + _ONE) & np.uint64(len(marks) - 1)
+        if marks[place] & _ROW != row:
+            marks[place] = row | m
+            names[m] = hashes[k]
+            sums[m] = values[k]
+            m += _ONE
+        else:
+            sums[marks[place] & _LOW] += values[k]
+            bad |= is_no_value(sums[marks[place] & _LOW])
+    for k in range(begin, n):
+        kept[k] = 0.0
+    for k in range(m):
+        slot = np.uint32(names[k] & mask)
+        _, other = _place(slot, slot & np.uint64(len(met) - 1), slots, begin, met)
+        kept[other - _ONE] += sums[k]
+        bad |= is_no_value(kept[other - _ONE])
+    return bad
+
+
+@kernel
+def _masked(
+    hashes: Any, values: Any, indptr: Any, mask: Any, slots: Any, kept: Any, ends: Any, met: Any,
+    marks: Any, names: Any, sums: Any,
+) -> bool:  # fmt: skip
+    """Write down what `masked_rows` gives; whether no sum is a value that is refused, or zero."""
+    n = np.uint64(0)
+    bad = np.int64(0)
+    ends[0] = 0
+    low = np.uint64(len(met) - 1)
+    for i in range(np.uint64(len(indptr) - 1)):
+        begin = n
+        several = False  # names of one slot
+        again = np.uint64(0)
+        lo, hi = indptr[i], indptr[i + _ONE]
+        for k in range(lo, hi):
+            slot = np.uint32(hashes[k] & mask)
+            slots[n] = slot  # most are new
+            kept[n] = values[k]
+            place = slot & low
+            if met[place] > begin:
+                place, other = _place(slot, place, slots, begin, met)
+                if other > begin:
+                    v = kept[other - _ONE] + values[k]
+                    kept[other - _ONE] = v
+                    bad |= is_no_value(v)
+                    if again < _FEW:
+                        # Where that slot came first: so many places further on at most.
+                        first = lo + (other - _ONE - begin)
+                        while np.uint32(hashes[first] & mask) != slot:
+                            first += _ONE
+                        several |= hashes[first] != hashes[k]
+                    else:
+                        several = True
+                    again += _ONE
+                    continue
+            n += _ONE
+            met[place] = n
+        if several:
+            bad |= _sum_by_name(
+                hashes, values, i, lo, hi, mask, slots, kept, begin, n, met, marks, names,
+                sums,
+            )  # fmt: skip
+        ends[i + _ONE] = n
+    return bool(bad >= 0)
+
+
+@kernel
+def _merge(ids: Any, values: Any, indptr: Any, first: Any, met: Any) -> Any:
+    """From a row on, leave each name of a row once, where it stands first, with the sum.
+
+    Returns how many there are then.
+    """
+    hi = n = indptr[first]
+    for i in range(first, np.uint64(len(indptr) - 1)):
+        lo, hi = hi, indptr[i + _ONE]
+        begin = n
+        for k in range(lo, hi):
+            place, other = _place(ids[k], _home(np.uint64(ids[k]), met), ids, begin, met)
+            if other > begin:
+                values[other - _ONE] += values[k]
+            else:
+                ids[n] = ids[k]
+                values[n] = values[k]
+                n += _ONE
+                met[place] = n
+        indptr[i + _ONE] = n
+    return n
+
+
+@kernel
+def _longest(indptr: Any) -> Any:
+    """How many entries the longest row has."""
+    most = np.uint64(0)
+    for i in range(np.uint64(len(indptr) - 1)):
+        most = max(most, indptr[i + _ONE] - indptr[i])
+    return most
+
+
+def _met(indptr: Any) -> Any:
+    """Room for the places of what a row has, whichever of some rows it is: half a word each.
+
+    It is to leave room in the first cache.
+    """
+    longest = int(_longest(indptr))
+    kind = np.uint32 if int(indptr[-1]) < 2**32 - 1 else np.uint64
+    return np.zeros(1 << max(12, (4 * longest).bit_length()), kind)
+
+
+def repeats(ids: Any, indptr: Any) -> bool:
+    """Whether a row has an id, or the hash of a name, twice."""
+    return _row_of_repeat(ids, indptr) < len(indptr) - 1
+
+
+def _row_of_repeat(ids: Any, indptr: Any) -> int:
+    return int(_first_repeat(ids, indptr, _met(indptr)))
+
+
+def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
+    """Rows whose ids are the low bits of hashes, each once in a row with the sum of its values.
+
+    A hash that comes twice is summed before those that share its low bits. None where a sum is
+    refused, or zero; that no value is, is known.
+    """
+    n = len(hashes)
+    masked = Rows(reused(n, np.uint32), reused(n), np.empty_like(rows.indptr))
+    met = _met(rows.indptr)
+    more = np.zeros(len(met), np.uint64), np.empty(len(met), np.uint64), np.empty(len(met))
+    if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, met, *more):
+        return None
+    kept = int(masked.indptr[-1])
+    return Rows(masked.ids[:kept], masked.values[:kept], masked.indptr)
+
+
+def _merged(rows: Rows) -> Rows:
+    """Each name once in a row, where it stood first, with the sum of its values."""
+    first = _row_of_repeat(rows.ids, rows.indptr)
+    if first == rows.n:
+        return rows
+    ids, values, indptr = (np.array(a) for a in rows)
+    n = _merge(ids, values, indptr, np.uint64(first), _met(indptr))  # the caller refuses sums
+    return Rows(ids[:n], values[:n], indptr)
+
+
+def _without_zeros(rows: Rows) -> Rows:
+    kept = rows.values != 0.0
+    return rows if kept.all() else _only(rows, kept)
+
+
+def _only(rows: Rows, kept: Any) -> Rows:
+    before = np.zeros(len(kept) + 1, np.uint64)
+    np.cumsum(kept, out=before[1:])
+    return Rows(rows.ids[kept], rows.values[kept], before[rows.indptr.astype(np.int64)])

@@ -1,0 +1,73 @@
+"""Rows of names that come as bytes, each name but once in a row: sums come before all else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.jit import kernel
+from streaml1.core.rows import Rows, are_values
+from streaml1.features.batch import Batch, batch_of
+from streaml1.features.dedup import repeats
+
+__all__ = ["without_repeats"]
+
+_ZERO, _ONE = map(np.uint64, (0, 1))
+_HALF = np.uint64(32)
+_LENGTH = np.uint64(2**32 - 1)
+
+
+@kernel
+def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums: Any,
+           ends: Any) -> Any:  # fmt: skip
+    """Have each hash once in a row, where it comes first, with the sum of its values; how many.
+
+    `firsts` gets the places of those that are left. `marks` is zeros, a power of two of them and
+    more than twice the longest row; it holds the place of a hash in `firsts` beside its row.
+    """
+    mask = np.uint64(len(marks) - 1)
+    n = _ZERO
+    ends[0] = _ZERO
+    for i in range(np.uint64(len(indptr) - 1)):
+        row = (i + _ONE) << _HALF
+        begin = n
+        for k in range(indptr[i], indptr[i + _ONE]):
+            h = hashes[k]
+            place = (h ^ (h >> _HALF)) & mask
+            while True:
+                mark = marks[place]
+                if mark & ~_LENGTH != row:
+                    marks[place] = row | (n - begin)
+                    firsts[n] = k
+                    sums[n] = values[k]
+                    n += _ONE
+                    break
+                first = begin + (mark & _LENGTH)
+                if hashes[firsts[first]] == h:
+                    sums[first] += values[k]
+                    break
+                place = (place + _ONE) & mask
+        ends[i + _ONE] = n
+    return n
+
+
+def without_repeats(batch: Batch) -> Batch:
+    """A batch of texts with each name once in a row; any other as it is."""
+    texts = batch.texts
+    if texts is None or texts.apart:
+        return batch
+    hashes, values, indptr = texts.parts()
+    indptr = indptr.astype(np.uint64)
+    if not repeats(hashes, indptr):
+        return batch
+    longest = int(np.diff(indptr).max(initial=0))
+    marks = np.zeros(1 << max(10, (2 * longest).bit_length()), np.uint64)
+    firsts, sums = np.empty(len(hashes), np.uint64), np.empty(len(hashes))
+    ends = np.zeros_like(indptr)
+    n = int(_merge(hashes, values, indptr, marks, firsts, sums, ends))
+    if not are_values(sums[:n]):
+        return batch_of(list(texts))  # which says what is wrong, or drops zeros
+    merged = texts.chosen(firsts[:n].astype(np.int64), sums[:n].copy(), ends.astype(np.int64))
+    rows = Rows(batch.rows.ids, merged.values, ends)
+    return batch._replace(rows=rows, texts=merged)

@@ -1,0 +1,88 @@
+"""A dict straight to a row, inside a kernel that holds the interpreter lock.
+
+It takes exact dicts whose names are exact str or int and whose values are exact float, int, bool,
+str or None: of those no `__hash__`, `__eq__` or `__float__` of somebody's own can run, so the dict
+cannot change while it is read, and no other thread runs meanwhile. Every other dict goes by
+`rows.plain_items`, to the same slots and the same floats.
+
+Each kind of names has its own way of reading, another where features are crossed, and another
+where some are raw text: one pair of kernels is compiled for each. They get all addresses in a
+*frame*, see `walk.frame`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from streaml1.core.jit import row_kernel
+from streaml1.features.dict_reader import (
+    crossed,
+    crossed_hashed,
+    entry_points,
+    hashed,
+    interned,
+    ints,
+    raw_text,
+)
+from streaml1.features.dict_reader.cpython_objects import AVAILABLE, FULL, OTHER_ROAD
+from streaml1.features.dict_reader.kernel_context import Frame, Kernels
+from streaml1.features.interactions import Crosses
+from streaml1.features.ngrams import Words
+from streaml1.features.vocabulary import Hashed, Ints, Table
+
+__all__ = ["AVAILABLE", "FULL", "OTHER_ROAD", "Frame", "frame_of"]
+
+# What reads a dict to predict, and to learn.
+_READS: dict[type, Any] = {
+    Ints: (ints.read_known, ints.read_all),
+    Table: (interned.read_known, interned.read_all),
+    Hashed: (hashed.read, hashed.read),
+}
+_CROSSED_READS: dict[type, Any] = {  # ints have no prefixes
+    Ints: (ints.read_known, ints.read_all),
+    Table: (crossed.read_known, crossed.read_all),
+    Hashed: (crossed_hashed.read, crossed_hashed.read),
+}
+_COUNTED_READS: dict[type, Any] = {  # a name that is an int is of no text
+    Ints: (ints.read_known, ints.read_all),
+    Table: (raw_text.read_known, raw_text.read_all),
+    Hashed: (raw_text.read_hashed, raw_text.read_hashed),
+}
+
+
+@cache
+def _predict(rule: Any, read: Any) -> Any:
+    return row_kernel(entry_points.predict, rule, read, "uint64", "object", "int64")
+
+
+@cache
+def _learn(rule: Any, read: Any) -> Any:
+    numbers = ("float64", "float64", "float64")
+    return row_kernel(entry_points.learn, rule, read, "uint64", "object", *numbers)
+
+
+def _no_learn(address: int, x: Any, y: float, w: float, eta: float) -> int:
+    return OTHER_ROAD
+
+
+def frame_of(
+    names: Any,
+    rule: Any,
+    online: Any,
+    length: int,
+    learns: bool,
+    crosses: Crosses | None = None,
+    words: Words | None = None,
+) -> Frame:
+    """The frame of a model for dicts of up to `length` features, crossed ones and words among them.
+
+    Words and crosses go together only where the words are given by name: not with `words`.
+
+    Where it only predicts, what learns is not compiled.
+    """
+    method: Any = type(rule)
+    reads = _READS if crosses is None else _CROSSED_READS
+    known, new = (reads if words is None else _COUNTED_READS)[type(names)]
+    pair = Kernels(_predict(method, known), _learn(method, new) if learns else _no_learn)
+    return Frame(pair, learns, names, rule, online, length, crosses, words)

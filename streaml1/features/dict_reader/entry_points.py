@@ -1,0 +1,42 @@
+"""A dict predicted or learnt in one call: one pair of kernels for each way of reading it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.simd import array_at, rule_at
+from streaml1.features.dict_reader.context_fields import HEAD, IDS, LENGTH, RECORD, VALUES, WORDS
+from streaml1.optim.loop import ONLINE, learn_plain, margin
+
+__all__ = ["learn", "predict"]
+
+# Bound by row_kernel: the class of the rule, and what writes down the slots and values of the dict
+# at an address and returns how many, or OTHER_ROAD, or FULL where slots or places run out.
+Rule: Any = None
+read: Any = None
+
+
+def predict(address: int, x: int, out: int) -> float:
+    """What `online.margin` tells of the dict at the address `x`; NaN where it goes another road."""
+    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    n = read(frame, np.uint64(x))
+    if n < 0:
+        return np.nan
+    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
+    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, out)
+
+
+def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
+    """Learn the dict at the address `x`; returns what `online.learn_plain` or `read` does."""
+    frame = array_at(np.uint64(address), WORDS, np.uint64)
+    n = read(frame, np.uint64(x))
+    if n < 0:
+        return int(n)
+    ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
+    values = array_at(frame[VALUES], frame[LENGTH], np.float64)
+    online = array_at(frame[RECORD], 1, ONLINE)
+    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)

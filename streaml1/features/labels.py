@@ -1,0 +1,225 @@
+"""Labels and sample weights as models take them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.rows import LIMIT, BadExample, alike, shown
+
+__all__ = [
+    "binary",
+    "binaries",
+    "column_of",
+    "equals_itself",
+    "refuse_unless_dict",
+    "value",
+    "values",
+    "weight",
+    "weights",
+]
+
+WEIGHT_LIMIT = 1e15
+NUMBERS = (numbers.Real, Decimal, np.bool_)
+
+
+def equals_itself(given: Any) -> bool:
+    """Whether a label equals itself: NaN does not, and pandas.NA cannot tell."""
+    try:
+        return bool(given == given)
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, NUMBERS) and not isinstance(given, np.timedelta64)
+
+
+def _float(given: Any) -> float:
+    """`given` as a float; NaN where it is no number, infinite where it is too large."""
+    if not _is_number(given):
+        return math.nan
+    try:
+        return float(given)
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def binary(y: Any) -> float:
+    """-1.0 for False or 0, 1.0 for True or 1.
+
+    Raises
+    ------
+    BadExample
+        Where the label is none of these.
+    """
+    v = _float(y)
+    if v == 0.0:
+        return -1.0
+    if v == 1.0:
+        return 1.0
+    raise BadExample(f"{shown(y)} is not a label of a classifier; labels are False, True, 0 or 1")
+
+
+def binaries(y: Any, n: int) -> Any:
+    """The -1.0 or 1.0 of each of `n` labels.
+
+    Raises
+    ------
+    BadExample
+        At the first that is none, with its row.
+    ValueError
+        Where there are not `n`.
+    """
+    labels = column_of("labels", y, n)
+    if labels.dtype.kind == "b" or (
+        labels.dtype.kind in "iuf" and np.all((labels == 0) | (labels == 1))
+    ):
+        signs = labels.astype(np.float64)
+        signs += signs
+        signs -= 1.0
+        return signs
+    return _each(binary, labels)
+
+
+def value(y: Any) -> float:
+    """The label of a regressor as a float.
+
+    Raises
+    ------
+    BadExample
+        Where it is no number, not finite, or beyond 1e50.
+    """
+    v = _float(y)
+    if abs(v) < LIMIT:
+        return v
+    if _is_number(y):
+        raise BadExample(
+            f"the label {shown(y)} is not finite, or beyond 1e50; scale it or leave it out"
+        )
+    raise BadExample(f"{shown(y)} is not a label of a regressor; labels are numbers")
+
+
+def values(y: Any, n: int) -> Any:
+    """`n` labels of a regressor as floats.
+
+    Raises
+    ------
+    BadExample
+        At the first that is none, with its row.
+    ValueError
+        Where there are not `n`.
+    """
+    labels = column_of("labels", y, n)
+    if labels.dtype.kind in "iufb":
+        numbers_ = labels.astype(np.float64)
+        if np.all(np.abs(numbers_) < LIMIT):
+            return numbers_
+    return _each(value, labels)
+
+
+def weight(w: Any) -> float:
+    """A sample weight as a float.
+
+    Raises
+    ------
+    BadExample
+        Where it is no number from 0 to 1e15.
+    """
+    v = _float(w)
+    if 0.0 <= v <= WEIGHT_LIMIT:
+        return v
+    raise BadExample(f"the weight {shown(w)} of the example is not a number from 0 to 1e15")
+
+
+def weights(w: Any, n: int) -> Any:
+    """`n` sample weights as floats, from one for all (see `rows.alike`), `n`, or None.
+
+    Raises
+    ------
+    BadExample
+        At the first that is none, with its row.
+    ValueError
+        Where there are not `n`.
+    """
+    if w is None:
+        return alike(1.0, n)
+    if isinstance(w, str | bytes) or not hasattr(type(w), "__len__"):
+        return alike(weight(w), n)
+    column = column_of("weights", w, n)
+    if column.dtype.kind in "iufb":
+        numbers_ = np.require(column, np.float64, ["C", "A", "W"])
+        if np.all((numbers_ >= 0.0) & (numbers_ <= WEIGHT_LIMIT)):
+            return numbers_
+    return _each(weight, column)
+
+
+def column_of(what: str, given: Any, n: int) -> Any:
+    """`given` as an array of n; a list of unlike things stays what they are.
+
+    Raises
+    ------
+    ValueError
+        Where there are not `n`, side by side.
+    """
+    if isinstance(given, list | tuple):
+        column = np.empty(len(given), object)
+        column[:] = given
+        kinds = set(map(type, given))
+        if len(kinds) == 1 and kinds <= {bool, int, float}:
+            with suppress(OverflowError):
+                together = np.asarray(given)
+                # Ints of more than one range together would be floats.
+                column = column if kinds == {int} and together.dtype.kind == "f" else together
+    else:
+        column = _array(given)
+    if column.ndim != 1 or len(column) != n:
+        raise ValueError(f"{what} have the shape {column.shape} beside {n} rows; give {n} of them")
+    return column
+
+
+def _array(given: Any) -> Any:
+    """What is no list as an array; times stay times, which numpy would tell as ints."""
+    try:
+        column = np.asarray(given)
+    except Exception:  # of a kind that numpy has not, such as the wide ints of polars
+        if not hasattr(given, "to_list"):
+            raise
+        column = np.array(given.to_list(), object)
+    if column.dtype.kind in "mM" and column.ndim == 1:
+        times, column = column, np.empty(len(column), object)
+        column[:] = list(times)
+    return column
+
+
+def _each(check: Callable[[Any], float], column: Any) -> Any:
+    checked = np.empty(len(column))
+    for i, given in enumerate(column.tolist()):
+        try:
+            checked[i] = check(given)
+        except BadExample as bad:
+            raise BadExample(bad.reason, i) from None
+    return checked
+
+
+def refuse_unless_dict(x: Any) -> None:
+    """Refuse what is no mapping of features.
+
+    Raises
+    ------
+    BadExample
+        Unless `x` is one.
+    """
+    if not isinstance(x, Mapping):
+        raise BadExample(
+            f"an example is a dict of features, not a {type(x).__name__}; "
+            "text goes through river's BagOfWords first"
+        )

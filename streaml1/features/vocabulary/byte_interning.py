@@ -1,0 +1,425 @@
+"""Names that come as bytes, and are no Python strings: kept as such, and found by stable hashes.
+
+Beside a `Table`, which knows a string by Python's own hash of it, another in each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streaml1.core.aligned import unset_in_lines
+from streaml1.core.jit import COMPILED, inlined, kernel
+from streaml1.core.simd import borrowed, prefetch, prefetch_early
+from streaml1.features.vocabulary.probing import (
+    FAR,
+    MISSING,
+    NO_SLOT,
+    ONE,
+    ask_lines,
+    free,
+    home,
+    lookup,
+    vacant,
+)
+from streaml1.text.byte_names import short_copied
+
+__all__ = ["LEAST", "SPARE", "USUAL", "Arena", "ByBytes", "Unknown", "copied", "distinct", "soon"]
+
+LEAST = 64  # names that there is room for: copies of a model are to be small
+_TOGETHER = 256  # places of a table that are looked at before what is in them moves
+USUAL = 8  # letters of a name
+SHARE = 4  # words of a table for each entry that it may have: half of its places stay free
+_FEW, _HEAPS = 256, 0.7
+SPARE = 32  # bytes behind names that are copied by words
+_AHEAD, _LOW = np.uint64(16), np.uint64(2**32 - 1)
+
+
+class Unknown(NamedTuple):
+    """Names without a slot among some, which may come again."""
+
+    places: Any
+    """Where one is, int64."""
+    firsts: Any
+    """Where each comes first, int64."""
+    order: Any
+    """Which of these each place has, uint32."""
+
+    def tell(self, slots: Any, given: Any) -> None:
+        """Put the slots that were given to them where they are."""
+        _tell(slots, self.places.view(np.uint64), self.order, given)
+
+
+@inlined
+def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
+    """Copy some bytes; returns where the copy ends. Up to `SPARE` more are written behind it."""
+    for i in range(begin, begin + size):
+        bytes_[to] = names[i]
+        to += ONE
+    return to
+
+
+@inlined
+def _copied_by_words(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
+    if begin + size + np.uint64(SPARE) > np.uint64(len(names)):  # no more may be read
+        return _copied_each(names, begin, size, bytes_, to)
+    first, there = np.uint64(names.ctypes.data) + begin, np.uint64(bytes_.ctypes.data)
+    return short_copied(first, first + size, there + to) - there
+
+
+copied = _copied_by_words if COMPILED else _copied_each
+
+
+@kernel
+def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
+    """Slots of hashes, `MISSING` for those unknown, and places of these; returns how many are."""
+    n, unknown = np.uint64(len(hashes)), np.uint64(0)
+    for k in range(n):
+        if k + FAR < n:
+            prefetch_early(entries, home(entries, hashes[k + FAR]))
+        at = lookup(entries, hashes[k])
+        if entries[at + ONE] == NO_SLOT:
+            places[unknown] = k
+            unknown += ONE
+        slots[k] = np.uint32(entries[at + ONE])
+    return unknown
+
+
+@kernel
+def _tell(slots: Any, places: Any, order: Any, given: Any) -> None:
+    for m in range(np.uint64(len(places))):
+        slots[places[m]] = given[order[m]]
+
+
+@kernel
+def _put(entries: Any, used: Any, hashes: Any, slots: Any) -> None:
+    """Enter hashes; `used` counts those that were not there."""
+    for k in range(np.uint64(len(hashes))):
+        at = lookup(entries, hashes[k])
+        used[0] += np.int64(entries[at + ONE] == NO_SLOT)
+        entries[at] = hashes[k]
+        entries[at + ONE] = slots[k]
+
+
+@kernel
+def _moved(entries: Any, new_slots: Any, left: Any) -> Any:
+    """Enter what is in a table into another; returns how much that is.
+
+    Each slot has another in `new_slots`, if that is not empty; a negative one is left out.
+    """
+    n = 0
+    same = len(new_slots) == 0
+    stays = np.empty(_TOGETHER, np.uint64)
+    places = np.uint64(len(entries) // 2)
+    for begin in range(np.uint64(0), places, np.uint64(_TOGETHER)):
+        m = np.uint64(0)
+        for k in range(begin, min(places, begin + np.uint64(_TOGETHER))):
+            slot = entries[k + k + ONE]
+            stays[m] = k  # whether it does cannot be foretold
+            taken = slot != NO_SLOT
+            m += np.uint64(taken and (same or new_slots[slot] >= 0))
+        for j in range(m):
+            k = stays[j] + stays[j]
+            slot = entries[k + ONE]
+            at = vacant(left, entries[k])
+            left[at] = entries[k]
+            left[at + ONE] = slot if same else np.uint64(new_slots[slot])
+        n += int(m)
+    return n
+
+
+@kernel
+def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> Any:
+    """The first of each hash at some places; `seen` is zeros, a power of two of them."""
+    n = np.uint64(0)
+    mask = np.uint64(len(seen) - 1)
+    many = np.uint64(len(places))
+    firsts[0] = places[0]
+    for m in range(many):
+        if m + _AHEAD < many:
+            prefetch(seen, hashes[places[m + _AHEAD]] & mask)
+        k = places[m]
+        h = hashes[k]
+        place = h & mask
+        met = np.uint64(seen[place])
+        while (met != 0) & (hashes[firsts[met - np.uint64(met != 0)]] != h):
+            place = (place + ONE) & mask
+            met = np.uint64(seen[place])
+        new = np.uint64(met == 0)  # whether it is cannot be foretold
+        firsts[n] = k
+        n += new
+        met += new * n
+        seen[place] = met
+        order[m] = met - ONE
+    return n
+
+
+@kernel
+def _admit(
+    entries: Any, counts: Any, hashes: Any, names: Any, spans: Any, at: Any, most: Any,
+    arena: Any, slots: Any,
+) -> Any:  # fmt: skip
+    """Slots of hashes from a place on; those without one get the next, and their names are kept.
+
+    It ends at a new one where there are `most` slots, or no room for it or its name; returns where.
+    """
+    count, used = counts
+    entries, names = borrowed((entries, names))
+    late, kept, ends, bytes_ = borrowed(arena)
+    slot, m = np.uint64(count[0]), np.uint64(late[0])
+    before, to = m, ends[m]
+    room = np.uint64(len(bytes_) - SPARE)
+    places = max(np.int64(0), np.int64(len(entries)) // SHARE - np.int64(used[0]))
+    most = min(most, slot + min(np.uint64(places), np.uint64(len(kept)) - m))
+    end = np.uint64(len(hashes))
+    for k in range(at, end):
+        if k + FAR < end:
+            ask_lines(entries, hashes, k)
+            prefetch(spans, k + FAR)
+        place = lookup(entries, hashes[k])
+        if entries[place + ONE] == NO_SLOT:
+            length = spans[k] & _LOW
+            if slot >= most or to + length > room:
+                end = np.uint64(k)
+                break
+            entries[place] = hashes[k]
+            entries[place + ONE] = slot
+            kept[m] = hashes[k]
+            to = copied(names, spans[k] >> np.uint64(32), length, bytes_, to)
+            m += ONE
+            slot += ONE
+            ends[m] = to
+        slots[k] = np.uint32(entries[place + ONE])
+    count[0] = slot
+    used[0] += np.int64(m - before)
+    late[0] = m
+    return end
+
+
+@kernel
+def _keep(
+    kept: Any, hashes: Any, ends: Any, bytes_: Any, left: Any, left_ends: Any, letters: Any
+) -> None:
+    """Write the names that are kept one after the other."""
+    n, to = np.uint64(0), np.uint64(0)
+    for k in range(np.uint64(len(kept))):
+        if kept[k]:
+            left[n] = hashes[k]
+            to = copied(bytes_, ends[k], ends[k + ONE] - ends[k], letters, to)
+            n += ONE
+            left_ends[n] = to
+
+
+def soon(looked: int, new: int, left: int) -> int:
+    """For how many new names among those `left` to make room, as a kernel ends where it has none.
+
+    Of so many looked at so many were new. Of texts they grow as a power below one (Heaps's law).
+    """
+    expected = new * (((looked + left) / max(looked, 1)) ** _HEAPS - 1.0)
+    return min(left, max(_FEW, int(expected)))
+
+
+def distinct(hashes: Any, places: Any) -> Unknown:
+    """The names at some places, int64, by their hashes."""
+    firsts, order = np.empty(len(places) + 1, np.int64), np.empty(len(places), np.uint32)
+    seen = np.zeros(1 << (2 * len(places)).bit_length(), np.uint32)
+    n = len(places) and int(
+        _distinct(hashes, places.view(np.uint64), seen, firsts.view(np.uint64), order)
+    )
+    return Unknown(places, firsts[:n], order)
+
+
+class _Counted:
+    """What has a count where kernels find it: `count`, int64, of one; `n` tells it."""
+
+    count: Any
+
+    @property
+    def n(self) -> int:
+        """What is counted."""
+        return int(self.count[0])
+
+    @n.setter
+    def n(self, n: int) -> None:
+        self.count[0] = n
+
+
+class Arena(_Counted):
+    """Names as UTF-8, one after the other.
+
+    What is in its arrays up to `n` never changes, so that a copy costs nothing.
+
+    Attributes
+    ----------
+    count : ndarray
+        How many names.
+    hashes : ndarray
+        Their stable hashes, uint64.
+    ends : ndarray
+        Where in `bytes` each begins and the one before it ends, uint64; one more than names.
+    bytes : ndarray
+        The names, uint8.
+    """
+
+    def __init__(self) -> None:
+        self.count = np.zeros(1, np.int64)
+        self.hashes = np.empty(LEAST, np.uint64)
+        self.ends = np.zeros(LEAST + 1, np.uint64)
+        self.bytes = np.empty(8 * LEAST + SPARE, np.uint8)
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return int(self.hashes.nbytes + self.ends.nbytes + self.bytes.nbytes)
+
+    def lacks(self, n: int, letters: int) -> bool:
+        """Whether there is no room for `n` names more, of so many bytes together."""
+        used = int(self.ends[self.n])
+        return self.n + n > len(self.hashes) or used + letters + SPARE > len(self.bytes)
+
+    def widen(self, n: int, letters: int) -> None:
+        """Have room for `n` names more, of so many bytes together."""
+        used = int(self.ends[self.n])
+        if self.n + n > len(self.hashes):
+            most = 2 * (self.n + n)
+            hashes = _grown(self.hashes, self.n, most)
+            ends = _grown(self.ends, self.n + 1, most + 1)
+            self.hashes, self.ends = hashes, ends
+        if used + letters + SPARE > len(self.bytes):
+            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + SPARE)
+
+    def still(self) -> Arena:
+        """The names as of now."""
+        copy = Arena.__new__(Arena)
+        copy.count = self.count.copy()
+        copy.hashes, copy.ends, copy.bytes = self.hashes, self.ends, self.bytes
+        return copy
+
+    def kept(self, kept: Any) -> Arena:
+        """Those that are `kept`, a bool each."""
+        places = np.flatnonzero(kept)
+        left, n = Arena(), len(places)
+        ends = self.ends[: self.n + 1]
+        letters = int((ends[1:][places] - ends[places]).sum())
+        left.hashes, left.ends = np.empty(n, np.uint64), np.zeros(n + 1, np.uint64)
+        left.bytes = np.empty(letters + SPARE, np.uint8)
+        _keep(kept, self.hashes, ends, self.bytes, left.hashes, left.ends, left.bytes)
+        left.n = n
+        return left
+
+    def name(self, k: int) -> str:
+        """The k-th name."""
+        ends = self.ends.data
+        return str(self.bytes.data[ends[k] : ends[k + 1]], "utf-8", "surrogatepass")
+
+    def names(self) -> Iterator[str]:
+        """All names."""
+        ends = self.ends[: self.n + 1].tolist()
+        raw = self.bytes[: ends[-1]].tobytes()
+        if raw.isascii():
+            text = raw.decode()
+            return (text[lo:hi] for lo, hi in zip(ends, ends[1:], strict=False))
+        return (raw[lo:hi].decode() for lo, hi in zip(ends, ends[1:], strict=False))
+
+
+def _grown(a: Any, n: int, size: int) -> Any:
+    grown = unset_in_lines(size, a.dtype)
+    grown[:n] = a[:n]
+    return grown
+
+
+class ByBytes(_Counted):
+    """An open-addressing table from hashes to slots: nothing is ever taken out.
+
+    Attributes
+    ----------
+    entries : ndarray
+        (hash, slot) a place; half of them are free at least.
+    count : ndarray
+        All slots below are in it, but those of names that are no strings.
+    used : ndarray
+        int64, of one: places taken.
+    """
+
+    def __init__(self) -> None:
+        self.entries = free(LEAST)
+        self.used = np.zeros(1, np.int64)
+        self.count = np.zeros(1, np.int64)
+
+    def find(self, hashes: Any) -> tuple[Any, Any]:
+        """Slots of hashes, uint32, `MISSING` for those unknown, and the places of these, int64."""
+        slots, places = np.empty(len(hashes), np.uint32), np.empty(len(hashes) + 1, np.int64)
+        if not len(hashes):  # no compiler is loaded for it
+            return slots, places[:0]
+        return slots, places[: int(_find(self.entries, hashes, slots, places))]
+
+    def enter(self, hashes: Any, slots: Any) -> None:
+        """Have some hashes known."""
+        self.widen(len(hashes))
+        _put(self.entries, self.used, hashes, slots)
+
+    def admit(
+        self, hashes: Any, slots: Any, names: Any, spans: Any, arena: Arena,
+        most: int = MISSING, at: int = 0,
+    ) -> int:  # fmt: skip
+        """Slots of hashes; those without one get the next, and their names are kept.
+
+        Parameters
+        ----------
+        hashes, names, spans
+            As of `streaml1.text.parsed_rows.NamedRows`.
+        slots
+            Gets the slots, uint32, from the `at`-th on.
+        arena
+            Gets the names; the slots before are those of other names.
+        most
+            How many slots there may be.
+        at
+            Where to begin.
+
+        Returns
+        -------
+        How far it came: less than all where there are `most` slots.
+        """
+        begun, before = at, self.n
+        while True:
+            counts = self.count, self.used
+            arrays = arena.count, arena.hashes, arena.ends, arena.bytes
+            at = int(_admit(self.entries, counts, hashes, names, spans, np.uint64(at),
+                            np.uint64(most), arrays, slots))  # fmt: skip
+            if at == len(hashes) or self.n >= most:
+                return at
+            n = soon(at - begun, self.n - before, len(hashes) - at)
+            self.widen(n)
+            arena.widen(n, int(spans[at] & _LOW) + USUAL * n)
+
+    @property
+    def left(self) -> int:
+        """How many entries more there are places for: half of them stay free."""
+        return len(self.entries) // SHARE - int(self.used[0])
+
+    def lacks(self, n: int) -> bool:
+        """Whether there are no places free for `n` entries more."""
+        return n > self.left
+
+    def widen(self, n: int) -> None:
+        """Have places free for `n` entries more."""
+        if self.lacks(n):
+            needed = 2 * (int(self.used[0]) + n)
+            entries = free(1 << (needed - 1).bit_length())
+            _moved(self.entries, np.zeros(0, np.int64), entries)
+            self.entries = entries
+
+    def moved(self, new_slots: Any) -> ByBytes:
+        """The table once slots have others, given each; negative ones are gone."""
+        left = ByBytes()
+        left.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
+        kept = min(int(np.count_nonzero(new_slots >= 0)), int(self.used[0]))
+        left.entries = free(max(LEAST, 1 << (4 * kept).bit_length()))
+        left.used[0] = int(_moved(self.entries, new_slots, left.entries))
+        return left

@@ -1,0 +1,54 @@
+"""The name of a crossed feature: its parts, joined only when it is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from streaml1.core.hashing import mixed_of, name_hash
+
+__all__ = ["JOINT", "Crossed", "cross_hash", "hash_of_parts", "told"]
+
+JOINT = " x "
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = 2**64 - 1
+
+_HEAD = re.compile(r"[^=^]*")
+
+
+class Crossed(tuple[str, ...]):
+    """The names of the parts, in the order in which they are told."""
+
+    __slots__ = ()
+
+
+def told(names: Sequence[str]) -> Crossed:
+    """The parts of a crossed feature as they are told, given by prefix.
+
+    Those of one prefix are told in the order of their names.
+
+    Examples
+    --------
+    >>> told(["site=news", "word^b", "word^a"])
+    ('site=news', 'word^a', 'word^b')
+    """
+    if len(names) == 2 and names[0] <= names[1]:
+        return Crossed(names)
+    heads = [_HEAD.match(name).group() for name in names]  # type: ignore[union-attr]
+    first = {head: heads.index(head) for head in heads}
+    order = sorted(range(len(names)), key=lambda k: (first[heads[k]], names[k]))
+    return Crossed(names[k] for k in order)
+
+
+def hash_of_parts(hashes: Sequence[int]) -> int:
+    """The hash of a crossed feature, by those of its parts: their order tells nothing."""
+    first, *rest = sorted(hashes)
+    for h in rest:
+        first = mixed_of(first * _GOLDEN + h & _MASK)
+    return first
+
+
+def cross_hash(parts: Sequence[str]) -> int:
+    """The hash of a crossed feature, by the names of its parts."""
+    return hash_of_parts([name_hash(name) for name in parts])

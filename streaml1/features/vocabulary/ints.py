@@ -1,0 +1,61 @@
+"""Ints that are slots themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.hashing import as_int, int_hashes
+from streaml1.core.rows import ensure
+from streaml1.features.vocabulary.probing import MISSING
+from streaml1.features.vocabulary.slot_names import Slots
+
+__all__ = ["INTS", "Ints"]
+
+INTS = 2**26  # a larger one is a name like any other
+
+
+def _slot(name: Hashable) -> int:
+    whole = as_int(name)
+    return MISSING if whole is None or not 0 <= whole < INTS else whole
+
+
+class Ints:
+    """Names that are ints from 0, each the slot of that number."""
+
+    def find_all(self, names: Sequence[Hashable]) -> Any:
+        """Slots of names; `MISSING` where one is no int below `INTS`."""
+        return np.array([_slot(name) for name in names], np.uint32)
+
+    def name(self, slot: int) -> Hashable:
+        """The name that has a slot."""
+        return slot
+
+    def names_at(self, slots: Any) -> list[Hashable]:
+        """The names of some slots."""
+        return list(slots.tolist())
+
+    def hashes(self, slots: Any) -> Any:
+        """Stable hashes of the names of some slots."""
+        return int_hashes(slots.astype(np.int64))
+
+    def only(self, slots: Any) -> Slots:
+        """The names of some slots, by slots from 0."""
+        names = Slots()
+        names.known = self.names_at(slots)
+        names.texts = [None] * len(names.known)
+        return names
+
+    def still(self) -> Any:
+        """What `name`, `hashes` and `dump` need, as of now."""
+        return self
+
+    def dump(self, slots: Any) -> dict[str, Any]:
+        """The names of some slots."""
+        return {"kind": "ints", "slots": slots.astype(np.uint32)}
+
+    def check(self, size: int) -> None:
+        """There is nothing that could be wrong."""
+        ensure(size <= 2 * INTS, "more slots than ints can have")

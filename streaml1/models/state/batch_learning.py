@@ -1,0 +1,228 @@
+"""Many examples: their rows are learnt one after the other, or none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streaml1.core.rows import BadExample, Rows, ascending, largest, one_or_each, row_of
+from streaml1.features.batch import Batch, checked
+from streaml1.features.interactions import Crosses, Marked, crossing_of, marked, require_plain
+from streaml1.features.vocabulary import INTS, MISSING, Hashed, Ints, Table
+from streaml1.models.state.weight_counts import Weights
+from streaml1.optim import loop
+from streaml1.optim.update_rule import features_left
+
+__all__ = ["Many"]
+
+SLOW_BLOCK = 1024  # rows at a time that are sorted out in Python
+
+
+class Many(Weights):
+    """A state that learns batches."""
+
+    def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
+        """Margin of each row; with `out`, its sigmoid (see `loop.margins`)."""
+        with self.alone():
+            return super().margins(batch, out, stride)
+
+    def progressive(self, batch: Batch, y: Any, w: Any, eta: Any, k: int = 1) -> Any:
+        """Predict each row, then learn it, or none of them.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (n k,): the k predictions of each row, one row after the other.
+        """
+        with self.alone():
+            return self._progressive(batch, y, w, eta, np.zeros(len(y) * k))
+
+    def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
+        if self.crosses is not None:
+            self._learn_crossed(self.crosses, checked(batch), y, w, eta, p)
+            return p
+        width = batch.width
+        if width is None or not self._direct(width) or len(batch.rows.ids) < self._floats():
+            rows = self._rows(checked(batch))
+            self._require_features(rows)
+            self._learn_rows(rows, y, w, eta, p)
+            return p
+        # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
+        before = self._state_now()
+        self._have_columns(batch.rows.ids, width)
+        try:
+            i = 0
+            while i < len(y):
+                if self._direct(width):
+                    i = self._learn_rows(batch.rows, y, w, eta, p, i, min(self.rule.size, width))
+                if i < len(y):
+                    i = self._learn_block(batch, i, y, w, eta, p)
+        except BaseException:
+            self._go_back(before)
+            raise
+        return p
+
+    def _floats(self) -> int:
+        """What a copy of the state costs; tables may be most of it."""
+        return int(sum(array.nbytes for array in self.rule)) >> 3
+
+    def _direct(self, width: int) -> bool:
+        """Whether the ids of a matrix of so many columns are slots."""
+        if isinstance(self.names, Hashed):
+            return width <= int(self.rule.size)
+        return isinstance(self.names, Ints) and width <= INTS
+
+    def _learn_rows(
+        self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0
+    ) -> int:
+        """Learn the rows from the i-th; returns n, or where a block begins that is not plain."""
+        w, eta = one_or_each(w), one_or_each(eta)
+        while True:
+            status, i = loop.learn(
+                self.rule, self._record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d
+            )
+            if status == loop.NO_ROOM:
+                nnz = int(rows.indptr[i + 1] - rows.indptr[i])
+                self._set_rule(self.rule.make_room(nnz))
+            elif status == loop.CROWDED:
+                raise self._crowded(int(i))
+            elif status == loop.OVER:
+                self._cut()
+            else:
+                return int(i)
+
+    def _learn_block(self, batch: Batch, i: int, y: Any, w: Any, eta: Any, p: Any) -> int:
+        """Learn rows from the i-th, which want a slower look; returns the next."""
+        j = min(i + self._rows_at_once(), len(y))
+        indptr = batch.rows.indptr[i : j + 1]
+        lo, hi = int(indptr[0]), int(indptr[-1])
+        rows = Rows(batch.rows.ids[lo:hi], batch.rows.values[lo:hi], indptr - indptr[0])
+        try:
+            plain = self._rows(checked(batch._replace(rows=rows)))
+            k = len(p) // len(y)
+            self._learn_rows(plain, y[i:j], w[i:j], eta[i:j], p[i * k : j * k])
+        except BadExample as bad:
+            raise BadExample(bad.reason, i + bad.row) from None
+        return j
+
+    def _rows_at_once(self) -> int:
+        """How many rows are sorted out together: few where few weights may be kept."""
+        most = int(self.online[0].most)
+        return min(max(most // 64, 16), SLOW_BLOCK) if most else SLOW_BLOCK
+
+    def _have_columns(self, ids: Any, width: int) -> None:
+        """Have slots for the columns of a large matrix at once, where that is worth it."""
+        n = len(ids)
+        if width > n:
+            width = largest(ids) + 1
+            # Few are had as they come; of many it is to be known how many are met.
+            if width > INTS or self._reaches(width, 0) or not self._reaches(width, n):
+                return
+            met = np.zeros(width, bool)
+            met[ids] = True
+            n = int(np.count_nonzero(met))
+        if self._reaches(width, n):
+            self._have(width)
+
+    # What is refused
+
+    def _require_features(self, rows: Rows) -> None:
+        """Refuse the first row that has a feature more than the rule may see."""
+        left = features_left(self.rule)
+        if left >= len(rows.ids):
+            return
+        new = np.flatnonzero(~self.rule.touched()[rows.ids])
+        first = np.sort(np.unique(rows.ids[new], return_index=True)[1])
+        if len(first) > left:
+            raise self._crowded(row_of(rows, int(new[first[int(left)]])))
+
+    def _crowded(self, row: int) -> BadExample:
+        most = features_left(self.rule) + np.count_nonzero(self.rule.touched())
+        return BadExample(
+            f"a new feature comes after n_features={most:.0f} others; make the model with a "
+            "larger n_features",
+            row,
+        )
+
+    # Slots of rows
+
+    def _rows(self, batch: Batch) -> Rows:
+        """A plain batch as rows of slots, all of which the rule has."""
+        rows, names = batch.rows, batch.names
+        if batch.texts is not None:
+            return self._of_texts(rows, batch.texts, self._admit_texts)
+        if names is not None:
+            used = np.zeros(len(names), bool)
+            used[rows.ids] = True
+            chosen = [names[k] for k in np.flatnonzero(used)]
+            slots = np.full(len(names), MISSING, np.uint32)
+            slots[used] = self._admit_all(chosen)
+            return self._apart(rows._replace(ids=slots[rows.ids]), slots[used])
+        if isinstance(self.names, Ints):
+            needed = batch.below
+            if needed is None:
+                needed = largest(rows.ids) + 1 if len(rows.ids) else 0
+            if self._reaches(needed, len(rows.ids)):
+                self._have(needed, spare=needed // 8)  # larger ones are about to come
+                return rows
+            self._name_all()
+        slots = self.names.find_ints(rows.ids)
+        unknown = slots == MISSING
+        if unknown.any():
+            names = self.names
+            self._have_ints(ascending(rows.ids[unknown]))
+            if isinstance(self.names, Ints):
+                return self._rows(batch)
+            if self.names is not names:  # what was known may have been given back
+                slots = self.names.find_ints(rows.ids)
+                unknown = slots == MISSING
+            late = rows.ids[unknown]
+            self._admit_all(ascending(late).tolist())
+            slots[unknown] = self.names.find_ints(late)
+        return self._apart(rows._replace(ids=slots), slots[:0])
+
+    # Rows with crossed features
+
+    def _learn_crossed(
+        self, crosses: Crosses, batch: Batch, y: Any, w: Any, eta: Any, p: Any
+    ) -> None:
+        """Learn rows and what is crossed in them, piece by piece where that is much."""
+        if not isinstance(self.names, Hashed):
+            require_plain(crosses, batch)
+        whole = marked(crosses, batch)
+        pieces = whole.pieces(self._floats())
+        before = self._state_now() if len(pieces) > 1 else None
+        known = len(self.names) if isinstance(self.names, Table) else 0
+        k = len(p) // max(1, len(y))
+        try:
+            for lo, hi in pieces:
+                try:
+                    rows = self._crossed_rows(crosses, whole.part(lo, hi))
+                    self._require_features(rows)
+                except BadExample as bad:
+                    raise BadExample(bad.reason, lo + bad.row) from None
+                self._learn_rows(rows, y[lo:hi], w[lo:hi], eta[lo:hi], p[lo * k : hi * k])
+        except BaseException:
+            if before is not None:
+                self._go_back(before)
+                if isinstance(self.names, Table):
+                    self.names.forget_from(known)
+            raise
+
+    def _crossed_rows(self, crosses: Crosses, some: Marked) -> Rows:
+        """As `_rows`, with what is crossed in them."""
+        batch, crossing = some.batch, crossing_of(crosses, some)
+        texts, names = batch.texts, batch.names or []
+
+        def admit_plain() -> Any:
+            if texts is not None:
+                return self._admit_texts(texts)
+            used = np.zeros(len(names), bool)
+            used[batch.rows.ids] = True
+            slots = np.full(len(names), MISSING, np.uint32)
+            slots[used] = self._admit_all([names[k] for k in np.flatnonzero(used)])
+            return slots[batch.rows.ids]
+
+        plain, crossed = self._admit_crossed(crossing.hashes, crossing.parts, admit_plain)
+        return self._both(batch, plain, crossing, crossed)

@@ -1,0 +1,141 @@
+"""Who may change a model's state, and copies of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from streaml1.features.interactions import Crosses
+from streaml1.features.ngrams import Words
+from streaml1.models.state.change_tracking import Watch
+from streaml1.models.state.distinct_count import Sketch
+from streaml1.models.state.predictor import Reader
+
+__all__ = ["State"]
+
+
+class State(Reader):
+    """A state that one thread at a time changes, under `lock`.
+
+    A dict that is walked needs no lock of its own, as the kernel holds the interpreter's. Whoever
+    does more under the lock than call one kernel closes the frame, so that no thread walks
+    meanwhile.
+    """
+
+    def __init__(
+        self,
+        rule: Any,
+        record: Any,
+        names: Any,
+        crosses: Crosses | None = None,
+        words: Words | None = None,
+    ) -> None:
+        super().__init__(rule, record, names, crosses, words)
+        self.forgotten: Sketch | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self.lock = threading.RLock()
+        self.watches: WeakSet[Watch] = WeakSet()
+        with _FORKING:
+            _ENGINES.add(self)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other thread changes the state, or reads it half-way."""
+        with self.lock:
+            was_open = self._frame is not None and self._frame.close()
+            try:
+                yield
+            finally:
+                if was_open and self._frame is not None:
+                    self._frame.open()
+
+    def _drop_closed_frame(self) -> None:
+        """Do without a frame that an interrupt left closed."""
+        with self.lock:
+            if self._frame is not None and not self._frame.is_open:
+                self._frame = None
+
+    def _set_rule(self, rule: Any) -> None:
+        if rule is not self.rule:
+            self._frame = None
+            self.rule = rule
+
+    # To go back to
+
+    def _state_now(self) -> Any:
+        """All that a batch may change, to go back to."""
+        rule = type(self.rule)(*(a.copy() for a in self.rule))
+        watched = [(watch, watch.state) for watch in self.watches]
+        return rule, self.online.copy(), self.names, self.forgotten, watched
+
+    def _go_back(self, before: Any) -> None:
+        rule, record, names, forgotten, watched = before
+        self._frame = None
+        self.rule, self.names, self.forgotten = rule, names, forgotten
+        self._set_record(record)
+        for watch, state in watched:
+            watch.state = state
+
+    # Copies: as small as what is alive
+
+    def snapshot(self) -> Callable[[], dict[str, Any]]:
+        """The state as of now: what is quick to copy is copied, the rest is done when called."""
+        with self.alone():
+            names = self.names.still()
+            state = self._snapshot(names)
+            gone = np.flatnonzero(self.rule.touched() & ~self.rule.holding())
+            forgotten = None if self.forgotten is None else self.forgotten.copy()
+
+        def told() -> dict[str, Any]:
+            known = forgotten
+            if len(gone):
+                known = Sketch() if known is None else known.copy()
+                known.add(names.hashes(gone))
+            return {**state(), "forgotten": None if known is None else known.registers}
+
+        return told
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        registers = state["forgotten"]
+        self.forgotten = None if registers is None else Sketch(registers)
+        self._start()
+
+    def frozen(self) -> Reader:
+        """A copy that only predicts, as small as what is alive."""
+        with self.alone():
+            state = Reader.snapshot(self)()
+        reader = Reader.__new__(Reader)
+        reader.__setstate__(state)
+        return reader
+
+
+# A process that forks while another thread learns would have a copy half-way, and its lock held.
+
+_ENGINES: WeakSet[State] = WeakSet()
+_FORKING = threading.RLock()
+_HELD: list[Callable[[], None]] = []
+
+
+def _before_fork() -> None:
+    _FORKING.acquire()
+    for engine in sorted(_ENGINES, key=id):
+        engine.lock.acquire()
+        _HELD.append(engine.lock.release)
+
+
+def _after_fork() -> None:
+    while _HELD:
+        _HELD.pop()()
+    _FORKING.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

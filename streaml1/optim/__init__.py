@@ -1,0 +1,1 @@
+"""Online optimization: the loop, the losses and one update rule per file."""

@@ -1,0 +1,1 @@
+"""Readers of text files, one file per format."""

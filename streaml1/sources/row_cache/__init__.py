@@ -1,0 +1,1 @@
+"""Row cache files (`.rows`): parsed examples on disk."""

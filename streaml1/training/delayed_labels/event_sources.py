@@ -1,0 +1,71 @@
+"""What events come from: a named source, or an iterable of dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from streaml1.models.class_labels import as_label
+from streaml1.sources import Block, Refuse
+from streaml1.sources.readers.events import event_of
+from streaml1.sources.source import Example, blocks_of, shown
+from streaml1.training.examples import BLOCK, Opened, opened_source
+
+__all__ = ["Events", "opened_events"]
+
+
+def opened_events(source: Any, **options: Any) -> Opened:
+    """Whatever events come from; `options` are those of `open_source`."""
+    if isinstance(source, str | Path) or hasattr(source, "blocks"):
+        return opened_source(source, events=True, **options)
+    if isinstance(source, Iterable) and not isinstance(source, tuple | Mapping):
+        return Events(source)
+    raise TypeError(
+        f"an object of type {type(source).__name__} is no source of events; give the name of one, "
+        'or dicts with "id" and "x" or "y"'
+    )
+
+
+class Events:
+    """Any iterable of dicts: `{"id", "x"}`, `{"id", "y"}` or both at once; `"w"`, `"time"` beside.
+
+    Examples
+    --------
+    >>> from streaml1 import ElasticNetClassifier, progressive
+    >>> events = [{"id": 1, "x": {"cheap": 1}}, {"id": 2, "x": {"dear": 1}}, {"id": 1, "y": True}]
+    >>> report = progressive(ElasticNetClassifier(), events, label_within=3600)
+    >>> report.examples, report.numbers["waiting"]
+    (1, 1)
+    """
+
+    block = BLOCK
+    name = "events"
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        """What a label of many means."""
+        return as_label(y)
+
+    def __init__(self, events: Iterable[Any]) -> None:
+        self._events = events
+
+    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+        """Read from the start, at most `size` events at a time."""
+        return blocks_of(self._each(refuse), self.name, size)
+
+    def _each(self, refuse: Refuse) -> Iterator[Example]:
+        for number, given in enumerate(self._events, start=1):
+            try:
+                if not isinstance(given, Mapping):
+                    raise ValueError(f"{shown(given)} is no event: it must be a dict")
+                # A copy: a stream may hand out one dict again and again.
+                event = event_of(given, None, True, lambda given=given: _copy(given["x"]))
+            except ValueError as error:
+                refuse(f"{self.name}:{number}", str(error))
+                continue
+            yield number, event, None, 1.0
+
+
+def _copy(x: Any) -> Any:
+    return dict(x) if isinstance(x, Mapping) else x
