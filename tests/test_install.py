@@ -84,7 +84,7 @@ def test_the_source_archive(built: Path) -> None:
         names = {name.partition("/")[2] for name in tar.getnames()}
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "streaml1/py.typed"):
         assert name in names
-    assert {"tests/reference.py", "tests/test_install.py", "streaml1/rules/__init__.py"} <= names
+    assert {"tests/reference.py", "tests/test_install.py", "streaml1/optim/update_rule.py"} <= names
     unwanted = ("__pycache__", ".nbi", ".nbc", ".pyc", ".git/", ".venv", ".hypothesis")
     assert not [name for name in names if any(part in name for part in unwanted)]
 
