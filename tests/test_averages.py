@@ -395,10 +395,10 @@ def test_a_forged_file_is_refused(case: Case) -> None:
     model = case.make()
     kit.run_beside(model, case.new_twin(), kit.data_of(case.plain().loss, 100), [0, 100])
     rule = model._engine.rule
-    slots, arrays = rule.dump()
+    slots, arrays = rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        type(rule).restore(100, slots, {**arrays, **changes}).check()
+        type(rule).from_state_dict(100, slots, {**arrays, **changes}).check()
 
     forged()
     early, wide = arrays["mean"].copy(), arrays["mean"].copy()

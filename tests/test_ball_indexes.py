@@ -51,12 +51,12 @@ def learnt(rule: Any, rows: Rows) -> Any:
         if why == loop.DONE:
             return rule
         assert why == loop.NO_ROOM
-        rule = rule.make_room(int(rows.indptr[i + 1] - rows.indptr[i]))
+        rule = rule.reserve(int(rows.indptr[i + 1] - rows.indptr[i]))
 
 
 def whole(rule: Any) -> dict[int, int]:
     """The weights as the whole numbers they are."""
-    slots, arrays = rule.dump()
+    slots, arrays = rule.state_dict()
     return dict(zip(slots.tolist(), arrays["w"].tolist(), strict=True))
 
 
@@ -122,14 +122,14 @@ def test_the_whole_numbers_are_those_of_sorting(
             rule = rule.grow(rule.size + 1)
         elif act == "renumber":
             there = np.arange(rule.size)[::-1].copy()
-            rule = rule.renumber(there, rule.size).renumber(there, rule.size)
+            rule = rule.remap(there, rule.size).remap(there, rule.size)
         elif act == "room":
-            rule = rule.make_room(7)
+            rule = rule.reserve(7)
             assert rule.room(np.uint64(7))
         elif act == "rebase":
-            rule.rebase()
+            rule.renormalize()
         else:
-            rule = kind.restore(rule.size, *rule.dump())
+            rule = kind.from_state_dict(rule.size, *rule.state_dict())
         rule.check()
         assert whole(rule) == exact.w
         assert [rule.weight(j) / unit for j in range(16)] == [exact.w.get(j, 0) for j in range(16)]
@@ -164,7 +164,7 @@ def test_any_state_is_projected_as_by_sorting(
     w = np.array(small + large, np.int64)
     kept = kind.start(1, 1.0, False).dump()[1]["kept"]
     kept["unit"] = unit
-    rule = kind.restore(n, np.random.default_rng(n).permutation(n), {"w": w, "kept": kept})
+    rule = kind.from_state_dict(n, np.random.default_rng(n).permutation(n), {"w": w, "kept": kept})
     exact = Exact(z, unit, False)
     exact.w = whole(rule)
     for _ in range(2):
@@ -333,7 +333,7 @@ for n in (200, 2_000, 20_000):
     w = random.integers(1, 2**49 // n, size=n)
     kept = L1BallTree.start(1, float(w.sum() * 2.0**-49), False).dump()[1]["kept"]
     kept["unit"] = 2.0**-49
-    rule = L1BallTree.restore(2 * n, np.arange(n), {"w": w, "kept": kept}).make_room(2_000)
+    rule = L1BallTree.from_state_dict(2 * n, np.arange(n), {"w": w, "kept": kept}).make_room(2_000)
     for i in range(32):
         ids = random.choice(2 * n, size=20, replace=False).astype(np.uint32)
         rule.scatter(ids, random.normal(size=20), np.uint64(0), np.uint64(20), 0.1 / n)

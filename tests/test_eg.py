@@ -279,7 +279,7 @@ def test_hashed_the_slots_are_the_features() -> None:
             with pytest.raises(BadExample, match="after n_features=3 others") as raised:
                 model.learn_many([{"a": 1.0}, {name: 1.0}], [True, False])
             assert raised.value.row == 1
-    assert np.count_nonzero(model._engine.rule.touched()) == 3
+    assert np.count_nonzero(model._engine.rule.seen_mask()) == 3
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
@@ -455,7 +455,7 @@ def test_shares_are_summed_exactly(thetas: list[float], nonneg: bool, random: Ra
         rule.theta[2 * slots] = thetas
         rule.clock[0].touched = len(thetas)
         rule.drop(np.array([], np.int64))
-        rule.rebase()
+        rule.renormalize()
         found.append((float(rule.clock[0].Z), float(rule.clock[0].scale)))
         rule.check()
         assert rule.weights().sum() <= 10.0 * (1.0 + 1e-12)
@@ -477,7 +477,7 @@ def test_dropped_weights_are_those_of_the_start() -> None:
         model = EGClassifier(n_features=D, lr=2.0, nonnegative=nonnegative)
         model.learn_many(csr_matrix(X), X @ random.normal(size=D) > 0.0)
         rule = model._engine.rule
-        touched, twin = rule.touched(), reference.EG(D, nonnegative=nonnegative)
+        seen_mask, twin = rule.seen_mask(), reference.EG(D, nonnegative=nonnegative)
         twin.theta = rule.theta[: 2 * D : 2].copy()
         dropped = np.array([0, 3, 5, D - 1])
         rule.drop(dropped)
@@ -485,7 +485,7 @@ def test_dropped_weights_are_those_of_the_start() -> None:
         twin.w = twin._penalty(twin.w, 0.0)
         np.testing.assert_allclose(dense(model), twin.w, rtol=0.0, atol=1e-12)
         assert not set(model.weights) & set(dropped.tolist())
-        np.testing.assert_array_equal(rule.touched(), touched)
+        np.testing.assert_array_equal(rule.seen_mask(), seen_mask)
         model._engine.check()
 
 

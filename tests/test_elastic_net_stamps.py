@@ -293,10 +293,10 @@ def test_files_hold_no_tables(tmp_path: Path) -> None:
 def test_a_forged_file_is_refused(tmp_path: Path) -> None:
     model = ElasticNetRegressor(l1=1e-5, **EXPLICIT)
     model.learn_many([{j: 1.0} for j in range(50)], np.ones(50))
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        rule = ElasticNetStamps.restore(100, slots, {**arrays, **changes})
+        rule = ElasticNetStamps.from_state_dict(100, slots, {**arrays, **changes})
         rule.check()
 
     forged()
@@ -448,10 +448,10 @@ def test_given_back_slots_change_nothing() -> None:
             for model in models:
                 model.learn_many(*empty(seed % 7 + 1))
             rule = models[1]._engine.rule
-            gone = ~rule.holding()
+            gone = ~rule.live_mask()
             models[1]._engine._frame = None
             new_slots = np.where(gone, -1, np.arange(rule.size))
-            models[1]._engine.rule = rule.renumber(new_slots, rule.size)
+            models[1]._engine.rule = rule.remap(new_slots, rule.size)
             assert models[0].weights == models[1].weights
 
 

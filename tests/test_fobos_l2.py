@@ -160,10 +160,10 @@ def test_a_weight_of_exactly_zero_is_a_feature_seen() -> None:
 def test_a_forged_file_is_refused() -> None:
     model, twin = FOBOSClassifier(strength=0.01), reference.FOBOS(D, strength=0.01)
     kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        FobosL2.restore(100, slots, {**arrays, **changes}).check()
+        FobosL2.from_state_dict(100, slots, {**arrays, **changes}).check()
 
     forged()
     changed = []

@@ -103,7 +103,7 @@ def disturbed(model: Any, what: str, rest: Any) -> Any:
     if what == "grow":
         state._set_rule(state.rule.grow(state.rule.size + rest[0]))
     if what == "room":
-        state._set_rule(state.rule.make_room(rest[0]))
+        state._set_rule(state.rule.reserve(rest[0]))
     if what == "give back":
         state._name_all() if isinstance(state.names, Ints) else state._make_space(0)
     return pickle.loads(pickle.dumps(model)) if what == "copy" else model
@@ -147,12 +147,12 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
     params: dict[str, Any] = {"strength": strength, "norm": "linf", "schedule": "constant"}
     params |= {"lr": 0.2, "intercept_lr": 0.0}
     roomless, seen = 0, 0
-    make_room = FobosLinf.make_room
+    reserve = FobosLinf.reserve
 
     def counted(rule: FobosLinf, nnz: int) -> FobosLinf:
         nonlocal roomless
         roomless += 1
-        return make_room(rule, nnz)
+        return reserve(rule, nnz)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FobosLinf, "make_room", counted)
@@ -264,10 +264,10 @@ def test_a_forged_file_is_refused() -> None:
     model = FOBOSClassifier(strength=0.01, norm="linf")
     twin = reference.FOBOS(D, strength=0.01, norm="linf")
     kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        FobosLinf.restore(100, slots, {**arrays, **changes}).check()
+        FobosLinf.from_state_dict(100, slots, {**arrays, **changes}).check()
 
     forged()
     for changes in (

@@ -171,13 +171,13 @@ def test_what_led_to_a_zero_weight_is_kept() -> None:
     model.learn_one({"never": 1.0}, 0.0)  # a gradient of zero: nothing to keep
     assert model.weights == {} and model.n_features_seen == 2
     rule = model._engine.rule
-    assert rule.touched().sum() == 2 and rule.holding().sum() == 1
+    assert rule.seen_mask().sum() == 2 and rule.live_mask().sum() == 1
     other = model.clone(include_attributes=True)
     for m in (model, other):
         m.learn_one({"x": 1.0}, 2.0)
     assert other.weights == model.weights != {}
-    rule.drop(np.flatnonzero(rule.holding()))
-    assert model.weights == {} and rule.touched().sum() == 2 and not rule.holding().any()
+    rule.drop(np.flatnonzero(rule.live_mask()))
+    assert model.weights == {} and rule.seen_mask().sum() == 2 and not rule.live_mask().any()
 
 
 def test_rows_longer_than_any_before() -> None:
@@ -215,10 +215,10 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
 def test_a_forged_file_is_refused() -> None:
     model, twin = make(l1=0.01), reference.FTRL(D, l1=0.01)
     kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        FTRL.restore(100, slots, {**arrays, **changes}).check()
+        FTRL.from_state_dict(100, slots, {**arrays, **changes}).check()
 
     forged()
     clock = arrays["clock"].copy()

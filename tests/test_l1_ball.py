@@ -484,12 +484,12 @@ def test_hashed_and_capped(index: str) -> None:
 def test_states_that_no_model_has_are_refused(index: str, wrong: Callable[[Any], None]) -> None:
     model = L1BallRegressor(index=index)
     model.learn_many([{"a": 1.0, "b": 2.0}, {"c": 1.0}], [1.0, -1.0])
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
     rule = type(model._engine.rule)
-    rule.restore(5, slots, arrays).check()
+    rule.from_state_dict(5, slots, arrays).check()
     wrong(arrays)
     with pytest.raises((AssertionError, ValueError)):
-        rule.restore(5, slots, arrays).check()
+        rule.from_state_dict(5, slots, arrays).check()
 
 
 def test_a_new_rule_leaves_the_old_one_as_it_was() -> None:
@@ -501,10 +501,10 @@ def test_a_new_rule_leaves_the_old_one_as_it_was() -> None:
         used, plain = (L1BallClassifier(radius=0.4, index=index, lr=0.5) for _ in range(2))
         for lo in range(0, 1_000, 20):
             rule = used._engine.rule
-            rule.make_room(3)
-            rule.make_room(10_000)
+            rule.reserve(3)
+            rule.reserve(10_000)
             rule.grow(rule.size + 3)
-            rule.renumber(np.arange(rule.size)[::-1].copy(), rule.size)
+            rule.remap(np.arange(rule.size)[::-1].copy(), rule.size)
             assert used._engine.rule is rule
             for model in (used, plain):
                 model.learn_many(csr_matrix(X[lo : lo + 20]), y[lo : lo + 20])
@@ -523,7 +523,7 @@ def test_writing_all_down_anew_changes_nothing(index: str) -> None:
         x = as_dict(X[i])
         for model in (often, never):
             model.learn_one(x, float(y[i]))
-        often._engine.rule.rebase()
+        often._engine.rule.renormalize()
         often._engine.check()
         assert often._engine.rule.clock[0].Theta == 1
         assert often.weights == never.weights

@@ -222,7 +222,7 @@ def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
         patch.setattr(predictor, "LEAST_SIZE", 5_000)
         model, s = LEARNERS[learner](), stream_of(learner)
         with model._engine.alone():
-            model._engine._set_rule(model._engine.rule.make_room(5_000))
+            model._engine._set_rule(model._engine.rule.reserve(5_000))
         predictions: list[float] = []
         rows = [0, *sorted(mutations), N]
         for lo, hi in zip(rows[:-1], rows[1:], strict=True):
@@ -320,15 +320,15 @@ def give_back(model: Any, folder: Path) -> Any:
     if not isinstance(state.names, Hashed):
         with state.alone():
             name(model, folder)
-            state._give_back(state.rule.holding(), state.rule.size)
+            state._give_back(state.rule.live_mask(), state.rule.size)
         if isinstance(state.names, Table):
-            assert state.rule.holding()[: len(state.names)].all()
+            assert state.rule.live_mask()[: len(state.names)].all()
     return model
 
 
 def sweep(model: Any, folder: Path) -> Any:
     with model._engine.alone():
-        model._engine._set_rule(model._engine.rule.make_room(3))
+        model._engine._set_rule(model._engine.rule.reserve(3))
     return model
 
 
@@ -551,15 +551,15 @@ def test_rare_things_come_often(learner: str) -> None:
     """The streams above do what they are there for."""
     model, s = LEARNERS[learner](), stream_of(learner)
     rebased, projected, roomless, last, alive = 0, 0, 0, 0.0, []
-    make_room = {kind: kind.make_room for kind in (L1Ball, L1BallTree)}
+    reserve = {kind: kind.reserve for kind in (L1Ball, L1BallTree)}
 
     def counted(rule: Any, nnz: int) -> Any:
         nonlocal roomless
         roomless += 1
-        return make_room[type(rule)](rule, nnz)
+        return reserve[type(rule)](rule, nnz)
 
     with pytest.MonkeyPatch.context() as patch:
-        for kind in make_room:
+        for kind in reserve:
             patch.setattr(kind, "make_room", counted)
         patch.setattr(predictor, "LEAST_SIZE", 1)
         model = LEARNERS[learner]()

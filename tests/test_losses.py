@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1.core.jit import kernel
-from streaml1.core.simd import eight_at, put_eight
+from streaml1.core.simd import load_f64x8, store_f64x8
 from streaml1.core.simd import math as eights
 from streaml1.optim.losses import (
     ABSOLUTE,
@@ -210,9 +210,9 @@ def test_codes_are_those_of_the_table() -> None:
 def each_eight(x: Any, decays: Any, logs: Any) -> None:
     """`decay` of all x, and `log_one_and` of that, eight at a time."""
     for k in range(np.uint64(0), np.uint64(8 * len(x)), np.uint64(64)):
-        e = eights.decay(eight_at(np.uint64(x.ctypes.data) + k))
-        put_eight(np.uint64(decays.ctypes.data) + k, e)
-        put_eight(np.uint64(logs.ctypes.data) + k, eights.log_one_and(e))
+        e = eights.decay(load_f64x8(np.uint64(x.ctypes.data) + k))
+        store_f64x8(np.uint64(decays.ctypes.data) + k, e)
+        store_f64x8(np.uint64(logs.ctypes.data) + k, eights.log_one_and(e))
 
 
 def test_eight_exponentials_and_logarithms_are_near() -> None:

@@ -676,7 +676,7 @@ def test_the_weights_of_a_line_are_all_that_there_are(
     """Slots that nothing has touched are passed over by eights."""
     model = ElasticNetClassifier(l1=l1, lr=lr, intercept_lr=0.0)
     model.learn_one({j: 1.0 + j % 3 for j in slots if j < size}, True)
-    rule = type(model._engine.rule).restore(size, *model._engine.rule.dump())
+    rule = type(model._engine.rule).from_state_dict(size, *model._engine.rule.state_dict())
     every, found, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
     n = loop.alive(rule, found, w)
     assert found[:n].tolist() == np.flatnonzero(every).tolist()

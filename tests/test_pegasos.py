@@ -227,10 +227,10 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
 def test_a_forged_file_is_refused() -> None:
     model, twin = make(), reference.Pegasos(D)
     kit.run_beside(model, twin, kit.data_of("hinge", 100), [0, 100])
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        Pegasos.restore(100, slots, {**arrays, **changes}).check()
+        Pegasos.from_state_dict(100, slots, {**arrays, **changes}).check()
 
     forged()
     small, other = arrays["clock"].copy(), arrays["clock"].copy()

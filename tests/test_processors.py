@@ -19,15 +19,15 @@ from streaml1 import ElasticNetClassifier
 from streaml1.core import jit
 from streaml1.core.jit import kernel
 from streaml1.core.simd import (
-    are_near,
-    each_in,
-    of_sixteen,
-    put_at,
-    put_each,
-    put_words,
-    words_from,
-    words_near,
-    words_of_halves,
+    can_permute,
+    gather,
+    gather_u64,
+    load_u32x8,
+    lookup16,
+    permute_u64,
+    scatter,
+    scatter_u64,
+    store_u64x8,
 )
 from streaml1.features.ngrams.tokenizer import BLOCK, characters, cleaned
 from streaml1.text import structural_index as parts
@@ -163,13 +163,13 @@ def learnt() -> str:
 
 @kernel
 def _apart(table: Any, ids: Any, steps: Any, to: Any, each: Any, words: Any, few: Any) -> None:
-    places = words_of_halves(np.uint64(ids.ctypes.data)) * np.uint64(8)
-    put_each(each, steps, np.uint64(0), each_in(table, ids, np.uint64(0)))
-    found = words_from(places + np.uint64(table.ctypes.data))
-    put_words(np.uint64(words.ctypes.data), found)
-    put_at(places + np.uint64(to.ctypes.data), found)
-    chosen = of_sixteen(np.uint64(table.ctypes.data), places & np.uint64(15))
-    put_words(np.uint64(few.ctypes.data), chosen)
+    places = load_u32x8(np.uint64(ids.ctypes.data)) * np.uint64(8)
+    scatter(each, steps, np.uint64(0), gather(table, ids, np.uint64(0)))
+    found = gather_u64(places + np.uint64(table.ctypes.data))
+    store_u64x8(np.uint64(words.ctypes.data), found)
+    scatter_u64(places + np.uint64(to.ctypes.data), found)
+    chosen = lookup16(np.uint64(table.ctypes.data), places & np.uint64(15))
+    store_u64x8(np.uint64(few.ctypes.data), chosen)
 
 
 @kernel
@@ -177,10 +177,10 @@ def _near(start: Any, offsets: Any, words: Any) -> Any:
     """Write eight words that are so far from an address, and from one 200 bytes behind it."""
     low = np.uint64(start)
     high = low + np.uint64(200)
-    places = words_of_halves(np.uint64(offsets.ctypes.data)) + low
-    put_words(np.uint64(words.ctypes.data), words_near(low, high, places))
+    places = load_u32x8(np.uint64(offsets.ctypes.data)) + low
+    store_u64x8(np.uint64(words.ctypes.data), permute_u64(low, high, places))
     first, last = max(offsets[:4]), max(offsets[4:])
-    return are_near(low, low + np.uint64(first), high, low + np.uint64(last))
+    return can_permute(low, low + np.uint64(first), high, low + np.uint64(last))
 
 
 def near() -> bool:

@@ -468,7 +468,7 @@ def test_dropped_weights_are_zero_and_touched(p: float) -> None:
     model = SMIDASClassifier(p=p, l1=0.01, lr=0.3)
     model.learn_many(csr_matrix(X), X @ random.normal(size=D) > 0.0)
     rule = model._engine.rule
-    touched = rule.touched()
+    seen_mask = rule.seen_mask()
     twin = reference.SMIDAS(rule.size, p=p, l1=0.01)
     twin.theta = np.copysign(np.maximum(np.abs(rule.u) - rule.clock[0].A, 0.0), rule.u)
     dropped = np.array([0, 3, 5, D - 1])
@@ -477,7 +477,7 @@ def test_dropped_weights_are_zero_and_touched(p: float) -> None:
     twin.w = twin._penalty(twin.w, 0.0)
     np.testing.assert_allclose(rule.weights(), twin.w, rtol=0.0, atol=1e-10)
     assert not rule.weights()[dropped].any()
-    np.testing.assert_array_equal(rule.touched(), touched)
+    np.testing.assert_array_equal(rule.seen_mask(), seen_mask)
     model._engine.check()
     before = [a.tobytes() for a in rule]
     rule.drop(dropped)  # nothing is left to drop

@@ -505,10 +505,10 @@ def test_a_radius_may_change() -> None:
 def test_forged_balls_are_refused() -> None:
     model = make(penalty="ball", radius=0.5)
     model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        SoftmaxBall.restore(100, slots, {**arrays, **changes}).check()
+        SoftmaxBall.from_state_dict(100, slots, {**arrays, **changes}).check()
 
     forged()
     clocks = []
@@ -697,10 +697,10 @@ def test_weights_are_told_by_label() -> None:
 def test_a_forged_file_is_refused() -> None:
     model = make(penalty="l1/l2")
     model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        rule_of.Softmax.restore(100, slots, {**arrays, **changes}).check()
+        rule_of.Softmax.from_state_dict(100, slots, {**arrays, **changes}).check()
 
     forged()
     clocks = []

@@ -217,10 +217,10 @@ def test_a_forged_file_is_refused() -> None:
         kit.data_of("logistic", 100),
         [0, 100],
     )
-    slots, arrays = model._engine.rule.dump()
+    slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:
-        TruncatedGradient.restore(100, slots, {**arrays, **changes}).check()
+        TruncatedGradient.from_state_dict(100, slots, {**arrays, **changes}).check()
 
     forged()
     assert np.isposinf(arrays["a"]).any() and not np.isposinf(arrays["a"]).all()

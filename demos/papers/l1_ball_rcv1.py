@@ -91,12 +91,12 @@ def in_batches(
     """The solver's steps, and a look at all rows after each pass, which is in the time too."""
     clock: list[float] = []
 
-    def tick(record: Any, w: Any) -> None:
+    def apply_penalty(record: Any, w: Any) -> None:
         clock.append(time.thread_time())
 
     run = projected_gradient(
         X, y, radius=radius, geometry=geometry, batch=batch, step=step, lr=lr,
-        max_epochs=epochs, tol=1e-9, callback=tick,
+        max_epochs=epochs, tol=1e-9, callback=apply_penalty,
     )  # fmt: skip
     seconds = np.array(clock) - clock[0]
     loss = np.array([one.objective for one in run.trace])

@@ -82,7 +82,7 @@ def _give_back(model: Any) -> None:
     """What comes once names have run out of room."""
     engine = model._engine
     with engine.alone():
-        engine._give_back(engine.rule.holding(), engine.rule.size)
+        engine._give_back(engine.rule.live_mask(), engine.rule.size)
 
 
 def _exercise(kind: Any) -> None:
@@ -106,8 +106,8 @@ def _exercise(kind: Any) -> None:
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)
-        model._engine.rule.make_room(1)  # what comes once room has run out
-        model._engine.rule.holding()
+        model._engine.rule.reserve(1)  # what comes once room has run out
+        model._engine.rule.live_mask()
 
 
 def _exercise_dicts(kind: Any, asked: dict[str, Any]) -> None:

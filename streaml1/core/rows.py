@@ -13,15 +13,15 @@ import numpy as np
 from streaml1.core import exit_codes as exits
 from streaml1.core.jit import LANES, inlined, kernel
 from streaml1.core.simd import (
-    all_below,
-    bits_of,
-    eight_in,
-    falls_in,
-    greater,
-    joined,
-    minus,
-    plus,
-    words_of,
+    add,
+    all_less,
+    bit_or,
+    lane_max,
+    load,
+    mask_not_rising,
+    splat_u64,
+    sub,
+    to_bits,
 )
 
 __all__ = [
@@ -177,7 +177,7 @@ def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
 @inlined
 def is_no_value(v: float) -> Any:
     """Below zero for what is no value."""
-    size = bits_of(v) & _MAGNITUDE
+    size = to_bits(v) & _MAGNITUDE
     return (_LIMIT_BITS - np.int64(1) - size) | (size - np.int64(1))
 
 
@@ -198,23 +198,23 @@ def is_plain_row(ids: Any, values: Any, lo: Any, hi: Any, d: Any) -> bool:
             wrong |= np.int64(ids[k + _ONE]) - np.int64(ids[k]) - np.int64(1)
         return bool(wrong >= 0 and np.uint64(ids[last]) < d)
     top = last - _SIXTEEN
-    size, falls = _size(values, hi - _LANE, words_of(_ZERO)), words_of(_ZERO)
+    size, falls = _size(values, hi - _LANE, splat_u64(_ZERO)), splat_u64(_ZERO)
     # Six times sixteen, the last of them the same ones if need be: where a walk of as many as there
     # are ends, no processor foresees.
     for first in range(lo, last, _SIX * _SIXTEEN):
         for j in range(_SIX):
             k = min(first + _SIXTEEN * j, top)
-            falls = joined(falls, falls_in(ids, k))
+            falls = bit_or(falls, mask_not_rising(ids, k))
             size = _size(values, k + _LANE, _size(values, k, size))
-    plain = all_below(falls, _ONE) and all_below(size, _SIZE_MOST)
+    plain = all_less(falls, _ONE) and all_less(size, _SIZE_MOST)
     return bool(plain and np.uint64(ids[last]) < d)
 
 
 @inlined
 def _size(values: Any, k: Any, size: Any) -> Any:
     """The larger of eight words and those of eight values: huge where one is no value."""
-    bits = bits_of(eight_in(values, k))
-    return greater(size, minus(plus(bits, bits), words_of(_TWO)))  # without the sign; of zero huge
+    bits = to_bits(load(values, k))
+    return lane_max(size, sub(add(bits, bits), splat_u64(_TWO)))  # without the sign; of zero huge
 
 
 def alike(v: float, n: int) -> Any:

@@ -28,7 +28,7 @@ from streaml1.core.simd import prefetch_early
 from streaml1.optim import losses
 from streaml1.optim.elastic_net import A_START, CLOCK, ElasticNet, advance
 from streaml1.optim.structures import alive_intervals, running_averages
-from streaml1.optim.update_rule import gather, rebase, scatter
+from streaml1.optim.update_rule import apply_gradient, margin, renormalize
 
 __all__ = ["AveragedElasticNet"]
 
@@ -80,7 +80,7 @@ class AveragedElasticNet(NamedTuple):
     def total(self, j: Any) -> float:
         return _total(self, j)
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         # What has died is looked up in the end: no branch waits for another.
         A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
         P_sum, PA_sum = m.P_sum, m.PA_sum
@@ -98,29 +98,31 @@ class AveragedElasticNet(NamedTuple):
         for i in range(late):
             place = np.uint64(self.row[i])
             self.in_hand[place + np.uint64(1)] = _total(self, ids[lo + place])
-        margin = 0.0
+        total = 0.0
         for k in range(lo, hi):
-            margin += self.in_hand[k - lo + np.uint64(1)] * values[k]
-        self.in_hand[0] = margin
-        return gather(running_averages.plain(self), ids, values, lo, hi)
+            total += self.in_hand[k - lo + np.uint64(1)] * values[k]
+        self.in_hand[0] = total
+        return margin(running_averages.plain(self), ids, values, lo, hi)
 
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+    def output_and_gradient(
+        self, online: Any, a: float, y: float, w: float, out: Any
+    ) -> tuple[float, float]:
         return running_averages.respond_mean(
             self, running_averages.plain(self), online, a, y, w, out
         )
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        margin = 0.0
+        total = 0.0
         for k in range(lo, hi):
-            margin += _total(self, ids[k]) * values[k]
-        a = running_averages.told(self, online, margin)
+            total += _total(self, ids[k]) * values[k]
+        a = running_averages.told(self, online, total)
         return losses.sigmoid(a) if out else a
 
-    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
-        pass  # `gather` of the plain rule does
+    def prefetch_next(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `margin` of the plain rule does
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        scatter(running_averages.plain(self), ids, values, lo, hi, step)
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        apply_gradient(running_averages.plain(self), ids, values, lo, hi, step)
         A, P_sum, PA_sum = self.clock[0].A, self.mean[0].P_sum, self.mean[0].PA_sum
         smallest = math.inf
         for k in range(lo, hi):
@@ -132,23 +134,23 @@ class AveragedElasticNet(NamedTuple):
                 _bury(self, ids[k], S)
         alive_intervals.note_row(self, ids, lo, hi, smallest)
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         due = advance(c, eta)
         alive_intervals.enter(self, c.A, c.P)
         _bury_row(self)
         if due:
-            rebase(self)
+            renormalize(self)
         elif alive_intervals.full(self, c.P):
             running_averages.settle(self)
             alive_intervals.begin(self, c.A)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         running_averages.settle(self)
-        rebase(running_averages.plain(self))
+        renormalize(running_averages.plain(self))
         alive_intervals.begin(self, self.clock[0].A)
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return alive_intervals.has_room(self, nnz) and nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
@@ -164,18 +166,18 @@ class AveragedElasticNet(NamedTuple):
     def intercept(self, online: Any) -> float:
         return running_averages.intercept(self, online)
 
-    def touched(self) -> Any:
-        return self.plain().touched()
+    def seen_mask(self) -> Any:
+        return self.plain().seen_mask()
 
-    def holding(self) -> Any:
-        return running_averages.holding(self)
+    def live_mask(self) -> Any:
+        return running_averages.live_mask(self)
 
     def drop(self, slots: Any) -> None:
         self.plain().drop(slots)
         self.sums[slots] = 0.0
 
-    def make_room(self, nnz: int) -> AveragedElasticNet:
-        scratch = self.plain().make_room(nnz).scratch
+    def reserve(self, nnz: int) -> AveragedElasticNet:
+        scratch = self.plain().reserve(nnz).scratch
         return self._replace(scratch=scratch, **alive_intervals.with_room(self, nnz))
 
     @property
@@ -185,12 +187,12 @@ class AveragedElasticNet(NamedTuple):
     def grow(self, d: int) -> AveragedElasticNet:
         return self._replace(**running_averages.grown(self, d))
 
-    def renumber(self, new_slots: Any, d: int) -> AveragedElasticNet:
+    def remap(self, new_slots: Any, d: int) -> AveragedElasticNet:
         return self._replace(**running_averages.moved(self, new_slots, d))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
-        alive = self.plain().holding()[slots]
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
+        alive = self.plain().live_mask()[slots]
         u = np.where(alive, self.u[slots], A_START)
         sums = np.where(alive, self.sums[slots], self.totals()[slots])
         return slots, {
@@ -199,10 +201,10 @@ class AveragedElasticNet(NamedTuple):
         }
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedElasticNet:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedElasticNet:
         arrays = dict(arrays)
         sums, mean = running_averages.read(arrays, d, slots, alive_intervals.MEAN)
-        plain = ElasticNet.restore(d, slots, arrays)
+        plain = ElasticNet.from_state_dict(d, slots, arrays)
         more = alive_intervals.undumped(mean, plain.clock[0].A)
         return AveragedElasticNet(*plain, sums, mean, *more)
 

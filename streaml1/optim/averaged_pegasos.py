@@ -26,7 +26,7 @@ from streaml1.optim import losses
 from streaml1.optim.pegasos import CLOCK, Pegasos, advance, unsure
 from streaml1.optim.structures import running_averages
 from streaml1.optim.structures.slot_arrays import records
-from streaml1.optim.update_rule import gather, rebase, scatter
+from streaml1.optim.update_rule import apply_gradient, margin, renormalize
 
 __all__ = ["AveragedPegasos"]
 
@@ -55,57 +55,59 @@ class AveragedPegasos(NamedTuple):
     def total(self, j: Any) -> float:
         return _total(self, j)
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         far = ahead(ids, hi)
-        margin = 0.0
+        total = 0.0
         for k in range(lo, hi):
             prefetch_early(self.sums, np.uint64(ids[k + far]))
             S = _total(self, ids[k])
             self.in_hand[k - lo + np.uint64(1)] = S
-            margin += S * values[k]
-        self.in_hand[0] = margin
-        return gather(running_averages.plain(self), ids, values, lo, hi)
+            total += S * values[k]
+        self.in_hand[0] = total
+        return margin(running_averages.plain(self), ids, values, lo, hi)
 
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+    def output_and_gradient(
+        self, online: Any, a: float, y: float, w: float, out: Any
+    ) -> tuple[float, float]:
         return running_averages.respond_mean(
             self, running_averages.plain(self), online, a, y, w, out
         )
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        margin = 0.0
+        total = 0.0
         for k in range(lo, hi):
-            margin += _total(self, ids[k]) * values[k]
-        a = running_averages.told(self, online, margin)
+            total += _total(self, ids[k]) * values[k]
+        a = running_averages.told(self, online, total)
         return losses.sigmoid(a) if out else a
 
-    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
-        pass  # `gather` of the plain rule does
+    def prefetch_next(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `margin` of the plain rule does
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        scatter(running_averages.plain(self), ids, values, lo, hi, step)
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        apply_gradient(running_averages.plain(self), ids, values, lo, hi, step)
         s_sum = self.mean[0].s_sum
         for k in range(lo, hi):
             self.sums[ids[k]] = self.in_hand[k - lo + np.uint64(1)] - self.u[ids[k]] * s_sum
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c, m = self.clock[0], self.mean[0]
         if unsure(c):
-            rebase(self)
+            renormalize(self)
         due = advance(c)
         m.t += 1
         m.s_sum += c.s
         if due:
-            rebase(self)
+            renormalize(self)
         elif m.s_sum > running_averages.FAR * m.t * c.s:
             running_averages.settle(self)
             m.s_sum = 0.0
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         running_averages.settle(self)
         self.mean[0].s_sum = 0.0
-        rebase(running_averages.plain(self))
+        renormalize(running_averages.plain(self))
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return nnz < np.uint64(len(self.in_hand))
 
     def weight(self, j: Any) -> float:
@@ -120,17 +122,17 @@ class AveragedPegasos(NamedTuple):
     def intercept(self, online: Any) -> float:
         return running_averages.intercept(self, online)
 
-    def touched(self) -> Any:
-        return self.plain().touched()
+    def seen_mask(self) -> Any:
+        return self.plain().seen_mask()
 
-    def holding(self) -> Any:
-        return running_averages.holding(self)
+    def live_mask(self) -> Any:
+        return running_averages.live_mask(self)
 
     def drop(self, slots: Any) -> None:
         self.plain().drop(slots)
         self.sums[slots] = 0.0
 
-    def make_room(self, nnz: int) -> AveragedPegasos:
+    def reserve(self, nnz: int) -> AveragedPegasos:
         return self._replace(in_hand=running_averages.hand_for(self, nnz))
 
     @property
@@ -140,19 +142,19 @@ class AveragedPegasos(NamedTuple):
     def grow(self, d: int) -> AveragedPegasos:
         return self._replace(**running_averages.grown(self, d))
 
-    def renumber(self, new_slots: Any, d: int) -> AveragedPegasos:
+    def remap(self, new_slots: Any, d: int) -> AveragedPegasos:
         return self._replace(**running_averages.moved(self, new_slots, d))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         arrays = {"u": self.u[slots], "clock": self.clock.copy()}
         return slots, {**arrays, "sums": self.sums[slots], "mean": self.mean.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedPegasos:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedPegasos:
         arrays = dict(arrays)
         sums, mean = running_averages.read(arrays, d, slots, MEAN)
-        plain = Pegasos.restore(d, slots, arrays)
+        plain = Pegasos.from_state_dict(d, slots, arrays)
         return AveragedPegasos(*plain, sums, np.zeros(running_averages.ROOM_LEAST), mean)
 
     def check(self) -> None:

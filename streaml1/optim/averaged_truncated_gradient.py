@@ -36,7 +36,7 @@ from streaml1.optim.truncated_gradient import (
     advance,
     current,
 )
-from streaml1.optim.update_rule import rebase, scatter
+from streaml1.optim.update_rule import apply_gradient, renormalize
 
 __all__ = ["AveragedTruncatedGradient"]
 
@@ -95,7 +95,7 @@ class AveragedTruncatedGradient(NamedTuple):
     def total(self, j: Any) -> float:
         return _total(self, j)
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         # What has died is looked up in the end: no branch waits for another.
         A, first, m = self.clock[0].A, self.table[0].A, self.mean[0]
         P_sum, PA_sum = m.P_sum, m.PA_sum
@@ -126,20 +126,22 @@ class AveragedTruncatedGradient(NamedTuple):
         self.in_hand[0] = mean_margin
         return margin
 
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+    def output_and_gradient(
+        self, online: Any, a: float, y: float, w: float, out: Any
+    ) -> tuple[float, float]:
         return running_averages.respond_mean(
             self, running_averages.plain(self), online, a, y, w, out
         )
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        margin = 0.0
+        total = 0.0
         for k in range(lo, hi):
-            margin += _total(self, ids[k]) * values[k]
-        a = running_averages.told(self, online, margin)
+            total += _total(self, ids[k]) * values[k]
+        a = running_averages.told(self, online, total)
         return losses.sigmoid(a) if out else a
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        scatter(running_averages.plain(self), ids, values, lo, hi, step)
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+        apply_gradient(running_averages.plain(self), ids, values, lo, hi, step)
         A, P_sum, PA_sum = self.clock[0].A, self.mean[0].P_sum, self.mean[0].PA_sum
         smallest = math.inf
         for k in range(lo, hi):
@@ -155,25 +157,25 @@ class AveragedTruncatedGradient(NamedTuple):
                 _bury(self, ids[k], S)
         alive_intervals.note_row(self, ids, lo, hi, smallest)
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         if c.theta != c.threshold:
-            rebase(self)
+            renormalize(self)
         due = advance(c, eta)
         alive_intervals.enter(self, c.A, 1.0)
         _bury_row(self)
         if due:
-            rebase(self)
+            renormalize(self)
         elif alive_intervals.full(self, 1.0):
             running_averages.settle(self)
             alive_intervals.begin(self, c.A)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         running_averages.settle(self)
-        rebase(running_averages.plain(self))
+        renormalize(running_averages.plain(self))
         alive_intervals.begin(self, self.clock[0].A)
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return alive_intervals.has_room(self, nnz) and nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
@@ -194,19 +196,19 @@ class AveragedTruncatedGradient(NamedTuple):
     def intercept(self, online: Any) -> float:
         return running_averages.intercept(self, online)
 
-    def touched(self) -> Any:
-        return self.plain().touched()
+    def seen_mask(self) -> Any:
+        return self.plain().seen_mask()
 
-    def holding(self) -> Any:
-        return running_averages.holding(self)
+    def live_mask(self) -> Any:
+        return running_averages.live_mask(self)
 
     def drop(self, slots: Any) -> None:
         self.slots["v"][slots] = 0.0
         self.slots["a"][slots] = A_START
         self.sums[slots] = 0.0
 
-    def make_room(self, nnz: int) -> AveragedTruncatedGradient:
-        scratch = self.plain().make_room(nnz).scratch
+    def reserve(self, nnz: int) -> AveragedTruncatedGradient:
+        scratch = self.plain().reserve(nnz).scratch
         return self._replace(scratch=scratch, **alive_intervals.with_room(self, nnz))
 
     @property
@@ -216,12 +218,12 @@ class AveragedTruncatedGradient(NamedTuple):
     def grow(self, d: int) -> AveragedTruncatedGradient:
         return self._replace(**running_averages.grown(self, d))
 
-    def renumber(self, new_slots: Any, d: int) -> AveragedTruncatedGradient:
+    def remap(self, new_slots: Any, d: int) -> AveragedTruncatedGradient:
         return self._replace(**running_averages.moved(self, new_slots, d))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
-        alive = self.plain().holding()[slots]
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
+        alive = self.plain().live_mask()[slots]
         v = np.where(alive, self.slots["v"][slots], 0.0)
         a = np.where(alive, self.slots["a"][slots], A_START)
         sums = np.where(alive, self.sums[slots], self.totals()[slots])
@@ -231,10 +233,10 @@ class AveragedTruncatedGradient(NamedTuple):
         }
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedTruncatedGradient:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> AveragedTruncatedGradient:
         arrays = dict(arrays)
         sums, mean = running_averages.read(arrays, d, slots, alive_intervals.MEAN)
-        plain = TruncatedGradient.restore(d, slots, arrays)
+        plain = TruncatedGradient.from_state_dict(d, slots, arrays)
         more = alive_intervals.undumped(mean, plain.clock[0].A)
         return AveragedTruncatedGradient(*plain, sums, mean, *more)
 

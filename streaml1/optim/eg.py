@@ -37,10 +37,10 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.prefetch import ahead
 from streaml1.core.rows import ensure
-from streaml1.core.simd import prefetch_early, scratch
+from streaml1.core.simd import prefetch_early, stack_buffer
 from streaml1.core.vecmath import LOG2E, exponentials, total
 from streaml1.optim.structures.slot_arrays import records
-from streaml1.optim.update_rule import rebase, weight
+from streaml1.optim.update_rule import renormalize, weight
 
 __all__ = ["EG"]
 
@@ -88,7 +88,7 @@ class EG(NamedTuple):
     theta: Annotated[Any, np.float64]  # and the difference less that of theta = 0, side by side
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
         start = c.one * (1.0 - c.two)
         far = ahead(ids, hi)
@@ -98,7 +98,7 @@ class EG(NamedTuple):
             a += (self.theta[(np.uint64(ids[k]) << ONE) + ONE] + start) * values[k]
         return a * c.scale
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         if step == 0.0:
             for k in range(lo, hi):
@@ -108,7 +108,7 @@ class EG(NamedTuple):
                     c.touched += 1
             return
         start, four = c.one * (1.0 - c.two), c.four
-        theta, difference, share = scratch(), scratch(), scratch()
+        theta, difference, share = stack_buffer(), stack_buffer(), stack_buffer()
         for at in range(lo, hi, CHUNK):
             n = min(CHUNK, hi - at)
             for k in range(n):
@@ -130,19 +130,19 @@ class EG(NamedTuple):
                 self.theta[j + ONE] = difference[k]
             c.Z += total(share, n)
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         Z = c.Z
         if not Z_LEAST <= Z <= Z_MOST:
-            rebase(self)
+            renormalize(self)
             return
         c.noise += Z * Z
         if c.noise > NOISE_MOST * Z * Z:
-            rebase(self)
+            renormalize(self)
             return
         c.scale = c.R / Z
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         c = self.clock[0]
         held, most = _largest(self, c.two)
         c.M = np.floor(most * LOG2E)
@@ -154,10 +154,10 @@ class EG(NamedTuple):
         c.noise = c.Z * c.Z
         c.scale = c.R / c.Z
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return True
 
-    def admits(self, ids: Any, lo: Any, hi: Any) -> bool:
+    def accepts(self, ids: Any, lo: Any, hi: Any) -> bool:
         c = self.clock[0]
         left = np.int64(c.d) - c.touched
         if np.int64(hi - lo) <= left:
@@ -180,11 +180,11 @@ class EG(NamedTuple):
         _weights(self, w)
         return w
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self.theta[:-2:2] != 0.0
 
-    def holding(self) -> Any:
-        return self.touched()
+    def live_mask(self) -> Any:
+        return self.seen_mask()
 
     def drop(self, slots: Any) -> None:
         theta = self.theta[2 * slots]
@@ -193,7 +193,7 @@ class EG(NamedTuple):
         if np.any(np.abs(theta) > TOUCHED) or self.clock[0].one == 0.0:
             _rebase(self)
 
-    def make_room(self, nnz: int) -> EG:
+    def reserve(self, nnz: int) -> EG:
         return self
 
     @property
@@ -213,21 +213,21 @@ class EG(NamedTuple):
         theta[: len(self.theta)] = self.theta
         return self._replace(theta=theta)
 
-    def renumber(self, new_slots: Any, d: int) -> EG:
+    def remap(self, new_slots: Any, d: int) -> EG:
         kept = np.flatnonzero(new_slots >= 0)
         pairs = np.zeros((d + 1, 2))
         pairs[new_slots[kept]] = self.theta.reshape(-1, 2)[kept]
         self.clock[0].touched = np.count_nonzero(pairs[:, 0])
         return self._replace(theta=pairs.ravel())
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         pairs = self.theta.reshape(-1, 2)[slots]
         arrays = {"theta": pairs[:, 0].copy(), "difference": pairs[:, 1].copy()}
         return slots, {**arrays, "clock": self.clock.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> EG:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> EG:
         ensure(set(arrays) == {"theta", "difference", "clock"}, "other arrays")
         for name in ("theta", "difference"):
             array = arrays[name]
@@ -248,14 +248,14 @@ class EG(NamedTuple):
         ensure(c.two in (0.0, 1.0), f"two is {c.two}")
         ensure(np.all(np.abs(self.theta) < THETA_MOST), "an entry of theta is out of range")
         ensure(abs(c.M) < THETA_MOST and math.floor(c.M) == c.M, f"M is {c.M}")
-        ensure(c.touched == np.count_nonzero(self.touched()) <= c.d, "a count is wrong")
+        ensure(c.touched == np.count_nonzero(self.seen_mask()) <= c.d, "a count is wrong")
         ensure(not self.theta[-2:].any(), "the slot of the unknown has been touched")
         theta = self.theta[:-2:2].copy()
         x = np.abs(theta) if c.two else theta
         m = max(x.max(initial=-math.inf), 0.0 if c.touched < c.d else -math.inf)
-        shares = np.exp(x[self.touched()] - m)
+        shares = np.exp(x[self.seen_mask()] - m)
         if c.two:
-            shares += np.exp(-x[self.touched()] - m)
+            shares += np.exp(-x[self.seen_mask()] - m)
         Z = shares.sum() + (c.d - c.touched) * (1.0 + c.two) * math.exp(-m)
         log_Z = math.log(c.Z) + c.M * math.log(2.0)
         ensure(abs(log_Z - m - math.log(Z)) < 1e-9 + 1e-14 * abs(m), "Z is not the sum")
@@ -320,4 +320,4 @@ def _weights(rule: Any, w: Any) -> None:
 
 @kernel
 def _rebase(rule: Any) -> None:
-    rebase(rule)
+    renormalize(rule)

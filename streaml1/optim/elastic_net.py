@@ -33,20 +33,20 @@ from streaml1.core.jit import LANES, inlined
 from streaml1.core.prefetch import AHEAD, ask_half, ask_one, ask_rows, reaches
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
-    each_in,
-    eight_at,
-    eight_in,
-    eight_of,
-    plus,
-    put_each,
-    put_eight,
-    times,
-    total,
-    without_first,
+    add,
+    gather,
+    hsum,
+    load,
+    load_f64x8,
+    mul,
+    scatter,
+    splat,
+    store_f64x8,
+    zero_first,
 )
 from streaml1.optim.structures.slot_arrays import grown, moved, records, scratch_for
 from streaml1.optim.structures.soft_threshold import beyond, stepped
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["A_START", "CLOCK", "ElasticNet", "advance"]
 
@@ -105,9 +105,9 @@ def _eight_left(
     ask_rows(ids, values, k)
     if far:
         ask_half(rule.u, ids, k + AHEAD)
-    w = beyond(each_in(rule.u, ids, k), As)
+    w = beyond(gather(rule.u, ids, k), As)
     if kept:
-        put_eight(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo), w)
+        store_f64x8(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo), w)
     return w
 
 
@@ -118,8 +118,8 @@ def _eight_stepped(
     """Take the step in the eight entries from the k-th, of a row from `lo` that was gathered."""
     if far:  # the others: not all at once
         ask_half(rule.u, ids, k + AHEAD + ONE)
-    w = eight_at(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo))
-    put_each(rule.u, ids, k, stepped(w, As, steps, eight_in(values, k)))
+    w = load_f64x8(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo))
+    scatter(rule.u, ids, k, stepped(w, As, steps, load(values, k)))
 
 
 class ElasticNet(NamedTuple):
@@ -129,10 +129,10 @@ class ElasticNet(NamedTuple):
     scratch: Annotated[Any, np.float64]  # weights over P of the row in hand
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
         A = c.A
-        As = eight_of(A)
+        As = splat(A)
         far = len(self.u) > CACHED and reaches(ids, hi)
         kept = hi - lo <= np.uint64(len(self.scratch))  # learning has had room made, predicting not
         if hi - lo < LANE:
@@ -146,22 +146,22 @@ class ElasticNet(NamedTuple):
                 a += w * values[k]
             return a * c.P
         last = hi - LANE
-        sums = eight_of(0.0)
+        sums = splat(0.0)
         for k in range(lo, last, LANE):
             w = _eight_left(self, ids, values, lo, k, As, far, kept)
-            sums = plus(sums, times(w, eight_in(values, k)))
+            sums = add(sums, mul(w, load(values, k)))
         w = _eight_left(self, ids, values, lo, last, As, far, kept)
         added = (LANE - (hi - lo) % LANE) % LANE
-        return total(plus(sums, times(w, without_first(eight_in(values, last), added)))) * c.P
+        return hsum(add(sums, mul(w, zero_first(load(values, last), added)))) * c.P
 
-    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
-        pass  # `gather` does
+    def prefetch_next(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `margin` does
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # The row was gathered just before: what its weights were is at hand.
         c = self.clock[0]
         A, s = c.A, step / c.P
-        As, steps = eight_of(A), eight_of(s)
+        As, steps = splat(A), splat(s)
         far = len(self.u) > CACHED and reaches(ids, hi)
         if hi - lo < LANE:
             for k in range(lo, hi):
@@ -172,11 +172,11 @@ class ElasticNet(NamedTuple):
             _eight_stepped(self, ids, values, lo, k, As, steps, far)
         _eight_stepped(self, ids, values, lo, last, As, steps, far)  # some of it twice, alike
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         if advance(self.clock[0], eta):
-            rebase(self)
+            renormalize(self)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         c = self.clock[0]
         for j in range(np.uint64(len(self.u))):
             u = self.u[j]
@@ -187,7 +187,7 @@ class ElasticNet(NamedTuple):
         c.A = A_START
         c.A_low = 0.0
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
@@ -195,11 +195,11 @@ class ElasticNet(NamedTuple):
         u = self.u[j]
         return math.copysign(max(abs(u) - c.A, 0.0) * c.P, u)
 
-    def bare(self, j: Any) -> bool:
-        touched = False
+    def is_zero_block(self, j: Any) -> bool:
+        seen_mask = False
         for k in range(LANE):
-            touched |= self.u[j + k] != 0.0
-        return not touched
+            seen_mask |= self.u[j + k] != 0.0
+        return not seen_mask
 
     def weights(self) -> Any:
         c = self.clock[0]
@@ -209,10 +209,10 @@ class ElasticNet(NamedTuple):
         w *= c.P
         return np.copysign(w, self.u, out=w)
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self.u != 0.0
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         # Not by the weight: one that has underflowed to 0 is told from one that the penalty ended.
         A = self.clock[0].A
         held = self.u > A
@@ -222,7 +222,7 @@ class ElasticNet(NamedTuple):
     def drop(self, slots: Any) -> None:
         self.u[slots] = A_START
 
-    def make_room(self, nnz: int) -> ElasticNet:
+    def reserve(self, nnz: int) -> ElasticNet:
         return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     @property
@@ -232,15 +232,15 @@ class ElasticNet(NamedTuple):
     def grow(self, d: int) -> ElasticNet:
         return self._replace(u=grown(self.u, d))
 
-    def renumber(self, new_slots: Any, d: int) -> ElasticNet:
+    def remap(self, new_slots: Any, d: int) -> ElasticNet:
         return self._replace(u=moved(self.u, new_slots, d))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         return slots, {"u": self.u[slots], "clock": self.clock.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNet:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNet:
         ensure(set(arrays) == {"u", "clock"}, "other arrays")
         ensure(arrays["u"].dtype == np.float64 and arrays["u"].shape == slots.shape, "not u")
         ensure(arrays["clock"].dtype == CLOCK, "not a ledger")

@@ -33,21 +33,21 @@ from streaml1.core.jit import LANES, inlined, kernel
 from streaml1.core.prefetch import ahead, ask_rows
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
-    any_below_zero,
-    chosen,
-    eight_at,
-    eight_in,
-    eight_of,
-    greater,
-    lesser,
-    minus,
-    negative,
-    over,
-    plus,
+    add,
+    any_negative,
+    div,
+    hsum,
+    lane_max,
+    lane_min,
+    load,
+    load_f64x8,
+    mul,
+    neg,
     prefetch_early,
-    put_eight,
-    times,
-    total,
+    select_negative,
+    splat,
+    store_f64x8,
+    sub,
 )
 from streaml1.core.simd.math import decay
 from streaml1.optim import losses
@@ -71,7 +71,7 @@ from streaml1.optim.structures.lane_mixture import (
 )
 from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.structures.soft_threshold import beyond, stepped
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["ElasticNetLanes"]
 
@@ -111,28 +111,28 @@ def _gather(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> Any:
     table = np.uint64(rule.u.ctypes.data)
     edge = row_of(rule.lanes, A)
     far = ahead(ids, hi)
-    a, b = eight_of(0.0), eight_of(0.0)
+    a, b = splat(0.0), splat(0.0)
     odd = hi - (hi - lo) % TWO
     for k in range(lo, odd, TWO):  # two sums: neither waits for the other
         ask_rows(ids, values, k)
         prefetch_early(rule.u, np.uint64(ids[k + far]) * LANE)
-        u = eight_at(table + np.uint64(ids[k]) * LINE)
-        v = eight_at(table + np.uint64(ids[k + ONE]) * LINE)
-        a = plus(a, times(beyond(u, edge), eight_of(values[k])))
-        b = plus(b, times(beyond(v, edge), eight_of(values[k + ONE])))
+        u = load_f64x8(table + np.uint64(ids[k]) * LINE)
+        v = load_f64x8(table + np.uint64(ids[k + ONE]) * LINE)
+        a = add(a, mul(beyond(u, edge), splat(values[k])))
+        b = add(b, mul(beyond(v, edge), splat(values[k + ONE])))
     if odd < hi:
         prefetch_early(rule.u, np.uint64(ids[odd + far]) * LANE)
-        u = eight_at(table + np.uint64(ids[odd]) * LINE)
-        a = plus(a, times(beyond(u, edge), eight_of(values[odd])))
-    return plus(a, b)
+        u = load_f64x8(table + np.uint64(ids[odd]) * LINE)
+        a = add(a, mul(beyond(u, edge), splat(values[odd])))
+    return add(a, b)
 
 
 @inlined
 def _step(table: Any, ids: Any, values: Any, k: Any, edge: Any, steps: Any) -> None:
     """Take the steps of eight nets in one weight each."""
     place = table + np.uint64(ids[k]) * LINE
-    w = beyond(eight_at(place), edge)
-    put_eight(place, stepped(w, edge, steps, eight_of(values[k])))
+    w = beyond(load_f64x8(place), edge)
+    store_f64x8(place, stepped(w, edge, steps, splat(values[k])))
 
 
 @inlined
@@ -149,11 +149,11 @@ def _least(lanes: Any, leader: Any) -> Any:
 def _square(values: Any, lo: Any, hi: Any) -> float:
     """The sum of the squares of some values."""
     odd = hi - (hi - lo) % LANE
-    sums = eight_of(0.0)
+    sums = splat(0.0)
     for k in range(lo, odd, LANE):
-        x = eight_in(values, k)
-        sums = plus(sums, times(x, x))
-    square = total(sums)
+        x = load(values, k)
+        sums = add(sums, mul(x, x))
+    square = hsum(sums)
     for k in range(odd, hi):
         square += values[k] * values[k]
     return square
@@ -183,44 +183,44 @@ def _measure(rule: Any, loss: int, label: float, w: float, intercept_lr: float) 
 @inlined
 def _risen(edge: Any, low: Any, more: Any) -> tuple[Any, Any]:
     """The sum of two eights, given what rounding of the first has lost; and what it has then."""
-    grown = minus(more, low)
-    risen = plus(edge, grown)
-    return risen, minus(minus(risen, edge), grown)
+    grown = sub(more, low)
+    risen = add(edge, grown)
+    return risen, sub(sub(risen, edge), grown)
 
 
 @inlined
 def _pay(rule: Any, eta: float) -> None:
     """Have all weights pay the penalty of a step."""
     c, lanes = rule.clock[0], rule.lanes
-    rate = times(eight_of(eta * c.scale), row_of(lanes, RATE))
-    pay, lost = times(rate, eight_of(c.l1)), times(rate, eight_of(c.l2))
+    rate = mul(splat(eta * c.scale), row_of(lanes, RATE))
+    pay, lost = mul(rate, splat(c.l1)), mul(rate, splat(c.l2))
     before, edge = row_of(lanes, P), row_of(lanes, A)
     if c.sgd:
-        kept = minus(eight_of(1.0), lost)
-        gone = minus(kept, eight_of(TINY))  # below 0 where nothing is kept
-        after = chosen(gone, before, times(before, kept))
-        risen, low = _risen(edge, row_of(lanes, A_LOW), over(pay, after))
-        risen = chosen(gone, eight_of(math.inf), risen)
+        kept = sub(splat(1.0), lost)
+        gone = sub(kept, splat(TINY))  # below 0 where nothing is kept
+        after = select_negative(gone, before, mul(before, kept))
+        risen, low = _risen(edge, row_of(lanes, A_LOW), div(pay, after))
+        risen = select_negative(gone, splat(math.inf), risen)
     else:
-        after = over(before, plus(eight_of(1.0), lost))
-        risen, low = _risen(edge, row_of(lanes, A_LOW), over(pay, before))
+        after = div(before, add(splat(1.0), lost))
+        risen, low = _risen(edge, row_of(lanes, A_LOW), div(pay, before))
     set_row(lanes, P, after)
     set_row(lanes, A, risen)
     set_row(lanes, A_LOW, low)
-    most = greater(eight_of(SHRINKAGE_MOST), times(eight_of(STEPS_LEAST), pay))
-    small = minus(after, eight_of(P_LEAST))
-    far = greater(negative(small), minus(times(risen, after), most))
-    if any_below_zero(negative(far)):
-        rebase(rule)
+    most = lane_max(splat(SHRINKAGE_MOST), mul(splat(STEPS_LEAST), pay))
+    small = sub(after, splat(P_LEAST))
+    far = lane_max(neg(small), sub(mul(risen, after), most))
+    if any_negative(neg(far)):
+        renormalize(rule)
 
 
 @inlined
 def _divide(rule: Any, by: float) -> None:
     """Divide all weights."""
-    after = over(row_of(rule.lanes, P), eight_of(by))
+    after = div(row_of(rule.lanes, P), splat(by))
     set_row(rule.lanes, P, after)
-    if any_below_zero(minus(after, eight_of(P_LEAST))):
-        rebase(rule)
+    if any_negative(sub(after, splat(P_LEAST))):
+        renormalize(rule)
 
 
 @kernel
@@ -240,55 +240,57 @@ class ElasticNetLanes(NamedTuple):
     lanes: Annotated[Any, np.float64]
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         """Leave the margins over P in `lanes`, and the squared norm in `clock`."""
         set_row(self.lanes, MARGIN, _gather(self, ids, values, lo, hi))
         self.clock[0].square = _square(values, lo, hi)
         return 0.0
 
-    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
-        pass  # `gather` does
+    def prefetch_next(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `margin` does
 
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+    def output_and_gradient(
+        self, online: Any, a: float, y: float, w: float, out: Any
+    ) -> tuple[float, float]:
         """Have each net answer for itself."""
         c, o, lanes = self.clock[0], online[0], self.lanes
-        margins = plus(times(row_of(lanes, MARGIN), row_of(lanes, P)), row_of(lanes, B))
+        margins = add(mul(row_of(lanes, MARGIN), row_of(lanes, P)), row_of(lanes, B))
         e = decay(sizes(margins))
         if o.loss == losses.LOGISTIC:
             p = probability(lanes, margins, c, e)
         else:
             p = told(lanes, margins, c, o.loss)
         value, g = answers(margins, y, o.loss, e)
-        most = eight_of(o.clip_gradient)
-        g = times(greater(negative(most), lesser(most, g)), eight_of(w))
-        value = times(lesser(eight_of(LOSS_MOST), value), eight_of(w))
-        set_row(lanes, LOSS, plus(row_of(lanes, LOSS), value))
-        set_row(lanes, STEP, times(row_of(lanes, RATE), g))
-        if any_below_zero(minus(row_of(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(c.leader)]))):
+        most = splat(o.clip_gradient)
+        g = mul(lane_max(neg(most), lane_min(most, g)), splat(w))
+        value = mul(lane_min(splat(LOSS_MOST), value), splat(w))
+        set_row(lanes, LOSS, add(row_of(lanes, LOSS), value))
+        set_row(lanes, STEP, mul(row_of(lanes, RATE), g))
+        if any_negative(sub(row_of(lanes, LOSS), splat(lanes[LOSS + np.uint64(c.leader)]))):
             c.leader = _least(lanes, c.leader)
             if o.most:  # other weights are told from now on: have them counted
                 o.held = UNCOUNTED
         _measure(self, o.loss, abs(y), w, o.intercept_lr)
         return p, 1.0
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         table, lanes = np.uint64(self.u.ctypes.data), self.lanes
         c = self.clock[0]
-        slope = times(row_of(lanes, STEP), eight_of(step * c.slope))
-        set_row(lanes, B, minus(row_of(lanes, B), slope))
-        s = times(row_of(lanes, STEP), over(eight_of(step * c.scale), row_of(lanes, P)))
+        slope = mul(row_of(lanes, STEP), splat(step * c.slope))
+        set_row(lanes, B, sub(row_of(lanes, B), slope))
+        s = mul(row_of(lanes, STEP), div(splat(step * c.scale), row_of(lanes, P)))
         edge = row_of(lanes, A)
         far = ahead(ids, hi)
         odd = hi - (hi - lo) % TWO
         for k in range(lo, odd, TWO):
-            # `gather` asks for the others.
+            # `margin` asks for the others.
             prefetch_early(self.u, np.uint64(ids[k + ONE + far]) * LANE)
             _step(table, ids, values, k, edge, s)
             _step(table, ids, values, k + ONE, edge, s)
         if odd < hi:
             _step(table, ids, values, odd, edge, s)
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         if c.l1 != 0.0 or c.l2 != 0.0:
             _pay(self, eta)
@@ -296,9 +298,9 @@ class ElasticNetLanes(NamedTuple):
             grown = c.norms / c.n / c.norm
             c.norm *= grown
             _divide(self, grown)
-            set_row(self.lanes, LOSS, eight_of(0.0))  # of rows of another size
+            set_row(self.lanes, LOSS, splat(0.0))  # of rows of another size
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         lanes = self.lanes
         for base in range(np.uint64(0), np.uint64(len(self.u)), LANE):
             for k in range(LANE):
@@ -315,13 +317,13 @@ class ElasticNetLanes(NamedTuple):
         """The margin that is told; with `out`, its sigmoid."""
         lanes = self.lanes
         a = _gather(self, ids, values, lo, hi)
-        margins = plus(times(a, row_of(lanes, P)), row_of(lanes, B))
+        margins = add(mul(a, row_of(lanes, P)), row_of(lanes, B))
         if out and online[0].loss == losses.LOGISTIC:
             return probability(lanes, margins, self.clock[0], decay(sizes(margins)))
         a = told(lanes, margins, self.clock[0], online[0].loss)
         return losses.sigmoid(a) if out else a
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return True
 
     def weight(self, j: Any) -> float:
@@ -329,11 +331,11 @@ class ElasticNetLanes(NamedTuple):
         u = self.u[np.uint64(j) * LANE + lane]
         return math.copysign(max(abs(u) - self.lanes[A + lane], 0.0) * self.lanes[P + lane], u)
 
-    def bare(self, j: Any) -> bool:
-        touched = False
+    def is_zero_block(self, j: Any) -> bool:
+        seen_mask = False
         for k in range(LANE):
-            touched |= self.u[(j + k) * LANE] != 0.0
-        return not touched
+            seen_mask |= self.u[(j + k) * LANE] != 0.0
+        return not seen_mask
 
     def _lane(self, row: Any) -> float:
         """What a row of `lanes` has of the leader."""
@@ -352,10 +354,10 @@ class ElasticNetLanes(NamedTuple):
     def _table(self) -> Any:
         return self.u.reshape(-1, LANES)
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self._table()[:, 0] != 0.0
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         held = np.empty(self.size, bool)
         _mark_held(self.u, self.lanes[A : A + LANE], held)
         return held
@@ -363,7 +365,7 @@ class ElasticNetLanes(NamedTuple):
     def drop(self, slots: Any) -> None:
         self._table()[slots] = A_START
 
-    def make_room(self, nnz: int) -> ElasticNetLanes:
+    def reserve(self, nnz: int) -> ElasticNetLanes:
         return self
 
     @property
@@ -375,19 +377,19 @@ class ElasticNetLanes(NamedTuple):
         table[: self.size] = self._table()
         return self._replace(u=table.reshape(-1))
 
-    def renumber(self, new_slots: Any, d: int) -> ElasticNetLanes:
+    def remap(self, new_slots: Any, d: int) -> ElasticNetLanes:
         kept = new_slots >= 0
         table = _table(d)
         table[new_slots[kept]] = self._table()[kept]
         return self._replace(u=table.reshape(-1))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         arrays = {"u": self._table()[slots], "lanes": self.lanes.copy(), "clock": self.clock.copy()}
         return slots, arrays
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNetLanes:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNetLanes:
         ensure(set(arrays) == {"u", "lanes", "clock"}, "other arrays")
         for name, shape in (("u", (len(slots), LANES)), ("lanes", (ROWS * LANES,))):
             ensure(arrays[name].dtype == np.float64 and arrays[name].shape == shape, f"not {name}")

@@ -42,28 +42,28 @@ from streaml1.core.jit import LANES, inlined
 from streaml1.core.prefetch import ahead, ask_rows
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
-    bits_of,
-    eight_at,
-    eight_from,
-    eight_in,
-    eight_of,
-    greater,
-    masked,
-    minus,
-    pairs_in,
-    places_of,
-    plus,
+    add,
+    addresses_of,
+    bit_and,
+    gather_at,
+    gather_pairs,
+    hsum,
+    lane_max,
+    load,
+    load_f64x8,
+    mul,
     prefetch_early,
-    put_eight,
-    put_pairs,
-    shifted,
-    times,
-    total,
-    words_of,
+    scatter_pairs,
+    shift_right,
+    splat,
+    splat_u64,
+    store_f64x8,
+    sub,
+    to_bits,
 )
 from streaml1.optim.structures.slot_arrays import grown, moved, records, scratch_for
 from streaml1.optim.structures.soft_threshold import beyond
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["BUDGET_MOST", "EQUAL_MOST", "ElasticNetStamps"]
 
@@ -110,33 +110,33 @@ def _eight_left(rule: Any, w: Any, psi: Any, even: Any, ledger: Any) -> Any:
     """As `_left`, of eight slots."""
     last, l1, l2 = ledger
     if even:
-        t = plus(psi, words_of(WHOLE - START))
-        whole = eight_from(places_of(rule.wholes, shifted(t, words_of(WHOLE_BITS))), HERE)
-        few = eight_from(places_of(rule.sums, masked(t, words_of(WHOLE - START))), HERE)
-        B = plus(whole, times(plus(eight_of(1.0), times(eight_of(l2), whole)), few))
+        t = add(psi, splat_u64(WHOLE - START))
+        whole = gather_at(addresses_of(rule.wholes, shift_right(t, splat_u64(WHOLE_BITS))), HERE)
+        few = gather_at(addresses_of(rule.sums, bit_and(t, splat_u64(WHOLE - START))), HERE)
+        B = add(whole, mul(add(splat(1.0), mul(splat(l2), whole)), few))
     else:
-        B = eight_from(places_of(rule.sums, psi), HERE)
-    f = plus(eight_of(1.0), times(eight_of(l2), B))
-    g = times(eight_of(l1), minus(eight_of(last), B))
-    return beyond(times(f, w), greater(g, eight_of(0.0)))
+        B = gather_at(addresses_of(rule.sums, psi), HERE)
+    f = add(splat(1.0), mul(splat(l2), B))
+    g = mul(splat(l1), sub(splat(last), B))
+    return beyond(mul(f, w), lane_max(g, splat(0.0)))
 
 
 @inlined
 def _eights(rule: Any, ids: Any, values: Any, lo: Any, end: Any, even: Any, kept: Any) -> Any:
-    """Sums of the products of weights over P and values; the former are kept for `scatter`."""
+    """Sums of products of weights over P and values; keeps the former for `apply_gradient`."""
     ledger = _ledger(rule)
     scratch = np.uint64(rule.scratch.ctypes.data)
     far = ahead(ids, end)
-    sums = eight_of(0.0)
+    sums = splat(0.0)
     for k in range(lo, end, LANE):
         ask_rows(ids, values, k)
         for j in range(k + far, k + far + LANE):
             prefetch_early(rule.slots, np.uint64(ids[j]))
-        w, psi = pairs_in(rule.slots, ids, k)
-        w = _eight_left(rule, w, bits_of(psi), even, ledger)
+        w, psi = gather_pairs(rule.slots, ids, k)
+        w = _eight_left(rule, w, to_bits(psi), even, ledger)
         if kept:
-            put_eight(scratch + np.uint64(8) * (k - lo), w)
-        sums = plus(sums, times(w, eight_in(values, k)))
+            store_f64x8(scratch + np.uint64(8) * (k - lo), w)
+        sums = add(sums, mul(w, load(values, k)))
     return sums
 
 
@@ -207,7 +207,7 @@ def _forget(rule: Any) -> None:
     """Let all weights be zero."""
     for j in range(np.uint64(len(rule.slots))):
         rule.slots[j].w = 0.0
-    rebase(rule)
+    renormalize(rule)
 
 
 class ElasticNetStamps(NamedTuple):
@@ -221,7 +221,7 @@ class ElasticNetStamps(NamedTuple):
     scratch: Annotated[Any, np.float64]  # weights of the row in hand
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c, ledger = self.clock[0], _ledger(self)
         kept = hi - lo <= np.uint64(len(self.scratch))  # learning has had room made, predicting not
         odd = hi - (hi - lo) % LANE
@@ -229,7 +229,7 @@ class ElasticNetStamps(NamedTuple):
             sums = _eights(self, ids, values, lo, odd, True, kept)
         else:
             sums = _eights(self, ids, values, lo, odd, False, kept)
-        a = total(sums)
+        a = hsum(sums)
         far = ahead(ids, hi)
         for k in range(odd, hi):
             prefetch_early(self.slots, np.uint64(ids[k + far]))
@@ -240,25 +240,25 @@ class ElasticNetStamps(NamedTuple):
             a += w * values[k]
         return a * c.P
 
-    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
-        pass  # `gather` does
+    def prefetch_next(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `margin` does
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # The row was gathered just before: what its weights were is at hand.
         c = self.clock[0]
         now, P = c.now, c.P
-        nows, Ps, steps = words_of(now), eight_of(P), eight_of(step)
+        nows, Ps, steps = splat_u64(now), splat(P), splat(step)
         scratch = np.uint64(self.scratch.ctypes.data)
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
-            w = times(eight_at(scratch + np.uint64(8) * (k - lo)), Ps)
-            put_pairs(self.slots, ids, k, minus(w, times(steps, eight_in(values, k))), nows)
+            w = mul(load_f64x8(scratch + np.uint64(8) * (k - lo)), Ps)
+            scatter_pairs(self.slots, ids, k, sub(w, mul(steps, load(values, k))), nows)
         for k in range(odd, hi):
             one = self.slots[ids[k]]
             one.w = self.scratch[k - lo] * P - step * values[k]
             one.psi = now
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         if c.l1 == 0.0 and c.l2 == 0.0:
             eta = 0.0  # nothing will be pending
@@ -268,7 +268,7 @@ class ElasticNetStamps(NamedTuple):
         c.eta = eta
         c.a = a
         if c.now != START and not (alike if c.even else same):
-            rebase(self)
+            renormalize(self)
             c.even = 0
         c.B_l1 = c.l1
         c.B_l2 = c.l2
@@ -288,10 +288,10 @@ class ElasticNetStamps(NamedTuple):
             or max(SHRINKAGE_MOST, STEPS_LEAST * eta * c.l1) < c.l1 * c.B * c.P
             or c.now - START >= most
         ):
-            rebase(self)
+            renormalize(self)
             c.even = c.even or alike
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         ledger, even, P = _ledger(self), self.clock[0].even, self.clock[0].P
         for j in range(np.uint64(len(self.slots))):
             one = self.slots[j]
@@ -299,7 +299,7 @@ class ElasticNetStamps(NamedTuple):
             one.psi = min(one.psi, START)
         _start_anew(self)
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         c = self.clock[0]
         fits = c.even != 0 or c.now + START < np.uint64(len(self.sums))
         return fits and nnz <= np.uint64(len(self.scratch))
@@ -323,19 +323,19 @@ class ElasticNetStamps(NamedTuple):
         c = self.clock[0]
         return _after(self, psi + (WHOLE - START), c.B_l2) if c.even else self.sums[psi]
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self.slots["psi"] != 0
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         return self._sizes() > 0.0
 
     def drop(self, slots: Any) -> None:
         self.slots["w"][slots] = 0.0
         self.slots["psi"][slots] = self.clock[0].now
 
-    def make_room(self, nnz: int) -> ElasticNetStamps:
+    def reserve(self, nnz: int) -> ElasticNetStamps:
         rule, c = self, self.clock[0]
-        if not self.room(0):
+        if not self.has_capacity(0):
             most = int(max(c.budget, c.now)) + 2
             rule = rule._replace(sums=grown(self.sums, min(2 * len(self.sums), most)))
         return rule._replace(scratch=scratch_for(nnz, rule.scratch))
@@ -347,19 +347,19 @@ class ElasticNetStamps(NamedTuple):
     def grow(self, d: int) -> ElasticNetStamps:
         return self._replace(slots=grown(self.slots, d))
 
-    def renumber(self, new_slots: Any, d: int) -> ElasticNetStamps:
+    def remap(self, new_slots: Any, d: int) -> ElasticNetStamps:
         return self._replace(slots=moved(self.slots, new_slots, d))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
         # Of the sums what a stamp points at; what equal steps do follows from the ledger.
-        slots = np.flatnonzero(self.holding())
+        slots = np.flatnonzero(self.live_mask())
         held = self.slots[slots]
         B = np.zeros(len(slots)) if self.clock[0].even else self.sums[held["psi"]]
         w, psi = held["w"].copy(), held["psi"].copy()
         return slots, {"w": w, "psi": psi, "B": B, "clock": self.clock.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNetStamps:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNetStamps:
         ensure(set(arrays) == {"w", "psi", "B", "clock"}, "other arrays")
         for name, kind in (("w", "f8"), ("psi", "u8"), ("B", "f8")):
             ensure(arrays[name].dtype == kind and arrays[name].shape == slots.shape, f"not {name}")

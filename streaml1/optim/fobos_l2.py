@@ -32,7 +32,7 @@ from streaml1.core.prefetch import ahead
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.optim.structures.slot_arrays import grown, moved, records
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["FobosL2"]
 
@@ -102,7 +102,7 @@ class FobosL2(NamedTuple):
     listed: Annotated[Any, np.uint32]  # slots whose entries are not 0, in any order
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         far = ahead(ids, hi)
         a = 0.0
         for k in range(lo, hi):
@@ -110,7 +110,7 @@ class FobosL2(NamedTuple):
             a += self.u[ids[k]] * values[k]
         return a * self.clock[0].s
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         s = step / c.s
         risen, squares = 0.0, 0.0
@@ -139,23 +139,23 @@ class FobosL2(NamedTuple):
         entries = np.float64(hi - lo)
         c.drift += ROUNDED * (9.0 + entries * entries) * squares
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         pull = eta * c.strength
         if pull == 0.0:
             return
         most = DRIFT_MOST * c.N
         if c.N < 0.0 or c.drift > most * most:
-            rebase(self)
+            renormalize(self)
         norm = c.s * math.sqrt(c.N)
         if norm <= pull:
             _clear(self)
             return
         c.s *= 1.0 - pull / norm
         if c.s < S_LEAST:
-            rebase(self)
+            renormalize(self)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         c = self.clock[0]
         most = 0.0
         kept = np.uint64(0)
@@ -176,7 +176,7 @@ class FobosL2(NamedTuple):
         c.N_low = 0.0
         c.drift = 16.0 * ROUNDED * c.N * c.N
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return True
 
     def weight(self, j: Any) -> float:
@@ -186,17 +186,17 @@ class FobosL2(NamedTuple):
     def weights(self) -> Any:
         return self.u * self.clock[0].s
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return (self.u != 0.0) | np.signbit(self.u)
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         return self.u != 0.0
 
     def drop(self, slots: Any) -> None:
         self.u[slots] = NIL
         self.clock[0].drift = math.inf  # the next step sums up what is left
 
-    def make_room(self, nnz: int) -> FobosL2:
+    def reserve(self, nnz: int) -> FobosL2:
         return self
 
     @property
@@ -206,16 +206,16 @@ class FobosL2(NamedTuple):
     def grow(self, d: int) -> FobosL2:
         return self._replace(u=grown(self.u, d), listed=grown(self.listed, d))
 
-    def renumber(self, new_slots: Any, d: int) -> FobosL2:
+    def remap(self, new_slots: Any, d: int) -> FobosL2:
         u = moved(self.u, new_slots, d)
         return self._replace(u=u, listed=_listed(u))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         return slots, {"u": self.u[slots], "clock": self.clock.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> FobosL2:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> FobosL2:
         ensure(set(arrays) == {"u", "clock"}, "other arrays")
         ensure(arrays["u"].dtype == np.float64 and arrays["u"].shape == slots.shape, "not u")
         ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "no record")

@@ -105,7 +105,7 @@ class FobosLinf(NamedTuple):
     scratch: Annotated[Any, SCRATCH]
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         a = 0.0
         far = ahead(ids, hi)
         kept = np.uint64(hi - lo <= np.uint64(len(self.scratch)))  # to learn: there is room
@@ -120,7 +120,7 @@ class FobosLinf(NamedTuple):
             a += w * values[k]
         return a
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         c.touches += np.int64(hi - lo)
         if step == 0.0:  # members stay
@@ -139,7 +139,7 @@ class FobosLinf(NamedTuple):
             n += np.uint64(max(abs(u), abs(v)) >= floor)
         place_all(self, n)
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         left = eta * c.strength
         if left == 0.0 or c.excess > left:
@@ -152,10 +152,10 @@ class FobosLinf(NamedTuple):
         c.lowest = min(c.lowest, c.level)
         lift(self)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         pass
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return nnz <= np.uint64(len(self.scratch)) and weight_blocks.has_room(self)
 
     def weight(self, j: Any) -> float:
@@ -168,10 +168,10 @@ class FobosLinf(NamedTuple):
         w[members] = np.copysign(self.blocks["value"][leads], w[members])
         return w
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return (self.u != 0.0) | np.signbit(self.u)
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         return self.weights() != 0.0
 
     def drop(self, slots: Any) -> None:
@@ -180,7 +180,7 @@ class FobosLinf(NamedTuple):
         at = -self.places[slots].astype(np.int64)
         self.keys[at[at > 0]] = 0.0
 
-    def make_room(self, nnz: int) -> FobosLinf:
+    def reserve(self, nnz: int) -> FobosLinf:
         full = self.blocks["after"][0] == 0
         return self._replace(
             blocks=weight_blocks.with_room(self.blocks) if full else self.blocks,
@@ -196,19 +196,19 @@ class FobosLinf(NamedTuple):
         keys, ids, found = (grown(a, d + POOL) for a in (self.keys, self.ids, self.found))
         return self._replace(u=u, places=places, links=links, keys=keys, ids=ids, found=found)
 
-    def renumber(self, new_slots: Any, d: int) -> FobosLinf:
-        w, touched = (moved(a, new_slots, d) for a in (self.weights(), self.touched()))
+    def remap(self, new_slots: Any, d: int) -> FobosLinf:
+        w, seen_mask = (moved(a, new_slots, d) for a in (self.weights(), self.seen_mask()))
         c = self.clock[0]
-        u = np.where(touched & (w == 0.0), MARK, w)
+        u = np.where(seen_mask & (w == 0.0), MARK, w)
         return _built(u, c.strength, c.level, len(self.scratch))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
         w, c = self.weights(), self.clock[0]
         slots = np.flatnonzero(w)
         return slots, {"w": w[slots], "scalars": np.array([c.strength, c.level])}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> FobosLinf:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> FobosLinf:
         ensure(set(arrays) == {"w", "scalars"}, "other arrays")
         w, scalars = arrays["w"], arrays["scalars"]
         ensure(w.dtype == np.float64 and w.shape == slots.shape, "not w")

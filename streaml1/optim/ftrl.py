@@ -63,7 +63,7 @@ class FTRL(NamedTuple):
     scratch: Annotated[Any, ENTRY]  # of the row in hand
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
         over_alpha, beta, l1, l2 = c.over_alpha, c.beta_now, c.l1_now, c.l2_now
         a = 0.0
@@ -84,7 +84,7 @@ class FTRL(NamedTuple):
             a += w * values[k]
         return a
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # The row was gathered just before: weights and roots are at hand. `step` is g.
         over_alpha = 1.0 / self.clock[0].alpha
         for k in range(lo, hi):
@@ -96,17 +96,17 @@ class FTRL(NamedTuple):
             one.z = z if z != 0.0 else MARK
             one.n = n
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         c.over_alpha = 1.0 / c.alpha
         c.beta_now = c.beta
         c.l1_now = c.l1
         c.l2_now = c.l2
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         pass
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
@@ -119,17 +119,17 @@ class FTRL(NamedTuple):
         beyond = np.clip(z, -c.l1_now, c.l1_now) - z
         return beyond / ((c.beta_now + np.sqrt(self.slots["n"])) * c.over_alpha + c.l2_now)
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return (self.slots["z"] != 0.0) | np.signbit(self.slots["z"]) | (self.slots["n"] > 0.0)
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         return (self.slots["z"] != 0.0) | (self.slots["n"] > 0.0)
 
     def drop(self, slots: Any) -> None:
         self.slots["z"][slots] = MARK
         self.slots["n"][slots] = 0.0
 
-    def make_room(self, nnz: int) -> FTRL:
+    def reserve(self, nnz: int) -> FTRL:
         return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     @property
@@ -139,16 +139,16 @@ class FTRL(NamedTuple):
     def grow(self, d: int) -> FTRL:
         return self._replace(slots=grown(self.slots, d))
 
-    def renumber(self, new_slots: Any, d: int) -> FTRL:
+    def remap(self, new_slots: Any, d: int) -> FTRL:
         return self._replace(slots=moved(self.slots, new_slots, d))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         arrays = {name: self.slots[name][slots] for name in ("z", "n")}
         return slots, {**arrays, "clock": self.clock.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> FTRL:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> FTRL:
         ensure(set(arrays) == {"z", "n", "clock"}, "other arrays")
         for name in ("z", "n"):
             ensure(arrays[name].dtype == np.float64, f"not {name}")

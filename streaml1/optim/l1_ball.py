@@ -61,7 +61,7 @@ from streaml1.optim.structures.timing_wheel import (
     to_unit,
     tune,
 )
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["L1Ball"]
 
@@ -75,10 +75,10 @@ class L1Ball(NamedTuple):
     todo: Annotated[Any, np.uint32]
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         return margin(self.slots, self.clock, ids, values, lo, hi)
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         slots, todo, clock = self.slots, self.todo, self.clock
         if is_short(clock, values, lo, hi, step):
             move_row(slots, clock, ids, values, lo, hi, step)
@@ -87,7 +87,7 @@ class L1Ball(NamedTuple):
         if clock[0].awake != 0:
             mark(slots, todo, clock, ids, lo, hi)
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         slots, ends, pool, clock = self.slots, self.ends, self.pool, self.clock
         c = clock[0]
         if c.z < c.S:
@@ -98,16 +98,16 @@ class L1Ball(NamedTuple):
         if c.patience < 0:
             tune(slots, ends, pool, clock, c.Theta)
         if c.Theta > THETA_MOST:
-            rebase(self)
+            renormalize(self)
         while c.z < Z_LEAST:
             to_unit(slots, ends, pool, clock, finer_unit(clock))
             if c.z < c.S:
                 project(slots, ends, pool, self.todo, clock)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         to_unit(self.slots, self.ends, self.pool, self.clock, self.clock[0].unit)
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         c = self.clock[0]
         # Asleep there are no entries, and as many as weights may be wanted at once.
         fits = max(c.entries, c.n) + np.int64(nnz) <= c.room
@@ -119,20 +119,20 @@ class L1Ball(NamedTuple):
     def weights(self) -> Any:
         return raw_vector.weights(self.slots, self.clock)
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self.slots["v"] != 0
 
-    def holding(self) -> Any:
-        return raw_vector.holding(self.slots, self.clock)
+    def live_mask(self) -> Any:
+        return raw_vector.live_mask(self.slots, self.clock)
 
     def drop(self, slots: Any) -> None:
         raw_vector.drop(self.slots, self.clock, slots)
 
-    def make_room(self, nnz: int) -> L1Ball:
+    def reserve(self, nnz: int) -> L1Ball:
         c = self.clock[0]
         if c.awake:
             tune(self.slots, self.ends, self.pool, self.clock, c.Theta)
-        return self if self.room(nnz) else self._larger(nnz)
+        return self if self.has_capacity(nnz) else self._larger(nnz)
 
     def _larger(self, nnz: int) -> L1Ball:
         """With room for twice the timers there are and twice a row of `nnz`.
@@ -169,7 +169,7 @@ class L1Ball(NamedTuple):
     def grow(self, d: int) -> L1Ball:
         return self._replace(slots=grown(self.slots, d))
 
-    def renumber(self, new_slots: Any, d: int) -> L1Ball:
+    def remap(self, new_slots: Any, d: int) -> L1Ball:
         kept = new_slots >= 0
         rule = _asleep(d, len(self.pool) // CHUNK, len(self.ends), len(self.todo))
         for name, _ in LEDGER:
@@ -177,13 +177,13 @@ class L1Ball(NamedTuple):
         rule.slots["v"][new_slots[kept]] = self.slots["v"][kept]
         return rule
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        return raw_vector.dump(self.slots, self.clock)
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        return raw_vector.state_dict(self.slots, self.clock)
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> L1Ball:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> L1Ball:
         rule = _asleep(d)
-        raw_vector.restore(rule.slots, rule.clock, slots, arrays)
+        raw_vector.from_state_dict(rule.slots, rule.clock, slots, arrays)
         return rule
 
     @staticmethod

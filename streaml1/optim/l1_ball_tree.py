@@ -70,7 +70,7 @@ from streaml1.optim.structures.rank_tree_nodes import (
     plant,
 )
 from streaml1.optim.structures.slot_arrays import grown, records
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["L1BallTree"]
 
@@ -165,10 +165,10 @@ class L1BallTree(NamedTuple):
     nodes: Annotated[Any, np.int64]
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         return margin(self.slots, self.clock, ids, values, lo, hi)
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         slots, leaves, nodes, clock = self.slots, self.leaves, self.nodes, self.clock
         c = clock[0]
         short = is_short(clock, values, lo, hi, step)
@@ -188,21 +188,21 @@ class L1BallTree(NamedTuple):
         if c.awake != 0:
             _insert_row(slots, leaves, nodes, clock, ids, lo, hi)
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         if c.z < c.S:
             _project(self.slots, self.leaves, self.nodes, self.clock)
         if c.Theta > THETA_MOST:
-            rebase(self)
+            renormalize(self)
         while c.z < Z_LEAST:
             _to_unit(self.slots, self.leaves, self.nodes, self.clock, finer_unit(self.clock))
             if c.z < c.S:
                 _project(self.slots, self.leaves, self.nodes, self.clock)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         _to_unit(self.slots, self.leaves, self.nodes, self.clock, self.clock[0].unit)
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         c = self.clock[0]
         k = np.int64(nnz)
         leaves = c.leaves if c.awake != 0 else c.n // HALF_LEAF + 1
@@ -220,11 +220,11 @@ class L1BallTree(NamedTuple):
     def weights(self) -> Any:
         return raw_vector.weights(self.slots, self.clock)
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self.slots["v"] != 0
 
-    def holding(self) -> Any:
-        return raw_vector.holding(self.slots, self.clock)
+    def live_mask(self) -> Any:
+        return raw_vector.live_mask(self.slots, self.clock)
 
     def drop(self, slots: Any) -> None:
         slots = np.asarray(slots, np.uint32)
@@ -233,7 +233,7 @@ class L1BallTree(NamedTuple):
             _delete_row(self.slots, self.leaves, self.nodes, self.clock, slots, np.uint64(0), end)
         raw_vector.drop(self.slots, self.clock, slots)
 
-    def make_room(self, nnz: int) -> L1BallTree:
+    def reserve(self, nnz: int) -> L1BallTree:
         """Room for twice the weights there are and twice a row of `nnz`, in a tree without gaps.
 
         Nothing that this rule reads is written to: it can go on if the new one is never used.
@@ -255,20 +255,20 @@ class L1BallTree(NamedTuple):
     def grow(self, d: int) -> L1BallTree:
         return self._replace(slots=grown(self.slots, d))
 
-    def renumber(self, new_slots: Any, d: int) -> L1BallTree:
+    def remap(self, new_slots: Any, d: int) -> L1BallTree:
         kept = new_slots >= 0
         leaves, nodes = len(self.leaves) // LEAF, len(self.nodes) // NODE
         rule = _asleep(d, leaves, nodes, self.clock)
         rule.slots["v"][new_slots[kept]] = self.slots["v"][kept]
         return rule
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        return raw_vector.dump(self.slots, self.clock)
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        return raw_vector.state_dict(self.slots, self.clock)
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> L1BallTree:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> L1BallTree:
         rule = _asleep(d)
-        raw_vector.restore(rule.slots, rule.clock, slots, arrays)
+        raw_vector.from_state_dict(rule.slots, rule.clock, slots, arrays)
         return rule
 
     @staticmethod

@@ -10,15 +10,15 @@ from streaml1.core.jit import gil_kernel, inlined, kernel
 from streaml1.core.rows import is_plain_row
 from streaml1.core.simd import borrowed
 from streaml1.optim.update_rule import (
-    admits,
-    bare,
-    foresee,
-    gather,
+    accepts,
+    apply_gradient,
+    apply_penalty,
+    has_capacity,
+    is_zero_block,
+    margin,
+    output_and_gradient,
     predict,
-    respond,
-    room,
-    scatter,
-    tick,
+    prefetch_next,
     weight,
 )
 
@@ -31,8 +31,8 @@ __all__ = [
     "alive",
     "learn",
     "learn_plain",
-    "margin",
-    "margins",
+    "predict_row",
+    "predict_rows",
     "step",
 ]
 
@@ -75,9 +75,9 @@ def step(
     """Learn one row that was gathered; returns what a report is made of, as it was before."""
     o = online[0]
     before = _alive(rule, ids, lo, hi) if o.most else 0
-    p, g = respond(rule, online, a, y, w, out)
-    scatter(rule, ids, values, lo, hi, eta * g)
-    tick(rule, eta)
+    p, g = output_and_gradient(rule, online, a, y, w, out)
+    apply_gradient(rule, ids, values, lo, hi, eta * g)
+    apply_penalty(rule, eta)
     o.t += 1
     if o.most:
         o.held += _alive(rule, ids, lo, hi) - before
@@ -134,14 +134,14 @@ def learn(
         hi = indptr[i + one]
         if not plain:
             return NOT_PLAIN, np.int64(i)
-        if not room(rule, hi - lo):
+        if not has_capacity(rule, hi - lo):
             return NO_ROOM, np.int64(i)
-        if not admits(rule, ids, lo, hi):
+        if not accepts(rule, ids, lo, hi):
             return CROWDED, np.int64(i)
-        foresee(rule, ids, values, lo, hi)
+        prefetch_next(rule, ids, values, lo, hi)
         first = k_out * i
         out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
-        a = gather(rule, ids, values, lo, hi)
+        a = margin(rule, ids, values, lo, hi)
         if d and i + one < n:  # the next row is looked at while the margin of this one is awaited
             plain = is_plain_row(ids, values, hi, indptr[i + one + one], d)
         w_i, eta_i = w[i * w_each], eta[i * eta_each]
@@ -158,7 +158,7 @@ def alive(rule: Any, slots: Any, weights: Any) -> int:
     n, size = np.uint64(0), np.uint64(len(slots))
     for first in range(np.uint64(0), size, _EIGHT):
         end = min(first + _EIGHT, size)
-        if end - first == _EIGHT and bare(rule, first):  # most are, where names are hashed
+        if end - first == _EIGHT and is_zero_block(rule, first):  # most are, where names are hashed
             continue
         for j in range(first, end):
             w = weight(rule, j)
@@ -169,7 +169,7 @@ def alive(rule: Any, slots: Any, weights: Any) -> int:
 
 
 @inlined
-def margin(rule: Any, online: Any, ids: Any, values: Any, n: Any, out: Any) -> float:
+def predict_row(rule: Any, online: Any, ids: Any, values: Any, n: Any, out: Any) -> float:
     """What `rules.predict` tells of the first `n` entries."""
     return predict(rule, online, ids, values, np.uint64(0), np.uint64(n), np.uint64(out))
 
@@ -179,19 +179,19 @@ def learn_plain(
     rule: Any, online: Any, ids: Any, values: Any, n: Any, y: float, w: float, eta: float
 ) -> int:
     """Learn the first `n` entries; returns the new t, OVER - t, NO_ROOM or CROWDED."""
-    if not room(rule, np.uint64(n)):
+    if not has_capacity(rule, np.uint64(n)):
         return NO_ROOM
-    if not admits(rule, ids, np.uint64(0), np.uint64(n)):
+    if not accepts(rule, ids, np.uint64(0), np.uint64(n)):
         return CROWDED
     lo, hi = np.uint64(0), np.uint64(n)
-    a = gather(rule, ids, values, lo, hi)
+    a = margin(rule, ids, values, lo, hi)
     step(rule, online, ids, values, lo, hi, a, y, w, eta, np.uint64(0))
     o = online[0]
     return int(OVER - o.t if o.held > o.most else o.t)
 
 
 @kernel
-def margins(
+def predict_rows(
     rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, out: Any, stride: Any
 ) -> None:
     """What `rules.predict` tells of rows into `a`; of row i with the address `out + stride i`."""

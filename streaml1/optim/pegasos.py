@@ -33,19 +33,19 @@ from streaml1.core.jit import LANES, inlined
 from streaml1.core.prefetch import AHEAD, ask_half, ask_one, ask_rows, reaches
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
-    each_in,
-    eight_in,
-    eight_of,
-    greater,
-    minus,
-    negative,
-    plus,
-    put_each,
-    times,
-    total,
+    add,
+    gather,
+    hsum,
+    lane_max,
+    load,
+    mul,
+    neg,
+    scatter,
+    splat,
+    sub,
 )
 from streaml1.optim.structures.slot_arrays import grown, moved, records
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["CLOCK", "Pegasos", "advance", "unsure"]
 
@@ -128,43 +128,43 @@ class Pegasos(NamedTuple):
     u: Annotated[Any, np.float64]
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         far = reaches(ids, hi)
         odd = hi - (hi - lo) % LANE
-        sums = eight_of(0.0)
+        sums = splat(0.0)
         for k in range(lo, odd, LANE):
             ask_rows(ids, values, k)
             if far:
                 ask_half(self.u, ids, k + AHEAD)
-            u = each_in(self.u, ids, k)
-            sums = plus(sums, times(u, eight_in(values, k)))
-        a = total(sums)
+            u = gather(self.u, ids, k)
+            sums = add(sums, mul(u, load(values, k)))
+        a = hsum(sums)
         for k in range(odd, hi):
             if far:
                 ask_one(self.u, ids, k + AHEAD)
             a += self.u[ids[k]] * values[k]
         return a * self.clock[0].s
 
-    def foresee(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
-        pass  # `gather` does
+    def prefetch_next(self, ids: Any, values: Any, lo: Any, hi: Any) -> None:
+        pass  # `margin` does
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         s = step / c.l2 / _decayed(c)
-        ss, none = eight_of(s), eight_of(0.0)
+        ss, none = splat(s), splat(0.0)
         rises, moves = none, none
         far = reaches(ids, hi)
         odd = hi - (hi - lo) % LANE
         for k in range(lo, odd, LANE):
             if far:  # the others: not all at once
                 ask_half(self.u, ids, k + AHEAD + ONE)
-            before = each_in(self.u, ids, k)
-            u = minus(before, times(ss, eight_in(values, k)))
-            put_each(self.u, ids, k, negative(minus(none, u)))  # of either zero MARK
-            rise = times(minus(u, before), plus(u, before))
-            rises = plus(rises, rise)
-            moves = plus(moves, greater(rise, negative(rise)))
-        risen, moved = total(rises), total(moves)
+            before = gather(self.u, ids, k)
+            u = sub(before, mul(ss, load(values, k)))
+            scatter(self.u, ids, k, neg(sub(none, u)))  # of either zero MARK
+            rise = mul(sub(u, before), add(u, before))
+            rises = add(rises, rise)
+            moves = add(moves, lane_max(rise, neg(rise)))
+        risen, moved = hsum(rises), hsum(moves)
         for k in range(odd, hi):
             before = self.u[ids[k]]
             u = before - s * values[k]
@@ -178,13 +178,13 @@ class Pegasos(NamedTuple):
         c.N = N
         c.drift += EPSILON * (4.0 + (hi - lo)) * moved
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         if unsure(self.clock[0]):
-            rebase(self)
+            renormalize(self)
         if advance(self.clock[0]):
-            rebase(self)
+            renormalize(self)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         c = self.clock[0]
         for j in range(np.uint64(len(self.u))):
             u = self.u[j] * c.s
@@ -195,7 +195,7 @@ class Pegasos(NamedTuple):
         c.N_low = 0.0
         c.drift = 0.0
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return True
 
     def weight(self, j: Any) -> float:
@@ -205,17 +205,17 @@ class Pegasos(NamedTuple):
     def weights(self) -> Any:
         return self.u * self.clock[0].s
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return (self.u != 0.0) | np.signbit(self.u)
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         return self.u != 0.0
 
     def drop(self, slots: Any) -> None:
         self.u[slots] = MARK
         self.clock[0].drift = math.inf  # see `unsure`
 
-    def make_room(self, nnz: int) -> Pegasos:
+    def reserve(self, nnz: int) -> Pegasos:
         return self
 
     @property
@@ -225,15 +225,15 @@ class Pegasos(NamedTuple):
     def grow(self, d: int) -> Pegasos:
         return self._replace(u=grown(self.u, d))
 
-    def renumber(self, new_slots: Any, d: int) -> Pegasos:
+    def remap(self, new_slots: Any, d: int) -> Pegasos:
         return self._replace(u=moved(self.u, new_slots, d))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         return slots, {"u": self.u[slots], "clock": self.clock.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> Pegasos:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> Pegasos:
         ensure(set(arrays) == {"u", "clock"}, "other arrays")
         ensure(arrays["u"].dtype == np.float64 and arrays["u"].shape == slots.shape, "not u")
         ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "no record")

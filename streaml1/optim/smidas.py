@@ -30,12 +30,12 @@ import numpy as np
 from streaml1.core.aligned import in_lines
 from streaml1.core.jit import kernel
 from streaml1.core.rows import ensure
-from streaml1.core.simd import prefetch_early, scratch
+from streaml1.core.simd import prefetch_early, stack_buffer
 from streaml1.core.vecmath import power, small_int, times_powers
 from streaml1.optim.structures import pnorm_moments
 from streaml1.optim.structures.pnorm_moments import CHUNK, NORM, TERMS
 from streaml1.optim.structures.slot_arrays import grown, moved, records
-from streaml1.optim.update_rule import rebase, weight
+from streaml1.optim.update_rule import renormalize, weight
 
 __all__ = ["SMIDAS"]
 
@@ -71,9 +71,9 @@ class SMIDAS(NamedTuple):
     norm: Annotated[Any, NORM]
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         A, scale, q = self.clock[0].A, self.norm[0].scale, self.norm[0].p - 2.0
-        part, x = scratch(), scratch()
+        part, x = stack_buffer(), stack_buffer()
         ahead = CHUNK if hi + CHUNK <= np.uint64(len(ids)) else ZERO
         a = 0.0
         for at in range(lo, hi, CHUNK):
@@ -96,7 +96,7 @@ class SMIDAS(NamedTuple):
                 a += part[k] * values[at + k]
         return a
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         c = self.clock[0]
         self.norm[0].learnt += np.int64(hi - lo)
         if step == 0.0:
@@ -105,7 +105,7 @@ class SMIDAS(NamedTuple):
                     self.u[ids[k]] = TOUCHED
             return
         A = c.A
-        old, new = scratch(), scratch()
+        old, new = stack_buffer(), stack_buffer()
         for at in range(lo, hi, CHUNK):
             n = min(CHUNK, hi - at)
             for k in range(n):
@@ -122,7 +122,7 @@ class SMIDAS(NamedTuple):
             if self.norm[0].K >= 0:
                 pnorm_moments.exchange(self.norm, self.M, A, n, old, new)
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         grown = eta * c.l1 - c.A_low
         A = c.A + grown
@@ -133,9 +133,9 @@ class SMIDAS(NamedTuple):
         else:
             known = pnorm_moments.is_known(self.norm, self.M, self.binomial, A)
         if not known:
-            rebase(self)
+            renormalize(self)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         c = self.clock[0]
         A = c.A
         n = ZERO
@@ -156,7 +156,7 @@ class SMIDAS(NamedTuple):
         c.A_low = 0.0
         pnorm_moments.count(self.norm, self.M, self.u, self.listed, n, ref)
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return True  # `listed` has an entry for each slot
 
     def weight(self, j: Any) -> float:
@@ -173,10 +173,10 @@ class SMIDAS(NamedTuple):
         _weights(self, w)
         return w
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self.u != 0.0
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         return np.abs(self.u) > self.clock[0].A
 
     def drop(self, slots: Any) -> None:
@@ -185,7 +185,7 @@ class SMIDAS(NamedTuple):
         if np.any(np.abs(u) > A):
             _rebase(self)
 
-    def make_room(self, nnz: int) -> SMIDAS:
+    def reserve(self, nnz: int) -> SMIDAS:
         return self
 
     @property
@@ -195,7 +195,7 @@ class SMIDAS(NamedTuple):
     def grow(self, d: int) -> SMIDAS:
         return self._replace(u=grown(self.u, d), listed=grown(self.listed, d))
 
-    def renumber(self, new_slots: Any, d: int) -> SMIDAS:
+    def remap(self, new_slots: Any, d: int) -> SMIDAS:
         return self._replace(u=moved(self.u, new_slots, d))._listed_anew()
 
     def _listed_anew(self) -> SMIDAS:
@@ -210,15 +210,15 @@ class SMIDAS(NamedTuple):
         pnorm_moments.set_p(self.norm, self.binomial, p)
         _rebase(self)
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         moments = np.zeros(1, MOMENTS)
         moments["M"] = self.M
         records = {"moments": moments, "norm": self.norm.copy(), "clock": self.clock.copy()}
         return slots, {"u": self.u[slots], **records}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> SMIDAS:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> SMIDAS:
         ensure(set(arrays) == {"u", "moments", "norm", "clock"}, "other arrays")
         ensure(arrays["u"].dtype == np.float64 and arrays["u"].shape == slots.shape, "not u")
         for name, dtype in (("clock", CLOCK), ("norm", NORM), ("moments", MOMENTS)):
@@ -264,4 +264,4 @@ def _weights(rule: Any, w: Any) -> None:
 
 @kernel
 def _rebase(rule: Any) -> None:
-    rebase(rule)
+    renormalize(rule)

@@ -37,7 +37,7 @@ from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
 from streaml1.optim.structures.multiclass import answer, fits, softmax
 from streaml1.optim.structures.slot_arrays import records
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["PENALTIES", "Softmax"]
 
@@ -188,7 +188,7 @@ class Softmax(NamedTuple):
     scratch: Annotated[Any, np.float64]
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         """Bring the rows current, and leave the margins, over P, in `scratch`."""
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
@@ -214,14 +214,16 @@ class Softmax(NamedTuple):
             u[stamp] = A
         return 0.0
 
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+    def output_and_gradient(
+        self, online: Any, a: float, y: float, w: float, out: Any
+    ) -> tuple[float, float]:
         """Probabilities to `out`, residuals to `scratch`; a label that is new joins."""
         o, shared = self.clock[0], online[0]
         first = answer(self.scratch, self.b, o.k, o.P, shared, y, w, out)
         o.k = max(o.k, np.int64(y) + 1)
         return first, 1.0
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
         u, r = self.u, self.scratch
@@ -232,7 +234,7 @@ class Softmax(NamedTuple):
             for c in range(k):
                 u[base + c] -= x * r[c]
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         o = self.clock[0]
         grown = eta * o.strength / o.P - o.A_low
         o.P /= 1.0 + eta * o.l2
@@ -240,9 +242,9 @@ class Softmax(NamedTuple):
         o.A_low = (A - o.A) - grown
         o.A = A
         if o.P < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * eta * o.strength) < A * o.P:
-            rebase(self)
+            renormalize(self)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
         u = self.u
@@ -283,7 +285,7 @@ class Softmax(NamedTuple):
             a[c] = a[c] * o.P + self.b[c]
         return float(softmax(a, k))
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return True
 
     def weight(self, j: Any) -> float:
@@ -304,10 +306,10 @@ class Softmax(NamedTuple):
         _write_rows(self, np.asarray(slots, np.uint64), w)
         return w
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self._table()[:, -1] != 0.0
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         return _sizes(self, np.empty(self.size)) > 0.0
 
     def drop(self, slots: Any) -> None:
@@ -315,7 +317,7 @@ class Softmax(NamedTuple):
         table[slots] = 0.0
         table[slots, -1] = A_START
 
-    def make_room(self, nnz: int) -> Softmax:
+    def reserve(self, nnz: int) -> Softmax:
         return self
 
     def _table(self) -> Any:
@@ -349,20 +351,20 @@ class Softmax(NamedTuple):
         u[: len(self.u)] = self.u
         return self._replace(u=u)
 
-    def renumber(self, new_slots: Any, d: int) -> Softmax:
+    def remap(self, new_slots: Any, d: int) -> Softmax:
         kept = new_slots >= 0
         table = _table(d, int(self.clock[0].width))
         table[new_slots[kept]] = self._table()[kept]
         return self._replace(u=table.reshape(-1))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         k, table = int(self.clock[0].k), self._table()[slots]
         arrays = {"u": table[:, :k], "stamps": table[:, -1], "b": self.b[:k]}
         return slots, {**{n: a.copy() for n, a in arrays.items()}, "clock": self.clock.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> Softmax:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> Softmax:
         ensure(set(arrays) == {"u", "stamps", "b", "clock"}, "other arrays")
         ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "not a ledger")
         clock = records(1, CLOCK)  # aligned, as kernels are compiled for

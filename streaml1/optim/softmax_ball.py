@@ -31,7 +31,14 @@ from streaml1.optim.structures.multiclass import answer, fits, softmax
 from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.structures.timing_wheel import CLOCK as BALL
 from streaml1.optim.structures.timing_wheel import SLOT
-from streaml1.optim.update_rule import gather, rebase, room, scatter, tick, weight
+from streaml1.optim.update_rule import (
+    apply_gradient,
+    apply_penalty,
+    has_capacity,
+    margin,
+    renormalize,
+    weight,
+)
 
 __all__ = ["SoftmaxBall"]
 
@@ -61,30 +68,32 @@ class SoftmaxBall(NamedTuple):
     scratch: Annotated[Any, np.float64]
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         """Leave the margins in `scratch`."""
         for c in range(self.clock[0].k):
-            self.scratch[c] = gather(_ball(self, c), ids, values, lo, hi)
+            self.scratch[c] = margin(_ball(self, c), ids, values, lo, hi)
         return 0.0
 
-    def respond(self, online: Any, a: float, y: float, w: float, out: Any) -> tuple[float, float]:
+    def output_and_gradient(
+        self, online: Any, a: float, y: float, w: float, out: Any
+    ) -> tuple[float, float]:
         """Probabilities to `out`, residuals to `scratch`; a label that is new joins."""
         o, shared = self.clock[0], online[0]
         first = answer(self.scratch, self.b, o.k, 1.0, shared, y, w, out)
         o.k = max(o.k, np.int64(y) + 1)
         return first, 1.0
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         for c in range(self.clock[0].k):
-            scatter(_ball(self, c), ids, values, lo, hi, step * self.scratch[c])
+            apply_gradient(_ball(self, c), ids, values, lo, hi, step * self.scratch[c])
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         for c in range(self.clock[0].k):
-            tick(_ball(self, c), eta)
+            apply_penalty(_ball(self, c), eta)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         for c in range(self.clock[0].k):
-            rebase(_ball(self, c))
+            renormalize(_ball(self, c))
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
         """As that of `softmax.py`."""
@@ -93,13 +102,13 @@ class SoftmaxBall(NamedTuple):
             return -1.0
         a = array_at(out + np.uint64(8), k, np.float64)
         for c in range(k):
-            a[c] = gather(_ball(self, np.int64(c)), ids, values, lo, hi) + self.b[c]
+            a[c] = margin(_ball(self, np.int64(c)), ids, values, lo, hi) + self.b[c]
         return float(softmax(a, k))
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         # Also for the label that may join.
         for c in range(min(self.clock[0].k + 1, self.clock[0].most)):
-            if not room(_ball(self, c), nnz):
+            if not has_capacity(_ball(self, c), nnz):
                 return False
         return True
 
@@ -131,19 +140,19 @@ class SoftmaxBall(NamedTuple):
     def _any(self, told: list[Any]) -> Any:
         return np.any(told, axis=0) if told else np.zeros(self.size, bool)
 
-    def touched(self) -> Any:
-        return self._any([ball.touched() for ball in self._all()])
+    def seen_mask(self) -> Any:
+        return self._any([ball.seen_mask() for ball in self._all()])
 
-    def holding(self) -> Any:
-        return self._any([ball.holding() for ball in self._all()])
+    def live_mask(self) -> Any:
+        return self._any([ball.live_mask() for ball in self._all()])
 
     def drop(self, slots: Any) -> None:
         for ball in self._all():
             ball.drop(slots)
 
-    def make_room(self, nnz: int) -> SoftmaxBall:
+    def reserve(self, nnz: int) -> SoftmaxBall:
         have = self._also_spare()
-        balls = [ball if ball.room(nnz) else ball.make_room(nnz) for ball in have]
+        balls = [ball if ball.has_capacity(nnz) else ball.reserve(nnz) for ball in have]
         if all(ball is old for ball, old in zip(balls, have, strict=True)):
             return self
         return self._with(balls)
@@ -192,25 +201,25 @@ class SoftmaxBall(NamedTuple):
     def grow(self, d: int) -> SoftmaxBall:
         return self._with([ball.grow(d) for ball in self._also_spare()])
 
-    def renumber(self, new_slots: Any, d: int) -> SoftmaxBall:
-        return self._with([ball.renumber(new_slots, d) for ball in self._also_spare()])
+    def remap(self, new_slots: Any, d: int) -> SoftmaxBall:
+        return self._with([ball.remap(new_slots, d) for ball in self._also_spare()])
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots, k = np.flatnonzero(self.holding()), int(self.clock[0].k)
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots, k = np.flatnonzero(self.live_mask()), int(self.clock[0].k)
         w = np.zeros((self.size, k), np.int64)
         kept = []
         for c, ball in enumerate(self._all()):
-            alive, arrays = ball.dump()
+            alive, arrays = ball.state_dict()
             w[alive, c] = arrays["w"]
             kept.append(arrays["kept"])
-        first = self._also_spare()[0].dump()[1]["kept"][:0]
+        first = self._also_spare()[0].state_dict()[1]["kept"][:0]
         return slots, {
             **{"w": w[slots], "kept": np.concatenate([first, *kept])},
             **{"b": self.b[:k].copy(), "clock": self.clock.copy()},
         }
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> SoftmaxBall:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> SoftmaxBall:
         ensure(set(arrays) == {"w", "kept", "b", "clock"}, "other arrays")
         ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "no record")
         w, kept, b, o = arrays["w"], arrays["kept"], arrays["b"], arrays["clock"][0]
@@ -224,7 +233,7 @@ class SoftmaxBall(NamedTuple):
         for c in range(k):
             alive = w[:, c] != 0
             parts = {"w": w[alive, c], "kept": kept[c : c + 1]}
-            restored.append(L1Ball.restore(d, slots[alive], parts))
+            restored.append(L1Ball.from_state_dict(d, slots[alive], parts))
         rule = rule._with([*restored, *rule._also_spare()[k:]])
         rule.b[:k] = b
         return rule
@@ -242,7 +251,7 @@ class SoftmaxBall(NamedTuple):
             ensure(ball.clock[0].radius == o.radius, "a ball has another radius")
             ensure((ball.clock[0].least == 0) == bool(o.nonnegative), "a ball has another sign")
         for ball in self._also_spare()[o.k :]:
-            ensure(not ball.touched().any(), "a weight has no label")
+            ensure(not ball.seen_mask().any(), "a weight has no label")
 
     @staticmethod
     def start(d: int, k: int, radius: float, nonnegative: bool, b: float) -> SoftmaxBall:

@@ -33,7 +33,7 @@ from streaml1.core.prefetch import ahead
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.optim.structures.slot_arrays import grown, moved, records, scratch_for
-from streaml1.optim.update_rule import rebase
+from streaml1.optim.update_rule import renormalize
 
 __all__ = ["A_START", "CLOCK", "SLOT", "TruncatedGradient", "advance", "current"]
 
@@ -93,7 +93,7 @@ class TruncatedGradient(NamedTuple):
     scratch: Annotated[Any, np.float64]  # weights of the row in hand
     clock: Annotated[Any, CLOCK]
 
-    def gather(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
+    def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         A = self.clock[0].A
         a = 0.0
         if hi - lo > np.uint64(len(self.scratch)):  # to predict: learning has had room made
@@ -108,7 +108,7 @@ class TruncatedGradient(NamedTuple):
             a += w * values[k]
         return a
 
-    def scatter(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
+    def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
         # The row was gathered just before: what its weights were is at hand.
         c = self.clock[0]
         A, theta = c.A, c.theta
@@ -118,14 +118,14 @@ class TruncatedGradient(NamedTuple):
             one.v = v
             one.a = math.inf if abs(v) > theta else A
 
-    def tick(self, eta: float) -> None:
+    def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         if c.theta != c.threshold:
-            rebase(self)
+            renormalize(self)
         if advance(c, eta):
-            rebase(self)
+            renormalize(self)
 
-    def rebase(self) -> None:
+    def renormalize(self) -> None:
         c = self.clock[0]
         for j in range(np.uint64(len(self.slots))):
             one = self.slots[j]
@@ -136,7 +136,7 @@ class TruncatedGradient(NamedTuple):
         c.A = A_START
         c.A_low = 0.0
 
-    def room(self, nnz: Any) -> bool:
+    def has_capacity(self, nnz: Any) -> bool:
         return nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
@@ -150,17 +150,17 @@ class TruncatedGradient(NamedTuple):
         """What is pending for each slot."""
         return np.maximum(self.clock[0].A - self.slots["a"], 0.0)
 
-    def touched(self) -> Any:
+    def seen_mask(self) -> Any:
         return self.slots["a"] != 0.0
 
-    def holding(self) -> Any:
+    def live_mask(self) -> Any:
         return np.abs(self.slots["v"]) > self._due()
 
     def drop(self, slots: Any) -> None:
         self.slots["v"][slots] = 0.0
         self.slots["a"][slots] = self.clock[0].A
 
-    def make_room(self, nnz: int) -> TruncatedGradient:
+    def reserve(self, nnz: int) -> TruncatedGradient:
         return self._replace(scratch=scratch_for(nnz, self.scratch))
 
     @property
@@ -170,16 +170,16 @@ class TruncatedGradient(NamedTuple):
     def grow(self, d: int) -> TruncatedGradient:
         return self._replace(slots=grown(self.slots, d))
 
-    def renumber(self, new_slots: Any, d: int) -> TruncatedGradient:
+    def remap(self, new_slots: Any, d: int) -> TruncatedGradient:
         return self._replace(slots=moved(self.slots, new_slots, d))
 
-    def dump(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.holding())
+    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+        slots = np.flatnonzero(self.live_mask())
         arrays = {name: self.slots[name][slots] for name in ("v", "a")}
         return slots, {**arrays, "clock": self.clock.copy()}
 
     @staticmethod
-    def restore(d: int, slots: Any, arrays: dict[str, Any]) -> TruncatedGradient:
+    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> TruncatedGradient:
         ensure(set(arrays) == {"v", "a", "clock"}, "other arrays")
         for name in ("v", "a"):
             ensure(arrays[name].dtype == np.float64, f"not {name}")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.simd import prefetch, scratch
+from streaml1.core.simd import prefetch, stack_buffer
 from streaml1.core.vecmath import exponentials
 from streaml1.optim.losses import SQUARED
 from streaml1.solvers.sampling import ONE, add, dot
@@ -274,7 +274,7 @@ def bound_epoch(
     """Take steps of 1/beta_j on the logistic loss itself; returns what `model_epoch` does."""
     kept, m, read = np.uint64(0), np.uint64(m), np.uint64(0)
     most, gap, over = 0.0, 0.0, 0.0
-    part = scratch()
+    part = stack_buffer()
     for s in range(m):
         j = np.uint64(order[s])
         lo, hi = p.indptr[j], p.indptr[j + ONE]

@@ -9,18 +9,18 @@ import numpy as np
 from streaml1.core.hashing import MURMUR
 from streaml1.core.jit import inlined
 from streaml1.core.simd import (
-    lanes_from,
-    last_of,
-    load_byte,
-    load_word,
-    put_at,
-    put_words,
-    store_word,
-    sums_before,
-    which,
-    words_at,
-    words_from,
-    words_of,
+    exclusive_scan,
+    gather_u64,
+    lane_mask_from,
+    last_lane,
+    load_u8,
+    loadu_u64,
+    loadu_u64x8,
+    movemask,
+    scatter_u64,
+    splat_u64,
+    store_u64,
+    store_u64x8,
 )
 
 __all__ = [
@@ -69,7 +69,7 @@ def copied(start: Any, end: Any, to: Any) -> Any:
     """
     at = to
     while start < end:
-        store_word(at, load_word(start))
+        store_u64(at, loadu_u64(start))
         start += _EIGHT
         at += _EIGHT
     return at - (start - end)
@@ -81,8 +81,8 @@ def short_copied(start: Any, end: Any, to: Any) -> Any:
 
     How long names are cannot be foretold, and a wrong guess costs more than a word.
     """
-    store_word(to, load_word(start))
-    store_word(to + _EIGHT, load_word(start + _EIGHT))
+    store_u64(to, loadu_u64(start))
+    store_u64(to + _EIGHT, loadu_u64(start + _EIGHT))
     if end - start > _SIXTEEN:
         return copied(start + _SIXTEEN, end, to + _SIXTEEN)
     return to + (end - start)
@@ -92,7 +92,7 @@ def short_copied(start: Any, end: Any, to: Any) -> Any:
 def murmur_at(start: Any, end: Any) -> Any:
     """`murmur` of the bytes between two addresses; up to seven bytes more are read."""
     h, at = _but_the_last(start, end)
-    return _with_last(h, load_word(at), end - at) if at < end else _NOTHING
+    return _with_last(h, loadu_u64(at), end - at) if at < end else _NOTHING
 
 
 @inlined
@@ -102,7 +102,7 @@ def murmur_of_string(start: Any, end: Any) -> Any:
     left = end - at
     if not left:
         return _NOTHING
-    return _with_last(h, load_word(end - _EIGHT) >> (_EIGHT * (_EIGHT - left)), left)
+    return _with_last(h, loadu_u64(end - _EIGHT) >> (_EIGHT * (_EIGHT - left)), left)
 
 
 @inlined
@@ -111,7 +111,7 @@ def _but_the_last(start: Any, end: Any) -> Any:
     m = np.uint64(MURMUR)
     h = (end - start) * m
     while end - start > _EIGHT:
-        h = (h ^ _stirred(load_word(start), m)) * m
+        h = (h ^ _stirred(loadu_u64(start), m)) * m
         start += _EIGHT
     return h, start
 
@@ -142,7 +142,7 @@ def _stirred_last(h: Any, m: Any) -> Any:
 @inlined
 def murmur_of_eight(start: Any, size: Any) -> Any:
     """As `murmur_at`, of eight texts of so many bytes each."""
-    return murmur_of_heads(words_from(start), start, size)
+    return murmur_of_heads(gather_u64(start), start, size)
 
 
 @inlined
@@ -150,13 +150,13 @@ def murmur_of_heads(head: Any, start: Any, size: Any) -> Any:
     """As `murmur_of_eight`, given the first bytes of the texts."""
     m = np.uint64(MURMUR)
     h, last = size * m, head
-    while which(size > _EIGHT):
+    while movemask(size > _EIGHT):
         more = size > _EIGHT
         k = ((h ^ _stirred(last, m)) * m) & more
         h = k | (h & (more ^ _ALL))
         start = start + (more & _EIGHT)
         size = size - (more & _EIGHT)
-        last = words_from(start)
+        last = gather_u64(start)
     whole, some = size == _EIGHT, size != _ZERO
     # Lanes of which eight bytes are left, or fewer; none are where a name is empty.
     part = last & (_ALL >> (((_EIGHT - size) * _EIGHT) & _BITS))
@@ -174,7 +174,7 @@ def joined_eight(before: Any, size: Any, mark: Any, behind: Any, more: Any) -> A
     left = behind & (_ALL >> (((_EIGHT - more) * _EIGHT) & _BITS))
     bits = size * _EIGHT
     first = before & ((_ALL << bits) ^ _ALL)
-    low = first | (words_of(mark) << bits) | ((left << bits) << _EIGHT)
+    low = first | (splat_u64(mark) << bits) | ((left << bits) << _EIGHT)
     return low, left >> (_BITS - _SEVEN - bits)
 
 
@@ -195,16 +195,16 @@ def put_joined(low: Any, high: Any, size: Any, first: Any, to: Any, start: Any, 
     -------
     Where the next name goes.
     """
-    ours = lanes_from(first)
+    ours = lane_mask_from(first)
     sizes = size & ours
-    places = sums_before(sizes) + to
+    places = exclusive_scan(sizes) + to
     # Each overwrites what is too much of those before it.
-    if which(size > _EIGHT):
-        put_at(places + _EIGHT, high)
-    put_at(places, low)
+    if movemask(size > _EIGHT):
+        scatter_u64(places + _EIGHT, high)
+    scatter_u64(places, low)
     there = ((places - start) << _HALF) | size
-    put_words(spans, (there & ours) | (words_at(spans) & (ours ^ _ALL)))
-    return last_of(places + sizes)
+    store_u64x8(spans, (there & ours) | (loadu_u64x8(spans) & (ours ^ _ALL)))
+    return last_lane(places + sizes)
 
 
 @inlined
@@ -217,7 +217,7 @@ def murmur_of_short(word: Any, size: Any) -> Any:
 @inlined
 def murmur_of_pairs(low: Any, high: Any, size: Any) -> Any:
     """As `murmur_at`, of eight names of 1 to 16 bytes, given as `joined_eight` makes them."""
-    if not which(size > _SEVEN):  # multiplications are most of it
+    if not movemask(size > _SEVEN):  # multiplications are most of it
         return murmur_of_short(low, size)
     m = np.uint64(MURMUR)
     long = size > _EIGHT
@@ -245,7 +245,7 @@ def is_ascii(start: Any, end: Any) -> bool:
     """Whether all bytes between two addresses are."""
     most = np.uint64(0)
     while start < end:
-        most = max(most, load_byte(start))
+        most = max(most, load_u8(start))
         start += _ONE
     return bool(most <= _LAST_ASCII)
 
@@ -255,10 +255,10 @@ def is_head(at: Any, head: Any, size: Any) -> bool:
     """Whether the bytes at an address are those of a head; up to seven more are read of both."""
     different = np.uint64(0)
     while size >= _EIGHT:
-        different |= load_word(at) ^ load_word(head)
+        different |= loadu_u64(at) ^ loadu_u64(head)
         at += _EIGHT
         head += _EIGHT
         size -= _EIGHT
     if size:
-        different |= (load_word(at) ^ load_word(head)) & (_ALL >> (_EIGHT * (_EIGHT - size)))
+        different |= (loadu_u64(at) ^ loadu_u64(head)) & (_ALL >> (_EIGHT * (_EIGHT - size)))
     return bool(different == np.uint64(0))

@@ -14,16 +14,16 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import LIMIT
 from streaml1.core.simd import (
-    eight_of,
-    load_byte,
-    load_word,
-    put_eight,
-    put_words,
-    store_word,
-    which,
-    words_at,
-    words_from,
-    words_of_halves,
+    gather_u64,
+    load_u8,
+    load_u32x8,
+    loadu_u64,
+    loadu_u64x8,
+    movemask,
+    splat,
+    store_f64x8,
+    store_u64,
+    store_u64x8,
 )
 from streaml1.text.byte_names import (
     ALL_TEXT,
@@ -74,8 +74,8 @@ _LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))  # blanks of other scripts be
 def _undoubled(start: Any, end: Any, to: Any) -> Any:
     """Copy a text with one quote for two; returns the address behind the copy."""
     while start < end:
-        c = load_byte(start)
-        store_word(to, c)
+        c = load_u8(start)
+        store_u64(to, c)
         to += _ONE
         start += _ONE
         start += np.uint64(c == _QUOTE)
@@ -85,7 +85,7 @@ def _undoubled(start: Any, end: Any, to: Any) -> Any:
 @inlined
 def _is_word(at: Any, end: Any) -> bool:
     """Whether a text begins with something other than a blank of any script, for sure."""
-    c = load_byte(at)
+    c = load_u8(at)
     low, lo, hi = _LEADS
     other = c >= low and (c < lo or c > hi)
     return bool(at < end and ((c > BLANK and c <= _LAST_ASCII) or other))
@@ -93,16 +93,16 @@ def _is_word(at: Any, end: Any) -> bool:
 
 @inlined
 def _is_blank(at: Any, end: Any) -> bool:
-    while at < end and load_byte(at) == BLANK:
+    while at < end and load_u8(at) == BLANK:
         at += _ONE
     return bool(at == end)
 
 
 @inlined
 def _read(at: Any, end: Any, table: Any) -> Any:
-    while at < end and load_byte(at) == BLANK:
+    while at < end and load_u8(at) == BLANK:
         at += _ONE
-    while at < end and load_byte(end - _ONE) == BLANK:
+    while at < end and load_u8(end - _ONE) == BLANK:
         end -= _ONE
     return read_value(at, end, table, False)
 
@@ -125,7 +125,7 @@ def _eight_texts(
     width = np.uint64(columns.shape[1])
     texts = columns[_RUN, column]
     n = alike(kinds, i, (mark * _EIGHT_TIMES,))
-    c = load_byte(kinds + i + n)
+    c = load_u8(kinds + i + n)
     ended = n < _EIGHT and c in (NEWLINE, RETURN)
     count = n + np.uint64(ended)
     ended &= texts == count and column + count == width and done + count >= _EIGHT
@@ -133,20 +133,20 @@ def _eight_texts(
         return _ZERO, _ZERO, to
     again = _EIGHT - count
     j, f, first = k - again, i - again, column - again
-    begins = words_of_halves(places + _FOUR * f - _FOUR) + _ONE
-    size = words_of_halves(places + _FOUR * f) - begins
-    cells = words_from(begins + start)
+    begins = load_u32x8(places + _FOUR * f - _FOUR) + _ONE
+    size = load_u32x8(places + _FOUR * f) - begins
+    cells = gather_u64(begins + start)
     # Of 1 to 8 bytes, which begin with one of ASCII that is printed.
     odd = ((size - _ONE) > _SEVEN) | (((cells & _BYTE) - _PRINTED) > _OTHERS)
-    if which(odd) or to + EIGHT_NAMES > most:
+    if movemask(odd) or to + EIGHT_NAMES > most:
         return _ZERO, _ZERO, to
     of = np.uint64(columns.ctypes.data) + _EIGHT * first
-    names = words_at(of + _EIGHT * width * _HEAD)
-    sizes = words_at(of + _EIGHT * width * _SIZE) - _ONE
+    names = loadu_u64x8(of + _EIGHT * width * _HEAD)
+    sizes = loadu_u64x8(of + _EIGHT * width * _SIZE) - _ONE
     low, high = joined_eight(names, sizes, _EQUALS, cells, size)
     size = size + sizes + _ONE
-    put_words(np.uint64(hashes.ctypes.data) + _EIGHT * j, murmur_of_pairs(low, high, size))
-    put_eight(np.uint64(values.ctypes.data) + _EIGHT * j, eight_of(1.0))
+    store_u64x8(np.uint64(hashes.ctypes.data) + _EIGHT * j, murmur_of_pairs(low, high, size))
+    store_f64x8(np.uint64(values.ctypes.data) + _EIGHT * j, splat(1.0))
     to = put_joined(low, high, size, again, to, start, np.uint64(spans.ctypes.data) + _EIGHT * j)
     return count, n, to
 
@@ -164,10 +164,10 @@ def _in_quotes(start: Any, mark: Any, places: Any, i: Any, n: Any, end: Any) -> 
     i += _ONE
     while i < n:
         stop = start + place_of(places, i)
-        c = load_byte(stop)
+        c = load_u8(stop)
         i += _ONE
         if c == _QUOTE:
-            if load_byte(stop + _ONE) != _QUOTE:
+            if load_u8(stop + _ONE) != _QUOTE:
                 return i, stop, lines, doubled
             doubled = True
             i += _ONE
@@ -269,10 +269,10 @@ def rows(
     while at < end:
         begin, begun, first_name, first_line, first_i = at, k, to, line, i
         d = start + place_of(places, i)
-        if d == at and (load_byte(at) == NEWLINE or load_byte(at) == RETURN):
+        if d == at and (load_u8(at) == NEWLINE or load_u8(at) == RETURN):
             # An empty line is no record.
-            returns = np.uint64(load_byte(at) == RETURN)
-            if load_byte(at + returns) != NEWLINE:
+            returns = np.uint64(load_u8(at) == RETURN)
+            if load_u8(at + returns) != NEWLINE:
                 status = ODD
                 break
             i += returns + _ONE
@@ -298,15 +298,15 @@ def rows(
                     if n_found == _EIGHT:
                         at = start + place_of(places, i - _ONE) + _ONE
                         continue
-                    if load_byte(d) == RETURN and load_byte(d + _ONE) == NEWLINE:
+                    if load_u8(d) == RETURN and load_u8(d + _ONE) == NEWLINE:
                         i += _ONE
                         d += _ONE
-                    if load_byte(d) == NEWLINE:
+                    if load_u8(d) == NEWLINE:
                         status = DONE
                     break
             done = _ZERO
             doubled = False
-            if load_byte(at) == _QUOTE:
+            if load_u8(at) == _QUOTE:
                 first = at + _ONE
                 i, stop, more_lines, doubled = _in_quotes(start, mark, places, i, n, end)
                 line += more_lines
@@ -315,13 +315,13 @@ def rows(
                     break
                 at = stop + _ONE
                 d = start + place_of(places, i)
-                if load_byte(stop) != _QUOTE or d != at:
+                if load_u8(stop) != _QUOTE or d != at:
                     break
             else:
                 first = at
                 d = start + place_of(places, i)
                 stop = d
-            c = load_byte(d)
+            c = load_u8(d)
             if stop - first > _LONGEST:
                 break
             what = columns[_KIND, column]
@@ -334,9 +334,9 @@ def rows(
                     break
             elif what == LABEL:
                 label_at, label_end = first, stop
-                ordinary = _is_word(first, stop) and load_byte(stop - _ONE) > BLANK
+                ordinary = _is_word(first, stop) and load_u8(stop - _ONE) > BLANK
                 empty = first == stop and not labelled
-                if doubled or not (empty or (ordinary and load_byte(stop - _ONE) <= _LAST_ASCII)):
+                if doubled or not (empty or (ordinary and load_u8(stop - _ONE) <= _LAST_ASCII)):
                     break
             elif what == WEIGHT:
                 weight = _read(first, stop, table)
@@ -355,7 +355,7 @@ def rows(
                     k += _ONE
             column += _ONE
             if c != mark:
-                if c == RETURN and load_byte(d + _ONE) == NEWLINE:
+                if c == RETURN and load_u8(d + _ONE) == NEWLINE:
                     i += _ONE
                     d += _ONE
                     c = NEWLINE
@@ -388,7 +388,7 @@ def rows(
 
 
 @kernel
-def few_texts(start: Any, bounds: Any, words: Any, which: Any) -> Any:
+def few_texts(start: Any, bounds: Any, words: Any, movemask: Any) -> Any:
     """Tell apart texts of up to eight bytes, given where from an address they begin and end.
 
     Parameters
@@ -412,7 +412,7 @@ def few_texts(start: Any, bounds: Any, words: Any, which: Any) -> Any:
             return most + _ONE
         word = _ZERO
         if size:
-            word = load_word(start + begin) & (_ALL_BITS >> (_EIGHT * (_EIGHT - size)))
+            word = loadu_u64(start + begin) & (_ALL_BITS >> (_EIGHT * (_EIGHT - size)))
             if not word >> (_EIGHT * (size - _ONE)):  # a zero at its end is not seen in a word
                 return most + _ONE
         k = _ZERO
@@ -423,5 +423,5 @@ def few_texts(start: Any, bounds: Any, words: Any, which: Any) -> Any:
                 return most + _ONE
             words[k] = word
             found += _ONE
-        which[row] = k
+        movemask[row] = k
     return found

@@ -13,20 +13,20 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.rows import LIMIT
 from streaml1.core.simd import (
-    bit_count,
-    bits_of,
-    eight_of,
-    eight_of_words,
-    lanes_from,
-    leading_zeros,
-    load_word,
-    put_eight,
-    put_words,
-    store_word,
-    trailing_zeros,
-    which,
-    words_at,
-    words_of,
+    as_f64x8,
+    clz,
+    ctz,
+    lane_mask_from,
+    loadu_u64,
+    loadu_u64x8,
+    movemask,
+    popcount,
+    splat,
+    splat_u64,
+    store_f64x8,
+    store_u64,
+    store_u64x8,
+    to_bits,
 )
 from streaml1.text.byte_names import LATER, murmur_at, murmur_of_eight
 from streaml1.text.json_scalars import plain_value
@@ -88,19 +88,19 @@ def read_those_left(
     if plain and hi - lo >= _EIGHT:
         to, places = np.uint64(values.ctypes.data), np.uint64(numbers.ctypes.data)
         while True:
-            spans = words_at(places + _EIGHT * k)
-            v, unsure = eight_of(1.0), _ZERO
-            if which(spans):
+            spans = loadu_u64x8(places + _EIGHT * k)
+            v, unsure = splat(1.0), _ZERO
+            if movemask(spans):
                 absent = spans == _ZERO
                 at = (spans >> _HALF) + start
                 found, wrong = eight_values(at, at + (spans & _LOW), table)
-                unsure = which(wrong & (absent ^ _ALL))
-                v = eight_of_words((bits_of(v) & absent) | (bits_of(found) & (absent ^ _ALL)))
-            put_eight(to + _EIGHT * k, v)
-            zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
-            n_unsure = bit_count(unsure)
+                unsure = movemask(wrong & (absent ^ _ALL))
+                v = as_f64x8((to_bits(v) & absent) | (to_bits(found) & (absent ^ _ALL)))
+            store_f64x8(to + _EIGHT * k, v)
+            zeros |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
+            n_unsure = popcount(unsure)
             while unsure:
-                j = k + trailing_zeros(unsure)
+                j = k + ctz(unsure)
                 unsure &= unsure - _ONE
                 one = _read(start, table, numbers[j], 1.0, strict)
                 values[j] = one
@@ -130,12 +130,12 @@ def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> No
     if hi - lo >= _EIGHT:
         to, places = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
         while True:
-            known = words_at(to + _EIGHT * k)
+            known = loadu_u64x8(to + _EIGHT * k)
             left = known == LATER
-            if which(left):
-                names = words_at(places + _EIGHT * k)
+            if movemask(left):
+                names = loadu_u64x8(places + _EIGHT * k)
                 h = murmur_of_eight((names >> _HALF) + start, names & _LOW)
-                put_words(to + _EIGHT * k, known | (h & left))
+                store_u64x8(to + _EIGHT * k, known | (h & left))
             if k + _EIGHT >= hi:
                 return
             k = min(k + _EIGHT, hi - _EIGHT)
@@ -153,13 +153,13 @@ def comes_twice(keys: Any, n: Any, mark: Any, met: Any) -> bool:
     `met` is zeros at first, a power of two of them and at least 2 n; each call has another `mark`.
     """
     same = False
-    mask = min(np.uint64(len(met) - 1), _ALL >> leading_zeros(_SIXTEEN * n | _ONE))
+    mask = min(np.uint64(len(met) - 1), _ALL >> clz(_SIXTEEN * n | _ONE))
     for j in range(n):
-        h = load_word(keys + _EIGHT * j)
+        h = loadu_u64(keys + _EIGHT * j)
         place = h & mask
         other = met[place]
         while (other >> _HALF) == mark:
-            same |= load_word(keys + _EIGHT * (other & _LOW)) == h
+            same |= loadu_u64(keys + _EIGHT * (other & _LOW)) == h
             place = (place + _ONE) & mask
             other = met[place]
         met[place] = mark << _HALF | j
@@ -169,14 +169,14 @@ def comes_twice(keys: Any, n: Any, mark: Any, met: Any) -> bool:
 @inlined
 def are_same(keys: Any, others: Any, n: Any) -> bool:
     """Whether n hashes at an address are those at another; up to seven words more are read."""
-    different = words_of(_ZERO)
+    different = splat_u64(_ZERO)
     j = _ZERO
     while j < n:
-        left = lanes_from(min(n - j, _EIGHT)) ^ _ALL
+        left = lane_mask_from(min(n - j, _EIGHT)) ^ _ALL
         at = _EIGHT * j
-        different = different | ((words_at(keys + at) ^ words_at(others + at)) & left)
+        different = different | ((loadu_u64x8(keys + at) ^ loadu_u64x8(others + at)) & left)
         j += _EIGHT
-    return bool(which(different) == _ZERO)
+    return bool(movemask(different) == _ZERO)
 
 
 @inlined
@@ -193,23 +193,23 @@ def hash_keys_left(
     of_numbers = np.uint64(numbers.ctypes.data) + _EIGHT * lo
     j = _ZERO
     while n >= _EIGHT:
-        there, known = words_at(of + _EIGHT * j), words_at(keys + _EIGHT * j)
+        there, known = loadu_u64x8(of + _EIGHT * j), loadu_u64x8(keys + _EIGHT * j)
         left = known == LATER
-        if which(left):
+        if movemask(left):
             where = there & left
             h = murmur_of_eight((where >> _HALF) + start, where & _LOW) & left
-            put_words(keys + _EIGHT * j, known | h)
-            valued = words_at(of_numbers + _EIGHT * j) != _ZERO
-            put_words(of + _EIGHT * j, (h & valued) | (there & (left ^ _ALL)))
+            store_u64x8(keys + _EIGHT * j, known | h)
+            valued = loadu_u64x8(of_numbers + _EIGHT * j) != _ZERO
+            store_u64x8(of + _EIGHT * j, (h & valued) | (there & (left ^ _ALL)))
         if j + _EIGHT >= n:
             break
         j = min(j + _EIGHT, n - _EIGHT)
     if n < _EIGHT:
         for k in range(n):
-            if load_word(keys + _EIGHT * k) == LATER:
+            if loadu_u64(keys + _EIGHT * k) == LATER:
                 at = start + (hashes[lo + k] >> _HALF)
                 h = murmur_at(at, at + (hashes[lo + k] & _LOW))
-                store_word(keys + _EIGHT * k, h)
+                store_u64(keys + _EIGHT * k, h)
                 hashes[lo + k] = LATER if numbers[lo + k] == _ZERO else h
     hash_those_left(hashes, spans, start, lo, hi)
 

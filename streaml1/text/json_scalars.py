@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import gil_kernel, inlined
-from streaml1.core.simd import load_byte, load_word
+from streaml1.core.simd import load_u8, loadu_u64
 from streaml1.text.numbers import digits, long_value, value
 
 __all__ = ["FALSE", "NOTHING", "NUMBER", "TEXT", "TRUE", "plain_value"]
@@ -28,24 +28,24 @@ def _other(start: Any, end: Any, table: Any) -> Any:
     """What a value is that is no string, and its float: NaN where that is not sure."""
     size = end - start
     if size - _FOUR <= _ONE:
-        word = load_word(start) & _LOW
+        word = loadu_u64(start) & _LOW
         if size == _FOUR and word == _TRUE:
             return TRUE, 1.0
         if size == _FOUR and word == _NULL:
             return NOTHING, 0.0
-        if size == _FIVE and word == _FALSE and load_byte(start + _FOUR) == _SMALL_E:
+        if size == _FIVE and word == _FALSE and load_u8(start + _FOUR) == _SMALL_E:
             return FALSE, 0.0
     at = start
-    if at < end and load_byte(at) == _MINUS:
+    if at < end and load_u8(at) == _MINUS:
         at += _ONE
-    first = load_byte(at) - _NOUGHT
+    first = load_u8(at) - _NOUGHT
     if at >= end or first > _NINE:
         return NUMBER, np.nan
-    if first == _ZERO and at + _ONE < end and load_byte(at + _ONE) - _NOUGHT <= _NINE:
+    if first == _ZERO and at + _ONE < end and load_u8(at + _ONE) - _NOUGHT <= _NINE:
         return NUMBER, np.nan
-    while at < end and load_byte(at) != _POINT:
+    while at < end and load_u8(at) != _POINT:
         at += _ONE
-    if at < end and (at + _ONE == end or load_byte(at + _ONE) - _NOUGHT > _NINE):
+    if at < end and (at + _ONE == end or load_u8(at + _ONE) - _NOUGHT > _NINE):
         return NUMBER, np.nan
     return NUMBER, long_value(start, end, table)
 
@@ -57,8 +57,8 @@ def plain_value(start: Any, end: Any, table: Any) -> Any:
     kind = NUMBER
     if v != v:
         n = end - start
-        whole, wrong = digits(load_word(end - _EIGHT), n) if n - _ONE < _EIGHT else (_ZERO, _ONE)
-        if wrong or (n > _ONE and load_byte(start) == _NOUGHT):
+        whole, wrong = digits(loadu_u64(end - _EIGHT), n) if n - _ONE < _EIGHT else (_ZERO, _ONE)
+        if wrong or (n > _ONE and load_u8(start) == _NOUGHT):
             kind, v = _other(start, end, table)
         else:
             v = np.float64(whole)

@@ -8,19 +8,19 @@ import numpy as np
 
 from streaml1.core.jit import inlined
 from streaml1.core.simd import (
-    bits_of,
-    eight_of,
-    every_fifth,
-    every_third,
-    lanes_from,
-    load_byte,
-    load_word,
-    put_eight,
-    put_words,
-    trailing_zeros,
-    which,
-    words_from,
-    words_of,
+    ctz,
+    gather_u64,
+    lane_mask_from,
+    load_every_fifth,
+    load_every_third,
+    load_u8,
+    loadu_u64,
+    movemask,
+    splat,
+    splat_u64,
+    store_f64x8,
+    store_u64x8,
+    to_bits,
 )
 from streaml1.text.byte_names import (
     EIGHT_NAMES,
@@ -66,7 +66,7 @@ _NUMBERS, _TEXTS = _pattern("nc,"), _pattern('ncv",')
 @inlined
 def after_blanks(at: Any) -> Any:
     """Where a text goes on behind blanks."""
-    while load_byte(at) == BLANK:
+    while load_u8(at) == BLANK:
         at += _ONE
     return at
 
@@ -74,7 +74,7 @@ def after_blanks(at: Any) -> Any:
 @inlined
 def _begins(kinds: Any, i: Any) -> Any:
     """A word of delimiters from the i-th on, the first as if behind a blank."""
-    return load_word(kinds + i) | AFTER_BLANK
+    return loadu_u64(kinds + i) | AFTER_BLANK
 
 
 @inlined
@@ -104,8 +104,8 @@ def _alike(kinds: Any, i: Any, pattern: Any, blanks: Any) -> Any:
     n, expected, word = _ZERO, _ZERO, _begins(kinds, i)
     for plain, more in pattern:
         if n == expected:
-            n += trailing_zeros(word ^ (plain | (more & blanks))) >> _THREE
-            word = load_word(kinds + i + n)
+            n += ctz(word ^ (plain | (more & blanks))) >> _THREE
+            word = loadu_u64(kinds + i + n)
         expected += _EIGHT
     return n
 
@@ -125,12 +125,12 @@ def _eight_numbers(
     Whether they are ordinary, whether all values are read, and whether one is zero.
     """
     at = places + _FOUR * f
-    quotes, ends = every_third(at), every_third(at + _FOUR)
-    stops, nexts = every_third(at + _EIGHT), every_third(at + _TWELVE)
+    quotes, ends = load_every_third(at), load_every_third(at + _FOUR)
+    stops, nexts = load_every_third(at + _EIGHT), load_every_third(at + _TWELVE)
     begins = quotes + _ONE
     size = ends - begins
     # What is behind the last is looked at later.
-    odd = ((nexts - stops) ^ gap) & (lanes_from(_SEVEN) ^ _ALL)
+    odd = ((nexts - stops) ^ gap) & (lane_mask_from(_SEVEN) ^ _ALL)
     name, head, tail = words_of_three(
         start, places, f, f + _ELEVEN, f + _TWELVE, f + _TWENTY_THREE, begins + start,
         ends + (start + _TWO), stops + (start - _EIGHT),
@@ -140,20 +140,20 @@ def _eight_numbers(
     head = head >> (blank & _EIGHT)
     h = murmur_of_heads(name, begins + start, size)
     odd = odd | ((head & _BYTE) == BLANK) | (h == LATER)
-    if which(odd):
+    if movemask(odd):
         return False, False, False
-    put_words(names, h)
-    put_words(keys, h)
-    put_words(spans, (begins << _HALF) | size)
+    store_u64x8(names, h)
+    store_u64x8(keys, h)
+    store_u64x8(spans, (begins << _HALF) | size)
     sure: Any = False
     zero: Any = False
     if read:
         v, wrong = values_of_both(head, tail, stops - first, table)
-        put_eight(values, v)
-        sure = which(wrong) == _ZERO
-        zero = which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
+        store_f64x8(values, v)
+        sure = movemask(wrong) == _ZERO
+        zero = movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
     if not sure:
-        put_words(numbers, (first << _HALF) | (stops - first))
+        store_u64x8(numbers, (first << _HALF) | (stops - first))
     return True, sure, zero
 
 
@@ -171,27 +171,27 @@ def _eight_texts(
     Whether they are ordinary, and where the next name goes.
     """
     at = places + _FOUR * f
-    quotes, ends = every_fifth(at), every_fifth(at + _FOUR)
-    first, last = every_fifth(at + _EIGHT), every_fifth(at + _TWELVE)
-    stops, nexts = every_fifth(at + _SIXTEEN), every_fifth(at + _TWENTY)
+    quotes, ends = load_every_fifth(at), load_every_fifth(at + _FOUR)
+    first, last = load_every_fifth(at + _EIGHT), load_every_fifth(at + _TWELVE)
+    stops, nexts = load_every_fifth(at + _SIXTEEN), load_every_fifth(at + _TWENTY)
     begins, first = quotes + _ONE, first + _ONE
     size, more = ends - begins, last - first
-    odd = ((nexts - stops) ^ gap) & (lanes_from(_SEVEN) ^ _ALL)
+    odd = ((nexts - stops) ^ gap) & (lane_mask_from(_SEVEN) ^ _ALL)
     odd = odd | ((first - ends) ^ (gap + _TWO)) | (stops ^ (last + _ONE))
     odd = odd | ((size - _ONE) > _SIX) | ((more - _ONE) > _SEVEN)
-    if which(odd):
+    if movemask(odd):
         return False, to
-    key, behind = words_from(begins + start), words_from(first + start)
+    key, behind = gather_u64(begins + start), gather_u64(first + start)
     low, high = joined_eight(key, size, _EQUALS, behind, more)
-    key = key & ((words_of(_ALL) << (size * _EIGHT)) ^ _ALL)
+    key = key & ((splat_u64(_ALL) << (size * _EIGHT)) ^ _ALL)
     h = murmur_of_short(key, size)
-    if which(h == LATER):
+    if movemask(h == LATER):
         return False, to
-    put_words(keys, h)
+    store_u64x8(keys, h)
     size = size + more + _ONE
-    put_words(names, murmur_of_pairs(low, high, size))
-    put_eight(values, eight_of(1.0))
-    put_words(numbers, words_of(_ZERO))
+    store_u64x8(names, murmur_of_pairs(low, high, size))
+    store_f64x8(values, splat(1.0))
+    store_u64x8(numbers, splat_u64(_ZERO))
     return True, put_joined(low, high, size, again, to, start, spans)
 
 
@@ -230,7 +230,7 @@ def by_eights(
         if count < _EIGHT:
             # The last of an object: eight with those before them.
             count += _ONE
-            ended = load_byte(kinds + i + n) == _CLOSE and n + _ONE == step * count
+            ended = load_u8(kinds + i + n) == _CLOSE and n + _ONE == step * count
             ended &= so_far + count >= _EIGHT
             if not ended:
                 break

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.simd import borrowed, load_byte, load_word, store_word
+from streaml1.core.simd import borrowed, load_u8, loadu_u64, store_u64
 from streaml1.text.byte_names import (
     ALL_TEXT,
     LATER,
@@ -56,10 +56,10 @@ OTHERS = np.uint64(16)
 @inlined
 def _closing(start: Any, positions: Any, i: Any) -> Any:
     """Which delimiter closes the string whose quote is the one before the i-th; or what is odd."""
-    c = load_byte(start + place_of(positions, i))
+    c = load_u8(start + place_of(positions, i))
     while c in (_COMMA, _CLOSE):
         i += _ONE
-        c = load_byte(start + place_of(positions, i))
+        c = load_u8(start + place_of(positions, i))
     return i
 
 
@@ -84,11 +84,11 @@ def _features(
     hashed: Any = True
     zeros: Any = False
     at = after_blanks(at)
-    if load_byte(at) == _CLOSE:
+    if load_u8(at) == _CLOSE:
         return i + _ONE, at + _ONE, k, to, known, zeros, hashed, True
     while True:
         d = start + place_of(places, i)
-        if d != at or load_byte(d) != _QUOTE or k == last:
+        if d != at or load_u8(d) != _QUOTE or k == last:
             break
         if k >= again and may_be_eight(kinds, i):
             i, at, k, to, known, zero, ended = by_eights(
@@ -100,32 +100,32 @@ def _features(
                 return i, at, k, to, known, zeros, hashed, True
             again = k + _EIGHT  # those that are next were looked at
             d = start + place_of(places, i)
-            if d != at or load_byte(d) != _QUOTE or k == last:
+            if d != at or load_u8(d) != _QUOTE or k == last:
                 break
         i = _closing(start, places, i + _ONE)
         e = start + place_of(places, i)
-        if load_byte(e) != _QUOTE:
+        if load_u8(e) != _QUOTE:
             break
         i += _ONE
         name, name_end = d + _ONE, e
         hashes[k] = ((name - start) << _HALF) | (name_end - name)
-        store_word(keys + _EIGHT * (k - begun), LATER)
+        store_u64(keys + _EIGHT * (k - begun), LATER)
         hashed = False
         at = e + _ONE
-        if load_byte(at) != COLON:
+        if load_u8(at) != COLON:
             at = after_blanks(at)
-            if load_byte(at) != COLON:
+            if load_u8(at) != COLON:
                 break
         at = after_blanks(at + _ONE)
-        if load_byte(at) == _QUOTE:
+        if load_u8(at) == _QUOTE:
             i = _closing(start, places, i + _ONE)
             s = start + place_of(places, i)
-            if load_byte(s) != _QUOTE or to + (s - d) + np.uint64(32) > most:
+            if load_u8(s) != _QUOTE or to + (s - d) + np.uint64(32) > most:
                 break
             i += _ONE
             first = to
             to = copied(name, name_end, to)
-            store_word(to, _EQUALS)
+            store_u64(to, _EQUALS)
             to = short_copied(at + _ONE, s, to + _ONE)
             name, name_end = first, to
             where = _ZERO
@@ -136,7 +136,7 @@ def _features(
         else:
             s = start + place_of(places, i)
             stop = s
-            while load_byte(stop - _ONE) == BLANK:
+            while load_u8(stop - _ONE) == BLANK:
                 stop -= _ONE
             if stop <= at:
                 break
@@ -144,7 +144,7 @@ def _features(
         numbers[k] = where
         spans[k] = ((name - start) << _HALF) | (name_end - name)
         k += _ONE
-        c = load_byte(s)
+        c = load_u8(s)
         if c == _CLOSE:
             return i + _ONE, s + _ONE, k, to, known, zeros, hashed, True
         if c != _COMMA:
@@ -172,14 +172,14 @@ def _value(start: Any, table: Any, places: Any, i: Any, at: Any) -> Any:
     The next delimiter, the place behind it, what kind it is, its number, and where its text begins
     and ends. A text that is odd is NaN as a number.
     """
-    if load_byte(at) == _QUOTE:
+    if load_u8(at) == _QUOTE:
         i = _closing(start, places, i + _ONE)
         stop = start + place_of(places, i)
-        if load_byte(stop) != _QUOTE:
+        if load_u8(stop) != _QUOTE:
             return i, stop, TEXT, np.nan, at, stop
         return i + _ONE, stop + _ONE, TEXT, 0.0, at + _ONE, stop
     behind = stop = start + place_of(places, i)
-    while load_byte(stop - _ONE) == BLANK:
+    while load_u8(stop - _ONE) == BLANK:
         stop -= _ONE
     kind, v = plain_value(at, stop, table)
     if v == 0.0 and stop - at == _TWO:
@@ -251,24 +251,24 @@ def rows(
         known = begun
         others = np.uint64(0)
         d = start + place_of(places, i)
-        more = load_byte(at) == _OPEN
+        more = load_u8(at) == _OPEN
         at = after_blanks(at + _ONE)
         while more:
             more = False
             # The name of a member, in quotes.
             d = start + place_of(places, i)
-            if d != at or load_byte(d) != _QUOTE:
+            if d != at or load_u8(d) != _QUOTE:
                 break
             i = _closing(start, places, i + _ONE)
             e = start + place_of(places, i)
-            if load_byte(e) != _QUOTE:
+            if load_u8(e) != _QUOTE:
                 break
             i += _ONE
             at = after_blanks(e + _ONE)
-            if load_byte(at) != COLON:
+            if load_u8(at) != COLON:
                 break
             at = after_blanks(at + _ONE)
-            what = _member(e - d - _ONE, load_word(d + _ONE))
+            what = _member(e - d - _ONE, loadu_u64(d + _ONE))
             if seen & what:
                 break
             seen |= what
@@ -283,7 +283,7 @@ def rows(
                 keys[_TWO * MOST + others] = h
                 others += _ONE
             if what == X:
-                if load_byte(at) != _OPEN:
+                if load_u8(at) != _OPEN:
                     break
                 i, at, k, to, known, has_zeros, hashed, fine = _features(
                     start, table, places, of_kinds, i, at + _ONE, begun, to, most, hashes, values,
@@ -306,16 +306,16 @@ def rows(
             # Behind a member: a comma, or the end.
             at = after_blanks(at)
             d = start + place_of(places, i)
-            c = load_byte(d)
+            c = load_u8(d)
             if d != at or (c != _COMMA and c != _CLOSE):
                 break
             i += _ONE
             at = after_blanks(d + _ONE)
             more = c == _COMMA
             if not more:
-                good = load_byte(at) == NEWLINE
-                if load_byte(at) == RETURN:
-                    good = load_byte(at + _ONE) == NEWLINE
+                good = load_u8(at) == NEWLINE
+                if load_u8(at) == RETURN:
+                    good = load_u8(at + _ONE) == NEWLINE
         if good and known < k:
             good, zeros, large = read_those_left(
                 start, table, numbers, values, known, k, True, True
@@ -333,7 +333,7 @@ def rows(
             if has_zeros:
                 k, _ = without_zeros(hashes, values, spans, begun, k)
         good &= (seen & X) != _ZERO and (label_kind != NOTHING or not labelled)
-        while load_byte(start + place_of(places, i)) != NEWLINE:
+        while load_u8(start + place_of(places, i)) != NEWLINE:
             i += _ONE
         d = start + place_of(places, i)
         if good and coding != ALL_TEXT and coding != UNKNOWN:

@@ -14,24 +14,24 @@ import numpy as np
 
 from streaml1.core.jit import gil_kernel, inlined
 from streaml1.core.simd import (
-    bit_counts,
-    bits_of,
-    eight_of,
-    eight_of_words,
-    float_of_bits,
-    high_product,
-    leading_zeros,
-    load,
-    load_byte,
-    load_float,
-    load_word,
-    minus,
-    of_sixteen,
-    over,
-    plus,
-    times,
-    which,
-    words_from,
+    add,
+    as_f64x8,
+    clz,
+    div,
+    f64_from_bits,
+    gather_u64,
+    lane_popcount,
+    load_f64,
+    load_u8,
+    load_u64,
+    loadu_u64,
+    lookup16,
+    movemask,
+    mul,
+    mul_high,
+    splat,
+    sub,
+    to_bits,
 )
 
 __all__ = [
@@ -93,7 +93,7 @@ TABLE = np.uint64(_POWERS.ctypes.data)
 
 @inlined
 def _power_of_ten(table: Any, k: Any) -> Any:
-    return load_float(table + _EIGHT * k)
+    return load_f64(table + _EIGHT * k)
 
 
 @inlined
@@ -117,11 +117,11 @@ def whole(start: Any, end: Any) -> Any:
     """The number below 2**32 that the text writes in up to 16 digits; and 0 if it does."""
     n = end - start
     if n - _ONE < _EIGHT:
-        return digits(load_word(end - _EIGHT), n)
+        return digits(loadu_u64(end - _EIGHT), n)
     if n - _ONE >= _SIXTEEN:
         return _ZERO, _ONE
-    high, wrong = digits(load_word(end - _SIXTEEN), n - _EIGHT)
-    low, also = digits(load_word(end - _EIGHT), _EIGHT)
+    high, wrong = digits(loadu_u64(end - _SIXTEEN), n - _EIGHT)
+    low, also = digits(loadu_u64(end - _EIGHT), _EIGHT)
     j = high * np.uint64(10**8) + low
     return j, wrong | also | (j >> np.uint64(32))
 
@@ -131,14 +131,14 @@ def _nearest(m: Any, q: Any, table: Any) -> Any:
     """The float nearest to m 10**q, for m from 1; NaN where it is not sure."""
     if q < LEAST or q > MOST:
         return np.nan
-    lz = leading_zeros(m)
+    lz = clz(m)
     w = m << lz
     place = table + _EIGHT * np.uint64(EXACT + 1 + 2 * (q - LEAST))
-    first = load(place)
+    first = load_u64(place)
     low = w * first
-    high = high_product(w, first)
+    high = mul_high(w, first)
     if (high & np.uint64(0x1FF)) == np.uint64(0x1FF):
-        more = high_product(w, load(place + _EIGHT))
+        more = mul_high(w, load_u64(place + _EIGHT))
         low += more
         if low < more:
             high += _ONE
@@ -161,7 +161,7 @@ def _nearest(m: Any, q: Any, table: Any) -> Any:
         mantissa = np.uint64(2**52)
         exponent += np.int64(1)
     bits = (mantissa & np.uint64(2**52 - 1)) | (np.uint64(exponent) << np.uint64(52))
-    return float_of_bits(bits)
+    return f64_from_bits(bits)
 
 
 @inlined
@@ -183,13 +183,13 @@ def number(start: Any, end: Any, table: Any) -> Any:
     Eight bytes before `start` may be read.
     """
     at = start
-    negative = at < end and load_byte(at) == _MINUS
-    if negative or (at < end and load_byte(at) == _PLUS):
+    negative = at < end and load_u8(at) == _MINUS
+    if negative or (at < end and load_u8(at) == _PLUS):
         at += _ONE
     m, seen, n, scale = _ZERO, _ZERO, _ZERO, np.int64(0)
     after_point = np.int64(0)
     while at < end:
-        c = load_byte(at)
+        c = load_u8(at)
         digit = c - _NOUGHT
         if digit <= np.uint64(9):
             seen = _ONE
@@ -204,17 +204,17 @@ def number(start: Any, end: Any, table: Any) -> Any:
     if seen == 0 or n > np.uint64(19):
         return np.nan
     if at < end:
-        if (load_byte(at) | _CASE) != _SMALL_E:
+        if (load_u8(at) | _CASE) != _SMALL_E:
             return np.nan
         at += _ONE
-        below = at < end and load_byte(at) == _MINUS
-        if below or (at < end and load_byte(at) == _PLUS):
+        below = at < end and load_u8(at) == _MINUS
+        if below or (at < end and load_u8(at) == _PLUS):
             at += _ONE
         if at == end or end - at > np.uint64(4):
             return np.nan
         power = np.int64(0)
         while at < end:
-            digit = load_byte(at) - _NOUGHT
+            digit = load_u8(at) - _NOUGHT
             if digit > np.uint64(9):
                 return np.nan
             power = power * np.int64(10) + np.int64(digit)
@@ -227,13 +227,13 @@ def number(start: Any, end: Any, table: Any) -> Any:
 @inlined
 def value(start: Any, end: Any, table: Any) -> Any:
     """As `number`, but only of `1`, `0.25` and other single digits with up to 8 decimals."""
-    negative = np.uint64(load_byte(start) == _MINUS)
+    negative = np.uint64(load_u8(start) == _MINUS)
     at = start + negative
-    first = load_byte(at) - _NOUGHT
+    first = load_u8(at) - _NOUGHT
     decimals = end - at - _TWO
     if decimals - _ONE < _EIGHT:
-        m, wrong = digits(load_word(end - _EIGHT), decimals)
-        wrong |= load_byte(at + _ONE) ^ _POINT
+        m, wrong = digits(loadu_u64(end - _EIGHT), decimals)
+        wrong |= load_u8(at + _ONE) ^ _POINT
     else:
         m, wrong, decimals = _ZERO, decimals + _ONE, _ZERO
     if wrong or first > np.uint64(9):
@@ -246,7 +246,7 @@ def value(start: Any, end: Any, table: Any) -> Any:
 @inlined
 def _eight_floats(words: Any) -> Any:
     """Words below 2**52 as floats."""
-    return minus(eight_of_words(words | _BITS_OF_IT), eight_of(_TWO_TO_52))
+    return sub(as_f64x8(words | _BITS_OF_IT), splat(_TWO_TO_52))
 
 
 @inlined
@@ -257,7 +257,7 @@ def _pointed(head: Any, size: Any, tail: Any, table: Any) -> Any:
     """
     other = head ^ _POINTS
     found = (other - _ONES) & (other ^ _ALL) & _HIGH_BITS  # the lowest bit is of the first point
-    bits = bit_counts(((found & (_ZERO - found)) - _ONE) >> _SEVEN)
+    bits = lane_popcount(((found & (_ZERO - found)) - _ONE) >> _SEVEN)
     n = bits >> _THREE
     decimals = size - n - _ONE
     before, odd = digits(head << ((_WORD - bits) & _BITS), n)
@@ -265,8 +265,8 @@ def _pointed(head: Any, size: Any, tail: Any, table: Any) -> Any:
     leading = ((head & _BYTE) == _NOUGHT) & (n != _ONE)
     wrong = odd | also | leading | (found == _ZERO) | ((n - _ONE) > _SIX)
     wrong = wrong | ((decimals - _ONE) > _SEVEN)
-    power = eight_of_words(of_sixteen(table, decimals & _FIFTEEN))
-    v = over(plus(times(_eight_floats(before & _LOW), power), _eight_floats(m)), power)
+    power = as_f64x8(lookup16(table, decimals & _FIFTEEN))
+    v = div(add(mul(_eight_floats(before & _LOW), power), _eight_floats(m)), power)
     return v, wrong
 
 
@@ -277,7 +277,7 @@ def eight_values(start: Any, end: Any, table: Any) -> Any:
     Sure are 1 to 7 digits with 1 to 8 decimals, and integers of 1 to 8 digits, that do not begin
     with 0 but for a single one. Eight bytes before each end are read, and eight from each start.
     """
-    return values_of_both(words_from(start), words_from(end - _EIGHT), end - start, table)
+    return values_of_both(gather_u64(start), gather_u64(end - _EIGHT), end - start, table)
 
 
 @inlined
@@ -296,38 +296,38 @@ def values_of_both(head: Any, tail: Any, size: Any, table: Any) -> Any:
     m, odd = digits(tail, n)
     leading = whole & (first == _ZERO) & (size != _ONE)
     wrong = odd | leading | ((n - _ONE) > _SEVEN) | (first > _NINE)
-    power = eight_of_words(of_sixteen(table, n & parted & _FIFTEEN))
-    before = times(_eight_floats(first & parted & _FIFTEEN), power)
-    v = bits_of(over(plus(before, _eight_floats(m)), power))
-    if which(wrong):
+    power = as_f64x8(lookup16(table, n & parted & _FIFTEEN))
+    before = mul(_eight_floats(first & parted & _FIFTEEN), power)
+    v = to_bits(div(add(before, _eight_floats(m)), power))
+    if movemask(wrong):
         others, unsure = _pointed(head, size, tail, table)
         ours = wrong == _ZERO
-        v = (v & ours) | (bits_of(others) & (ours ^ _ALL))
+        v = (v & ours) | (to_bits(others) & (ours ^ _ALL))
         wrong = wrong & ((unsure == _ZERO) ^ _ALL)
-    return eight_of_words(v | (negative & _SIGN)), wrong
+    return as_f64x8(v | (negative & _SIGN)), wrong
 
 
 @gil_kernel
 def long_value(start: Any, end: Any, table: Any) -> Any:
     """As `value` and `number`, but quickest where there are 9 to 24 decimals."""
-    negative = load_byte(start) == _MINUS
+    negative = load_u8(start) == _MINUS
     at = start + np.uint64(negative)
     decimals = end - at - _TWO
-    if decimals - np.uint64(9) >= _SIXTEEN or load_byte(at + _ONE) != _POINT:
+    if decimals - np.uint64(9) >= _SIXTEEN or load_u8(at + _ONE) != _POINT:
         return number(start, end, table)
-    first = load_byte(at) - _NOUGHT
-    m, wrong = digits(load_word(end - _EIGHT), _EIGHT)
+    first = load_u8(at) - _NOUGHT
+    m, wrong = digits(loadu_u64(end - _EIGHT), _EIGHT)
     rest = decimals - _EIGHT
-    middle, also = digits(load_word(end - _SIXTEEN), min(rest, _EIGHT))
+    middle, also = digits(loadu_u64(end - _SIXTEEN), min(rest, _EIGHT))
     m += middle * np.uint64(10**8)
     wrong |= also
     if rest > _EIGHT:
-        high, also = digits(load_word(end - _EIGHT - _SIXTEEN), rest - _EIGHT)
+        high, also = digits(loadu_u64(end - _EIGHT - _SIXTEEN), rest - _EIGHT)
         m += high * np.uint64(10**16)
         wrong |= also | np.uint64(high > np.uint64(999))
     if first:
         wrong |= np.uint64(first > np.uint64(9)) | np.uint64(decimals > np.uint64(18))
-        m += first * load(table + _EIGHT * (np.uint64(WHOLE) + decimals))
+        m += first * load_u64(table + _EIGHT * (np.uint64(WHOLE) + decimals))
     if wrong:
         return number(start, end, table)
     v = _scaled(m, -np.int64(decimals), table)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.simd import are_near, words_from, words_near
+from streaml1.core.simd import can_permute, gather_u64, permute_u64
 from streaml1.text.structural_index import place_of
 
 __all__ = ["words_of_three"]
@@ -33,6 +33,6 @@ def words_of_three(
     """
     low, middle = start + place_of(places, first) - _EIGHT, start + place_of(places, fourth)
     high, end = start + place_of(places, fifth) - _EIGHT, start + place_of(places, last)
-    if are_near(low, middle, high, end):
-        return words_near(low, high, a), words_near(low, high, b), words_near(low, high, c)
-    return words_from(a), words_from(b), words_from(c)
+    if can_permute(low, middle, high, end):
+        return permute_u64(low, high, a), permute_u64(low, high, b), permute_u64(low, high, c)
+    return gather_u64(a), gather_u64(b), gather_u64(c)

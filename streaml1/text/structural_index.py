@@ -8,20 +8,20 @@ import numpy as np
 
 from streaml1.core.jit import inlined
 from streaml1.core.simd import (
-    bit_count,
-    chosen_bytes,
-    chosen_marked,
-    leading_zeros,
-    load_byte,
-    load_word,
-    matches,
-    matches_any,
-    packs,
-    put_places,
-    store_half,
-    store_word,
-    trailing_zeros,
-    under,
+    byte_eq_mask,
+    byte_in_mask,
+    byte_lt_mask,
+    clz,
+    compress_bytes,
+    compress_bytes_marked,
+    ctz,
+    has_compress,
+    load_u8,
+    loadu_u64,
+    popcount,
+    store_bit_indices,
+    store_u32,
+    store_u64,
 )
 
 __all__ = [
@@ -66,10 +66,10 @@ _ALL = np.uint64(2**64 - 1)
 @inlined
 def _written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> Any:
     """Write down which of 64 bytes are delimiters, from the n-th place on; returns the next."""
-    count = bit_count(found)
-    if packs() or count > _FEW:
-        chosen_bytes(kinds + n, found, at)
-        put_places(positions + _FOUR * n, found, at - start)
+    count = popcount(found)
+    if has_compress() or count > _FEW:
+        compress_bytes(kinds + n, found, at)
+        store_bit_indices(positions + _FOUR * n, found, at - start)
     else:
         _few_written(found, at, start, n, positions, kinds)
     return n + count
@@ -82,16 +82,16 @@ def _few_written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds:
     How many there are cannot be foretold, and a wrong guess costs more.
     """
     for k in range(_FEW):
-        place = trailing_zeros(found)
-        store_half(positions + _FOUR * (n + k), at - start + place)
-        store_word(kinds + n + k, load_byte(at + place))
+        place = ctz(found)
+        store_u32(positions + _FOUR * (n + k), at - start + place)
+        store_u64(kinds + n + k, load_u8(at + place))
         found &= found - _ONE
 
 
 @inlined
 def place_of(positions: Any, i: Any) -> Any:
     """The i-th of the positions that are written down from an address."""
-    return load_word(positions + np.uint64(4) * i) & np.uint64(2**32 - 1)
+    return loadu_u64(positions + np.uint64(4) * i) & np.uint64(2**32 - 1)
 
 
 @inlined
@@ -100,7 +100,7 @@ def alike(kinds: Any, i: Any, pattern: Any) -> Any:
     n, expected = np.uint64(0), np.uint64(0)
     for word in pattern:
         if n == expected:
-            n += trailing_zeros(load_word(kinds + i + n) ^ word) >> np.uint64(3)
+            n += ctz(loadu_u64(kinds + i + n) ^ word) >> np.uint64(3)
         expected += _EIGHT
     return n
 
@@ -123,14 +123,14 @@ def lines_at_once(at: Any, end: Any) -> Any:
     last = stop
     while last > at:
         last -= _BLOCK
-        found = matches(last, NEWLINE)
+        found = byte_eq_mask(last, NEWLINE)
         if found:
-            return last + _BLOCK - leading_zeros(found)
-    found = matches(stop, NEWLINE)
+            return last + _BLOCK - clz(found)
+    found = byte_eq_mask(stop, NEWLINE)
     while not found:
         stop += _BLOCK
-        found = matches(stop, NEWLINE)
-    return stop + trailing_zeros(found) + _ONE
+        found = byte_eq_mask(stop, NEWLINE)
+    return stop + ctz(found) + _ONE
 
 
 @inlined
@@ -144,10 +144,10 @@ def delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> Any
     -------
     How many there are.
     """
-    store_half(positions, at - _ONE - start)
+    store_u32(positions, at - _ONE - start)
     n = _ONE
     while at < end:
-        found = matches_any(at, NEWLINE, BLANK, BLANK, BLANK) | matches(at, COLON)
+        found = byte_in_mask(at, NEWLINE, BLANK, BLANK, BLANK) | byte_eq_mask(at, COLON)
         n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
     return n
@@ -163,8 +163,8 @@ def vw_delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> 
     """
     n, ascii_ = np.uint64(0), _ALL
     while at < end:
-        found = matches_any(at, NEWLINE, BLANK, TAB, BAR) | matches(at, COLON)
-        ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
+        found = byte_in_mask(at, NEWLINE, BLANK, TAB, BAR) | byte_eq_mask(at, COLON)
+        ascii_ &= byte_lt_mask(at, _HIGH) | ~_within(_ALL, at, end)
         n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
     return n, ascii_ == _ALL
@@ -180,14 +180,14 @@ def json_delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -
     """
     n, ascii_, equals = np.uint64(0), _ALL, np.uint64(0)
     while at < end:
-        found = matches_any(at, _QUOTE, _COMMA, _CLOSE, _CLOSE) | matches(at, _BACKSLASH)
-        equals |= _within(matches(at, _EQUALS), at, end)
-        found |= under(at, _PRINTED)
-        ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
+        found = byte_in_mask(at, _QUOTE, _COMMA, _CLOSE, _CLOSE) | byte_eq_mask(at, _BACKSLASH)
+        equals |= _within(byte_eq_mask(at, _EQUALS), at, end)
+        found |= byte_lt_mask(at, _PRINTED)
+        ascii_ &= byte_lt_mask(at, _HIGH) | ~_within(_ALL, at, end)
         found = _within(found, at, end)
-        chosen_marked(kinds + n, found, at, BLANK, COLON)
-        put_places(positions + _FOUR * n, found, at - start)
-        n += bit_count(found)
+        compress_bytes_marked(kinds + n, found, at, BLANK, COLON)
+        store_bit_indices(positions + _FOUR * n, found, at - start)
+        n += popcount(found)
         at += _BLOCK
     return n, ascii_ == _ALL, equals == np.uint64(0)
 
@@ -202,9 +202,9 @@ def csv_delimiters(start: Any, end: Any, mark: Any, positions: Any, kinds: Any) 
     n, ascii_ = np.uint64(0), _ALL
     at = start
     while at < end:
-        found = under(at, _PRINTED) & ~matches(at, TAB)
-        found |= matches(at, _QUOTE) | matches(at, mark)
-        ascii_ &= under(at, _HIGH) | ~_within(_ALL, at, end)
+        found = byte_lt_mask(at, _PRINTED) & ~byte_eq_mask(at, TAB)
+        found |= byte_eq_mask(at, _QUOTE) | byte_eq_mask(at, mark)
+        ascii_ &= byte_lt_mask(at, _HIGH) | ~_within(_ALL, at, end)
         n = _written(_within(found, at, end), at, start, n, positions, kinds)
         at += _BLOCK
     return n, ascii_ == _ALL

@@ -13,14 +13,14 @@ import numpy as np
 from streaml1.core.jit import gil_kernel, inlined, kernel
 from streaml1.core.rows import MOST_IDS, is_plain_row
 from streaml1.core.simd import (
-    bit_count,
     borrowed,
-    halves_at,
-    load_byte,
-    put_eight,
-    put_halves,
-    trailing_zeros,
-    which,
+    ctz,
+    load_u8,
+    load_u32_pairs,
+    movemask,
+    popcount,
+    store_f64x8,
+    store_u32x8,
 )
 from streaml1.text.numbers import digits, long_value, number, value, values_of_both, whole
 from streaml1.text.permute import words_of_three
@@ -50,14 +50,14 @@ def _is_blank(c: Any) -> bool:
 
 @inlined
 def _after_blanks(at: Any, end: Any) -> Any:
-    while at < end and _is_blank(load_byte(at)):
+    while at < end and _is_blank(load_u8(at)):
         at += _ONE
     return at
 
 
 @inlined
 def _after_cell(at: Any, end: Any) -> Any:
-    while at < end and not _is_blank(load_byte(at)):
+    while at < end and not _is_blank(load_u8(at)):
         at += _ONE
     return at
 
@@ -67,7 +67,7 @@ def _without_comment(at: Any, end: Any) -> Any:
     """Where a comment begins, or `end`; 0 where a byte is not ASCII or another kind of blank."""
     found = end
     while at < end:
-        c = load_byte(at)
+        c = load_u8(at)
         if c > _LAST_ASCII or (c < BLANK and c != TAB and c != RETURN):
             return _ZERO
         if c == _HASH and found == end:
@@ -78,8 +78,8 @@ def _without_comment(at: Any, end: Any) -> Any:
 
 @inlined
 def _is_qid(at: Any) -> bool:
-    word = load_byte(at) | load_byte(at + _ONE) << _EIGHT | load_byte(at + _TWO) << _SIXTEEN
-    return bool(word == _QID and load_byte(at + _TWO + _ONE) == COLON)
+    word = load_u8(at) | load_u8(at + _ONE) << _EIGHT | load_u8(at + _TWO) << _SIXTEEN
+    return bool(word == _QID and load_u8(at + _TWO + _ONE) == COLON)
 
 
 @gil_kernel
@@ -99,7 +99,7 @@ def _careful(at: Any, end: Any, k: Any, table: Any, labelled: Any, ids: Any, val
     while at < end:
         stop = _after_cell(at, end)
         colon = at
-        while colon < stop and load_byte(colon) != COLON:
+        while colon < stop and load_u8(colon) != COLON:
             colon += _ONE
         if colon == stop:
             label = number(at, stop, table)
@@ -141,8 +141,8 @@ def _eight_pairs(start: Any, places: Any, i: Any, table: Any, ids: Any, values: 
 
     Returns which of them are not sure to be right, a bit each.
     """
-    before, _ = halves_at(places + _FOUR * (i - _ONE))
-    colons, ends = halves_at(places + _FOUR * i)
+    before, _ = load_u32_pairs(places + _FOUR * (i - _ONE))
+    colons, ends = load_u32_pairs(places + _FOUR * i)
     size = colons - before - _ONE
     id_, head, tail = words_of_three(
         start, places, i - _ONE, i + _SEVEN, i + _SEVEN, i + _FIFTEEN, colons + (start - _EIGHT),
@@ -150,9 +150,9 @@ def _eight_pairs(start: Any, places: Any, i: Any, table: Any, ids: Any, values: 
     )  # fmt: skip
     j, wrong = digits(id_, size)
     v, also = values_of_both(head, tail, ends - colons - _ONE, table)
-    put_halves(ids, j)
-    put_eight(values, v)
-    return which(wrong | also | ((size - _ONE) > _SEVEN))
+    store_u32x8(ids, j)
+    store_f64x8(values, v)
+    return movemask(wrong | also | ((size - _ONE) > _SEVEN))
 
 
 @inlined
@@ -169,9 +169,9 @@ def _pairs(
         unsure = _eight_pairs(
             start, places, first, table, to_ids + _FOUR * at, to_values + _EIGHT * at
         )
-        n_unsure = bit_count(unsure)
+        n_unsure = popcount(unsure)
         while unsure:
-            lane = trailing_zeros(unsure)
+            lane = ctz(unsure)
             unsure &= unsure - _ONE
             ids[at + lane], values[at + lane], fine = _pair(
                 start, places, first + _TWO * lane, table
@@ -227,9 +227,9 @@ def rows(
             n = delimiters(base, at, lines_at_once(at, end), places, of_kinds)
         begun, begin = k, at
         d = base + place_of(places, i)
-        c = load_byte(d)
+        c = load_u8(d)
         i += _ONE
-        if c == NEWLINE and (d == at or (d == at + _ONE and load_byte(at) == RETURN)):
+        if c == NEWLINE and (d == at or (d == at + _ONE and load_u8(at) == RETURN)):
             line += _ONE
             at = d + _ONE
             continue
@@ -239,7 +239,7 @@ def rows(
             good = not labelled
             i -= _ONE
         else:
-            stop = d - np.uint64(c == NEWLINE and load_byte(d - _ONE) == RETURN)
+            stop = d - np.uint64(c == NEWLINE and load_u8(d - _ONE) == RETURN)
             label = number(at, stop, table)
             good = label == label
             at = d + _ONE
@@ -247,15 +247,13 @@ def rows(
             first = i
             while True:
                 d = base + place_of(places, i)
-                c = load_byte(d)
+                c = load_u8(d)
                 i += _ONE
                 if c != COLON:  # a blank at the end, or what is odd
-                    good = c == NEWLINE and (
-                        d == at or (d == at + _ONE and load_byte(at) == RETURN)
-                    )
+                    good = c == NEWLINE and (d == at or (d == at + _ONE and load_u8(at) == RETURN))
                     break
                 d = base + place_of(places, i)
-                c = load_byte(d)
+                c = load_u8(d)
                 i += _ONE
                 at = d + _ONE
                 if c in (NEWLINE, COLON):
@@ -263,12 +261,12 @@ def rows(
                     break
             if good:
                 count, last = (i - first) >> _ONE, i - _ONE
-                returns = np.uint32(load_byte(d - _ONE) == RETURN)
+                returns = np.uint32(load_u8(d - _ONE) == RETURN)
                 positions[last] -= returns
                 good = _pairs(base, places, first, count, table, ids, values, k)
                 positions[last] += returns
                 k += count
-        while load_byte(d) != NEWLINE:
+        while load_u8(d) != NEWLINE:
             d = base + place_of(places, i)
             i += _ONE
         at = d + _ONE

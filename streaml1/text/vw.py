@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.simd import borrowed, load_byte, store_word
+from streaml1.core.simd import borrowed, load_u8, store_u64
 from streaml1.text.byte_names import (
     ALL_TEXT,
     LATER,
@@ -68,7 +68,7 @@ def _is_of_text(start: Any, end: Any, texts: Any, sizes: Any) -> bool:
     found = False
     for z in range(np.uint64(len(texts))):
         behind = start + sizes[z]
-        if end >= behind and (end == behind or load_byte(behind) == _EQUALS):
+        if end >= behind and (end == behind or load_u8(behind) == _EQUALS):
             found |= is_head(start, texts[z], sizes[z])
     return found
 
@@ -89,11 +89,11 @@ def _ordinary(
     last = k + _EIGHT
     while True:
         d = start + place_of(places, i)
-        end, c = d, load_byte(kinds + i)
+        end, c = d, load_u8(kinds + i)
         where, step = _ZERO, _ONE
         if c == COLON:
             end = start + place_of(places, i + _ONE)
-            c = load_byte(kinds + i + _ONE)
+            c = load_u8(kinds + i + _ONE)
             where, step = ((d + _ONE - start) << _HALF) | (end - d - _ONE), _TWO
         if c != BLANK or d == at or to + (d - at) + before + np.uint64(32) > most:
             return i, at, k, to
@@ -101,7 +101,7 @@ def _ordinary(
         if before:
             first = to
             to = copied(prefix, prefix_end, to)
-            store_word(to, _CARET)
+            store_u64(to, _CARET)
             to = short_copied(at, d, to + _ONE)
             size = to - first
         numbers[k] = where
@@ -128,10 +128,10 @@ def _before_bar(start: Any, table: Any, places: Any, i: Any, at: Any) -> Any:
     tagged: Any = False
     good: Any = True
     d = start + place_of(places, i)
-    c = load_byte(d)
+    c = load_u8(d)
     while True:
         if d > at:
-            tagged = c == BAR or load_byte(at) == _QUOTE
+            tagged = c == BAR or load_u8(at) == _QUOTE
             if not tagged:
                 if count == _ZERO:
                     label = number(at, d, table)
@@ -143,15 +143,15 @@ def _before_bar(start: Any, table: Any, places: Any, i: Any, at: Any) -> Any:
             elif c != BAR:
                 # A word in quotes is the tag only where it is the last.
                 after = d
-                while _is_blank(load_byte(after)):
+                while _is_blank(load_u8(after)):
                     after += _ONE
-                good &= load_byte(after) == BAR
+                good &= load_u8(after) == BAR
         if not _is_blank(c):
             return i, count, label, weight, good
         i += _ONE
         at = d + _ONE
         d = start + place_of(places, i)
-        c = load_byte(d)
+        c = load_u8(d)
 
 
 @inlined
@@ -163,22 +163,22 @@ def _text(start: Any, places: Any, i: Any, prefix: Any, prefix_end: Any, to: Any
     The delimiter that ends it, where the next name goes, and whether all is well.
     """
     d = start + place_of(places, i)
-    c = load_byte(d)
+    c = load_u8(d)
     at = d + np.uint64(_is_blank(c))
     while c != BAR and c != NEWLINE:
         i += _ONE
         d = start + place_of(places, i)
-        c = load_byte(d)
+        c = load_u8(d)
     stop = d
     if c == NEWLINE and stop > at:
-        stop -= np.uint64(load_byte(d - _ONE) == RETURN)
+        stop -= np.uint64(load_u8(d - _ONE) == RETURN)
     at = min(at, stop)
-    returns_twice = c == NEWLINE and stop > at and load_byte(stop - _ONE) == RETURN
+    returns_twice = c == NEWLINE and stop > at and load_u8(stop - _ONE) == RETURN
     size = prefix_end - prefix + stop - at
     if returns_twice or to + size + np.uint64(32) > most:
         return i, to, False
     to = copied(prefix, prefix_end, to)
-    store_word(to, _EQUALS)
+    store_u64(to, _EQUALS)
     return i, short_copied(at, stop, to + _ONE), True
 
 
@@ -218,11 +218,11 @@ def _features(
                 spans,
             )  # fmt: skip
         d = start + place_of(places, i)
-        c = load_byte(d)
+        c = load_u8(d)
         stop = d
         if c == NEWLINE:
-            stop -= np.uint64(d > at and load_byte(d - _ONE) == RETURN)
-            if stop > at and load_byte(stop - _ONE) == RETURN:
+            stop -= np.uint64(d > at and load_u8(d - _ONE) == RETURN)
+            if stop > at and load_u8(stop - _ONE) == RETURN:
                 break
         name_end = value_at = stop
         where = _ZERO
@@ -231,10 +231,10 @@ def _features(
                 break
             i += _ONE
             d = start + place_of(places, i)
-            c = load_byte(d)
+            c = load_u8(d)
             stop = d
             if c == NEWLINE:
-                stop -= np.uint64(load_byte(d - _ONE) == RETURN)
+                stop -= np.uint64(load_u8(d - _ONE) == RETURN)
             value_at = name_end + _ONE
             where = ((value_at - start) << _HALF) | (stop - value_at)
             if c == COLON:
@@ -259,7 +259,7 @@ def _features(
                 if not fine:
                     break
                 d = start + place_of(places, i)
-                c = load_byte(d)
+                c = load_u8(d)
                 values[k] = 1.0
                 numbers[k] = _ZERO
                 hashes[k] = LATER
@@ -272,7 +272,7 @@ def _features(
                     break
                 first = to
                 to = copied(prefix, prefix_end, to)
-                store_word(to, _CARET)
+                store_u64(to, _CARET)
                 to = short_copied(at, name_end, to + _ONE)
                 size = to - first
             elif _is_of_text(at, name_end, texts, sizes):
@@ -352,7 +352,7 @@ def rows(
         begun, begin, first_name = k, at, to
         i, count, label, weight, good = _before_bar(start, table, places, i, at)
         d = start + place_of(places, i)
-        good &= load_byte(d) == BAR and (count > _ZERO or not labelled)
+        good &= load_u8(d) == BAR and (count > _ZERO or not labelled)
         plain: Any = True
         has_zeros: Any = False
         large: Any = False
@@ -374,7 +374,7 @@ def rows(
             good = not comes_again(hashes, begun, k, last, zeros)
         if good and coding != ALL_TEXT and coding != UNKNOWN:
             good = is_ascii(begin, start + place_of(places, i))
-        while load_byte(start + place_of(places, i)) != NEWLINE:
+        while load_u8(start + place_of(places, i)) != NEWLINE:
             i += _ONE
         at = start + place_of(places, i) + _ONE
         i += _ONE

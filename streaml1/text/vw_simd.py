@@ -8,17 +8,17 @@ import numpy as np
 
 from streaml1.core.jit import inlined
 from streaml1.core.simd import (
-    bits_of,
-    eight_of,
-    halves_at,
-    load_byte,
-    load_word,
-    put_eight,
-    put_words,
-    which,
-    words_from,
-    words_of,
-    words_of_halves,
+    gather_u64,
+    load_u8,
+    load_u32_pairs,
+    load_u32x8,
+    loadu_u64,
+    movemask,
+    splat,
+    splat_u64,
+    store_f64x8,
+    store_u64x8,
+    to_bits,
 )
 from streaml1.text.byte_names import (
     EIGHT_NAMES,
@@ -41,7 +41,7 @@ _PAIRS, _BLANKS = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": 
 @inlined
 def may_be_eight(kinds: Any, i: Any) -> bool:
     """Whether the delimiters from the i-th on begin as those of eight features."""
-    return bool(load_word(kinds + i) in (_BLANKS, _PAIRS))
+    return bool(loadu_u64(kinds + i) in (_BLANKS, _PAIRS))
 
 
 @inlined
@@ -62,12 +62,12 @@ def by_eights(
     of_hashes, of_values = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
     of_spans, of_numbers = np.uint64(spans.ctypes.data), np.uint64(numbers.ctypes.data)
     before = prefix_end - prefix
-    first = load_word(prefix)
+    first = loadu_u64(prefix)
     zeros: Any = False
     ended: Any = False
     so_far, were_valued = _ZERO, False
     while before < _EIGHT:
-        valued = load_byte(kinds + i) == COLON
+        valued = load_u8(kinds + i) == COLON
         if valued:
             n = alike(kinds, i, (_PAIRS, _PAIRS))
             count = (n + _ONE) >> _ONE
@@ -79,21 +79,21 @@ def by_eights(
             # The last of a line: eight with those before them.
             count += np.uint64(not valued)
             d = start + place_of(places, i + n)
-            ended = load_byte(kinds + i + n) == NEWLINE and load_byte(d - _ONE) != RETURN
+            ended = load_u8(kinds + i + n) == NEWLINE and load_u8(d - _ONE) != RETURN
             ended &= (not valued or (n & _ONE) == _ONE) and so_far + count >= _EIGHT
             if not ended:
                 break
         again = _EIGHT - count
         f, j = i - (again + again if valued else again), k - again
         if valued:
-            begins, ends = halves_at(places + _FOUR * f - _FOUR)
-            _, stops = halves_at(places + _FOUR * f)
+            begins, ends = load_u32_pairs(places + _FOUR * f - _FOUR)
+            _, stops = load_u32_pairs(places + _FOUR * f)
             begins = begins + _ONE
         else:
-            begins = words_of_halves(places + _FOUR * f - _FOUR) + _ONE
-            ends = stops = words_of_halves(places + _FOUR * f)
+            begins = load_u32x8(places + _FOUR * f - _FOUR) + _ONE
+            ends = stops = load_u32x8(places + _FOUR * f)
         size = ends - begins
-        if which(size == _ZERO):
+        if movemask(size == _ZERO):
             ended = False
             break
         if valued:
@@ -102,34 +102,34 @@ def by_eights(
                 ends + (start + _ONE), stops + (start - _EIGHT),
             )  # fmt: skip
         else:
-            name = head = tail = words_from(begins + start)
+            name = head = tail = gather_u64(begins + start)
         if before:
-            if which(size > _EIGHT) or to + EIGHT_NAMES > most:
+            if movemask(size > _EIGHT) or to + EIGHT_NAMES > most:
                 ended = False
                 break
-            low, high = joined_eight(words_of(first), words_of(before), _CARET, name, size)
+            low, high = joined_eight(splat_u64(first), splat_u64(before), _CARET, name, size)
             size = size + (before + _ONE)
-            put_words(of_hashes + _EIGHT * j, murmur_of_pairs(low, high, size))
+            store_u64x8(of_hashes + _EIGHT * j, murmur_of_pairs(low, high, size))
             to = put_joined(low, high, size, again, to, start, of_spans + _EIGHT * j)
         else:
-            put_words(of_hashes + _EIGHT * j, murmur_of_heads(name, begins + start, size))
-            put_words(of_spans + _EIGHT * j, (begins << _HALF) | size)
+            store_u64x8(of_hashes + _EIGHT * j, murmur_of_heads(name, begins + start, size))
+            store_u64x8(of_spans + _EIGHT * j, (begins << _HALF) | size)
         left = known != k
         if not left:
             if valued:
                 v, wrong = values_of_both(head, tail, stops - ends - _ONE, table)
-                left = which(wrong) != _ZERO
-                zeros |= which((bits_of(v) & _MAGNITUDE) == _ZERO) != _ZERO
-                put_eight(of_values + _EIGHT * j, v)
+                left = movemask(wrong) != _ZERO
+                zeros |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
+                store_f64x8(of_values + _EIGHT * j, v)
             else:
-                put_eight(of_values + _EIGHT * j, eight_of(1.0))
+                store_f64x8(of_values + _EIGHT * j, splat(1.0))
             known = j if left else k + count
         if left:
-            where = words_of(_ZERO)
+            where = splat_u64(_ZERO)
             if valued:
                 at_value = ends + _ONE
                 where = (at_value << _HALF) | (stops - at_value)
-            put_words(of_numbers + _EIGHT * j, where)
+            store_u64x8(of_numbers + _EIGHT * j, where)
         k += count
         so_far += count
         i += n

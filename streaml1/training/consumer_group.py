@@ -1,7 +1,7 @@
 """A consumer group that learns: each partition has a model of its own, which moves with it.
 
 A partition's model, report and position are in a folder of checkpoints. Whoever the group gives
-the partition to claims the folder (see `training/checkpoint/ownership.py`), goes on from the last checkpoint,
+the partition to claims the folder (see `ownership.py`), goes on from the last checkpoint,
 and saves when the group takes the partition back. What the group, or Kafka, believes about owners
 and offsets decides nothing: a process that is wrong about it only learns what is thrown away.
 """

@@ -16,20 +16,20 @@ from streaml1.core.jit.compiler import has
 from streaml1.core.jit.lazy_import import COMPILED
 
 __all__ = [
-    "bit_count",
-    "chosen_bits",
-    "chosen_bytes",
-    "chosen_marked",
-    "float_of_bits",
-    "high_product",
-    "leading_zeros",
-    "matches",
-    "matches_any",
-    "packs",
-    "put_lowered",
-    "put_places",
-    "trailing_zeros",
-    "under",
+    "popcount",
+    "pext",
+    "compress_bytes",
+    "compress_bytes_marked",
+    "f64_from_bits",
+    "mul_high",
+    "clz",
+    "byte_eq_mask",
+    "byte_in_mask",
+    "has_compress",
+    "compress_lowercase",
+    "store_bit_indices",
+    "ctz",
+    "byte_lt_mask",
 ]
 
 _WORD, _INDEX = ir.IntType(64), ir.IntType(32)
@@ -50,20 +50,20 @@ def _compared(how: str) -> Callable[..., Any]:
 
 
 @intrinsic
-def matches(typingctx: Any, address: Any, byte: Any) -> Any:
+def byte_eq_mask(typingctx: Any, address: Any, byte: Any) -> Any:
     """Which of the 64 bytes at a memory address are equal to one, a bit each; compiled only."""
     return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), _compared("==")
 
 
 @intrinsic
-def under(typingctx: Any, address: Any, byte: Any) -> Any:
+def byte_lt_mask(typingctx: Any, address: Any, byte: Any) -> Any:
     """Which of the 64 bytes at a memory address are less than one, a bit each; compiled only."""
     return nbtypes.uint64(nbtypes.uint64, nbtypes.uint64), _compared("<")
 
 
 @intrinsic
-def matches_any(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """As `matches`, of four bytes below 128; different ones have to have different lower halves."""
+def byte_in_mask(typingctx: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """As `byte_eq_mask`, for any of four bytes below 128 that differ in their low four bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address, *ones = args
@@ -168,7 +168,7 @@ def _put_chosen(context: Any, builder: Any, to: Any, bits: Any, address: Any) ->
 
 
 @intrinsic
-def packs(typingctx: Any) -> Any:
+def has_compress(typingctx: Any) -> Any:
     """Whether one instruction packs chosen bytes; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -181,7 +181,7 @@ _AT = nbtypes.void(nbtypes.uint64, nbtypes.uint64, nbtypes.uint64)
 
 
 @intrinsic
-def put_places(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
+def store_bit_indices(typingctx: Any, to: Any, bits: Any, base: Any) -> Any:
     """Write which of 64 bits are set, and a base more, as halves of words; up to 64 are written.
 
     Compiled code only.
@@ -221,7 +221,7 @@ def _put_sums(builder: Any, to: Any, bytes_: Any, base: Any) -> None:
 
 
 @intrinsic
-def chosen_bytes(typingctx: Any, to: Any, bits: Any, address: Any) -> Any:
+def compress_bytes(typingctx: Any, to: Any, bits: Any, address: Any) -> Any:
     """Write those of the 64 bytes at an address whose bits are set; up to 64 are written.
 
     Compiled code only.
@@ -235,10 +235,10 @@ def chosen_bytes(typingctx: Any, to: Any, bits: Any, address: Any) -> Any:
 
 
 @intrinsic
-def chosen_marked(
+def compress_bytes_marked(
     typingctx: Any, to: Any, bits: Any, address: Any, before: Any, behind: Any
 ) -> Any:
-    """As `chosen_bytes`, but 64 more where `before` is before a byte, 128 where `behind` follows.
+    """As `compress_bytes`, but 64 more where `before` is before a byte, 128 where `behind` follows.
 
     More by or: bytes that have these bits keep them.
     """
@@ -266,7 +266,7 @@ def _kept(builder: Any, block: Any) -> Any:
 
 
 @intrinsic
-def chosen_bits(typingctx: Any, bits: Any, chosen: Any) -> Any:
+def pext(typingctx: Any, bits: Any, chosen: Any) -> Any:
     """Those of 64 bits that are chosen by others, one after the other; compiled only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -281,7 +281,7 @@ def chosen_bits(typingctx: Any, bits: Any, chosen: Any) -> Any:
 
 
 @intrinsic
-def put_lowered(
+def compress_lowercase(
     typingctx: Any, to: Any, address: Any, capitals: Any, kept: Any, chosen: Any
 ) -> Any:
     """Write the chosen of 64 bytes one after the other: capitals as small letters, some as blanks.
@@ -317,11 +317,11 @@ def _zeros_below(bits: Any) -> Any:
 
 
 # How many of 64 bits are zero below the lowest that is not.
-trailing_zeros = _trailing_zeros if COMPILED else _zeros_below
+ctz = _trailing_zeros if COMPILED else _zeros_below
 
 
 @intrinsic
-def leading_zeros(typingctx: Any, bits: Any) -> Any:
+def clz(typingctx: Any, bits: Any) -> Any:
     """How many of 64 bits are zero above the highest that is not; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -331,7 +331,7 @@ def leading_zeros(typingctx: Any, bits: Any) -> Any:
 
 
 @intrinsic
-def bit_count(typingctx: Any, bits: Any) -> Any:
+def popcount(typingctx: Any, bits: Any) -> Any:
     """How many of 64 bits are not zero; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -341,7 +341,7 @@ def bit_count(typingctx: Any, bits: Any) -> Any:
 
 
 @intrinsic
-def high_product(typingctx: Any, a: Any, b: Any) -> Any:
+def mul_high(typingctx: Any, a: Any, b: Any) -> Any:
     """The upper 64 bits of the product of two uint64; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -353,7 +353,7 @@ def high_product(typingctx: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
-def float_of_bits(typingctx: Any, bits: Any) -> Any:
+def f64_from_bits(typingctx: Any, bits: Any) -> Any:
     """The float that is written by 64 bits; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

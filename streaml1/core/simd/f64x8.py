@@ -16,26 +16,26 @@ from numba.extending import intrinsic, models, register_model
 from streaml1.core.jit.lazy_import import COMPILED, LANES
 
 __all__ = [
-    "all_below",
-    "any_below_zero",
-    "bits_of",
-    "chosen",
-    "eight_of",
-    "greater",
-    "joined",
-    "lesser",
-    "masked",
-    "minus",
-    "negative",
-    "over",
-    "plus",
-    "shifted",
-    "signed",
-    "times",
-    "total",
-    "two_to",
-    "without_first",
-    "words_of",
+    "all_less",
+    "any_negative",
+    "to_bits",
+    "select_negative",
+    "splat",
+    "lane_max",
+    "bit_or",
+    "lane_min",
+    "bit_and",
+    "sub",
+    "neg",
+    "div",
+    "add",
+    "shift_right",
+    "copysign",
+    "mul",
+    "hsum",
+    "exp2_int",
+    "zero_first",
+    "splat_u64",
 ]
 
 
@@ -82,19 +82,19 @@ def _on_eights(build: Callable[..., Any], twin: Any) -> Any:
     return compiled if COMPILED else twin
 
 
-plus = _on_eights(
+add = _on_eights(
     lambda builder, a, b: builder.add(a, b) if a.type == BITS else builder.fadd(a, b), np.add
 )
-minus = _on_eights(
+sub = _on_eights(
     lambda builder, a, b: builder.sub(a, b) if a.type == BITS else builder.fsub(a, b), np.subtract
 )
 # Of words alone: the bits that both have, or one of them; shifted to the right.
-masked = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
-joined = _on_eights(lambda builder, a, b: builder.or_(a, b), np.bitwise_or)
-shifted = _on_eights(lambda builder, a, b: builder.lshr(a, b), np.right_shift)
-times = _on_eights(lambda builder, a, b: builder.fmul(a, b), np.multiply)
-over = _on_eights(lambda builder, a, b: builder.fdiv(a, b), np.divide)
-lesser = _on_eights(
+bit_and = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
+bit_or = _on_eights(lambda builder, a, b: builder.or_(a, b), np.bitwise_or)
+shift_right = _on_eights(lambda builder, a, b: builder.lshr(a, b), np.right_shift)
+mul = _on_eights(lambda builder, a, b: builder.fmul(a, b), np.multiply)
+div = _on_eights(lambda builder, a, b: builder.fdiv(a, b), np.divide)
+lane_min = _on_eights(
     lambda builder, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b),
     lambda a, b: np.where(a < b, a, b),
 )
@@ -105,7 +105,7 @@ def _greater(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(compared(">", a, b), a, b)
 
 
-greater = _on_eights(_greater, lambda a, b: np.where(a > b, a, b))
+lane_max = _on_eights(_greater, lambda a, b: np.where(a > b, a, b))
 
 
 def _signed(builder: Any, size: Any, like: Any) -> Any:
@@ -116,7 +116,7 @@ def _signed(builder: Any, size: Any, like: Any) -> Any:
 
 
 # The first must not be below zero.
-signed = _on_eights(_signed, np.copysign)
+copysign = _on_eights(_signed, np.copysign)
 
 
 @intrinsic
@@ -246,15 +246,15 @@ def _power_of_two(n: Any) -> Any:
 
 # Eight floats with zeros for the first n; of two eights, the first where another is below zero;
 # 2 to whole floats from -1022 to 1023.
-without_first = _without_first if COMPILED else lambda x, n: np.where(np.arange(LANES) < n, 0.0, x)
-chosen = _chosen if COMPILED else lambda a, x, y: np.where(a < 0.0, x, y)
-any_below_zero = _any_below_zero if COMPILED else lambda a: bool((a < 0.0).any())
+zero_first = _without_first if COMPILED else lambda x, n: np.where(np.arange(LANES) < n, 0.0, x)
+select_negative = _chosen if COMPILED else lambda a, x, y: np.where(a < 0.0, x, y)
+any_negative = _any_below_zero if COMPILED else lambda a: bool((a < 0.0).any())
 # Whether eight words are all below one.
-all_below = _all_below if COMPILED else lambda words, most: bool((words < most).all())
-two_to = _two_to if COMPILED else _power_of_two
-negative = _negative if COMPILED else np.negative
-eight_of = _eight_of if COMPILED else lambda x: np.full(LANES, x)
-words_of = _words_of if COMPILED else lambda word: np.full(LANES, word, np.uint64)
-total = _total if COMPILED else _sum_of_eight
+all_less = _all_below if COMPILED else lambda words, most: bool((words < most).all())
+exp2_int = _two_to if COMPILED else _power_of_two
+neg = _negative if COMPILED else np.negative
+splat = _eight_of if COMPILED else lambda x: np.full(LANES, x)
+splat_u64 = _words_of if COMPILED else lambda word: np.full(LANES, word, np.uint64)
+hsum = _total if COMPILED else _sum_of_eight
 # The bits of eight floats as words, or of one as an int64.
-bits_of = _bits_of if COMPILED else _as_bits
+to_bits = _bits_of if COMPILED else _as_bits

@@ -17,19 +17,19 @@ from streaml1.core.simd.f64x8 import BITS, EIGHT, INDEX, VECTOR, WORD, WORDS, ev
 from streaml1.core.simd.raw_memory import array_at
 
 __all__ = [
-    "at_least",
-    "each_in",
-    "eight_at",
-    "eight_from",
-    "eight_in",
-    "equal_in",
-    "falls_in",
-    "pairs_in",
-    "places_of",
-    "put_each",
-    "put_eight",
-    "put_pairs",
-    "words_in",
+    "mask_ge",
+    "gather",
+    "load_f64x8",
+    "gather_at",
+    "load",
+    "mask_eq",
+    "mask_not_rising",
+    "gather_pairs",
+    "addresses_of",
+    "scatter",
+    "store_f64x8",
+    "scatter_pairs",
+    "load_u64x8",
 ]
 
 _PAIR = ir.VectorType(ir.DoubleType(), 2)
@@ -322,23 +322,23 @@ def _put_pairs_into_array(array: Any, ids: Any, k: Any, first: Any, second: Any)
     _floats_of(array)[_wide(ids, k)] = pairs
 
 
-eight_at = _eight_at if COMPILED else _eight_in_memory
-put_eight = _put_eight if COMPILED else _put_into_memory
+load_f64x8 = _eight_at if COMPILED else _eight_in_memory
+store_f64x8 = _put_eight if COMPILED else _put_into_memory
 # Eight neighbours of an array of floats; of one of unsigned integers, as words.
-eight_in = _eight_in if COMPILED else _in_array
-words_in = _words_in if COMPILED else _wide
+load = _eight_in if COMPILED else _in_array
+load_u64x8 = _words_in if COMPILED else _wide
 # Which of sixteen neighbours of an array are not below the next: all bits of half a word each.
-falls_in = _falls_in if COMPILED else _falls_of_array
+mask_not_rising = _falls_in if COMPILED else _falls_of_array
 # Which of 64 neighbours of an array of floats are not below a bound, a bit each.
-at_least = _at_least if COMPILED else _bits_at_least
+mask_ge = _at_least if COMPILED else _bits_at_least
 # Which of eight neighbours of an array of words are equal to one, a bit each.
-equal_in = _equal_in if COMPILED else _bits_equal
+mask_eq = _equal_in if COMPILED else _bits_equal
 # The addresses of eight elements of an array; what stands some bytes behind each.
-places_of = _places_of if COMPILED else lambda array, words: (array, words)
-eight_from = _eight_from if COMPILED else _from_array
+addresses_of = _places_of if COMPILED else lambda array, words: (array, words)
+gather_at = _eight_from if COMPILED else _from_array
 # The elements of an array that eight neighbours of another tell.
-each_in = _each_in if COMPILED else _each_of_array
-put_each = _put_each if COMPILED else _put_into_array
+gather = _each_in if COMPILED else _each_of_array
+scatter = _put_each if COMPILED else _put_into_array
 # Both floats of elements of 16 bytes, likewise; words may be put as the second, and come as bits.
-pairs_in = _pairs_in if COMPILED else _pairs_in_array
-put_pairs = _put_pairs if COMPILED else _put_pairs_into_array
+gather_pairs = _pairs_in if COMPILED else _pairs_in_array
+scatter_pairs = _put_pairs if COMPILED else _put_pairs_into_array

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.simd import eight_of, lesser, minus, negative, over, plus, times, two_to
+from streaml1.core.simd import add, div, exp2_int, lane_min, mul, neg, splat, sub
 
 __all__ = ["decay", "log_one_and"]
 
@@ -34,35 +34,35 @@ A0, A1, A2, A3, A4, A5, A6, A7, A8, A9, A10, A11, A12, A13, A14, A15, A16 = (
 @inlined
 def _then(a: float, s: Any, rest: Any) -> Any:
     """Sum of a float and s times the rest of a series."""
-    return plus(eight_of(a), times(s, rest))
+    return add(splat(a), mul(s, rest))
 
 
 @inlined
 def decay(x: Any) -> Any:
     """exp(-x) of eight x >= 0, to a relative 1e-15; from 700 on exp(-700)."""
-    t = lesser(eight_of(MOST), x)
-    rounded = plus(times(t, eight_of(LOG2E)), eight_of(ROUND))
-    n = minus(rounded, eight_of(ROUND))
-    r = minus(minus(t, times(n, eight_of(LN2))), times(n, eight_of(LN2_LOW)))
-    s = times(r, r)
-    even = _then(X6, s, _then(X8, s, _then(X10, s, eight_of(X12))))
+    t = lane_min(splat(MOST), x)
+    rounded = add(mul(t, splat(LOG2E)), splat(ROUND))
+    n = sub(rounded, splat(ROUND))
+    r = sub(sub(t, mul(n, splat(LN2))), mul(n, splat(LN2_LOW)))
+    s = mul(r, r)
+    even = _then(X6, s, _then(X8, s, _then(X10, s, splat(X12))))
     even = _then(X0, s, _then(X2, s, _then(X4, s, even)))
-    odd = _then(X7, s, _then(X9, s, _then(X11, s, eight_of(X13))))
+    odd = _then(X7, s, _then(X9, s, _then(X11, s, splat(X13))))
     odd = _then(X1, s, _then(X3, s, _then(X5, s, odd)))
-    return times(plus(even, times(r, odd)), two_to(negative(n)))
+    return mul(add(even, mul(r, odd)), exp2_int(neg(n)))
 
 
 @inlined
 def log_one_and(x: Any) -> Any:
     """The logarithm of 1 + x, of eight x from 0 to 1, to a relative 1e-15."""
-    z = over(x, plus(eight_of(2.0), x))
-    s = times(z, z)
-    s2 = times(s, s)
-    s8 = times(times(s2, s2), times(s2, s2))
-    even = _then(A0, s2, _then(A2, s2, _then(A4, s2, eight_of(A6))))
-    odd = _then(A1, s2, _then(A3, s2, _then(A5, s2, eight_of(A7))))
-    rest = _then(A10, s2, _then(A12, s2, _then(A14, s2, eight_of(A16))))
-    even = plus(even, times(s8, _then(A8, s2, rest)))
-    rest = _then(A9, s2, _then(A11, s2, _then(A13, s2, eight_of(A15))))
-    odd = plus(odd, times(s8, rest))
-    return times(z, plus(even, times(s, odd)))
+    z = div(x, add(splat(2.0), x))
+    s = mul(z, z)
+    s2 = mul(s, s)
+    s8 = mul(mul(s2, s2), mul(s2, s2))
+    even = _then(A0, s2, _then(A2, s2, _then(A4, s2, splat(A6))))
+    odd = _then(A1, s2, _then(A3, s2, _then(A5, s2, splat(A7))))
+    rest = _then(A10, s2, _then(A12, s2, _then(A14, s2, splat(A16))))
+    even = add(even, mul(s8, _then(A8, s2, rest)))
+    rest = _then(A9, s2, _then(A11, s2, _then(A13, s2, splat(A15))))
+    odd = add(odd, mul(s8, rest))
+    return mul(z, add(even, mul(s, odd)))

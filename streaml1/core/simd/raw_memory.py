@@ -20,17 +20,17 @@ __all__ = [
     "array_at",
     "borrowed",
     "external",
-    "load",
-    "load_byte",
-    "load_float",
-    "load_word",
+    "load_u64",
+    "load_u8",
+    "load_f64",
+    "loadu_u64",
     "prefetch",
     "prefetch_at",
     "prefetch_early",
     "rule_at",
-    "scratch",
-    "store_half",
-    "store_word",
+    "stack_buffer",
+    "store_u32",
+    "store_u64",
 ]
 
 
@@ -98,7 +98,7 @@ prefetch_early = _prefetch_early if COMPILED else _prefetch_not
 
 
 @intrinsic
-def load(typingctx: Any, address: Any) -> Any:
+def load_u64(typingctx: Any, address: Any) -> Any:
     """Read the 8 bytes at a memory address as a uint64; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -108,7 +108,7 @@ def load(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def load_float(typingctx: Any, address: Any) -> Any:
+def load_f64(typingctx: Any, address: Any) -> Any:
     """Read the 8 bytes at a memory address as a float; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -118,8 +118,8 @@ def load_float(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def load_word(typingctx: Any, address: Any) -> Any:
-    """As `load`, of any address: it need not be a multiple of 8; compiled code only."""
+def loadu_u64(typingctx: Any, address: Any) -> Any:
+    """As `load_u64`, of any address: it need not be a multiple of 8; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
@@ -129,7 +129,7 @@ def load_word(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def load_byte(typingctx: Any, address: Any) -> Any:
+def load_u8(typingctx: Any, address: Any) -> Any:
     """Read the byte at a memory address as a uint64; compiled code only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -152,21 +152,21 @@ def _stored(bits: int) -> Any:
 
 
 @intrinsic
-def store_word(typingctx: Any, address: Any, word: Any) -> Any:
+def store_u64(typingctx: Any, address: Any, word: Any) -> Any:
     """Write the 8 bytes of a uint64 to a memory address of any kind; compiled code only."""
     return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(64)
 
 
 @intrinsic
-def store_half(typingctx: Any, address: Any, word: Any) -> Any:
-    """As `store_word`, the lower 4 bytes."""
+def store_u32(typingctx: Any, address: Any, word: Any) -> Any:
+    """As `store_u64`, the lower 4 bytes."""
     return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(32)
 
 
 SCRATCH = 128
 
 
-def scratch() -> Any:
+def stack_buffer() -> Any:
     """128 floats of a kernel's own, not set to anything; they are gone when it returns."""
     return np.empty(SCRATCH)
 
@@ -180,7 +180,7 @@ def _scratch(typingctx: Any) -> Any:
     return nbtypes.voidptr(), codegen
 
 
-@overload(scratch, inline="always")
+@overload(stack_buffer, inline="always")
 def _scratch_compiled() -> Any:
     def compiled() -> Any:
         return carray(_scratch(), (SCRATCH,), np.float64)

@@ -22,24 +22,24 @@ from streaml1.core.simd.f64x8 import BITS, EIGHT, VECTOR, WORD, WORDS, everywher
 from streaml1.core.simd.load_store import gathered, scattered
 
 __all__ = [
-    "are_near",
-    "bit_counts",
-    "eight_of_words",
-    "every_fifth",
-    "every_third",
-    "halves_at",
-    "lanes_from",
-    "last_of",
-    "of_sixteen",
-    "put_at",
-    "put_halves",
-    "put_words",
-    "sums_before",
-    "which",
-    "words_at",
-    "words_from",
-    "words_near",
-    "words_of_halves",
+    "can_permute",
+    "lane_popcount",
+    "as_f64x8",
+    "load_every_fifth",
+    "load_every_third",
+    "load_u32_pairs",
+    "lane_mask_from",
+    "last_lane",
+    "lookup16",
+    "scatter_u64",
+    "store_u32x8",
+    "store_u64x8",
+    "exclusive_scan",
+    "movemask",
+    "loadu_u64x8",
+    "gather_u64",
+    "permute_u64",
+    "load_u32x8",
 ]
 
 _HALVES = ir.VectorType(ir.IntType(32), LANES)
@@ -89,7 +89,7 @@ _operator(operator.gt, _flag(">"))
 
 
 @intrinsic
-def words_from(typingctx: Any, addresses: Any) -> Any:
+def gather_u64(typingctx: Any, addresses: Any) -> Any:
     """The words at eight addresses."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -99,10 +99,10 @@ def words_from(typingctx: Any, addresses: Any) -> Any:
 
 
 @intrinsic
-def are_near(typingctx: Any, low: Any, middle: Any, high: Any, last: Any) -> Any:
-    """Whether `words_near` may read up to `middle` from `low`, and up to `last` from `high`.
+def can_permute(typingctx: Any, low: Any, middle: Any, high: Any, last: Any) -> Any:
+    """Whether `permute_u64` may read up to `middle` from `low`, and up to `last` from `high`.
 
-    False where it would be no quicker than `words_from`.
+    False where it would be no quicker than `gather_u64`.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -117,11 +117,11 @@ def are_near(typingctx: Any, low: Any, middle: Any, high: Any, last: Any) -> Any
 
 
 @intrinsic
-def words_near(typingctx: Any, low: Any, high: Any, addresses: Any) -> Any:
-    """As `words_from`, where four addresses are just behind `low`, and the last just behind `high`.
+def permute_u64(typingctx: Any, low: Any, high: Any, addresses: Any) -> Any:
+    """As `gather_u64`, with four addresses just behind `low` and four just behind `high`.
 
-    `are_near` tells whether it may be called; 128 bytes are read from both. Calls with the same two
-    read them once, unless something is written between.
+    Requires `can_permute`. Reads 128 bytes from both; calls with the same two read them once,
+    unless something is written in between.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -164,7 +164,7 @@ def _four_of_each(builder: Any, low: Any, high: Any) -> Any:
 
 
 @intrinsic
-def of_sixteen(typingctx: Any, address: Any, words: Any) -> Any:
+def lookup16(typingctx: Any, address: Any, words: Any) -> Any:
     """Of the sixteen words from an address on those that eight words tell, each below sixteen."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -186,7 +186,7 @@ def of_sixteen(typingctx: Any, address: Any, words: Any) -> Any:
 
 
 @intrinsic
-def words_at(typingctx: Any, address: Any) -> Any:
+def loadu_u64x8(typingctx: Any, address: Any) -> Any:
     """Eight words one after the other."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -196,7 +196,7 @@ def words_at(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def which(typingctx: Any, words: Any) -> Any:
+def movemask(typingctx: Any, words: Any) -> Any:
     """Which of eight words are not zero, a bit each."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -207,7 +207,7 @@ def which(typingctx: Any, words: Any) -> Any:
 
 
 @intrinsic
-def halves_at(typingctx: Any, address: Any) -> Any:
+def load_u32_pairs(typingctx: Any, address: Any) -> Any:
     """Of sixteen halves of words one after the other, those in even and those in odd places."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -233,19 +233,19 @@ def _every(step: int) -> Callable[..., Any]:
 
 
 @intrinsic
-def every_third(typingctx: Any, address: Any) -> Any:
+def load_every_third(typingctx: Any, address: Any) -> Any:
     """Eight of the halves of words from an address on, every third, as words."""
     return WORDS(nbtypes.uint64), _every(3)
 
 
 @intrinsic
-def every_fifth(typingctx: Any, address: Any) -> Any:
-    """As `every_third`, but every fifth."""
+def load_every_fifth(typingctx: Any, address: Any) -> Any:
+    """As `load_every_third`, but every fifth."""
     return WORDS(nbtypes.uint64), _every(5)
 
 
 @intrinsic
-def words_of_halves(typingctx: Any, address: Any) -> Any:
+def load_u32x8(typingctx: Any, address: Any) -> Any:
     """Eight halves of words one after the other, as words."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -256,7 +256,7 @@ def words_of_halves(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def put_at(typingctx: Any, addresses: Any, words: Any) -> Any:
+def scatter_u64(typingctx: Any, addresses: Any, words: Any) -> Any:
     """Write eight words to as many addresses, one after the other."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -268,7 +268,7 @@ def put_at(typingctx: Any, addresses: Any, words: Any) -> Any:
 
 
 @intrinsic
-def sums_before(typingctx: Any, words: Any) -> Any:
+def exclusive_scan(typingctx: Any, words: Any) -> Any:
     """For each of eight words the sum of those before it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -289,7 +289,7 @@ def sums_before(typingctx: Any, words: Any) -> Any:
 
 
 @intrinsic
-def lanes_from(typingctx: Any, first: Any) -> Any:
+def lane_mask_from(typingctx: Any, first: Any) -> Any:
     """All bits in the lanes from one on, and none in those before."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -301,7 +301,7 @@ def lanes_from(typingctx: Any, first: Any) -> Any:
 
 
 @intrinsic
-def bit_counts(typingctx: Any, words: Any) -> Any:
+def lane_popcount(typingctx: Any, words: Any) -> Any:
     """How many bits of each of eight words are not zero."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -314,7 +314,7 @@ def bit_counts(typingctx: Any, words: Any) -> Any:
 
 
 @intrinsic
-def last_of(typingctx: Any, words: Any) -> Any:
+def last_lane(typingctx: Any, words: Any) -> Any:
     """The last of eight words."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -324,7 +324,7 @@ def last_of(typingctx: Any, words: Any) -> Any:
 
 
 @intrinsic
-def put_halves(typingctx: Any, address: Any, words: Any) -> Any:
+def store_u32x8(typingctx: Any, address: Any, words: Any) -> Any:
     """Write the lower halves of eight words, one after the other."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -336,7 +336,7 @@ def put_halves(typingctx: Any, address: Any, words: Any) -> Any:
 
 
 @intrinsic
-def put_words(typingctx: Any, address: Any, words: Any) -> Any:
+def store_u64x8(typingctx: Any, address: Any, words: Any) -> Any:
     """Write eight words, one after the other."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -347,7 +347,7 @@ def put_words(typingctx: Any, address: Any, words: Any) -> Any:
 
 
 @intrinsic
-def eight_of_words(typingctx: Any, words: Any) -> Any:
+def as_f64x8(typingctx: Any, words: Any) -> Any:
     """Eight words as the floats whose bits they are."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import COMPILED, inlined, python_api
-from streaml1.core.simd import array_at, load, load_float, prefetch_at
+from streaml1.core.simd import array_at, load_f64, load_u64, prefetch_at
 from streaml1.features.dict_reader.context_fields import (
     BOOL,
     DICT,
@@ -85,13 +85,13 @@ AVAILABLE = _available()
 @inlined
 def type_of(o: Any) -> Any:
     """Address of the type of the object at an address."""
-    return load(o + np.uint64(_TYPE))
+    return load_u64(o + np.uint64(_TYPE))
 
 
 @inlined
 def length_of(text: Any) -> Any:
     """How many characters the str at an address has."""
-    return load(text + np.uint64(_LENGTH))
+    return load_u64(text + np.uint64(_LENGTH))
 
 
 @inlined
@@ -103,7 +103,7 @@ def has(text: Any, character: Any) -> bool:
 @inlined
 def hash_of(text: Any) -> Any:
     """Hash of the str at an address."""
-    h = load(text + np.uint64(_HASH))
+    h = load_u64(text + np.uint64(_HASH))
     return h if h != _NO_HASH else np.uint64(_hash(text))
 
 
@@ -146,7 +146,7 @@ def collect(frame: Any, x: Any, keys: Any, texts: Any) -> Any:
 def number_of(frame: Any, value: Any, kind: Any) -> Any:
     """What an object of a type counts for: 1 a str, 0 None, NaN what goes another road."""
     if kind == frame[FLOAT] or kind == frame[FLOAT64]:
-        return load_float(value + np.uint64(_FLOAT))
+        return load_f64(value + np.uint64(_FLOAT))
     if kind == frame[STR]:
         return 1.0
     if kind == frame[INT]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.simd import array_at, load
+from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
     ARENA,
     ARENA_COUNT,
@@ -109,14 +109,14 @@ def _number(frame: Any, k: Any) -> Any:
     key = array_at(frame[KEYS], frame[LENGTH], np.uint64)[entry]
     text = array_at(frame[TEXTS], frame[LENGTH], np.uint64)[entry]
     name = utf8_of(frame, key)
-    size = load(frame[SCRATCH])
+    size = load_u64(frame[SCRATCH])
     if not name:
         no_error()
         return NO_ROAD
     to = put(name, name + size, frame[ARENA] + ends[n])
     if text:
         name = utf8_of(frame, text)
-        more = load(frame[SCRATCH])
+        more = load_u64(frame[SCRATCH])
         size += more + _ONE
         if not name:
             no_error()

@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.core.jit import inlined
 from streaml1.core.rows import LIMIT
-from streaml1.core.simd import array_at, load, load_word, store_word
+from streaml1.core.simd import array_at, load_u64, loadu_u64, store_u64
 from streaml1.features.dict_reader.context_fields import (
     ARENA_COUNT,
     BY_COUNT,
@@ -61,12 +61,12 @@ def put(start: Any, end: Any, to: Any) -> Any:
     are written behind the copy.
     """
     while end - start >= _EIGHT:
-        store_word(to, load_word(start))
+        store_u64(to, loadu_u64(start))
         start += _EIGHT
         to += _EIGHT
     n = end - start
     if n:
-        store_word(to, load_word(end - _EIGHT) >> (_EIGHT * (_EIGHT - n)))
+        store_u64(to, loadu_u64(end - _EIGHT) >> (_EIGHT * (_EIGHT - n)))
     return to + n
 
 
@@ -92,7 +92,7 @@ def _prefixes(frame: Any, plan: Any, seen: Any, key: Any) -> Any:
         name = utf8_of(frame, key)
         if not name:
             return np.int64(-1)
-        seen[at + _ONE] = mask_at(plan, name, name + load(frame[SCRATCH]))
+        seen[at + _ONE] = mask_at(plan, name, name + load_u64(frame[SCRATCH]))
         seen[at] = h
     return np.int64(seen[at + _ONE])
 
@@ -101,7 +101,7 @@ def _prefixes(frame: Any, plan: Any, seen: Any, key: Any) -> Any:
 def _part(frame: Any, key: Any, text: Any) -> tuple[Any, Any]:
     """The stable hash of a name, or of a category in its parts, and its bytes; 0 if none can be."""
     name = utf8_of(frame, key)
-    size = load(frame[SCRATCH])
+    size = load_u64(frame[SCRATCH])
     if not name or size > _MOST_BYTES:
         return _ZERO, _ZERO
     if not text:
@@ -109,7 +109,7 @@ def _part(frame: Any, key: Any, text: Any) -> tuple[Any, Any]:
     copy = frame[BYTES]
     end = put(name, name + size, copy)
     name = utf8_of(frame, text)
-    more = load(frame[SCRATCH])
+    more = load_u64(frame[SCRATCH])
     if not name or size + more + _ONE > _MOST_BYTES:
         return _ZERO, _ZERO
     array_at(end, 1, np.uint8)[0] = _EQUALS

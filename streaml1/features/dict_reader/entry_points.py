@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.core.simd import array_at, rule_at
 from streaml1.features.dict_reader.context_fields import HEAD, IDS, LENGTH, RECORD, VALUES, WORDS
-from streaml1.optim.loop import ONLINE, learn_plain, margin
+from streaml1.optim.loop import ONLINE, learn_plain, predict_row
 
 __all__ = ["learn", "predict"]
 
@@ -19,7 +19,7 @@ read: Any = None
 
 
 def predict(address: int, x: int, out: int) -> float:
-    """What `online.margin` tells of the dict at the address `x`; NaN where it goes another road."""
+    """Predict the dict at address `x`; NaN if the fast path does not apply."""
     frame = array_at(np.uint64(address), WORDS, np.uint64)
     n = read(frame, np.uint64(x))
     if n < 0:
@@ -27,7 +27,7 @@ def predict(address: int, x: int, out: int) -> float:
     ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
     values = array_at(frame[VALUES], frame[LENGTH], np.float64)
     online = array_at(frame[RECORD], 1, ONLINE)
-    return margin(rule_at(Rule, frame, HEAD), online, ids, values, n, out)
+    return predict_row(rule_at(Rule, frame, HEAD), online, ids, values, n, out)
 
 
 def learn(address: int, x: int, y: float, w: float, eta: float) -> int:

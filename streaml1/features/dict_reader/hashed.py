@@ -9,7 +9,7 @@ import numpy as np
 from streaml1.core.hashing import mixed, murmur
 from streaml1.core.jit import inlined
 from streaml1.core.rows import LIMIT
-from streaml1.core.simd import array_at, load
+from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
     BYTES,
     IDS,
@@ -49,7 +49,7 @@ def _slot_of_text(frame: Any, key: Any) -> Any:
     address = utf8_of(frame, key)
     if not address:
         return NO_SLOT
-    size = load(frame[SCRATCH])
+    size = load_u64(frame[SCRATCH])
     return murmur(array_at(address, size, np.uint8), np.uint64(0), size) & frame[MASK]
 
 
@@ -60,7 +60,7 @@ def _slot_of_category(frame: Any, key: Any, text: Any) -> Any:
     at = np.uint64(0)
     for part in (key, text):
         address = utf8_of(frame, part)
-        size = load(frame[SCRATCH])
+        size = load_u64(frame[SCRATCH])
         if not address or at + size + _ONE >= _MOST_BYTES:
             return NO_SLOT
         data = array_at(address, size, np.uint8)

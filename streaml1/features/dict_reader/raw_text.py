@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.core.jit import inlined
 from streaml1.core.rows import LIMIT
-from streaml1.core.simd import array_at, load
+from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
     ARENA,
     ARENA_COUNT,
@@ -130,7 +130,7 @@ def _given(frame: Any, x: Any, hashes: Any, values: Any, spans: Any, met: Any) -
         if type_of(keys[k]) != frame[STR] or not abs(v) < LIMIT:
             return other, to
         key = utf8_of(frame, keys[k])
-        size = load(frame[SCRATCH])
+        size = load_u64(frame[SCRATCH])
         if not key or to + size > last:
             return other, to
         end = put(key, key + size, to)
@@ -143,7 +143,7 @@ def _given(frame: Any, x: Any, hashes: Any, values: Any, spans: Any, met: Any) -
                 any_text = True
                 continue
             text = utf8_of(frame, value)
-            more = load(frame[SCRATCH])
+            more = load_u64(frame[SCRATCH])
             if not text or end + more > last:
                 return other, to
             end = put(text, text + more, end + _ONE)
@@ -181,7 +181,7 @@ def _read(frame: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
         if not found[z]:
             continue
         text = utf8_of(frame, found[z])
-        size = load(frame[SCRATCH])
+        size = load_u64(frame[SCRATCH])
         if not text:
             return np.int64(OTHER_ROAD), to
         frame[NEEDED] = (size + _MORE) // np.uint64(CLEAN_BYTES) + _ONE

@@ -9,16 +9,16 @@ import numpy as np
 from streaml1.core.hashing import mixed
 from streaml1.core.jit import COMPILED, inlined
 from streaml1.core.simd import (
-    eight_from,
-    eight_of,
-    load_byte,
-    places_of,
-    put_eight,
-    put_words,
-    times,
-    trailing_zeros,
-    words_from,
-    words_in,
+    addresses_of,
+    ctz,
+    gather_at,
+    gather_u64,
+    load_u8,
+    load_u64x8,
+    mul,
+    splat,
+    store_f64x8,
+    store_u64x8,
 )
 from streaml1.features.interactions.spec import (
     BOUNDS_AT,
@@ -47,24 +47,24 @@ def mask_at(plan: Any, start: Any, end: Any) -> Any:
     bits = _ZERO
     if end <= start:
         return bits
-    left = plan[FIRST_BYTES + load_byte(start)]
+    left = plan[FIRST_BYTES + load_u8(start)]
     size = end - start
     while left:
-        k = trailing_zeros(left)
+        k = ctz(left)
         left &= left - _ONE
         lo, hi = plan[plan[BOUNDS_AT] + k], plan[plan[BOUNDS_AT] + k + _ONE]
         n = hi - lo
         if n > size:
             continue
         if n < size:
-            c = load_byte(start + n)
+            c = load_u8(start + n)
             if c != _EQUALS and c != _CARET:
                 continue
         i = _ONE
         while i < n:
             at = lo + i
             letter = plan[plan[LETTERS_AT] + at // _EIGHT] >> (_EIGHT * (at % _EIGHT))
-            if letter & _BYTE != load_byte(start + i):
+            if letter & _BYTE != load_u8(start + i):
                 break
             i += _ONE
         if i >= n:
@@ -75,7 +75,7 @@ def mask_at(plan: Any, start: Any, end: Any) -> Any:
 @inlined
 def first_prefix(mask: Any) -> Any:
     """The first prefix that is crossed of those in a mask."""
-    return trailing_zeros(mask)
+    return ctz(mask)
 
 
 @inlined
@@ -86,7 +86,7 @@ def grouped(plan: Any, masks: Any, m: Any, members: Any, starts: Any) -> None:
     for i in range(m):
         left = masks[i]
         while left:
-            starts[trailing_zeros(left)] += _ONE
+            starts[ctz(left)] += _ONE
             left &= left - _ONE
     n = _ZERO
     for k in range(plan[PREFIXES]):
@@ -97,7 +97,7 @@ def grouped(plan: Any, masks: Any, m: Any, members: Any, starts: Any) -> None:
         i = m - _ONE - last
         left = masks[i]
         while left:
-            k = trailing_zeros(left)
+            k = ctz(left)
             starts[k] -= _ONE
             members[starts[k]] = i
             left &= left - _ONE
@@ -173,16 +173,16 @@ def crossed(
             first, last = starts[q], starts[q + _ONE]
             if COMPILED and r == _NONE and not _in(masks, i, q):
                 while first + _EIGHT <= last:  # none of them is the part itself, or comes again
-                    others = words_in(members, first)
-                    h = words_from(places_of(hashes, others))
-                    v = eight_from(places_of(values, others), _ZERO)
+                    others = load_u64x8(members, first)
+                    h = gather_u64(addresses_of(hashes, others))
+                    v = gather_at(addresses_of(values, others), _ZERO)
                     low = _lesser(h, hashes[i])
                     high = (h ^ low) ^ hashes[i]
-                    put_words(np.uint64(out_hashes.ctypes.data) + _EIGHT * at, _mix(low, high))
-                    v = times(v, eight_of(values[i]))
-                    put_eight(np.uint64(out_values.ctypes.data) + _EIGHT * at, v)
+                    store_u64x8(np.uint64(out_hashes.ctypes.data) + _EIGHT * at, _mix(low, high))
+                    v = mul(v, splat(values[i]))
+                    store_f64x8(np.uint64(out_values.ctypes.data) + _EIGHT * at, v)
                     parts = (others << AT) | (i | (NO_PART << (AT + AT)))
-                    put_words(np.uint64(out_parts.ctypes.data) + _EIGHT * at, parts)
+                    store_u64x8(np.uint64(out_parts.ctypes.data) + _EIGHT * at, parts)
                     first += _EIGHT
                     at += _EIGHT
             for b in range(first, last):

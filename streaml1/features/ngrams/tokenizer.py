@@ -13,19 +13,19 @@ import numpy as np
 
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import (
-    bit_count,
     borrowed,
-    chosen_bits,
-    load_byte,
-    load_word,
-    matches,
-    put_lowered,
-    put_places,
-    put_words,
-    scratch,
-    store_word,
-    under,
-    words_of_halves,
+    byte_eq_mask,
+    byte_lt_mask,
+    compress_lowercase,
+    load_u8,
+    load_u32x8,
+    loadu_u64,
+    pext,
+    popcount,
+    stack_buffer,
+    store_bit_indices,
+    store_u64,
+    store_u64x8,
 )
 from streaml1.text.byte_names import LATER, copied, is_head, short_copied
 from streaml1.text.feature_spans import hash_those_left
@@ -88,13 +88,13 @@ def _told(c: str) -> int:
 @inlined
 def _character(at: Any, c: Any) -> Any:
     """The character at an address that begins with a byte that is not ASCII, and its bytes."""
-    second = load_byte(at + _ONE) & _SIX_BITS
+    second = load_u8(at + _ONE) & _SIX_BITS
     if c < _THREE_BYTES:
         return ((c & _FIVE_BITS) << _SIX) | second, _TWO
-    third = load_byte(at + _TWO) & _SIX_BITS
+    third = load_u8(at + _TWO) & _SIX_BITS
     if c < _FOUR_BYTES:
         return ((((c & _FOUR_BITS) << _SIX) | second) << _SIX) | third, np.uint64(3)
-    fourth = load_byte(at + np.uint64(3)) & _SIX_BITS
+    fourth = load_u8(at + np.uint64(3)) & _SIX_BITS
     high = (((((c & _THREE_BITS) << _SIX) | second) << _SIX) | third) << _SIX
     return high | fourth, np.uint64(4)
 
@@ -102,7 +102,7 @@ def _character(at: Any, c: Any) -> Any:
 @inlined
 def _between(at: Any, first: Any, last: Any) -> Any:
     """Which of 64 bytes are from one to another, a bit each."""
-    return under(at, last + _ONE) & ~under(at, first)
+    return byte_lt_mask(at, last + _ONE) & ~byte_lt_mask(at, first)
 
 
 @inlined
@@ -116,28 +116,28 @@ def _cleaned_blocks(at: Any, end: Any, to: Any, begins: Any, n: Any) -> Any:
     inside = _ZERO
     if end - at < _BLOCK:
         return at, to, n, inside
-    room = scratch()
+    room = stack_buffer()
     places = np.uint64(room.ctypes.data)
     while at < end:
         # The last block has bytes again that were read before.
         again = _BLOCK - min(end - at, _BLOCK)
         block = at - again
-        if under(block, _TWO_BYTES) != _ALL:
+        if byte_lt_mask(block, _TWO_BYTES) != _ALL:
             break
         capitals = _between(block, _A, _Z)
         word = capitals | _between(block, _SMALL_A, _SMALL_Z) | _between(block, _NULL, _NINE)
-        word |= matches(block, _UNDERSCORE)
+        word |= byte_eq_mask(block, _UNDERSCORE)
         before, ours = (word << _ONE) | inside, _ALL << again
         chosen = (word | before) & ours
-        put_lowered(to, block, capitals, word, chosen)
-        first = chosen_bits(word & ~before & ours, chosen)
-        put_places(places, first, _ZERO)
-        count = bit_count(first)
+        compress_lowercase(to, block, capitals, word, chosen)
+        first = pext(word & ~before & ours, chosen)
+        store_bit_indices(places, first, _ZERO)
+        count = popcount(first)
         for k in range(_ZERO, count, _EIGHT):
-            there = words_of_halves(places + _FOUR * k) + to
-            put_words(np.uint64(begins.ctypes.data) + _EIGHT * (n + k), there)
+            there = load_u32x8(places + _FOUR * k) + to
+            store_u64x8(np.uint64(begins.ctypes.data) + _EIGHT * (n + k), there)
         n += count
-        to += bit_count(chosen)
+        to += popcount(chosen)
         inside = word >> _LAST
         at = block + _BLOCK
     return at, to, n, inside
@@ -158,7 +158,7 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
     at, to, n, inside = _cleaned_blocks(at, end, to, begins, n)
     plain = True
     while at < end:
-        c = load_byte(at)
+        c = load_u8(at)
         if c < _TWO_BYTES:
             letter = np.uint64(_LETTERS[c])
             word = np.uint64(letter != BLANK)
@@ -169,19 +169,19 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
             at += step
             letter = np.uint64(_ODD)
             if code < _KNOWN:
-                letter = load_word(table + np.uint64(4) * code) & _LOW
+                letter = loadu_u64(table + np.uint64(4) * code) & _LOW
             plain &= letter != np.uint64(_ODD)
             word = np.uint64(letter != _ZERO)
             size = letter >> _HALFWORD
             letter = letter & _BYTES_LOW if word else BLANK
             if not plain:
                 break
-        store_word(to, letter)
+        store_u64(to, letter)
         begins[n] = to
         n += word & (inside ^ _ONE)
         to += size | (inside & (word ^ _ONE))
         inside = word
-    store_word(to, BLANK)
+    store_u64(to, BLANK)
     to += inside
     begins[n] = to
     return to, n, plain

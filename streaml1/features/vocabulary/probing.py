@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.core.aligned import unset_in_lines
 from streaml1.core.jit import inlined, typed_kernel
-from streaml1.core.simd import equal_in, prefetch, prefetch_early, trailing_zeros
+from streaml1.core.simd import ctz, mask_eq, prefetch, prefetch_early
 
 __all__ = ["FAR", "MISSING", "NO_SLOT", "ONE", "ask_lines", "free", "home", "lookup", "vacant"]
 
@@ -45,11 +45,11 @@ def lookup(entries: Any, h: Any) -> Any:
     """
     line = home(entries, h)
     while True:
-        found = equal_in(entries, line, h) & _HASHES
+        found = mask_eq(entries, line, h) & _HASHES
         if not found:
-            found = (equal_in(entries, line, NO_SLOT) & _SLOTS) >> ONE
+            found = (mask_eq(entries, line, NO_SLOT) & _SLOTS) >> ONE
         if found:
-            return line + trailing_zeros(found)
+            return line + ctz(found)
         line = (line + np.uint64(8)) & np.uint64(len(entries) - 8)
 
 

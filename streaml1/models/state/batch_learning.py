@@ -84,7 +84,7 @@ class Many(Weights):
             )
             if status == loop.NO_ROOM:
                 nnz = int(rows.indptr[i + 1] - rows.indptr[i])
-                self._set_rule(self.rule.make_room(nnz))
+                self._set_rule(self.rule.reserve(nnz))
             elif status == loop.CROWDED:
                 raise self._crowded(int(i))
             elif status == loop.OVER:
@@ -132,13 +132,13 @@ class Many(Weights):
         left = features_left(self.rule)
         if left >= len(rows.ids):
             return
-        new = np.flatnonzero(~self.rule.touched()[rows.ids])
+        new = np.flatnonzero(~self.rule.seen_mask()[rows.ids])
         first = np.sort(np.unique(rows.ids[new], return_index=True)[1])
         if len(first) > left:
             raise self._crowded(row_of(rows, int(new[first[int(left)]])))
 
     def _crowded(self, row: int) -> BadExample:
-        most = features_left(self.rule) + np.count_nonzero(self.rule.touched())
+        most = features_left(self.rule) + np.count_nonzero(self.rule.seen_mask())
         return BadExample(
             f"a new feature comes after n_features={most:.0f} others; make the model with a "
             "larger n_features",

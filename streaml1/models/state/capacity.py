@@ -143,7 +143,7 @@ class Room(State):
         slots = SLOTS // getattr(self.rule, "outputs", 1)
         if needed <= max(slots, self.rule.size, SPARSE * n):
             return True
-        return needed <= SPARSE * (n + int(np.count_nonzero(self.rule.touched())))
+        return needed <= SPARSE * (n + int(np.count_nonzero(self.rule.seen_mask())))
 
     def _have(self, size: int, spare: int = 0) -> None:
         """Have at least `size` slots, and some to spare where there are fewer."""
@@ -156,9 +156,9 @@ class Room(State):
 
     def _name_all(self) -> None:
         """Give up ints as slots: those that are not zero become names like any other."""
-        kept = self.rule.touched()
+        kept = self.rule.seen_mask()
         if np.count_nonzero(kept) > predictor.LEAST_SIZE:
-            kept = self.rule.holding()
+            kept = self.rule.live_mask()
         names = Table()
         names.admit_all(np.flatnonzero(kept).tolist())
         new_slots = np.full(self.rule.size, -1)
@@ -171,31 +171,31 @@ class Room(State):
 
         Slots that are `used` are none of these, whatever they hold.
         """
-        holding = self.rule.holding()
-        size = self._size_for(holding, n)
+        live_mask = self.rule.live_mask()
+        size = self._size_for(live_mask, n)
         if used is not None and not self._grows_to(size, n):
-            holding[used] = True
-            size = self._size_for(holding, n)
+            live_mask[used] = True
+            size = self._size_for(live_mask, n)
         if self._grows_to(size, n):
             self._set_rule(self.rule.grow(size))
         else:
-            self._give_back(holding, size)
+            self._give_back(live_mask, size)
 
     def _grows_to(self, size: int, n: int) -> bool:
         """Whether to grow suffices: to give zeros back as well would cost much more."""
         return self.rule.size < size and len(self.names) + n <= size
 
-    def _size_for(self, holding: Any, n: int) -> int:
-        """How many slots there are to be for those that are `holding` something and `n` more."""
-        needed = int(np.count_nonzero(holding)) + n
+    def _size_for(self, live_mask: Any, n: int) -> int:
+        """How many slots there are to be for those that are `live_mask` something and `n` more."""
+        needed = int(np.count_nonzero(live_mask)) + n
         size: int = max(predictor.LEAST_SIZE, _power_of_two(3 * needed // 2))
         if 2 * needed > self.rule.size:  # what would be free is soon full again
             size = max(size, 2 * self.rule.size)
         return size
 
-    def _give_back(self, holding: Any, size: int) -> None:
-        """Have names and so many slots for those slots alone that are `holding` something."""
-        names, new_slots = self.names.keep(holding)
+    def _give_back(self, live_mask: Any, size: int) -> None:
+        """Have names and so many slots for those slots alone that are `live_mask` something."""
+        names, new_slots = self.names.keep(live_mask)
         if self._ints_again(names, new_slots):
             return
         padded = np.full(self.rule.size, -1)
@@ -234,12 +234,12 @@ class Room(State):
 
     def _renumber(self, names: Any, new_slots: Any, size: int) -> None:
         """Move every slot; what is given back is counted as seen."""
-        gone = self.rule.touched() & (new_slots < 0)
+        gone = self.rule.seen_mask() & (new_slots < 0)
         forgotten = self.forgotten
         if gone.any():
             forgotten = Sketch() if forgotten is None else forgotten.copy()
             forgotten.add(self.names.hashes(np.flatnonzero(gone)))
-        rule = self.rule.renumber(new_slots, size)
+        rule = self.rule.remap(new_slots, size)
         watched = [(watch, watch.moved(self.names, new_slots)) for watch in self.watches]
         self._frame = None
         self.rule, self.names, self.forgotten = rule, names, forgotten

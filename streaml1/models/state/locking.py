@@ -91,7 +91,7 @@ class State(Reader):
         with self.alone():
             names = self.names.still()
             state = self._snapshot(names)
-            gone = np.flatnonzero(self.rule.touched() & ~self.rule.holding())
+            gone = np.flatnonzero(self.rule.seen_mask() & ~self.rule.live_mask())
             forgotten = None if self.forgotten is None else self.forgotten.copy()
 
         def told() -> dict[str, Any]:

@@ -104,7 +104,7 @@ class Engine(Many):
             with self.alone():
                 n = len(x) if self._frame is None else max(len(x), self._frame.needed)
                 if status == loop.NO_ROOM:
-                    self._set_rule(self.rule.make_room(n))
+                    self._set_rule(self.rule.reserve(n))
                 elif full and isinstance(self.names, Table):
                     if self._walks_texts:  # the frame has places by bytes
                         self._have_slots(n)
@@ -140,7 +140,7 @@ class Engine(Many):
             status = loop.learn_plain(self.rule, self._record, ids, values, len(ids), y, w, eta)
             if status != loop.NO_ROOM:
                 break
-            self._set_rule(self.rule.make_room(len(ids)))
+            self._set_rule(self.rule.reserve(len(ids)))
         if status == loop.CROWDED:
             raise self._crowded(0)
         if status <= loop.OVER:
@@ -175,7 +175,7 @@ class Engine(Many):
         if type(name) is not str:
             return False
         with self.alone():
-            if not isinstance(self.names, Ints) or self.rule.touched().any():
+            if not isinstance(self.names, Ints) or self.rule.seen_mask().any():
                 return not isinstance(self.names, Ints)
             self.names, self._frame = Table(), None
         return True

@@ -91,7 +91,7 @@ class Reader:
         return self._snapshot(self.names.still())
 
     def _snapshot(self, names: Any) -> Callable[[], dict[str, Any]]:
-        slots, arrays = self.rule.dump()
+        slots, arrays = self.rule.state_dict()
         if not len(slots) and not isinstance(names, Hashed):
             names = Ints()
         rule, record = type(self.rule), self.online.copy()
@@ -109,7 +109,7 @@ class Reader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         names, slots, size = restore_names(state["names"])
         size = size if isinstance(names, Hashed) else max(size, LEAST_SIZE)
-        rule = state["rule"].restore(size, slots, state["arrays"])
+        rule = state["rule"].from_state_dict(size, slots, state["arrays"])
         ensure(state["online"].dtype == loop.ONLINE, "no record")
         record = np.zeros(1, loop.ONLINE)  # aligned, as kernels are compiled for
         record[:] = state["online"]
@@ -177,7 +177,7 @@ class Reader:
             slots = np.append(slots, find_crossed(self.names, hashes_of(crosses))[0])
         ids, values = self._row(names, values, slots)
         ids, values = self._stood_for(ids, values)
-        return loop.margin(self.rule, self._record, ids, values, len(ids), out)
+        return loop.predict_row(self.rule, self._record, ids, values, len(ids), out)
 
     def _stood_for(self, ids: Any, values: Any) -> tuple[Any, Any]:
         """Slots and values where some slots are beyond the rule's: for these one stands, or none.
@@ -256,7 +256,7 @@ class Reader:
                 raise BadExample(bad.reason, row) from None
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
-        """Margin of each row; with `out`, its sigmoid (see `loop.margins`)."""
+        """Margin of each row; with `out`, its sigmoid (see `loop.predict_rows`)."""
         if self.crosses is not None:
             return self._crossed_margins(self.crosses, batch, out, stride)
         return self._margins(self._placed(checked(batch)), out, stride)
@@ -266,11 +266,13 @@ class Reader:
         if len(rows.ids) and largest(rows.ids) >= self.rule.size:
             ids, values = self._stood_for(rows.ids, rows.values)
             rows = Rows(ids, values, rows.indptr if len(ids) else np.zeros_like(rows.indptr))
-        loop.margins(self.rule, self._record, rows.ids, rows.values, rows.indptr, a, out, stride)
+        loop.predict_rows(
+            self.rule, self._record, rows.ids, rows.values, rows.indptr, a, out, stride
+        )
         return a
 
     def _crossed_margins(self, crosses: Crosses, batch: Batch, out: int, stride: int) -> Any:
-        """As `margins`, with what is crossed in the rows."""
+        """As `predict_rows`, with what is crossed in the rows."""
         whole = marked(crosses, checked(batch))
         a = [np.empty(0)]
         for lo, hi in whole.pieces():

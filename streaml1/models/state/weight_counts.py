@@ -66,12 +66,12 @@ class Weights(Room):
 
     def _names_met(self) -> int:
         """Names met: those of now and, by an estimate, those given back."""
-        touched = self.rule.touched()
+        seen_mask = self.rule.seen_mask()
         if self.forgotten is None:
-            return int(np.count_nonzero(touched))
-        sketch, touched = self.forgotten.copy(), np.flatnonzero(touched)
-        sketch.add(self.names.hashes(touched))
-        return max(sketch.estimate(), len(touched))
+            return int(np.count_nonzero(seen_mask))
+        sketch, seen_mask = self.forgotten.copy(), np.flatnonzero(seen_mask)
+        sketch.add(self.names.hashes(seen_mask))
+        return max(sketch.estimate(), len(seen_mask))
 
     def _slots_seen(self) -> int:
         """Names seen, from how many of all slots were met (linear counting)."""
@@ -105,7 +105,7 @@ class Weights(Room):
         o = self.online[0]
         with self.alone():
             if o.most:
-                o.held = max(int(o.held), int(np.count_nonzero(self.rule.holding())))
+                o.held = max(int(o.held), int(np.count_nonzero(self.rule.live_mask())))
 
     def _cut(self) -> None:
         """Give up the smallest weights, where there are nearly as many as may be."""

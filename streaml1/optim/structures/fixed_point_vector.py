@@ -33,16 +33,16 @@ __all__ = [
     "check",
     "coarser_unit",
     "drop",
-    "dump",
+    "state_dict",
     "finer_unit",
-    "holding",
+    "live_mask",
     "is_short",
     "left_of",
     "margin",
     "move_row",
     "project_row",
     "rescale",
-    "restore",
+    "from_state_dict",
     "set_radius",
     "weight",
     "weights",
@@ -296,7 +296,7 @@ def weights(slots: Any, clock: Any) -> Any:
     return np.copysign(_left(slots, clock) * clock[0].unit, slots["v"])
 
 
-def holding(slots: Any, clock: Any) -> Any:
+def live_mask(slots: Any, clock: Any) -> Any:
     """Which weights are not zero."""
     return np.abs(slots["v"]) > clock[0].Theta
 
@@ -309,15 +309,15 @@ def drop(slots: Any, clock: Any, chosen: Any) -> None:
     slots["v"][chosen] = 1
 
 
-def dump(slots: Any, clock: Any) -> tuple[Any, dict[str, Any]]:
+def state_dict(slots: Any, clock: Any) -> tuple[Any, dict[str, Any]]:
     """The slots of what is not zero, and all that counts; the shift does not."""
     c = clock[0]
-    alive = np.flatnonzero(holding(slots, clock))
+    alive = np.flatnonzero(live_mask(slots, clock))
     kept = np.array([(c.radius, c.unit, c.least == 0)], KEPT)
     return alive, {"w": np.sign(slots["v"][alive]) * _left(slots[alive], clock), "kept": kept}
 
 
-def restore(slots: Any, clock: Any, chosen: Any, arrays: dict[str, Any]) -> None:
+def from_state_dict(slots: Any, clock: Any, chosen: Any, arrays: dict[str, Any]) -> None:
     """Fill empty slots, and a new record, with what was dumped."""
     ensure(set(arrays) == {"w", "kept"}, "other arrays")
     w, kept = arrays["w"], arrays["kept"]

@@ -9,18 +9,18 @@ import numpy as np
 
 from streaml1.core.jit import LANES, inlined
 from streaml1.core.simd import (
-    chosen,
-    eight_at,
-    eight_of,
-    greater,
-    minus,
-    negative,
-    over,
-    plus,
-    put_eight,
-    scratch,
-    times,
-    total,
+    add,
+    div,
+    hsum,
+    lane_max,
+    load_f64x8,
+    mul,
+    neg,
+    select_negative,
+    splat,
+    stack_buffer,
+    store_f64x8,
+    sub,
 )
 from streaml1.core.simd.math import decay, log_one_and
 from streaml1.optim import losses
@@ -55,46 +55,46 @@ LOST = 40.0
 @inlined
 def row_of(lanes: Any, row: Any) -> Any:
     """A row of `lanes`."""
-    return eight_at(np.uint64(lanes.ctypes.data) + np.uint64(8) * row)
+    return load_f64x8(np.uint64(lanes.ctypes.data) + np.uint64(8) * row)
 
 
 @inlined
 def set_row(lanes: Any, row: Any, values: Any) -> None:
     """Write a row of `lanes`."""
-    put_eight(np.uint64(lanes.ctypes.data) + np.uint64(8) * row, values)
+    store_f64x8(np.uint64(lanes.ctypes.data) + np.uint64(8) * row, values)
 
 
 @inlined
 def sizes(a: Any) -> Any:
     """Without their signs."""
-    return greater(a, negative(a))
+    return lane_max(a, neg(a))
 
 
 @inlined
 def _sigmoids(margins: Any, e: Any) -> tuple[Any, Any]:
     """The sigmoids of eight margins, and of their opposites, given exp(-|margin|)."""
-    larger = over(eight_of(1.0), plus(eight_of(1.0), e))
-    smaller = times(e, larger)
-    return chosen(margins, smaller, larger), chosen(margins, larger, smaller)
+    larger = div(splat(1.0), add(splat(1.0), e))
+    smaller = mul(e, larger)
+    return select_negative(margins, smaller, larger), select_negative(margins, larger, smaller)
 
 
 @inlined
 def _mixture(lanes: Any, clock: Any, p: Any, q: Any) -> tuple[float, float, bool]:
     """How much eight say, together, for True and for False; and whether it is more than one."""
-    behind = minus(row_of(lanes, LOSS), eight_of(lanes[LOSS + np.uint64(clock.leader)]))
+    behind = sub(row_of(lanes, LOSS), splat(lanes[LOSS + np.uint64(clock.leader)]))
     if clock.heaviest > 0.0 and clock.heaviest != 1.0:  # most often it is 1
-        behind = over(behind, eight_of(clock.heaviest))
-    near = minus(behind, eight_of(LOST))
-    share = chosen(near, decay(behind), eight_of(0.0))
-    true, false = total(times(share, p)), total(times(share, q))
-    alone = total(chosen(near, eight_of(1.0), eight_of(0.0))) == 1.0
+        behind = div(behind, splat(clock.heaviest))
+    near = sub(behind, splat(LOST))
+    share = select_negative(near, decay(behind), splat(0.0))
+    true, false = hsum(mul(share, p)), hsum(mul(share, q))
+    alone = hsum(select_negative(near, splat(1.0), splat(0.0))) == 1.0
     return true, false, not alone and true != 0.0 and false != 0.0
 
 
 @inlined
 def _of_leader(clock: Any, eight: Any) -> float:
-    lanes = scratch()
-    put_eight(np.uint64(lanes.ctypes.data), eight)
+    lanes = stack_buffer()
+    store_f64x8(np.uint64(lanes.ctypes.data), eight)
     return float(lanes[np.uint64(clock.leader)])
 
 
@@ -120,12 +120,12 @@ def told(lanes: Any, margins: Any, clock: Any, loss: int) -> float:
 def answers(margins: Any, y: float, loss: int, e: Any) -> tuple[Any, Any]:
     """Losses of eight margins and their derivatives; of the logistic given exp(-|margin|)."""
     if loss == losses.LOGISTIC:
-        z = times(margins, eight_of(y))
+        z = mul(margins, splat(y))
         _, q = _sigmoids(z, e)
-        value = plus(greater(negative(z), eight_of(0.0)), log_one_and(e))
-        return value, times(q, eight_of(-y))
-    a, value, g = scratch(), scratch(), scratch()
-    put_eight(np.uint64(a.ctypes.data), margins)
+        value = add(lane_max(neg(z), splat(0.0)), log_one_and(e))
+        return value, mul(q, splat(-y))
+    a, value, g = stack_buffer(), stack_buffer(), stack_buffer()
+    store_f64x8(np.uint64(a.ctypes.data), margins)
     for k in range(LANE):
         value[k], g[k] = losses.value_and_derivative(loss, a[k], y)
-    return eight_at(np.uint64(value.ctypes.data)), eight_at(np.uint64(g.ctypes.data))
+    return load_f64x8(np.uint64(value.ctypes.data)), load_f64x8(np.uint64(g.ctypes.data))

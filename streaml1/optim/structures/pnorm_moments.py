@@ -22,7 +22,7 @@ import numpy as np
 
 from streaml1.core.jit import inlined
 from streaml1.core.rows import ensure
-from streaml1.core.simd import scratch
+from streaml1.core.simd import stack_buffer
 from streaml1.core.vecmath import exponent_below_one, power, small_int, times_powers, total
 
 __all__ = ["CHUNK", "NORM", "TERMS", "check", "count", "exchange", "is_known", "set_p"]
@@ -144,8 +144,8 @@ def exchange(norm: Any, M: Any, A: float, n: Any, old: Any, new: Any) -> None:
 @inlined
 def _exchange_high(c: Any, M: Any, n: Any, x: Any, y: Any) -> None:
     q, B = c.p - (c.K + 1.0), c.B
-    was, now, base = scratch(), scratch(), scratch()
-    part, part_2, part_3, part_4 = scratch(), scratch(), scratch(), scratch()
+    was, now, base = stack_buffer(), stack_buffer(), stack_buffer()
+    part, part_2, part_3, part_4 = stack_buffer(), stack_buffer(), stack_buffer(), stack_buffer()
     whole = (n + SEVEN) & ~SEVEN  # a vector takes no longer than a number
     for k in range(n, whole):
         x[k] = y[k] = 0.0
@@ -208,7 +208,7 @@ def count(norm: Any, M: Any, u: Any, listed: Any, n: Any, ref: float) -> None:
 @inlined
 def _choose_B(c: Any, u: Any, listed: Any, n: Any) -> float:
     """Set B and what is below it; returns b where B is 2^-b."""
-    found = scratch()  # b-th: x^2 from 2^-b, below 2^(1 - b)
+    found = stack_buffer()  # b-th: x^2 from 2^-b, below 2^(1 - b)
     for b in range(HALVINGS + TWO):
         found[b] = 0.0
     for k in range(n):
@@ -251,8 +251,8 @@ def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
     most = 1.0
     while most < n:
         most *= 2.0
-    x, t, on_grid, off_grid = scratch(), scratch(), scratch(), scratch()
-    low, grid, base = scratch(), scratch(), scratch()
+    x, t, on_grid, off_grid = stack_buffer(), stack_buffer(), stack_buffer(), stack_buffer()
+    low, grid, base = stack_buffer(), stack_buffer(), stack_buffer()
     for i in range(np.uint64(len(M))):
         M[i] = low[i] = 0.0
         grid[i] = most * math.pow(2.0, math.ceil(max(0.0, halvings * (float(i) - c.p))))

@@ -28,7 +28,7 @@ from streaml1.core.jit import generic, inlined
 from streaml1.core.rows import ensure
 from streaml1.optim import losses
 from streaml1.optim.structures import slot_arrays as of_slots
-from streaml1.optim.update_rule import respond, weight
+from streaml1.optim.update_rule import output_and_gradient, weight
 
 __all__ = [
     "FAR",
@@ -38,7 +38,7 @@ __all__ = [
     "check",
     "grown",
     "hand_for",
-    "holding",
+    "live_mask",
     "intercept",
     "mean_weight",
     "moved",
@@ -93,7 +93,7 @@ def respond_mean(
 ) -> tuple[float, float]:
     """What the mean says of a row, and what its gradient (at the weights) is multiplied by."""
     mean = told(rule, record, rule.in_hand[0])
-    _, g = respond(plain, record, a, y, w, out)
+    _, g = output_and_gradient(plain, record, a, y, w, out)
     rule.mean[0].b_sum += record[0].b
     return losses.output(record[0].loss, mean), g
 
@@ -130,9 +130,9 @@ def weights(rule: Any) -> Any:
     return w
 
 
-def holding(rule: Any) -> Any:
+def live_mask(rule: Any) -> Any:
     """Slots whose weight or whose sum is not zero."""
-    held: Any = rule.plain().holding() | (rule.totals() != 0.0)
+    held: Any = rule.plain().live_mask() | (rule.totals() != 0.0)
     return held
 
 
@@ -150,7 +150,7 @@ def grown(rule: Any, d: int) -> dict[str, Any]:
 def moved(rule: Any, new_slots: Any, d: int) -> dict[str, Any]:
     """The fields of a rule whose slots have moved."""
     sums = of_slots.moved(rule.sums, new_slots, d)
-    return {**rule.plain().renumber(new_slots, d)._asdict(), "sums": sums}
+    return {**rule.plain().remap(new_slots, d)._asdict(), "sums": sums}
 
 
 def hand_for(rule: Any, nnz: int) -> Any:
@@ -181,4 +181,4 @@ def check(rule: Any) -> None:
     ensure(len(rule.sums) == rule.size, "not a sum for each slot")
     ensure(np.all(np.isfinite(rule.sums)), "a sum is not finite")
     ensure(np.all(np.abs(rule.totals()) < SUM_MOST), "a sum is out of range")
-    ensure(np.all(rule.sums[~rule.touched()] == 0.0), "untouched but with a sum")
+    ensure(np.all(rule.sums[~rule.seen_mask()] == 0.0), "untouched but with a sum")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streaml1.core.jit import inlined
-from streaml1.core.simd import greater, lesser, minus, negative, plus, signed, times
+from streaml1.core.simd import add, copysign, lane_max, lane_min, mul, neg, sub
 
 __all__ = ["beyond", "stepped"]
 
@@ -13,11 +13,11 @@ __all__ = ["beyond", "stepped"]
 @inlined
 def beyond(u: Any, A: Any) -> Any:
     """The part of u outside of [-A, A]: sgn(u) [|u| - A]_+ without a look at the sign."""
-    return minus(u, lesser(greater(u, negative(A)), A))
+    return sub(u, lane_min(lane_max(u, neg(A)), A))
 
 
 @inlined
 def stepped(w: Any, A: Any, step: Any, x: Any) -> Any:
     """The u of what was left, w, and goes by -step x."""
-    v = minus(w, times(step, x))
-    return plus(v, signed(A, v))
+    v = sub(w, mul(step, x))
+    return add(v, copysign(A, v))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.simd import at_least, trailing_zeros
+from streaml1.core.simd import ctz, mask_ge
 
 __all__ = ["FOUND", "WIDE", "find"]
 
@@ -31,11 +31,11 @@ def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[An
     one, m = np.uint64(1), np.uint64(0)
     end = np.uint64(c.entries) + one
     for first in range(one, end, WIDE):
-        bits = at_least(rule.keys, first, bound)
+        bits = mask_ge(rule.keys, first, bound)
         if end - first < WIDE:
             bits &= (one << (end - first)) - one
         while bits != np.uint64(0):
-            at = first + trailing_zeros(bits)
+            at = first + ctz(bits)
             bits &= bits - one
             found[m].key = rule.keys[at]
             found[m].at = np.int64(at)
