@@ -1,0 +1,37 @@
+"""Type aliases for arrays: one dtype, one name."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bools", "Bytes", "Example", "Floats", "Hashes", "Ids", "Indptr", "Ints", "Values"]
+
+Ids = NDArray[np.uint32]
+"""Slots of the features of CSR rows, shape (nnz,)."""
+
+Values = NDArray[np.float64]
+"""Values of the features of CSR rows, shape (nnz,)."""
+
+Indptr = NDArray[np.int64]
+"""Where each CSR row begins and ends, shape (rows + 1,)."""
+
+Floats = NDArray[np.float64]
+"""Any other one-dimensional array of floats: weights, labels, margins, rates."""
+
+Ints = NDArray[np.int64]
+"""Counts, positions and codes."""
+
+Hashes = NDArray[np.uint64]
+"""64-bit hashes of feature names."""
+
+Bytes = NDArray[np.uint8]
+"""Raw text."""
+
+Bools = NDArray[np.bool_]
+"""A flag for each element."""
+
+Example = Mapping[Hashable, object]
+"""An example as river passes it: feature name -> value."""
