@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.reference_offline import loss, simplex
+from tests.reference_solvers import loss, simplex
 
 
 def dual_step(name: str, a: float, alpha: float, y: float, q: float, gamma: float) -> float:

@@ -12,8 +12,8 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 import streaml1
 from streaml1.solvers import NotConverged, fista
-from tests import reference_offline as slow
-from tests.offline_data import POOR, poor, real, toy
+from tests import reference_solvers as slow
+from tests.solver_data import POOR, poor, real, toy
 
 LOSSES = ("logistic", "smoothed_hinge", "squared", "softmax")
 

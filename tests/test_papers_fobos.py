@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.reference_offline import prox
+from tests.reference_solvers import prox
 
 PAPERS = Path(__file__).parent.parent / "demos" / "papers"
 

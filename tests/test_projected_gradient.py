@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from streaml1.solvers import NotConverged, fista, projected_gradient
-from tests import reference_offline as slow
-from tests.offline_data import POOR, poor, real, toy
+from tests import reference_solvers as slow
+from tests.solver_data import POOR, poor, real, toy
 
 LOSSES = ("logistic", "hinge", "smoothed_hinge", "squared", "absolute", "softmax")
 SMOOTH = ("logistic", "smoothed_hinge", "squared", "softmax")

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 from streaml1.solvers.projection import SAMPLE, project_l1_ball, project_simplex
-from tests import reference_offline as slow
+from tests import reference_solvers as slow
 
 METHODS = ("sort", "linear")
 

@@ -45,11 +45,11 @@ def bench_projection() -> None:
     CONSOLE.print(made)
 
 
-def bench_offline() -> None:
-    """Coordinate solvers beside scikit-learn's, to the same objective."""
-    import bench_offline as offline
+def bench_solvers() -> None:
+    """Compare the coordinate solvers with scikit-learn's, to the same objective."""
+    import bench_solvers as solvers
 
-    offline.bench(w1, table, CONSOLE.print)
+    solvers.bench(w1, table, CONSOLE.print)
 
 
 def bench_checkpoint() -> None:
@@ -97,7 +97,7 @@ PARTS = {
     "softmax": "bench.bench_softmax",
     "kafka": "bench.bench_kafka",
     "projection": "bench.bench_projection",
-    "offline": "bench.bench_offline",
+    "solvers": "bench.bench_solvers",
     "checkpoint": "bench.bench_checkpoint",
     "text": "bench.bench_text",
     "cross": "bench.bench_cross",

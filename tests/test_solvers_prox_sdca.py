@@ -18,8 +18,8 @@ from streaml1.solvers import NotConverged, fista, prox_sdca, scd, sdca
 from streaml1.solvers.prox_steps import Norm
 from streaml1.solvers.solution import Trace
 from tests import reference_ascent as slow
-from tests.offline_data import POOR, poor, real, toy
-from tests.reference_offline import mean_loss, penalty
+from tests.reference_solvers import mean_loss, penalty
+from tests.solver_data import POOR, poor, real, toy
 
 FIVE = list(CODES)
 SMOOTH = ["logistic", "smoothed_hinge", "squared"]

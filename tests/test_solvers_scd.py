@@ -15,8 +15,8 @@ from streaml1.solvers import NotConverged, detcd, fista, scd, sdca
 from streaml1.solvers.coordinate_kernels import Problem, allowed, least, turn
 from streaml1.solvers.data import Data
 from tests import reference_ascent as slow
-from tests.offline_data import POOR, poor, real, toy
-from tests.reference_offline import mean_loss, penalty
+from tests.reference_solvers import mean_loss, penalty
+from tests.solver_data import POOR, poor, real, toy
 
 TWO = ["logistic", "squared"]
 STEPS = [(scd, {"step": "newton"}), (scd, {"step": "bound"}), (detcd, {})]

@@ -11,8 +11,8 @@ import pytest
 from streaml1.solvers import NotConverged, accelerated_sdca, sdca
 from streaml1.solvers.sampling import PERMUTATION, arrange, generator
 from tests import reference_ascent as slow
-from tests.offline_data import POOR, poor, toy
-from tests.reference_offline import mean_loss, penalty
+from tests.reference_solvers import mean_loss, penalty
+from tests.solver_data import POOR, poor, toy
 
 SMOOTH = {"logistic": 4.0, "smoothed_hinge": 0.5, "squared": 1.0}
 

@@ -14,8 +14,8 @@ from scipy.sparse import csc_matrix
 from streaml1.optim.losses import CODES
 from streaml1.solvers import prox_sdca, scd
 from streaml1.solvers.active_set_newton import Face, Watch, polish
-from tests.offline_data import toy
-from tests.reference_offline import mean_loss
+from tests.reference_solvers import mean_loss
+from tests.solver_data import toy
 
 SMOOTH = ["logistic", "smoothed_hinge", "squared"]
 

@@ -25,8 +25,8 @@ from streaml1.solvers.data import Data, check_run, check_strength, choose, unabl
 from streaml1.solvers.loss_terms import dual_bound, term_of
 from streaml1.solvers.penalties import penalty_of
 from streaml1.solvers.solution import NotConverged, Trace
-from tests import reference_offline as slow
-from tests.offline_data import toy
+from tests import reference_solvers as slow
+from tests.solver_data import toy
 
 FIVE = list(CODES)
 

@@ -21,9 +21,9 @@ from streaml1.solvers.dual_steps import logit_of, rests
 from streaml1.solvers.sampling import arrange, generator
 from streaml1.solvers.solution import Trace
 from tests import reference_ascent as slow
-from tests.offline_data import POOR, poor, real, toy
-from tests.reference_offline import loss as slow_loss
-from tests.reference_offline import mean_loss, penalty
+from tests.reference_solvers import loss as slow_loss
+from tests.reference_solvers import mean_loss, penalty
+from tests.solver_data import POOR, poor, real, toy
 
 FIVE = list(CODES)
 ORDERS = ["permutation", "random", "cyclic"]
