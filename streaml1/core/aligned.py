@@ -1,4 +1,4 @@
-"""Arrays that begin where a line of the cache does, or a huge page."""
+"""Arrays that begin at a cache line or at a huge page."""
 
 from __future__ import annotations
 
@@ -7,49 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.reused import Memories
-
 __all__ = ["in_lines", "unset_in_lines"]
 
-LINE, PAGE, LARGE = 64, 2**21, 2**20  # bytes
-LARGEST, KEPT = 2**24, 2**27  # of an array whose memory is used again; and of all such memory
+LINE, HUGE_PAGE, LARGE = 64, 2**21, 2**20  # bytes
 
 
 def in_lines(n: int, dtype: Any) -> Any:
-    """`n` zeros that begin where a line of the cache does: eight floats of them are in one.
+    """Return `n` zeros that begin at a cache line, so that no eight floats straddle two lines.
 
-    From a megabyte on they begin where a huge page does, and are in such pages if the system gives
-    them where it is asked: of others, which are anywhere in memory, some want the same places of
-    the second cache, and each has to be asked for when it is met first. Numpy asks, for what is
-    twice as large as a page. Up to 16 MB they may be where arrays were that nobody has any more:
-    to have a page that the system has cleared costs more than to clear it.
+    From one megabyte on they begin at a huge page. numpy requests huge pages for allocations of
+    4 MiB and more (madvise), which is why the allocation is padded to at least twice a page.
+    Small pages are scattered over physical memory: some of them compete for the same sets of the
+    second-level cache, and each costs a page fault of its own when it is first written.
     """
-    array, is_zeros = _within(np.zeros, n, dtype)
-    if not is_zeros:
-        array.fill(0)
-    return array
+    return _aligned(np.zeros, n, dtype)
 
 
 def unset_in_lines(n: int, dtype: Any) -> Any:
-    """As `in_lines`, but with whatever was in that memory."""
-    return _within(np.empty, n, dtype)[0]
+    """Return an aligned array as `in_lines` does, but uninitialized."""
+    return _aligned(np.empty, n, dtype)
 
 
-def _within(made: Callable[[int, Any], Any], n: int, dtype: Any) -> tuple[Any, bool]:
-    """An array, and whether it is as it was made; of a megabyte to 16 it is made as zeros."""
+def _aligned(make: Callable[[int, Any], Any], n: int, dtype: Any) -> Any:
     size = n * np.dtype(dtype).itemsize
-    unit = PAGE if size >= LARGE else LINE
-    room = unit + max(size, unit)  # in which it can be aligned
-    if LARGE <= size <= LARGEST:
-        memory, new = _memories.take(room, 2 * room)
-    else:
-        memory, new = made(room, np.uint8), True
+    unit = HUGE_PAGE if size >= LARGE else LINE
+    memory = make(unit + max(size, unit), np.uint8)  # one unit more, to align within it
     first = -memory.ctypes.data % unit
-    return memory[first : first + size].view(dtype), new
-
-
-def _zeros(size: int) -> Any:
-    return np.zeros(size, np.uint8)
-
-
-_memories = Memories(_zeros, KEPT)
+    return memory[first : first + size].view(dtype)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import gil_kernel, inlined, kernel
-from streaml1.core.reused import reused
 from streaml1.core.rows import (
     LIMIT,
     MOST_IDS,
@@ -254,7 +253,7 @@ def masked_rows(hashes: Any, rows: Rows, mask: int) -> Rows | None:
     refused, or zero; that no value is, is known.
     """
     n = len(hashes)
-    masked = Rows(reused(n, np.uint32), reused(n), np.empty_like(rows.indptr))
+    masked = Rows(np.empty(n, np.uint32), np.empty(n), np.empty_like(rows.indptr))
     met = _met(rows.indptr)
     more = np.zeros(len(met), np.uint64), np.empty(len(met), np.uint64), np.empty(len(met))
     if not _masked(hashes, rows.values, rows.indptr, np.uint64(mask), *masked, met, *more):

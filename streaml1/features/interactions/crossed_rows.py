@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.reused import reused
 from streaml1.core.rows import LIMIT, BadExample, Rows, is_no_value, refuse_value, row_of
 from streaml1.core.simd import borrowed
 from streaml1.features.interactions.kernels import AT, NO_PART, crossed, grouped
@@ -118,12 +117,12 @@ def crossing_of(crosses: Crosses, some: Marked) -> Crossing:
     rows, m, total = some.batch.rows, some.longest, int(some.bounds.sum())
     sizes = np.zeros(len(crosses.prefixes) + 1, np.uint64)
     part_masks, part_hashes, part_at = (np.empty(m, np.uint64) for _ in range(3))
-    crossed_hashes, values = reused(total, np.uint64), reused(total)
-    places, indptr = reused((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
+    crossed_hashes, values = np.empty(total, np.uint64), np.empty(total)
+    places, indptr = np.empty((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
     n, wrong = _cross(
         crosses.plan, some.ids, some.masks, some.hashes, rows.values, rows.indptr, part_masks,
         part_hashes, np.empty(m), part_at, np.empty(m * crosses.most_of_one, np.uint64), sizes,
-        crossed_hashes, values, reused(total, np.uint64), places, indptr,
+        crossed_hashes, values, np.empty(total, np.uint64), places, indptr,
     )  # fmt: skip
     n = int(n)
     parts = Parts(places[:n], some.ids, some.masks, some.hashes, some.spans, some.letters)

@@ -9,7 +9,6 @@ import numpy as np
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED, inlined, kernel
-from streaml1.core.reused import reused
 from streaml1.core.rows import BadExample, Rows, row_of
 from streaml1.features.batch import Batch
 from streaml1.features.dedup_text import without_repeats
@@ -206,7 +205,7 @@ def marked(crosses: Crosses, batch: Batch) -> Marked:
         texts = batch.texts
         hashes, _, _ = texts.parts()
         spans, letters = texts.own_spans(), texts.names
-        masks = reused(len(hashes), np.uint64)
+        masks = np.empty(len(hashes), np.uint64)
         _masks(np.uint64(letters.ctypes.data), spans, crosses.plan, masks)
         ids = np.arange(len(hashes), dtype=np.uint32)
     else:

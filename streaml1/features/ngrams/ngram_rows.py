@@ -16,7 +16,6 @@ import numpy as np
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED
-from streaml1.core.reused import reused
 from streaml1.core.rows import BadExample, are_values, plain_items
 from streaml1.features.batch import Batch, batch_of, frame_of, is_frame, is_matrix, values_of
 from streaml1.features.ngrams.spec import Words
@@ -279,8 +278,8 @@ def _expanded(
     if letters >= _MOST_LETTERS:
         return None
     most = len(plain.hashes) + grams
-    hashes, spans, values = reused(most, np.uint64), reused(most, np.uint64), reused(most)
-    names, indptr = reused(letters + MARGIN, np.uint8), np.zeros(n + 1, np.int64)
+    hashes, spans, values = np.empty(most, np.uint64), np.empty(most, np.uint64), np.empty(most)
+    names, indptr = np.empty(letters + MARGIN, np.uint8), np.zeros(n + 1, np.int64)
     met = np.empty(1 << max(5, (16 * ngrams * longest).bit_length()), np.uint64)
     m, used = spread(
         np.uint64(plain.names.ctypes.data), plain.spans, plain.hashes, plain.values, plain.indptr,
@@ -302,8 +301,8 @@ def _cleaned(texts: _Texts) -> tuple[Any, Any, Any, Any]:
     """What `kernels.cleaned_all` writes, and where the words are."""
     at, sizes = texts.at.reshape(-1), texts.sizes.reshape(-1)
     total, n = int(sizes.sum()), len(at)
-    clean = reused(total + n + BLOCK, np.uint8)
-    begins, firsts = reused(total // 2 + 2 * n + 10, np.uint64), np.empty(n + 1, np.uint64)
+    clean = np.empty(total + n + BLOCK, np.uint8)
+    begins, firsts = np.empty(total // 2 + 2 * n + 10, np.uint64), np.empty(n + 1, np.uint64)
     odd = np.empty(n, np.uint8)
     cleaned_all(
         at, sizes, np.uint64(characters().ctypes.data), np.uint64(clean.ctypes.data), begins,

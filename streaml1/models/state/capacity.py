@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.reused import reused
 from streaml1.features.interactions import find_crossed
 from streaml1.features.vocabulary import INTS, MISSING, Hashed, Ints, Table
 from streaml1.features.vocabulary.byte_interning import distinct, soon
@@ -60,7 +59,7 @@ class Room(State):
         hashes, _, _ = texts.parts()
         if isinstance(self.names, Hashed):
             return self._find_texts(texts)[0]
-        slots, spans, at = reused(len(hashes), np.uint32), texts.own_spans(), 0
+        slots, spans, at = np.empty(len(hashes), np.uint32), texts.own_spans(), 0
         while at < len(hashes):
             if isinstance(self.names, Ints):
                 self._name_all()
@@ -100,7 +99,7 @@ class Room(State):
             plain, names = admit_plain(), self.names
             if not isinstance(names, Table):  # hashed, or there is nothing to be crossed
                 return plain, find_crossed(names, hashes)[0]
-            slots, at, known = reused(len(hashes), np.uint32), 0, len(names)
+            slots, at, known = np.empty(len(hashes), np.uint32), 0, len(names)
             frame, self._frame = self._frame, None  # it knows no names that wait
             while at < len(hashes) and self.names is names:  # or all slots have moved
                 at = names.admit_crossed(hashes, slots, parts, self.rule.size, at)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import COMPILED
-from streaml1.core.reused import reused
 from streaml1.core.rows import BadExample, Rows, ensure, largest, plain_items, refuse_value
 from streaml1.features import dict_reader as walk
 from streaml1.features.batch import Batch, batch_of, checked
@@ -303,7 +302,7 @@ class Reader:
         """Rows of plain features, and behind them what is crossed, given the slots of both."""
         rows = batch.rows
         indptr = rows.indptr + crossing.indptr
-        ids, values = reused(int(indptr[-1]), np.uint32), reused(int(indptr[-1]))
+        ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
         spread(rows.indptr, crossing.indptr, plain, rows.values, crossed, crossing.values,
                ids, values)  # fmt: skip
         both = Rows(ids, values, indptr)

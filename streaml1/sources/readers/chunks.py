@@ -9,7 +9,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from streaml1.sources.readers.buffer_pool import Pool
 from streaml1.sources.row_cache.layout import MARK
 from streaml1.sources.source import Lost, SourceError
 from streaml1.text.structural_index import PAD
@@ -36,27 +35,26 @@ class Ended(Exception):
     """Raised where the reading is to end, which is not the end of the file."""
 
 
-def _memory(n: int) -> tuple[Any]:
-    """For so many bytes of text, with room behind for twice as many of names."""
-    return (np.empty(3 * n + 4 * PAD + 256, np.uint8),)
+def _memory(n: int) -> Any:
+    """Return memory for n bytes of text, followed by room for twice as many bytes of names."""
+    return np.empty(3 * n + 4 * PAD + 256, np.uint8)
 
 
 class _Buffer:
     """Memory that a file is read into: lines that are whole are given away, the rest is kept."""
 
     def __init__(self, size: int) -> None:
-        self._pool = Pool(_memory)
         self.size = self.wanted = size
         self.first = self.last = 0
         self._text: Any = None
         self._new()
 
     def _new(self) -> None:
-        """Have the bytes that are kept first, in memory that nobody else looks at."""
+        """Move the retained bytes to the beginning of new memory: rows may view the old one."""
         kept = None if self._text is None else self._text[self.first : self.last].copy()
         self.bytes: Any = None
         self._text = None
-        (self.bytes,) = self._pool.take(self.size)
+        self.bytes = _memory(self.size)
         self._text = self.bytes[PAD:]
         self.first, self.last = 0, 0 if kept is None else len(kept)
         if kept is not None:
@@ -166,7 +164,7 @@ class Chunks:
             chunk = self._buffer.lines(at_end)
             if chunk is not None:
                 yield self._without_mark(chunk)
-            del chunk  # so that its memory may be taken for the next
+            del chunk  # free its memory before the next chunk is read
             if failure is not None:
                 raise self._unreadable(failure) from None
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streaml1.core.jit import COMPILED
-from streaml1.sources.readers.buffer_pool import Pool, roomy
 from streaml1.sources.readers.csv_schema import (
     Columns,
     More,
@@ -62,8 +60,8 @@ def _room(letters: float, columns: int, n: int) -> _Room:
     text = np.empty(int((2 + letters) * n) + columns + 4 * PAD + 256, np.uint8)
     positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
     hashes, values, spans = np.empty(most, np.uint64), np.empty(most), np.empty(most, np.uint64)
-    labels, w = roomy((most, 2), np.int64), roomy(most)
-    counts = (roomy(most, np.int64) for _ in range(5))
+    labels, w = np.empty((most, 2), np.int64), np.empty(most)
+    counts = (np.empty(most, np.int64) for _ in range(5))
     return _Room(text, positions, kinds, hashes, values, spans, labels, w, *counts)
 
 
@@ -202,8 +200,6 @@ class CsvParser:
             header, self._target, self._weight, frozenset(self._text), self._require_label,
             frozenset(self._ignored),
         )  # fmt: skip
-        sizes = self._columns.letters, len(self._columns.names)
-        self.pool = Pool(partial(_room, *sizes), key=(_room, *sizes))
         return lines
 
     def _asked(self) -> Iterator[tuple[str, str]]:
@@ -269,7 +265,7 @@ class _Fast:
         self._parser, self._columns = parser, columns
         self._at_end = at_end
         self._n = n = len(left) + len(new)
-        self._room = room = parser.pool.take(n)
+        self._room = room = _room(columns.letters, len(columns.names), n)
         self._text = text = room.text[PAD : PAD + n]
         text[: len(left)] = left
         text[len(left) :] = new

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 import numpy as np
 import orjson
 
-from streaml1.sources.readers.buffer_pool import Pool, roomy
 from streaml1.sources.readers.named_lines import NamedParser
 from streaml1.sources.source import read_weight, shown
 from streaml1.text import jsonl
@@ -111,10 +110,9 @@ class JsonParser(NamedParser):
 
     def __init__(self, require_label: bool = True, what: str = "file") -> None:
         super().__init__(parse_json, require_label, what)
-        self._rooms = Pool(_more_room, lent=False)
 
     def _more(self, n: int) -> tuple[Any, ...]:
-        return self._rooms.take(n)
+        return _more_room(n)
 
     def _told(self, x: NamedRows, y: Any, *more: Any) -> tuple[dict[int, Any], dict[int, Any]]:
         told = more[0][: len(y)]
@@ -123,7 +121,7 @@ class JsonParser(NamedParser):
 
 def _more_room(n: int) -> tuple[Any, ...]:
     # A line of two bytes is a row, be it odd.
-    told = roomy((n // 2 + 2, 6), np.uint64)
+    told = np.empty((n // 2 + 2, 6), np.uint64)
     two = int(MOST + MOST)
     return told, np.empty(two + int(OTHERS), np.uint64), np.empty(two, np.uint64)
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import COMPILED
-from streaml1.sources.readers.buffer_pool import Pool, roomy
 from streaml1.sources.readers.parsed_lines import Example, LineParser, Parsed
 from streaml1.text.byte_names import ALL_TEXT, BROKEN, UNKNOWN
 from streaml1.text.numbers import TABLE
@@ -41,13 +40,13 @@ class _Room(NamedTuple):
 def _room(n: int) -> _Room:
     most = n // 2 + 2
     hashes, values, spans = np.empty(most, np.uint64), np.empty(most), np.empty(most, np.uint64)
-    y, w = (roomy(most) for _ in range(2))
-    counts = (roomy(most, np.int64) for _ in range(4))
+    y, w = (np.empty(most) for _ in range(2))
+    counts = (np.empty(most, np.int64) for _ in range(4))
     return _Room(hashes, values, spans, y, w, *counts)
 
 
 class _Scratch(NamedTuple):
-    """Memory that nobody looks at once some bytes are read: it stays in the cache."""
+    """Scratch memory that the rows do not refer to."""
 
     positions: Any
     kinds: Any
@@ -58,7 +57,7 @@ class _Scratch(NamedTuple):
 def _scratch(n: int) -> _Scratch:
     positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
     most = n // 2 + 2
-    odd = roomy(most, np.int64)
+    odd = np.empty(most, np.int64)
     return _Scratch(positions, kinds, np.empty(most, np.uint64), odd)
 
 
@@ -87,14 +86,12 @@ class NamedParser(LineParser):
     ) -> None:
         super().__init__(partial(parse, require_label=require_label), what)
         self._labelled = require_label
-        self._pool = Pool(_room)
-        self._scratch = Pool(_scratch, lent=False)
 
     def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read lines within a buffer."""
         if not COMPILED or hi - lo >= 2**29 or lo == hi:
             return super().read_at(buffer, lo, hi, free)
-        room, scratch = self._pool.take(hi - lo), self._scratch.take(hi - lo)
+        room, scratch = _room(hi - lo), _scratch(hi - lo)
         more = self._more(hi - lo)
         text, names = buffer[lo:hi], buffer[lo:]
         told = self._read(room, scratch, more, names, hi - lo, free - lo, UNKNOWN)

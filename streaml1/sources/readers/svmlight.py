@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import COMPILED
-from streaml1.sources.readers.buffer_pool import Pool, roomy
 from streaml1.sources.readers.parsed_lines import LineParser, Parsed
 from streaml1.sources.source import read_number, shown
 from streaml1.text import svmlight
@@ -88,8 +87,8 @@ def _room(n: int) -> _Room:
     # The byte before the first counts as a delimiter.
     positions, kinds = np.empty(n + 1 + SPARE, np.uint32), np.empty(n + 1 + SPARE, np.uint8)
     ids, values = np.empty(n // 4 + 2, np.uint32), np.empty(n // 4 + 2)
-    indptr, lines, ends = (roomy(most, np.int64) for _ in range(3))
-    odd, y = roomy((most, 2), np.int64), roomy(most)
+    indptr, lines, ends = (np.empty(most, np.int64) for _ in range(3))
+    odd, y = np.empty((most, 2), np.int64), np.empty(most)
     return _Room(positions, kinds, ids, values, y, indptr, lines, ends, odd)
 
 
@@ -122,13 +121,12 @@ class SvmlightParser(LineParser):
     def __init__(self, require_label: bool = True, what: str = "file") -> None:
         super().__init__(partial(parse_svmlight, require_label=require_label), what)
         self._labelled = require_label
-        self._pool = Pool(_room)
 
     def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
         """Read lines within a buffer."""
         if not COMPILED or hi - lo >= 2**32 - PAD:
             return super().read_at(buffer, lo, hi, free)
-        room = self._pool.take(hi - lo)
+        room = _room(hi - lo)
         start = buffer.ctypes.data
         row, n_odd, n_lines, plain = svmlight.rows(
             np.uint64(start + lo), np.uint64(start + hi), TABLE,
