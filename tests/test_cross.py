@@ -28,10 +28,10 @@ from streaml1.core.hashing import name_hash, name_hashes
 from streaml1.features import dict_reader as walk
 from streaml1.features.batch import batch_of
 from streaml1.features.interactions import spec
-from streaml1.features.vocabulary import MISSING, Table
+from streaml1.features.vocabulary import MISSING, InternedVocabulary
 from streaml1.features.vocabulary.crossed_name import cross_hash
-from streaml1.features.vocabulary.interaction_factors import parts_of, spelt
-from streaml1.features.vocabulary.restore import restore_names
+from streaml1.features.vocabulary.interaction_factors import encode_names, factors_of
+from streaml1.features.vocabulary.restore import vocabulary_from_state_dict
 from streaml1.models.state import model_state, predictor
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.vw import VwParser, parse_vw
@@ -296,13 +296,13 @@ def test_many_are_crossed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> Non
     assert model.progressive_many(rows, y).tolist() == told
     assert model.weights == whole.weights
     assert model.predict_proba_many(rows).tolist() == whole.predict_proba_many(rows).tolist()
-    before, names = model.weights, len(model._engine.names)
+    before, names = model.weights, len(model._engine.vocabulary)
     bad = [*rows[:140], {"site": "new", "ad": "a"}, {"site": 1e30, "ad": 1e30, "word^1": 1.0}]
     for X in (bad, lines_of(bad)):
         with pytest.raises(BadExample, match="too large") as found:
             model.learn_many(X, [True] * len(bad))
         assert found.value.row == 141
-        assert (model.weights, len(model._engine.names)) == (before, names)
+        assert (model.weights, len(model._engine.vocabulary)) == (before, names)
         assert model.n_iterations == len(rows)
         model._engine.check()
     lines = VwParser().read("".join(f"{line}\n" for line in LINES).encode())
@@ -503,13 +503,13 @@ def test_what_is_not_learning_changes_no_float(tmp_path: Path) -> None:
             model.save(tmp_path / "model")
             model = streaml1.load(tmp_path / "model")
         elif what == 2:
-            with model._engine.alone():
-                model._engine._make_space(0)
+            with model._engine.exclusive():
+                model._engine._make_room(0)
             given_back = True
         elif what == 3:
             model = copy.deepcopy(model)
         elif what == 4:
-            with model._engine.alone():
+            with model._engine.exclusive():
                 model._engine._set_rule(model._engine.rule.grow(model._engine.rule.size + 5))
     model._engine.check()
     assert given_back
@@ -526,14 +526,14 @@ def test_crossed_names_of_a_text_wait_until_they_are_asked_for() -> None:
     model, twin = crossing(), crossing()
     model.learn_many(lines_of(rows), y)
     twin.learn_many(rows, y)
-    names = model._engine.names
-    assert not names.known and len(names.crossed) == len(twin._engine.names.crossed) > 0
+    names = model._engine.vocabulary
+    assert not names.keys and len(names.crossed) == len(twin._engine.vocabulary.crossed) > 0
     assert model.weights == twin.weights
     model.learn_many(lines_of(rows), y)
-    assert not names.known, "and asking for weights makes no strings of all"
+    assert not names.keys, "and asking for weights makes no strings of all"
     model.learn_one(rows[0], True)
-    assert names.known and not len(names.waiting)
-    assert sum(name is None for name in names.known) == len(names.crossed)
+    assert names.keys and not len(names.pending)
+    assert sum(name is None for name in names.keys) == len(names.crossed)
     model._engine.check()
 
 
@@ -543,74 +543,74 @@ HEADS = [f"{head}={k}" for head in "abc" for k in ("0", "1", "é", "\udc80")]
 @given(st.lists(st.tuples(st.sampled_from("nnttxxxsuf"), st.integers(0, 2**32)), max_size=30))
 def test_a_table_of_names_and_crosses(steps: list[tuple[str, int]]) -> None:
     """Strings, bytes and crosses come and go; a list of names is the twin."""
-    table, twin = Table(), []
+    table, twin = InternedVocabulary(), []
     for what, seed in steps:
         chance = random.Random(seed)
         names = chance.sample(HEADS[:8], chance.randrange(1, 5))
         if what == "n":
-            table.admit_all(names)
+            table.intern_all(names)
             twin += [name for name in names if name not in twin]
         elif what == "t":  # names of texts
             names = [name for name in names if name.isprintable()] * 2
-            hashes, (letters, spans) = name_hashes(names), spelt(names)
+            hashes, (letters, spans) = name_hashes(names), encode_names(names)
             slots, most = np.empty(len(hashes), np.uint32), chance.choice([len(twin) + 1, MISSING])
-            at = table.admit_bytes(hashes, slots, letters, spans, most)
+            at = table.intern_bytes(hashes, slots, letters, spans, most)
             if at < len(hashes):
                 assert len(table) == most and names[at] not in {*twin, *names[:at]}
-                assert table.admit_bytes(hashes, slots, letters, spans, MISSING, at) == len(hashes)
+                assert table.intern_bytes(hashes, slots, letters, spans, MISSING, at) == len(hashes)
             twin += [name for name in dict.fromkeys(names) if name not in twin]
             assert slots.tolist() == [twin.index(name) for name in names]
         elif what == "x":
             parts = [tuple(sorted(chance.sample(HEADS, chance.choice([2, 3])))) for _ in range(4)]
             hashes = np.array([cross_hash(one) for one in parts], np.uint64)
             slots, most = np.empty(len(hashes), np.uint32), chance.choice([len(twin) + 1, MISSING])
-            at = table.admit_crossed(hashes, slots, parts_of(parts), most)
+            at = table.intern_crossed(hashes, slots, factors_of(parts), most)
             if at < len(hashes):
                 assert len(table) == most and parts[at] not in {*twin, *parts[:at]}
-                more = table.admit_crossed(hashes, slots, parts_of(parts), MISSING, at)
+                more = table.intern_crossed(hashes, slots, factors_of(parts), MISSING, at)
                 assert more == len(hashes)
             twin += [one for one in dict.fromkeys(parts) if one not in twin]
             assert slots.tolist() == [twin.index(one) for one in parts]
         elif what == "s":
-            table.settle()
+            table.materialize()
         elif what == "u":
             kept = np.array([chance.random() < 0.6 for _ in twin], bool)
-            table, new_slots = table.keep(kept)
+            table, new_slots = table.retain(kept)
             twin = [name for name, stays in zip(twin, kept, strict=True) if stays]
             assert len(new_slots) == len(kept)
         else:
             size = chance.randrange(len(twin) + 1)
-            table.forget_from(size)
+            table.truncate(size)
             del twin[size:]
         table.check(10**9)
         told = [name if isinstance(name, str) else " x ".join(name) for name in twin]
-        still = table.still()
+        still = table.snapshot()
         assert table.names() == told
         assert [still.name(k) for k in range(len(twin))] == told
         expected = [name_hash(name) if isinstance(name, str) else cross_hash(name) for name in twin]
         assert table.hashes(np.arange(len(twin))).tolist() == expected
-    again, _, _ = restore_names(table.dump(np.arange(len(twin))))
+    again, _, _ = vocabulary_from_state_dict(table.state_dict(np.arange(len(twin))))
     assert again.names() == table.names()
     again.check(10**9)
 
 
 def test_parts_that_are_gone_are_given_back() -> None:
-    table = Table()
+    table = InternedVocabulary()
     parts = [(f"a={k}", "b", *(["c"] if k % 3 else [])) for k in range(300)]
     hashes = np.array([cross_hash(some) for some in parts], np.uint64)
     slots = np.full(300, MISSING, np.uint32)
-    table.admit_crossed(hashes, slots, parts_of(parts))
+    table.intern_crossed(hashes, slots, factors_of(parts))
     assert slots.tolist() == list(range(300))
     names = table.names()
     assert names == [" x ".join(some) for some in parts]
     for kept in (range(0, 300, 2), range(5, 300, 7)):
-        left, _ = table.keep(np.isin(np.arange(300), kept))
+        left, _ = table.retain(np.isin(np.arange(300), kept))
         left.check(300)
         assert left.names() == [names[k] for k in kept]
         known = {part for k in kept for part in parts[k]}
         assert len(left.crossed.names) <= 2 * len(known)
         assert known <= set(left.crossed.names.names())
-    table.forget_from(7)
+    table.truncate(7)
     table.check(300)
     assert table.names() == names[:7]
 
@@ -725,7 +725,7 @@ def test_a_name_that_reads_as_a_cross_is_refused() -> None:
     model = crossing([("site", "ad")])
     text = io.BytesIO(b"1 |site a\n").getvalue()
     model.learn_many(VwParser().read(text).x, [True])
-    assert isinstance(model._engine.names, Table)
+    assert isinstance(model._engine.vocabulary, InternedVocabulary)
 
 
 def test_river_checks_it() -> None:
@@ -753,8 +753,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     dicts = [{"site": s, "ad": a, "message": m} for s, a, m, _ in rows]
     assert [float(p) for p in told] == [loaded.predict_proba_one(x)[True] for x in dicts]
     shown = run("show", str(model), "--feature", "site=news x ad=a").output
-    assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in shown and "spelt" not in shown
-    assert "spelt right?" in run("show", str(model), "--feature", "site=mews x ad=a").output
+    assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in shown and "encode_names" not in shown
+    assert "encode_names right?" in run("show", str(model), "--feature", "site=mews x ad=a").output
     assert run("learn", str(table), *options, "--load", str(model)).exit_code == 0
     numbers = tmp_path / "rows.svm"
     numbers.write_text("1 1:1\n")
@@ -835,7 +835,7 @@ def test_the_first_prediction_of_many_crosses_is_a_kernels(monkeypatch: pytest.M
     learnt.learn_one(x, True)
     expected = learnt.predict_proba_one(x)
     copied = pickle.loads(pickle.dumps(learnt))
-    monkeypatch.setattr(spec.Crosses, "of", lambda *_: pytest.fail("crossed in Python"))
+    monkeypatch.setattr(spec.Interactions, "of", lambda *_: pytest.fail("crossed in Python"))
     assert model.predict_proba_one(x) == {False: 0.5, True: 0.5}
     for one in (copied, copied.freeze()):
         assert one.predict_proba_one(x) == expected
@@ -847,11 +847,11 @@ def test_as_many_of_each_of_eight_prefixes_as_a_byte_counts(n: int) -> None:
     cross = [(heads[k], heads[k + 1]) for k in range(0, 8, 2)]
     model = ElasticNetClassifier(cross=cross, hash_bits=18)
     model.learn_many([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}, {"a": 1.0}], [True, False])
-    crosses = spec.Crosses([*map(tuple, cross)])
+    crosses = spec.Interactions([*map(tuple, cross)])
     batch = batch_of([{f"{heads[-1]}^{k}": 1.0 for k in range(n)}])
-    assert streaml1.features.interactions.selection.marked(crosses, batch).bounds.tolist() == [
-        4 * n * n
-    ]
+    assert streaml1.features.interactions.selection.select_factors(
+        crosses, batch
+    ).bounds.tolist() == [4 * n * n]
 
 
 NAMES = st.sampled_from(["a", "b", "c^1", "c^2", "k=1", "l=2", "z"])
@@ -862,14 +862,14 @@ NAMES = st.sampled_from(["a", "b", "c^1", "c^2", "k=1", "l=2", "z"])
 def test_how_many_crosses_rows_have_at_most(rows: list[list[str]], n: int) -> None:
     """Also of a row that has what the one before has, and of one that has it in another order."""
     heads = list("abcdefghijkl")[:n]
-    crosses = spec.Crosses([*zip(heads[::2], heads[1::2], strict=True), ("c", "c")])
+    crosses = spec.Interactions([*zip(heads[::2], heads[1::2], strict=True), ("c", "c")])
     batch = batch_of([dict.fromkeys(names, 1.0) for names in rows])
-    marked = streaml1.features.interactions.selection.marked(crosses, batch)
+    select_factors = streaml1.features.interactions.selection.select_factors(crosses, batch)
     expected, most = [], 0
     for names in map(set, rows):
         of = {p: sum(belongs(name, p) for name in names) for p in crosses.prefixes}
         expected.append(sum(of[p] * of[q] for p, q in zip(heads[::2], heads[1::2], strict=True)))
         expected[-1] += of["c"] ** 2
         most = max(most, sum(any(belongs(name, p) for p in crosses.prefixes) for name in names))
-    assert marked.bounds.tolist() == expected
-    assert marked.longest == most
+    assert select_factors.bounds.tolist() == expected
+    assert select_factors.longest == most

@@ -449,7 +449,7 @@ def test_given_back_slots_change_nothing() -> None:
                 model.learn_many(*empty(seed % 7 + 1))
             rule = models[1]._engine.rule
             gone = ~rule.live_mask()
-            models[1]._engine._frame = None
+            models[1]._engine._context = None
             new_slots = np.where(gone, -1, np.arange(rule.size))
             models[1]._engine.rule = rule.remap(new_slots, rule.size)
             assert models[0].weights == models[1].weights

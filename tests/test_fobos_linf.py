@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from streaml1 import FOBOSClassifier, FOBOSRegressor
-from streaml1.features.vocabulary import Ints
+from streaml1.features.vocabulary import IntVocabulary
 from streaml1.models.state import predictor
 from streaml1.optim import fobos_linf
 from streaml1.optim.fobos_linf import FobosLinf
@@ -105,7 +105,9 @@ def disturbed(model: Any, what: str, rest: Any) -> Any:
     if what == "room":
         state._set_rule(state.rule.reserve(rest[0]))
     if what == "give back":
-        state._name_all() if isinstance(state.names, Ints) else state._make_space(0)
+        state._switch_to_names() if isinstance(
+            state.vocabulary, IntVocabulary
+        ) else state._make_room(0)
     return pickle.loads(pickle.dumps(model)) if what == "copy" else model
 
 
@@ -124,7 +126,7 @@ def test_any_operations(todo: list[tuple[Any, ...]]) -> None:
             twin.learn(x, rest[1])
         elif what == "drop":
             for one in (plain, model):
-                slot = one._engine.names.find_all([rest[0]])
+                slot = one._engine.vocabulary.find_all([rest[0]])
                 if slot[0] < one._engine.rule.size:
                     one._engine.rule.drop(slot)
             twin.w[rest[0]] = 0.0
@@ -157,7 +159,7 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FobosLinf, "make_room", counted)
         patch.setattr(fobos_linf, "ROOM_LEAST", 2)
-        patch.setattr(predictor, "LEAST_SIZE", 1)
+        patch.setattr(predictor, "MIN_SLOTS", 1)
         model, twin = FOBOSRegressor(**params), reference.FOBOS(20, loss="squared", **params)
         for t in range(100):
             X = random.choice([0.0, 1.0, -1.0, 0.5], (1_000, 20), p=[0.85, 0.05, 0.05, 0.05])
@@ -231,7 +233,7 @@ def test_a_staircase_of_blocks() -> None:
     """Each example lifts one weight above all others; then the level comes down over them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fobos_linf, "ROOM_LEAST", 2)
-        patch.setattr(predictor, "LEAST_SIZE", 1)
+        patch.setattr(predictor, "MIN_SLOTS", 1)
         params: dict[str, Any] = {"strength": 1.0, **STEADY}
         model, twin = FOBOSRegressor(**params), reference.FOBOS(30, loss="squared", **params)
         most = 0

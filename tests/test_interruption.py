@@ -13,9 +13,9 @@ from scipy.sparse import csr_matrix
 from streaml1 import BadExample, ElasticNetClassifier
 from streaml1.features import dict_reader as walk
 from streaml1.features.dict_reader import context_fields as fields
-from streaml1.features.vocabulary import Table
-from streaml1.features.vocabulary.byte_interning import Arena, ByBytes
-from streaml1.features.vocabulary.crossed_table import Products
+from streaml1.features.vocabulary import InternedVocabulary
+from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena
+from streaml1.features.vocabulary.crossed_table import CrossedTable
 from streaml1.optim.elastic_net import ElasticNet
 from streaml1.sources.readers.vw import VwParser
 from tests.conftest import WARM
@@ -90,7 +90,7 @@ chance = random.Random(sys.argv[1])
 work(ElasticNetClassifier(**crosses), 0)  # compiled, and so is what comes once room has run out
 m = ElasticNetClassifier(**crosses)
 m.learn_one({"a": 1.0}, True)
-m._engine._give_back(m._engine.rule.holding(), 1024)
+m._engine._release_zeros(m._engine.rule.holding(), 1024)
 took = 1.0
 for k in range(3):
     begin, m = time.perf_counter(), ElasticNetClassifier(l1=1e-4, **crosses)
@@ -291,14 +291,14 @@ WORK: dict[str, Callable[[Any], Any]] = {
 FAILURES: dict[str, tuple[Any, str]] = {
     "grow": (ElasticNet, "grow"),
     "renumber": (ElasticNet, "renumber"),
-    "widen": (Table, "widen"),
-    "rewrite": (Table, "_rewrite"),
-    "frame": (walk.Frame, "__init__"),
-    "table": (Table, "__init__"),
-    "keep": (Table, "keep"),
-    "admit": (ByBytes, "admit"),
-    "arena": (Arena, "widen"),
-    "strings": (Arena, "names"),
+    "widen": (InternedVocabulary, "reserve"),
+    "rewrite": (InternedVocabulary, "_rewrite"),
+    "frame": (walk.KernelContext, "__init__"),
+    "table": (InternedVocabulary, "__init__"),
+    "keep": (InternedVocabulary, "retain"),
+    "admit": (HashIndex, "intern"),
+    "arena": (NameArena, "reserve"),
+    "strings": (NameArena, "names"),
 }
 
 
@@ -319,9 +319,9 @@ def test_memory_that_runs_out(
             m.learn_one({f"a{k}" if begin == "str" else k: 1.0}, True)
     with monkeypatch.context() as patch:
         if failure == "admit late":
-            patch.setattr(ByBytes, "admit", late(ByBytes, "admit"))
+            patch.setattr(HashIndex, "intern", late(HashIndex, "intern"))
         elif failure == "cross late":
-            patch.setattr(Products, "admit", late(Products, "admit"))
+            patch.setattr(CrossedTable, "intern", late(CrossedTable, "intern"))
         else:
             patch.setattr(*FAILURES[failure], no_memory)
         try:

@@ -20,7 +20,7 @@ from streaml1.core import rows
 from streaml1.features.labels import (
     binaries,
     binary,
-    refuse_unless_dict,
+    require_mapping,
     value,
     values,
     weight,
@@ -358,10 +358,10 @@ def test_a_batch_of_labels_is_its_labels(ys: list[Any]) -> None:
 
 
 def test_what_is_no_dict() -> None:
-    refuse_unless_dict({})
+    require_mapping({})
     for x in ("text", [1], None):
         with pytest.raises(BadExample, match="an example is a dict of features, not a"):
-            refuse_unless_dict(x)
+            require_mapping(x)
 
 
 # Labels of blocks, which are looked at together

@@ -40,7 +40,12 @@ from streaml1 import (
 from streaml1.core import jit
 from streaml1.core.rows import BadExample
 from streaml1.features import dict_reader as walk
-from streaml1.features.vocabulary import Hashed, Ints, Table, restore
+from streaml1.features.vocabulary import (
+    HashedVocabulary,
+    InternedVocabulary,
+    IntVocabulary,
+    restore,
+)
 from streaml1.models.state import capacity, predictor
 from streaml1.optim.l1_ball import L1Ball
 from streaml1.optim.l1_ball_tree import L1BallTree
@@ -219,9 +224,9 @@ def stream_of(learner: str) -> Stream:
 def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
     """All rows in one batch, slots and chunks enough from the start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(predictor, "LEAST_SIZE", 5_000)
+        patch.setattr(predictor, "MIN_SLOTS", 5_000)
         model, s = LEARNERS[learner](), stream_of(learner)
-        with model._engine.alone():
+        with model._engine.exclusive():
             model._engine._set_rule(model._engine.rule.reserve(5_000))
         predictions: list[float] = []
         rows = [0, *sorted(mutations), N]
@@ -293,41 +298,41 @@ def refuse(model: Any, folder: Path) -> Any:
 
 def grow(model: Any, folder: Path) -> Any:
     state = model._engine
-    if not isinstance(state.names, Hashed):
-        with state.alone():
+    if not isinstance(state.vocabulary, HashedVocabulary):
+        with state.exclusive():
             state._set_rule(state.rule.grow(state.rule.size + 5))
     return model
 
 
 def widen(model: Any, folder: Path) -> Any:
     if walk.AVAILABLE:
-        with model._engine.alone():
-            model._engine._new_frame(300, learns=True)
+        with model._engine.exclusive():
+            model._engine._new_context(300, learns=True)
     return model
 
 
 def name(model: Any, folder: Path) -> Any:
     """Ints give up their slots: every weight moves."""
-    if isinstance(model._engine.names, Ints):
-        with model._engine.alone():
-            model._engine._name_all()
+    if isinstance(model._engine.vocabulary, IntVocabulary):
+        with model._engine.exclusive():
+            model._engine._switch_to_names()
     return model
 
 
 def give_back(model: Any, folder: Path) -> Any:
     """The slots of zeros go, and what is left moves together."""
     state = model._engine
-    if not isinstance(state.names, Hashed):
-        with state.alone():
+    if not isinstance(state.vocabulary, HashedVocabulary):
+        with state.exclusive():
             name(model, folder)
-            state._give_back(state.rule.live_mask(), state.rule.size)
-        if isinstance(state.names, Table):
-            assert state.rule.live_mask()[: len(state.names)].all()
+            state._release_zeros(state.rule.live_mask(), state.rule.size)
+        if isinstance(state.vocabulary, InternedVocabulary):
+            assert state.rule.live_mask()[: len(state.vocabulary)].all()
     return model
 
 
 def sweep(model: Any, folder: Path) -> Any:
-    with model._engine.alone():
+    with model._engine.exclusive():
         model._engine._set_rule(model._engine.rule.reserve(3))
     return model
 
@@ -408,7 +413,7 @@ def with_patience(patch: pytest.MonkeyPatch, patience: str, least_size: int) -> 
         patch.setattr(module, "COPY_SLOTS", copy_slots)
         patch.setattr(module, "SPARSE", sparse)
     patch.setattr(capacity, "SLOTS", slots)
-    patch.setattr(predictor, "LEAST_SIZE", least_size)
+    patch.setattr(predictor, "MIN_SLOTS", least_size)
 
 
 def by_plan(
@@ -505,7 +510,7 @@ WORDS: dict[str, Bits] = {}
 def truth_of_words(learner: str) -> Bits:
     if learner not in WORDS:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(predictor, "LEAST_SIZE", 5_000)
+            patch.setattr(predictor, "MIN_SLOTS", 5_000)
             model = LEARNERS[learner]()
             p = learn_words(model, stream_of(learner), 0, N, 3, False)
             WORDS[learner] = bits_of(model, p)
@@ -561,7 +566,7 @@ def test_rare_things_come_often(learner: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for kind in reserve:
             patch.setattr(kind, "make_room", counted)
-        patch.setattr(predictor, "LEAST_SIZE", 1)
+        patch.setattr(predictor, "MIN_SLOTS", 1)
         model = LEARNERS[learner]()
         for i in range(N):
             learn_one(model, s, i, i + 1)

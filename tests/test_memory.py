@@ -21,11 +21,11 @@ from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core import hashing, jit
 from streaml1.core.rows import ascending
 from streaml1.features import dict_reader as walk
-from streaml1.features.vocabulary import Ints, Table, byte_interning
+from streaml1.features.vocabulary import InternedVocabulary, IntVocabulary, byte_interning
 from streaml1.features.vocabulary import hash_keys as keys
-from streaml1.features.vocabulary.byte_interning import Arena, ByBytes, distinct
+from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena, distinct
 from streaml1.features.vocabulary.probing import MISSING
-from streaml1.models.state.change_tracking import Seen, _each_alone
+from streaml1.models.state.change_tracking import TrackedWeights, _symmetric_difference
 from streaml1.models.state.pruning import smallest
 from streaml1.optim import loop
 from streaml1.sources.readers.vw import VwParser
@@ -47,9 +47,9 @@ def test_zeros_are_given_back_where_that_is_room_enough(n: int, left: int, size:
     for t in range(200):
         model.learn_one(often, t % 3 > 0)
     assert model.n_nonzero == 30
-    with model._engine.alone():
-        model._engine._make_space(n)
-    assert (len(model._engine.names), model._engine.rule.size) == (left, size)
+    with model._engine.exclusive():
+        model._engine._make_room(n)
+    assert (len(model._engine.vocabulary), model._engine.rule.size) == (left, size)
     model._engine.check()
     assert model.n_features_seen == 40
 
@@ -113,11 +113,11 @@ def test_ints_far_apart_are_names(monkeypatch: pytest.MonkeyPatch) -> None:
     X.sum_duplicates()
     y = rng.random(200) < 0.5
     p = model.progressive_many(X, y)
-    assert isinstance(model._engine.names, Table)
+    assert isinstance(model._engine.vocabulary, InternedVocabulary)
     places = {j: k for k, j in enumerate(np.unique(X.indices).tolist())}
     close = csr_matrix((X.data, [places[j] for j in X.indices.tolist()], X.indptr))
     assert p.tobytes() == twin.progressive_many(close, y).tobytes()
-    assert isinstance(twin._engine.names, Ints)
+    assert isinstance(twin._engine.vocabulary, IntVocabulary)
     assert {places[j]: w for j, w in model.weights.items()} == twin.weights
 
 
@@ -129,7 +129,7 @@ def rows_of(ids: Any) -> tuple[Any, Any]:
     return X, np.arange(n) % 3 == 0
 
 
-@pytest.mark.parametrize(("pool", "kind"), [(400_000, Ints), (20_000, Table)])
+@pytest.mark.parametrize(("pool", "kind"), [(400_000, IntVocabulary), (20_000, InternedVocabulary)])
 def test_the_columns_of_a_large_matrix_are_counted(pool: int, kind: type) -> None:
     """Whether columns are slots depends on how many of them are met, not on the first rows."""
     rng = np.random.default_rng(6)
@@ -137,7 +137,7 @@ def test_the_columns_of_a_large_matrix_are_counted(pool: int, kind: type) -> Non
     X, y = rows_of(columns[rng.integers(0, pool, 800_000)])
     model, twin = (ElasticNetClassifier(l1=1e-5) for _ in range(2))
     p = model.progressive_many(X, y)
-    assert isinstance(model._engine.names, kind)
+    assert isinstance(model._engine.vocabulary, kind)
     rows = (
         twin.progressive_many(X[lo : lo + 500], y[lo : lo + 500]) for lo in range(0, 40_000, 500)
     )
@@ -153,10 +153,10 @@ def test_ints_are_slots_once_enough_of_them_are_known() -> None:
     kinds, p = [], []
     for lo in range(0, 30_000, 1_000):
         p.append(model.progressive_many(X[lo : lo + 1000], y[lo : lo + 1000]))
-        kinds.append(type(model._engine.names))
-    change = kinds.index(Ints)
+        kinds.append(type(model._engine.vocabulary))
+    change = kinds.index(IntVocabulary)
     assert 1 <= change < 29
-    assert kinds == [Table] * change + [Ints] * (30 - change)
+    assert kinds == [InternedVocabulary] * change + [IntVocabulary] * (30 - change)
     assert np.concatenate(p).tobytes() == twin.progressive_many(X, y).tobytes()
     assert model.weights == twin.weights
     assert model.n_features_seen == len(np.unique(X.indices))
@@ -232,7 +232,7 @@ CAPPED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 
 def test_of_equal_weights_those_go_whose_names_have_the_smaller_hash() -> None:
-    slots, names = np.arange(6, dtype=np.uint32), Ints()
+    slots, names = np.arange(6, dtype=np.uint32), IntVocabulary()
     sizes = np.array([2.0, 1.0, 2.0, 3.0, 2.0, 0.5])
     ties = sorted((0, 2, 4), key=lambda slot: int(names.hashes(slots)[slot]))
     for n, expected in ((1, [5]), (2, [5, 1]), (3, [5, 1, *ties[:1]]), (4, [5, 1, *ties[:2]])):
@@ -461,7 +461,7 @@ def test_names_of_text_beside_others_that_are_no_strings(other: Any) -> None:
 
 
 def test_an_arena_that_finds_no_memory_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    arena, grown, asked = Arena(), byte_interning._grown, []
+    arena, grown, asked = NameArena(), byte_interning._grown, []
 
     def once(*args: Any) -> Any:
         asked.append(args)
@@ -472,9 +472,9 @@ def test_an_arena_that_finds_no_memory_is_as_it_was(monkeypatch: pytest.MonkeyPa
     before = len(arena.hashes)
     monkeypatch.setattr(byte_interning, "_grown", once)
     with pytest.raises(MemoryError):
-        arena.widen(1000, 10)
+        arena.reserve(1000, 10)
     assert len(arena.hashes) == before == len(arena.ends) - 1
-    arena.widen(1000, 10)
+    arena.reserve(1000, 10)
     assert 1000 <= len(arena.hashes) == len(arena.ends) - 1
 
 
@@ -487,7 +487,7 @@ HASHES = st.integers(0, 2**64 - 1) | st.builds(
 @given(st.lists(HASHES, max_size=120), st.integers(0, 50), st.sampled_from([1, 7, 120]))
 def test_a_table_of_bytes_is_a_dict(hashes: list[int], most: int, step: int) -> None:
     """Entered, admitted some at a time, and found."""
-    table, arena, twin = ByBytes(), Arena(), dict[int, int]()
+    table, arena, twin = HashIndex(), NameArena(), dict[int, int]()
     letters, spans = np.zeros(0, np.uint8), np.zeros(len(hashes), np.uint64)
     known = list(dict.fromkeys(hashes))[: most // 2]
     table.enter(np.array(known, np.uint64), np.arange(len(known), dtype=np.uint32))
@@ -496,7 +496,7 @@ def test_a_table_of_bytes_is_a_dict(hashes: list[int], most: int, step: int) -> 
     for lo in range(0, len(hashes), step):
         some = np.array(hashes[lo : lo + step], np.uint64)
         slots = np.full(len(some), 77, np.uint32)
-        at = table.admit(some, slots, letters, spans, arena, most)
+        at = table.intern(some, slots, letters, spans, arena, most)
         for k, h in enumerate(some.tolist()):
             if h not in twin and len(twin) >= most:
                 assert at == k
@@ -517,7 +517,7 @@ def test_a_table_of_bytes_is_left_with_those_that_are_kept(
     entries: dict[int, int], gone: set[int]
 ) -> None:
     """However many slots it is said to hold: a table of crossed features holds some of them."""
-    table = ByBytes()
+    table = HashIndex()
     hashes = np.array(list(entries), np.uint64)
     table.enter(hashes, np.array(list(entries.values()), np.uint32))
     new_slots = np.array([-1 if j in gone else 2 * j for j in range(100)])
@@ -558,18 +558,18 @@ def test_names_are_kept_as_they_were(pieces: list[tuple[int, int]], behind: int)
     letters = np.random.default_rng(7).integers(0, 256, 80 + behind).astype(np.uint8)
     spans = np.array([(begin << 32) | size for begin, size in pieces], np.uint64)
     hashes = np.arange(1, len(pieces) + 1, dtype=np.uint64)
-    table, arena, slots = ByBytes(), Arena(), np.empty(len(pieces), np.uint32)
+    table, arena, slots = HashIndex(), NameArena(), np.empty(len(pieces), np.uint32)
     exact = letters[: max((begin + size for begin, size in pieces), default=0) + behind]
     at = 0
     for most in (len(pieces) // 3, len(pieces) // 2, MISSING):  # it goes on where it ended
-        at = table.admit(hashes, slots, exact, spans, arena, most, at)
+        at = table.intern(hashes, slots, exact, spans, arena, most, at)
         assert at == min(most, len(pieces)) == len(arena) == table.n
         assert 4 * int(table.used[0]) <= len(table.entries)
     assert slots.tolist() == list(range(len(pieces)))
     raw = [arena.bytes[arena.ends[k] : arena.ends[k + 1]].tobytes() for k in range(len(arena))]
     assert raw == [letters[begin : begin + size].tobytes() for begin, size in pieces]
     kept = np.arange(len(pieces)) % 3 > 0
-    left = arena.kept(kept)
+    left = arena.retained(kept)
     raw_left = [left.bytes[left.ends[k] : left.ends[k + 1]].tobytes() for k in range(len(left))]
     assert raw_left == [one for one, is_kept in zip(raw, kept, strict=True) if is_kept]
 
@@ -584,7 +584,7 @@ def test_births_and_deaths() -> None:
         model.learn_one({"c": 1.0}, False)
     born, died = watch.changes()
     assert [name for name, _ in born] == ["c"] and [name for name, _ in died] == ["b"]
-    model._engine._have_places(5_000)  # zeros go, all slots move
+    model._engine._reserve_entries(5_000)  # zeros go, all slots move
     for _ in range(3):
         model.learn_one({}, False)
     assert [name for name, _ in watch.changes().died] == ["a"]
@@ -607,9 +607,9 @@ def test_changes_are_those_of_the_weights(plan: list[tuple[int, int]], cross: An
         elif event == 4:
             text = b"1 | w%d:1 x%d:0.5\n" % (k, k % 3)
             model.learn_many(VwParser().read(text).x, [k % 2 == 0])
-        elif event == 1 and isinstance(model._engine.names, Table):
-            with model._engine.alone():
-                model._engine._make_space(k)
+        elif event == 1 and isinstance(model._engine.vocabulary, InternedVocabulary):
+            with model._engine.exclusive():
+                model._engine._make_room(k)
         elif event == 2:
             with pytest.raises(BadExample):
                 model.learn_many([{f"v{k}": 1.0}, {"bad": math.nan}], [True, False])
@@ -637,8 +637,8 @@ def test_only_names_that_are_told_are_made_strings(
     """Where slots were given back since, too."""
     model = ElasticNetClassifier(l1=1e-3, lr=1.0, schedule="constant", intercept_lr=0.0)
     watch = model.watch()
-    told, name = [], Arena.name
-    monkeypatch.setattr(Arena, "name", lambda arena, k: told.append(k) or name(arena, k))
+    told, name = [], NameArena.name
+    monkeypatch.setattr(NameArena, "name", lambda arena, k: told.append(k) or name(arena, k))
     for head, label in ((b"a", True), (b"b", False)):
         lines = b"".join(b"1 | %s%d\n" % (head, k) for k in range(2_000))
         model.learn_many(VwParser().read(lines).x, [label] * 2_000)
@@ -646,8 +646,8 @@ def test_only_names_that_are_told_are_made_strings(
         assert born > 100
     model.learn_many(VwParser().read(b"-1 |\n" * 200).x, [False] * 200)
     told.clear()
-    with model._engine.alone():
-        model._engine._make_space(5_000)
+    with model._engine.exclusive():
+        model._engine._make_room(5_000)
     assert not told
     look = watch.look()
     changes, (born, died) = look.told(most), look.counts
@@ -658,9 +658,10 @@ def test_only_names_that_are_told_are_made_strings(
 @given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
 def test_what_is_at_one_of_two_looks_alone(a: set[int], b: set[int]) -> None:
     looks = [
-        Seen(np.array(sorted(one), np.int64), np.array(sorted(one), np.float64)) for one in (a, b)
+        TrackedWeights(np.array(sorted(one), np.int64), np.array(sorted(one), np.float64))
+        for one in (a, b)
     ]
-    for (slots, w), expected in zip(_each_alone(*looks), (a - b, b - a), strict=True):
+    for (slots, w), expected in zip(_symmetric_difference(*looks), (a - b, b - a), strict=True):
         assert slots.tolist() == w.tolist() == sorted(expected)
 
 
@@ -685,9 +686,11 @@ def test_the_weights_of_a_line_are_all_that_there_are(
 
 def test_a_line_looks_up_no_names_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
-    names_at = Table.names_at
+    names_at = InternedVocabulary.names_at
     monkeypatch.setattr(
-        Table, "names_at", lambda table, slots: told.append(len(slots)) or names_at(table, slots)
+        InternedVocabulary,
+        "names_at",
+        lambda table, slots: told.append(len(slots)) or names_at(table, slots),
     )
     stream = (({f"w{k % 97}": 1.0}, k % 3 == 0) for k in range(500))
     report = progressive(ElasticNetClassifier(), stream, every=100)
@@ -825,13 +828,13 @@ def test_a_replaced_frame_is_closed() -> None:
     model = ElasticNetClassifier()
     model.learn_one({"a": 1.0}, True)
     model.learn_one({"a": 1.0}, True)
-    held = model._engine._frame
+    held = model._engine._context
     model.predict_one({f"w{k}": 1.0 for k in range(600)})
-    assert model._engine._frame is not held
-    assert not held.is_open and model._engine._frame.is_open
-    assert model._engine._frame.learns
+    assert model._engine._context is not held
+    assert not held.is_open and model._engine._context.is_open
+    assert model._engine._context.learns
     x = {"new": 1.0}
-    assert held.learn(held.address, id(x), 1.0, 1.0, 0.1) == walk.OTHER_ROAD
+    assert held.learn(held.address, id(x), 1.0, 1.0, 0.1) == walk.FALLBACK
     assert model.n_features_seen == 1
 
 

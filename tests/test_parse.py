@@ -835,7 +835,7 @@ def test_names_that_wait_as_bytes_are_names(plan: list[tuple[str, int]]) -> None
             one, other = pickle.loads(pickle.dumps(one)), copy.deepcopy(other)
         elif event == "space" and one.n_features_seen:
             for model in (one, other):
-                model._engine._make_space(50)
+                model._engine._make_room(50)
         if event == "one":
             for model in (one, other):
                 model.learn_one(dicts[0], bool(y[0]))
@@ -860,11 +860,11 @@ def test_new_names_are_no_strings_until_they_are_asked_for() -> None:
     x = line_parser("vw").read(b"1 |a b c=d\n0 | b a^b\n").x
     model.learn_many(x, [True, False])
     model.learn_many(x, [True, False])
-    names = model._engine.names
-    assert names.known == [] and len(names) == 3 and len(names.waiting) == 3
-    assert model.weights.keys() == {"a^b", "a^c=d", "b"} and names.known == []
+    names = model._engine.vocabulary
+    assert names.keys == [] and len(names) == 3 and len(names.pending) == 3
+    assert model.weights.keys() == {"a^b", "a^c=d", "b"} and names.keys == []
     model.learn_one({"b": 1.0}, True)
-    assert names.known == ["a^b", "a^c=d", "b"] and not len(names.waiting)
+    assert names.keys == ["a^b", "a^c=d", "b"] and not len(names.pending)
     assert model.n_features_seen == 3
 
 

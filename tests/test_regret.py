@@ -21,10 +21,9 @@ import streaml1
 from streaml1.cli import cli
 from streaml1.core.rows import plain_items
 from streaml1.datasets import RCV1, Drifting
-from streaml1.features.interactions import Crosses
-from streaml1.features.ngrams import Words
-from streaml1.features.vocabulary.crossed_name import JOINT
-from streaml1.features.vocabulary.crossed_name import told as told_parts
+from streaml1.features.interactions import Interactions
+from streaml1.features.ngrams import NGrams
+from streaml1.features.vocabulary.crossed_name import JOINT, display_order
 from streaml1.solvers import fista, scd, sdca
 from streaml1.training.regret import Hindsight, Point, Regret, RegretError, bounds
 from streaml1.training.regret.observer import marks
@@ -314,12 +313,12 @@ def test_crosses_and_words_are_features(name: str, kind: str, tmp_path: Path) ->
     }[kind]  # fmt: skip
     model = streaml1.ElasticNetClassifier(l1=0.02, **given)
     told = streaml1.regret(model, source, tol=1e-9)
-    words = Words(given.get("text", []), given.get("ngrams", 1))
+    words = NGrams(given.get("text", []), given.get("ngrams", 1))
     written = [dict(plain_items(words.of(x))) for x in rows]
     for x in written if "cross" in given else ():
-        found = Crosses(given["cross"]).of(x)
+        found = Interactions(given["cross"]).of(x)
         for one in found:
-            name = JOINT.join(told_parts(one.parts))
+            name = JOINT.join(display_order(one.parts))
             x[name] = x.get(name, 0.0) + one.value
     plain = streaml1.ElasticNetClassifier(l1=0.02)
     expected = streaml1.regret(plain, (written, y), tol=1e-9)

@@ -21,9 +21,9 @@ from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core.hashing import name_hashes
 from streaml1.core.rows import BadExample, plain_items
 from streaml1.features.batch import batch_of, checked
-from streaml1.features.vocabulary import INTS, Table
-from streaml1.models.state import Engine
-from streaml1.models.state.distinct_count import Sketch
+from streaml1.features.vocabulary import INTS, InternedVocabulary
+from streaml1.models.state import ModelState
+from streaml1.models.state.distinct_count import DistinctCounter
 
 D = 12
 PARAMS: dict[str, Any] = {"l1": 1e-3, "l2": 1e-2, "lr": 0.3}
@@ -604,8 +604,8 @@ def test_the_state_is_copied_only_where_it_is_smaller_than_the_rows(
 ) -> None:
     """A table of all steps is state too: copied each time, a row would cost the time passed."""
     copies = []
-    state_now = Engine._state_now
-    monkeypatch.setattr(Engine, "_state_now", lambda self: copies.append(1) or state_now(self))
+    state_now = ModelState._backup
+    monkeypatch.setattr(ModelState, "_backup", lambda self: copies.append(1) or state_now(self))
     X = csr_matrix(np.ones((3_000, 3)))
     model = ElasticNetClassifier(l1=1e-3, stamps="explicit")
     model.learn_many(X, labels(3_000))
@@ -737,23 +737,23 @@ def test_thousands_of_names() -> None:
 
 @given(st.lists(st.lists(st.text(max_size=4) | st.integers(), max_size=20, unique=True)))
 def test_a_table_of_names_keeps_them(batches: list[list[Hashable]]) -> None:
-    table, slots = Table(), dict[Hashable, int]()
+    table, slots = InternedVocabulary(), dict[Hashable, int]()
     for names in batches:
         for name in names:
             slots.setdefault(name, len(slots))
-        assert table.admit_all(names).tolist() == [slots[name] for name in names]
+        assert table.intern_all(names).tolist() == [slots[name] for name in names]
         assert table.find_all(names).tolist() == [slots[name] for name in names]
         table.check(len(slots))
     assert table.names() == list(slots)
 
 
 def test_a_table_tells_of_its_faults() -> None:
-    table = Table()
-    table.admit_all(["a", "b", 3])
+    table = InternedVocabulary()
+    table.intern_all(["a", "b", 3])
     table.check(3)
     with pytest.raises(AssertionError, match="more names than slots"):
         table.check(2)
-    table.known[0] = "c"
+    table.keys[0] = "c"
     with pytest.raises(AssertionError, match="slot"):
         table.check(3)
 
@@ -781,7 +781,7 @@ def test_a_dict_with_a_class_of_its_own_goes_the_other_road() -> None:
 def test_the_sketch_keeps_to_its_error(n: int) -> None:
     """Four standard errors of 1.6%; names of several kinds, twice each, in any order."""
     for kind in (lambda k: f"word {k}", lambda k: k, lambda k: (k, "x")):
-        sketch = Sketch()
+        sketch = DistinctCounter()
         names = [kind(k) for k in range(n)]
         sketch.add(name_hashes(names))
         copy = sketch.copy()
@@ -795,7 +795,7 @@ def test_the_sketch_errs_to_both_sides(n: int) -> None:
     """Also where the usual estimator changes its formula: the mean of 60 is off by 0.2%."""
     random, found = np.random.default_rng(n), []
     for _ in range(60):
-        sketch = Sketch()
+        sketch = DistinctCounter()
         sketch.add(random.integers(0, 2**64, n, dtype=np.uint64))
         found.append(sketch.estimate() / n - 1.0)
     assert abs(np.mean(found)) < 4 * 0.01625 / np.sqrt(60)
@@ -803,7 +803,7 @@ def test_the_sketch_errs_to_both_sides(n: int) -> None:
 
 
 def test_the_sketch_knows_equal_names() -> None:
-    sketch = Sketch()
+    sketch = DistinctCounter()
     sketch.add(name_hashes([2**30, np.int64(2**30), float(2**30), -1, np.int64(-1), "1", 1]))
     assert sketch.estimate() == 4
 

@@ -223,7 +223,7 @@ def test_crosses_are_the_same(tmp_path_factory: pytest.TempPathFactory, rows: li
     progressive(kept, path)
     progressive(given_, sites)
     assert kept.weights == given_.weights
-    assert len(rows) < 12 or "site=s2 x ad=a3" in kept._engine.names.names()
+    assert len(rows) < 12 or "site=s2 x ad=a3" in kept._engine.vocabulary.names()
 
 
 @pytest.mark.parametrize("kind", ["csr", "dense", "dicts", "pandas", "polars"])

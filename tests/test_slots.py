@@ -74,7 +74,7 @@ def test_names_of_a_large_model_begin_where_a_page_does(tmp_path: Path) -> None:
     model = ElasticNetClassifier()
     (tmp_path / "names.vw").write_text("".join(f"1 | name{k}\n" for k in range(150_000)))
     streaml1.progressive(model, tmp_path / "names.vw")
-    names = model._state.names
-    for array in (names.by_bytes.entries, names.waiting.hashes, names.waiting.bytes):
+    names = model._state.vocabulary
+    for array in (names.byte_index.entries, names.pending.hashes, names.pending.bytes):
         assert array.nbytes >= 2**20
         assert array.ctypes.data % 2**21 == 0

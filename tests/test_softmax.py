@@ -206,7 +206,7 @@ def test_labels_join_as_they_come() -> None:
 def test_many_labels_make_the_rule_wider() -> None:
     """Up to a hundred, one at a time: as one that had room from the start."""
     grown, wide = make(strength=1e-3, penalty="l1/l2"), make(strength=1e-3, penalty="l1/l2")
-    wide._state.have_outputs(200)
+    wide._state.reserve_outputs(200)
     random, widths = Random(3), set()
     for i in range(400):
         x = {random.randrange(30): random.uniform(-1, 1) for _ in range(5)}

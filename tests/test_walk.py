@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
 from streaml1.features import dict_reader as walk
-from streaml1.features.vocabulary import Table
+from streaml1.features.vocabulary import InternedVocabulary
 from streaml1.models.state import model_state, predictor
 from tests.conftest import WARM
 
@@ -79,8 +79,8 @@ def state(model: Any) -> bytes:
 
 
 def known(model: Any) -> list[Any]:
-    names = model._engine.names
-    return names.names() if isinstance(names, Table) else []
+    names = model._engine.vocabulary
+    return names.names() if isinstance(names, InternedVocabulary) else []
 
 
 PLAIN = [1.0, 2, True, False, None, 0.0, -0.0, 0, -7, 3.25, 5e-324, 2**62, -(2**80), 1e-300, 9e49]

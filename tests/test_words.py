@@ -25,7 +25,7 @@ from streaml1 import BadExample, ElasticNetClassifier
 from streaml1.core.hashing import name_hash
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import plain_items
-from streaml1.features.ngrams import Words, counted_batch, words_of
+from streaml1.features.ngrams import NGrams, ngram_batch, tokenize
 from streaml1.sources.readers.jsonl import JsonParser
 
 compiled = pytest.mark.skipif(not COMPILED, reason="kernels read raw memory")
@@ -53,12 +53,12 @@ def counted(x: dict[str, Any], names: list[str], ngrams: int) -> dict[str, Any]:
 def test_words_are_counted(text: str, ngrams: int) -> None:
     x = {"age": 3, "message": text, "title": 5, "none": None}
     names = ["message", "title", "none", "absent"]
-    found = Words(names, ngrams).of(x)
+    found = NGrams(names, ngrams).of(x)
     assert list(found.items()) == list(counted(x, names, ngrams).items())
 
 
 def test_a_word() -> None:
-    assert words_of("Don't PAY 9.99, \xc9T\xc9_1!") == ["don", "t", "pay", "9", "99", "\xe9t\xe9_1"]
+    assert tokenize("Don't PAY 9.99, \xc9T\xc9_1!") == ["don", "t", "pay", "9", "99", "\xe9t\xe9_1"]
 
 
 def rows_of(n: int) -> tuple[list[dict[str, Any]], list[bool]]:
@@ -161,9 +161,9 @@ some_row = st.fixed_dictionaries(
 )
 
 
-def told(words: Words, X: Any) -> list[list[tuple[str, float]]]:
+def told(words: NGrams, X: Any) -> list[list[tuple[str, float]]]:
     """Names and values of the rows of X, as kernels count their words."""
-    batch = counted_batch(words, X)
+    batch = ngram_batch(words, X)
     texts = batch.texts
     assert texts is not None
     hashes, values, indptr = texts.parts()
@@ -174,14 +174,14 @@ def told(words: Words, X: Any) -> list[list[tuple[str, float]]]:
     return [pairs[lo:hi] for lo, hi in zip(indptr[:-1], indptr[1:], strict=True)]
 
 
-def expected(words: Words, X: list[dict[str, Any]]) -> list[list[tuple[Any, float]]]:
+def expected(words: NGrams, X: list[dict[str, Any]]) -> list[list[tuple[Any, float]]]:
     return [list(plain_items(words.of(x)).items()) for x in X]
 
 
 @compiled
 @given(X=st.lists(some_row, max_size=5), ngrams=st.sampled_from([1, 2, 3, 40]))
 def test_kernels_count_what_python_does(X: list[dict[str, Any]], ngrams: int) -> None:
-    words = Words(["m", "title"], ngrams)
+    words = NGrams(["m", "title"], ngrams)
     assert told(words, X) == expected(words, X)
     lines = [json.dumps({"x": x, "y": 1}, ensure_ascii=k % 2 == 0) for k, x in enumerate(X)]
     parsed = JsonParser().read("".join(f"{line}\n" for line in lines).encode())
@@ -206,7 +206,7 @@ long_text = st.lists(
 )  # fmt: skip
 def test_long_texts(texts: list[str], ngrams: int, again: bool) -> None:
     """What is cleaned 64 bytes at a time, up to the first letter that is not ASCII."""
-    words = Words(["m"], ngrams)
+    words = NGrams(["m"], ngrams)
     X = [{"m": text * (1 + again)} for text in texts]
     assert told(words, X) == expected(words, X)
     model, twin = (ElasticNetClassifier(text=given, ngrams=ngrams) for given in (["m"], None))
@@ -222,7 +222,7 @@ def test_long_texts(texts: list[str], ngrams: int, again: bool) -> None:
 def test_every_character() -> None:
     letters = [chr(c) for c in range(0x20400) if not 0xD800 <= c < 0xE000]
     texts = [f"A{c} {c}b" for c in letters]
-    words = Words(["m"], 1)
+    words = NGrams(["m"], 1)
     assert told(words, [{"m": text} for text in texts]) == expected(
         words, [{"m": t} for t in texts]
     )
@@ -231,7 +231,7 @@ def test_every_character() -> None:
 @compiled
 @pytest.mark.parametrize("size", [2, 7, 8, 9, 17])
 def test_names_of_any_length(size: int) -> None:
-    words = Words(["m" * size], 3)
+    words = NGrams(["m" * size], 3)
     chance = random.Random(size)
     texts = [" ".join("w" * chance.randrange(1, 20) for _ in range(9)) for _ in range(40)]
     X = [{"m" * size: text} for text in texts]
@@ -247,7 +247,7 @@ def test_dicts_one_by_one(bits: int | None) -> None:
     chance = random.Random(4)
     model = ElasticNetClassifier(text=["m", "t"], ngrams=2, hash_bits=bits, l1=1e-3)
     twin = ElasticNetClassifier(hash_bits=bits, l1=1e-3)
-    words = Words(["m", "t"], 2)
+    words = NGrams(["m", "t"], 2)
     for k in range(300):
         x: dict[Any, Any] = {"site": chance.choice("xyz"), "age": chance.choice([None, 0, 2.5])}
         x["m"] = " ".join(f"w{int(chance.paretovariate(0.7)) % 5000}" for _ in range(k % 40))
@@ -282,8 +282,8 @@ def test_words_are_no_strings() -> None:
     for k in range(2000):
         model.learn_one({"m": f"a{k} b{k} c", "site": "x"}, k % 2 == 0)
     model.learn_many([{"m": "d e", "site": "y"}], [1])
-    names = model._engine.names
-    assert not names.known and len(names) == 4 * 2000 + 6
+    names = model._engine.vocabulary
+    assert not names.keys and len(names) == 4 * 2000 + 6
     assert model.weights.keys() >= {"m=c", "site=x", "site=y", "m=d e"}
 
 
@@ -297,7 +297,7 @@ def test_columns_and_lines(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("".join(f"{line}\n" for line in lines))
     twin = ElasticNetClassifier()
     for k, x in enumerate(plain):
-        twin.learn_one(Words(["m"], 2).of(x), k % 2)
+        twin.learn_one(NGrams(["m"], 2).of(x), k % 2)
     for name, how in (("x.csv", {"target": "y"}), ("x.jsonl", {})):
         model = ElasticNetClassifier(text=["m"], ngrams=2)
         streaml1.progressive(model, str(tmp_path / name), **how)

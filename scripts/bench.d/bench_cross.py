@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import streaml1
-from streaml1.features.ngrams import Words
+from streaml1.features.ngrams import NGrams
 
 ROUNDS = 7
 L1 = 1e-4
@@ -239,7 +239,7 @@ def words(folder: Path, n: int, rng: Any) -> Iterator[tuple[str, Pair, Pair]]:
     picked = np.minimum(rng.zipf(1.3, (n, 60)), 4999).tolist()
     rows: list[Row] = [{"message": " ".join(known[k] for k in row)} for row in picked]
     y = (rng.random(n) < 0.3).tolist()
-    reader = Words(["message"], 2)
+    reader = NGrams(["message"], 2)
     plain = [dict(reader.of(x)) for x in rows]
     raw, whole = lines_of(folder / "a.jsonl", rows, y), lines_of(folder / "b.jsonl", plain, y)
     table = folder / "a.csv"

@@ -81,8 +81,8 @@ def _parse() -> None:
 def _give_back(model: Any) -> None:
     """What comes once names have run out of room."""
     engine = model._engine
-    with engine.alone():
-        engine._give_back(engine.rule.live_mask(), engine.rule.size)
+    with engine.exclusive():
+        engine._release_zeros(engine.rule.live_mask(), engine.rule.size)
 
 
 def _exercise(kind: Any) -> None:

@@ -27,11 +27,11 @@ __all__ = [
     "Batch",
     "batch_of",
     "checked",
-    "frame_of",
+    "to_narwhals",
     "is_frame",
     "is_matrix",
-    "stray",
-    "values_of",
+    "out_of_range_column",
+    "column_values",
 ]
 
 
@@ -118,7 +118,7 @@ def _from_matrix(X: Any) -> Batch:
     if indices.dtype == np.int32:  # below 0 turns out too large
         return Batch(Rows(_own(indices, np.int32).view(np.uint32), data, rows_of), None, width)
     if end and not (indices.min() >= 0 and indices.max() < width):
-        raise TypeError(stray(width))
+        raise TypeError(out_of_range_column(width))
     if width < MOST_IDS:
         return Batch(Rows(indices.astype(np.uint32), data, rows_of), None, width)
     return _named(indices, data, rows_of)
@@ -163,14 +163,14 @@ def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:
     if batch.width is None:
         return batch
     if len(batch.rows.ids) and largest(batch.rows.ids) >= batch.width:
-        raise TypeError(stray(batch.width))
+        raise TypeError(out_of_range_column(batch.width))
     return Batch(plain_rows(batch.rows, name_of), batch.names)
 
 
 BROKEN = "the index pointers of X are out of order; X.check_format() tells more"
 
 
-def stray(width: int) -> str:
+def out_of_range_column(width: int) -> str:
     """Say that a matrix is broken."""
     return f"X has an entry outside its {width} columns; X.check_format() tells more"
 
@@ -225,7 +225,7 @@ def _from_frame(X: Any) -> Batch:
         if len(set(names)) < len(names):
             raise _twice(names)
         return checked(_from_matrix(X.sparse.to_coo()), names.__getitem__)._replace(names=names)
-    frame = frame_of(X)
+    frame = to_narwhals(X)
     places: dict[Hashable, int] = {}
     n = len(frame)
     bad: list[BadExample] = []
@@ -246,7 +246,7 @@ def _from_frame(X: Any) -> Batch:
     return Batch(plain_rows(rows, names.__getitem__), names)
 
 
-def frame_of(X: Any) -> Any:
+def to_narwhals(X: Any) -> Any:
     """A data frame as narwhals has it.
 
     Raises
@@ -271,7 +271,7 @@ def _twice(names: list[Hashable]) -> TypeError:
     return TypeError(f"the frame has two columns {shown(twice)}; rename one of them")
 
 
-def values_of(series: Any) -> list[Any]:
+def column_values(series: Any) -> list[Any]:
     """The values of a column, None where one is absent."""
     native = getattr(series.to_native(), "dtype", None)
     values: list[Any] = series.to_list()

@@ -18,7 +18,7 @@ __all__ = [
     "binaries",
     "column_of",
     "equals_itself",
-    "refuse_unless_dict",
+    "require_mapping",
     "value",
     "values",
     "weight",
@@ -210,7 +210,7 @@ def _each(check: Callable[[Any], float], column: Any) -> Any:
     return checked
 
 
-def refuse_unless_dict(x: Any) -> None:
+def require_mapping(x: Any) -> None:
     """Refuse what is no mapping of features.
 
     Raises

@@ -11,19 +11,19 @@ from river import base
 
 from streaml1.core.rows import LIMIT
 from streaml1.features.batch import is_frame
-from streaml1.features.interactions import checked_cross, crosses_of
+from streaml1.features.interactions import check_cross, interactions_of
 from streaml1.features.labels import (
     WEIGHT_LIMIT,
     binaries,
     binary,
-    refuse_unless_dict,
+    require_mapping,
     value,
     values,
     weight,
     weights,
 )
-from streaml1.features.ngrams import Words, checked_text
-from streaml1.features.vocabulary import Hashed
+from streaml1.features.ngrams import NGrams, check_text
+from streaml1.features.vocabulary import HashedVocabulary
 from streaml1.features.vocabulary.crossed_name import cross_hash
 from streaml1.models import serialization
 from streaml1.models.frozen import Frozen
@@ -31,8 +31,8 @@ from streaml1.models.parameters import EngineSlot, Parameter, choice, number, ra
 from streaml1.models.schedules import SCHEDULES
 from streaml1.models.schedules import rate as rate_of_step
 from streaml1.models.schedules import rates as rates_of_steps
-from streaml1.models.state import Engine
-from streaml1.models.state.change_tracking import Watch
+from streaml1.models.state import ModelState
+from streaml1.models.state.change_tracking import ChangeTracker
 from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 
@@ -50,8 +50,8 @@ class OnlineModel(base.Base):
 
     max_features = Parameter(whole(1, 2**31, or_none=True))
     hash_bits = Parameter(whole(1, 30, or_none=True), fixed=True)
-    cross = Parameter(checked_cross, fixed=True)
-    text = Parameter(checked_text, fixed=True)
+    cross = Parameter(check_cross, fixed=True)
+    text = Parameter(check_text, fixed=True)
     ngrams = Parameter(whole(1, 10), fixed=True)
 
     loss: Any
@@ -61,23 +61,23 @@ class OnlineModel(base.Base):
     def _begin(self) -> None:
         """Start with no weight set; call it last in `__init__`."""
         # Not as one that is put there later: this one is made of the parameters.
-        engine = self.__dict__["_engine"] = Engine(
+        engine = self.__dict__["_engine"] = ModelState(
             self._rule(),
             CODES[self.loss],
             float(self.intercept_init),
             float(self.intercept_lr),
             float(self.clip_gradient),
             None if self.hash_bits is None else int(self.hash_bits),
-            None if self.cross is None else crosses_of(tuple(self.cross)),
-            None if self.text is None else Words(self.text, int(self.ngrams)),
+            None if self.cross is None else interactions_of(tuple(self.cross)),
+            None if self.text is None else NGrams(self.text, int(self.ngrams)),
         )
         if self.max_features:
-            engine.limit(int(self.max_features))
+            engine.set_max_nonzero(int(self.max_features))
         self._y_name = None
 
     @property
-    def _state(self) -> Engine:
-        engine: Engine = self.__dict__["_engine"]
+    def _state(self) -> ModelState:
+        engine: ModelState = self.__dict__["_engine"]
         return engine
 
     @property
@@ -89,7 +89,7 @@ class OnlineModel(base.Base):
         o.intercept_lr = float(self.intercept_lr)
         o.clip_gradient = float(self.clip_gradient)
         o.loss = CODES[self.loss]
-        self._engine.limit(int(self.max_features or 0))
+        self._engine.set_max_nonzero(int(self.max_features or 0))
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:
         """Change parameters, from the next step on; none if one of them is refused."""
@@ -148,20 +148,20 @@ class OnlineModel(base.Base):
         if w.__class__ is not float or not 0.0 <= w <= WEIGHT_LIMIT:
             w = weight(w)
         own = self.__dict__  # faster than the descriptors
-        engine: Engine = own["_engine"]
+        engine: ModelState = own["_engine"]
         try:
             eta = rate_of_step(own["lr"], own["schedule"], engine.clock[0])
             engine.learn(x, label, w, eta)
         except (AttributeError, TypeError):
-            refuse_unless_dict(x)
+            require_mapping(x)
             raise
 
     def _margin(self, x: Mapping[Hashable, Any], proba: bool = False) -> float:
-        engine: Engine = self.__dict__["_engine"]
+        engine: ModelState = self.__dict__["_engine"]
         try:
             return engine.margin(x, proba)
         except (AttributeError, TypeError):
-            refuse_unless_dict(x)
+            require_mapping(x)
             raise
 
     # Many examples
@@ -258,9 +258,9 @@ class OnlineModel(base.Base):
 
     def _farthest(self, k: int, *signs: int) -> list[list[tuple[Hashable, float]]]:
         """As `top_weights`, for each sign of the weights that have it: 1 or -1; 0: of all."""
-        return self._state.heaviest(k, *signs)
+        return self._state.top_weights(k, *signs)
 
-    def watch(self) -> Watch:
+    def watch(self) -> ChangeTracker:
         """What tells which features enter and leave the model from now on, by name."""
         return self._state.watch()
 
@@ -274,11 +274,11 @@ class OnlineModel(base.Base):
         BadExample
             Where the name is of a kind that cannot be hashed the same in every process.
         """
-        names = self._state.names
-        if not isinstance(names, Hashed):
+        names = self._state.vocabulary
+        if not isinstance(names, HashedVocabulary):
             raise AttributeError("hash_bits is None: every name has a weight of its own")
-        crosses = self._state.crosses
-        parts = None if crosses is None else crosses.parts_of(name)
+        crosses = self._state.interactions
+        parts = None if crosses is None else crosses.factors_of(name)
         return names.slot(name) if parts is None else cross_hash(parts) & names.mask
 
     def collisions(self, name: Hashable, among: Iterable[Hashable]) -> list[Hashable]:
@@ -378,7 +378,7 @@ class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
         try:
             p = self.__dict__["_engine"].margin(x, True)
         except (AttributeError, TypeError):
-            refuse_unless_dict(x)
+            require_mapping(x)
             raise
         return {False: 1.0 - p, True: p}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.features.labels import refuse_unless_dict
+from streaml1.features.labels import require_mapping
 from streaml1.models.class_labels import Classes
 from streaml1.models.output_buffer import outputs_of, table_of
-from streaml1.models.state.predictor import Reader
+from streaml1.models.state.predictor import Predictor
 
 __all__ = ["Frozen", "FrozenClasses"]
 
@@ -36,9 +36,9 @@ class Frozen:
     __slots__ = ("_binary", "_reader")
 
     _binary: bool
-    _reader: Reader
+    _reader: Predictor
 
-    def __init__(self, reader: Reader, binary: bool) -> None:
+    def __init__(self, reader: Predictor, binary: bool) -> None:
         object.__setattr__(self, "_reader", reader)
         object.__setattr__(self, "_binary", binary)
 
@@ -59,7 +59,7 @@ class Frozen:
         """The weights that are not zero."""
         w = self._reader.rule.weights()
         slots = np.flatnonzero(w)
-        names = self._reader.names.names_at(slots)
+        names = self._reader.vocabulary.names_at(slots)
         return MappingProxyType(dict(zip(names, w[slots].tolist(), strict=True)))
 
     @property
@@ -81,7 +81,7 @@ class Frozen:
         try:
             return self._reader.margin(x, proba)
         except (AttributeError, TypeError):
-            refuse_unless_dict(x)
+            require_mapping(x)
             raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> bool | float:
@@ -155,7 +155,7 @@ class FrozenClasses(Frozen):
 
     _classes: Classes
 
-    def __init__(self, reader: Reader, labels: list[Hashable]) -> None:
+    def __init__(self, reader: Predictor, labels: list[Hashable]) -> None:
         super().__init__(reader, True)
         object.__setattr__(self, "_classes", Classes(labels))
 
@@ -167,7 +167,7 @@ class FrozenClasses(Frozen):
         """The weights that are not zero, by feature and label."""
         rule, labels = self._reader.rule, self._classes.names
         slots = np.flatnonzero(rule.weights())
-        rows = zip(self._reader.names.names_at(slots), rule.rows(slots).tolist(), strict=True)
+        rows = zip(self._reader.vocabulary.names_at(slots), rule.rows(slots).tolist(), strict=True)
         return MappingProxyType(
             {
                 name: MappingProxyType(
@@ -191,7 +191,7 @@ class FrozenClasses(Frozen):
         try:
             return outputs_of(self._reader, x)
         except (AttributeError, TypeError):
-            refuse_unless_dict(x)
+            require_mapping(x)
             raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 from streaml1.core import exit_codes as exits
 from streaml1.core.atomic_write import replace
 from streaml1.core.rows import ensure
-from streaml1.features.vocabulary.crossed_name import Crossed
+from streaml1.features.vocabulary.crossed_name import CrossedName
 
 __all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "write"]
 
@@ -201,7 +201,7 @@ def _name(name: Hashable, what: str = "feature name", many: str = "features") ->
         return {"float": float(name).hex()}
     if isinstance(name, bytes):
         return {"bytes": name.hex()}
-    if isinstance(name, Crossed):
+    if isinstance(name, CrossedName):
         return {"cross": list(name)}
     if type(name) is tuple:
         return {"tuple": [_name(part, what, many) for part in name]}
@@ -222,7 +222,7 @@ def _named(coded: Any) -> Hashable:
     if kind == "bytes":
         return bytes.fromhex(value)
     if kind == "cross":
-        return Crossed(value)
+        return CrossedName(value)
     if kind == "tuple":
         return tuple(_named(part) for part in value)
     raise ValueError(f"no kind of name: {kind}")

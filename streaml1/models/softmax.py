@@ -10,7 +10,7 @@ import numpy as np
 from river import base
 
 from streaml1.features.batch import is_frame
-from streaml1.features.labels import refuse_unless_dict, weights
+from streaml1.features.labels import require_mapping, weights
 from streaml1.models.base import OnlineModel, require_count, series_like
 from streaml1.models.class_labels import Classes, declared
 from streaml1.models.frozen import FrozenClasses
@@ -212,12 +212,12 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
     def _new_label(self, y: Any) -> int:
         place = self._classes.place(y)
-        self._state.have_outputs(len(self._classes))
+        self._state.reserve_outputs(len(self._classes))
         return place
 
     def _labels(self, y: Any, n: int) -> Any:
         places = self._classes.column(y, n)
-        self._state.have_outputs(len(self._classes))
+        self._state.reserve_outputs(len(self._classes))
         return places
 
     # Learning
@@ -303,13 +303,13 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         try:
             return outputs_of(self.__dict__["_engine"], x)
         except (AttributeError, TypeError):
-            refuse_unless_dict(x)
+            require_mapping(x)
             raise
 
     def predict_proba_many(self, X: Any) -> Any:
         """Probabilities of the labels met so far, a frame like X; an (n, k) array for matrices."""
         batch = self._state.batch(X)
-        with self._state.alone():
+        with self._state.exclusive():
             _, p = table_of(self._state, batch)
         if not is_frame(X):
             return p
@@ -327,7 +327,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     def predict_many(self, X: Any) -> Any:
         """The most probable label of each row, a series like X; an array for matrices."""
         batch = self._state.batch(X)
-        with self._state.alone():
+        with self._state.exclusive():
             best, _ = table_of(self._state, batch)
         return series_like(X, self._classes.array(best), self._y_name)
 
@@ -351,9 +351,9 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     def _rows(self) -> tuple[list[Hashable], Any]:
         """Names of features that have weights, and their rows."""
         engine = self._state
-        with engine.alone():
+        with engine.exclusive():
             slots, rows = self._held()
-            return engine.names.names_at(slots), rows
+            return engine.vocabulary.names_at(slots), rows
 
     def _held(self) -> tuple[Any, Any]:
         """Slots of features that have weights, and their rows; for `alone`."""
@@ -370,7 +370,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     @property
     def n_nonzero(self) -> int:
         """How many single weights are not zero, all pending shrinkage included."""
-        with self._state.alone():
+        with self._state.exclusive():
             return int(np.count_nonzero(self._held()[1]))
 
     @property
@@ -426,11 +426,11 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
 
     def freeze(self) -> FrozenClasses:
         """A small immutable predictor of what is known now, safe from any thread."""
-        with self._state.alone():
+        with self._state.exclusive():
             return FrozenClasses(self._state.frozen(), self.classes_met)
 
     def _file_state(self) -> Callable[[], dict[str, Any]]:
-        with self._state.alone():
+        with self._state.exclusive():
             state, labels = super()._file_state(), list(self.classes_met)
         return lambda: {**state(), "labels": labels}
 

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from streaml1.core.logging import event
-from streaml1.features.batch import frame_of, is_frame, is_matrix
-from streaml1.features.interactions.spec import crosses_of
+from streaml1.features.batch import is_frame, is_matrix, to_narwhals
+from streaml1.features.interactions.spec import interactions_of
 from streaml1.sources.readers.events import Event
 from streaml1.training.model_adapter import learner_of
 from streaml1.training.observers import Out, Part
@@ -34,7 +34,7 @@ class Unmet(Out):
     """
 
     def __init__(self, cross: list[tuple[str, ...]] | None, text: list[str] | None) -> None:
-        self._crosses = crosses_of(tuple(cross)) if cross else None
+        self._crosses = interactions_of(tuple(cross)) if cross else None
         self._prefixes = set(self._crosses.prefixes) if self._crosses else set()
         self._texts = set(text or [])
         self._heard = 0
@@ -69,7 +69,7 @@ class Unmet(Out):
     def _say(self) -> None:
         seen = f"the first {self._heard:,} examples" if self._heard > 1 else "the only example"
         remedy = "is it spelt as the column or the namespace is?"
-        for cross in self._crosses.asked if self._crosses else ():
+        for cross in self._crosses.crosses if self._crosses else ():
             for prefix in sorted(self._prefixes.intersection(cross)):
                 self._prefixes.remove(prefix)
                 logger.warning(
@@ -90,7 +90,7 @@ def _names_of(x: Any, lo: int, hi: int) -> Iterable[Sequence[Hashable]]:
     if is_matrix(x):
         return [()] * (hi - lo)
     if is_frame(x):
-        return [frame_of(x).columns] * (hi - lo)
+        return [to_narwhals(x).columns] * (hi - lo)
     return (list(one.x or () if isinstance(one, Event) else one) for one in x[lo:hi])
 
 

@@ -25,29 +25,29 @@ from streaml1.features.dict_reader import (
     ints,
     raw_text,
 )
-from streaml1.features.dict_reader.cpython_objects import AVAILABLE, FULL, OTHER_ROAD
-from streaml1.features.dict_reader.kernel_context import Frame, Kernels
-from streaml1.features.interactions import Crosses
-from streaml1.features.ngrams import Words
-from streaml1.features.vocabulary import Hashed, Ints, Table
+from streaml1.features.dict_reader.cpython_objects import AVAILABLE, FALLBACK, FULL
+from streaml1.features.dict_reader.kernel_context import KernelContext, Kernels
+from streaml1.features.interactions import Interactions
+from streaml1.features.ngrams import NGrams
+from streaml1.features.vocabulary import HashedVocabulary, InternedVocabulary, IntVocabulary
 
-__all__ = ["AVAILABLE", "FULL", "OTHER_ROAD", "Frame", "frame_of"]
+__all__ = ["AVAILABLE", "FULL", "FALLBACK", "KernelContext", "make_context"]
 
 # What reads a dict to predict, and to learn.
 _READS: dict[type, Any] = {
-    Ints: (ints.read_known, ints.read_all),
-    Table: (interned.read_known, interned.read_all),
-    Hashed: (hashed.read, hashed.read),
+    IntVocabulary: (ints.read_known, ints.read_all),
+    InternedVocabulary: (interned.read_known, interned.read_all),
+    HashedVocabulary: (hashed.read, hashed.read),
 }
 _CROSSED_READS: dict[type, Any] = {  # ints have no prefixes
-    Ints: (ints.read_known, ints.read_all),
-    Table: (crossed.read_known, crossed.read_all),
-    Hashed: (crossed_hashed.read, crossed_hashed.read),
+    IntVocabulary: (ints.read_known, ints.read_all),
+    InternedVocabulary: (crossed.read_known, crossed.read_all),
+    HashedVocabulary: (crossed_hashed.read, crossed_hashed.read),
 }
 _COUNTED_READS: dict[type, Any] = {  # a name that is an int is of no text
-    Ints: (ints.read_known, ints.read_all),
-    Table: (raw_text.read_known, raw_text.read_all),
-    Hashed: (raw_text.read_hashed, raw_text.read_hashed),
+    IntVocabulary: (ints.read_known, ints.read_all),
+    InternedVocabulary: (raw_text.read_known, raw_text.read_all),
+    HashedVocabulary: (raw_text.read_hashed, raw_text.read_hashed),
 }
 
 
@@ -63,18 +63,18 @@ def _learn(rule: Any, read: Any) -> Any:
 
 
 def _no_learn(address: int, x: Any, y: float, w: float, eta: float) -> int:
-    return OTHER_ROAD
+    return FALLBACK
 
 
-def frame_of(
+def make_context(
     names: Any,
     rule: Any,
     online: Any,
     length: int,
     learns: bool,
-    crosses: Crosses | None = None,
-    words: Words | None = None,
-) -> Frame:
+    crosses: Interactions | None = None,
+    words: NGrams | None = None,
+) -> KernelContext:
     """The frame of a model for dicts of up to `length` features, crossed ones and words among them.
 
     Words and crosses go together only where the words are given by name: not with `words`.
@@ -85,4 +85,4 @@ def frame_of(
     reads = _READS if crosses is None else _CROSSED_READS
     known, new = (reads if words is None else _COUNTED_READS)[type(names)]
     pair = Kernels(_predict(method, known), _learn(method, new) if learns else _no_learn)
-    return Frame(pair, learns, names, rule, online, length, crosses, words)
+    return KernelContext(pair, learns, names, rule, online, length, crosses, words)

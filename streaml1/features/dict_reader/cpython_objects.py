@@ -31,7 +31,7 @@ __all__ = [
     "FULL",
     "MOST_COMPARED",
     "NO_INT",
-    "OTHER_ROAD",
+    "FALLBACK",
     "collect",
     "has",
     "hash_of",
@@ -43,7 +43,7 @@ __all__ = [
     "utf8_of",
 ]
 
-OTHER_ROAD, FULL = -1, -3
+FALLBACK, FULL = -1, -3
 
 _TYPE, _LENGTH, _HASH, _FLOAT = 8, 16, 24, 16  # where an object has them
 _NO_HASH = np.uint64(2**64 - 1)
@@ -120,11 +120,11 @@ def utf8_of(frame: Any, text: Any) -> Any:
 def collect(frame: Any, x: Any, keys: Any, texts: Any) -> Any:
     """Write down the addresses of names and values of the dict at `x`.
 
-    Returns how many, or OTHER_ROAD: where it is no exact dict or too long, or the frame stale.
+    Returns how many, or FALLBACK: where it is no exact dict or too long, or the frame stale.
     A pass of its own, so that the misses of a row are under way together.
     """
     if not frame[VALID] or type_of(x) != frame[DICT]:
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     position = frame[SCRATCH]
     key_at, value_at = position + np.uint64(8), position + np.uint64(16)
     scratch = array_at(position, 3, np.uint64)
@@ -132,7 +132,7 @@ def collect(frame: Any, x: Any, keys: Any, texts: Any) -> Any:
     n = np.uint64(0)
     while _dict_next(x, position, key_at, value_at):
         if n == frame[LENGTH]:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         key, value = scratch[1], scratch[2]
         prefetch_at(key)
         prefetch_at(value)

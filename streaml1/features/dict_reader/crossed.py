@@ -41,7 +41,7 @@ from streaml1.features.dict_reader.context_fields import (
     TRUE,
     VALUES,
 )
-from streaml1.features.dict_reader.cpython_objects import FULL, OTHER_ROAD, no_error, utf8_of
+from streaml1.features.dict_reader.cpython_objects import FALLBACK, FULL, no_error, utf8_of
 from streaml1.features.dict_reader.crossed_factors import crossed_of, kept, put
 from streaml1.features.dict_reader.interned import (
     NO_ROAD,
@@ -206,7 +206,7 @@ def read_all(frame: Any, x: Any) -> Any:
     if _is_full(frame, n, total):
         return np.int64(FULL)
     if entered(frame, np.uint64(n), True) < 0:
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
     texts = array_at(frame[TEXTS], length, np.uint64)
@@ -218,6 +218,6 @@ def read_all(frame: Any, x: Any) -> Any:
         if slot == MISSING:
             slot = _admitted(frame, crossed, at, texts[k], hashes[k])
             if slot == NO_ROAD:
-                return np.int64(OTHER_ROAD)
+                return np.int64(FALLBACK)
         ids[k] = np.uint32(slot)
     return total

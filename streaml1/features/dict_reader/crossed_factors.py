@@ -34,7 +34,7 @@ from streaml1.features.dict_reader.context_fields import (
     STARTS,
     STR,
 )
-from streaml1.features.dict_reader.cpython_objects import OTHER_ROAD, hash_of, type_of, utf8_of
+from streaml1.features.dict_reader.cpython_objects import FALLBACK, hash_of, type_of, utf8_of
 from streaml1.features.interactions.kernels import NO_PART, bound, crossed, grouped, mask_at
 from streaml1.features.vocabulary.hash_keys import alias
 from streaml1.text.byte_names import murmur_at, murmur_of_string
@@ -119,7 +119,7 @@ def _part(frame: Any, key: Any, text: Any) -> tuple[Any, Any]:
 
 @inlined
 def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) -> Any:
-    """Write down those of the first `n` features that are crossed; how many, or OTHER_ROAD."""
+    """Write down those of the first `n` features that are crossed; how many, or FALLBACK."""
     length = frame[LENGTH]
     masks = array_at(frame[PART_MASKS], length, np.uint64)
     hashes = array_at(frame[PART_HASHES], length, np.uint64)
@@ -135,7 +135,7 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
         if not mask:
             continue
         if mask & (mask - np.int64(1)):  # none; or several, by which a cross may come twice
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         h = _ZERO
         if known:
             h = hash_of(keys[k])
@@ -145,7 +145,7 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
         if seen[at] != h or not h:
             stable, size = _part(frame, keys[k], texts[k])
             if not size:
-                return np.int64(OTHER_ROAD)
+                return np.int64(FALLBACK)
             seen[at], seen[at + _ONE], seen[at + _TWO] = h, stable, size
         hashes[m] = seen[at + _ONE]
         letters += seen[at + _TWO]
@@ -156,7 +156,7 @@ def _parts(frame: Any, plan: Any, keys: Any, texts: Any, values: Any, n: Any) ->
         m += _ONE
     frame[LETTERS] = letters
     if joined and _comes_twice(hashes, places, texts, m):
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     return np.int64(m)
 
 
@@ -177,7 +177,7 @@ def _comes_twice(hashes: Any, at: Any, texts: Any, m: Any) -> bool:
 def crossed_of(frame: Any, keys: Any, texts: Any, values: Any, hashes: Any, n: Any) -> Any:
     """Write the crossed features of the first `n` behind them; how many there are then.
 
-    `hashes` gets their hashes, `texts` their parts, see `crosses.kernels.crossed`. Or OTHER_ROAD,
+    `hashes` gets their hashes, `texts` their parts, see `crosses.kernels.crossed`. Or FALLBACK,
     where there is no room for them, which NEEDED tells, or one is too large, or too many parts.
     """
     plan = array_at(frame[PLAN], frame[N_PLAN], np.uint64)
@@ -194,13 +194,13 @@ def crossed_of(frame: Any, keys: Any, texts: Any, values: Any, hashes: Any, n: A
     needed = n + bound(plan, starts)
     frame[NEEDED] = needed
     if needed > length or np.uint64(m) > NO_PART:  # too many parts are refused there
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     end = crossed(plan, masks, part_hashes, part_values, members, starts, hashes, values, texts, n)
     last = n
     for k in range(n, end):
         v = values[k]
         if not abs(v) < LIMIT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         hashes[last] = hashes[k]
         texts[last] = texts[k]
         values[last] = v

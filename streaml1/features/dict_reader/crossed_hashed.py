@@ -21,7 +21,7 @@ from streaml1.features.dict_reader.context_fields import (
     TEXTS,
     VALUES,
 )
-from streaml1.features.dict_reader.cpython_objects import OTHER_ROAD, collect, number_of, type_of
+from streaml1.features.dict_reader.cpython_objects import FALLBACK, collect, number_of, type_of
 from streaml1.features.dict_reader.crossed_factors import crossed_of
 from streaml1.features.dict_reader.hashed import NO_SLOT, named_twice, slot_of
 
@@ -32,7 +32,7 @@ _ZERO, _ONE = map(np.uint64, (0, 1))
 
 @inlined
 def read(frame: Any, x: Any) -> Any:
-    """Write down the features of the dict at `x`, crossed ones too; how many, or OTHER_ROAD."""
+    """Write down the features of the dict at `x`, crossed ones too; how many, or FALLBACK."""
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
     values = array_at(frame[VALUES], length, np.float64)
@@ -48,12 +48,12 @@ def read(frame: Any, x: Any) -> Any:
         kind = type_of(text)
         v = number_of(frame, text, kind)
         if not abs(v) < LIMIT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         if v == 0.0:
             continue
         slot = slot_of(frame, key, text, kind)
         if slot == NO_SLOT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         keys[n] = key
         texts[n] = text if kind == frame[STR] else _ZERO
         ids[n] = np.uint32(slot)
@@ -66,13 +66,13 @@ def read(frame: Any, x: Any) -> Any:
         ids[k] = np.uint32(hashes[k] & frame[MASK])
     m = _merged(frame, ids, values, np.uint64(end))
     if end - m > 1 and named_twice(frame, keys, texts, n):
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     return m
 
 
 @inlined
 def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
-    """Have each slot once, with the sum of its values; returns how many, or OTHER_ROAD."""
+    """Have each slot once, with the sum of its values; returns how many, or FALLBACK."""
     marks = array_at(frame[MARKS], frame[N_MARKS], np.uint64)
     mask = _ONE
     while mask < n + n:
@@ -98,7 +98,7 @@ def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
     kept = _ZERO
     for k in range(m):
         if not abs(values[k]) < LIMIT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         ids[kept] = ids[k]
         values[kept] = values[k]
         kept += np.uint64(values[k] != 0.0)

@@ -13,7 +13,7 @@ from streaml1.optim.loop import ONLINE, learn_plain, predict_row
 __all__ = ["learn", "predict"]
 
 # Bound by row_kernel: the class of the rule, and what writes down the slots and values of the dict
-# at an address and returns how many, or OTHER_ROAD, or FULL where slots or places run out.
+# at an address and returns how many, or FALLBACK, or FULL where slots or places run out.
 Rule: Any = None
 read: Any = None
 

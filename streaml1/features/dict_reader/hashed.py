@@ -24,9 +24,9 @@ from streaml1.features.dict_reader.context_fields import (
 )
 from streaml1.features.dict_reader.cpython_objects import (
     EQUALS_SIGN,
+    FALLBACK,
     MOST_COMPARED,
     NO_INT,
-    OTHER_ROAD,
     collect,
     has,
     int_of,
@@ -90,7 +90,7 @@ def slot_of(frame: Any, key: Any, value: Any, kind: Any) -> Any:
 
 @inlined
 def read(frame: Any, x: Any) -> Any:
-    """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD."""
+    """Write down the non-zero entries of the dict at `x`; returns how many, or FALLBACK."""
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
     values = array_at(frame[VALUES], length, np.float64)
@@ -104,18 +104,18 @@ def read(frame: Any, x: Any) -> Any:
         kind = type_of(texts[k])
         v = number_of(frame, texts[k], kind)
         if not abs(v) < LIMIT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         if v == 0.0:
             continue
         slot = slot_of(frame, keys[k], texts[k], kind)
         if slot == NO_SLOT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         ids[n] = np.uint32(slot)
         values[n] = v
         n += _ONE
     m = merged(frame, ids, values, n)
     if np.int64(n) - m > 1 and named_twice(frame, keys, texts, np.uint64(total)):
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     return m
 
 
@@ -142,11 +142,11 @@ def named_twice(frame: Any, keys: Any, texts: Any, n: Any) -> bool:
 
 @inlined
 def merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
-    """Have each slot once, with the sum of its values; returns how many, or OTHER_ROAD."""
+    """Have each slot once, with the sum of its values; returns how many, or FALLBACK."""
     if not _may_repeat(array_at(frame[BYTES], _MARKS, np.uint64), ids, n):
         return np.int64(n)
     if n > MOST_COMPARED:
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     m = np.uint64(0)
     for k in range(n):
         first = np.uint64(0)
@@ -161,7 +161,7 @@ def merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
     kept = np.uint64(0)
     for k in range(m):
         if not abs(values[k]) < LIMIT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         if values[k] != 0.0:
             ids[kept] = ids[k]
             values[kept] = values[k]

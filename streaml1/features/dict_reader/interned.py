@@ -33,10 +33,10 @@ from streaml1.features.dict_reader.context_fields import (
 )
 from streaml1.features.dict_reader.cpython_objects import (
     EQUALS_SIGN,
+    FALLBACK,
     FULL,
     MOST_COMPARED,
     NO_INT,
-    OTHER_ROAD,
     collect,
     has,
     hash_of,
@@ -47,8 +47,8 @@ from streaml1.features.dict_reader.cpython_objects import (
     unknown_value,
 )
 from streaml1.features.vocabulary.hash_keys import alias
-from streaml1.features.vocabulary.name_index import ALIASED, DOUBLE, OTHERS, USED, WHOLE
-from streaml1.features.vocabulary.probing import MISSING, home, lookup
+from streaml1.features.vocabulary.name_index import ALIASED, DOUBLE, IRREGULAR, USED, WHOLE
+from streaml1.features.vocabulary.probing import MISSING, home_line, lookup
 
 __all__ = [
     "NO_ROAD",
@@ -79,7 +79,7 @@ cut = python_api("PyList_SetSlice", "int32", "uint64", "int64", "int64", "uint64
 
 @inlined
 def read(frame: Any, x: Any) -> Any:
-    """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD.
+    """Write down the non-zero entries of the dict at `x`; returns how many, or FALLBACK.
 
     `keys` and `texts` get the addresses of names and of string values, `hashes` those of names or
     the aliases of categories.
@@ -99,7 +99,7 @@ def read(frame: Any, x: Any) -> Any:
         kind = type_of(value)
         v = number_of(frame, value, kind)
         if not abs(v) < LIMIT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         kind_of_key = type_of(key)
         if kind_of_key == frame[STR]:
             h = hash_of(key)
@@ -108,14 +108,14 @@ def read(frame: Any, x: Any) -> Any:
         elif kind_of_key == frame[INT] and kind != frame[STR]:
             j = int_of(key)
             if j == NO_INT:
-                return np.int64(OTHER_ROAD)
+                return np.int64(FALLBACK)
             h = mixed(np.uint64(j) ^ frame[MASK])
         else:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         if v == 0.0:
             continue
         h &= frame[KEPT]
-        prefetch(entries, home(entries, h))
+        prefetch(entries, home_line(entries, h))
         keys[n] = key
         texts[n] = value if kind == frame[STR] else _NOTHING
         hashes[n] = h
@@ -152,7 +152,7 @@ def _whole_slot(frame: Any, entries: Any, key: Any, text: Any) -> Any:
 @inlined
 def _slot_otherwise(frame: Any, entries: Any, counts: Any, key: Any, text: Any) -> Any:
     """Slot of a name whose hash or alias is not in the table: it may be known another way."""
-    if counts[OTHERS]:
+    if counts[IRREGULAR]:
         return NO_ROAD
     if text != _NOTHING:
         if has(key, EQUALS_SIGN):
@@ -179,7 +179,7 @@ def _twice(ids: Any, n: Any) -> bool:
 def found(frame: Any, n: Any) -> Any:
     """Write down the slots of the first `n` features as `read` tells them.
 
-    Returns how many have one or are stood for, or OTHER_ROAD.
+    Returns how many have one or are stood for, or FALLBACK.
     """
     length = frame[LENGTH]
     ids = array_at(frame[IDS], length, np.uint32)
@@ -196,7 +196,7 @@ def found(frame: Any, n: Any) -> Any:
         if slot == MISSING:
             slot = _slot_otherwise(frame, entries, counts, keys[k], texts[k])
             if slot == NO_ROAD:
-                return np.int64(OTHER_ROAD)
+                return np.int64(FALLBACK)
             may_repeat |= slot != MISSING
             if slot == MISSING:
                 slot = frame[UNKNOWN]
@@ -206,7 +206,7 @@ def found(frame: Any, n: Any) -> Any:
             values[m] = values[k]
             m += _ONE
     if may_repeat and _twice(ids, m):
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     return np.int64(m)
 
 
@@ -214,7 +214,7 @@ def found(frame: Any, n: Any) -> Any:
 def prefetched(entries: Any, hashes: Any, first: Any, last: Any) -> None:
     """Have memory asked for where some hashes stand in a table."""
     for k in range(first, last):
-        prefetch(entries, home(entries, hashes[k]))
+        prefetch(entries, home_line(entries, hashes[k]))
 
 
 @inlined
@@ -273,7 +273,7 @@ def _admitted(frame: Any, entries: Any, counts: Any, h: Any, key: Any, text: Any
 
 @inlined
 def entered(frame: Any, n: Any, plain: bool) -> Any:
-    """Write down the slots of the first `n` features, new ones admitted; `n`, or OTHER_ROAD.
+    """Write down the slots of the first `n` features, new ones admitted; `n`, or FALLBACK.
 
     Where crossed features are known beside them, a new name must be `plain`: without a blank.
     """
@@ -289,13 +289,13 @@ def entered(frame: Any, n: Any, plain: bool) -> Any:
         if slot == MISSING:
             # With blanks it may read as a crossed feature.
             if plain and (_has_blank(frame, keys[k]) or _has_blank(frame, texts[k])):
-                return np.int64(OTHER_ROAD)
+                return np.int64(FALLBACK)
             slot = _admitted(frame, entries, counts, hashes[k], keys[k], texts[k])
             if slot == NO_ROAD:
-                return np.int64(OTHER_ROAD)
+                return np.int64(FALLBACK)
         ids[k] = np.uint32(slot)
     if counts[DOUBLE] and _twice(ids, n):
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     return np.int64(n)
 
 
@@ -310,7 +310,7 @@ def has_room(frame: Any, n: Any, total: Any) -> bool:
 
 @inlined
 def read_known(frame: Any, x: Any) -> Any:
-    """Write down what is known of the dict at `x`; returns how many entries, or OTHER_ROAD."""
+    """Write down what is known of the dict at `x`; returns how many entries, or FALLBACK."""
     n = read(frame, x)
     if n < 0:
         return n
@@ -319,7 +319,7 @@ def read_known(frame: Any, x: Any) -> Any:
 
 @inlined
 def read_all(frame: Any, x: Any) -> Any:
-    """Write down the dict at `x`, new names admitted; returns how many, or OTHER_ROAD, or FULL."""
+    """Write down the dict at `x`, new names admitted; returns how many, or FALLBACK, or FULL."""
     n = read(frame, x)
     if n < 0:
         return n

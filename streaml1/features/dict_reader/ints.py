@@ -21,7 +21,7 @@ from streaml1.features.dict_reader.context_fields import (
     VALUES,
 )
 from streaml1.features.dict_reader.cpython_objects import (
-    OTHER_ROAD,
+    FALLBACK,
     collect,
     int_of,
     number_of,
@@ -35,7 +35,7 @@ __all__ = ["read_all", "read_known"]
 
 @inlined
 def _read(frame: Any, x: Any, all_known: bool) -> Any:
-    """Write down the non-zero entries of the dict at `x`; returns how many, or OTHER_ROAD.
+    """Write down the non-zero entries of the dict at `x`; returns how many, or FALLBACK.
 
     What the rule has no slot for has the one of the unknown, or where `all_known`, is another road.
     """
@@ -52,11 +52,11 @@ def _read(frame: Any, x: Any, all_known: bool) -> Any:
         kind = type_of(texts[k])
         v = number_of(frame, texts[k], kind)
         if type_of(keys[k]) != frame[INT] or kind == frame[STR] or not abs(v) < LIMIT:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         j = int_of(keys[k])
         known = j >= 0 and np.uint64(j) < frame[SIZE]
         if (j < 0 or all_known) and not known:
-            return np.int64(OTHER_ROAD)
+            return np.int64(FALLBACK)
         slot = np.uint64(j) if known else frame[UNKNOWN]
         if v != 0.0 and slot != MISSING:
             ids[n] = np.uint32(slot)

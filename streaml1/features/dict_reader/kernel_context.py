@@ -10,15 +10,20 @@ import numpy as np
 from streaml1.features.dict_reader import context_fields as fields
 from streaml1.features.dict_reader.crossed_factors import SEEN
 from streaml1.features.dict_reader.raw_text import CLEAN_BYTES, NAME_BYTES
-from streaml1.features.interactions import Crosses
-from streaml1.features.ngrams import Words
+from streaml1.features.interactions import Interactions
+from streaml1.features.ngrams import NGrams
 from streaml1.features.ngrams.tokenizer import BLOCK, MARGIN, characters
-from streaml1.features.vocabulary import MISSING, Hashed, Ints, Table
+from streaml1.features.vocabulary import (
+    MISSING,
+    HashedVocabulary,
+    InternedVocabulary,
+    IntVocabulary,
+)
 from streaml1.features.vocabulary import hash_keys as keys
-from streaml1.features.vocabulary.byte_interning import SPARE
+from streaml1.features.vocabulary.byte_interning import PADDING
 from streaml1.optim.update_rule import unknown_slot
 
-__all__ = ["Frame", "Kernels"]
+__all__ = ["KernelContext", "Kernels"]
 
 # What a buffer has for each feature of a dict, in words of 8 bytes, and once.
 _PARTS = ("IDS", "VALUES", "KEYS", "TEXTS", "HASHES")
@@ -34,7 +39,7 @@ class Kernels(NamedTuple):
     learn: Callable[[int, Any, float, float, float], int]
 
 
-class Frame:
+class KernelContext:
     """Addresses of one model's arrays as they are now.
 
     Whoever replaces an array makes the frame stale first: kernels that hold it then do nothing.
@@ -54,8 +59,8 @@ class Frame:
         rule: Any,
         online: Any,
         length: int,
-        crosses: Crosses | None = None,
-        words_of: Words | None = None,
+        crosses: Interactions | None = None,
+        words_of: NGrams | None = None,
     ) -> None:
         self.predict, self.learn = kernels
         self.learns = learns
@@ -77,23 +82,26 @@ class Frame:
         words[fields.UNKNOWN] = unknown
         kept: list[Any] = [words, buffer, online, rule]
         self._known: list[Any] | None = None
-        if words_of is not None and not isinstance(names, Ints):
+        if words_of is not None and not isinstance(names, IntVocabulary):
             kept += _texts(words, words_of, length)
-        if words_of is not None and isinstance(names, Table):
-            self._known = names.known
+        if words_of is not None and isinstance(names, InternedVocabulary):
+            self._known = names.keys
             kept += _bytes(words, names, length)
-            words[fields.COUNTS], words[fields.KNOWN] = _at(names.counts), id(names.known)
-            kept += [names.counts, names.known]
-        elif isinstance(names, Table):
-            names.settle()
+            words[fields.COUNTS], words[fields.KNOWN] = _at(names.counts), id(names.keys)
+            kept += [names.counts, names.keys]
+        elif isinstance(names, InternedVocabulary):
+            names.materialize()
             words[fields.ENTRIES] = _at(names.entries)
             words[fields.N_ENTRIES] = len(names.entries)
             words[fields.COUNTS] = _at(names.counts)
-            words[fields.KNOWN], words[fields.TEXTS_KNOWN] = id(names.known), id(names.texts)
+            words[fields.KNOWN], words[fields.TEXTS_KNOWN] = (
+                id(names.keys),
+                id(names.category_values),
+            )
             words[fields.KEPT] = keys.HASH
             words[fields.MASK] = keys.SEED
-            kept += [names.entries, names.counts, names.known, names.texts]
-        elif isinstance(names, Hashed):
+            kept += [names.entries, names.counts, names.keys, names.category_values]
+        elif isinstance(names, HashedVocabulary):
             words[fields.MASK] = names.mask
         if crosses is not None:
             kept += _cross(words, crosses, names, length)
@@ -138,9 +146,9 @@ class Frame:
         self._valid[0] = 1
 
 
-def _cross(words: Any, crosses: Crosses, names: Any, length: int) -> list[Any]:
+def _cross(words: Any, crosses: Interactions, names: Any, length: int) -> list[Any]:
     """Have what crosses the features of a dict; returns what must be kept alive."""
-    n_members = length * crosses.most_of_one
+    n_members = length * crosses.max_prefixes_per_name
     n_starts = len(crosses.prefixes) + 1
     parts = np.zeros(len(_CROSS_PARTS) * length + n_starts + n_members, np.uint64)
     for k, part in enumerate(_CROSS_PARTS):
@@ -152,9 +160,9 @@ def _cross(words: Any, crosses: Crosses, names: Any, length: int) -> list[Any]:
     seen = np.zeros(SEEN, np.uint64)
     words[fields.PARTS_SEEN] = _at(seen)
     kept = [parts, seen, crosses.plan]
-    if isinstance(names, Table):
+    if isinstance(names, InternedVocabulary):
         kept += _products(words, names.crossed)
-    elif isinstance(names, Hashed):
+    elif isinstance(names, HashedVocabulary):
         marks = np.zeros(1 << (4 * length).bit_length(), np.uint64)
         words[fields.MARKS], words[fields.N_MARKS] = _at(marks), len(marks)
         kept.append(marks)
@@ -176,13 +184,13 @@ def _products(words: Any, products: Any) -> list[Any]:
         words[place] = _at(part)
     words[fields.N_CROSSED], words[fields.N_PRODUCTS] = len(table.entries), len(products.slots)
     words[fields.N_NUMBERS], words[fields.N_KEPT] = len(numbers.entries), len(names.hashes)
-    words[fields.N_ARENA] = len(names.bytes) - SPARE
+    words[fields.N_ARENA] = len(names.bytes) - PADDING
     return list(parts.values())
 
 
-def _texts(words: Any, text: Words, length: int) -> list[Any]:
+def _texts(words: Any, text: NGrams, length: int) -> list[Any]:
     """Have what counts the words of a dict; returns what must be kept alive."""
-    heads, at, sizes = text.heads_at(MARGIN)
+    heads, at, sizes = text.packed_prefixes(MARGIN)
     found, spans = np.zeros(len(at), np.uint64), np.zeros(length, np.uint64)
     names = np.zeros(NAME_BYTES * length, np.uint8)
     clean = np.zeros(CLEAN_BYTES * length + BLOCK, np.uint8)
@@ -202,11 +210,11 @@ def _texts(words: Any, text: Words, length: int) -> list[Any]:
     return [heads, *parts.values()]
 
 
-def _bytes(words: Any, names: Table, length: int) -> list[Any]:
+def _bytes(words: Any, names: InternedVocabulary, length: int) -> list[Any]:
     """Have names known by their bytes, with room for those of an example more."""
-    table, arena = names.by_bytes, names.waiting
-    table.widen(length)
-    arena.widen(length, NAME_BYTES * length + 2 * MARGIN)
+    table, arena = names.byte_index, names.pending
+    table.reserve(length)
+    arena.reserve(length, NAME_BYTES * length + 2 * MARGIN)
     parts: dict[int, Any] = {
         fields.ENTRIES: table.entries, fields.BY_USED: table.used, fields.BY_COUNT: table.count,
         fields.KEPT_HASHES: arena.hashes, fields.ENDS: arena.ends, fields.ARENA: arena.bytes,
@@ -215,7 +223,7 @@ def _bytes(words: Any, names: Table, length: int) -> list[Any]:
     for place, part in parts.items():
         words[place] = _at(part)
     words[fields.N_ENTRIES], words[fields.N_KEPT] = len(table.entries), len(arena.hashes)
-    words[fields.N_ARENA], words[fields.KNOWN_N] = len(arena.bytes), len(names.known)
+    words[fields.N_ARENA], words[fields.KNOWN_N] = len(arena.bytes), len(names.keys)
     return list(parts.values())
 
 

@@ -48,8 +48,8 @@ from streaml1.features.dict_reader.context_fields import (
     VALUES,
 )
 from streaml1.features.dict_reader.cpython_objects import (
+    FALLBACK,
     FULL,
-    OTHER_ROAD,
     collect,
     number_of,
     type_of,
@@ -59,7 +59,7 @@ from streaml1.features.dict_reader.crossed_factors import kept, put
 from streaml1.features.dict_reader.hashed import merged
 from streaml1.features.dict_reader.interned import length_of_list, placed, prefetched
 from streaml1.features.ngrams.tokenizer import MARGIN, cleaned, counted
-from streaml1.features.vocabulary.name_index import OTHERS
+from streaml1.features.vocabulary.name_index import IRREGULAR
 from streaml1.features.vocabulary.probing import MISSING, lookup
 from streaml1.text.byte_names import copied, is_head, murmur_at
 
@@ -109,7 +109,7 @@ def _repeated(hashes: Any, n: Any, met: Any) -> bool:
 def _given(frame: Any, x: Any, hashes: Any, values: Any, spans: Any, met: Any) -> Any:
     """Write down the non-zero entries of the dict at `x` that are no texts, and where these are.
 
-    Returns how many there are, or OTHER_ROAD, and where their names end.
+    Returns how many there are, or FALLBACK, and where their names end.
     """
     length = frame[LENGTH]
     keys = array_at(frame[KEYS], length, np.uint64)
@@ -117,7 +117,7 @@ def _given(frame: Any, x: Any, hashes: Any, values: Any, spans: Any, met: Any) -
     found = array_at(frame[FOUND], frame[N_HEADS], np.uint64)
     names, to = frame[NAMES], frame[NAMES]
     last = names + frame[N_NAMES] - _MORE
-    other = np.int64(OTHER_ROAD)
+    other = np.int64(FALLBACK)
     for z in range(frame[N_HEADS]):
         found[z] = _ZERO
     total = collect(frame, x, keys, objects)
@@ -162,7 +162,7 @@ def _given(frame: Any, x: Any, hashes: Any, values: Any, spans: Any, met: Any) -
 def _read(frame: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
     """Write down the non-zero entries of the dict at `x`, and behind them the words of its texts.
 
-    Returns how many, or OTHER_ROAD, and where their names end; NEEDED tells for how many features
+    Returns how many, or FALLBACK, and where their names end; NEEDED tells for how many features
     a frame has room that takes the dict.
     """
     length = frame[LENGTH]
@@ -183,17 +183,17 @@ def _read(frame: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
         text = utf8_of(frame, found[z])
         size = load_u64(frame[SCRATCH])
         if not text:
-            return np.int64(OTHER_ROAD), to
+            return np.int64(FALLBACK), to
         frame[NEEDED] = (size + _MORE) // np.uint64(CLEAN_BYTES) + _ONE
         if size + _MORE > frame[N_CLEAN]:
-            return np.int64(OTHER_ROAD), to
+            return np.int64(FALLBACK), to
         end, words, plain = cleaned(text, text + size, clean, begins, _ZERO, frame[CHARACTERS])
         most = min(frame[NGRAMS], words)
         letters = most * (words * sizes[z] + (end - clean))
         used = (to - names) + letters + _MORE
         frame[NEEDED] = max(k + most * words, used // np.uint64(NAME_BYTES) + _ONE)
         if not plain or k + most * words > length or used > frame[N_NAMES]:
-            return np.int64(OTHER_ROAD), to
+            return np.int64(FALLBACK), to
         to, k = counted(
             begins, _ZERO, words, heads[z], sizes[z], frame[NGRAMS], names, to, k, hashes, values,
             spans, met,
@@ -206,7 +206,7 @@ def _read(frame: Any, x: Any, hashes: Any, values: Any, spans: Any) -> Any:
 def _is_stale(frame: Any) -> bool:
     counts = array_at(frame[COUNTS], 5, np.int64)
     known = np.uint64(length_of_list(frame[KNOWN]))
-    return bool(known != frame[KNOWN_N] or counts[OTHERS] != 0)
+    return bool(known != frame[KNOWN_N] or counts[IRREGULAR] != 0)
 
 
 @inlined
@@ -218,10 +218,10 @@ def read_known(frame: Any, x: Any) -> Any:
     spans = array_at(frame[SPANS], length, np.uint64)
     entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     if _is_stale(frame):
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     n, _ = _read(frame, x, hashes, values, spans)
     if n < 0:
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     prefetched(entries, hashes, _ZERO, np.uint64(n))
     return np.int64(placed(frame, entries, _ZERO, np.uint64(n), _ZERO))
 
@@ -251,10 +251,10 @@ def read_all(frame: Any, x: Any) -> Any:
     spans = array_at(frame[SPANS], length, np.uint64)
     entries = array_at(frame[ENTRIES], frame[N_ENTRIES], np.uint64)
     if _is_stale(frame):
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     n, to = _read(frame, x, hashes, values, spans)
     if n < 0:
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     # There must be room for all of them to be new.
     m, waiting = np.uint64(n), np.uint64(array_at(frame[ARENA_COUNT], 1, np.int64)[0])
     letters = array_at(frame[ENDS], frame[N_KEPT] + _ONE, np.uint64)[waiting]
@@ -285,7 +285,7 @@ def read_hashed(frame: Any, x: Any) -> Any:
     spans = array_at(frame[SPANS], length, np.uint64)
     n, _ = _read(frame, x, hashes, values, spans)
     if n < 0:
-        return np.int64(OTHER_ROAD)
+        return np.int64(FALLBACK)
     for k in range(np.uint64(n)):
         ids[k] = np.uint32(hashes[k] & frame[MASK])
     return merged(frame, ids, values, np.uint64(n))

@@ -5,28 +5,33 @@ of many examples `marks` tells which features are crossed, and `rows` crosses th
 """
 
 from streaml1.features.interactions.crossed_rows import (
-    Crossing,
+    CrossedRows,
+    append_crossed,
+    cross_rows,
     crossed_names,
-    crossing_of,
     find_crossed,
     hashes_of,
-    spread,
 )
-from streaml1.features.interactions.selection import Marked, marked, require_plain
-from streaml1.features.interactions.spec import Cross, Crosses, checked_cross, crosses_of
+from streaml1.features.interactions.selection import Selection, require_plain, select_factors
+from streaml1.features.interactions.spec import (
+    Interaction,
+    Interactions,
+    check_cross,
+    interactions_of,
+)
 
 __all__ = [
-    "Cross",
-    "Crosses",
-    "Crossing",
-    "Marked",
-    "checked_cross",
+    "Interaction",
+    "Interactions",
+    "CrossedRows",
+    "Selection",
+    "check_cross",
     "crossed_names",
-    "crosses_of",
-    "crossing_of",
+    "interactions_of",
+    "cross_rows",
     "find_crossed",
     "hashes_of",
-    "marked",
+    "select_factors",
     "require_plain",
-    "spread",
+    "append_crossed",
 ]

@@ -11,24 +11,31 @@ from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import LIMIT, BadExample, Rows, is_no_value, refuse_value, row_of
 from streaml1.core.simd import borrowed
 from streaml1.features.interactions.kernels import AT, NO_PART, crossed, grouped
-from streaml1.features.interactions.selection import Marked
-from streaml1.features.interactions.spec import Cross, Crosses
-from streaml1.features.vocabulary import MISSING, Hashed, Table
-from streaml1.features.vocabulary.crossed_name import JOINT, told
-from streaml1.features.vocabulary.interaction_factors import Parts
+from streaml1.features.interactions.selection import Selection
+from streaml1.features.interactions.spec import Interaction, Interactions
+from streaml1.features.vocabulary import MISSING, HashedVocabulary, InternedVocabulary
+from streaml1.features.vocabulary.crossed_name import JOINT, display_order
+from streaml1.features.vocabulary.interaction_factors import InteractionFactors
 
-__all__ = ["Crossing", "crossed_names", "crossing_of", "find_crossed", "hashes_of", "spread"]
+__all__ = [
+    "CrossedRows",
+    "crossed_names",
+    "cross_rows",
+    "find_crossed",
+    "hashes_of",
+    "append_crossed",
+]
 
 _ZERO, _ONE = map(np.uint64, (0, 1))
 
 
-class Crossing(NamedTuple):
+class CrossedRows(NamedTuple):
     """The crossed features of some rows; row i is the part `indptr[i]:indptr[i + 1]`."""
 
     hashes: Any  # uint64; one may come twice in a row where prefixes have names in common
     values: Any
     indptr: Any
-    parts: Parts
+    parts: InteractionFactors
 
 
 @inlined
@@ -106,7 +113,7 @@ def _cross(
     return n, wrong
 
 
-def crossing_of(crosses: Crosses, some: Marked) -> Crossing:
+def cross_rows(crosses: Interactions, some: Selection) -> CrossedRows:
     """The crossed features of some rows.
 
     Raises
@@ -121,18 +128,20 @@ def crossing_of(crosses: Crosses, some: Marked) -> Crossing:
     places, indptr = np.empty((total, 3), np.int32), np.zeros(rows.n + 1, np.uint64)
     n, wrong = _cross(
         crosses.plan, some.ids, some.masks, some.hashes, rows.values, rows.indptr, part_masks,
-        part_hashes, np.empty(m), part_at, np.empty(m * crosses.most_of_one, np.uint64), sizes,
-        crossed_hashes, values, np.empty(total, np.uint64), places, indptr,
+        part_hashes, np.empty(m), part_at, np.empty(m * crosses.max_prefixes_per_name, np.uint64),
+        sizes, crossed_hashes, values, np.empty(total, np.uint64), places, indptr,
     )  # fmt: skip
     n = int(n)
-    parts = Parts(places[:n], some.ids, some.masks, some.hashes, some.spans, some.letters)
-    crossing = Crossing(crossed_hashes[:n], values[:n], indptr, parts)
+    parts = InteractionFactors(
+        places[:n], some.ids, some.masks, some.hashes, some.spans, some.letters
+    )
+    crossing = CrossedRows(crossed_hashes[:n], values[:n], indptr, parts)
     if wrong <= total:
         _refuse(crossing, some)
     return crossing
 
 
-def _refuse(crossing: Crossing, some: Marked) -> None:
+def _refuse(crossing: CrossedRows, some: Selection) -> None:
     """Refuse the first product that is too large."""
     k = int(np.flatnonzero(~(np.abs(crossing.values) < LIMIT))[0])
     row = row_of(Rows(None, None, crossing.indptr), k)
@@ -142,7 +151,7 @@ def _refuse(crossing: Crossing, some: Marked) -> None:
         raise BadExample(bad.reason, row) from None
 
 
-def _parts_of(crossing: Crossing, some: Marked, k: int) -> list[str]:
+def _parts_of(crossing: CrossedRows, some: Selection, k: int) -> list[str]:
     """The names that the k-th crossed feature is of, by prefix, then by hash."""
     entries = [entry for entry in crossing.parts.places[k].tolist() if entry >= 0]
 
@@ -153,27 +162,27 @@ def _parts_of(crossing: Crossing, some: Marked, k: int) -> list[str]:
     return some.names_of(np.array(sorted(entries, key=by_prefix)))
 
 
-def crossed_names(crossing: Crossing, some: Marked, places: Any) -> list[str]:
+def crossed_names(crossing: CrossedRows, some: Selection, places: Any) -> list[str]:
     """The names of some crossed features of some rows, as models tell them."""
-    return [JOINT.join(told(_parts_of(crossing, some, k))) for k in places.tolist()]
+    return [JOINT.join(display_order(_parts_of(crossing, some, k))) for k in places.tolist()]
 
 
-def hashes_of(crosses: Sequence[Cross]) -> Any:
+def hashes_of(crosses: Sequence[Interaction]) -> Any:
     """Hashes of crossed features, an array."""
     return np.array([one.hash for one in crosses], np.uint64)
 
 
 def find_crossed(names: Any, hashes: Any) -> tuple[Any, Any]:
     """Slots of crossed features, uint32, `MISSING` for those unknown, and the places of these."""
-    if isinstance(names, Hashed):
+    if isinstance(names, HashedVocabulary):
         return (hashes & np.uint64(names.mask)).astype(np.uint32), np.empty(0, np.int64)
-    if isinstance(names, Table):
+    if isinstance(names, InternedVocabulary):
         return names.crossed.find(hashes)
     return np.full(len(hashes), MISSING, np.uint32), np.arange(len(hashes))
 
 
 @kernel
-def spread(
+def append_crossed(
     indptr: Any,
     cross_indptr: Any,
     plain: Any,

@@ -17,14 +17,14 @@ from streaml1.features.interactions.spec import (
     MOST_CROSSED,
     MOST_PARTS,
     PREFIXES,
-    Crosses,
+    Interactions,
     too_many,
     too_many_parts,
 )
 from streaml1.features.vocabulary.crossed_name import JOINT
-from streaml1.features.vocabulary.interaction_factors import spelt
+from streaml1.features.vocabulary.interaction_factors import encode_names
 
-__all__ = ["Marked", "marked", "require_plain"]
+__all__ = ["Selection", "select_factors", "require_plain"]
 
 _ZERO, _ONE, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 7, 8))
 _COUNT = np.uint64(255)  # as many as a byte can count
@@ -127,7 +127,7 @@ def _bounds(plan: Any, ids: Any, masks: Any, indptr: Any, sizes: Any, bounds: An
     return longest, wide
 
 
-class Marked(NamedTuple):
+class Selection(NamedTuple):
     """A batch, each name but once in a row, and which of its features are crossed."""
 
     batch: Batch
@@ -139,7 +139,7 @@ class Marked(NamedTuple):
     bounds: Any  # of each row the most crossed features that it may have
     longest: int  # the most of a row that are crossed
 
-    def pieces(self, copied: int = 0) -> list[tuple[int, int]]:
+    def chunks(self, copied: int = 0) -> list[tuple[int, int]]:
         """First and last of rows that are crossed together; `copied`: floats that a cut costs."""
         ends = np.cumsum(self.bounds)
         most = IN_CACHE if len(ends) and copied <= ends[-1] else TOGETHER
@@ -152,7 +152,7 @@ class Marked(NamedTuple):
             cuts.append(lo)
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
-    def part(self, lo: int, hi: int) -> Marked:
+    def slice(self, lo: int, hi: int) -> Selection:
         """The rows from one to before another."""
         if (lo, hi) == (0, self.batch.n):
             return self
@@ -175,9 +175,9 @@ class Marked(NamedTuple):
         return [str(texts[lo:hi], "utf-8", "surrogatepass") for lo, hi in pairs]
 
 
-def _spelt(crosses: Crosses, names: Sequence[Hashable]) -> tuple[Any, Any, Any, Any]:
+def _spelt(crosses: Interactions, names: Sequence[Hashable]) -> tuple[Any, Any, Any, Any]:
     """Of names their masks, and of those that are crossed also hashes; spans, letters."""
-    letters, spans = spelt(names)
+    letters, spans = encode_names(names)
     masks = np.empty(len(names), np.uint64)
     if COMPILED:
         _masks(np.uint64(letters.ctypes.data), spans, crosses.plan, masks)
@@ -190,7 +190,7 @@ def _spelt(crosses: Crosses, names: Sequence[Hashable]) -> tuple[Any, Any, Any, 
     return masks, hashes, spans, letters
 
 
-def marked(crosses: Crosses, batch: Batch) -> Marked:
+def select_factors(crosses: Interactions, batch: Batch) -> Selection:
     """A batch with what tells which features are crossed.
 
     Raises
@@ -222,7 +222,7 @@ def marked(crosses: Crosses, batch: Batch) -> Marked:
         raise BadExample(too_many_parts(int(parts)), wide)
     if len(many):
         raise BadExample(too_many(int(bounds[many[0]])), int(many[0]))
-    return Marked(batch, ids, masks, hashes, spans, letters, bounds, longest)
+    return Selection(batch, ids, masks, hashes, spans, letters, bounds, longest)
 
 
 def _require_names(batch: Batch) -> None:
@@ -234,7 +234,7 @@ def _require_names(batch: Batch) -> None:
         )
 
 
-def require_plain(crosses: Crosses, batch: Batch) -> None:
+def require_plain(crosses: Interactions, batch: Batch) -> None:
     """Refuse the first row with a name that reads as that of a crossed feature."""
     if batch.texts is not None:
         rows: list[tuple[int, Hashable]] = []

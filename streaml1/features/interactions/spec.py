@@ -12,15 +12,15 @@ import numpy as np
 
 from streaml1.core.hashing import name_hash
 from streaml1.core.rows import BadExample, refuse_value, shown
-from streaml1.features.vocabulary.crossed_name import JOINT, hash_of_parts
+from streaml1.features.vocabulary.crossed_name import JOINT, hash_of_factors
 
 __all__ = [
     "MOST_CROSSED",
     "MOST_PARTS",
-    "Cross",
-    "Crosses",
-    "checked_cross",
-    "crosses_of",
+    "Interaction",
+    "Interactions",
+    "check_cross",
+    "interactions_of",
     "too_many",
     "too_many_parts",
 ]
@@ -54,7 +54,7 @@ def too_many_parts(n: int) -> str:
     )
 
 
-class Cross(NamedTuple):
+class Interaction(NamedTuple):
     """A crossed feature of an example."""
 
     hash: int
@@ -62,7 +62,7 @@ class Cross(NamedTuple):
     parts: tuple[str, ...]  # by prefix, then by hash
 
 
-def checked_cross(name: str, value: Any) -> list[tuple[str, ...]] | None:
+def check_cross(name: str, value: Any) -> list[tuple[str, ...]] | None:
     """Check what a model is asked to cross: None, or pairs and triples of prefixes.
 
     Raises
@@ -83,7 +83,7 @@ def checked_cross(name: str, value: Any) -> list[tuple[str, ...]] | None:
 
 @lru_cache(64)
 def _checked(name: str, value: tuple[Any, ...]) -> list[tuple[str, ...]]:
-    """As `checked_cross`; copies of a model with hundreds of crosses are made in no time."""
+    """As `check_cross`; copies of a model with hundreds of crosses are made in no time."""
     asked = [_one(name, cross) for cross in value]
     seen: set[tuple[str, ...]] = set()
     for cross in asked:
@@ -119,7 +119,7 @@ def _one(name: str, cross: Any) -> tuple[str, ...]:
     return tuple(cross)
 
 
-class Crosses:
+class Interactions:
     """The crosses of a model.
 
     A name belongs to the prefix `p` if it is `p`, or begins with `p=` or `p^`. A cross of some
@@ -129,7 +129,7 @@ class Crosses:
     Parameters
     ----------
     asked
-        Pairs and triples of prefixes, as `checked_cross` gives them.
+        Pairs and triples of prefixes, as `check_cross` gives them.
 
     Examples
     --------
@@ -139,35 +139,35 @@ class Crosses:
     """
 
     def __init__(self, asked: Sequence[tuple[str, ...]]) -> None:
-        self.asked = list(asked)
+        self.crosses = list(asked)
         self.prefixes = list(dict.fromkeys(p for cross in asked for p in cross))
-        self.of_prefixes = [tuple(self.prefixes.index(p) for p in cross) for cross in asked]
-        self.most_of_one = max(self.mask(p).bit_count() for p in self.prefixes)
+        self.prefix_indices = [tuple(self.prefixes.index(p) for p in cross) for cross in asked]
+        self.max_prefixes_per_name = max(self.mask(p).bit_count() for p in self.prefixes)
         self.plan = self._plan()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Crosses, (self.asked,)
+        return Interactions, (self.crosses,)
 
     def _plan(self) -> Any:
         """All of it as one array for kernels."""
         texts = [p.encode() for p in self.prefixes]
         letters = b"".join(texts)
         letters += bytes(-len(letters) % 8 + 8)
-        n, s = len(texts), len(self.asked)
+        n, s = len(texts), len(self.crosses)
         plan = np.zeros(HEAD + 3 * s + n + 1 + len(letters) // 8, np.uint64)
         plan[:FIRST_BYTES] = (n, s, HEAD, HEAD + 3 * s, HEAD + 3 * s + n + 1)
         for k, text in enumerate(texts):
             plan[FIRST_BYTES + text[0]] |= np.uint64(1 << k)
-        for k, cross in enumerate(self.of_prefixes):
+        for k, cross in enumerate(self.prefix_indices):
             plan[HEAD + 3 * k : HEAD + 3 * k + 3] = (*cross, *([NONE] * (3 - len(cross))))
         plan[HEAD + 3 * s + 1 : HEAD + 3 * s + n + 1] = np.cumsum([len(one) for one in texts])
         plan[HEAD + 3 * s + n + 1 :] = np.frombuffer(letters, np.uint64)
         return plan
 
     @property
-    def apart(self) -> bool:
+    def disjoint(self) -> bool:
         """Whether no name belongs to two prefixes: no feature is crossed in two ways then."""
-        return self.most_of_one == 1
+        return self.max_prefixes_per_name == 1
 
     def mask(self, name: Hashable) -> int:
         """The prefixes that a name belongs to, a bit each."""
@@ -179,7 +179,7 @@ class Crosses:
                 bits |= 1 << k
         return bits
 
-    def of(self, plain: dict[Hashable, float]) -> list[Cross]:
+    def of(self, plain: dict[Hashable, float]) -> list[Interaction]:
         """The crossed features of an example, given by name without zeros.
 
         Raises
@@ -195,24 +195,24 @@ class Crosses:
         if n > MOST_CROSSED:
             raise BadExample(too_many(n))
         hashes = [name_hash(name) for name, _ in parts]
-        crosses: list[Cross] = []
+        crosses: list[Interaction] = []
         for chosen in self._sets([mask for _, mask in parts]):
             ordered = sorted(chosen, key=hashes.__getitem__)
-            h = hash_of_parts([hashes[k] for k in ordered])
+            h = hash_of_factors([hashes[k] for k in ordered])
             v = prod(plain[parts[k][0]] for k in ordered)
             told = sorted(ordered, key=lambda k: parts[k][1] & -parts[k][1])  # the first prefix
             names = tuple(str(parts[k][0]) for k in told)
             refuse_value(JOINT.join(names), v)
             if v != 0.0:
-                crosses.append(Cross(h, v, names))
+                crosses.append(Interaction(h, v, names))
         return crosses
 
     def _bound(self, masks: list[int]) -> int:
         sizes = [sum(mask >> p & 1 for mask in masks) for p in range(len(self.prefixes))]
-        return sum(prod(sizes[p] for p in cross) for cross in self.of_prefixes)
+        return sum(prod(sizes[p] for p in cross) for cross in self.prefix_indices)
 
     def _sets(self, masks: list[int]) -> Iterator[tuple[int, ...]]:
-        for cross in self.of_prefixes:
+        for cross in self.prefix_indices:
             groups = [[i for i, mask in enumerate(masks) if mask >> p & 1] for p in cross]
             for chosen in product(*groups):
                 if len(set(chosen)) == len(chosen) and not any(
@@ -222,7 +222,7 @@ class Crosses:
                 ):
                     yield chosen
 
-    def parts_of(self, name: Hashable) -> list[str] | None:
+    def factors_of(self, name: Hashable) -> list[str] | None:
         """The parts of a crossed feature that is called so, if one may be."""
         if not isinstance(name, str):
             return None
@@ -247,6 +247,6 @@ class Crosses:
 
 
 @lru_cache(64)
-def crosses_of(asked: tuple[tuple[str, ...], ...]) -> Crosses:
+def interactions_of(asked: tuple[tuple[str, ...], ...]) -> Interactions:
     """The crosses that are asked for, which never change."""
-    return Crosses(asked)
+    return Interactions(asked)

@@ -6,7 +6,7 @@ them: of many rows `rows`, of one dict `streaml1.features.dict_reader.raw_text`.
 
 from __future__ import annotations
 
-from streaml1.features.ngrams.ngram_rows import counted_batch
-from streaml1.features.ngrams.spec import Words, checked_text, words_of
+from streaml1.features.ngrams.ngram_rows import ngram_batch
+from streaml1.features.ngrams.spec import NGrams, check_text, tokenize
 
-__all__ = ["Words", "checked_text", "counted_batch", "words_of"]
+__all__ = ["NGrams", "check_text", "ngram_batch", "tokenize"]

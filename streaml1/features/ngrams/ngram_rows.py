@@ -1,6 +1,6 @@
 """Words of the texts of many rows at once, by kernels, as rows of hashed names.
 
-What is out of the ordinary goes by `Words` for its row: a text with a letter that kernels do not
+What is out of the ordinary goes by `NGrams` for its row: a text with a letter that kernels do not
 lower, or a row that gives a feature by name too. What no kernel takes does for all rows.
 """
 
@@ -17,8 +17,8 @@ import numpy as np
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import BadExample, are_values, plain_items
-from streaml1.features.batch import Batch, batch_of, frame_of, is_frame, is_matrix, values_of
-from streaml1.features.ngrams.spec import Words
+from streaml1.features.batch import Batch, batch_of, column_values, is_frame, is_matrix, to_narwhals
+from streaml1.features.ngrams.spec import NGrams
 from streaml1.features.ngrams.tokenizer import (
     BLOCK,
     MARGIN,
@@ -30,7 +30,7 @@ from streaml1.features.ngrams.tokenizer import (
 from streaml1.text.parsed_rows import IntRows, NamedRows
 from streaml1.text.patch_rows import mended
 
-__all__ = ["counted_batch"]
+__all__ = ["ngram_batch"]
 
 _HALF = np.uint64(32)
 _SIZE = np.uint64(2**32 - 1)
@@ -67,7 +67,7 @@ class _Lines(NamedTuple):
     one: Callable[[bytes], Any]
 
 
-def counted_batch(words: Words, X: Any) -> Batch:
+def ngram_batch(words: NGrams, X: Any) -> Batch:
     """The rows of X with words in place of texts, see `batches.batch_of`.
 
     As `Words.batch_of`, but for how it is done.
@@ -82,7 +82,7 @@ def counted_batch(words: Words, X: Any) -> Batch:
     return words.batch_of(X) if rows is None else batch_of(rows)
 
 
-def _counted(words: Words, X: Any) -> NamedRows | None:
+def _counted(words: NGrams, X: Any) -> NamedRows | None:
     if isinstance(X, NamedRows):
         return _of_named(words, X)
     if is_frame(X):
@@ -95,12 +95,12 @@ def _counted(words: Words, X: Any) -> NamedRows | None:
 # What was read by kernels already
 
 
-def _of_named(words: Words, X: NamedRows) -> NamedRows | None:
+def _of_named(words: NGrams, X: NamedRows) -> NamedRows | None:
     if X.header is None:
         return X
     hashes, values, indptr = X.parts()
     spans = X.own_spans()
-    if not are_values(values) or any(map(words.reads_as_word, X.header)):
+    if not are_values(values) or any(map(words.is_ngram_name, X.header)):
         return None
     n, k = len(X), len(words.names)
     at, sizes = np.zeros((n, k), np.uint64), np.zeros((n, k), np.uint64)
@@ -121,7 +121,7 @@ def _of_named(words: Words, X: NamedRows) -> NamedRows | None:
     return expanded
 
 
-def _named_as_words(words: Words, X: NamedRows) -> Any:
+def _named_as_words(words: NGrams, X: NamedRows) -> Any:
     """Rows whose lines may have a feature that is named as words are; some others too."""
     if X.header or not len(X):  # names of columns were looked at
         return []
@@ -143,7 +143,7 @@ def _named_as_words(words: Words, X: NamedRows) -> Any:
 # Dicts and frames: what is no text goes the way of all, and its names become bytes then
 
 
-def _of_dicts(words: Words, X: Sequence[Any]) -> NamedRows | None:
+def _of_dicts(words: NGrams, X: Sequence[Any]) -> NamedRows | None:
     rest: list[dict[Any, Any]] = []
     keys: set[Any] = set()
     columns: list[list[str | None]] = [[None] * len(X) for _ in words.names]
@@ -159,7 +159,7 @@ def _of_dicts(words: Words, X: Sequence[Any]) -> NamedRows | None:
         keys.update(left)
         rest.append(left)
     how = np.zeros(len(X), np.uint8)
-    odd = {key for key in keys if isinstance(key, str) and words.reads_as_word(key)}
+    odd = {key for key in keys if isinstance(key, str) and words.is_ngram_name(key)}
     if odd:
         for i, x in enumerate(X):
             if not odd.isdisjoint(x):
@@ -167,15 +167,15 @@ def _of_dicts(words: Words, X: Sequence[Any]) -> NamedRows | None:
     return _beside(words, batch_of(rest), columns, how, _numbered(words, X))
 
 
-def _of_frame(words: Words, X: Any) -> NamedRows | None:
-    frame = frame_of(X)
+def _of_frame(words: NGrams, X: Any) -> NamedRows | None:
+    frame = to_narwhals(X)
     texts = [name for name in words.names if name in frame.columns]
-    odd = [one for one in frame.columns if isinstance(one, str) and words.reads_as_word(one)]
+    odd = [one for one in frame.columns if isinstance(one, str) and words.is_ngram_name(one)]
     if odd or not texts:
         return None
     columns: list[list[str | None]] = []
     for name in words.names:
-        column = values_of(frame[name]) if name in texts else [None] * len(frame)
+        column = column_values(frame[name]) if name in texts else [None] * len(frame)
         if not all(value is None or isinstance(value, str) for value in column):
             return None
         columns.append(column)
@@ -185,7 +185,7 @@ def _of_frame(words: Words, X: Any) -> NamedRows | None:
     return _beside(words, batch, columns, how, None)
 
 
-def _numbered(words: Words, X: Sequence[Any]) -> _Lines:
+def _numbered(words: NGrams, X: Sequence[Any]) -> _Lines:
     """Rows that are told by their numbers."""
     text = np.arange(len(X)).view(np.uint8)
     begins = np.arange(0, 8 * len(X), 8)
@@ -197,7 +197,7 @@ def _numbered(words: Words, X: Sequence[Any]) -> _Lines:
 
 
 def _beside(
-    words: Words, batch: Batch, columns: list[list[str | None]], how: Any, lines: _Lines | None
+    words: NGrams, batch: Batch, columns: list[list[str | None]], how: Any, lines: _Lines | None
 ) -> NamedRows | None:
     """Rows of a batch with the words of their texts."""
     names = batch.names or []
@@ -253,13 +253,13 @@ def _as_bytes(columns: list[list[str | None]]) -> _Texts:
 # The work itself
 
 
-def _heads(words: Words) -> tuple[Any, Any, Any]:
+def _heads(words: NGrams) -> tuple[Any, Any, Any]:
     """The names with their equals signs: where they stand, and how long they are."""
-    return words.heads_at(MARGIN)
+    return words.packed_prefixes(MARGIN)
 
 
 def _expanded(
-    words: Words, plain: _Plain, texts: _Texts, dropped: Any, how: Any, lines: _Lines
+    words: NGrams, plain: _Plain, texts: _Texts, dropped: Any, how: Any, lines: _Lines
 ) -> NamedRows | None:
     n, k = texts.at.shape
     begins, firsts, odd, clean = _cleaned(texts)
@@ -312,7 +312,7 @@ def _cleaned(texts: _Texts) -> tuple[Any, Any, Any, Any]:
 
 
 def _in_python(
-    words: Words, texts: _Texts, how: Any, rows: NamedRows, row: int
+    words: NGrams, texts: _Texts, how: Any, rows: NamedRows, row: int
 ) -> tuple[list[str], list[float]]:
     """Names and values of the features that a row still wants."""
     x: Mapping[Any, float] = {}

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.rows import BadExample, Rows, number, refuse_value
-from streaml1.features.batch import Batch, batch_of, frame_of, is_frame, is_matrix, values_of
+from streaml1.features.batch import Batch, batch_of, column_values, is_frame, is_matrix, to_narwhals
 from streaml1.features.dedup import plain_rows
 from streaml1.text.parsed_rows import IntRows
 
-__all__ = ["Words", "checked_text", "words_of"]
+__all__ = ["NGrams", "check_text", "tokenize"]
 
 _words = re.compile(r"\w+").findall
 
 
-def words_of(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     r"""The words of a text: runs of `\w` (letters, digits, underscores) of any script, lowered.
 
     Examples
@@ -30,7 +30,7 @@ def words_of(text: str) -> list[str]:
     return _words(text.lower())
 
 
-def checked_text(name: str, value: Any) -> list[str] | None:
+def check_text(name: str, value: Any) -> list[str] | None:
     """Check which features a model is asked to read as text: None, or their names.
 
     Raises
@@ -52,7 +52,7 @@ def checked_text(name: str, value: Any) -> list[str] | None:
     return list(dict.fromkeys(value)) or None
 
 
-class Words:
+class NGrams:
     """What is text in examples, and what it becomes.
 
     A string value of a feature `n` that is text becomes, in its place at the end, the features
@@ -86,7 +86,7 @@ class Words:
         """Whether no name of a text reads as that of a category, or has to be escaped."""
         return all(re.fullmatch(r"[\w .:-]*", name, re.ASCII) for name in self.names)
 
-    def heads_at(self, margin: int) -> tuple[Any, Any, Any]:
+    def packed_prefixes(self, margin: int) -> tuple[Any, Any, Any]:
         """`heads` one after the other, some bytes behind each; their addresses and sizes."""
         padded = [head + bytes(margin) for head in self.heads]
         text = np.frombuffer(b"".join(padded), np.uint8)
@@ -94,7 +94,7 @@ class Words:
         sizes = np.array([*map(len, self.heads)], np.uint64)
         return text, begins + np.uint64(text.ctypes.data), sizes
 
-    def reads_as_word(self, name: str) -> bool:
+    def is_ngram_name(self, name: str) -> bool:
         """Whether a name may be that of a word."""
         return name.startswith(tuple(f"{own}=" for own in self.names))
 
@@ -115,7 +115,7 @@ class Words:
     def counts(self, name: str, text: str) -> dict[str, float]:
         """The features of a text of some name, in their order."""
         counts: dict[str, float] = {}
-        for gram in self._grams(words_of(text)):
+        for gram in self._grams(tokenize(text)):
             feature = f"{name}={gram}"
             counts[feature] = counts.get(feature, 0.0) + 1.0
         return counts
@@ -144,11 +144,11 @@ class Words:
             raise BadExample(bad.reason, row) from None
 
     def _of_frame(self, X: Any) -> Batch:
-        frame = frame_of(X)
+        frame = to_narwhals(X)
         texts = [name for name in self.names if name in frame.columns]
         if not texts:
             return batch_of(X)
-        columns = [values_of(frame[name]) for name in texts]
+        columns = [column_values(frame[name]) for name in texts]
         kept: list[dict[Hashable, Any]] = [{} for _ in range(len(frame))]
         counts: list[dict[Hashable, Any]] = [{} for _ in range(len(frame))]
         for name, column in zip(texts, columns, strict=True):

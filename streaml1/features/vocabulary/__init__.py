@@ -2,9 +2,9 @@
 
 | kind | slot of a name | gives way |
 |---|---|---|
-| `Ints` | an int is its own slot: rows of numbered columns need no look-up | to `Table`, at the first other name, or where slots would be far more than names |
-| `Table` | the next free one; names whose weights are zero are given back | to `Ints`, where all are ints and close together |
-| `Hashed` | a hash of `bits` bits; no name is kept | never |
+| `IntVocabulary` | an int is its own slot: rows of numbered columns need no look-up | to `InternedVocabulary`, at the first other name, or where slots would be far more than names |
+| `InternedVocabulary` | the next free one; names whose weights are zero are given back | to `IntVocabulary`, where all are ints and close together |
+| `HashedVocabulary` | a hash of `bits` bits; no name is kept | never |
 
 | verb | meaning |
 |---|---|
@@ -13,13 +13,13 @@
 | `name(slot)` | the name that has a slot |
 | `names_at(slots)` | the names of some slots, a list |
 | `hashes(slots)` | hashes of the names of some slots that are the same in every process |
-| `dump(slots)` | names of some slots as a dict of plain things; `restore_names` takes it |
+| `state_dict(slots)` | names of some slots as a dict of plain things; `vocabulary_from_state_dict` takes it |
 | `check(size)` | raises AssertionError where an invariant is broken |
 """  # noqa: E501
 
-from streaml1.features.vocabulary.hash_table import Table
-from streaml1.features.vocabulary.hashed import Hashed
-from streaml1.features.vocabulary.ints import INTS, Ints
+from streaml1.features.vocabulary.hash_table import InternedVocabulary
+from streaml1.features.vocabulary.hashed import HashedVocabulary
+from streaml1.features.vocabulary.ints import INTS, IntVocabulary
 from streaml1.features.vocabulary.probing import MISSING
 
-__all__ = ["INTS", "MISSING", "Hashed", "Ints", "Table"]
+__all__ = ["INTS", "MISSING", "HashedVocabulary", "IntVocabulary", "InternedVocabulary"]

@@ -1,6 +1,7 @@
-"""Names that come as bytes, and are no Python strings: kept as such, and found by stable hashes.
+"""Names that arrive as bytes: kept as bytes and found by stable hashes.
 
-Beside a `Table`, which knows a string by Python's own hash of it, another in each process.
+`InternedVocabulary` finds a string by Python's own hash, which differs between processes. Names
+that a parser reads as bytes have no such hash, and making a string of each is what costs most.
 """
 
 from __future__ import annotations
@@ -14,47 +15,57 @@ from streaml1.core.aligned import unset_in_lines
 from streaml1.core.jit import COMPILED, inlined, kernel
 from streaml1.core.simd import borrowed, prefetch, prefetch_early
 from streaml1.features.vocabulary.probing import (
-    FAR,
     MISSING,
     NO_SLOT,
     ONE,
-    ask_lines,
-    free,
-    home,
+    PREFETCH_DISTANCE,
+    empty_entries,
+    find_vacant,
+    home_line,
     lookup,
-    vacant,
+    prefetch_lines,
 )
 from streaml1.text.byte_names import short_copied
 
-__all__ = ["LEAST", "SPARE", "USUAL", "Arena", "ByBytes", "Unknown", "copied", "distinct", "soon"]
+__all__ = [
+    "MIN_NAMES",
+    "PADDING",
+    "TYPICAL_NAME_BYTES",
+    "NameArena",
+    "HashIndex",
+    "UnknownNames",
+    "copied",
+    "distinct",
+    "expected_new",
+]
 
-LEAST = 64  # names that there is room for: copies of a model are to be small
+MIN_NAMES = 64  # names that there is room for: copies of a model are to be small
 _TOGETHER = 256  # places of a table that are looked at before what is in them moves
-USUAL = 8  # letters of a name
+TYPICAL_NAME_BYTES = 8  # letters of a name
 SHARE = 4  # words of a table for each entry that it may have: half of its places stay free
 _FEW, _HEAPS = 256, 0.7
-SPARE = 32  # bytes behind names that are copied by words
+PADDING = 32  # bytes behind names that are copied by words
 _AHEAD, _LOW = np.uint64(16), np.uint64(2**32 - 1)
 
 
-class Unknown(NamedTuple):
+class UnknownNames(NamedTuple):
     """Names without a slot among some, which may come again."""
 
     places: Any
     """Where one is, int64."""
-    firsts: Any
+    first_positions: Any
     """Where each comes first, int64."""
     order: Any
     """Which of these each place has, uint32."""
 
-    def tell(self, slots: Any, given: Any) -> None:
+    def fill(self, slots: Any, given: Any) -> None:
         """Put the slots that were given to them where they are."""
-        _tell(slots, self.places.view(np.uint64), self.order, given)
+        _fill(slots, self.places.view(np.uint64), self.order, given)
 
 
 @inlined
 def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
-    """Copy some bytes; returns where the copy ends. Up to `SPARE` more are written behind it."""
+    """Copy some bytes; returns where the copy ends. Up to `PADDING` more are written behind it."""
     for i in range(begin, begin + size):
         bytes_[to] = names[i]
         to += ONE
@@ -63,7 +74,7 @@ def _copied_each(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any
 
 @inlined
 def _copied_by_words(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) -> Any:
-    if begin + size + np.uint64(SPARE) > np.uint64(len(names)):  # no more may be read
+    if begin + size + np.uint64(PADDING) > np.uint64(len(names)):  # no more may be read
         return _copied_each(names, begin, size, bytes_, to)
     first, there = np.uint64(names.ctypes.data) + begin, np.uint64(bytes_.ctypes.data)
     return short_copied(first, first + size, there + to) - there
@@ -77,8 +88,8 @@ def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
     """Slots of hashes, `MISSING` for those unknown, and places of these; returns how many are."""
     n, unknown = np.uint64(len(hashes)), np.uint64(0)
     for k in range(n):
-        if k + FAR < n:
-            prefetch_early(entries, home(entries, hashes[k + FAR]))
+        if k + PREFETCH_DISTANCE < n:
+            prefetch_early(entries, home_line(entries, hashes[k + PREFETCH_DISTANCE]))
         at = lookup(entries, hashes[k])
         if entries[at + ONE] == NO_SLOT:
             places[unknown] = k
@@ -88,7 +99,7 @@ def _find(entries: Any, hashes: Any, slots: Any, places: Any) -> Any:
 
 
 @kernel
-def _tell(slots: Any, places: Any, order: Any, given: Any) -> None:
+def _fill(slots: Any, places: Any, order: Any, given: Any) -> None:
     for m in range(np.uint64(len(places))):
         slots[places[m]] = given[order[m]]
 
@@ -104,7 +115,7 @@ def _put(entries: Any, used: Any, hashes: Any, slots: Any) -> None:
 
 
 @kernel
-def _moved(entries: Any, new_slots: Any, left: Any) -> Any:
+def _copy_entries(entries: Any, new_slots: Any, target: Any) -> Any:
     """Enter what is in a table into another; returns how much that is.
 
     Each slot has another in `new_slots`, if that is not empty; a negative one is left out.
@@ -123,20 +134,20 @@ def _moved(entries: Any, new_slots: Any, left: Any) -> Any:
         for j in range(m):
             k = stays[j] + stays[j]
             slot = entries[k + ONE]
-            at = vacant(left, entries[k])
-            left[at] = entries[k]
-            left[at + ONE] = slot if same else np.uint64(new_slots[slot])
+            at = find_vacant(target, entries[k])
+            target[at] = entries[k]
+            target[at + ONE] = slot if same else np.uint64(new_slots[slot])
         n += int(m)
     return n
 
 
 @kernel
-def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> Any:
+def _distinct(hashes: Any, places: Any, seen: Any, first_positions: Any, order: Any) -> Any:
     """The first of each hash at some places; `seen` is zeros, a power of two of them."""
     n = np.uint64(0)
     mask = np.uint64(len(seen) - 1)
     many = np.uint64(len(places))
-    firsts[0] = places[0]
+    first_positions[0] = places[0]
     for m in range(many):
         if m + _AHEAD < many:
             prefetch(seen, hashes[places[m + _AHEAD]] & mask)
@@ -144,11 +155,11 @@ def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> A
         h = hashes[k]
         place = h & mask
         met = np.uint64(seen[place])
-        while (met != 0) & (hashes[firsts[met - np.uint64(met != 0)]] != h):
+        while (met != 0) & (hashes[first_positions[met - np.uint64(met != 0)]] != h):
             place = (place + ONE) & mask
             met = np.uint64(seen[place])
         new = np.uint64(met == 0)  # whether it is cannot be foretold
-        firsts[n] = k
+        first_positions[n] = k
         n += new
         met += new * n
         seen[place] = met
@@ -157,7 +168,7 @@ def _distinct(hashes: Any, places: Any, seen: Any, firsts: Any, order: Any) -> A
 
 
 @kernel
-def _admit(
+def _intern(
     entries: Any, counts: Any, hashes: Any, names: Any, spans: Any, at: Any, most: Any,
     arena: Any, slots: Any,
 ) -> Any:  # fmt: skip
@@ -170,14 +181,14 @@ def _admit(
     late, kept, ends, bytes_ = borrowed(arena)
     slot, m = np.uint64(count[0]), np.uint64(late[0])
     before, to = m, ends[m]
-    room = np.uint64(len(bytes_) - SPARE)
+    room = np.uint64(len(bytes_) - PADDING)
     places = max(np.int64(0), np.int64(len(entries)) // SHARE - np.int64(used[0]))
     most = min(most, slot + min(np.uint64(places), np.uint64(len(kept)) - m))
     end = np.uint64(len(hashes))
     for k in range(at, end):
-        if k + FAR < end:
-            ask_lines(entries, hashes, k)
-            prefetch(spans, k + FAR)
+        if k + PREFETCH_DISTANCE < end:
+            prefetch_lines(entries, hashes, k)
+            prefetch(spans, k + PREFETCH_DISTANCE)
         place = lookup(entries, hashes[k])
         if entries[place + ONE] == NO_SLOT:
             length = spans[k] & _LOW
@@ -200,35 +211,35 @@ def _admit(
 
 @kernel
 def _keep(
-    kept: Any, hashes: Any, ends: Any, bytes_: Any, left: Any, left_ends: Any, letters: Any
+    kept: Any, hashes: Any, ends: Any, bytes_: Any, target: Any, target_ends: Any, letters: Any
 ) -> None:
     """Write the names that are kept one after the other."""
     n, to = np.uint64(0), np.uint64(0)
     for k in range(np.uint64(len(kept))):
         if kept[k]:
-            left[n] = hashes[k]
+            target[n] = hashes[k]
             to = copied(bytes_, ends[k], ends[k + ONE] - ends[k], letters, to)
             n += ONE
-            left_ends[n] = to
+            target_ends[n] = to
 
 
-def soon(looked: int, new: int, left: int) -> int:
-    """For how many new names among those `left` to make room, as a kernel ends where it has none.
+def expected_new(looked: int, new: int, remaining: int) -> int:
+    """For how many new names among those `target` to make room, as a kernel ends where it has none.
 
     Of so many looked at so many were new. Of texts they grow as a power below one (Heaps's law).
     """
-    expected = new * (((looked + left) / max(looked, 1)) ** _HEAPS - 1.0)
-    return min(left, max(_FEW, int(expected)))
+    expected = new * (((looked + remaining) / max(looked, 1)) ** _HEAPS - 1.0)
+    return min(remaining, max(_FEW, int(expected)))
 
 
-def distinct(hashes: Any, places: Any) -> Unknown:
+def distinct(hashes: Any, places: Any) -> UnknownNames:
     """The names at some places, int64, by their hashes."""
-    firsts, order = np.empty(len(places) + 1, np.int64), np.empty(len(places), np.uint32)
+    first_positions, order = np.empty(len(places) + 1, np.int64), np.empty(len(places), np.uint32)
     seen = np.zeros(1 << (2 * len(places)).bit_length(), np.uint32)
     n = len(places) and int(
-        _distinct(hashes, places.view(np.uint64), seen, firsts.view(np.uint64), order)
+        _distinct(hashes, places.view(np.uint64), seen, first_positions.view(np.uint64), order)
     )
-    return Unknown(places, firsts[:n], order)
+    return UnknownNames(places, first_positions[:n], order)
 
 
 class _Counted:
@@ -246,7 +257,7 @@ class _Counted:
         self.count[0] = n
 
 
-class Arena(_Counted):
+class NameArena(_Counted):
     """Names as UTF-8, one after the other.
 
     What is in its arrays up to `n` never changes, so that a copy costs nothing.
@@ -265,9 +276,9 @@ class Arena(_Counted):
 
     def __init__(self) -> None:
         self.count = np.zeros(1, np.int64)
-        self.hashes = np.empty(LEAST, np.uint64)
-        self.ends = np.zeros(LEAST + 1, np.uint64)
-        self.bytes = np.empty(8 * LEAST + SPARE, np.uint8)
+        self.hashes = np.empty(MIN_NAMES, np.uint64)
+        self.ends = np.zeros(MIN_NAMES + 1, np.uint64)
+        self.bytes = np.empty(8 * MIN_NAMES + PADDING, np.uint8)
 
     def __len__(self) -> int:
         return self.n
@@ -277,12 +288,12 @@ class Arena(_Counted):
         """Bytes of the arrays."""
         return int(self.hashes.nbytes + self.ends.nbytes + self.bytes.nbytes)
 
-    def lacks(self, n: int, letters: int) -> bool:
+    def needs_growth(self, n: int, letters: int) -> bool:
         """Whether there is no room for `n` names more, of so many bytes together."""
         used = int(self.ends[self.n])
-        return self.n + n > len(self.hashes) or used + letters + SPARE > len(self.bytes)
+        return self.n + n > len(self.hashes) or used + letters + PADDING > len(self.bytes)
 
-    def widen(self, n: int, letters: int) -> None:
+    def reserve(self, n: int, letters: int) -> None:
         """Have room for `n` names more, of so many bytes together."""
         used = int(self.ends[self.n])
         if self.n + n > len(self.hashes):
@@ -290,27 +301,27 @@ class Arena(_Counted):
             hashes = _grown(self.hashes, self.n, most)
             ends = _grown(self.ends, self.n + 1, most + 1)
             self.hashes, self.ends = hashes, ends
-        if used + letters + SPARE > len(self.bytes):
-            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + SPARE)
+        if used + letters + PADDING > len(self.bytes):
+            self.bytes = _grown(self.bytes, used, 2 * (used + letters) + PADDING)
 
-    def still(self) -> Arena:
+    def snapshot(self) -> NameArena:
         """The names as of now."""
-        copy = Arena.__new__(Arena)
+        copy = NameArena.__new__(NameArena)
         copy.count = self.count.copy()
         copy.hashes, copy.ends, copy.bytes = self.hashes, self.ends, self.bytes
         return copy
 
-    def kept(self, kept: Any) -> Arena:
+    def retained(self, kept: Any) -> NameArena:
         """Those that are `kept`, a bool each."""
         places = np.flatnonzero(kept)
-        left, n = Arena(), len(places)
+        target, n = NameArena(), len(places)
         ends = self.ends[: self.n + 1]
         letters = int((ends[1:][places] - ends[places]).sum())
-        left.hashes, left.ends = np.empty(n, np.uint64), np.zeros(n + 1, np.uint64)
-        left.bytes = np.empty(letters + SPARE, np.uint8)
-        _keep(kept, self.hashes, ends, self.bytes, left.hashes, left.ends, left.bytes)
-        left.n = n
-        return left
+        target.hashes, target.ends = np.empty(n, np.uint64), np.zeros(n + 1, np.uint64)
+        target.bytes = np.empty(letters + PADDING, np.uint8)
+        _keep(kept, self.hashes, ends, self.bytes, target.hashes, target.ends, target.bytes)
+        target.n = n
+        return target
 
     def name(self, k: int) -> str:
         """The k-th name."""
@@ -333,7 +344,7 @@ def _grown(a: Any, n: int, size: int) -> Any:
     return grown
 
 
-class ByBytes(_Counted):
+class HashIndex(_Counted):
     """An open-addressing table from hashes to slots: nothing is ever taken out.
 
     Attributes
@@ -347,7 +358,7 @@ class ByBytes(_Counted):
     """
 
     def __init__(self) -> None:
-        self.entries = free(LEAST)
+        self.entries = empty_entries(MIN_NAMES)
         self.used = np.zeros(1, np.int64)
         self.count = np.zeros(1, np.int64)
 
@@ -360,11 +371,11 @@ class ByBytes(_Counted):
 
     def enter(self, hashes: Any, slots: Any) -> None:
         """Have some hashes known."""
-        self.widen(len(hashes))
+        self.reserve(len(hashes))
         _put(self.entries, self.used, hashes, slots)
 
-    def admit(
-        self, hashes: Any, slots: Any, names: Any, spans: Any, arena: Arena,
+    def intern(
+        self, hashes: Any, slots: Any, names: Any, spans: Any, arena: NameArena,
         most: int = MISSING, at: int = 0,
     ) -> int:  # fmt: skip
         """Slots of hashes; those without one get the next, and their names are kept.
@@ -390,36 +401,36 @@ class ByBytes(_Counted):
         while True:
             counts = self.count, self.used
             arrays = arena.count, arena.hashes, arena.ends, arena.bytes
-            at = int(_admit(self.entries, counts, hashes, names, spans, np.uint64(at),
+            at = int(_intern(self.entries, counts, hashes, names, spans, np.uint64(at),
                             np.uint64(most), arrays, slots))  # fmt: skip
             if at == len(hashes) or self.n >= most:
                 return at
-            n = soon(at - begun, self.n - before, len(hashes) - at)
-            self.widen(n)
-            arena.widen(n, int(spans[at] & _LOW) + USUAL * n)
+            n = expected_new(at - begun, self.n - before, len(hashes) - at)
+            self.reserve(n)
+            arena.reserve(n, int(spans[at] & _LOW) + TYPICAL_NAME_BYTES * n)
 
     @property
-    def left(self) -> int:
+    def free_entries(self) -> int:
         """How many entries more there are places for: half of them stay free."""
         return len(self.entries) // SHARE - int(self.used[0])
 
-    def lacks(self, n: int) -> bool:
+    def needs_growth(self, n: int) -> bool:
         """Whether there are no places free for `n` entries more."""
-        return n > self.left
+        return n > self.free_entries
 
-    def widen(self, n: int) -> None:
+    def reserve(self, n: int) -> None:
         """Have places free for `n` entries more."""
-        if self.lacks(n):
+        if self.needs_growth(n):
             needed = 2 * (int(self.used[0]) + n)
-            entries = free(1 << (needed - 1).bit_length())
-            _moved(self.entries, np.zeros(0, np.int64), entries)
+            entries = empty_entries(1 << (needed - 1).bit_length())
+            _copy_entries(self.entries, np.zeros(0, np.int64), entries)
             self.entries = entries
 
-    def moved(self, new_slots: Any) -> ByBytes:
+    def remapped(self, new_slots: Any) -> HashIndex:
         """The table once slots have others, given each; negative ones are gone."""
-        left = ByBytes()
-        left.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
+        target = HashIndex()
+        target.n = int(np.count_nonzero(new_slots[: self.n] >= 0))
         kept = min(int(np.count_nonzero(new_slots >= 0)), int(self.used[0]))
-        left.entries = free(max(LEAST, 1 << (4 * kept).bit_length()))
-        left.used[0] = int(_moved(self.entries, new_slots, left.entries))
-        return left
+        target.entries = empty_entries(max(MIN_NAMES, 1 << (4 * kept).bit_length()))
+        target.used[0] = int(_copy_entries(self.entries, new_slots, target.entries))
+        return target

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from streaml1.core.hashing import mixed_of, name_hash
 
-__all__ = ["JOINT", "Crossed", "cross_hash", "hash_of_parts", "told"]
+__all__ = ["JOINT", "CrossedName", "cross_hash", "hash_of_factors", "display_order"]
 
 JOINT = " x "
 
@@ -17,13 +17,13 @@ _MASK = 2**64 - 1
 _HEAD = re.compile(r"[^=^]*")
 
 
-class Crossed(tuple[str, ...]):
+class CrossedName(tuple[str, ...]):
     """The names of the parts, in the order in which they are told."""
 
     __slots__ = ()
 
 
-def told(names: Sequence[str]) -> Crossed:
+def display_order(names: Sequence[str]) -> CrossedName:
     """The parts of a crossed feature as they are told, given by prefix.
 
     Those of one prefix are told in the order of their names.
@@ -34,14 +34,14 @@ def told(names: Sequence[str]) -> Crossed:
     ('site=news', 'word^a', 'word^b')
     """
     if len(names) == 2 and names[0] <= names[1]:
-        return Crossed(names)
+        return CrossedName(names)
     heads = [_HEAD.match(name).group() for name in names]  # type: ignore[union-attr]
     first = {head: heads.index(head) for head in heads}
     order = sorted(range(len(names)), key=lambda k: (first[heads[k]], names[k]))
-    return Crossed(names[k] for k in order)
+    return CrossedName(names[k] for k in order)
 
 
-def hash_of_parts(hashes: Sequence[int]) -> int:
+def hash_of_factors(hashes: Sequence[int]) -> int:
     """The hash of a crossed feature, by those of its parts: their order tells nothing."""
     first, *rest = sorted(hashes)
     for h in rest:
@@ -51,4 +51,4 @@ def hash_of_parts(hashes: Sequence[int]) -> int:
 
 def cross_hash(parts: Sequence[str]) -> int:
     """The hash of a crossed feature, by the names of its parts."""
-    return hash_of_parts([name_hash(name) for name in parts])
+    return hash_of_factors([name_hash(name) for name in parts])

@@ -16,19 +16,26 @@ from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import borrowed
 from streaml1.features.vocabulary.byte_interning import (
-    LEAST,
-    SPARE,
-    USUAL,
-    Arena,
-    ByBytes,
+    MIN_NAMES,
+    PADDING,
+    TYPICAL_NAME_BYTES,
+    HashIndex,
+    NameArena,
     copied,
-    soon,
+    expected_new,
 )
-from streaml1.features.vocabulary.crossed_name import Crossed, cross_hash, told
-from streaml1.features.vocabulary.interaction_factors import Parts, parts_of
-from streaml1.features.vocabulary.probing import FAR, MISSING, NO_SLOT, ONE, ask_lines, lookup
+from streaml1.features.vocabulary.crossed_name import CrossedName, cross_hash, display_order
+from streaml1.features.vocabulary.interaction_factors import InteractionFactors, factors_of
+from streaml1.features.vocabulary.probing import (
+    MISSING,
+    NO_SLOT,
+    ONE,
+    PREFETCH_DISTANCE,
+    lookup,
+    prefetch_lines,
+)
 
-__all__ = ["Products"]
+__all__ = ["CrossedTable"]
 
 _SIZE, _HALF = np.uint64(2**32 - 1), np.uint64(32)
 _SOON = 2**13
@@ -67,7 +74,7 @@ def _number(
         return entries[at + ONE]
     n = np.uint64(late[0])
     to, size = ends[n], spans[part] & _SIZE
-    if n >= most or to + size + np.uint64(SPARE) > np.uint64(len(bytes_)):
+    if n >= most or to + size + np.uint64(PADDING) > np.uint64(len(bytes_)):
         return NO_SLOT
     entries[at] = hashes[part]
     entries[at + ONE] = n
@@ -80,9 +87,9 @@ def _number(
 
 
 @kernel
-def _admit(
+def _intern(
     table: Any, room: Any, hashes: Any, parts: Any, at: Any, numbered: Any, numbers: Any,
-    names: Any, most: Any, kept: Any, waiting: Any, slot: Any, slots: Any,
+    names: Any, most: Any, kept: Any, pending: Any, slot: Any, slots: Any,
 ) -> Any:  # fmt: skip
     """Slots of hashes from a place on; those without one get the next, and wait without a letter.
 
@@ -93,12 +100,12 @@ def _admit(
     places, ids, masks, part_hashes, spans, letters = borrowed(parts)
     numbers, names = borrowed(numbers), borrowed(names)
     count, kept_hashes, kept_slots, kept_parts = kept
-    late, late_hashes, ends = waiting
+    late, late_hashes, ends = pending
     n, m = np.uint64(count[0]), np.uint64(late[0])
     before, end = n, np.uint64(len(hashes))
     for c in range(at, end):
-        if c + FAR < end:
-            ask_lines(entries, hashes, c)
+        if c + PREFETCH_DISTANCE < end:
+            prefetch_lines(entries, hashes, c)
         place = lookup(entries, hashes[c])
         if entries[place + ONE] == NO_SLOT:
             full = n - before >= room
@@ -136,7 +143,7 @@ def _admit(
     return end
 
 
-class Products:
+class CrossedTable:
     """Crossed features by their hashes, and the names of their parts.
 
     What is in the arrays up to `n` never changes, so that a copy costs nothing.
@@ -159,13 +166,13 @@ class Products:
     """
 
     def __init__(self) -> None:
-        self.table = ByBytes()
+        self.table = HashIndex()
         self.count = np.zeros(1, np.int64)
         self.hashes = np.empty(0, np.uint64)
         self.slots = np.empty(0, np.uint32)
         self.parts = np.empty((0, 3), np.uint32)
-        self.names = Arena()
-        self.numbers = ByBytes()
+        self.names = NameArena()
+        self.numbers = HashIndex()
 
     def __len__(self) -> int:
         return int(self.count[0])
@@ -180,7 +187,7 @@ class Products:
         """Slots of hashes, uint32, `MISSING` for those unknown, and the places of these."""
         return self.table.find(hashes)
 
-    def of(self, slots: Any) -> Any:
+    def positions_of(self, slots: Any) -> Any:
         """Places of some slots among crossed features; -1 of those that are none."""
         known = self.slots[: len(self)]
         if not len(known):
@@ -190,41 +197,47 @@ class Products:
         places[places == len(known)] = 0
         return np.where(known[places] == slots, places, -1)
 
-    def below(self, slot: int) -> int:
+    def count_below(self, slot: int) -> int:
         """How many have a slot below."""
         return int(self.slots[: len(self)].searchsorted(np.uint32(slot)))
 
-    def told(self, slot: int) -> Crossed | None:
+    def name_at(self, slot: int) -> CrossedName | None:
         """The parts of the crossed feature that has a slot, as they are told; None if none has."""
-        place = self.below(slot)
+        place = self.count_below(slot)
         if place == len(self) or self.slots[place] != slot:
             return None
-        return told([self.names.name(k) for k in self.parts[place].tolist() if k != MISSING])
+        return display_order(
+            [self.names.name(k) for k in self.parts[place].tolist() if k != MISSING]
+        )
 
-    def told_all(self, places: Any) -> list[Crossed]:
+    def display_names(self, places: Any) -> list[CrossedName]:
         """The parts of some crossed features, given their places, as they are told."""
         numbers = self.parts[places]
         names = {k: self.names.name(k) for k in np.unique(numbers).tolist() if k != MISSING}
-        return [told([names[k] for k in row if k != MISSING]) for row in numbers.tolist()]
+        return [display_order([names[k] for k in row if k != MISSING]) for row in numbers.tolist()]
 
     def _arrays(self) -> list[Any]:
         table, numbers, names = self.table, self.numbers, self.names
         return [table.entries, numbers.entries, self.hashes, names.hashes, names.bytes]
 
-    def widen_all(self, n: int, parts: int, letters: int) -> bool:
-        """As `widen`; where one array has no room, those that are soon to grow do so too.
+    def reserve_ahead(self, n: int, parts: int, letters: int) -> bool:
+        """As `reserve`; where one array has no room, those that are soon to grow do so too.
 
         For each time that one does, who holds their addresses must begin anew. Of large ones
         that is seldom, and memory counts.
         """
-        full = self.table.lacks(n) or self.numbers.lacks(parts) or len(self) + n > len(self.slots)
-        if not full and not self.names.lacks(parts, letters):
+        full = (
+            self.table.needs_growth(n)
+            or self.numbers.needs_growth(parts)
+            or len(self) + n > len(self.slots)
+        )
+        if not full and not self.names.needs_growth(parts, letters):
             return False
         used = int(self.names.ends[len(self.names)])
         spare = (min(had // 2, _SOON) for had in (len(self), len(self.names), used))
-        return self.widen(*(a + b for a, b in zip((n, parts, letters), spare, strict=True)))
+        return self.reserve(*(a + b for a, b in zip((n, parts, letters), spare, strict=True)))
 
-    def widen(self, n: int, parts: int, letters: int) -> bool:
+    def reserve(self, n: int, parts: int, letters: int) -> bool:
         """Have room for `n` crossed features more, and for some parts of so many bytes.
 
         Returns
@@ -232,11 +245,11 @@ class Products:
         Whether arrays have been replaced.
         """
         before = self._arrays()
-        self.table.widen(n)
-        self.numbers.widen(parts)
-        self.names.widen(parts, letters)
+        self.table.reserve(n)
+        self.numbers.reserve(parts)
+        self.names.reserve(parts, letters)
         if len(self) + n > len(self.slots):
-            most = max(len(self) + n, 2 * len(self.slots), LEAST)
+            most = max(len(self) + n, 2 * len(self.slots), MIN_NAMES)
             arrays = []
             for a in (self.hashes, self.slots, self.parts):
                 grown = np.empty((most, *a.shape[1:]), a.dtype)
@@ -245,8 +258,8 @@ class Products:
             self.hashes, self.slots, self.parts = arrays
         return any(a is not b for a, b in zip(before, self._arrays(), strict=True))
 
-    def admit(
-        self, hashes: Any, slots: Any, parts: Parts, waiting: Arena, slot: int,
+    def intern(
+        self, hashes: Any, slots: Any, parts: InteractionFactors, pending: NameArena, slot: int,
         most: int = MISSING, at: int = 0,
     ) -> int:  # fmt: skip
         """Slots of hashes; those without one get the next.
@@ -262,67 +275,69 @@ class Products:
         slot
             The next.
         slots, most, at
-            As of `ByBytes.admit`, and what is returned is too.
+            As of `ByBytes.intern`, and what is returned is too.
         """
         begun, before, named = at, len(self), self.names.n
         numbered = np.full(len(parts.ids), MISSING, np.uint32)
         names, numbers, table = self.names, self.numbers, self.table
         while True:
             next_slot = slot + len(self) - before
-            room = min(table.left, len(self.slots) - len(self), len(waiting.hashes) - waiting.n)
-            most_names = names.n + min(numbers.left, len(names.hashes) - names.n)
-            at = int(_admit(
+            room = min(
+                table.free_entries, len(self.slots) - len(self), len(pending.hashes) - pending.n
+            )
+            most_names = names.n + min(numbers.free_entries, len(names.hashes) - names.n)
+            at = int(_intern(
                 (table.entries, table.used), np.uint64(max(0, min(room, most - next_slot))),
                 hashes, tuple(parts), np.uint64(at), numbered,
                 (numbers.entries, numbers.count, numbers.used),
                 (names.count, names.hashes, names.ends, names.bytes), np.uint64(most_names),
                 (self.count, self.hashes, self.slots, self.parts),
-                (waiting.count, waiting.hashes, waiting.ends), np.uint64(next_slot), slots,
+                (pending.count, pending.hashes, pending.ends), np.uint64(next_slot), slots,
             ))  # fmt: skip
             if at == len(hashes) or slot + len(self) - before >= most:
                 return at
             entries = [entry for entry in parts.places[at].tolist() if entry >= 0]
             letters = int((parts.spans[parts.ids[entries]] & _SIZE).sum())
-            looked, left = at - begun, len(hashes) - at
-            more = soon(looked, len(self) - before, left)
-            more_names = len(entries) + soon(looked, names.n - named, left)
-            self.widen(more, more_names, letters + USUAL * more_names)
-            waiting.widen(more, 0)
+            looked, remaining = at - begun, len(hashes) - at
+            more = expected_new(looked, len(self) - before, remaining)
+            more_names = len(entries) + expected_new(looked, names.n - named, remaining)
+            self.reserve(more, more_names, letters + TYPICAL_NAME_BYTES * more_names)
+            pending.reserve(more, 0)
 
     def restore(self, names: Sequence[Sequence[str]], slots: Any) -> None:
         """Have crossed features of some parts at slots that ascend, and no others."""
         ensure(all(len(parts) in (2, 3) for parts in names), "a crossed feature of other parts")
         hashes = np.array([cross_hash(parts) for parts in names], np.uint64)
-        self.admit(hashes, np.empty(len(names), np.uint32), parts_of(names), Arena(), 0)
+        self.intern(hashes, np.empty(len(names), np.uint32), factors_of(names), NameArena(), 0)
         ensure(len(self) == len(names), "a crossed feature stands twice")
         self.slots[: len(names)] = slots
-        self.table = self.table.moved(slots.astype(np.int64))
+        self.table = self.table.remapped(slots.astype(np.int64))
 
-    def moved(self, new_slots: Any) -> Products:
+    def remapped(self, new_slots: Any) -> CrossedTable:
         """Those left once slots have others, given each, in the same order; negative are gone."""
-        left = Products()
-        left.table = self.table.moved(new_slots)
+        target = CrossedTable()
+        target.table = self.table.remapped(new_slots)
         slots = new_slots[self.slots[: len(self)].astype(np.int64)]
         kept = slots >= 0
-        left.hashes, left.parts = self.hashes[: len(self)][kept], self.parts[: len(self)][kept]
-        left.slots = slots[kept].astype(np.uint32)
-        left.count[0] = len(left.slots)
+        target.hashes, target.parts = self.hashes[: len(self)][kept], self.parts[: len(self)][kept]
+        target.slots = slots[kept].astype(np.uint32)
+        target.count[0] = len(target.slots)
         used = np.zeros(len(self.names), bool)
-        used[left.parts[left.parts != MISSING]] = True
+        used[target.parts[target.parts != MISSING]] = True
         if 2 * int(np.count_nonzero(used)) >= len(used):
-            left.names, left.numbers = self.names, self.numbers
-            return left
+            target.names, target.numbers = self.names, self.numbers
+            return target
         again = np.where(used, np.cumsum(used) - 1, -1)
-        third = left.parts == MISSING
-        left.parts = np.where(third, MISSING, again[np.where(third, 0, left.parts)])
-        left.parts = left.parts.astype(np.uint32)
-        left.names, left.numbers = self.names.kept(used), self.numbers.moved(again)
-        return left
+        third = target.parts == MISSING
+        target.parts = np.where(third, MISSING, again[np.where(third, 0, target.parts)])
+        target.parts = target.parts.astype(np.uint32)
+        target.names, target.numbers = self.names.retained(used), self.numbers.remapped(again)
+        return target
 
-    def still(self) -> Products:
+    def snapshot(self) -> CrossedTable:
         """What tells names and hashes, as of now."""
-        copy = Products.__new__(Products)
-        copy.count, copy.names = self.count.copy(), self.names.still()
+        copy = CrossedTable.__new__(CrossedTable)
+        copy.count, copy.names = self.count.copy(), self.names.snapshot()
         copy.hashes, copy.slots, copy.parts = self.hashes, self.slots, self.parts
         return copy
 
@@ -333,8 +348,8 @@ class Products:
         ensure((np.diff(self.slots[:n].astype(np.int64)) > 0).all(), "slots do not ascend")
         found, _ = self.find(self.hashes[:n])
         ensure((found == self.slots[:n]).all(), "a crossed feature is not found at its slot")
-        told = [self.told(slot) or () for slot in self.slots[:n].tolist()]
-        hashes = np.array([cross_hash(parts) for parts in told], np.uint64)
+        factor_names = [self.name_at(slot) or () for slot in self.slots[:n].tolist()]
+        hashes = np.array([cross_hash(parts) for parts in factor_names], np.uint64)
         ensure((hashes == self.hashes[:n]).all(), "a crossed feature has another's hash")
         parts = np.arange(len(self.names))
         found, _ = self.numbers.find(self.names.hashes[: len(parts)])

@@ -12,12 +12,12 @@ import numpy as np
 from streaml1.core.hashing import as_int, int_hashes, mixed, mixed_of
 from streaml1.core.jit import gil_kernel, inlined, typed_kernel
 from streaml1.core.simd import prefetch
-from streaml1.features.vocabulary.probing import NO_SLOT, ONE, home, lookup
+from streaml1.features.vocabulary.probing import NO_SLOT, ONE, home_line, lookup
 
 __all__ = [
     "HASH",
     "SEED",
-    "admit",
+    "intern",
     "alias",
     "alias_of",
     "find",
@@ -52,7 +52,7 @@ def _find_ints(entries: Any, ids: Any, seed: Any, kept: Any, slots: Any) -> None
     for k in range(n):
         if k + _AHEAD < n:
             ahead = mixed(np.uint64(ids[k + _AHEAD]) ^ seed) & kept
-            prefetch(entries, home(entries, ahead))
+            prefetch(entries, home_line(entries, ahead))
         h = mixed(np.uint64(ids[k]) ^ seed) & kept
         slots[k] = entries[lookup(entries, h) + ONE]
 
@@ -71,16 +71,16 @@ def put(entries: Any, hashes: Any, slots: Any) -> Any:
 
 
 @typed_kernel("uint64[]", "uint64[]", "uint32[]", "uint64")
-def admit(entries: Any, hashes: Any, slots: Any, free: Any) -> Any:
+def intern(entries: Any, hashes: Any, slots: Any, next_slot: Any) -> Any:
     """Give each hash that is not there the next free slot; returns that after the last."""
     for k in range(np.uint64(len(hashes))):
         at = lookup(entries, hashes[k])
         if entries[at + ONE] == NO_SLOT:
             entries[at] = hashes[k]
-            entries[at + ONE] = free
-            free += ONE
+            entries[at + ONE] = next_slot
+            next_slot += ONE
         slots[k] = entries[at + ONE]
-    return free
+    return next_slot
 
 
 def find(entries: Any, hashes: Any) -> Any:
@@ -129,16 +129,16 @@ def hashes_of(names: Sequence[Hashable]) -> tuple[Any, list[int]]:
             pass
         else:
             return int_hashes(ints ^ SEED.view(np.int64)) & np.uint64(HASH), []
-    hashes, others = [], []
+    hashes, irregular = [], []
     for k, name in enumerate(names):
         if isinstance(name, str):
             hashes.append(_hash(name) & HASH)
             continue
         whole = as_int(name)
         if whole is None:
-            others.append(k)
+            irregular.append(k)
         hashes.append(0 if whole is None else _hash_of_int(whole) & HASH)
-    return np.array(hashes, np.uint64), others
+    return np.array(hashes, np.uint64), irregular
 
 
 def find_equals(entries: Any, name: Hashable) -> list[int]:

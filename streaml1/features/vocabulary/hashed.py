@@ -11,7 +11,7 @@ from streaml1.core.hashing import as_int, int_hashes, mixed, name_hash, name_has
 from streaml1.core.jit import COMPILED, gil_kernel
 from streaml1.core.rows import BadExample, ensure, shown
 
-__all__ = ["Hashed"]
+__all__ = ["HashedVocabulary"]
 
 
 @gil_kernel
@@ -21,7 +21,7 @@ def _slots_of_ints(ids: Any, mask: Any, slots: Any) -> None:
         slots[k] = j if j <= mask else mixed(j) & mask
 
 
-class Hashed:
+class HashedVocabulary:
     """Names by a stable hash; two that share a slot are one feature.
 
     An int below `2**bits` is its own slot.
@@ -77,11 +77,11 @@ class Hashed:
         """Stable hashes of the names of some slots."""
         return int_hashes(slots.astype(np.int64))
 
-    def still(self) -> Any:
-        """What `hashes` and `dump` need, as of now."""
+    def snapshot(self) -> Any:
+        """What `hashes` and `state_dict` need, as of now."""
         return self
 
-    def dump(self, slots: Any) -> dict[str, Any]:
+    def state_dict(self, slots: Any) -> dict[str, Any]:
         """What `restore` needs of some slots."""
         return {"kind": "hashed", "bits": self.bits, "slots": slots.astype(np.uint32)}
 

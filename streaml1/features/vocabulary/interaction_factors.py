@@ -9,12 +9,12 @@ import numpy as np
 
 from streaml1.core.hashing import name_hashes
 
-__all__ = ["Parts", "parts_of", "spelt"]
+__all__ = ["InteractionFactors", "factors_of", "encode_names"]
 
 _HALF = np.uint64(32)
 
 
-class Parts(NamedTuple):
+class InteractionFactors(NamedTuple):
     """What some features are crossed of.
 
     Attributes
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     letters: Any
 
 
-def spelt(names: Sequence[Any]) -> tuple[Any, Any]:
+def encode_names(names: Sequence[Any]) -> tuple[Any, Any]:
     """The UTF-8 of some names, and where each stands in it; nothing for those no strings."""
     texts = [
         str.encode(name, "utf-8", "surrogatepass") if isinstance(name, str) else b""
@@ -53,10 +53,10 @@ def spelt(names: Sequence[Any]) -> tuple[Any, Any]:
     return np.frombuffer(bytearray(b"".join(texts)) + bytearray(1), np.uint8), spans
 
 
-def parts_of(names: Sequence[Sequence[str]]) -> Parts:
+def factors_of(names: Sequence[Sequence[str]]) -> InteractionFactors:
     """The parts of some crossed features, given by name in the order in which they are told."""
     flat = [part for parts in names for part in parts]
-    letters, spans = spelt(flat)
+    letters, spans = encode_names(flat)
     places = np.full((len(names), 3), -1, np.int32)
     masks = np.empty(len(flat), np.uint64)
     at = 0
@@ -65,4 +65,4 @@ def parts_of(names: Sequence[Sequence[str]]) -> Parts:
             places[k, z], masks[at] = at, 1 << z
             at += 1
     ids = np.arange(len(flat), dtype=np.uint32)
-    return Parts(places, ids, masks, name_hashes(flat), spans, letters)
+    return InteractionFactors(places, ids, masks, name_hashes(flat), spans, letters)

@@ -10,9 +10,9 @@ import numpy as np
 from streaml1.core.hashing import as_int, int_hashes
 from streaml1.core.rows import ensure
 from streaml1.features.vocabulary.probing import MISSING
-from streaml1.features.vocabulary.slot_names import Slots
+from streaml1.features.vocabulary.slot_names import SlotNames
 
-__all__ = ["INTS", "Ints"]
+__all__ = ["INTS", "IntVocabulary"]
 
 INTS = 2**26  # a larger one is a name like any other
 
@@ -22,7 +22,7 @@ def _slot(name: Hashable) -> int:
     return MISSING if whole is None or not 0 <= whole < INTS else whole
 
 
-class Ints:
+class IntVocabulary:
     """Names that are ints from 0, each the slot of that number."""
 
     def find_all(self, names: Sequence[Hashable]) -> Any:
@@ -41,18 +41,18 @@ class Ints:
         """Stable hashes of the names of some slots."""
         return int_hashes(slots.astype(np.int64))
 
-    def only(self, slots: Any) -> Slots:
+    def subset(self, slots: Any) -> SlotNames:
         """The names of some slots, by slots from 0."""
-        names = Slots()
-        names.known = self.names_at(slots)
-        names.texts = [None] * len(names.known)
+        names = SlotNames()
+        names.keys = self.names_at(slots)
+        names.category_values = [None] * len(names.keys)
         return names
 
-    def still(self) -> Any:
-        """What `name`, `hashes` and `dump` need, as of now."""
+    def snapshot(self) -> Any:
+        """What `name`, `hashes` and `state_dict` need, as of now."""
         return self
 
-    def dump(self, slots: Any) -> dict[str, Any]:
+    def state_dict(self, slots: Any) -> dict[str, Any]:
         """The names of some slots."""
         return {"kind": "ints", "slots": slots.astype(np.uint32)}
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.features.vocabulary import hash_keys as keys
-from streaml1.features.vocabulary.probing import MISSING, free
-from streaml1.features.vocabulary.slot_names import Slots
+from streaml1.features.vocabulary import hash_keys
+from streaml1.features.vocabulary.probing import MISSING, empty_entries
+from streaml1.features.vocabulary.slot_names import SlotNames
 
-__all__ = ["ALIASED", "DOUBLE", "OTHERS", "USED", "WHOLE", "Entries"]
+__all__ = ["ALIASED", "DOUBLE", "IRREGULAR", "USED", "WHOLE", "NameIndex"]
 
-USED, ALIASED, WHOLE, DOUBLE, OTHERS = range(5)
+USED, ALIASED, WHOLE, DOUBLE, IRREGULAR = range(5)
 
 
-class Entries(Slots):
+class NameIndex(SlotNames):
     """The slots of names that do not wait.
 
     Attributes
@@ -34,19 +34,19 @@ class Entries(Slots):
 
     def __init__(self) -> None:
         super().__init__()
-        self.others: dict[Hashable, int] = {}
-        self.entries = free(1024)
+        self.irregular: dict[Hashable, int] = {}
+        self.entries = empty_entries(1024)
         self.counts = np.zeros(5, np.int64)
 
-    def _find_hashed(self, hashes: Any, others: list[int], names: Sequence[Hashable]) -> Any:
-        slots = keys.find(self.entries, hashes)
-        for k in others:
-            slots[k] = self.others.get(names[k], MISSING)
+    def _find_hashed(self, hashes: Any, irregular: list[int], names: Sequence[Hashable]) -> Any:
+        slots = hash_keys.find(self.entries, hashes)
+        for k in irregular:
+            slots[k] = self.irregular.get(names[k], MISSING)
             if slots[k] == MISSING:
                 slots[k] = self._find_equal(names[k])
-        if self.others:
+        if self.irregular:
             for k in np.flatnonzero(slots == MISSING).tolist():
-                slots[k] = self.others.get(names[k], MISSING)
+                slots[k] = self.irregular.get(names[k], MISSING)
         if self.counts[ALIASED]:
             for k in np.flatnonzero(slots == MISSING).tolist():
                 slots[k] = self._find_in_parts(names[k])
@@ -54,17 +54,17 @@ class Entries(Slots):
 
     def _find_equal(self, name: Hashable) -> int:
         """Slot of a string or an int that `name`, neither of them, is equal to: of equal hash."""
-        for slot in keys.find_equals(self.entries, name):
+        for slot in hash_keys.find_equals(self.entries, name):
             if slot != MISSING and self.name(slot) == name:
                 return slot
         return MISSING
 
     def _find_in_parts(self, name: Hashable) -> int:
-        h = keys.alias_of(name) if isinstance(name, str) else None
+        h = hash_keys.alias_of(name) if isinstance(name, str) else None
         return MISSING if h is None else self._find_by_hash(h)
 
     def _find_by_hash(self, h: int) -> int:
-        return int(keys.find(self.entries, np.array([h], np.uint64))[0])
+        return int(hash_keys.find(self.entries, np.array([h], np.uint64))[0])
 
     def _enter_new(
         self, names: list[Hashable], places: list[int], slots: Any, hashes: Any, hashed: bool
@@ -73,30 +73,30 @@ class Entries(Slots):
         before = len(self)
         if hashed:
             given = np.empty(len(names), np.uint32)
-            keys.admit(self.entries, hashes[places], given, np.uint64(before))
+            hash_keys.intern(self.entries, hashes[places], given, np.uint64(before))
             slots[places] = given
             if given[-1] != before + len(names) - 1:  # some have equal hashes
                 first = np.sort(np.unique(given, return_index=True)[1]).tolist()
                 names = [names[k] for k in first]
             self.counts[USED] += len(names)
-            self.counts[WHOLE] += keys.with_equals(names)
+            self.counts[WHOLE] += hash_keys.with_equals(names)
         else:
             slots[places] = np.arange(before, before + len(names))
-            self.others.update({name: before + k for k, name in enumerate(names)})
-            self.counts[OTHERS] = len(self.others)
-        self.texts.extend([None] * len(names))
-        self.known.extend(names)
+            self.irregular.update({name: before + k for k, name in enumerate(names)})
+            self.counts[IRREGULAR] = len(self.irregular)
+        self.category_values.extend([None] * len(names))
+        self.keys.extend(names)
 
     def _enter_whole(self, hashes: Any, slots: Any, names: Sequence[Hashable]) -> None:
         """Enter by their own hashes the names that were found by their aliases."""
         found = [k for k in np.flatnonzero(slots != MISSING).tolist() if isinstance(names[k], str)]
-        found = [k for k in found if self.texts[slots[k]] is not None]
+        found = [k for k in found if self.category_values[slots[k]] is not None]
         slots_of = {k: self._find_by_hash(hashes[k]) for k in found}
         found = [k for k in found if slots_of[k] == MISSING]
         if found:
-            self._widen(len(found))
+            self._reserve(len(found))
             try:
-                keys.put(self.entries, hashes[found], slots[found].astype(np.uint32))
+                hash_keys.put(self.entries, hashes[found], slots[found].astype(np.uint32))
                 self.counts += len(found) * np.array([1, -1, 0, 1, 0])
             except BaseException:
                 self._count()
@@ -104,7 +104,7 @@ class Entries(Slots):
 
     # Places
 
-    def _widen(self, n: int) -> None:
+    def _reserve(self, n: int) -> None:
         needed = 2 * (int(self.counts[USED]) + n)
         if needed > len(self.entries) // 2:
             self._rewrite(self._taken(), 1 << (2 * needed - 1).bit_length())
@@ -114,18 +114,18 @@ class Entries(Slots):
         return pairs[pairs[:, 1] != MISSING]
 
     def _rewrite(self, taken: Any, places: int) -> None:
-        entries = free(places)
-        keys.put(entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
+        entries = empty_entries(places)
+        hash_keys.put(entries, taken[:, 0].copy(), taken[:, 1].astype(np.uint32))
         self.entries = entries
 
     def _count(self) -> None:
-        slots, n = self._taken()[:, 1].astype(np.int64), len(self.known)
+        slots, n = self._taken()[:, 1].astype(np.int64), len(self.keys)
         entered = np.bincount(slots, minlength=n)
-        aliased = np.fromiter((isinstance(text, str) for text in self.texts), bool, n)
+        aliased = np.fromiter((isinstance(text, str) for text in self.category_values), bool, n)
         whole = 0
         if self.counts[WHOLE]:
-            single = compress(self.known, (entered == 1) & ~aliased)
-            whole = keys.with_equals(list(single))
+            single = compress(self.keys, (entered == 1) & ~aliased)
+            whole = hash_keys.with_equals(list(single))
         double = np.count_nonzero(entered == 2)
         single_aliases = np.count_nonzero((entered == 1) & aliased)
-        self.counts[:] = (len(slots), single_aliases, whole, double, len(self.others))
+        self.counts[:] = (len(slots), single_aliases, whole, double, len(self.irregular))

@@ -10,30 +10,43 @@ from streaml1.core.aligned import unset_in_lines
 from streaml1.core.jit import inlined, typed_kernel
 from streaml1.core.simd import ctz, mask_eq, prefetch, prefetch_early
 
-__all__ = ["FAR", "MISSING", "NO_SLOT", "ONE", "ask_lines", "free", "home", "lookup", "vacant"]
+__all__ = [
+    "PREFETCH_DISTANCE",
+    "MISSING",
+    "NO_SLOT",
+    "ONE",
+    "prefetch_lines",
+    "empty_entries",
+    "home_line",
+    "lookup",
+    "find_vacant",
+]
 
 MISSING = 0xFFFFFFFF  # no slot: above every size a rule can have
 NO_SLOT = np.uint64(MISSING)
 ONE = np.uint64(1)
 
 # Names ahead whose lines are asked for, into the second cache and the first.
-FAR, _NEAR = np.uint64(128), np.uint64(8)
+PREFETCH_DISTANCE, _NEAR = np.uint64(128), np.uint64(8)
 
 _SHIFT, _FOUR = map(np.uint64, (3, 4))  # a line is eight words, four places
 _HASHES, _SLOTS = np.uint64(0b01010101), np.uint64(0b10101010)
 
 
 @inlined
-def home(entries: Any, h: Any) -> Any:
+def home_line(entries: Any, h: Any) -> Any:
     """Where the line begins in which the hash `h` is looked for first."""
     return h << _SHIFT & np.uint64(len(entries) - 8)
 
 
 @inlined
-def ask_lines(entries: Any, hashes: Any, k: Any) -> None:
-    """Have memory asked for of lines that names behind the k-th stand in; `FAR` there are."""
-    prefetch_early(entries, home(entries, hashes[k + FAR]))
-    prefetch(entries, home(entries, hashes[k + _NEAR]))
+def prefetch_lines(entries: Any, hashes: Any, k: Any) -> None:
+    """Prefetch the lines of the hashes `PREFETCH_DISTANCE` and `_NEAR` positions after the k-th.
+
+    The caller guarantees that `hashes` extends at least `PREFETCH_DISTANCE` beyond `k`.
+    """
+    prefetch_early(entries, home_line(entries, hashes[k + PREFETCH_DISTANCE]))
+    prefetch(entries, home_line(entries, hashes[k + _NEAR]))
 
 
 @inlined
@@ -43,7 +56,7 @@ def lookup(entries: Any, h: Any) -> Any:
     `entries` is (hash, slot) for each of a power of two of places; a slot `MISSING` is free, and
     its hash 0. Four places are a line of the cache, and looked at together; they fill in turn.
     """
-    line = home(entries, h)
+    line = home_line(entries, h)
     while True:
         found = mask_eq(entries, line, h) & _HASHES
         if not found:
@@ -54,12 +67,12 @@ def lookup(entries: Any, h: Any) -> Any:
 
 
 @inlined
-def vacant(entries: Any, h: Any) -> Any:
+def find_vacant(entries: Any, h: Any) -> Any:
     """Where in a table a hash is to stand that does not.
 
     Word by word: what was written a moment ago is at hand so, but not as a part of a line.
     """
-    line = home(entries, h)
+    line = home_line(entries, h)
     while True:
         taken = np.uint64(0)  # how many places are cannot be foretold
         for k in range(line, line + np.uint64(8), ONE + ONE):
@@ -76,7 +89,7 @@ def _clear(entries: Any) -> None:
         entries[k + ONE] = NO_SLOT
 
 
-def free(places: int) -> Any:
+def empty_entries(places: int) -> Any:
     """A table of so many places, a power of two, all of them free."""
     entries = unset_in_lines(2 * places, np.uint64)
     _clear(entries)

@@ -5,16 +5,16 @@ stands on the one above it:
 
 | class | what it knows |
 |---|---|
-| `reader.Reader` | predictions |
-| `state.State` | who may change the state, and copies of it |
-| `room.Room` | slots and names: what is given them, given back, moved |
-| `weights.Weights` | which weights there are, and how many there may be |
-| `many.Many` | many examples: rows are learnt, or none of them |
-| `engine.Engine` | one example; all of it |
+| `reader.Predictor` | predictions |
+| `state.LockedState` | who may change the state, and copies of it |
+| `room.GrowableState` | slots and names: what is given them, given back, moved |
+| `weights.WeightedState` | which weights there are, and how many there may be |
+| `many.BatchLearner` | many examples: rows are learnt, or none of them |
+| `engine.ModelState` | one example; all of it |
 """
 
 from __future__ import annotations
 
-from streaml1.models.state.model_state import Engine
+from streaml1.models.state.model_state import ModelState
 
-__all__ = ["Engine"]
+__all__ = ["ModelState"]

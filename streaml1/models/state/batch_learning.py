@@ -8,23 +8,35 @@ import numpy as np
 
 from streaml1.core.rows import BadExample, Rows, ascending, largest, one_or_each, row_of
 from streaml1.features.batch import Batch, checked
-from streaml1.features.interactions import Crosses, Marked, crossing_of, marked, require_plain
-from streaml1.features.vocabulary import INTS, MISSING, Hashed, Ints, Table
-from streaml1.models.state.weight_counts import Weights
+from streaml1.features.interactions import (
+    Interactions,
+    Selection,
+    cross_rows,
+    require_plain,
+    select_factors,
+)
+from streaml1.features.vocabulary import (
+    INTS,
+    MISSING,
+    HashedVocabulary,
+    InternedVocabulary,
+    IntVocabulary,
+)
+from streaml1.models.state.weight_counts import WeightedState
 from streaml1.optim import loop
 from streaml1.optim.update_rule import features_left
 
-__all__ = ["Many"]
+__all__ = ["BatchLearner"]
 
 SLOW_BLOCK = 1024  # rows at a time that are sorted out in Python
 
 
-class Many(Weights):
+class BatchLearner(WeightedState):
     """A state that learns batches."""
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its sigmoid (see `loop.margins`)."""
-        with self.alone():
+        with self.exclusive():
             return super().margins(batch, out, stride)
 
     def progressive(self, batch: Batch, y: Any, w: Any, eta: Any, k: int = 1) -> Any:
@@ -35,12 +47,12 @@ class Many(Weights):
         numpy.ndarray
             Shape (n k,): the k predictions of each row, one row after the other.
         """
-        with self.alone():
+        with self.exclusive():
             return self._progressive(batch, y, w, eta, np.zeros(len(y) * k))
 
     def _progressive(self, batch: Batch, y: Any, w: Any, eta: Any, p: Any) -> Any:
-        if self.crosses is not None:
-            self._learn_crossed(self.crosses, checked(batch), y, w, eta, p)
+        if self.interactions is not None:
+            self._learn_crossed(self.interactions, checked(batch), y, w, eta, p)
             return p
         width = batch.width
         if width is None or not self._direct(width) or len(batch.rows.ids) < self._floats():
@@ -49,8 +61,8 @@ class Many(Weights):
             self._learn_rows(rows, y, w, eta, p)
             return p
         # Looked at while they are learnt: a copy of the state is cheaper than a second pass.
-        before = self._state_now()
-        self._have_columns(batch.rows.ids, width)
+        before = self._backup()
+        self._reserve_columns(batch.rows.ids, width)
         try:
             i = 0
             while i < len(y):
@@ -59,7 +71,7 @@ class Many(Weights):
                 if i < len(y):
                     i = self._learn_block(batch, i, y, w, eta, p)
         except BaseException:
-            self._go_back(before)
+            self._restore_backup(before)
             raise
         return p
 
@@ -69,9 +81,9 @@ class Many(Weights):
 
     def _direct(self, width: int) -> bool:
         """Whether the ids of a matrix of so many columns are slots."""
-        if isinstance(self.names, Hashed):
+        if isinstance(self.vocabulary, HashedVocabulary):
             return width <= int(self.rule.size)
-        return isinstance(self.names, Ints) and width <= INTS
+        return isinstance(self.vocabulary, IntVocabulary) and width <= INTS
 
     def _learn_rows(
         self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0
@@ -88,7 +100,7 @@ class Many(Weights):
             elif status == loop.CROWDED:
                 raise self._crowded(int(i))
             elif status == loop.OVER:
-                self._cut()
+                self._prune()
             else:
                 return int(i)
 
@@ -111,19 +123,19 @@ class Many(Weights):
         most = int(self.online[0].most)
         return min(max(most // 64, 16), SLOW_BLOCK) if most else SLOW_BLOCK
 
-    def _have_columns(self, ids: Any, width: int) -> None:
+    def _reserve_columns(self, ids: Any, width: int) -> None:
         """Have slots for the columns of a large matrix at once, where that is worth it."""
         n = len(ids)
         if width > n:
             width = largest(ids) + 1
             # Few are had as they come; of many it is to be known how many are met.
-            if width > INTS or self._reaches(width, 0) or not self._reaches(width, n):
+            if width > INTS or self._fits_ints(width, 0) or not self._fits_ints(width, n):
                 return
             met = np.zeros(width, bool)
             met[ids] = True
             n = int(np.count_nonzero(met))
-        if self._reaches(width, n):
-            self._have(width)
+        if self._fits_ints(width, n):
+            self._grow_to(width)
 
     # What is refused
 
@@ -151,78 +163,78 @@ class Many(Weights):
         """A plain batch as rows of slots, all of which the rule has."""
         rows, names = batch.rows, batch.names
         if batch.texts is not None:
-            return self._of_texts(rows, batch.texts, self._admit_texts)
+            return self._of_texts(rows, batch.texts, self._intern_texts)
         if names is not None:
             used = np.zeros(len(names), bool)
             used[rows.ids] = True
             chosen = [names[k] for k in np.flatnonzero(used)]
             slots = np.full(len(names), MISSING, np.uint32)
-            slots[used] = self._admit_all(chosen)
+            slots[used] = self._intern_all(chosen)
             return self._apart(rows._replace(ids=slots[rows.ids]), slots[used])
-        if isinstance(self.names, Ints):
+        if isinstance(self.vocabulary, IntVocabulary):
             needed = batch.below
             if needed is None:
                 needed = largest(rows.ids) + 1 if len(rows.ids) else 0
-            if self._reaches(needed, len(rows.ids)):
-                self._have(needed, spare=needed // 8)  # larger ones are about to come
+            if self._fits_ints(needed, len(rows.ids)):
+                self._grow_to(needed, spare=needed // 8)  # larger ones are about to come
                 return rows
-            self._name_all()
-        slots = self.names.find_ints(rows.ids)
+            self._switch_to_names()
+        slots = self.vocabulary.find_ints(rows.ids)
         unknown = slots == MISSING
         if unknown.any():
-            names = self.names
-            self._have_ints(ascending(rows.ids[unknown]))
-            if isinstance(self.names, Ints):
+            names = self.vocabulary
+            self._reserve_ints(ascending(rows.ids[unknown]))
+            if isinstance(self.vocabulary, IntVocabulary):
                 return self._rows(batch)
-            if self.names is not names:  # what was known may have been given back
-                slots = self.names.find_ints(rows.ids)
+            if self.vocabulary is not names:  # what was known may have been given back
+                slots = self.vocabulary.find_ints(rows.ids)
                 unknown = slots == MISSING
             late = rows.ids[unknown]
-            self._admit_all(ascending(late).tolist())
-            slots[unknown] = self.names.find_ints(late)
+            self._intern_all(ascending(late).tolist())
+            slots[unknown] = self.vocabulary.find_ints(late)
         return self._apart(rows._replace(ids=slots), slots[:0])
 
     # Rows with crossed features
 
     def _learn_crossed(
-        self, crosses: Crosses, batch: Batch, y: Any, w: Any, eta: Any, p: Any
+        self, crosses: Interactions, batch: Batch, y: Any, w: Any, eta: Any, p: Any
     ) -> None:
         """Learn rows and what is crossed in them, piece by piece where that is much."""
-        if not isinstance(self.names, Hashed):
+        if not isinstance(self.vocabulary, HashedVocabulary):
             require_plain(crosses, batch)
-        whole = marked(crosses, batch)
-        pieces = whole.pieces(self._floats())
-        before = self._state_now() if len(pieces) > 1 else None
-        known = len(self.names) if isinstance(self.names, Table) else 0
+        whole = select_factors(crosses, batch)
+        pieces = whole.chunks(self._floats())
+        before = self._backup() if len(pieces) > 1 else None
+        known = len(self.vocabulary) if isinstance(self.vocabulary, InternedVocabulary) else 0
         k = len(p) // max(1, len(y))
         try:
             for lo, hi in pieces:
                 try:
-                    rows = self._crossed_rows(crosses, whole.part(lo, hi))
+                    rows = self._crossed_rows(crosses, whole.slice(lo, hi))
                     self._require_features(rows)
                 except BadExample as bad:
                     raise BadExample(bad.reason, lo + bad.row) from None
                 self._learn_rows(rows, y[lo:hi], w[lo:hi], eta[lo:hi], p[lo * k : hi * k])
         except BaseException:
             if before is not None:
-                self._go_back(before)
-                if isinstance(self.names, Table):
-                    self.names.forget_from(known)
+                self._restore_backup(before)
+                if isinstance(self.vocabulary, InternedVocabulary):
+                    self.vocabulary.truncate(known)
             raise
 
-    def _crossed_rows(self, crosses: Crosses, some: Marked) -> Rows:
+    def _crossed_rows(self, crosses: Interactions, some: Selection) -> Rows:
         """As `_rows`, with what is crossed in them."""
-        batch, crossing = some.batch, crossing_of(crosses, some)
+        batch, crossing = some.batch, cross_rows(crosses, some)
         texts, names = batch.texts, batch.names or []
 
         def admit_plain() -> Any:
             if texts is not None:
-                return self._admit_texts(texts)
+                return self._intern_texts(texts)
             used = np.zeros(len(names), bool)
             used[batch.rows.ids] = True
             slots = np.full(len(names), MISSING, np.uint32)
-            slots[used] = self._admit_all([names[k] for k in np.flatnonzero(used)])
+            slots[used] = self._intern_all([names[k] for k in np.flatnonzero(used)])
             return slots[batch.rows.ids]
 
-        plain, crossed = self._admit_crossed(crossing.hashes, crossing.parts, admit_plain)
+        plain, crossed = self._intern_crossed(crossing.hashes, crossing.parts, admit_plain)
         return self._both(batch, plain, crossing, crossed)

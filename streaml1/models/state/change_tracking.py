@@ -11,10 +11,10 @@ import numpy as np
 from streaml1.core.jit import kernel
 from streaml1.models.state.pruning import farthest
 
-__all__ = ["Changes", "Look", "Watch"]
+__all__ = ["Changes", "ChangeSet", "ChangeTracker"]
 
 
-Entries = list[tuple[Hashable, float]]
+NamedWeights = list[tuple[Hashable, float]]
 
 
 class Changes(NamedTuple):
@@ -28,11 +28,11 @@ class Changes(NamedTuple):
         Names of those that have none now, and the weights they had.
     """
 
-    born: Entries
-    died: Entries
+    born: NamedWeights
+    died: NamedWeights
 
 
-class Some(NamedTuple):
+class WeightSlice(NamedTuple):
     """Some features of a model.
 
     Parameters
@@ -45,31 +45,31 @@ class Some(NamedTuple):
 
     slots: Any
     weights: Any
-    names: Any
+    vocabulary: Any
 
     def hashes(self) -> Any:
         """Stable hashes of their names, uint64."""
-        return self.names.hashes(self.slots)
+        return self.vocabulary.hashes(self.slots)
 
-    def at(self, chosen: Any) -> Some:
+    def at(self, chosen: Any) -> WeightSlice:
         """Those at some places, or of which a bool each is true."""
-        return Some(self.slots[chosen], self.weights[chosen], self.names)
+        return WeightSlice(self.slots[chosen], self.weights[chosen], self.vocabulary)
 
-    def told(self) -> Entries:
+    def told(self) -> NamedWeights:
         """Their names and weights."""
-        return list(zip(self.names.names_at(self.slots), self.weights.tolist(), strict=True))
+        return list(zip(self.vocabulary.names_at(self.slots), self.weights.tolist(), strict=True))
 
 
-class Look(NamedTuple):
+class ChangeSet(NamedTuple):
     """Features that entered and left a model, not yet by name.
 
     Slots keep their names in what tells these, whatever is learnt later: where they move, something
     else tells the names from then on.
     """
 
-    born: Some
-    died: tuple[Some, ...]
-    alone: Callable[[], AbstractContextManager[Any]]
+    born: WeightSlice
+    died: tuple[WeightSlice, ...]
+    exclusive: Callable[[], AbstractContextManager[Any]]
     """Keeps other threads from changing the model."""
 
     @property
@@ -79,11 +79,11 @@ class Look(NamedTuple):
 
     def told(self, most: int | None) -> Changes:
         """At most so many of each by name."""
-        with self.alone():
+        with self.exclusive():
             return Changes(_told((self.born,), most), _told(self.died, most))
 
 
-class Seen(NamedTuple):
+class TrackedWeights(NamedTuple):
     """The weights of a model at a look.
 
     Parameters
@@ -96,10 +96,10 @@ class Seen(NamedTuple):
 
     slots: Any
     weights: Any
-    gone: tuple[Some, ...] = ()
+    gone: tuple[WeightSlice, ...] = ()
 
 
-class Watch:
+class ChangeTracker:
     """Tells what has changed in a model between two looks; made by a model's `watch()`.
 
     Examples
@@ -118,8 +118,8 @@ class Watch:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
-        slots, w = engine.alive()
-        self.state = Seen(slots, w)
+        slots, w = engine.live_weights()
+        self.state = TrackedWeights(slots, w)
 
     @property
     def held(self) -> int:
@@ -130,35 +130,38 @@ class Watch:
         """What has changed since the last call, or since the watch was made."""
         return self.look().told(None)
 
-    def look(self) -> Look:
+    def look(self) -> ChangeSet:
         """The same, of which names are looked up when they are asked for."""
         engine = self._engine
-        with engine.alone():
-            slots, w = engine.alive()
-            last, now = self.state, Seen(slots, w)
+        with engine.exclusive():
+            slots, w = engine.live_weights()
+            last, now = self.state, TrackedWeights(slots, w)
             self.state = now
-            entered, left = _each_alone(now, last)
-            born, died = Some(*entered, engine.names), [Some(*left, engine.names)]
+            entered, left = _symmetric_difference(now, last)
+            born, died = (
+                WeightSlice(*entered, engine.vocabulary),
+                [WeightSlice(*left, engine.vocabulary)],
+            )
             if last.gone:  # some of them may have come back, to another slot
                 born, gone = _apart(born, last.gone)
                 died += gone
-        return Look(born, tuple(died), engine.alone)
+        return ChangeSet(born, tuple(died), engine.exclusive)
 
     def __setstate__(self, own: dict[str, Any]) -> None:
         self.__dict__.update(own)
-        self._engine.watches.add(self)
+        self._engine.trackers.add(self)
 
-    def moved(self, names: Any, new_slots: Any) -> Seen:
+    def moved(self, vocabulary: Any, new_slots: Any) -> TrackedWeights:
         """The state once the slots have moved to new places."""
         slots, w, gone = self.state
         moved = new_slots[slots]
         lost = moved < 0
         if lost.any():
             places = np.arange(np.count_nonzero(lost))
-            gone = (*gone, Some(places, w[lost], names.only(slots[lost])))
+            gone = (*gone, WeightSlice(places, w[lost], vocabulary.subset(slots[lost])))
         slots, w = moved[~lost], w[~lost]
         order = np.argsort(slots)
-        return Seen(slots[order], w[order], gone)
+        return TrackedWeights(slots[order], w[order], gone)
 
 
 @kernel
@@ -187,7 +190,9 @@ def _parted(a: Any, b: Any, only_a: Any, only_b: Any) -> Any:
     return n, m
 
 
-def _each_alone(a: Seen, b: Seen) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+def _symmetric_difference(
+    a: TrackedWeights, b: TrackedWeights
+) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Slots and weights of those that are at one of two looks alone."""
     only_a, only_b = np.empty(len(a.slots) + 1, np.int64), np.empty(len(b.slots) + 1, np.int64)
     n, m = _parted(a.slots, b.slots, only_a, only_b)
@@ -195,17 +200,19 @@ def _each_alone(a: Seen, b: Seen) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     return (a.slots[only_a], a.weights[only_a]), (b.slots[only_b], b.weights[only_b])
 
 
-def _apart(born: Some, gone: tuple[Some, ...]) -> tuple[Some, list[Some]]:
+def _apart(
+    born: WeightSlice, gone: tuple[WeightSlice, ...]
+) -> tuple[WeightSlice, list[WeightSlice]]:
     """Those born and those gone, but for features that are both."""
     new, old = born.hashes(), [some.hashes() for some in gone]
     left = [some.at(~np.isin(hashes, new)) for some, hashes in zip(gone, old, strict=True)]
     return born.at(~np.isin(new, np.concatenate(old))), left
 
 
-def _told(groups: Sequence[Some], most: int | None) -> Entries:
+def _told(groups: Sequence[WeightSlice], most: int | None) -> NamedWeights:
     """Names and weights, no more than `most`, the farthest from zero first."""
     chosen = farthest(np.concatenate([some.weights for some in groups]), most)
-    entries: Entries = []
+    entries: NamedWeights = []
     for some in groups:
         n = len(some.slots)
         entries += some.at(chosen[:n]).told()

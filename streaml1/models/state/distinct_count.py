@@ -9,10 +9,10 @@ import numpy as np
 
 from streaml1.core.rows import ensure
 
-__all__ = ["Sketch"]
+__all__ = ["DistinctCounter"]
 
 
-class Sketch:
+class DistinctCounter:
     """How many distinct names have been added.
 
     A HyperLogLog of 4,096 registers (Flajolet, Fusy, Gandouet & Meunier 2007): the standard
@@ -42,9 +42,9 @@ class Sketch:
         ensure(r.dtype == np.uint8 and r.shape == (1 << self.BITS,), "the sketch is no registers")
         ensure(np.all(r <= 53), "a register of the sketch is out of range")
 
-    def copy(self) -> Sketch:
+    def copy(self) -> DistinctCounter:
         """Return a sketch that goes on by itself."""
-        return Sketch(self.registers.copy())
+        return DistinctCounter(self.registers.copy())
 
     def add(self, h: Any) -> None:
         """Count names by their hashes of `streaml1.core.hashing`."""

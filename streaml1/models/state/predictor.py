@@ -15,31 +15,36 @@ from streaml1.features.batch import Batch, batch_of, checked
 from streaml1.features.dedup import masked_rows, plain_rows
 from streaml1.features.dedup_text import without_repeats
 from streaml1.features.interactions import (
-    Crosses,
-    Crossing,
-    Marked,
-    crossing_of,
+    CrossedRows,
+    Interactions,
+    Selection,
+    append_crossed,
+    cross_rows,
     find_crossed,
     hashes_of,
-    marked,
-    spread,
+    select_factors,
 )
-from streaml1.features.ngrams import Words, counted_batch
-from streaml1.features.vocabulary import MISSING, Hashed, Ints, Table
+from streaml1.features.ngrams import NGrams, ngram_batch
+from streaml1.features.vocabulary import (
+    MISSING,
+    HashedVocabulary,
+    InternedVocabulary,
+    IntVocabulary,
+)
 from streaml1.features.vocabulary.byte_interning import distinct
-from streaml1.features.vocabulary.restore import restore_names
+from streaml1.features.vocabulary.restore import vocabulary_from_state_dict
 from streaml1.optim import loop
 from streaml1.optim.update_rule import unknown_slot
 from streaml1.text.parsed_rows import NamedRows
 
-__all__ = ["LEAST_SIZE", "Reader"]
+__all__ = ["MIN_SLOTS", "Predictor"]
 
-LEAST_SIZE = 1024  # slots
-MOST_WALKED = 2**18  # features of a dict, crossed ones among them, that buffers are made for
+MIN_SLOTS = 1024  # slots
+MAX_DICT_FEATURES = 2**18  # features of a dict, crossed ones among them, that buffers are made for
 LENGTH = 256  # features of a dict that are walked without widening the buffers first
 
 
-class Reader:
+class Predictor:
     """The predictions of a model's state.
 
     Any number of threads may call it at once, as long as nobody changes the state meanwhile.
@@ -63,18 +68,18 @@ class Reader:
         rule: Any,
         record: Any,
         names: Any,
-        crosses: Crosses | None = None,
-        words: Words | None = None,
+        crosses: Interactions | None = None,
+        words: NGrams | None = None,
     ) -> None:
-        self.crosses = crosses
-        self.words = words
+        self.interactions = crosses
+        self.ngrams = words
         # Kernels read texts themselves, but where words are crossed.
         simple = words is not None and words.simple
-        self._walks_texts = simple and crosses is None and walk.AVAILABLE
+        self._reads_text = simple and crosses is None and walk.AVAILABLE
         self.rule = rule
-        self.names = names
+        self.vocabulary = names
         self._set_record(record)
-        self._frame: walk.Frame | None = None
+        self._context: walk.KernelContext | None = None
 
     def _set_record(self, record: Any) -> None:
         self.online = record.view(np.recarray)
@@ -87,33 +92,33 @@ class Reader:
 
     def snapshot(self) -> Callable[[], dict[str, Any]]:
         """The state as of now: what is quick to copy is copied, the rest is done when called."""
-        return self._snapshot(self.names.still())
+        return self._snapshot(self.vocabulary.snapshot())
 
     def _snapshot(self, names: Any) -> Callable[[], dict[str, Any]]:
         slots, arrays = self.rule.state_dict()
-        if not len(slots) and not isinstance(names, Hashed):
-            names = Ints()
+        if not len(slots) and not isinstance(names, HashedVocabulary):
+            names = IntVocabulary()
         rule, record = type(self.rule), self.online.copy()
         return lambda: {
-            "made": (self.crosses, self.words),
+            "made": (self.interactions, self.ngrams),
             "rule": rule,
             "arrays": arrays,
             "online": record,
-            "names": names.dump(slots),
+            "names": names.state_dict(slots),
         }
 
     def __getstate__(self) -> dict[str, Any]:
         return self.snapshot()()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        names, slots, size = restore_names(state["names"])
-        size = size if isinstance(names, Hashed) else max(size, LEAST_SIZE)
+        names, slots, size = vocabulary_from_state_dict(state["names"])
+        size = size if isinstance(names, HashedVocabulary) else max(size, MIN_SLOTS)
         rule = state["rule"].from_state_dict(size, slots, state["arrays"])
         ensure(state["online"].dtype == loop.ONLINE, "no record")
         record = np.zeros(1, loop.ONLINE)  # aligned, as kernels are compiled for
         record[:] = state["online"]
         made = (getattr(self, "crosses", None), getattr(self, "words", None))
-        Reader.__init__(self, rule, record, names, *state.get("made", made))
+        Predictor.__init__(self, rule, record, names, *state.get("made", made))
 
     @property
     def t(self) -> int:
@@ -130,33 +135,33 @@ class Reader:
 
     def margin(self, x: Mapping[Hashable, Any], out: int) -> float:
         """Margin of an example; with `out`, its sigmoid (see `rules.predict`)."""
-        if self.words is not None and not self._walks_texts:
+        if self.ngrams is not None and not self._reads_text:
             # Dicts have no kernel for crossed words; where they are hashed, strings are quick.
-            if self.crosses is not None and not isinstance(self.names, Hashed):
+            if self.interactions is not None and not isinstance(self.vocabulary, HashedVocabulary):
                 return float(self.margins(self.batch([x]), out)[0])
-            x = self.words.of(x)
-        frame = self._frame
+            x = self.ngrams.of(x)
+        frame = self._context
         if frame is not None:
             a = frame.predict(frame.address, x, out)
             if a == a:
                 return a
-        return self._margin_otherwise(x, out)
+        return self._margin_fallback(x, out)
 
-    def _margin_otherwise(self, x: Mapping[Hashable, Any], out: int) -> float:
-        a = self._margin_of_frame(x, out)
+    def _margin_fallback(self, x: Mapping[Hashable, Any], out: int) -> float:
+        a = self._margin_by_context(x, out)
         if a == a:
             return a
         counted = self._counted(x)
         if counted is not x:
             return self.margin(counted, out)
-        return self._margin_of(plain_items(x), out)
+        return self._margin_of_items(plain_items(x), out)
 
-    def _margin_of_frame(self, x: Mapping[Hashable, Any], out: int) -> float:
+    def _margin_by_context(self, x: Mapping[Hashable, Any], out: int) -> float:
         """The margin by a new frame, if one is of use; else NaN."""
         for _ in range(2):  # how wide it has to be for what is crossed, the first one tells
-            if not self._wants_frame(x):
+            if not self._wants_context(x):
                 break
-            frame = self._new_frame(len(x))
+            frame = self._new_context(len(x))
             a = float(frame.predict(frame.address, x, out))
             if a == a:
                 return a
@@ -164,16 +169,16 @@ class Reader:
 
     def _counted(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
         """An example with words in place of texts that no kernel takes."""
-        return x if self.words is None else self.words.of(x)
+        return x if self.ngrams is None else self.ngrams.of(x)
 
-    def _margin_of(self, plain: dict[Hashable, float], out: int) -> float:
+    def _margin_of_items(self, plain: dict[Hashable, float], out: int) -> float:
         names, values = list(plain), np.fromiter(plain.values(), np.float64, len(plain))
-        slots = self.names.find_all(names)
-        if self.crosses is not None:
-            crosses = self.crosses.of(plain)
+        slots = self.vocabulary.find_all(names)
+        if self.interactions is not None:
+            crosses = self.interactions.of(plain)
             names += [one.parts for one in crosses]
             values = np.append(values, [one.value for one in crosses])
-            slots = np.append(slots, find_crossed(self.names, hashes_of(crosses))[0])
+            slots = np.append(slots, find_crossed(self.vocabulary, hashes_of(crosses))[0])
         ids, values = self._row(names, values, slots)
         ids, values = self._stood_for(ids, values)
         return loop.predict_row(self.rule, self._record, ids, values, len(ids), out)
@@ -197,44 +202,44 @@ class Reader:
         if len(set(known)) == len(known):
             return slots, values
         merged: dict[int, float] = {}
-        firsts: dict[int, int] = {}
+        first_positions: dict[int, int] = {}
         for k, (slot, v) in enumerate(zip(slots.tolist(), values.tolist(), strict=True)):
             own = slot if slot != MISSING else MISSING + k + 1
             merged[own] = merged.get(own, 0.0) + v
-            firsts.setdefault(own, k)
+            first_positions.setdefault(own, k)
         for own, v in merged.items():
-            refuse_value(names[firsts[own]], v)
+            refuse_value(names[first_positions[own]], v)
         kept = [(min(own, MISSING), v) for own, v in merged.items() if v != 0.0]
         return np.array([j for j, _ in kept], np.uint32), np.array([v for _, v in kept])
 
-    def _wants_frame(self, x: Any) -> bool:
+    def _wants_context(self, x: Any) -> bool:
         """Whether the dict should be walked, and could be with another frame."""
         if not walk.AVAILABLE or type(x) is not dict:
             return False
-        frame = self._frame
+        frame = self._context
         if frame is None or frame.is_stale:
             return True
-        return frame.length < max(len(x), min(frame.needed, MOST_WALKED))
+        return frame.length < max(len(x), min(frame.needed, MAX_DICT_FEATURES))
 
-    def _new_frame(self, n: int, learns: bool = False) -> walk.Frame:
+    def _new_context(self, n: int, learns: bool = False) -> walk.KernelContext:
         length = max(LENGTH, 2 * n)
-        if self._frame is not None:
-            self._frame.close()
-            needed = 2 * min(self._frame.needed, MOST_WALKED)
-            length = max(length, self._frame.length, needed)
-            learns = learns or self._frame.learns
-        self._frame = walk.frame_of(
-            self.names, self.rule, self.online, length, learns, self.crosses,
-            self.words if self._walks_texts else None,
+        if self._context is not None:
+            self._context.close()
+            needed = 2 * min(self._context.needed, MAX_DICT_FEATURES)
+            length = max(length, self._context.length, needed)
+            learns = learns or self._context.learns
+        self._context = walk.make_context(
+            self.vocabulary, self.rule, self.online, length, learns, self.interactions,
+            self.ngrams if self._reads_text else None,
         )  # fmt: skip
-        return self._frame
+        return self._context
 
     # Many examples
 
     def batch(self, X: Any, learns: bool = False) -> Batch:
         """The rows of X, see `batches.batch_of`; to be learnt or not."""
         try:
-            return batch_of(X) if self.words is None else counted_batch(self.words, X)
+            return batch_of(X) if self.ngrams is None else ngram_batch(self.ngrams, X)
         except BadExample as bad:
             if isinstance(X, list | tuple):
                 self._refuse_before(X[: bad.row], learns)
@@ -246,18 +251,22 @@ class Reader:
             try:
                 if not isinstance(x, Mapping):
                     batch_of([x])
-                plain = plain_items(x if self.words is None else self.words.of(x))
-                if self.crosses is not None:
-                    for name in plain if learns and not isinstance(self.names, Hashed) else ():
-                        self.crosses.require_plain(name)
-                    self.crosses.of(plain)
+                plain = plain_items(x if self.ngrams is None else self.ngrams.of(x))
+                if self.interactions is not None:
+                    for name in (
+                        plain
+                        if learns and not isinstance(self.vocabulary, HashedVocabulary)
+                        else ()
+                    ):
+                        self.interactions.require_plain(name)
+                    self.interactions.of(plain)
             except BadExample as bad:
                 raise BadExample(bad.reason, row) from None
 
     def margins(self, batch: Batch, out: int, stride: int = 0) -> Any:
         """Margin of each row; with `out`, its sigmoid (see `loop.predict_rows`)."""
-        if self.crosses is not None:
-            return self._crossed_margins(self.crosses, batch, out, stride)
+        if self.interactions is not None:
+            return self._crossed_margins(self.interactions, batch, out, stride)
         return self._margins(self._placed(checked(batch)), out, stride)
 
     def _margins(self, rows: Rows, out: int, stride: int) -> Any:
@@ -270,22 +279,22 @@ class Reader:
         )
         return a
 
-    def _crossed_margins(self, crosses: Crosses, batch: Batch, out: int, stride: int) -> Any:
+    def _crossed_margins(self, crosses: Interactions, batch: Batch, out: int, stride: int) -> Any:
         """As `predict_rows`, with what is crossed in the rows."""
-        whole = marked(crosses, checked(batch))
+        whole = select_factors(crosses, checked(batch))
         a = [np.empty(0)]
-        for lo, hi in whole.pieces():
+        for lo, hi in whole.chunks():
             try:
-                rows = self._found(crosses, whole.part(lo, hi))
+                rows = self._found(crosses, whole.slice(lo, hi))
             except BadExample as bad:
                 raise BadExample(bad.reason, lo + bad.row) from None
             a.append(self._margins(rows, out + stride * lo if stride else out, stride))
         return np.concatenate(a)
 
-    def _found(self, crosses: Crosses, some: Marked) -> Rows:
+    def _found(self, crosses: Interactions, some: Selection) -> Rows:
         """Rows of a batch, and what is crossed in them, as `_placed` tells."""
-        crossing = crossing_of(crosses, some)
-        slots, new = find_crossed(self.names, crossing.hashes)
+        crossing = cross_rows(crosses, some)
+        slots, new = find_crossed(self.vocabulary, crossing.hashes)
         slots[new] = self.rule.size + len(some.batch.rows.values) + np.arange(len(new))
         return self._both(some.batch, self._slots_of(some.batch), crossing, slots)
 
@@ -293,26 +302,31 @@ class Reader:
         """Slots of the entries of a batch of names, for some beyond the rule's size."""
         if batch.texts is not None:
             return self._text_slots(batch.texts)
-        slots = self.names.find_all(batch.names or [])
+        slots = self.vocabulary.find_all(batch.names or [])
         new = np.flatnonzero(slots == MISSING)
         slots[new] = self.rule.size + np.arange(len(new))
         return slots[batch.rows.ids]
 
-    def _both(self, batch: Batch, plain: Any, crossing: Crossing, crossed: Any) -> Rows:
+    def _both(self, batch: Batch, plain: Any, crossing: CrossedRows, crossed: Any) -> Rows:
         """Rows of plain features, and behind them what is crossed, given the slots of both."""
         rows = batch.rows
         indptr = rows.indptr + crossing.indptr
         ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
-        spread(rows.indptr, crossing.indptr, plain, rows.values, crossed, crossing.values,
+        append_crossed(rows.indptr, crossing.indptr, plain, rows.values, crossed, crossing.values,
                ids, values)  # fmt: skip
         both = Rows(ids, values, indptr)
         return both if self._are_distinct(batch.texts) else self._apart(both, plain)
 
     def _are_distinct(self, texts: NamedRows | None) -> bool:
         """Whether rows of names each once, and what is crossed in them, have each slot but once."""
-        if texts is None or self.crosses is None or not self.crosses.apart or not texts.valued:
+        if (
+            texts is None
+            or self.interactions is None
+            or not self.interactions.disjoint
+            or not texts.valued
+        ):
             return False
-        return isinstance(self.names, Table) and not self.names.others
+        return isinstance(self.vocabulary, InternedVocabulary) and not self.vocabulary.irregular
 
     def _placed(self, batch: Batch) -> Rows:
         """The rows of a plain batch with slots for ids; some of them beyond the rule's size."""
@@ -320,19 +334,23 @@ class Reader:
         if batch.texts is not None:
             return self._of_texts(rows, batch.texts, self._text_slots)
         if names is not None:
-            slots = self.names.find_all(names)
+            slots = self.vocabulary.find_all(names)
             return self._apart(rows._replace(ids=slots[rows.ids]), slots)
-        if isinstance(self.names, Ints):
+        if isinstance(self.vocabulary, IntVocabulary):
             return rows
-        slots = self.names.find_ints(rows.ids)
+        slots = self.vocabulary.find_ints(rows.ids)
         return self._apart(rows._replace(ids=slots), slots[:0])
 
     def _text_slots(self, texts: NamedRows) -> Any:
         """Slots of names that come as bytes; those unknown have ids of their own beyond them."""
         slots, places = self._find_texts(texts)
-        if len(places) and isinstance(self.names, Table) and self.names.others:
+        if (
+            len(places)
+            and isinstance(self.vocabulary, InternedVocabulary)
+            and self.vocabulary.irregular
+        ):
             new = distinct(texts.parts()[0], places)
-            new.tell(slots, self.names.find_all(texts.names_of(new.firsts)))
+            new.fill(slots, self.vocabulary.find_all(texts.names_of(new.first_positions)))
         unknown = slots == MISSING
         if unknown.any():  # distinct ones have distinct ids above all slots
             hashes, _, _ = texts.parts()
@@ -342,20 +360,20 @@ class Reader:
     def _find_texts(self, texts: NamedRows) -> tuple[Any, Any]:
         """Slots of names that come as bytes, `MISSING` for some, and the places of these."""
         hashes, _, _ = texts.parts()
-        if isinstance(self.names, Hashed):
+        if isinstance(self.vocabulary, HashedVocabulary):
             slots = hashes.astype(np.uint32)
-            slots &= np.uint32(self.names.mask)
+            slots &= np.uint32(self.vocabulary.mask)
             return slots, np.empty(0, np.int64)
-        if isinstance(self.names, Ints):
+        if isinstance(self.vocabulary, IntVocabulary):
             return np.full(len(hashes), MISSING, np.uint32), np.arange(len(hashes))
-        found: tuple[Any, Any] = self.names.by_bytes.find(hashes)
+        found: tuple[Any, Any] = self.vocabulary.byte_index.find(hashes)
         return found
 
     def _of_texts(self, rows: Rows, texts: NamedRows, slots_of: Callable[[NamedRows], Any]) -> Rows:
         """Rows of texts, each slot once in a row, given what tells the slots of their names."""
-        if isinstance(self.names, Hashed):
+        if isinstance(self.vocabulary, HashedVocabulary):
             if texts.plain or texts.valued:
-                masked = masked_rows(texts.parts()[0], rows, self.names.mask)
+                masked = masked_rows(texts.parts()[0], rows, self.vocabulary.mask)
                 if masked is not None:
                     return masked
             once = without_repeats(Batch(rows, None, None, texts))
@@ -366,7 +384,7 @@ class Reader:
 
     def _without_repeats(self, rows: Rows, texts: NamedRows) -> Rows:
         """Rows with each slot once, of values that are plain."""
-        if texts.plain and not isinstance(self.names, Hashed):
+        if texts.plain and not isinstance(self.vocabulary, HashedVocabulary):
             return rows
         try:
             return plain_rows(rows, valued=texts.plain or texts.valued)
@@ -376,7 +394,7 @@ class Reader:
 
     def _apart(self, rows: Rows, slots: Any) -> Rows:
         """Rows with each slot once, given those of the names: names may share one."""
-        if self.crosses is None and self._are_apart(slots[slots < self.rule.size]):
+        if self.interactions is None and self._are_apart(slots[slots < self.rule.size]):
             return rows
         try:
             return plain_rows(rows)
@@ -384,4 +402,6 @@ class Reader:
             raise BadExample(f"{bad.reason} (features of this row share a slot)", bad.row) from None
 
     def _are_apart(self, slots: Any) -> bool:
-        return not isinstance(self.names, Hashed) and len(np.unique(slots)) == len(slots)
+        return not isinstance(self.vocabulary, HashedVocabulary) and len(np.unique(slots)) == len(
+            slots
+        )

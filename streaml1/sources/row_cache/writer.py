@@ -14,7 +14,7 @@ import numpy as np
 from streaml1.core.atomic_write import written_aside
 from streaml1.core.hashing import as_int, name_hashes
 from streaml1.core.rows import BadExample, plain_items, shown
-from streaml1.features.vocabulary.byte_interning import ByBytes, distinct
+from streaml1.features.vocabulary.byte_interning import HashIndex, distinct
 from streaml1.sources.row_cache.block import Cut, Gathered, piece_of
 from streaml1.sources.row_cache.layout import (
     HEADER,
@@ -62,7 +62,7 @@ class RowsWriter:
         self._file: Any = None
         self._parts: list[tuple[int, int, int, int]] = []
         self._held = Gathered()
-        self._known = ByBytes()
+        self._known = HashIndex()
         self._hashes: list[Any] = []
         self._text = bytearray()
         self._ends = array("Q")
@@ -147,11 +147,11 @@ class RowsWriter:
         if not len(places):
             return numbers
         new = distinct(hashes, places)
-        found = hashes[new.firsts]
+        found = hashes[new.first_positions]
         given = np.arange(self.names, self.names + len(found), dtype=np.uint32)
         self._known.enter(found, given)
         self._hashes.append(found)
-        for name in names_of(new.firsts):
+        for name in names_of(new.first_positions):
             self._text += name.encode("utf-8", "surrogatepass")
             self._ends.append(len(self._text))
         if len(self._text) >= NAMES_MOST:
@@ -159,7 +159,7 @@ class RowsWriter:
                 f"the names of {self.names:,} features are {len(self._text):,} bytes: a file of "
                 "rows has less than 4 GiB of names, so convert the source in parts"
             )
-        new.tell(numbers, given)
+        new.fill(numbers, given)
         return numbers
 
     def _from_dicts(self, block: Block, refuse: Refuse) -> Iterator[Cut]:

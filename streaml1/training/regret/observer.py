@@ -11,12 +11,12 @@ import numpy as np
 from streaml1.core.hashing import name_hash
 from streaml1.features.batch import Batch, checked
 from streaml1.features.interactions import (
-    Crosses,
-    Marked,
+    Interactions,
+    Selection,
+    append_crossed,
+    cross_rows,
     crossed_names,
-    crossing_of,
-    marked,
-    spread,
+    select_factors,
 )
 from streaml1.models.parameters import number, whole
 from streaml1.training.examples import rows_of
@@ -92,7 +92,7 @@ class Hindsight(Out):
         # Crosses and words are features: the best weights are over them too.
         engine = self.model._state
         batch = engine.batch(rows_of(part.block.x, part.lo, part.hi))
-        self._rows.add(batch, engine.crosses)
+        self._rows.add(batch, engine.interactions)
         y = part.y
         places = places_of(self.model, y) if self.loss == "softmax" else np.asarray(y)
         self._losses.append(losses(self.loss, part.p, places))
@@ -117,7 +117,7 @@ class Hindsight(Out):
         if cost is None:
             return 0.0
         engine = self.model._state
-        with engine.alone():
+        with engine.exclusive():
             rule = engine.rule
             if self.loss == "softmax":
                 return cost(rule.rows(np.arange(rule.size)))
@@ -189,27 +189,29 @@ class _Rows:
         self._counts: list[Any] = []
         self._n = self._nnz = 0
 
-    def add(self, batch: Batch, crosses: Crosses | None) -> None:
+    def add(self, batch: Batch, crosses: Interactions | None) -> None:
         """Keep some rows, and what is crossed in them."""
         batch = checked(batch)
         self._n += batch.n
         if crosses is None:
             self._keep(self._columns_of(batch), batch.rows.values, batch.rows.indptr)
             return
-        whole = marked(crosses, batch)
-        for lo, hi in whole.pieces():
-            self._cross(crosses, whole.part(lo, hi))
+        whole = select_factors(crosses, batch)
+        for lo, hi in whole.chunks():
+            self._cross(crosses, whole.slice(lo, hi))
 
-    def _cross(self, crosses: Crosses, some: Marked) -> None:
-        rows, crossing = some.batch.rows, crossing_of(crosses, some)
+    def _cross(self, crosses: Interactions, some: Selection) -> None:
+        rows, crossing = some.batch.rows, cross_rows(crosses, some)
         crossed = self._columns(
             [2**65 + h for h in crossing.hashes.tolist()],
             lambda new: crossed_names(crossing, some, new),
         )
         indptr = rows.indptr + crossing.indptr
         ids, values = np.empty(int(indptr[-1]), np.uint32), np.empty(int(indptr[-1]))
-        spread(rows.indptr, crossing.indptr, self._columns_of(some.batch), rows.values, crossed,
-               crossing.values, ids, values)  # fmt: skip
+        append_crossed(
+            rows.indptr, crossing.indptr, self._columns_of(some.batch), rows.values, crossed,
+            crossing.values, ids, values,
+        )  # fmt: skip
         self._keep(ids, values, indptr)
 
     def _keep(self, ids: Any, values: Any, indptr: Any) -> None:
