@@ -60,7 +60,7 @@ def main() -> None:
     axes.semilogx(*zip(*capped, strict=True), "o-", label="max_features")
     axes.semilogx(*zip(*hashed, strict=True), "s-", label="slots, 2**hash_bits")
     axes.axhline(free.loss, color="0.5", lw=1, label=f"no cap: {free.n_nonzero:,} non-zeros")
-    axes.axhline(free.constant_loss, color="0.5", lw=1, ls=":", label="constant predictor")
+    axes.axhline(free.constant_loss, color="0.5", lw=1, ls=":", label="baseline")
     axes.set(xlabel="weights that the model may have", ylabel="progressive log-loss")
     axes.set_title(f"{Path(source).name}: what fewer weights cost", loc="left")
     axes.legend(frameon=False)

@@ -154,9 +154,7 @@ def draw(paths: dict[str, list[Point]], made: dict[str, Learner], y: Any, title:
     share = float(np.mean(y))
     entropy = -share * np.log(share) - (1.0 - share) * np.log(1.0 - share)
     left.axhline(entropy, color="0.6", lw=1, ls="--")
-    right.axhline(
-        100.0 * min(share, 1.0 - share), color="0.6", lw=1, ls="--", label="constant predictor"
-    )
+    right.axhline(100.0 * min(share, 1.0 - share), color="0.6", lw=1, ls="--", label="baseline")
     left.set(xscale="log", xlabel="non-zero weights at the end", ylabel="progressive log-loss")
     right.set(xscale="log", xlabel="non-zero weights at the end", ylabel="progressive error, %")
     left.set_title(title, loc="left")

@@ -374,7 +374,7 @@ def differences(
         report = progressive(expected, url, until_end=True, partitions=[one], bad=bad,
                              every=every)  # fmt: skip
         assert found is not None
-        facts, arrays = report.dump()
+        facts, arrays = report.state_dict()
         told = {
             "weights": (found.model.weights, expected.weights),
             "intercept": (found.model.intercept, expected.intercept),

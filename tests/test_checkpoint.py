@@ -669,7 +669,7 @@ def test_outs_hear_that_a_checkpoint_is_kept_once_it_is(tmp_path: Path) -> None:
 
 
 def test_labels_and_their_counts_go_on(tmp_path: Path) -> None:
-    """Labels that come after the checkpoint too; the constant predictor counts those before."""
+    """Labels that come after the checkpoint too; the baseline counts those before."""
     lines = [
         f"{'abcd'[k % (2 + k // 30)]}{line[line.index(' ') :]}" for k, line in enumerate(rows(80))
     ]

@@ -97,11 +97,11 @@ def test_learn(svm: str) -> None:
     assert result.stderr == ""
     lines = result.stdout.split("\n")
     assert lines[0].split() == [
-        "log-loss", "log-loss", "constant", "non-", "features", "per",
+        "log-loss", "log-loss", "non-", "features", "per",
     ]  # fmt: skip
     assert lines[1].split() == [
-        "examples", "(recent)", "(all)", "predictor", "error", "zeros", "seen", "sparsity",
-        "born", "died", "second",
+        "examples", "(recent)", "(all)", "baseline", "error", "zeros", "seen", "sparsity",
+        "added", "dropped", "second",
     ]  # fmt: skip
     assert [line.split()[0] for line in lines[2:5]] == ["40", "80", "100"]
     assert len({len(line) for line in lines[1:5]}) == 1, "columns are of a fixed width"
@@ -436,7 +436,7 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--save", "m", "--report", "./m"], "--report m is also --save"),
         (["learn", "a.svm", "--save", "m", "--checkpoint", "./m"], "--save m is also --checkpoint"),
         (["learn", ""], "the name of the source is empty: name a file, or - for standard input"),
-        (["learn", "a.svm", "--plot", "a.txt"], "--plot a.txt does not end in a format"),
+        (["learn", "a.svm", "--plot", "a.txt"], "--plot a.txt must end in .png, .svg or .pdf"),
         (["show", "a.svm"], "a.svm is not a streaml1 model"),
         (["show", "none"], "none: no such file"),
         (["predict", "none", "a.svm"], "none: no such file"),
@@ -548,7 +548,7 @@ def test_matplotlib_is_asked_for_before_the_stream(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
     said = refused("learn", svm, "--plot", "a.png")
-    assert said == ("--plot a.png cannot be drawn without matplotlib: pip install 'streaml1[plot]'")
+    assert said == ("--plot a.png needs matplotlib; run pip install 'streaml1[plot]'")
 
 
 def test_a_full_disk(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -989,9 +989,7 @@ def test_the_demo(python: Callable[..., str], here: Path) -> None:
     ).stdout
     assert out.splitlines()[-1] == "out/stdlib_stream.png"
     assert (here / "out" / "stdlib_stream.png").stat().st_size > 10_000
-    loss, constant = map(
-        float, re.findall(r"log-loss ([\d.]+) \(constant predictor ([\d.]+)", out)[0]
-    )
+    loss, constant = map(float, re.findall(r"log-loss ([\d.]+) \(baseline ([\d.]+)", out)[0])
     assert loss < constant - 0.1
 
 

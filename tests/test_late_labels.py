@@ -54,7 +54,7 @@ class Twin:
         )  # fmt: skip
         self.told: list[float] = []  # predictions, in order
         self.versions: list[int] = []  # examples learnt before each
-        self.counted: list[list[Any]] = []  # p, y, w, what the constant predictor says
+        self.counted: list[list[Any]] = []  # p, y, w, the prediction of the baseline
         self.constant_off = 0.0
         self.refused = 0
 
@@ -218,7 +218,7 @@ class Twin:
         self.counted.append([p, bool(y), w, (positive + 0.5) / (weight + 1)])
 
     def means(self) -> tuple[float, float, float]:
-        """Loss, constant predictor's loss, error."""
+        """Loss, loss of the baseline, error."""
         weight = sum(one[2] for one in self.counted)
         loss = sum(w * -math.log(p if y else 1 - p) for p, y, w, _ in self.counted)
         constant = self.constant_off + sum(

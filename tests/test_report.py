@@ -37,7 +37,7 @@ def stream(loss: str, n: int = 500, rate: float = 0.4) -> tuple[Any, Any, Any]:
 
 
 def best_constant(loss: str, n: float, total: float) -> float:
-    """What the constant predictor says, found by search for the hinges."""
+    """Return the prediction of the baseline, found by search for the hinges."""
     if loss in REGRESSORS:
         return total / n if n else 0.0
     rate = (total + 0.5) / (n + 1.0)
@@ -316,8 +316,8 @@ def test_table() -> None:
     report = Report("logistic")
     report.lines = [a_line(), a_line(examples=1_200_000, n_nonzero=None, sparsity=None)]
     assert report.table().split("\n") == [
-        "          log-loss log-loss  constant            non- features              per",
-        " examples (recent)    (all) predictor  error    zeros     seen sparsity  second",
+        "          log-loss log-loss                      non- features              per",
+        " examples (recent)    (all)  baseline  error    zeros     seen sparsity  second",
         "   12,000   0.5123   0.6000    0.6800  25.1%      131   46,876    99.7%  12,346",
         "1,200,000   0.5123   0.6000    0.6800  25.1%        -   46,876        -  12,346",
     ]
@@ -348,13 +348,13 @@ def test_repr_tells_the_last_line() -> None:
     assert repr(report) == "<Report of no examples>"
     report.lines = [a_line(refused=2)]
     assert repr(report) == (
-        "<Report of 12,000 examples: log-loss 0.6000 (constant predictor 0.6800); error 25.1%; "
+        "<Report of 12,000 examples: log-loss 0.6000 (baseline 0.6800); error 25.1%; "
         "131 non-zero weights of 46,876 features seen, 99.7% sparse; 2 refused>"
     )
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="give one of logistic"):
+    with pytest.raises(ValueError, match="loss must be one of logistic"):
         Report("log")
     with pytest.raises(ValueError, match="2 predictions, 1 labels and 2 weights"):
         Report("logistic").add([0.5, 0.5], [True])
@@ -413,7 +413,7 @@ def test_picture(tmp_path: Path) -> None:
     top, bottom = figure.axes
     assert top.get_ylabel() == "mean log-loss so far"
     assert bottom.get_ylabel() == "non-zero weights" and bottom.get_xlabel() == "examples"
-    assert [line.get_label() for line in top.lines] == ["constant predictor", "model"]
+    assert [line.get_label() for line in top.lines] == ["baseline", "model"]
     assert list(bottom.lines[0].get_ydata()) == [30] * 5
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.png", "r.svg"]
 
@@ -449,7 +449,7 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["r.foo", "r"])
 def test_a_picture_needs_a_known_ending(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"end it in \.png"):
+    with pytest.raises(ValueError, match=r"must end in \.png"):
         small().plot(tmp_path / name)
 
 

@@ -89,7 +89,7 @@ def told(one: LateRun) -> Any:
     """All that a run has come to."""
     t = one.waiting.table
     t.check()
-    facts, arrays = one.report.dump()
+    facts, arrays = one.report.state_dict()
     lines = [(line["examples"], line["loss"], line["recent_loss"], line["constant_loss"])
              for line in facts["lines"] if line["examples"] % 10 == 0]  # fmt: skip
     waits = [

@@ -49,7 +49,7 @@ from streaml1.cli.sink_options import (
     publish_options,
     require_outgoing,
 )
-from streaml1.cli.text_tables import telling
+from streaml1.cli.text_tables import extreme_weights_table
 from streaml1.core.exit_codes import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def _going_on(
 def _tell(done: Report, learner: Any, top: int, checkpoint: Path | None) -> None:
     """Show the features that weigh most, and the last line of the report."""
     if top:
-        click.echo("\n" + telling(learner, top) + "\n")
+        click.echo("\n" + extreme_weights_table(learner, top) + "\n")
     click.echo(done.summary())
     _advise(done, learner, checkpoint)
 

@@ -12,7 +12,7 @@ import click
 
 from streaml1.cli.messages import abandon_output
 from streaml1.cli.signals import Signals
-from streaml1.cli.text_tables import shown, weight_text
+from streaml1.cli.text_tables import printable, weight_text
 from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
@@ -99,6 +99,6 @@ class Screen:
 
 def _features(sign: str, entries: Sequence[tuple[Hashable, float]], k: int) -> str:
     """The first `k` features of some that entered (+) or left (-) a model, in one line."""
-    listed = [f"{shown(name)} {weight_text(w)}" for name, w in entries[:k]]
+    listed = [f"{printable(name)} {weight_text(w)}" for name, w in entries[:k]]
     more = [f"and {len(entries) - k:,} more"] if len(entries) > k else []
     return f"  {sign} " + ", ".join(listed + more)

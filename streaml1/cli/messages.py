@@ -106,4 +106,4 @@ def advise(line: Line, model: Any) -> None:
         else:
             rest = ["scale the features to about 1"]
         remedy = ", or ".join([*rates, *rest])
-        complain(f"the loss is far above that of the constant predictor: {remedy}")
+        complain(f"the loss is far above that of the baseline: {remedy}")

@@ -16,7 +16,7 @@ from streaml1.cli.options import model_place, opened, source_options
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.sink_options import outgoing_options, outs_of
-from streaml1.cli.text_tables import shown
+from streaml1.cli.text_tables import printable
 from streaml1.optim.tasks import REGRESSION
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def predict(
             best = max(one.p, key=one.p.__getitem__, default=None)
             listed = [[jsonable(label), p] for label, p in one.p.items()]
             told = {**place, "label": jsonable(best), "p": listed}
-            return json.dumps(told) if as_json else shown(best)
+            return json.dumps(told) if as_json else printable(best)
         if as_json:
             return json.dumps({**place, key: one.p})
         return "" if one.p is None else repr(one.p)

@@ -9,7 +9,7 @@ import click
 
 from streaml1.cli.options import model_place
 from streaml1.cli.program import cli
-from streaml1.cli.text_tables import entries_table, shown, text_table, weight_text
+from streaml1.cli.text_tables import printable, text_table, top_weights_table, weight_text
 
 __all__ = ["show"]
 
@@ -55,7 +55,9 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
     many = hasattr(learner, "classes_met")
     if many:
         facts.insert(-2, ("features used", f"{learner.n_nonzero_rows:,}"))
-        facts += [(f"intercept {shown(name)}", f"{b:.6g}") for name, b in learner.intercept.items()]
+        facts += [
+            (f"intercept {printable(name)}", f"{b:.6g}") for name, b in learner.intercept.items()
+        ]
     else:
         facts.append(("intercept", f"{learner.intercept:.6g}"))
     click.echo(type(learner).__name__)
@@ -64,7 +66,7 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
         click.echo(f"  {name:<{width}}{value}")
     if top:
         entries = learner.top_weights(top)
-        click.echo("\n" + entries_table(learner, entries) if entries else "\nno weights")
+        click.echo("\n" + top_weights_table(learner, entries) if entries else "\nno weights")
 
 
 def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
@@ -74,11 +76,11 @@ def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
         return _rows_of(learner, weights, features)
     if learner.hash_bits is None:
         found = [weights.get(_key_of(learner, weights, name), 0.0) for name in features]
-        rows = [(weight_text(w), shown(name)) for w, name in zip(found, features, strict=True)]
+        rows = [(weight_text(w), printable(name)) for w, name in zip(found, features, strict=True)]
         return _with_note(text_table(("weight", "feature"), rows), all(found))
     slots = [_key_of(learner, weights, name) for name in features]
     hashed = [
-        (weight_text(weights.get(slot, 0.0)), shown(name), f"{slot}")
+        (weight_text(weights.get(slot, 0.0)), printable(name), f"{slot}")
         for slot, name in zip(slots, features, strict=True)
     ]
     return text_table(("weight", "feature", "slot"), hashed)
@@ -107,9 +109,10 @@ def _rows_of(learner: Any, weights: Any, features: tuple[str, ...]) -> str:
         row = weights.get(key)
         slot = (f"{key}",) if hashed else ()
         told = [
-            (weight_text(w), shown(name), *slot, shown(label)) for label, w in (row or {}).items()
+            (weight_text(w), printable(name), *slot, printable(label))
+            for label, w in (row or {}).items()
         ]
-        rows += told or [(weight_text(0.0), shown(name), *slot, "any")]
+        rows += told or [(weight_text(0.0), printable(name), *slot, "any")]
         known &= bool(told)
     columns = ("weight", "feature", *(("slot",) if hashed else ()), "label")
     return _with_note(text_table(columns, rows), known or hashed)

@@ -1,66 +1,69 @@
-"""Weights and names as tables of plain lines."""
+"""Weights and feature names as plain-text tables."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from streaml1.core.text_table import TableColumn, render_table
 from streaml1.optim.tasks import REGRESSION
 
-__all__ = ["entries_table", "shown", "telling", "text_table", "weight_text"]
+if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
+
+__all__ = ["extreme_weights_table", "printable", "text_table", "top_weights_table", "weight_text"]
+
+NAME_WIDTH, WEIGHT_WIDTH = 30, 10
 
 
-def telling(model: Any, k: int) -> str:
-    """The weights farthest above and below zero, in two columns; with many labels in one."""
+def extreme_weights_table(model: OnlineModel, k: int) -> str:
+    """Lay out the `k` largest and `k` smallest weights next to each other.
+
+    A model with several classes has one list, by absolute value.
+    """
     if hasattr(model, "classes_met"):
         entries = model.top_weights(k)
-        return entries_table(model, entries) if entries else "All weights are zero."
+        return top_weights_table(model, entries) if entries else "All weights are zero."
     up, down = model._farthest(k, 1, -1)
-    regression = model.loss in REGRESSION
-    heads = ("raise the value", "lower the value") if regression else ("for True", "for False")
+    is_regression = model.loss in REGRESSION
+    heads = ("raise the value", "lower the value") if is_regression else ("for True", "for False")
     if not up and not down:
         return "All weights are zero."
-    rows = [
-        (*(up[i] if i < len(up) else ("", None)), *(down[i] if i < len(down) else ("", None)))
-        for i in range(max(len(up), len(down)))
-    ]
+    rows = []
+    for i in range(max(len(up), len(down))):
+        name, w = up[i] if i < len(up) else ("", None)
+        down_name, down_w = down[i] if i < len(down) else ("", None)
+        rows.append((weight_text(w), printable(name), weight_text(down_w), printable(down_name)))
+    return text_table(("weight", heads[0], "weight", heads[1]), rows)
+
+
+def top_weights_table(model: OnlineModel, entries: Sequence[tuple[Any, float]]) -> str:
+    """Lay out the result of `model.top_weights`."""
+    if hasattr(model, "classes_met"):
+        rows = [(weight_text(w), printable(name), printable(label)) for (name, label), w in entries]
+        return text_table(("weight", "feature", "label"), rows)
     return text_table(
-        ("weight", heads[0], "weight", heads[1]),
-        [(weight_text(v), shown(name), weight_text(u), shown(other)) for name, v, other, u in rows],
+        ("weight", "feature"), [(weight_text(w), printable(name)) for name, w in entries]
     )
 
 
-def entries_table(model: Any, entries: Sequence[tuple[Any, float]]) -> str:
-    """What `top_weights` of a model tells, as a table."""
-    if hasattr(model, "classes_met"):
-        many = [(weight_text(w), shown(name), shown(label)) for (name, label), w in entries]
-        return text_table(("weight", "feature", "label"), many)
-    return text_table(("weight", "feature"), [(weight_text(w), shown(name)) for name, w in entries])
-
-
 def weight_text(value: float | None) -> str:
-    """A weight in a column of a table."""
+    """Format a weight for a table cell; None gives an empty cell."""
     return "" if value is None else f"{value:+.4f}" if abs(value) < 1e3 else f"{value:+.3g}"
 
 
-def shown(name: Hashable) -> str:
-    """A name as it is; with its escapes where it would not print, or would print as nothing."""
+def printable(name: Hashable) -> str:
+    """Return a name as text, or its repr if it is blank or has characters that do not print."""
     prints = isinstance(name, str) and name.strip() and name.isprintable()
     return str(name) if prints else repr(name)
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as plain lines."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for head in heads:
-        justify, width = ("right", 10) if head == "weight" else ("left", 30)
-        table.add_column(head, justify=justify, no_wrap=True, max_width=width)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*row)
-    console = Console(width=200, color_system=None, markup=False, emoji=False, force_terminal=False)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    """Lay out rows below their heads: weights to the right, names to the left and cut."""
+    columns = [
+        TableColumn(head, "right", max_width=WEIGHT_WIDTH)
+        if head == "weight"
+        else TableColumn(head, "left", max_width=NAME_WIDTH)
+        for head in heads
+    ]
+    return render_table(columns, rows, gap=2)

@@ -41,7 +41,7 @@ def evaluate(
     Returns
     -------
     Report
-        As of `progressive`; the constant predictor learns from the labels that are read.
+        As of `progressive`; the baseline learns from the labels that are read.
 
     Raises
     ------

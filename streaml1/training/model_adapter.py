@@ -14,7 +14,7 @@ from river import base
 
 from streaml1.core.rows import BadExample, shown
 from streaml1.optim.tasks import REGRESSION
-from streaml1.training.report import LEAST_PROBABILITY, MARGINS, NAMES, Report
+from streaml1.training.report import MARGINS, MIN_PROBABILITY, NAMES, Report
 
 __all__ = [
     "Learn",
@@ -239,5 +239,5 @@ def places_of(learner: Any, y: Any) -> Any:
 
 def _margin(p: float) -> float:
     """The margin that has the sigmoid `p`, as far as a float near 1 tells."""
-    p = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
+    p = min(max(p, MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
     return math.log(p) - math.log1p(-p)

@@ -126,7 +126,7 @@ class Gauges:
         yield ("examples_per_second", "Over the last minute.", rate)
         if now.weight > 0.0:
             yield ("loss", "Mean progressive loss of all examples.", now.loss / now.weight)
-            about = "Mean loss of the progressive constant predictor."
+            about = "Mean loss of the progressive baseline."
             yield ("constant_loss", about, now.constant / now.weight)
         recent = self._recent_loss(now, before)
         if recent is not None:

@@ -113,7 +113,7 @@ class Keeper:
                 f"{self._store.folder} is of a run with{without} late labels: {remedy} the time "
                 "limit for labels"
             )
-        report.resume(*found.report)
+        report.load_state_dict(*found.report)
         if self._beside is not None:
             self._beside.resume(found.extra)
         self._source.begin(found.position)

@@ -211,7 +211,7 @@ class Checkpoints:
     ) -> Callable[[], bytes]:
         """What a checkpoint of now holds, to be made at any time, by any thread."""
         require_model(model)
-        facts, arrays = report.dump()
+        facts, arrays = report.state_dict()
         arrays = {name: array.copy() for name, array in arrays.items()}
         header = json.dumps(
             {

@@ -11,7 +11,7 @@ import numpy as np
 
 from streaml1.sources import SourceError
 from streaml1.training.report import require_plotting
-from streaml1.training.report.text_table import four
+from streaml1.training.report.text_table import format_four
 
 __all__ = ["Point", "Regret", "RegretError"]
 
@@ -122,9 +122,9 @@ class Regret:
             f" {'zeros':>9} {'regret':>10} {'more':>10} {'':>9}",
         ]
         lines += [
-            f"{p.examples:>10,} {four(p.loss):>{wide}} {p.learner_nonzero:>9,} "
+            f"{p.examples:>10,} {format_four(p.loss):>{wide}} {p.learner_nonzero:>9,} "
             f"{_sum(p.cumulative, 12)} {_sum(p.best, 12)} {p.n_nonzero:>9,} {_sum(p.regret, 10)} "
-            f"{_sum(p.error, 10)} {four(p.regret / p.examples):>9}"
+            f"{_sum(p.error, 10)} {format_four(p.regret / p.examples):>9}"
             for p in self.points
         ]
         slope = self.slope

@@ -1,20 +1,26 @@
-"""What a run over a stream was like: lines of a table that grows, a picture, JSON lines.
+"""The report of a training run: a table that grows, a plot, JSON lines.
 
-`losses` and `sums` are what is added up over examples, `window` what of the last is ranked, `line`
-what a line holds; `table` and `plot` say it. `report` is all of it over a run.
+| module | content |
+|---|---|
+| `losses` | losses of predictions, and the predictions of the baseline |
+| `sums` | running sums over examples |
+| `window` | ROC AUC of the last examples |
+| `line` | one line of the report |
+| `text_table`, `plot` | the lines as text and as a picture |
+| `report` | all of it, for one run |
 """
 
 from __future__ import annotations
 
 from streaml1.training.report.line import Line, line_after
-from streaml1.training.report.losses import LEAST_PROBABILITY, MARGINS, NAMES, losses
+from streaml1.training.report.losses import MARGINS, MIN_PROBABILITY, NAMES, losses
 from streaml1.training.report.plot import require_plotting
 from streaml1.training.report.report import Report
 from streaml1.training.report.window import WINDOW
 
 __all__ = [
-    "LEAST_PROBABILITY",
     "MARGINS",
+    "MIN_PROBABILITY",
     "NAMES",
     "WINDOW",
     "Line",

@@ -7,14 +7,19 @@ from typing import Any
 
 __all__ = ["Line", "line_after"]
 
-LEAST_EVERY = 1000
+MIN_STEP = 1000
 
 
 def line_after(examples: int, every: int | None) -> int:
-    """After how many examples the line comes that follows some number of examples.
+    """Return the number of examples at which the next line is due.
 
-    `every` tells from one to the next. None: 1,000 up to 10,000 examples, 10,000 up to 100,000, and
-    so on: a line looks at all weights, which is to cost no more than a share of the learning.
+    Parameters
+    ----------
+    examples
+        Examples so far.
+    every
+        Examples from one line to the next. None: 1,000 up to 10,000 examples, 10,000 up to
+        100,000, and so on. A line reads all weights, so its share of the run must stay small.
 
     Examples
     --------
@@ -23,64 +28,66 @@ def line_after(examples: int, every: int | None) -> int:
     >>> line_after(1_250, 500)
     1500
     """
-    step = every or max(LEAST_EVERY, 10 ** (len(str(examples)) - 1))
+    step = every or max(MIN_STEP, 10 ** (len(str(examples)) - 1))
     return examples - examples % step + step
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a report: how things stood after some number of examples.
+    """One line of a report: the state of a run after some number of examples.
 
-    All means are weighted by the sample weights. What cannot be told is None: a mean over
-    examples without weight, what a model does not count, what only matters for skewed labels.
+    All means are weighted by the sample weights. A field is None where it is undefined: a mean
+    over examples without weight, a figure that the model does not provide, or a figure for skewed
+    labels where the labels are not skewed.
 
     Parameters
     ----------
     examples
-        How many examples have been learnt.
+        Examples learnt so far.
     loss_name
-        What the loss is called: log-loss only for the logistic loss.
+        Name of the loss; "log-loss" only for the logistic loss.
     recent_loss
-        Mean loss over the examples since the line before.
+        Mean loss over the examples since the previous line.
     loss
-        Mean loss over all examples; each was predicted just before it was learnt.
+        Mean progressive loss: each example is predicted just before it is learnt.
     constant_loss
-        Mean loss of the progressive constant predictor: before each example it says
-        (n1 + 1/2) / (n + 1), with n1 of n examples labelled True so far; of k labels known by
-        then it gives each (n_c + 1/2) / (n + k/2). For the hinges it says
-        the constant margin that has the least mean loss at this rate, for regressors the mean of
-        the values so far (0 before the first).
+        Mean progressive loss of the baseline, which predicts a constant from the labels so far.
+        For the logistic loss it predicts (n1 + 1/2) / (n + 1) before each example, with n1 of n
+        examples labelled True. With k labels known it gives each (n_c + 1/2) / (n + k/2). For the
+        hinges it predicts the constant margin with the smallest mean loss at this rate, for
+        regressors the mean of the values so far (0 before the first).
     error
         Share of wrong labels; for regressors the mean absolute error.
     n_nonzero
-        How many weights were not zero, pending shrinkage included.
+        Non-zero weights, with pending shrinkage applied.
     n_features_seen
-        How many features the examples have had.
+        Distinct features in the examples so far.
     sparsity
-        1 - n_nonzero / n_features_seen; where there are k labels, of k times as many weights.
+        1 - n_nonzero / n_features_seen; with k labels, relative to k times as many weights.
     share_of_d
         n_nonzero / d, where the source knows its number of features d.
     born, died
-        How many features have entered the model since the line before, from a weight of zero, and
-        how many have left it.
+        Features added to the model (their weight became non-zero) and dropped from it since the
+        previous line.
     cut
-        How many weights were given up so far because of `max_features`.
+        Weights dropped so far because of `max_features`.
     auc
-        Skewed labels only: area under the ROC curve over the last 2**20 examples, exact, sample
-        weights aside.
+        Skewed labels only: area under the ROC curve over the last 2**20 examples, exact, without
+        sample weights.
     mean_prediction, rate
-        Skewed labels only: calibration is how near these two are, the mean predicted probability
-        of True and the share of True. Logistic loss only.
+        Skewed labels and logistic loss only: the mean predicted probability of True and the
+        observed rate of True. A calibrated model has them close to each other.
     normalised_entropy
-        Skewed labels only: `loss` over the entropy of `rate` (He et al., 2014). Logistic only.
+        Skewed labels and logistic loss only: `loss` divided by the entropy of `rate` (He et al.,
+        2014, "Practical lessons from predicting clicks on ads at Facebook").
     refused
-        How many examples were refused, and not learnt.
+        Examples that were rejected, and not learnt.
     seconds
-        Since the first example was asked for.
+        Seconds since the run began to read.
     per_second
-        Examples a second since the line before.
+        Examples per second since the previous line.
     n_nonzero_rows
-        How many features have a weight that is not zero, where there are many labels.
+        With several labels: features that have a non-zero weight for any of them.
     """
 
     examples: int
@@ -106,10 +113,10 @@ class Line:
     n_nonzero_rows: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """All fields by name."""
+        """Return all fields by name."""
         return asdict(self)
 
     @property
     def skewed(self) -> bool:
-        """Whether what is told of skewed labels only is there."""
+        """Whether the figures for skewed labels are present."""
         return self.auc is not None or self.normalised_entropy is not None

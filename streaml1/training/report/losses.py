@@ -1,14 +1,16 @@
-"""Losses of progressive outputs, and what the constant predictor says."""
+"""Losses of progressive predictions, and the predictions of the baseline."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streaml1.core.types import Floats
 from streaml1.optim.tasks import REGRESSION
 
-__all__ = ["LEAST_PROBABILITY", "MARGINS", "NAMES", "constants", "losses"]
+__all__ = ["MARGINS", "MIN_PROBABILITY", "NAMES", "baseline_predictions", "losses"]
 
 NAMES = {
     "logistic": "log-loss",
@@ -20,23 +22,28 @@ NAMES = {
 }
 MARGINS = ("hinge", "smoothed_hinge")
 
-# As in river: an example on which a model was sure and wrong costs at most 34.5.
-LEAST_PROBABILITY = 1e-15
+MIN_PROBABILITY = 1e-15
+"""As in river: an example that a model gets wrong with certainty costs at most 34.5."""
 
 
-def losses(loss: str, p: Any, y: Any) -> Any:
-    """Losses of progressive outputs, one an example.
+def losses(loss: str, p: NDArray[np.float64], y: NDArray[Any] | bool) -> NDArray[np.float64]:
+    """Return the loss of each progressive prediction.
 
     Parameters
     ----------
     loss
         One of the five losses of the models, or `"softmax"`.
     p
-        Probabilities of True for `"logistic"`, margins for the hinges, else values; for
-        `"softmax"` a row of probabilities for each example.
+        Predictions: probabilities of True for `"logistic"`, margins for the hinges, values for
+        regressors, shape (..., n); for `"softmax"` the probabilities of all labels, shape (n, k).
     y
-        Labels: bool, or numbers for `"squared"` and `"absolute"`; for `"softmax"` the places of
-        the labels in a row.
+        Labels: bool, or numbers for `"squared"` and `"absolute"`; for `"softmax"` the columns of
+        the labels in `p`.
+
+    Returns
+    -------
+    ndarray of float64
+        Losses, shape (..., n).
 
     Examples
     --------
@@ -45,30 +52,50 @@ def losses(loss: str, p: Any, y: Any) -> Any:
     array([0. , 0.5, 2. ])
     """
     if loss == "softmax":
-        # Subtracted, for the negative of nothing would be told as -0.0000.
-        return 0.0 - np.log(np.maximum(p[np.arange(len(y)), y], LEAST_PROBABILITY))
+        y = np.asarray(y)
+        # Subtract from 0.0: the negative of a loss of 0.0 would print as -0.0000.
+        cost: NDArray[np.float64] = 0.0 - np.log(
+            np.maximum(p[np.arange(len(y)), y], MIN_PROBABILITY)
+        )
+        return cost
     if loss == "logistic":
-        p = np.minimum(np.maximum(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
-        return -np.log(np.where(y, p, 1.0 - p))
+        p = np.minimum(np.maximum(p, MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
+        of_label: NDArray[np.float64] = np.where(y, p, 1.0 - p)
+        cost = -np.log(of_label)
+        return cost
     if loss in MARGINS:
-        short = np.maximum(0.0, 1.0 - np.where(y, p, -p))
+        slack = np.maximum(0.0, 1.0 - np.where(y, p, -p))
         if loss == "hinge":
-            return short
-        return np.where(short >= 1.0, short - 0.5, 0.5 * np.minimum(short, 1.0) ** 2)
+            return slack
+        return np.where(slack >= 1.0, slack - 0.5, 0.5 * np.minimum(slack, 1.0) ** 2)
     with np.errstate(over="ignore"):  # a model that has diverged has an infinite loss
-        return np.abs(p - y) if loss == "absolute" else 0.5 * (p - y) ** 2
+        error: NDArray[np.float64] = p - y
+        return np.abs(error) if loss == "absolute" else 0.5 * error**2
 
 
-def constants(loss: str, n: Any, total: Any) -> Any:
-    """What the progressive constant predictor says, after examples of weight `n`.
+def baseline_predictions(loss: str, n: Floats, total: Floats) -> Floats:
+    """Return what the baseline predicts after examples of total weight `n`.
 
-    `total` is the weight of the examples labelled True, or the weighted sum of the values.
+    Parameters
+    ----------
+    loss
+        One of the five losses of the models.
+    n
+        Weight of the examples so far.
+    total
+        Weight of those labelled True; for regressors the weighted sum of the values.
+
+    Returns
+    -------
+    ndarray of float64
+        The constant with the smallest mean loss on those examples. Half an example of each label
+        is added for classifiers.
     """
     if loss in REGRESSION:
         return np.divide(total, n, out=np.zeros(len(n)), where=n > 0.0)
     rate = (total + 0.5) / (n + 1.0)
     if loss == "logistic":
         return rate
-    if loss == "hinge":  # of all constant margins, the one with the least mean loss at this rate
+    if loss == "hinge":
         return np.sign(2.0 * rate - 1.0)
     return np.where(rate >= 0.5, 2.0 - 1.0 / rate, 1.0 / (1.0 - rate) - 2.0)

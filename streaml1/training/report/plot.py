@@ -1,43 +1,43 @@
-"""The picture of a report."""
+"""The plot of a report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from streaml1.training.report.line import Line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["figure", "require_plotting"]
 
 
 def require_plotting(path: str | Path) -> str:
-    """The format of the picture `path`, once it is sure that it can be drawn.
+    """Check that `path` can be plotted to, and return its format, such as "png".
 
     Raises
     ------
     RuntimeError
-        In one sentence, where matplotlib is not installed.
+        If matplotlib is not installed.
     ValueError
-        In one sentence, where `path` ends in no format that it can draw.
+        If the extension is not that of an image format.
     """
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
-        raise RuntimeError(
-            f"{path} cannot be drawn without matplotlib: pip install 'streaml1[plot]'"
-        ) from None
+        raise RuntimeError(f"{path} needs matplotlib; run pip install 'streaml1[plot]'") from None
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FigureCanvasBase.get_supported_filetypes():
-        raise ValueError(
-            f"{path} does not end in a format of pictures: end it in .png, .svg or .pdf"
-        )
+        raise ValueError(f"{path} must end in .png, .svg or .pdf")
     return kind
 
 
-def figure(lines: Sequence[Line], loss_name: str, title: str) -> Any:
-    """The loss, the constant predictor's beside it, and the non-zeros over examples."""
+def figure(lines: Sequence[Line], loss_name: str, title: str) -> Figure:
+    """Draw the losses of model and baseline, and the non-zero weights, over examples."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
@@ -46,17 +46,17 @@ def figure(lines: Sequence[Line], loss_name: str, title: str) -> Any:
     x = [line.examples for line in lines]
     marker = "o" if len(x) == 1 else ""
 
-    def draw(axes: Any, name: str, field: str, style: str, color: str) -> None:
+    def draw(axes: Axes, name: str, field: str, style: str, color: str) -> None:
         y = [_plottable(getattr(line, field)) for line in lines]
         axes.plot(x, y, style, marker=marker, color=color, label=name, linewidth=2)
 
-    draw(top, "constant predictor", "constant_loss", "--", "0.55")
+    draw(top, "baseline", "constant_loss", "--", "0.55")
     draw(top, "model", "loss", "-", "C0")
     top.set_ylabel(f"mean {loss_name} so far")
     top.legend(frameon=False)
-    # The name of a file is no formula, and may have bytes that are no text.
-    told = title.encode(errors="backslashreplace").decode().replace("$", r"\$")
-    top.set_title(told, loc="left", fontsize="medium", wrap=True)
+    # A file name may have bytes that are not UTF-8, and a $ that would start a formula.
+    escaped = title.encode(errors="backslashreplace").decode().replace("$", r"\$")
+    top.set_title(escaped, loc="left", fontsize="medium", wrap=True)
     draw(bottom, "non-zero weights", "n_nonzero", "-", "C1")
     bottom.set_ylabel("non-zero weights")
     bottom.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))

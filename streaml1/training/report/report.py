@@ -1,4 +1,4 @@
-"""The progress of a run: its sums, its lines, and what they are written to."""
+"""The progress of a training run: running sums, lines, and their output."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ import json
 import math
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from streaml1.core.atomic_write import written_aside
+from streaml1.core.types import Floats
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report.line import Line
-from streaml1.training.report.losses import NAMES, constants, losses
+from streaml1.training.report.losses import NAMES, baseline_predictions, losses
 from streaml1.training.report.plot import figure, require_plotting
-from streaml1.training.report.sums import Counts, Sums, add_up, before_each, plain
-from streaml1.training.report.text_table import columns, in_words, rendered
+from streaml1.training.report.sums import LabelCounts, Sums, accumulate, as_floats, prefix_sums
+from streaml1.training.report.text_table import describe_line, render_lines, report_columns
 from streaml1.training.report.window import WINDOW, Window
+
+if TYPE_CHECKING:
+    from streaml1.models.state.change_tracking import Changes, ChangeSet, ChangeTracker
 
 __all__ = ["Report"]
 
-NAMED = 1000
-"""How many features that entered, and that left, a line names; it counts all of them."""
+MAX_CHANGES = 1000
+"""Features that `changes` names of those added, and of those dropped; a line counts all."""
 
-SKEWED = 0.1
+MAX_SKEWED_RATE = 0.1
+"""Labels are skewed if the rarer of two has at most this share."""
 
 _SKEWED_FIELDS = ("auc", "mean_prediction", "rate", "normalised_entropy")
 
@@ -35,38 +42,38 @@ _SKEWED_FIELDS = ("auc", "mean_prediction", "rate", "normalised_entropy")
 class Report:
     """The progress of a run over a stream.
 
-    Made by `streaml1.progressive`; or by hand, with `add` for each block of examples and `line`
-    every so many.
+    `streaml1.progressive` returns one. To make one by hand, call `add` for each block of examples
+    and `line` to close a line.
 
     Parameters
     ----------
     loss
         `"logistic"`, `"hinge"`, `"smoothed_hinge"`, `"squared"`, `"absolute"`, or `"softmax"` for
-        many labels.
+        several labels.
     title
-        What was learnt from what, for the picture.
+        Title of the plot: the data and the model.
     d
-        How many features there are, where that is known.
+        Number of features, if known.
     k
-        How many labels are known beforehand, for `"softmax"`.
+        Number of labels known beforehand, for `"softmax"`.
 
     Raises
     ------
     ValueError
-        Where the loss is none of these.
+        If `loss` is unknown.
 
     Attributes
     ----------
     lines : list of Line
         The lines so far.
     examples : int
-        How many examples have been added.
+        Examples added so far.
     refused : int
-        How many examples were refused; counted by whoever refuses them.
+        Examples rejected so far; the caller counts them.
     skips : bool
-        Whether the run goes on after a refused example, so that the table counts them.
+        Whether the run skips rejected examples; if so, the table has a column for their number.
     numbers : dict of str to float
-        What else the run tells of itself at the end, such as how many examples wait.
+        Further figures for the summary, such as the number of examples that wait for a label.
 
     Examples
     --------
@@ -80,7 +87,7 @@ class Report:
 
     def __init__(self, loss: str, title: str = "", d: int | None = None, k: int = 0) -> None:
         if loss not in NAMES:
-            raise ValueError(f"loss={loss!r} is not known; give one of {', '.join(NAMES)}")
+            raise ValueError(f"loss must be one of {', '.join(NAMES)}, got {loss!r}")
         self.loss = loss
         self.title = title
         self.d = d
@@ -89,14 +96,14 @@ class Report:
         self.refused = 0
         self.skips = False
         self.numbers: dict[str, float] = {}
-        self._look: Any = None
-        self._changes: Any = None
-        self._watch: Any = None
+        self._tracker: ChangeTracker | None = None
         self._followed: Any = None
+        self._change_set: ChangeSet | None = None
+        self._changes: Changes | None = None
         self._all, self._recent = Sums(), Sums()
-        self._total = 0.0  # of the labels
+        self._total = 0.0  # weighted sum of the labels
         self._window = None if loss in (*REGRESSION, "softmax") else Window()
-        self._counts = Counts(k)
+        self._counts = LabelCounts(k)
         self._started = self._lined = time.perf_counter()
 
     def __len__(self) -> int:
@@ -107,135 +114,142 @@ class Report:
 
     @property
     def loss_name(self) -> str:
-        """What the loss is called."""
+        """Name of the loss."""
         return NAMES[self.loss]
 
     @property
-    def changes(self) -> Any:
-        """Which features have entered and left the model between the last two lines.
+    def changes(self) -> Changes | None:
+        """Features added to the model and dropped from it between the last two lines.
 
-        A `change_tracking.Changes` of the 1,000 of each that are farthest from zero; None
-        before the first line.
+        At most 1,000 of each, the largest weights first; None before the first line.
         """
-        if self._changes is None and self._look is not None:
-            self._changes = self._look.told(NAMED)
+        if self._changes is None and self._change_set is not None:
+            self._changes = self._change_set.told(MAX_CHANGES)
         return self._changes
 
     @property
     def sums(self) -> tuple[float, float, float]:
-        """Of all examples the weights, the weighted losses, and those of the constant predictor."""
+        """Sums over all examples: weights, weighted losses, weighted losses of the baseline."""
         a = self._all
         return float(a.weight), float(a.loss), float(a.constant)
 
-    def follow(self, model: Any) -> None:
-        """Have each line count the features that have entered and left a model."""
-        self._watch = model.watch() if hasattr(model, "watch") else None
+    def follow(self, model: object) -> None:
+        """Count in each line the features added to `model` and dropped from it."""
+        self._tracker = model.watch() if hasattr(model, "watch") else None
         self._followed = model
 
     def start(self) -> None:
-        """Set the clock: what went before is not part of the run."""
+        """Start the clock."""
         self._started = self._lined = time.perf_counter()
 
-    def add(self, p: Any, y: Any, w: Any = None) -> None:
-        """Take in consecutive examples.
+    def add(self, p: ArrayLike, y: ArrayLike, w: ArrayLike | None = None) -> None:
+        """Add consecutive examples.
 
         Parameters
         ----------
         p
-            The prediction of each just before it was learnt: the probability of True for the
-            logistic loss, the margin for the hinges, the value for regressors; for `"softmax"` the
+            Predictions just before each example was learnt: probabilities of True for the logistic
+            loss, margins for the hinges, values for regressors, shape (n,); for `"softmax"` the
             probabilities of the labels, shape (n, k).
         y
-            The labels: bool, or numbers for regressors; for `"softmax"` their places in a row of
-            p. A place that is beyond all before is that of a label which joins.
+            Labels: bool, or numbers for regressors; for `"softmax"` their columns in `p`. A column
+            larger than all before is that of a new label.
         w
-            The sample weights; None where all are 1.
+            Sample weights; None if all are 1.
 
         Raises
         ------
         ValueError
-            Where there are not as many of one as of the others.
+            If the lengths differ.
         """
         if self.loss == "softmax":
-            return self._add_rows(np.asarray(p, np.float64), np.asarray(y, np.intp), w)
-        regression = self.loss in REGRESSION
-        p, w = plain(p), np.ones(len(p)) if w is None else plain(w)
-        y = np.asarray(y, np.float64 if regression else bool)
-        if not len(p) == len(y) == len(w):
-            raise ValueError(f"{len(p)} predictions, {len(y)} labels and {len(w)} weights differ")
-        weights, totals, total = before_each(self._all.weight, self._total, w, plain(y))
-        said = np.empty((2, len(p)))
-        said[0], said[1] = p, constants(self.loss, weights, totals)
-        if regression:
-            error = losses("absolute", p, y)
-        else:
-            error = (p > (0.5 if self.loss == "logistic" else 0.0)) != y
-        add_up((self._all, self._recent), w, losses(self.loss, said, y), error, p)
-        self._total = total
+            return self._add_multiclass(np.asarray(p, np.float64), np.asarray(y, np.intp), w)
+        is_regression = self.loss in REGRESSION
+        outputs = as_floats(p)
+        labels = np.asarray(y, np.float64 if is_regression else bool)
+        weights = _checked_weights(outputs, labels, w)
+        before = prefix_sums(self._all.weight, self._total, weights, as_floats(labels))
+        # Row 0: the model. Row 1: the baseline.
+        predictions = np.empty((2, len(outputs)))
+        predictions[0] = outputs
+        predictions[1] = baseline_predictions(self.loss, before.weights, before.totals)
+        costs = losses(self.loss, predictions, labels)
+        error = (
+            losses("absolute", outputs, labels)
+            if is_regression
+            else self._is_true(outputs) != labels
+        )
+        accumulate((self._all, self._recent), weights, costs, error, outputs)
+        self._total = before.total
         if self._window is not None:
-            self._window.add(p, y)
-        self.examples += len(p)
+            self._window.add(outputs, labels)
+        self.examples += len(outputs)
 
-    def _add_rows(self, p: Any, y: Any, w: Any) -> None:
-        w = np.ones(len(p)) if w is None else plain(w)
-        if not len(p) == len(y) == len(w):
-            raise ValueError(f"{len(p)} predictions, {len(y)} labels and {len(w)} weights differ")
+    def _is_true(self, p: Floats) -> NDArray[np.bool_]:
+        """Return which predictions of a classifier mean True."""
+        return p > (0.5 if self.loss == "logistic" else 0.0)
+
+    def _add_multiclass(
+        self, p: NDArray[np.float64], y: NDArray[np.intp], w: ArrayLike | None
+    ) -> None:
+        weights = _checked_weights(p, y, w)
         if not len(p):
             return
-        constant, known = self._counts.add(y, w)
-        # What the model did not know yet it could not say.
-        told = np.where(np.arange(p.shape[1]) < known[:, None], p, -1.0)
-        error = (told.argmax(axis=1) != y) | (known == 0)
-        costs = np.stack([losses(self.loss, p, y), constant])
-        add_up((self._all, self._recent), w, costs, error, np.zeros(len(y)))
+        baseline, known = self._counts.add(y, weights)
+        # The model cannot predict a label that it had not seen before the example.
+        predicted = np.where(np.arange(p.shape[1]) < known[:, None], p, -1.0).argmax(axis=1)
+        error = (predicted != y) | (known == 0)
+        costs = np.stack([losses(self.loss, p, y), baseline])
+        accumulate((self._all, self._recent), weights, costs, error, np.zeros(len(y)))
         self.examples += len(p)
 
     def correct(self, number: int, p: float, before: float, w: float) -> None:
-        """Have an example that was counted as False, and turned out to be True, counted so.
+        """Count an example as True that was added as False.
 
-        Its loss is taken back and that of True counted; the constant predictor's too, as of what it
-        says now. Lines that were closed before stay as they are.
+        Its loss as False is subtracted and its loss as True added; likewise for the baseline, with
+        its current prediction. Closed lines do not change.
 
         Parameters
         ----------
         number
-            Which of the examples, from 0.
+            Number of the example, counted from 0.
         p
             Its prediction.
         before, w
             Its weight as False, and as True.
         """
         n, total = np.array([self._all.weight]), np.array([self._total])
-        said = np.repeat(constants(self.loss, n, total), 2)
-        y, ws = np.array([False, True]), np.array([-before, w])
-        ps = np.array([p, p])
-        error = (ps > (0.5 if self.loss == "logistic" else 0.0)) != y
-        costs = losses(self.loss, np.stack([ps, said]), y)
-        lined = self.lines[-1].examples if self.lines else 0
-        of = (self._all, self._recent) if number >= lined else (self._all,)
-        add_up(of, ws, costs, error, ps)
+        baseline = np.repeat(baseline_predictions(self.loss, n, total), 2)
+        # Two examples: a False one of negative weight, and a True one.
+        y, weights = np.array([False, True]), np.array([-before, w])
+        predictions = np.array([p, p])
+        error = self._is_true(predictions) != y
+        costs = losses(self.loss, np.stack([predictions, baseline]), y)
+        in_closed_line = number < (self.lines[-1].examples if self.lines else 0)
+        targets = (self._all,) if in_closed_line else (self._all, self._recent)
+        accumulate(targets, weights, costs, error, predictions)
         self._total += w
         if self._window is not None:
-            self._window.turn(number)
+            self._window.correct_label(number)
 
-    def line(self, model: Any = None) -> Line:
-        """Close a line, and start the next.
+    def line(self, model: object = None) -> Line:
+        """Close a line and start the next one.
 
         Parameters
         ----------
         model
-            Whose non-zeros and features to count, if it does count them.
+            The model whose non-zero weights and features to count, if it provides them.
         """
         now = time.perf_counter()
         a, recent = self._all, self._recent
         since = self.examples - (self.lines[-1].examples if self.lines else 0)
         born = died = None
-        if self._watch is not None:
-            self._look, self._changes = self._watch.look(), None
-            born, died = self._look.counts
-        n_nonzero, n_nonzero_rows = self._held(model)
+        if self._tracker is not None:
+            self._change_set, self._changes = self._tracker.look(), None
+            born, died = self._change_set.counts
+        n_nonzero, n_nonzero_rows = self._nonzeros(model)
         seen = getattr(model, "n_features_seen", None)
-        every = max(1, len(getattr(model, "classes_met", ())))  # weights of a feature
+        per_feature = max(1, len(getattr(model, "classes_met", ())))
         line = Line(
             examples=self.examples,
             loss_name=self.loss_name,
@@ -245,12 +259,14 @@ class Report:
             error=a.mean(a.error),
             n_nonzero=n_nonzero,
             n_features_seen=seen,
-            sparsity=_zeros(n_nonzero, seen and seen * every),
-            share_of_d=n_nonzero / self.d / every if n_nonzero is not None and self.d else None,
+            sparsity=_zeros(n_nonzero, seen and seen * per_feature),
+            share_of_d=n_nonzero / self.d / per_feature
+            if n_nonzero is not None and self.d
+            else None,
             born=born,
             died=died,
             cut=getattr(model, "n_cut", None),
-            **self._if_skewed(),
+            **self._skewed_figures(),
             refused=self.refused,
             seconds=now - self._started,
             per_second=since / max(now - self._lined, 1e-9),
@@ -260,43 +276,47 @@ class Report:
         self.lines.append(line)
         return line
 
-    def _held(self, model: Any) -> tuple[int | None, int | None]:
-        """How many weights are not zero, and how many features have one where labels are many."""
-        rows = hasattr(type(model), "classes_met")
-        if self._watch is None or model is not self._followed:
-            return getattr(model, "n_nonzero", None), model.n_nonzero_rows if rows else None
-        held = self._watch.held  # it has just looked at all weights
-        return (model.n_nonzero, held) if rows else (held, None)
+    def _nonzeros(self, model: Any) -> tuple[int | None, int | None]:
+        """Count non-zero weights, and with several labels the features that have any."""
+        is_multiclass = hasattr(type(model), "classes_met")
+        if self._tracker is None or model is not self._followed:
+            n_rows = model.n_nonzero_rows if is_multiclass else None
+            return getattr(model, "n_nonzero", None), n_rows
+        # `line` has just had the watch read all weights: do not read them again.
+        n = self._tracker.held
+        return (model.n_nonzero, n) if is_multiclass else (n, None)
 
-    def finish(self, model: Any = None) -> bool:
-        """See that the last line tells all of the run; returns whether it is a new one."""
+    def finish(self, model: object = None) -> bool:
+        """Bring the last line up to date; return whether this took a new line."""
         examples = self.lines[-1].examples if self.lines else 0
         if self.examples > examples:
             self.line(model)
         if self.lines:
-            told: dict[str, Any] = {"refused": self.refused, **self._if_skewed(ranked=True)}
-            self.lines[-1] = replace(self.lines[-1], **told)
+            figures: dict[str, Any] = self._skewed_figures(force_auc=True)
+            self.lines[-1] = replace(self.lines[-1], refused=self.refused, **figures)
         return self.examples > examples
 
-    def _if_skewed(self, ranked: bool = False) -> dict[str, float | None]:
-        a, told = self._all, dict.fromkeys(_SKEWED_FIELDS)
+    def _skewed_figures(self, force_auc: bool = False) -> dict[str, float | None]:
+        """Compute the fields for skewed labels; all None if labels are not skewed."""
+        figures: dict[str, float | None] = dict.fromkeys(_SKEWED_FIELDS)
+        a = self._all
         if self._window is None or a.weight <= 0.0:
-            return told
+            return figures
         rate = self._total / a.weight
-        if SKEWED <= rate <= 1.0 - SKEWED:
-            return told
-        told["auc"] = self._window.auc(ranked)
+        if MAX_SKEWED_RATE <= rate <= 1.0 - MAX_SKEWED_RATE:
+            return figures
+        figures["auc"] = self._window.auc(force_auc)
         if self.loss == "logistic":
-            told["mean_prediction"], told["rate"] = a.mean(a.output), rate
+            figures["mean_prediction"], figures["rate"] = a.mean(a.output), rate
             if 0.0 < rate < 1.0:
                 entropy = -rate * math.log(rate) - (1.0 - rate) * math.log1p(-rate)
-                told["normalised_entropy"] = float(a.loss / a.weight) / entropy
-        return told
+                figures["normalised_entropy"] = float(a.loss / a.weight) / entropy
+        return figures
 
-    # To go on with
+    # State
 
-    def dump(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What `resume` goes on from: facts as JSON has them, and arrays."""
+    def state_dict(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the state as (JSON values, arrays), for `load_state_dict`."""
         facts: dict[str, Any] = {
             "loss": self.loss,
             "lines": [line.as_dict() for line in self.lines],
@@ -305,7 +325,7 @@ class Report:
             "all": vars(self._all),
             "recent": vars(self._recent),
             "total": self._total,
-            "labels": [self._counts.known, self._counts.of.tolist()],
+            "labels": [self._counts.known, self._counts.weights.tolist()],
             "seconds": time.perf_counter() - self._started,
         }
         if self._window is None:
@@ -314,15 +334,15 @@ class Report:
         facts |= {"window": [self._window.n, self._window.ranked_at]}
         return facts, {"p": self._window.p[:n], "y": self._window.y[:n]}
 
-    def resume(self, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """Go on where another report was; its time away does not count."""
+    def load_state_dict(self, facts: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue another report; the time between the two does not count."""
         self.lines = [Line(**line) for line in facts["lines"]]
         self.examples, self.refused = facts["examples"], facts["refused"]
         vars(self._all).update(facts["all"])
         vars(self._recent).update(facts["recent"])
         self._total = facts["total"]
-        self._counts.known, of = facts["labels"]
-        self._counts.of = np.array(of, np.float64)
+        self._counts.known, weights = facts["labels"]
+        self._counts.weights = np.array(weights, np.float64)
         now = time.perf_counter()
         self._started, self._lined = now - facts["seconds"], now
         if self._window is not None:
@@ -330,49 +350,63 @@ class Report:
             n = len(arrays["p"])
             self._window.p[:n], self._window.y[:n] = arrays["p"], arrays["y"]
 
-    # As text
+    # Text
 
     def header(self, refused: bool = False, skewed: bool = False) -> str:
-        """The heads of the columns; `refused` and `skewed`: also of these columns."""
-        return self._rendered([], refused, skewed, heads=True)
+        """Return the heads of the columns.
+
+        Parameters
+        ----------
+        refused
+            Whether to include the number of rejected examples.
+        skewed
+            Whether to include the figures for skewed labels.
+        """
+        return self._render([], refused, skewed, show_header=True)
 
     def row(self, line: Line, refused: bool = False, skewed: bool = False) -> str:
-        """One line as text, in columns as wide as those of `header`."""
-        return self._rendered([line], refused, skewed, heads=False)
+        """Return one line as text, in columns as wide as those of `header`."""
+        return self._render([line], refused, skewed, show_header=False)
 
     def table(self) -> str:
-        """All lines as a text table."""
+        """Return all lines as a text table."""
         refused = any(line.refused for line in self.lines)
         skewed = any(line.skewed for line in self.lines)
-        return self._rendered(self.lines, refused, skewed, heads=True)
+        return self._render(self.lines, refused, skewed, show_header=True)
 
-    def _rendered(self, lines: list[Line], refused: bool, skewed: bool, heads: bool) -> str:
-        return rendered(columns(self.loss, refused, skewed, self._watch is not None), lines, heads)
+    def _render(self, lines: list[Line], refused: bool, skewed: bool, show_header: bool) -> str:
+        columns = report_columns(
+            self.loss,
+            show_rejected=refused,
+            show_skewed=skewed,
+            show_changes=self._tracker is not None,
+        )
+        return render_lines(columns, lines, show_header=show_header)
 
     def summary(self) -> str:
-        """The last line in words."""
-        told = [
+        """Return the last line as a sentence."""
+        figures = [
             f"{value:,.0f} {name.replace('_', ' ')}"
             for name, value in self.numbers.items()
             if value
         ]
         if not self.lines:
             refused = [f"{self.refused:,} refused"] if self.refused else []
-            return ", ".join(["no examples", *refused, *told])
-        parts = in_words(self.lines[-1], self.loss, self.d)
-        return "; ".join([*parts, ", ".join(told)] if told else parts)
+            return ", ".join(["no examples", *refused, *figures])
+        parts = describe_line(self.lines[-1], self.loss, self.d)
+        return "; ".join([*parts, ", ".join(figures)] if figures else parts)
 
-    # As files
+    # Files
 
     def write(self, path: str | Path) -> None:
-        """Write the lines as JSON, one a line; in the place of `path` only once all is written.
+        """Write the lines as JSON lines, atomically.
 
         A number that is not finite is written as null.
 
         Raises
         ------
         OSError
-            Where it cannot be written.
+            If the file cannot be written.
         """
         text = "".join(
             json.dumps({k: _finite(v) for k, v in line.as_dict().items()}, allow_nan=False) + "\n"
@@ -382,34 +416,48 @@ class Report:
             file.write(text.encode())
 
     def plot(self, path: str | Path) -> None:
-        """Draw the loss, the constant predictor's beside it, and the non-zeros over examples.
+        """Plot the losses of the model and of the baseline, and the non-zero weights.
 
         Parameters
         ----------
         path
-            Where to; what it ends in tells the format: .png, .svg, .pdf.
+            Output file; its extension sets the format: .png, .svg or .pdf.
 
         Raises
         ------
         RuntimeError
-            Where matplotlib is not installed.
+            If matplotlib is not installed.
         ValueError
-            Where the path ends in no format of pictures.
+            If the extension is not that of an image format.
         OSError
-            Where it cannot be written.
+            If the file cannot be written.
         """
         kind = require_plotting(path)
-        picture = io.BytesIO()
+        image = io.BytesIO()
         with warnings.catch_warnings():
-            # A letter of a file's name that the font does not have is drawn as a box.
+            # A character of the title that the font lacks is drawn as a box.
             warnings.filterwarnings("ignore", "Glyph", UserWarning)
-            figure(self.lines, self.loss_name, self.title).savefig(picture, format=kind, dpi=100)
+            figure(self.lines, self.loss_name, self.title).savefig(image, format=kind, dpi=100)
         with written_aside(path) as file:
-            file.write(picture.getvalue())
+            file.write(image.getvalue())
+
+
+def _checked_weights(p: NDArray[Any], y: NDArray[Any], w: ArrayLike | None) -> Floats:
+    """Return the sample weights, all 1 by default; reject arrays of different lengths."""
+    weights = np.ones(len(p)) if w is None else as_floats(w)
+    if not len(p) == len(y) == len(weights):
+        raise ValueError(
+            "predictions, labels and weights must have the same length, got "
+            f"{len(p)} predictions, {len(y)} labels and {len(weights)} weights"
+        )
+    return weights
 
 
 def _zeros(n_nonzero: int | None, weights: int | None) -> float | None:
-    """The share of zeros; weights can be an estimate, and then a little below the non-zeros."""
+    """Return the share of zeros.
+
+    `weights` may be an estimate, and then slightly below `n_nonzero`.
+    """
     return max(0.0, 1.0 - n_nonzero / weights) if n_nonzero is not None and weights else None
 
 

@@ -1,15 +1,17 @@
-"""Sums over the examples of a run, the same whatever the blocks they come in."""
+"""Sums over the examples of a run, independent of how the examples are split into blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from streaml1.core.jit import kernel
+from streaml1.core.types import Floats
 
-__all__ = ["Counts", "Sums", "add_up", "before_each", "plain"]
+__all__ = ["LabelCounts", "Sums", "accumulate", "as_floats", "prefix_sums"]
 
 
 class Sums:
@@ -19,24 +21,44 @@ class Sums:
         self.weight = self.loss = self.constant = self.error = self.output = 0.0
 
     def mean(self, total: float) -> float | None:
-        """The mean that one of the sums is of; None over examples without weight."""
+        """Divide a sum by the total weight; None over examples without weight."""
         return float(total / self.weight) if self.weight > 0.0 else None
 
 
-def add_up(all_of: Sequence[Sums], w: Any, costs: Any, error: Any, output: Any) -> None:
-    """Add consecutive examples to some sums: their weights, and what is weighted by them.
+def accumulate(
+    targets: Sequence[Sums],
+    w: Floats,
+    costs: NDArray[np.float64],
+    error: ArrayLike,
+    output: Floats,
+) -> None:
+    """Add consecutive examples to each of `targets`.
 
-    `costs` has their losses, and behind all of them those of the constant predictor.
+    Parameters
+    ----------
+    targets
+        The sums to add to.
+    w
+        Sample weights, shape (n,).
+    costs
+        Losses of the model in row 0 and of the baseline in row 1, shape (2, n).
+    error
+        Wrong labels, or absolute errors, shape (n,).
+    output
+        Predictions, shape (n,).
     """
-    totals = np.array([[a.weight, a.loss, a.constant, a.error, a.output] for a in all_of])
-    _add(totals, w, costs.ravel(), np.asarray(error, np.float64), output)
-    for a, told in zip(all_of, totals.tolist(), strict=True):
-        a.weight, a.loss, a.constant, a.error, a.output = told
+    totals = np.array([[a.weight, a.loss, a.constant, a.error, a.output] for a in targets])
+    _accumulate(totals, w, costs.ravel(), np.asarray(error, np.float64), output)
+    for a, sums in zip(targets, totals.tolist(), strict=True):
+        a.weight, a.loss, a.constant, a.error, a.output = sums
 
 
 @kernel
-def _add(totals: Any, w: Any, costs: Any, error: Any, output: Any) -> None:
-    """Add up one example after the other, so that blocks do not show."""
+def _accumulate(totals: Any, w: Any, costs: Any, error: Any, output: Any) -> None:
+    """Add up the examples one by one, in order: the result does not depend on the blocks.
+
+    numpy's pairwise summation would round differently for each block size.
+    """
     n = np.uint64(len(w))
     for k in range(len(totals)):
         weight, loss, constant, wrong, out = totals[k]
@@ -49,17 +71,25 @@ def _add(totals: Any, w: Any, costs: Any, error: Any, output: Any) -> None:
         totals[k] = weight, loss, constant, wrong, out
 
 
-def before_each(weight: float, total: float, w: Any, y: Any) -> tuple[Any, Any, float]:
-    """Of the examples before each: their weight, and that of their labels; and that of all labels.
+class PrefixSums(NamedTuple):
+    """Sums over the examples before each example, and over all of them."""
 
-    `weight` and `total` are of those before the first.
-    """
+    weights: Floats
+    """Total weight before each example."""
+    totals: Floats
+    """Weighted sum of the labels before each example."""
+    total: float
+    """Weighted sum of all labels."""
+
+
+def prefix_sums(weight: float, total: float, w: Floats, y: Floats) -> PrefixSums:
+    """Sum weights and labels before each example, beginning at `weight` and `total`."""
     weights, totals = np.empty(len(w)), np.empty(len(w))
-    return weights, totals, _before_each(weight, total, w, y, weights, totals)
+    return PrefixSums(weights, totals, _prefix_sums(weight, total, w, y, weights, totals))
 
 
 @kernel
-def _before_each(weight: float, total: float, w: Any, y: Any, weights: Any, totals: Any) -> float:
+def _prefix_sums(weight: float, total: float, w: Any, y: Any, weights: Any, totals: Any) -> float:
     for i in range(np.uint64(len(w))):
         weights[i], totals[i] = weight, total
         weight += w[i]
@@ -67,27 +97,56 @@ def _before_each(weight: float, total: float, w: Any, y: Any, weights: Any, tota
     return total
 
 
-def plain(numbers: Any) -> Any:
-    """Numbers as an array that kernels are compiled for; their own where it is such."""
-    return np.require(numbers, np.float64, ["C", "W"])
+def as_floats(values: ArrayLike) -> Floats:
+    """Return a writable, contiguous array of float64, the layout that kernels are compiled for.
+
+    The array itself is returned if it has this layout.
+    """
+    return np.require(values, np.float64, ["C", "W"])
 
 
-class Counts:
-    """The weights of the labels so far: what the constant predictor of many labels knows."""
+class LabelCounts:
+    """Weights of the labels so far: what the baseline of many labels predicts from.
+
+    Parameters
+    ----------
+    known
+        Number of labels known beforehand.
+
+    Attributes
+    ----------
+    known : int
+        Number of labels known.
+    weights : ndarray of float64
+        Total weight of each label.
+    """
 
     def __init__(self, known: int) -> None:
-        self.known = known  # labels
-        self.of = np.zeros(known)
+        self.known = known
+        self.weights = np.zeros(known)
 
-    def add(self, y: Any, w: Any) -> tuple[Any, Any]:
-        """Losses of the constant predictor, and how many labels were known before each example."""
-        most = max(self.known, int(y.max(initial=-1)) + 1)
-        weights = np.zeros((len(y) + 1, most))
-        weights[0, : len(self.of)] = self.of
-        weights[np.arange(1, len(y) + 1), y] = w
-        weights = np.cumsum(weights, axis=0)
+    def add(self, y: NDArray[np.intp], w: Floats) -> tuple[Floats, NDArray[np.intp]]:
+        """Add examples.
+
+        Parameters
+        ----------
+        y
+            The label of each example, as a column number.
+        w
+            Sample weights.
+
+        Returns
+        -------
+        tuple of ndarray
+            Losses of the baseline; and the number of labels known before each example.
+        """
+        k = max(self.known, int(y.max(initial=-1)) + 1)
+        before = np.zeros((len(y) + 1, k))
+        before[0, : len(self.weights)] = self.weights
+        before[np.arange(1, len(y) + 1), y] = w
+        before = np.cumsum(before, axis=0)
         known = np.maximum.accumulate(np.concatenate(([self.known], y + 1)))
-        mine = weights[np.arange(len(y)), y]
-        p = (mine + 0.5) / (weights[:-1].sum(axis=1) + known[1:] / 2.0)
-        self.of, self.known = weights[-1], most
+        of_label = before[np.arange(len(y)), y]
+        p = (of_label + 0.5) / (before[:-1].sum(axis=1) + known[1:] / 2.0)
+        self.weights, self.known = before[-1], k
         return -np.log(p), known[:-1]

@@ -1,129 +1,149 @@
-"""A report as text: columns, lines, the last line in words."""
+"""A report as text: the columns of its table, and its last line as a sentence."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from streaml1.core.text_table import TableColumn, render_table
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report.line import Line
 from streaml1.training.report.losses import NAMES
 from streaml1.training.report.window import WINDOW_NAME
 
-__all__ = ["Column", "columns", "four", "in_words", "rendered"]
+__all__ = ["ReportColumn", "describe_line", "format_four", "render_lines", "report_columns"]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its head, how wide it is at least, and what it has of a line."""
+class ReportColumn(NamedTuple):
+    """A column of a report: its head, its minimum width and the text of its cell in a line."""
 
     head: str
-    width: int
+    min_width: int
     text: Callable[[Line], str]
 
+    @property
+    def layout(self) -> TableColumn:
+        """The column without its cells; wide enough for each line of its head."""
+        return TableColumn(
+            self.head, min_width=max(self.min_width, *map(len, self.head.split("\n")))
+        )
 
-def columns(loss: str, refused: bool, skewed: bool, watched: bool) -> list[Column]:
-    """The columns of a report of a loss; `watched`: births and deaths too."""
+
+def report_columns(
+    loss: str, *, show_rejected: bool, show_skewed: bool, show_changes: bool
+) -> list[ReportColumn]:
+    """List the columns of a report.
+
+    Parameters
+    ----------
+    loss
+        The name of the loss.
+    show_rejected
+        Whether to count rejected examples.
+    show_skewed
+        Whether to show the figures for skewed labels: ROC AUC, calibration, normalised entropy.
+    show_changes
+        Whether to count features added to the model and dropped from it.
+
+    Returns
+    -------
+    list of ReportColumn
+    """
     name = NAMES[loss].replace("smoothed hinge", "smoothed\nhinge")
-    number = _number if loss in REGRESSION else four
-    error = "mean abs.\nerror" if loss in REGRESSION else "error"
-    told = [
-        Column("examples", 9, lambda line: f"{line.examples:,}"),
-        Column(f"{name}\n(recent)", 8, lambda line: number(line.recent_loss)),
-        Column(f"{name}\n(all)", 8, lambda line: number(line.loss)),
-        Column("constant\npredictor", 9, lambda line: number(line.constant_loss)),
-        Column(
-            error,
-            6,
-            lambda line: number(line.error) if error != "error" else _percent(line.error),
-        ),
-        Column("non-\nzeros", 8, lambda line: _count(line.n_nonzero)),
+    is_regression = loss in REGRESSION
+    number = _number if is_regression else format_four
+    columns = [
+        ReportColumn("examples", 9, lambda line: f"{line.examples:,}"),
+        ReportColumn(f"{name}\n(recent)", 8, lambda line: number(line.recent_loss)),
+        ReportColumn(f"{name}\n(all)", 8, lambda line: number(line.loss)),
+        ReportColumn("baseline", 9, lambda line: number(line.constant_loss)),
+        ReportColumn("mean abs.\nerror", 6, lambda line: number(line.error))
+        if is_regression
+        else ReportColumn("error", 6, lambda line: _percent(line.error)),
+        ReportColumn("non-\nzeros", 8, lambda line: _count(line.n_nonzero)),
     ]
     if loss == "softmax":
-        told.append(Column("features\nused", 8, lambda line: _count(line.n_nonzero_rows)))
-    told += [
-        Column("features\nseen", 8, lambda line: _count(line.n_features_seen)),
-        Column("sparsity", 8, lambda line: _percent(line.sparsity)),
+        columns.append(
+            ReportColumn("features\nused", 8, lambda line: _count(line.n_nonzero_rows)),
+        )
+    columns += [
+        ReportColumn("features\nseen", 8, lambda line: _count(line.n_features_seen)),
+        ReportColumn("sparsity", 8, lambda line: _percent(line.sparsity)),
     ]
-    if watched:
-        told += [
-            Column("born", 7, lambda line: _count(line.born)),
-            Column("died", 7, lambda line: _count(line.died)),
+    if show_changes:
+        columns += [
+            ReportColumn("added", 7, lambda line: _count(line.born)),
+            ReportColumn("dropped", 7, lambda line: _count(line.died)),
         ]
-    told += [
-        Column("per\nsecond", 7, lambda line: f"{line.per_second:,.0f}"),
-    ]
-    if refused:
-        told.append(Column("refused", 7, lambda line: f"{line.refused:,}"))
-    if skewed:
-        told.append(Column(f"ROC AUC\n{WINDOW_NAME}", 9, lambda line: four(line.auc)))
-    if skewed and loss == "logistic":
-        told += [
-            Column("mean\nprediction", 10, lambda line: _number(line.mean_prediction)),
-            Column("rate of\nTrue", 8, lambda line: _number(line.rate)),
-            Column("normalised\nentropy", 10, lambda line: four(line.normalised_entropy)),
+    columns.append(ReportColumn("per\nsecond", 7, lambda line: f"{line.per_second:,.0f}"))
+    if show_rejected:
+        columns.append(ReportColumn("refused", 7, lambda line: f"{line.refused:,}"))
+    if show_skewed:
+        columns.append(
+            ReportColumn(f"ROC AUC\n{WINDOW_NAME}", 9, lambda line: format_four(line.auc)),
+        )
+    if show_skewed and loss == "logistic":
+        columns += [
+            ReportColumn("mean\nprediction", 10, lambda line: _number(line.mean_prediction)),
+            ReportColumn("observed\nrate", 8, lambda line: _number(line.rate)),
+            ReportColumn(
+                "normalised\nentropy", 10, lambda line: format_four(line.normalised_entropy)
+            ),
         ]
-    return told
+    return columns
 
 
-def rendered(columns: Sequence[Column], lines: Sequence[Line], heads: bool) -> str:
-    """Lines in columns, below their heads or alone."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=heads, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in columns:
-        width = max(column.width, *map(len, column.head.split("\n")))
-        table.add_column(column.head, justify="right", min_width=width, no_wrap=True)
-    for line in lines:
-        table.add_row(*(column.text(line) for column in columns))
-    console = Console(file=io.StringIO(), width=400, color_system=None, markup=False, emoji=False)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(text.rstrip() for text in captured.get().splitlines())
+def render_lines(
+    columns: Sequence[ReportColumn], lines: Sequence[Line], *, show_header: bool
+) -> str:
+    """Lay out lines of a report in columns, with or without the heads."""
+    cells = [[column.text(line) for column in columns] for line in lines]
+    return render_table([column.layout for column in columns], cells, show_header=show_header)
 
 
-def in_words(line: Line, loss: str, d: int | None) -> list[str]:
-    """What a line tells, in parts of a sentence; `d`: how many features there are."""
-    regression = loss in REGRESSION
-    number = _number if regression else four
+def describe_line(line: Line, loss: str, d: int | None) -> list[str]:
+    """Describe a line as parts of a sentence; `d` is the number of features, if known."""
+    is_regression = loss in REGRESSION
+    number = _number if is_regression else format_four
     parts = [
         f"{line.examples:,} example{'s' * (line.examples != 1)}: "
         f"{NAMES[loss]} {number(line.loss)} "
-        f"(constant predictor {number(line.constant_loss)})",
+        f"(baseline {number(line.constant_loss)})",
         f"mean absolute error {number(line.error)}"
-        if regression
+        if is_regression
         else f"error {_percent(line.error)}",
     ]
     if line.n_nonzero is not None:
-        zeros = f"{line.n_nonzero:,} non-zero weights"
-        if line.n_nonzero_rows is not None:
-            zeros += f" in the rows of {line.n_nonzero_rows:,}"
-        if line.n_features_seen:
-            zeros += f" of {line.n_features_seen:,} features seen, {_percent(line.sparsity)}"
-            zeros += " sparse"
-        if line.share_of_d is not None:
-            zeros += f" ({line.share_of_d:.2%} of all {d:,} features)"
-        parts.append(zeros)
+        parts.append(_describe_nonzeros(line, line.n_nonzero, d))
     if line.cut:
-        parts.append(f"{line.cut:,} weights given up for max_features")
+        parts.append(f"{line.cut:,} weights dropped by max_features")
     if line.auc is not None:
-        parts.append(f"ROC AUC {four(line.auc)} ({WINDOW_NAME} examples)")
+        parts.append(f"ROC AUC {format_four(line.auc)} ({WINDOW_NAME} examples)")
     if line.mean_prediction is not None:
         parts.append(
             f"mean prediction {_number(line.mean_prediction)} "
-            f"at a rate of True of {_number(line.rate)}"
+            f"at an observed rate of {_number(line.rate)}"
         )
     if line.normalised_entropy is not None:
-        parts.append(f"normalised entropy {four(line.normalised_entropy)}")
+        parts.append(f"normalised entropy {format_four(line.normalised_entropy)}")
     if line.refused:
         parts.append(f"{line.refused:,} refused")
     return parts
 
 
-def four(value: float | None) -> str:
-    """A number to four places, or where it is large to four digits."""
+def _describe_nonzeros(line: Line, n_nonzero: int, d: int | None) -> str:
+    text = f"{n_nonzero:,} non-zero weights"
+    if line.n_nonzero_rows is not None:
+        text += f" in the rows of {line.n_nonzero_rows:,}"
+    if line.n_features_seen:
+        text += f" of {line.n_features_seen:,} features seen, {_percent(line.sparsity)} sparse"
+    if line.share_of_d is not None:
+        text += f" ({line.share_of_d:.2%} of all {d:,} features)"
+    return text
+
+
+def format_four(value: float | None) -> str:
+    """Format a number with four decimals, or with four digits if it is 1,000 or more."""
     return "-" if value is None else f"{value:.4f}" if abs(value) < 1000.0 else f"{value:.4g}"
 
 

@@ -1,72 +1,92 @@
-"""The last outputs and labels, for the area under the ROC curve."""
+"""ROC AUC over the last examples."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+
+from streaml1.core.types import Bools, Floats
 
 __all__ = ["WINDOW", "WINDOW_NAME", "Window", "area_under"]
 
 WINDOW = 2**20
-"""How many examples, the last ones, ROC AUC looks at."""
+"""Number of last examples that ROC AUC is computed over."""
 
-# Ranking a full window takes 0.1 seconds: it is done anew once this share of it is new.
+# Sorting a full window takes 0.1 seconds. The AUC is recomputed once this share of it is new.
 RANK_SHARE = 1 / 32
 
 WINDOW_NAME = f"last 2^{WINDOW.bit_length() - 1}"
 
 
 class Window:
-    """The last `WINDOW` outputs and labels, for the area under the ROC curve."""
+    """A ring buffer of the last `WINDOW` predictions and labels."""
 
     def __init__(self) -> None:
         self.p = np.empty(WINDOW)
         self.y = np.empty(WINDOW, bool)
         self.n = 0
         self.ranked_at = 0
-        self._area: float | None = None  # as of `ranked_at`, unless a label has turned since
+        self._area: float | None = None  # at `ranked_at`; None after a label was corrected
 
-    def add(self, p: Any, y: Any) -> None:
-        """Take in outputs and labels of consecutive examples."""
-        at = (self.n + max(0, len(p) - WINDOW)) % WINDOW
+    def add(self, p: Floats, y: Bools) -> None:
+        """Append predictions and labels of consecutive examples."""
+        pos = (self.n + max(0, len(p) - WINDOW)) % WINDOW
         self.n += len(p)
-        for kept, new in ((self.p, p[-WINDOW:]), (self.y, y[-WINDOW:])):
-            before_end = min(len(new), WINDOW - at)
-            kept[at : at + before_end] = new[:before_end]
-            kept[: len(new) - before_end] = new[before_end:]
+        self._write(self.p, p[-WINDOW:], pos)
+        self._write(self.y, y[-WINDOW:], pos)
 
-    def turn(self, number: int) -> None:
-        """Have the label of an example, by its number from 0, be True if it is among the last."""
+    @staticmethod
+    def _write(buffer: Floats | Bools, values: Floats | Bools, pos: int) -> None:
+        """Write to the ring from `pos` on, and what exceeds its end to its begin."""
+        before_end = min(len(values), WINDOW - pos)
+        buffer[pos : pos + before_end] = values[:before_end]
+        buffer[: len(values) - before_end] = values[before_end:]
+
+    def correct_label(self, number: int) -> None:
+        """Set the label of example `number`, counted from 0, to True if it is in the window."""
         if number >= self.n - WINDOW:
             self.y[number % WINDOW] = True
             self._area = None
 
-    def auc(self, anyway: bool = False) -> float | None:
-        """The area; None where too few are new, but for `anyway`, and where there is no curve."""
+    def auc(self, force: bool = False) -> float | None:
+        """Return the area under the ROC curve.
+
+        Parameters
+        ----------
+        force
+            Recompute it even if few examples are new.
+
+        Returns
+        -------
+        float or None
+            None if too few examples are new, or if all labels are equal.
+        """
         m = min(self.n, WINDOW)
-        if not anyway and self.n - self.ranked_at < RANK_SHARE * m:
+        if not force and self.n - self.ranked_at < RANK_SHARE * m:
             return None
         if self.ranked_at != self.n or self._area is None:
             self.ranked_at, self._area = self.n, area_under(self.p[:m], self.y[:m])
         return self._area
 
 
-def area_under(p: Any, y: Any) -> float | None:
-    """The area under the ROC curve, by the sum of the ranks that True has; None without a curve."""
-    m, positive = len(y), int(np.count_nonzero(y))
-    if positive in (0, m):
+def area_under(p: Floats, y: Bools) -> float | None:
+    """Return the area under the ROC curve by the rank-sum formula; None if all labels are equal.
+
+    Tied predictions share their mean rank. Only the ranks of the rarer label are looked up: the
+    sum of all ranks is known.
+    """
+    m, n_positive = len(y), int(np.count_nonzero(y))
+    if n_positive in (0, m):
         return None
     ordered = np.sort(p)
     if np.isnan(ordered[-1]):
         return math.nan
-    # Equal ones share their ranks. Those of the rarer label are looked up, the sum of all is known.
-    rarer = 2 * positive <= m
-    some = np.sort(p[y] if rarer else p[~y])
-    below = int(np.searchsorted(ordered, some, "left").sum())
-    up_to = int(np.searchsorted(ordered, some, "right").sum())
-    ranks = (below + up_to + len(some)) / 2
-    if not rarer:
+    positive_is_rarer = 2 * n_positive <= m
+    rarer = np.sort(p[y] if positive_is_rarer else p[~y])
+    below = int(np.searchsorted(ordered, rarer, "left").sum())
+    up_to = int(np.searchsorted(ordered, rarer, "right").sum())
+    ranks = (below + up_to + len(rarer)) / 2
+    if not positive_is_rarer:
         ranks = m * (m + 1) / 2 - ranks
-    return (ranks - positive * (positive + 1) / 2) / (positive * (m - positive))
+    return (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * (m - n_positive))
