@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from streaml1.datasets import Stdlib, stdlib
-from streaml1.datasets import standard_library as library_of
+from streaml1.datasets import Stdlib, standard_library, stdlib
 from streaml1.sources.source import SOURCES, SourceError
 
-Labelled = library_of.Labelled
+LabelledFunction = standard_library.LabelledFunction
 
 ZEBRA = """Zebra 'zebra' # zebra " \\" zebra
 zebra."""
@@ -24,11 +23,11 @@ def library() -> Stdlib:
     return stdlib()
 
 
-def read(root: Path, **files: str) -> list[Labelled]:
+def read(root: Path, **files: str) -> list[LabelledFunction]:
     """Write modules with these names and texts, and read them as if they were the library."""
     for name, text in files.items():
         (root / f"{name}.py").write_text(text, encoding="utf-8")
-    return list(library_of._read.__wrapped__(root))
+    return list(standard_library._read.__wrapped__(root))
 
 
 def words(text: str, root: Path) -> set[str]:
@@ -76,8 +75,8 @@ def test_the_seed_sets_the_order_and_nothing_else(library: Stdlib) -> None:
     assert sorted(again._shuffled) == sorted(other._shuffled)
 
 
-def functions_of(tree: ast.AST) -> Iterator[library_of.Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, library_of.Function))
+def functions_of(tree: ast.AST) -> Iterator[standard_library.Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, standard_library.Function))
 
 
 @pytest.mark.parametrize("module", ["json/decoder", "argparse", "typing", "contextlib"])
@@ -213,7 +212,7 @@ def test_the_root_may_be_any_folder_and_an_empty_one_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Kept in memory is the true library, which takes seconds to read.
-    monkeypatch.setattr(library_of, "_read", library_of._read.__wrapped__)
+    monkeypatch.setattr(standard_library, "_read", standard_library._read.__wrapped__)
     with pytest.raises(SourceError, match="holds no source files of Python's standard library"):
         len(Stdlib(root=tmp_path))
     (tmp_path / "os.py").write_text("def f(): pass\n")

@@ -1,4 +1,4 @@
-"""Data sets that are downloaded once: from a server that is made up, or a folder of one's own."""
+"""Data sets that are downloaded, from a fake server, or read from a user's folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def offline() -> Any:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, content: bytes) -> list[str]:
-    """Have every URL answer with this content; the list tells what was asked for."""
+    """Serve this content for every URL; return the list that requested URLs are added to."""
     asked: list[str] = []
 
     def answer(url: str, timeout: float) -> Any:
@@ -78,7 +78,7 @@ def test_noise_is_of_the_paper_and_the_seed(tmp_path: Path) -> None:
 def test_a_download_is_verified_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = MAGIC04()
     asked = serve(monkeypatch, MAGIC)
-    with pytest.raises(Lost, match=r"gave \d+ bytes whose SHA256 is .* nothing was kept"):
+    with pytest.raises(Lost, match=r"gave \d+ bytes with SHA-256 .*, expected .*; nothing was"):
         data.download(verbose=False)
     assert not data.is_downloaded and list((tmp_path / "river").rglob("*.*")) == []
     right = hashlib.sha256(MAGIC).hexdigest()
@@ -92,11 +92,11 @@ def test_a_download_is_verified_and_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_no_network_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"cannot be downloaded \(no network here\): come back"):
+    with pytest.raises(Unavailable, match=r"cannot be downloaded \(no network here\); retry"):
         MAGIC04().matrix()
-    with pytest.raises(SourceError, match="takes an account there"):
+    with pytest.raises(SourceError, match="needs a Kaggle account"):
         next(iter(TalkingData()))
-    with pytest.raises(SourceError, match=r"has no magic04.data, which MAGIC04 is read from"):
+    with pytest.raises(SourceError, match=r"magic04.data of MAGIC04 is missing in directory="):
         MAGIC04(directory=tmp_path).matrix()
     told = CliRunner().invoke(cli, ["learn", "data:magic04"])
     assert told.exit_code == Unavailable.exit_code
@@ -118,7 +118,9 @@ def test_an_archive_gives_its_member(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_words_are_what_counts_where_copies_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = shared.File("a", "http://a", None, hashlib.sha256(b"1 2 3").hexdigest(), words=True)
+    file = shared.File(
+        "a", "http://a", None, hashlib.sha256(b"1 2 3").hexdigest(), ignore_whitespace=True
+    )
     for text, good in ((b"\n1 2 \r\n3\n", True), (b"1 2 4", False)):
         path = shared.data_home() / "a"
         path.parent.mkdir(exist_ok=True)
@@ -136,7 +138,7 @@ def test_files_of_one_s_own_may_be_packed_or_not(tmp_path: Path) -> None:
     (tmp_path / "arcene_valid.data.gz").write_bytes(gzip.compress(b"\n" + text + b" \n"))
     (tmp_path / "arcene_valid.labels").write_text("1\n-1\n")
     data = Arcene("validation", directory=tmp_path)
-    with pytest.raises(Lost, match="has 2 rows of 10,000 columns and not 100 of 10,000"):
+    with pytest.raises(Lost, match="has 2 rows of 10,000 columns, expected 100 of 10,000"):
         data.matrix()
     data.n_samples = 2
     X, y = data.matrix()
@@ -168,7 +170,7 @@ def test_mnist_is_read_from_idx(tmp_path: Path) -> None:
     X, y = data.matrix()
     assert np.array_equal(X.toarray().ravel(), pixels) and y.tolist() == [7, 3]
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(head + pixels.tobytes()[:-1])
-    with pytest.raises(Lost, match="is no idx file of bytes"):
+    with pytest.raises(Lost, match="is not a valid IDX file"):
         MNIST("test", directory=tmp_path).matrix()
 
 
@@ -190,7 +192,7 @@ def test_rcv1_in_its_original_form(tmp_path: Path) -> None:
     assert X[3].indices.tolist() == [1, 47_235] and X[3].data.tolist() == [0.5, 3.25]
     of, names = data.topics()
     assert names == ["CCAT", "ECAT", "GCAT"] and of.sum() == 4
-    with pytest.raises(ValueError, match="topic='X' is none of the 3 of RCV1"):
+    with pytest.raises(ValueError, match="topic must be one of the 3 topics of RCV1, .*, got 'X'"):
         RCV1("X", directory=tmp_path).matrix()
 
 
@@ -249,7 +251,7 @@ def test_the_real_ones(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"MAGIC04": 12_332, "Arcene": 44, "SMSSpam": 747, "TalkingData": 227}
     assert labels == known.get(kind.__name__, labels)
     for file in data.files:
-        path = data.found(file.name)
+        path = data.find_file(file.name)
         original = path is not None and path.name == file.name and not file.member
         if original and file.size is not None and path.stat().st_size == file.size:
             shared.verify(path, file)
@@ -308,21 +310,21 @@ def test_a_source_shuffles_by_its_seed_and_cuts_blocks(tmp_path: Path) -> None:
     binary = list(opened(f"{spec}&order=file&label={one}"))
     assert [y for _, y in binary] == [str(k) == one for k in rows[:, 36].tolist()]
     for wrong, reason in (
-        ("data:nonesuch", "after data: comes one of rcv1, magic04"),
-        (f"{spec}&topic=CCAT", "has topic=, which landsat has not: it has label, order, part"),
-        (f"{spec}&part=all", "part='all' is none there is: give 'train' or 'test'"),
-        (f"{spec}&products=maybe", "neither true nor false"),
-        (f"{spec}&order=any", "only order=file"),
-        (f"{spec}&part=train&part=test", "has part= more than once: give it once"),
-        ("data:drifting?n=abc", "drifting?n=abc: n=abc is no whole number: give one, as n=10000"),
-        ("data:drifting?n=1e3", "n=1e3 is no whole number: give one"),
-        ("data:drifting?seed", "seed= is no whole number: give one, as seed=0"),
-        ("data:drifting?noise=much", "noise=much is no number: give one, as noise=0.1"),
+        ("data:nonesuch", "use data: and one of rcv1, magic04"),
+        (f"{spec}&topic=CCAT", "unknown parameter topic= in .*; landsat takes label, order, part"),
+        (f"{spec}&part=all", "part must be 'train' or 'test', got 'all'"),
+        (f"{spec}&products=maybe", "products must be true or false"),
+        (f"{spec}&order=any", "order must be file or left out"),
+        (f"{spec}&part=train&part=test", "has part= more than once; give it once"),
+        ("data:drifting?n=abc", "drifting?n=abc: n must be an integer, such as 10000, got n=abc"),
+        ("data:drifting?n=1e3", "n must be an integer, such as 10000, got n=1e3"),
+        ("data:drifting?seed", "seed must be an integer, such as 0, got seed="),
+        ("data:drifting?noise=much", "noise must be a number, such as 0.1, got noise=much"),
         ("data:drifting?n=300&n=400", "has n= more than once"),
     ):
         with pytest.raises(SourceError, match=reason.replace("?", r"\?")):
             SOURCES["data"](wrong, 0)
-    with pytest.raises(SourceError, match="has label=99, which is none of its labels"):
+    with pytest.raises(SourceError, match="label must be one of .*, got label=99"):
         list(opened(f"{spec}&label=99"))
 
 

@@ -1,14 +1,14 @@
-"""Data sets: what comes with Python, what is downloaded once, and what is made up.
+"""Data sets in the form of `river.datasets`: downloaded, synthetic, or part of Python.
 
-All but `stdlib` are loaded when they are called for: river's own data sets take half a second.
+All but `stdlib` are imported on first use, because importing `river.datasets` takes half a second.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import streaml1.datasets.source  # noqa: F401  (makes them sources: ``data:rcv1``)
-from streaml1.core.lazy_imports import called_for
+import streaml1.datasets.source  # noqa: F401  (registers the sources ``data:rcv1`` ...)
+from streaml1.datasets.catalog import dataset_class
 from streaml1.datasets.standard_library import Stdlib, stdlib
 
 if TYPE_CHECKING:
@@ -34,20 +34,9 @@ __all__ = [
     "stdlib",
 ]
 
-_HOMES = {
-    "Arcene": "arcene",
-    "Drifting": "drifting",
-    "Landsat": "landsat",
-    "MAGIC04": "magic04",
-    "MNIST": "mnist",
-    "RCV1": "rcv1",
-    "SMSSpam": "sms_spam",
-    "TalkingData": "talking_data",
-}
-
 
 def __getattr__(name: str) -> Any:
-    return called_for(__name__, _HOMES, name)
+    return dataset_class(name)
 
 
 def __dir__() -> list[str]:

@@ -1,14 +1,18 @@
-"""ARCENE: mass spectra of few patients, with many columns."""
+"""ARCENE: mass spectra of 100 patients, with 10,000 columns."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
 from river.datasets import base
 
-from streaml1.datasets.remote import File, Matrix, numbers, one_of
+from streaml1.datasets.remote import File, MatrixDataset, check_choice, parse_numbers
 from streaml1.sources.source import Lost
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 __all__ = ["Arcene"]
 
@@ -17,7 +21,8 @@ FILES = {
     "train": (
         File(
             "arcene_train.data", f"{UCI}ARCENE/arcene_train.data", None,
-            "a600f124b27d4b65996907bbd78352c821df97bdbe5a4c80de715a73d43eb544", words=True,
+            "a600f124b27d4b65996907bbd78352c821df97bdbe5a4c80de715a73d43eb544",
+            ignore_whitespace=True,
         ),
         File(
             "arcene_train.labels", f"{UCI}ARCENE/arcene_train.labels", 256,
@@ -27,7 +32,8 @@ FILES = {
     "validation": (
         File(
             "arcene_valid.data", f"{UCI}ARCENE/arcene_valid.data", None,
-            "000d7ea40320bd93a6ead102b3a13458982003ed97d256e77cb72f8f64c02d8a", words=True,
+            "000d7ea40320bd93a6ead102b3a13458982003ed97d256e77cb72f8f64c02d8a",
+            ignore_whitespace=True,
         ),
         File(
             "arcene_valid.labels", f"{UCI}arcene_valid.labels", 256,
@@ -37,16 +43,17 @@ FILES = {
 }  # fmt: skip
 
 
-class Arcene(Matrix):
-    """Mass spectra of 100 patients, of whom those with cancer are True: 10,000 columns.
+class Arcene(MatrixDataset):
+    """Mass spectra of 100 patients; the label says whether the patient has cancer.
 
     Parameters
     ----------
     part
-        "train" or "validation", 100 others.
+        "train", or "validation" with 100 other patients.
     directory
-        A folder with arcene_train.data and arcene_train.labels, or arcene_valid of these, each may
-        be packed by gzip; None: that of `STREAML1_DATA`, or river's.
+        Folder with arcene_train.data and arcene_train.labels (arcene_valid for "validation"),
+        plain or compressed with gzip. None: the folder named by `STREAML1_DATA`, else the download
+        folder of river.
 
     References
     ----------
@@ -55,18 +62,18 @@ class Arcene(Matrix):
     """
 
     def __init__(self, part: str = "train", directory: str | Path | None = None) -> None:
-        self.part = one_of("part", part, ("train", "validation"))
+        self.part = check_choice("part", part, ("train", "validation"))
         super().__init__(
             "arcene", FILES[part], directory, task=base.BINARY_CLF, n_samples=100,
             n_features=10_000, sparse=True,
         )  # fmt: skip
 
-    def _read(self) -> tuple[Any, Any]:
+    def _read(self) -> tuple[csr_matrix, NDArray[Any]]:
         from scipy.sparse import csr_matrix
 
-        rows, labels = (file.name for file in self.files)
-        X = numbers(self.text(rows), 10_000, str(self.home / rows))
-        y = numbers(self.text(labels), 1, str(self.home / labels)).ravel()
+        features, labels = (file.name for file in self.files)
+        X = parse_numbers(self.read_file(features), 10_000, str(self.home / features))
+        y = parse_numbers(self.read_file(labels), 1, str(self.home / labels)).ravel()
         if len(y) != len(X):
-            raise Lost(f"{self.home} has {len(X)} rows and {len(y)} labels: copy both anew")
+            raise Lost(f"{self.home} has {len(X)} rows but {len(y)} labels; download both again")
         return csr_matrix(X), y > 0

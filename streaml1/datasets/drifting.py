@@ -1,52 +1,68 @@
-"""Made-up streams of sparse examples whose labels come to mean something else."""
+"""Synthetic sparse streams with concept drift."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from river.datasets import base
 
-from streaml1.datasets.remote import one_of
+from streaml1.core.types import Bools, Floats
+from streaml1.datasets.remote import check_choice
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 __all__ = ["Drifting"]
 
 CHUNK = 1000
-"""So many examples are drawn at once, by a generator of their own."""
+"""Examples drawn at once. Each chunk has its own generator, so that any can be drawn alone."""
 
-COMMON = 3.0
-"""Column j comes about as often as (j / d)^(1/COMMON - 1) falls: few are in most rows."""
+EXPONENT = 3.0
+"""Columns are drawn as d * u^EXPONENT with u uniform, so that the density of column j is
+proportional to (j / d)^(1 / EXPONENT - 1): a few columns are in most rows."""
+
+
+class Chunk(NamedTuple):
+    """Consecutive examples."""
+
+    ids: NDArray[np.int32]
+    """Columns of the non-zero values of all rows, sorted within a row."""
+    indptr: NDArray[np.int64]
+    """Where each row begins and ends in `ids`."""
+    y: Bools
+    """Labels."""
 
 
 class Drifting(base.SyntheticDataset):
-    r"""A seeded stream of sparse rows, of which a few columns tell the label, and these change.
+    r"""A synthetic sparse stream with concept drift.
 
-    A row has the value 1.0 in up to `nonzeros` columns, drawn as words are: a few are common. The
-    label is True where $\langle w_t, x \rangle$ plus noise is above 0; $w_t$ has `relevant`
-    weights of -1 or 1 and zeros elsewhere. After each `period` examples another $w$ holds, at once
-    or by and by.
+    A row has the value 1.0 in up to `nonzeros` columns. As with words in text, a few columns are
+    common. The label is True if $\langle w_t, x \rangle$ plus noise is above 0. $w_t$ has
+    `relevant` weights of -1 or 1 and zeros elsewhere, and changes after every `period` examples.
 
     Parameters
     ----------
     n
-        How many examples.
+        Number of examples.
     d
-        How many columns.
+        Number of columns.
     nonzeros
-        The most entries of a row: a column that is drawn twice counts once.
+        Maximum number of non-zero values in a row; a column that is drawn twice counts once.
     relevant
-        How many columns tell the label.
+        Number of columns that the label depends on.
     change
-        "abrupt": another $w$ from one example to the next; "gradual": from the middle between two
-        changes on, $w_t$ goes over on a straight line to the next; "none": it stays.
+        "abrupt": $w_t$ changes from one example to the next; "gradual": in the second half of each
+        period $w_t$ moves on a straight line to the next weights; "none": $w_t$ is constant.
     period
-        After how many examples.
+        Examples between two changes.
     noise
-        The standard deviation of what is added.
+        Standard deviation of the noise.
     seed
-        Sets all that is drawn.
+        Seed of everything that is drawn.
 
     Examples
     --------
@@ -68,15 +84,15 @@ class Drifting(base.SyntheticDataset):
         noise: float = 0.1,
         seed: int = 0,
     ) -> None:
-        at_least = {"n": n, "d": d, "nonzeros": nonzeros, "relevant": relevant, "period": period}
-        for name, value in at_least.items():
+        positive = {"n": n, "d": d, "nonzeros": nonzeros, "relevant": relevant, "period": period}
+        for name, value in positive.items():
             if value < 1:
-                raise ValueError(f"{name}={value} is too few: it must be 1 or more")
+                raise ValueError(f"{name} must be >= 1, got {value}")
         if relevant > d:
-            raise ValueError(f"relevant={relevant} is more than there are columns, d={d}")
+            raise ValueError(f"relevant must be <= d={d}, got {relevant}")
         if not 0.0 <= noise < np.inf:
-            raise ValueError(f"noise={noise} is no deviation: it must be a number >= 0")
-        self.change = one_of("change", change, ("abrupt", "gradual", "none"))
+            raise ValueError(f"noise must be a finite number >= 0, got {noise}")
+        self.change = check_choice("change", change, ("abrupt", "gradual", "none"))
         super().__init__(  # type: ignore[no-untyped-call]
             task=base.BINARY_CLF, n_features=d, n_samples=n, sparse=True
         )
@@ -84,65 +100,65 @@ class Drifting(base.SyntheticDataset):
         self.period, self.noise, self.seed = period, noise, seed
 
     def __len__(self) -> int:
-        """How many examples there are."""
+        """Return the number of examples."""
         return self.n
 
-    def truth(self, t: int) -> Any:
-        """The weights that tell the label of example t, from 0."""
+    def truth(self, t: int) -> Floats:
+        """Return the weights $w_t$ of example t, counted from 0, shape (d,)."""
         if self.change == "none":
-            return self._truth(0).copy()
-        turn, within = divmod(t, self.period)
+            return self._weights(0).copy()
+        n_changes, within = divmod(t, self.period)
         if self.change == "abrupt" or 2 * within <= self.period:
-            return self._truth(turn).copy()
+            return self._weights(n_changes).copy()
         share = (2 * within - self.period) / self.period
-        return (1.0 - share) * self._truth(turn) + share * self._truth(turn + 1)
+        return (1.0 - share) * self._weights(n_changes) + share * self._weights(n_changes + 1)
 
-    def matrix(self) -> tuple[Any, Any]:
-        """All rows as a `scipy.sparse.csr_matrix` of float64, and the labels as an array."""
+    def matrix(self) -> tuple[csr_matrix, Bools]:
+        """Return all rows as a CSR matrix of float64, and the labels."""
         from scipy.sparse import csr_matrix
 
-        parts = [self._chunk(first) for first in range(0, self.n, CHUNK)]
-        counts = np.concatenate([np.diff(indptr) for _, indptr, _ in parts])
-        ids = np.concatenate([ids for ids, _, _ in parts])
+        chunks = [self._chunk(first) for first in range(0, self.n, CHUNK)]
+        counts = np.concatenate([np.diff(chunk.indptr) for chunk in chunks])
+        ids = np.concatenate([chunk.ids for chunk in chunks])
         indptr = np.concatenate([[0], np.cumsum(counts)])
         X = csr_matrix((np.ones(len(ids)), ids, indptr), (self.n, self.d))
-        return X, np.concatenate([y for _, _, y in parts])
+        return X, np.concatenate([chunk.y for chunk in chunks])
 
     def __iter__(self) -> Iterator[tuple[dict[int, float], bool]]:
-        """Yield (x, y), as river's streams do."""
+        """Yield (x, y), like the streams of river."""
         for first in range(0, self.n, CHUNK):
-            ids, indptr, y = self._chunk(first)
-            names, ends = ids.tolist(), indptr.tolist()
-            for row, label in enumerate(y.tolist()):
-                yield dict.fromkeys(names[ends[row] : ends[row + 1]], 1.0), label
+            chunk = self._chunk(first)
+            ids, indptr = chunk.ids.tolist(), chunk.indptr.tolist()
+            for row, label in enumerate(chunk.y.tolist()):
+                yield dict.fromkeys(ids[indptr[row] : indptr[row + 1]], 1.0), label
 
-    def _truth(self, turn: int) -> Any:
-        return _weights(self.seed, turn, self.d, self.relevant)
+    def _weights(self, n_changes: int) -> Floats:
+        return _draw_weights(self.seed, n_changes, self.d, self.relevant)
 
-    def _chunk(self, first: int) -> tuple[Any, Any, Any]:
-        """Columns, index pointers and labels of the examples from `first` on."""
+    def _chunk(self, first: int) -> Chunk:
+        """Draw the examples from `first` on."""
         n = min(CHUNK, self.n - first)
         random = np.random.default_rng([self.seed, 0, first])
-        drawn = random.random((CHUNK, self.nonzeros)) ** COMMON
+        drawn = random.random((CHUNK, self.nonzeros)) ** EXPONENT
         noise = self.noise * random.normal(size=CHUNK)
         columns = np.sort((drawn[:n] * self.d).astype(np.int32), axis=1)
         new = np.ones(columns.shape, bool)
         new[:, 1:] = columns[:, 1:] != columns[:, :-1]
         indptr = np.concatenate([[0], np.cumsum(new.sum(axis=1))])
-        told = np.empty(n)
+        margins = np.empty(n)
         for row in range(n):
-            told[row] = self.truth(first + row)[columns[row][new[row]]].sum()
-        return columns[new], indptr, told + noise[:n] > 0.0
+            margins[row] = self.truth(first + row)[columns[row][new[row]]].sum()
+        return Chunk(columns[new], indptr, margins + noise[:n] > 0.0)
 
 
 @functools.lru_cache(maxsize=4)
-def _weights(seed: int, turn: int, d: int, relevant: int) -> Any:
-    """The weights that hold after so many changes."""
-    random = np.random.default_rng([seed, 1, turn])
-    # Half of those that tell are common, or few labels would be told.
-    often = random.permutation(min(d, 2 * relevant))[: relevant // 2]
-    rest = np.setdiff1d(np.arange(d), often)
-    columns = np.concatenate([often, random.permutation(rest)[: relevant - len(often)]])
+def _draw_weights(seed: int, n_changes: int, d: int, relevant: int) -> Floats:
+    """Draw the weights after `n_changes` changes."""
+    random = np.random.default_rng([seed, 1, n_changes])
+    # Half of the relevant columns are common ones: else few rows would have any of them.
+    common = random.permutation(min(d, 2 * relevant))[: relevant // 2]
+    rest = np.setdiff1d(np.arange(d), common)
+    columns = np.concatenate([common, random.permutation(rest)[: relevant - len(common)]])
     w = np.zeros(d)
     w[columns] = np.where(random.permutation(relevant) % 2, 1.0, -1.0)
     return w

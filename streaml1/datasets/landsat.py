@@ -1,14 +1,18 @@
-"""Statlog's Landsat satellite: what grows, or stands, in the middle of 3 x 3 pixels."""
+"""Statlog Landsat satellite: the land cover at the centre of 3 x 3 pixels."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from river.datasets import base
 
-from streaml1.datasets.remote import File, Matrix, numbers, one_of
+from streaml1.datasets.remote import File, MatrixDataset, check_choice, parse_numbers
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 __all__ = ["Landsat"]
 
@@ -29,18 +33,19 @@ FILES = {
 }  # fmt: skip
 
 
-class Landsat(Matrix):
-    """Four bands of 3 x 3 pixels of a satellite, and the kind of ground: 1, 2, 3, 4, 5 or 7.
+class Landsat(MatrixDataset):
+    """Four spectral bands of 3 x 3 pixels; the label is the land cover, 1 to 5 or 7.
 
     Parameters
     ----------
     part
         "train" (4,435 rows) or "test" (2,000).
     products
-        Whether the 36 columns are replaced by all their products, 1,296 columns, as in the
-        paper[^2]: column 36 i + j is column i times column j. The values are as in the file.
+        Whether to replace the 36 columns by all their products, 1,296 columns, as in the
+        paper[^2]: column 36 i + j is column i times column j. The values are not scaled.
     directory
-        A folder with sat.trn or sat.tst; None: that of `STREAML1_DATA`, or river's.
+        Folder with sat.trn or sat.tst. None: the folder named by `STREAML1_DATA`, else the
+        download folder of river.
 
     References
     ----------
@@ -52,7 +57,7 @@ class Landsat(Matrix):
     def __init__(
         self, part: str = "train", products: bool = False, directory: str | Path | None = None
     ) -> None:
-        self.part = one_of("part", part, ("train", "test"))
+        self.part = check_choice("part", part, ("train", "test"))
         self.products = products
         super().__init__(
             "landsat", FILES[part], directory, task=base.MULTI_CLF, n_classes=6,
@@ -60,10 +65,10 @@ class Landsat(Matrix):
             n_features=36 * 36 if products else 36, sparse=True,
         )  # fmt: skip
 
-    def _read(self) -> tuple[Any, Any]:
+    def _read(self) -> tuple[csr_matrix, NDArray[Any]]:
         from scipy.sparse import csr_matrix
 
-        cells = numbers(self.text(self.filename), 37, str(self.path))
+        cells = parse_numbers(self.read_file(self.filename), 37, str(self.path))
         X, y = cells[:, :36], cells[:, 36].astype(np.int64)
         if self.products:
             X = (X[:, :, None] * X[:, None, :]).reshape(len(X), -1)

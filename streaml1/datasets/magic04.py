@@ -1,15 +1,19 @@
-"""The MAGIC gamma telescope, and the two data sets that are made from it with random columns."""
+"""The MAGIC gamma telescope, with or without random columns."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from river.datasets import base
 
-from streaml1.datasets.remote import File, Matrix, numbers, one_of
+from streaml1.datasets.remote import File, MatrixDataset, check_choice, parse_numbers
 from streaml1.sources.source import Lost
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 __all__ = ["MAGIC04"]
 
@@ -22,25 +26,27 @@ FILES = (
 )  # fmt: skip
 
 RANDOM = 1000
-"""How many random columns there are with noise."""
+"""Number of random columns with noise."""
 
-FEW = 0.05
+DENSITY = 0.05
+"""Share of ones in the random columns of noise="sparse"."""
 
 
-class MAGIC04(Matrix):
-    """The MAGIC gamma telescope: 19,020 showers, those of gamma rays True, those of hadrons False.
+class MAGIC04(MatrixDataset):
+    """The MAGIC gamma telescope: 19,020 showers; the label is True for gamma rays, not hadrons.
 
-    The rows are in the file's order, which is that of the labels: shuffle them.
+    The rows are in the order of the file, which is sorted by label: shuffle them.
 
     Parameters
     ----------
     noise
-        With "sparse" there are 1,000 random columns more, each 1 with probability 0.05 (MAGIC04S
-        of the paper), with "dense" each -1 or 1 (MAGIC04D).
+        "sparse" adds 1,000 random columns with values 1 with probability 0.05, else 0 (MAGIC04S of
+        the paper[^2]); "dense" adds 1,000 columns of -1 or 1 (MAGIC04D). None adds no column.
     seed
-        Of the random columns.
+        Seed of the random columns.
     directory
-        A folder with magic04.data; None: that of `STREAML1_DATA`, or river's.
+        Folder with magic04.data. None: the folder named by `STREAML1_DATA`, else the download
+        folder of river.
 
     References
     ----------
@@ -52,26 +58,26 @@ class MAGIC04(Matrix):
     def __init__(
         self, noise: str | None = None, seed: int = 0, directory: str | Path | None = None
     ) -> None:
-        self.noise = one_of("noise", noise, (None, "sparse", "dense"))
+        self.noise = check_choice("noise", noise, (None, "sparse", "dense"))
         self.seed = seed
         super().__init__(
             "magic04", FILES, directory, task=base.BINARY_CLF, n_samples=19_020,
             n_features=10 if noise is None else 10 + RANDOM, sparse=True,
         )  # fmt: skip
 
-    def _read(self) -> tuple[Any, Any]:
+    def _read(self) -> tuple[csr_matrix, NDArray[Any]]:
         from scipy.sparse import csr_matrix, hstack
 
-        cells = [line.rpartition(b",") for line in self.text("magic04.data").split()]
+        cells = [line.rpartition(b",") for line in self.read_file("magic04.data").split()]
         if not {label for _, _, label in cells} <= {b"g", b"h"}:
-            raise Lost(f"{self.path} has a line that does not end in g or h: copy it anew")
+            raise Lost(f"{self.path} has a line that does not end in g or h; download it again")
         y = np.array([label == b"g" for _, _, label in cells])
         columns = b",".join(row for row, _, _ in cells)
-        X = csr_matrix(numbers(columns, 10, str(self.path), b","))
+        X = csr_matrix(parse_numbers(columns, 10, str(self.path), b","))
         random = np.random.default_rng(self.seed)
         shape = (X.shape[0], RANDOM)
         if self.noise == "sparse":
-            X = hstack([X, csr_matrix(random.random(shape) < FEW)], "csr", np.float64)
+            X = hstack([X, csr_matrix(random.random(shape) < DENSITY)], "csr", np.float64)
         elif self.noise == "dense":
             X = hstack([X, csr_matrix(np.where(random.random(shape) < 0.5, -1.0, 1.0))], "csr")
         return csr_matrix(X), y

@@ -1,19 +1,23 @@
-"""MNIST: digits written by hand."""
+"""MNIST: handwritten digits."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from river.datasets import base
 
-from streaml1.datasets.remote import File, Matrix, one_of
+from streaml1.datasets.remote import File, MatrixDataset, check_choice
 from streaml1.sources.source import Lost
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 __all__ = ["MNIST"]
 
-# The copy that PyTorch reads: the original, yann.lecun.com/exdb/mnist, no longer answers.
+# The mirror that PyTorch uses: the original, yann.lecun.com/exdb/mnist, no longer responds.
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 
@@ -37,16 +41,16 @@ FILES = {
 }  # fmt: skip
 
 
-class MNIST(Matrix):
-    """Digits written by hand, 28 x 28 pixels from 0 to 255, and which digit each is.
+class MNIST(MatrixDataset):
+    """Handwritten digits, 28 x 28 pixels from 0 to 255; the label is the digit.
 
     Parameters
     ----------
     part
         "train" (60,000 rows) or "test" (10,000).
     directory
-        A folder with the files of the names that the digits came under, train-images-idx3-ubyte
-        and so on, each may be packed by gzip; None: that of `STREAML1_DATA`, or river's.
+        Folder with the original files, train-images-idx3-ubyte and so on, plain or compressed with
+        gzip. None: the folder named by `STREAML1_DATA`, else the download folder of river.
 
     References
     ----------
@@ -55,25 +59,29 @@ class MNIST(Matrix):
     """
 
     def __init__(self, part: str = "train", directory: str | Path | None = None) -> None:
-        self.part = one_of("part", part, ("train", "test"))
+        self.part = check_choice("part", part, ("train", "test"))
         super().__init__(
             "mnist", FILES[part], directory, task=base.MULTI_CLF, n_features=784, n_classes=10,
             n_samples=60_000 if part == "train" else 10_000, sparse=True,
         )  # fmt: skip
 
-    def _read(self) -> tuple[Any, Any]:
+    def _read(self) -> tuple[csr_matrix, NDArray[Any]]:
         from scipy.sparse import csr_matrix
 
-        pixels, digits = (_idx(self.text(file.name), file.name) for file in self.files)
+        pixels, digits = (_parse_idx(self.read_file(file.name), file.name) for file in self.files)
         if pixels.shape != (len(digits), 28, 28):
-            raise Lost(f"{self.home} has images and labels that do not fit: copy both anew")
+            raise Lost(f"{self.home} has images and labels of different sizes; download both again")
         return csr_matrix(pixels.reshape(len(digits), 784), dtype=np.float64), digits.astype(int)
 
 
-def _idx(content: bytes, name: str) -> Any:
-    """The array of a file in the idx format: 0, 0, 8 for bytes, how many dimensions, and each."""
+def _parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
+    """Parse a file in the IDX format of unsigned bytes.
+
+    Its header is 0, 0, 8 (the code of unsigned bytes) and the number of dimensions, followed by
+    the size of each as a big-endian uint32.
+    """
     dimensions = content[3] if content[:3] == b"\0\0\x08" else 0
     shape = np.frombuffer(content, ">u4", dimensions, 4).tolist()
     if not dimensions or len(content) != 4 + 4 * dimensions + int(np.prod(shape)):
-        raise Lost(f"{name} is no idx file of bytes: copy it anew")
+        raise Lost(f"{name} is not a valid IDX file; download it again")
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)

@@ -1,24 +1,28 @@
-"""RCV1-v2: news of Reuters, with their topics."""
+"""RCV1-v2: Reuters news stories and their topics."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from river.datasets import base
 
-from streaml1.datasets.remote import File, Matrix
+from streaml1.datasets.remote import File, MatrixDataset
 from streaml1.sources import open_source
 from streaml1.sources.source import Lost
 from streaml1.text.parsed_rows import IntRows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_matrix, csr_matrix
 
 __all__ = ["RCV1"]
 
 FIGSHARE = "https://ndownloader.figshare.com/files/"
 
-# Where scikit-learn's fetch_rcv1 finds them, and the checksums it knows; the originals were at
+# The mirror and the checksums of scikit-learn's fetch_rcv1; the original files were at
 # jmlr.csail.mit.edu/papers/volume5/lewis04a.
 VECTORS = tuple(
     File(f"lyrl2004_vectors_{part}.dat.gz", f"{FIGSHARE}{number}", None, sha256)
@@ -38,23 +42,24 @@ TOPICS = File(
 COLUMNS = 47_236
 
 
-class RCV1(Matrix):
-    """RCV1-v2: 804,414 news of Reuters by time, and whether each is of a topic.
+class RCV1(MatrixDataset):
+    """RCV1-v2: 804,414 Reuters news stories by time; the label says if a story has a topic.
 
-    A row holds the cosine-normalised tf-idf of its words, 76 of 47,236 on average; column j is the
-    word j + 1 of the original, as in scikit-learn. The first 23,149 rows are the original's
-    training set.
+    A row holds the cosine-normalised tf-idf of the terms of a story, 76 of 47,236 on average.
+    Column j is term j + 1 of the original, as in scikit-learn. The first 23,149 rows are the
+    original training set.
 
     Parameters
     ----------
     topic
-        Which of the 103 topics the labels tell of: "CCAT", "ECAT", "GCAT", "MCAT", "C15", ...
+        The topic of the labels, one of 103: "CCAT", "ECAT", "GCAT", "MCAT", "C15", ...
     directory
-        A folder of one's own; None: that of `STREAML1_DATA`, or river's. It has the original files
-        (lyrl2004_vectors_train.dat.gz, the four of test, rcv1v2.topics.qrels.gz), or a sample:
-        rcv1_*.npz, numpy's archive of `data`, `indices`, `indptr` and `shape` of a CSR matrix,
-        of `yindices`, `yindptr` and `yshape` of its topics, and of their names, `topics`. A sample
-        has no order in time: shuffle it.
+        Folder with the original files (lyrl2004_vectors_train.dat.gz, the four of the test set,
+        rcv1v2.topics.qrels.gz) or with a sample. None: the folder named by `STREAML1_DATA`, else
+        the download folder of river. A sample is a file rcv1_*.npz with the arrays `data`,
+        `indices`, `indptr` and `shape` of a CSR matrix, `yindices`, `yindptr` and `yshape` of the
+        matrix of its topics, and `topics`, their names. A sample is not ordered by time: shuffle
+        it.
 
     References
     ----------
@@ -71,91 +76,92 @@ class RCV1(Matrix):
         )  # fmt: skip
         sample = self._sample
         if sample is not None:
-            with np.load(sample) as kept:
-                self.n_samples = int(kept["shape"][0])
+            with np.load(sample) as arrays:
+                self.n_samples = int(arrays["shape"][0])
 
     @property
     def _sample(self) -> Path | None:
-        own = self.own
-        if own is None or super().is_downloaded:
+        """The sample in the user's folder, unless that has the original files."""
+        folder = self.user_folder
+        if folder is None or super().is_downloaded:
             return None
-        return next(iter(sorted(own.glob("rcv1_*.npz"))), None)
+        return next(iter(sorted(folder.glob("rcv1_*.npz"))), None)
 
     @property
     def is_downloaded(self) -> bool:
-        """Whether the original files are there, or a sample of one's own."""
+        """Whether the original files exist, or a sample in the user's folder."""
         return self._sample is not None or super().is_downloaded
 
-    def topics(self) -> tuple[Any, list[str]]:
-        """Which topics each row has, as a `scipy.sparse.csc_matrix` of ones, and their names."""
-        self.require()
+    def topics(self) -> tuple[csc_matrix, list[str]]:
+        """Return the topics of each row as a CSC matrix of ones, and their names."""
+        self.ensure_downloaded()
         sample = self._sample
-        return self._original_topics() if sample is None else _sampled_topics(sample)
+        return self._original_topics() if sample is None else _read_sample_topics(sample)
 
-    def _read(self) -> tuple[Any, Any]:
-        of, names = self.topics()
+    def _read(self) -> tuple[csr_matrix, NDArray[Any]]:
+        topics, names = self.topics()
         if self.topic not in names:
             raise ValueError(
-                f"topic={self.topic!r} is none of the {len(names)} of RCV1: give one such as "
-                f"{', '.join(names[:3])} or {names[-1]}"
+                f"topic must be one of the {len(names)} topics of RCV1, such as "
+                f"{', '.join(names[:3])} or {names[-1]}, got {self.topic!r}"
             )
         sample = self._sample
-        X = self._original[0] if sample is None else _sampled(sample)
-        return X, of[:, [names.index(self.topic)]].toarray().ravel() > 0
+        X = self._original[0] if sample is None else _read_sample(sample)
+        return X, topics[:, [names.index(self.topic)]].toarray().ravel() > 0
 
     @functools.cached_property
-    def _original(self) -> tuple[Any, Any]:
-        """The rows of the original files, and the number of the news of each."""
+    def _original(self) -> tuple[csr_matrix, NDArray[np.int64]]:
+        """The rows of the original files, and the story number of each."""
         from scipy.sparse import csr_matrix
 
         rows: list[Any] = []
-        news: list[Any] = []
+        stories: list[Any] = []
         for file in VECTORS:
-            path = self.found(file.name)
-            assert path is not None  # `require` has looked
+            path = self.find_file(file.name)
+            assert path is not None  # `ensure_downloaded` has checked
             kind = "svmlight.gz" if path.suffix == ".gz" else "svmlight"
             for block in open_source(path, format=kind).blocks(8192, _refuse):
                 rows.append(block.x)
-                news.append(block.y)
-        every = IntRows.joined(rows)
-        ids = every.ids.astype(np.int32) - 1
-        X = csr_matrix((every.values, ids, every.indptr), (len(every), COLUMNS))
-        return X, np.concatenate(news).astype(np.int64)
+                stories.append(block.y)
+        joined = IntRows.joined(rows)
+        ids = joined.ids.astype(np.int32) - 1
+        X = csr_matrix((joined.values, ids, joined.indptr), (len(joined), COLUMNS))
+        return X, np.concatenate(stories).astype(np.int64)
 
-    def _original_topics(self) -> tuple[Any, list[str]]:
-        """From lines such as "CCAT 2286 1"."""
+    def _original_topics(self) -> tuple[csc_matrix, list[str]]:
+        """Read the topics from lines such as "CCAT 2286 1": topic, story, 1."""
         from scipy.sparse import csc_matrix
 
-        words = np.array(self.text(TOPICS.name).decode().split()).reshape(-1, 3)
-        names, topic = np.unique(words[:, 0], return_inverse=True)
-        news = self._original[1]
-        order = np.argsort(news, kind="stable")
-        asked = words[:, 1].astype(np.int64)
-        place = np.minimum(np.searchsorted(news[order], asked), len(news) - 1)
-        rows = order[place]
-        known = news[rows] == asked
-        parts = (np.ones(int(known.sum())), (rows[known], topic[known]))
-        return csc_matrix(parts, (len(news), len(names))), names.tolist()
+        fields = np.array(self.read_file(TOPICS.name).decode().split()).reshape(-1, 3)
+        names, topic = np.unique(fields[:, 0], return_inverse=True)
+        stories = self._original[1]
+        order = np.argsort(stories, kind="stable")
+        story = fields[:, 1].astype(np.int64)
+        pos = np.minimum(np.searchsorted(stories[order], story), len(stories) - 1)
+        rows = order[pos]
+        is_known = stories[rows] == story  # some stories have topics, but no vector
+        entries = (np.ones(int(is_known.sum())), (rows[is_known], topic[is_known]))
+        return csc_matrix(entries, (len(stories), len(names))), names.tolist()
 
 
-def _refuse(place: str, reason: str, *_: Any) -> None:
-    raise Lost(f"{place}: {reason}; download RCV1 anew")
+def _refuse(place: str, reason: str, *_: object) -> None:
+    raise Lost(f"{place}: {reason}; download RCV1 again")
 
 
-def _sampled(path: Path) -> Any:
+def _read_sample(path: Path) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
-    with np.load(path) as kept:
-        parts = (kept["data"].astype(np.float64), kept["indices"], kept["indptr"])
-        X = csr_matrix(parts, tuple(kept["shape"].tolist()))
+    with np.load(path) as arrays:
+        csr = (arrays["data"].astype(np.float64), arrays["indices"], arrays["indptr"])
+        X = csr_matrix(csr, tuple(arrays["shape"].tolist()))
     X.sort_indices()
     return X
 
 
-def _sampled_topics(path: Path) -> tuple[Any, list[str]]:
+def _read_sample_topics(path: Path) -> tuple[csc_matrix, list[str]]:
     from scipy.sparse import csr_matrix
 
-    with np.load(path) as kept:
-        ones = np.ones(len(kept["yindices"]))
-        of = csr_matrix((ones, kept["yindices"], kept["yindptr"]), tuple(kept["yshape"].tolist()))
-        return of.tocsc(), kept["topics"].tolist()
+    with np.load(path) as arrays:
+        csr = (np.ones(len(arrays["yindices"])), arrays["yindices"], arrays["yindptr"])
+        topics = csr_matrix(csr, tuple(arrays["yshape"].tolist()))
+        return topics.tocsc(), arrays["topics"].tolist()

@@ -1,4 +1,4 @@
-"""What data sets share that are downloaded once, or read from a folder of one's own."""
+"""Base classes of data sets that are downloaded once, or read from the user's folder."""
 
 from __future__ import annotations
 
@@ -11,186 +11,226 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib import request
 
 import numpy as np
+from numpy.typing import NDArray
 from river.datasets import base
 
 from streaml1.core.atomic_write import name_beside
 from streaml1.sources.source import Lost, SourceError, Unavailable
 
-__all__ = ["File", "Matrix", "Remote", "data_home", "one_of"]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+__all__ = [
+    "File",
+    "MatrixDataset",
+    "RemoteDataset",
+    "check_choice",
+    "data_home",
+    "parse_numbers",
+    "verify",
+]
+
+T = TypeVar("T")
 
 VARIABLE = "STREAML1_DATA"
+"""Environment variable with the folder of the user's copies of data sets."""
 
 
 class File(NamedTuple):
-    """A file of a data set, and where it came from.
+    """A file of a data set, and its origin.
 
     Parameters
     ----------
     name
-        Its name in a folder; one may have it packed, with ``.gz``, or unpacked without.
+        File name. A copy may be compressed with gzip, with ``.gz`` at the end of its name, or not.
     url
         The original source.
     size
-        Bytes; None where no source tells.
+        Size in bytes; None if unknown.
     sha256
-        Of what is downloaded; with `words` of its words with single spaces between.
-    words
-        Whether spaces and ends of lines do not count, for they differ between copies.
+        SHA-256 of the download; with `ignore_whitespace`, of its tokens joined by single spaces.
+    ignore_whitespace
+        Whether copies may differ in spaces and line ends.
     member
-        The file of a zip archive that is kept.
+        If the download is a zip archive, the file in it to keep.
     """
 
     name: str
     url: str
     size: int | None
     sha256: str
-    words: bool = False
+    ignore_whitespace: bool = False
     member: str | None = None
 
 
 def data_home() -> Path:
-    """Where river keeps downloads: `RIVER_DATA`, or ``~/river_data``."""
+    """Return the download folder of river: `RIVER_DATA`, or ``~/river_data``."""
     return Path(os.environ.get("RIVER_DATA") or Path("~", "river_data")).expanduser()
 
 
-def own_folder(name: str, directory: str | Path | None) -> Path | None:
-    """The folder of one's own that holds a data set, if there is one.
+def find_user_folder(name: str, directory: str | Path | None) -> Path | None:
+    """Return the user's folder of data set `name`; None if there is none.
 
-    `directory` holds its files, or a folder of its name; `STREAML1_DATA` holds a folder of its
-    name.
+    Parameters
+    ----------
+    name
+        Name of the folder of the data set.
+    directory
+        A folder that holds the files of the data set, or a folder `name`. None: the folder `name`
+        in the folder that `STREAML1_DATA` names, if it exists.
     """
     if directory is not None:
         given = Path(directory).expanduser()
         return given / name if (given / name).is_dir() else given
-    named = os.environ.get(VARIABLE)
-    if named and (Path(named).expanduser() / name).is_dir():
-        return Path(named).expanduser() / name
+    root = os.environ.get(VARIABLE)
+    if root and (Path(root).expanduser() / name).is_dir():
+        return Path(root).expanduser() / name
     return None
 
 
-def one_of(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """The value, if it is one of those allowed; else ValueError."""
+def check_choice(what: str, value: T, allowed: tuple[T, ...]) -> T:
+    """Return `value` if it is one of `allowed`, else raise a ValueError."""
     if value not in allowed:
-        *most, last = map(repr, allowed)
-        raise ValueError(f"{what}={value!r} is none there is: give {', '.join(most)} or {last}")
+        *others, last = map(repr, allowed)
+        raise ValueError(f"{what} must be {', '.join(others)} or {last}, got {value!r}")
     return value
 
 
-class Remote(base.RemoteDataset):
-    """A data set of river's form: downloaded once, its checksum verified, then read from disk.
+class RemoteDataset(base.RemoteDataset):
+    """A data set in the form of river: downloaded once, verified, then read from disk.
 
     Parameters
     ----------
     folder
-        Its name in a folder of one's own.
+        Name of its folder in the folder of the user's copies.
     files
-        What it consists of.
+        Its files.
     directory
-        The folder of one's own, or None: that of `STREAML1_DATA`, if it has one, else river's.
+        The user's folder. None: the folder named by `STREAML1_DATA`, if it has this data set, else
+        the download folder of river.
     desc
-        What river describes a data set by.
+        The description that `river.datasets.base.Dataset` takes.
     """
 
     def __init__(
         self, folder: str, files: tuple[File, ...], directory: str | Path | None, **desc: Any
     ) -> None:
         sizes = [file.size for file in files]
-        whole = None if None in sizes else sum(size for size in sizes if size is not None)
+        total = None if None in sizes else sum(size for size in sizes if size is not None)
         super().__init__(  # type: ignore[no-untyped-call]
-            url=files[0].url, size=whole, unpack=False, filename=files[0].name, **desc
+            url=files[0].url, size=total, unpack=False, filename=files[0].name, **desc
         )
         self.folder = folder
         self.files = files
         self.directory = directory
 
     @property
-    def own(self) -> Path | None:
-        """The folder of one's own that it is read from, which nothing is downloaded into."""
-        return own_folder(self.folder, self.directory)
+    def user_folder(self) -> Path | None:
+        """The user's folder that it is read from, if any; nothing is downloaded to it."""
+        return find_user_folder(self.folder, self.directory)
 
     @property
     def home(self) -> Path:
-        """The folder it is read from."""
-        return self.own or data_home() / type(self).__name__
+        """The folder that it is read from."""
+        return self.user_folder or data_home() / type(self).__name__
 
     @property
     def path(self) -> Path:
-        """Its file, or the folder of its files."""
+        """Its file, or the folder of its files if there are several."""
         return self.home / self.filename if len(self.files) == 1 else self.home
 
     @property
     def is_downloaded(self) -> bool:
-        """Whether all its files are there."""
-        return all(self.found(file.name) is not None for file in self.files)
+        """Whether all its files exist."""
+        return all(self.find_file(file.name) is not None for file in self.files)
 
-    def found(self, name: str) -> Path | None:
-        """A file of it, packed by gzip or not; None where it is not there."""
-        other = name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"
-        for path in (self.home / name, self.home / other):
+    def find_file(self, name: str) -> Path | None:
+        """Return the path of a file, compressed with gzip or not; None if it does not exist."""
+        variant = name.removesuffix(".gz") if name.endswith(".gz") else f"{name}.gz"
+        for path in (self.home / name, self.home / variant):
             if path.is_file():
                 return path
         return None
 
-    def text(self, name: str) -> bytes:
-        """What is in a file of it, unpacked."""
-        path = self.found(name)
-        if path is None:
-            raise self._away(name)
-        try:
-            with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-                return file.read()
-        except (OSError, EOFError) as error:
-            raise Lost(f"{path} cannot be read: {error}; copy it anew") from None
-
-    def download(self, force: bool = False, verbose: bool = True) -> None:
-        """Download what is not there yet into river's folder, and verify it.
+    def read_file(self, name: str) -> bytes:
+        """Read a file, and decompress it if it is compressed.
 
         Raises
         ------
         SourceError
-            With one sentence: no network, another checksum, or a folder of one's own that does not
-            hold the files.
+            If the file does not exist.
+        Lost
+            If it cannot be read or decompressed.
         """
-        missing = [file for file in self.files if force or self.found(file.name) is None]
-        if missing and self.own is not None:
-            raise self._away(missing[0].name)
+        path = self.find_file(name)
+        if path is None:
+            raise self._missing(name)
+        try:
+            with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+                return file.read()
+        except (OSError, EOFError) as error:
+            raise Lost(f"{path} cannot be read: {error}; download it again") from None
+
+    def download(self, force: bool = False, verbose: bool = True) -> None:
+        """Download the missing files to the download folder of river, and verify them.
+
+        Parameters
+        ----------
+        force
+            Also download files that exist.
+        verbose
+            Print each URL.
+
+        Raises
+        ------
+        SourceError
+            If there is no network, if a checksum differs, or if the user's folder lacks a file.
+        """
+        missing = [file for file in self.files if force or self.find_file(file.name) is None]
+        if missing and self.user_folder is not None:
+            raise self._missing(missing[0].name)
         for file in missing:
             if verbose:
                 print(f"Downloading {file.url}")
-            self._fetch(file)
+            self._download_file(file)
 
-    def require(self) -> None:
-        """Have the files on disk."""
+    def ensure_downloaded(self) -> None:
+        """Download the files unless all of them exist."""
         if not self.is_downloaded:
             self.download()
 
-    def _away(self, name: str) -> SourceError:
-        where = f"directory={str(self.own)!r}" if self.directory is not None else str(self.own)
+    def _missing(self, name: str) -> SourceError:
+        """Make the error for a file that the user's folder lacks."""
+        where = (
+            f"directory={str(self.user_folder)!r}"
+            if self.directory is not None
+            else str(self.user_folder)
+        )
         return SourceError(
-            f"{where} has no {name}, which {type(self).__name__} is read from: put it there, or "
-            f"name another folder by directory= or {VARIABLE}"
+            f"{name} of {type(self).__name__} is missing in {where}; add it, or name another "
+            f"folder with directory= or {VARIABLE}"
         )
 
-    def _fetch(self, file: File) -> None:
+    def _download_file(self, file: File) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         part = name_beside(self.home / file.name)
         try:
             try:
-                with request.urlopen(file.url, timeout=60) as answer, open(part, "wb") as out:
-                    shutil.copyfileobj(answer, out)
+                with request.urlopen(file.url, timeout=60) as response, open(part, "wb") as out:
+                    shutil.copyfileobj(response, out)
             except (OSError, ValueError, HTTPException) as error:
                 raise Unavailable(
-                    f"{file.url} cannot be downloaded ({getattr(error, 'reason', error)}): come "
-                    f"back with a network, or name a folder that has {file.name} by directory= or "
+                    f"{file.url} cannot be downloaded ({getattr(error, 'reason', error)}); retry "
+                    f"with a network, or name a folder that has {file.name} with directory= or "
                     f"{VARIABLE}"
                 ) from None
             verify(part, file)
             if file.member is not None:
-                _unpack(part, file.member)
+                _extract(part, file.member)
             part.replace(self.home / file.name)
         finally:
             part.unlink(missing_ok=True)
@@ -205,77 +245,116 @@ class Remote(base.RemoteDataset):
         return dict(content)
 
     def __iter__(self) -> Iterator[tuple[dict[Any, Any], Any]]:
-        """Yield (x, y), as river's streams do."""
-        self.require()
+        """Yield (x, y), like the streams of river."""
+        self.ensure_downloaded()
         yield from self._iter()  # type: ignore[no-untyped-call]
 
     def __len__(self) -> int:
-        """How many examples there are."""
+        """Return the number of examples."""
         return int(self.n_samples)
 
 
-class Matrix(Remote):
-    """A data set of numbers: a matrix, and a label for each row; the names are the columns.
+class MatrixDataset(RemoteDataset):
+    """A numerical data set: a matrix, and a label for each row; feature names are column numbers.
 
-    A zero is not there, in the matrix as in the dicts.
+    Zeros are stored neither in the matrix nor in the dicts.
     """
 
-    _kept: tuple[Any, Any] | None = None
+    _cached: tuple[csr_matrix, NDArray[Any]] | None = None
 
-    def matrix(self) -> tuple[Any, Any]:
-        """All rows as a `scipy.sparse.csr_matrix` of float64, and the labels as an array.
+    def matrix(self) -> tuple[csr_matrix, NDArray[Any]]:
+        """Return all rows as a CSR matrix of float64, and the labels.
 
-        They are read once, and the same each time: who changes them changes the data set.
+        They are read from disk once and shared between calls: copy them before changing them.
+
+        Raises
+        ------
+        Lost
+            If the files do not have the documented shape.
         """
-        if self._kept is None:
-            self.require()
+        if self._cached is None:
+            self.ensure_downloaded()
             X, y = self._read()
             if X.shape != (self.n_samples, self.n_features) or len(y) != self.n_samples:
                 raise Lost(
-                    f"{self.path} has {X.shape[0]:,} rows of {X.shape[1]:,} columns and not "
-                    f"{self.n_samples:,} of {self.n_features:,}: copy it anew"
+                    f"{self.path} has {X.shape[0]:,} rows of {X.shape[1]:,} columns, expected "
+                    f"{self.n_samples:,} of {self.n_features:,}; download it again"
                 )
-            self._kept = X, y
-        return self._kept
+            self._cached = X, y
+        return self._cached
 
     @abstractmethod
-    def _read(self) -> tuple[Any, Any]:
-        """Read matrix and labels from disk."""
+    def _read(self) -> tuple[csr_matrix, NDArray[Any]]:
+        """Read the matrix and the labels from disk."""
 
     def _iter(self) -> Iterator[tuple[dict[Any, Any], Any]]:
         X, y = self.matrix()
-        ends = X.indptr.tolist()
+        indptr = X.indptr.tolist()
         for row, label in enumerate(y.tolist()):
-            part = slice(ends[row], ends[row + 1])
-            names, values = X.indices[part].tolist(), X.data[part].tolist()
-            yield dict(zip(names, values, strict=True)), label
+            part = slice(indptr[row], indptr[row + 1])
+            columns, values = X.indices[part].tolist(), X.data[part].tolist()
+            yield dict(zip(columns, values, strict=True)), label
 
 
 def verify(path: Path, file: File) -> None:
-    """Compare a download with its checksum."""
+    """Compare a download with its checksum.
+
+    Raises
+    ------
+    Lost
+        If they differ.
+    """
     content = path.read_bytes()
-    digest = hashlib.sha256(b" ".join(content.split()) if file.words else content).hexdigest()
+    digest = hashlib.sha256(
+        b" ".join(content.split()) if file.ignore_whitespace else content
+    ).hexdigest()
     if digest != file.sha256:
         raise Lost(
-            f"{file.url} gave {len(content):,} bytes whose SHA256 is {digest} and not "
-            f"{file.sha256}: nothing was kept; try again"
+            f"{file.url} gave {len(content):,} bytes with SHA-256 {digest}, expected "
+            f"{file.sha256}; nothing was kept, retry"
         )
 
 
-def numbers(text: bytes, columns: int, what: str, separator: bytes | None = None) -> Any:
-    """The numbers of a text, a row a line, as an array of so many columns."""
-    words = text.split() if separator is None else text.replace(separator, b" ").split()
+def parse_numbers(
+    text: bytes, columns: int, path: str, separator: bytes | None = None
+) -> NDArray[np.float64]:
+    """Parse a table of numbers.
+
+    Parameters
+    ----------
+    text
+        The numbers, row by row.
+    columns
+        Numbers in a row.
+    path
+        The file, for errors.
+    separator
+        What separates the numbers in addition to whitespace.
+
+    Returns
+    -------
+    ndarray of float64
+        Shape (rows, columns).
+
+    Raises
+    ------
+    Lost
+        If something is not a number, or the last row is incomplete.
+    """
+    tokens = text.split() if separator is None else text.replace(separator, b" ").split()
     try:
-        flat = np.array(words, np.float64)
+        flat = np.array(tokens, np.float64)
     except ValueError:
-        raise Lost(f"{what} has text that is no number: copy it anew") from None
+        raise Lost(f"{path} has text that is not a number; download it again") from None
     if len(flat) == 0 or len(flat) % columns:
-        raise Lost(f"{what} has {len(flat):,} numbers, not {columns:,} a row: copy it anew")
+        raise Lost(
+            f"{path} has {len(flat):,} numbers, expected {columns:,} in each row; download it again"
+        )
     return flat.reshape(-1, columns)
 
 
-def _unpack(archive: Path, member: str) -> None:
-    """Have a member of an archive in its place."""
-    with zipfile.ZipFile(archive) as packed:
-        content = packed.read(member)
+def _extract(archive: Path, member: str) -> None:
+    """Replace a zip archive by one of its files."""
+    with zipfile.ZipFile(archive) as opened:
+        content = opened.read(member)
     archive.write_bytes(content)

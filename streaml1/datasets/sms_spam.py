@@ -1,4 +1,4 @@
-"""The SMS Spam Collection: text."""
+"""The SMS Spam Collection: text messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from river.datasets import base
 
-from streaml1.datasets.remote import File, Remote
+from streaml1.datasets.remote import File, RemoteDataset
 from streaml1.sources.source import Lost
 
 __all__ = ["SMSSpam"]
@@ -23,21 +23,21 @@ FILES = (
     ),
 )
 
-WORD = re.compile(r"\w+|[^\w\s]+")
+TOKEN = re.compile(r"\w+|[^\w\s]+")
 
 
-class SMSSpam(Remote):
-    """The SMS Spam Collection: 5,574 short messages, and which are spam (True, 747 of them).
+class SMSSpam(RemoteDataset):
+    """The SMS Spam Collection: 5,574 text messages; the label is True for spam (747 of them).
 
-    One example is a message as {word: 1.0}: its distinct words in lower case, and what stands
-    between them that is no space ("!!"). The order is that of the file. What river calls SMSSpam
-    gives the text: here `messages` does, and both are read from the same download.
+    An example is a message as {token: 1.0}: its distinct words in lower case, and its runs of
+    punctuation ("!!"). Examples are in the order of the file. `river.datasets.SMSSpam` yields the
+    raw text; here `messages` does. Both read the same download.
 
     Parameters
     ----------
     directory
-        A folder with SMSSpamCollection; None: that of `STREAML1_DATA`, or river's. Copies in which
-        a message goes over two lines are read too.
+        Folder with SMSSpamCollection. None: the folder named by `STREAML1_DATA`, else the download
+        folder of river. A message may span several lines, as in some copies.
 
     References
     ----------
@@ -52,21 +52,21 @@ class SMSSpam(Remote):
         )  # fmt: skip
 
     def messages(self) -> Iterator[tuple[str, bool]]:
-        """Each message as it was written, and whether it is spam."""
-        self.require()
-        lines = self.text("SMSSpamCollection").decode().split("\n")
-        found: list[tuple[str, str]] = []
+        """Yield the text of each message and whether it is spam."""
+        self.ensure_downloaded()
+        lines = self.read_file("SMSSpamCollection").decode().split("\n")
+        messages: list[tuple[str, str]] = []
         for line in filter(None, lines):
             label, tab, message = line.partition("\t")
             if tab and label in ("ham", "spam"):
-                found.append((label, message))
-            elif found:
-                found[-1] = (found[-1][0], found[-1][1] + line)
+                messages.append((label, message))
+            elif messages:  # the continuation of a message
+                messages[-1] = (messages[-1][0], messages[-1][1] + line)
             else:
-                raise Lost(f"{self.path} begins with neither ham nor spam: copy it anew")
-        for label, message in found:
+                raise Lost(f"{self.path} must begin with ham or spam; download it again")
+        for label, message in messages:
             yield message, label == "spam"
 
     def _iter(self) -> Iterator[tuple[dict[str, float], bool]]:
         for message, label in self.messages():
-            yield dict.fromkeys(WORD.findall(message.lower()), 1.0), label
+            yield dict.fromkeys(TOKEN.findall(message.lower()), 1.0), label

@@ -1,4 +1,4 @@
-"""Real text that needs no download: the source code of Python's own standard library."""
+"""Functions of Python's standard library: real data that needs no download."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from streaml1.sources.source import SOURCES, Block, Numbered, Refuse, SourceErro
 
 __all__ = ["Stdlib", "stdlib"]
 
-Labelled = tuple[tuple[str, ...], bool]
-"""The distinct features of one function, and whether it has a docstring."""
+LabelledFunction = tuple[tuple[str, ...], bool]
+"""The distinct features of a function, and whether it has a docstring."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-# Systems package these apart from the rest: left out, all machines read the same.
-LEFT_OUT = {"idlelib", "tkinter", "turtledemo", "lib2to3", "distutils", "ensurepip"}
-LEFT_OUT |= {"test", "tests", "site-packages"}
+# Some systems package these separately. Without them all machines read the same modules.
+EXCLUDED = {"idlelib", "tkinter", "turtledemo", "lib2to3", "distutils", "ensurepip"}
+EXCLUDED |= {"test", "tests", "site-packages"}
 
-# The string alternatives come first, so that a "#" inside a string starts no comment.
+# Strings are matched first, so that a "#" inside a string does not start a comment.
 STRING = (
     r'"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'
     r"|'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''"
@@ -36,30 +36,28 @@ STRING = (
 )
 COMMENT = re.compile(rf"({STRING})|#[^\n]*", re.DOTALL)
 
-# `_getItem` is read as "_", "get", "Item": leading underscores say who may call it.
-WORD = re.compile(r"(?<!\w)_+|[A-Z]?[a-z]+|[A-Z]+(?![a-z])", re.ASCII)
+# `_getItem` gives "_", "get", "Item": leading underscores mark private names.
+TOKEN = re.compile(r"(?<!\w)_+|[A-Z]?[a-z]+|[A-Z]+(?![a-z])", re.ASCII)
 
 
 class Stdlib(Numbered):
-    """The functions of Python's standard library, and which of them have a docstring.
+    """The functions of Python's standard library; the label says if one has a docstring.
 
-    One example is one function or method, with the functions inside it. Its features are the words
-    of its code, in lower case ("open"), and the pairs of neighbouring words ("with open"), each
-    with the value 1.0. The label is True where the function has a docstring. Docstrings and
-    comments are taken out before the words are read.
+    An example is a function or method, including the functions inside it. Its features are the
+    unigrams ("open") and bigrams ("with open") of its code in lower case, each with the value 1.0.
+    Docstrings and comments are removed first.
 
     Parameters
     ----------
     seed
-        The examples are shuffled by it.
+        Seed of the shuffle.
     root
-        The folder of the library; that of the running Python by default.
+        Folder of the library; by default that of the running Python.
 
     Notes
     -----
-    The files are read when the first example is asked for; further passes, and further seeds, come
-    from memory. Files that cannot be decoded or parsed are left out.
-
+    The files are read on the first iteration and then kept in memory, for all seeds. Files that
+    cannot be decoded or parsed are skipped.
     """
 
     name = "stdlib"
@@ -69,46 +67,46 @@ class Stdlib(Numbered):
         self.root = Path(sysconfig.get_path("stdlib")) if root is None else root
 
     def __repr__(self) -> str:
-        """Show how to make it again."""
+        """Return the call that makes it."""
         return f"stdlib(seed={self.seed})"
 
     def __len__(self) -> int:
-        """How many examples there are."""
+        """Return the number of examples."""
         return len(self._shuffled)
 
     def __iter__(self) -> Iterator[tuple[dict[str, float], bool]]:
-        """Yield (x, y), as river's streams do."""
-        for words, label in self._shuffled:
-            yield dict.fromkeys(words, 1.0), label
+        """Yield (x, y), like the streams of river."""
+        for features, label in self._shuffled:
+            yield dict.fromkeys(features, 1.0), label
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
-        """Read from the start, at most `size` examples at a time; none is ever refused."""
+        """Yield blocks of at most `size` examples; no example is ever rejected."""
         return blocks_of(self.numbered(self), self.name, size)
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same, by name, for a position to mean the same."""
+        """Return what a resumed run compares before it trusts a position."""
         return {"source": self.name, "seed": self.seed, "examples": len(self)}
 
     @functools.cached_property
-    def _shuffled(self) -> list[Labelled]:
+    def _shuffled(self) -> list[LabelledFunction]:
         examples = list(_read(self.root))
         random.Random(self.seed).shuffle(examples)
         return examples
 
 
 def stdlib(seed: int = 0) -> Stdlib:
-    """Return the functions of Python's standard library, shuffled, as a source of examples.
+    """Return the functions of Python's standard library, shuffled.
 
     Parameters
     ----------
     seed
-        The examples are shuffled by it.
+        Seed of the shuffle.
 
     Returns
     -------
     Stdlib
-        More than 12,000 examples of about 50 features each; the label says whether the function
-        has a docstring. How many they are, and their text, depends on the version of Python.
+        More than 12,000 examples with about 50 features each; the label says if the function has a
+        docstring. Their number and their text depend on the version of Python.
 
     Examples
     --------
@@ -119,14 +117,13 @@ def stdlib(seed: int = 0) -> Stdlib:
     >>> x, y = next(iter(data))
     >>> x["def"], y in (False, True)
     (1.0, True)
-
     """
     return Stdlib(seed)
 
 
 def _open(spec: str, seed: int) -> Stdlib:
     if spec != Stdlib.name:
-        raise SourceError(f"{spec} is no source: stdlib has no parts, so write only stdlib")
+        raise SourceError(f"stdlib takes no parameters, got {spec}; write only stdlib")
     return stdlib(seed)
 
 
@@ -134,45 +131,49 @@ SOURCES[Stdlib.name] = _open
 
 
 @functools.lru_cache(maxsize=1)
-def _read(root: Path) -> tuple[Labelled, ...]:
-    """Read every example below `root`, in the order of the files' names."""
-    kept: dict[str, str] = {}  # one copy of each name, however many functions use it
+def _read(root: Path) -> tuple[LabelledFunction, ...]:
+    """Read all examples below `root`, in the order of the file names."""
+    interned: dict[str, str] = {}  # one copy of each feature name
     examples = tuple(
-        (tuple(kept.setdefault(feature, feature) for feature in _features(code)), documented)
+        (tuple(interned.setdefault(feature, feature) for feature in _features(code)), documented)
         for path in _files(root)
         for code, documented in _functions(path)
     )
     if not examples:
         raise SourceError(
-            f"{root} holds no source files of Python's standard library: stdlib reads these, "
-            f"so run it with a Python that has them"
+            f"{root} holds no source files of Python's standard library; run stdlib with a Python "
+            "that has them"
         )
     return examples
 
 
 def _files(root: Path) -> list[Path]:
-    """List the source files of the modules that Python itself names as its own."""
-    tops = [root / name for name in sys.stdlib_module_names - LEFT_OUT]
-    found = [path for top in tops for path in (top.with_suffix(".py"), *top.rglob("*.py"))]
+    """List the source files of the modules in `sys.stdlib_module_names`."""
+    tops = [root / name for name in sys.stdlib_module_names - EXCLUDED]
+    candidates = [path for top in tops for path in (top.with_suffix(".py"), *top.rglob("*.py"))]
     return sorted(
-        (path for path in found if path.is_file() and LEFT_OUT.isdisjoint(_parts(path, root))),
-        key=lambda path: _parts(path, root),
+        (
+            path
+            for path in candidates
+            if path.is_file() and EXCLUDED.isdisjoint(_relative_parts(path, root))
+        ),
+        key=lambda path: _relative_parts(path, root),
     )
 
 
-def _parts(path: Path, root: Path) -> tuple[str, ...]:
+def _relative_parts(path: Path, root: Path) -> tuple[str, ...]:
     return path.relative_to(root).parts
 
 
 def _functions(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield the bare code of each outermost function of a file, and whether it has a docstring."""
+    """Yield the code of each outermost function, without docstrings and comments, and its label."""
     try:
         with tokenize.open(path) as file, warnings.catch_warnings(action="ignore"):
             text = file.read()
             tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
-    # ast counts columns in bytes of UTF-8: here every byte becomes one character.
+    # ast counts columns in bytes of UTF-8. Decoding as latin-1 makes each byte one character.
     text = text.encode().decode("latin-1")
     starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
     for function in _outermost(tree.body):
@@ -191,17 +192,17 @@ def _outermost(block: list[ast.stmt]) -> Iterator[Function]:
 
 
 def _without_strings(function: Function, text: str, starts: list[int]) -> str:
-    """Cut out the docstrings in a function, and every other string that is a statement.
+    """Remove docstrings from a function, and all other strings that are statements.
 
-    A block of nothing else becomes `pass`: an empty block would tell of the docstring.
+    A block of nothing else becomes `pass`: an empty block would reveal that there was a docstring.
     """
     first = function.decorator_list[0] if function.decorator_list else function
     position = starts[first.lineno - 1] + first.col_offset
-    kept = []
-    for string, instead in _bare_strings(function):
-        kept += [text[position : starts[string.lineno - 1] + string.col_offset], instead]
+    pieces = []
+    for string, replacement in _bare_strings(function):
+        pieces += [text[position : starts[string.lineno - 1] + string.col_offset], replacement]
         position = _end(string, starts)
-    return "".join([*kept, text[position : _end(function, starts)]])
+    return "".join([*pieces, text[position : _end(function, starts)]])
 
 
 def _end(node: ast.stmt, starts: list[int]) -> int:
@@ -210,13 +211,13 @@ def _end(node: ast.stmt, starts: list[int]) -> int:
 
 
 def _bare_strings(statement: ast.stmt) -> Iterator[tuple[ast.stmt, str]]:
-    """Yield the strings that stand as statements, in order, and what to put in their place."""
+    """Yield the strings that are statements, in order, with their replacements."""
     for block in _blocks(statement):
-        instead = "pass" if all(map(_is_bare_string, block)) else ""
+        replacement = "pass" if all(map(_is_bare_string, block)) else ""
         for inner in block:
             if _is_bare_string(inner):
-                yield inner, instead
-                instead = ""
+                yield inner, replacement
+                replacement = ""
             else:
                 yield from _bare_strings(inner)
 
@@ -230,7 +231,7 @@ def _is_bare_string(statement: ast.stmt) -> bool:
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks of statements right inside a statement, in the order of the source."""
+    """Yield the blocks directly inside a statement, in the order of the source."""
     yield getattr(statement, "body", [])
     for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
         yield part.body
@@ -239,7 +240,7 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _features(code: str) -> dict[str, None]:
-    """Return the distinct words of the code, then the distinct pairs, in order."""
-    words = " ".join(WORD.findall(code)).lower().split(" ")
-    pairs = map(" ".join, zip(words, words[1:], strict=False))
-    return dict.fromkeys([*words, *pairs])
+    """Return the distinct unigrams of the code, then the distinct bigrams, in order."""
+    tokens = " ".join(TOKEN.findall(code)).lower().split(" ")
+    bigrams = map(" ".join, zip(tokens, tokens[1:], strict=False))
+    return dict.fromkeys([*tokens, *bigrams])

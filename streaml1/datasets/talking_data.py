@@ -1,4 +1,4 @@
-"""Clicks on the ads of apps, and which of them had the app downloaded."""
+"""TalkingData: clicks on ads for apps, and which led to a download."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from river.datasets import base
 
-from streaml1.datasets.remote import File, Remote
+from streaml1.datasets.remote import File, RemoteDataset
 from streaml1.sources.source import Lost, SourceError
 
 __all__ = ["TalkingData"]
@@ -18,17 +18,18 @@ FILES = (File("train_sample.csv", PAGE, None, ""),)
 CATEGORIES = ("ip", "app", "device", "os", "channel")
 
 
-class TalkingData(Remote):
-    """100,000 clicks on the ads of apps, by time; True: the app was downloaded after (227 of them).
+class TalkingData(RemoteDataset):
+    """100,000 clicks on ads for apps, by time; the label is True if the app was downloaded.
 
-    One example is {"ip": "87540", "app": "12", ...}: five categories as text. Clicks of the same
-    minute are in the file's order.
+    An example is {"ip": "87540", "app": "12", ...}: five categorical features as text. 227 labels
+    are True. Clicks within the same minute keep the order of the file.
 
     Parameters
     ----------
     directory
-        A folder with train_sample.csv, which may be packed by gzip; None: that of `STREAML1_DATA`,
-        or river's. Kaggle gives it to those who have an account, so it is never downloaded here.
+        Folder with train_sample.csv, plain or compressed with gzip. None: the folder named by
+        `STREAML1_DATA`, else the download folder of river. It is never downloaded automatically,
+        because Kaggle requires an account.
 
     References
     ----------
@@ -42,24 +43,24 @@ class TalkingData(Remote):
         )  # fmt: skip
 
     def download(self, force: bool = False, verbose: bool = True) -> None:
-        """Refuse: it takes an account."""
-        if self.own is None:
+        """Raise an error that names the page to download from."""
+        if self.user_folder is None:
             raise SourceError(
-                f"train_sample.csv of {PAGE} takes an account there: put it into a folder, and "
-                "name that by directory= or STREAML1_DATA"
+                f"downloading train_sample.csv needs a Kaggle account; get it from {PAGE} and name "
+                "its folder with directory= or STREAML1_DATA"
             )
         super().download(force, verbose)
 
     def _iter(self) -> Iterator[tuple[dict[str, str], bool]]:
-        rows = csv.DictReader(self.text("train_sample.csv").decode().splitlines())
+        rows = csv.DictReader(self.read_file("train_sample.csv").decode().splitlines())
         columns = {*CATEGORIES, "click_time", "is_attributed"}
         if not columns <= set(rows.fieldnames or ()):
-            raise Lost(f"{self.path} has not the columns {sorted(columns)}: copy it anew")
-        for row in sorted(rows, key=lambda row: _time(row["click_time"])):
+            raise Lost(f"{self.path} must have the columns {sorted(columns)}; download it again")
+        for row in sorted(rows, key=lambda row: _sortable_time(row["click_time"])):
             yield {name: row[name] for name in CATEGORIES}, row["is_attributed"] == "1"
 
 
-def _time(text: str) -> str:
-    """A time that sorts as text: the hour may have one digit."""
+def _sortable_time(text: str) -> str:
+    """Pad the hour of a time to two digits, so that times sort as text."""
     day, _, clock = text.partition(" ")
     return f"{day} {clock.rjust(len('00:00:00') if clock.count(':') == 2 else 5, '0')}"
