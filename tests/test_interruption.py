@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from streaml1 import BadExample, ElasticNetClassifier
-from streaml1.features import dict_reader as walk
+from streaml1.features import dict_reader
 from streaml1.features.dict_reader import context_fields as fields
 from streaml1.features.vocabulary import InternedVocabulary
 from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena
@@ -26,7 +26,9 @@ def is_current(engine: Any) -> bool:
     frame = engine._frame
     if frame is None:
         return True
-    fresh = walk.frame_of(engine.names, engine.rule, engine.online, frame.length, frame.learns)
+    fresh = dict_reader.frame_of(
+        engine.vocabulary, engine.rule, engine.online, frame.length, frame.learns
+    )
     old, new = (one._kept[0][fields.RECORD :] for one in (frame, fresh))
     return frame.is_open and old.tolist() == new.tolist()
 
@@ -34,7 +36,7 @@ def is_current(engine: Any) -> bool:
 INTERRUPTED = """
 import faulthandler, itertools, pickle, random, signal, sys, time
 from streaml1 import ElasticNetClassifier
-from streaml1.streams.vw import VwParser
+from streaml1.sources.readers.vw import VwParser
 from tests.test_interruption import is_current
 
 faulthandler.enable()
@@ -293,7 +295,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "renumber": (ElasticNet, "renumber"),
     "widen": (InternedVocabulary, "reserve"),
     "rewrite": (InternedVocabulary, "_rewrite"),
-    "frame": (walk.KernelContext, "__init__"),
+    "frame": (dict_reader.KernelContext, "__init__"),
     "table": (InternedVocabulary, "__init__"),
     "keep": (InternedVocabulary, "retain"),
     "admit": (HashIndex, "intern"),

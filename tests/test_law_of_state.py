@@ -39,7 +39,7 @@ from streaml1 import (
 )
 from streaml1.core import jit
 from streaml1.core.rows import BadExample
-from streaml1.features import dict_reader as walk
+from streaml1.features import dict_reader
 from streaml1.features.vocabulary import (
     HashedVocabulary,
     InternedVocabulary,
@@ -305,7 +305,7 @@ def grow(model: Any, folder: Path) -> Any:
 
 
 def widen(model: Any, folder: Path) -> Any:
-    if walk.AVAILABLE:
+    if dict_reader.AVAILABLE:
         with model._engine.exclusive():
             model._engine._new_context(300, learns=True)
     return model
@@ -732,4 +732,4 @@ def test_the_law_holds_interpreted(python: Any) -> None:
 
 
 def test_dicts_are_walked_where_compiled() -> None:
-    assert walk.AVAILABLE == jit.COMPILED
+    assert dict_reader.AVAILABLE == jit.COMPILED

@@ -20,7 +20,7 @@ import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core import hashing, jit
 from streaml1.core.rows import ascending
-from streaml1.features import dict_reader as walk
+from streaml1.features import dict_reader
 from streaml1.features.vocabulary import InternedVocabulary, IntVocabulary, byte_interning
 from streaml1.features.vocabulary import hash_keys as keys
 from streaml1.features.vocabulary.byte_interning import HashIndex, NameArena, distinct
@@ -422,7 +422,7 @@ def test_features_seen_are_guessed_from_slots() -> None:
 # Names with equal hashes
 
 
-@pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
+@pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dicts are not walked here")
 def test_names_of_one_hash_are_one_feature_on_every_road(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 bits are too many to search: here 8 of them count."""
     monkeypatch.setattr(keys, "HASH", 255)
@@ -822,7 +822,7 @@ def test_surrogates_are_kept_apart_in_a_file(tmp_path: Path) -> None:
 # Frames
 
 
-@pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
+@pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dicts are not walked here")
 def test_a_replaced_frame_is_closed() -> None:
     """A thread may still hold it."""
     model = ElasticNetClassifier()
@@ -834,7 +834,7 @@ def test_a_replaced_frame_is_closed() -> None:
     assert not held.is_open and model._engine._context.is_open
     assert model._engine._context.learns
     x = {"new": 1.0}
-    assert held.learn(held.address, id(x), 1.0, 1.0, 0.1) == walk.FALLBACK
+    assert held.learn(held.address, id(x), 1.0, 1.0, 0.1) == dict_reader.FALLBACK
     assert model.n_features_seen == 1
 
 

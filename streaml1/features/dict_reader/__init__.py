@@ -12,6 +12,7 @@ where some are raw text: one pair of kernels is compiled for each. They get all 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ from streaml1.features.dict_reader import (
     hashed,
     interned,
     ints,
+    items,
     raw_text,
 )
 from streaml1.features.dict_reader.cpython_objects import AVAILABLE, FALLBACK, FULL
@@ -62,6 +64,26 @@ def _learn(rule: Any, read: Any) -> Any:
     return row_kernel(entry_points.learn, rule, read, "uint64", "object", *numbers)
 
 
+_ARRAYS = ("uint64", "uint64[]", "uint64[]", "float64[]", "uint32[]", "int64")
+
+
+@cache
+def predict_items(rule: type) -> Any:
+    """Return the kernel that predicts `Items` with a class of rules, see `entry_points`."""
+    return row_kernel(entry_points.predict_items, rule, items.find_known, *_ARRAYS, "int64")
+
+
+@cache
+def learn_items(rule: type) -> Any:
+    """Return the kernel that learns `Items` with a class of rules, see `entry_points`."""
+    numbers = ("float64", "float64", "float64")
+    return row_kernel(entry_points.learn_items, rule, items.find_all, *_ARRAYS, *numbers)
+
+
+def _no_predict(address: int, x: Any, out: int) -> float:
+    return math.nan
+
+
 def _no_learn(address: int, x: Any, y: float, w: float, eta: float) -> int:
     return FALLBACK
 
@@ -84,5 +106,7 @@ def make_context(
     method: Any = type(rule)
     reads = _READS if crosses is None else _CROSSED_READS
     known, new = (reads if words is None else _COUNTED_READS)[type(names)]
-    pair = Kernels(_predict(method, known), _learn(method, new) if learns else _no_learn)
+    pair = Kernels(_no_predict, _no_learn)
+    if AVAILABLE:
+        pair = Kernels(_predict(method, known), _learn(method, new) if learns else _no_learn)
     return KernelContext(pair, learns, names, rule, online, length, crosses, words)

@@ -10,7 +10,7 @@ from streaml1.core.simd import array_at, rule_at
 from streaml1.features.dict_reader.context_fields import HEAD, IDS, LENGTH, RECORD, VALUES, WORDS
 from streaml1.optim.loop import ONLINE, learn_plain, predict_row
 
-__all__ = ["learn", "predict"]
+__all__ = ["learn", "learn_items", "predict", "predict_items"]
 
 # Bound by row_kernel: the class of the rule, and what writes down the slots and values of the dict
 # at an address and returns how many, or FALLBACK, or FULL where slots or places run out.
@@ -40,3 +40,28 @@ def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
     values = array_at(frame[VALUES], frame[LENGTH], np.float64)
     online = array_at(frame[RECORD], 1, ONLINE)
     return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)
+
+
+def predict_items(
+    address: int, hashes: Any, texts: Any, values: Any, slots: Any, joined: int, out: int
+) -> float:
+    """Predict the arrays of an `Items`; NaN if the caller has to fall back to the slow path."""
+    context = array_at(np.uint64(address), WORDS, np.uint64)
+    n = read(context, hashes, texts, values, slots, joined)
+    if n < 0:
+        return np.nan
+    online = array_at(context[RECORD], 1, ONLINE)
+    return predict_row(rule_at(Rule, context, HEAD), online, slots, values, n, out)
+
+
+def learn_items(
+    address: int, hashes: Any, texts: Any, values: Any, slots: Any, joined: int, y: float,
+    w: float, eta: float,
+) -> int:  # fmt: skip
+    """Learn the arrays of an `Items`; return the status of `loop.learn_plain` or of `read`."""
+    context = array_at(np.uint64(address), WORDS, np.uint64)
+    n = read(context, hashes, texts, values, slots, joined)
+    if n < 0:
+        return int(n)
+    online = array_at(context[RECORD], 1, ONLINE)
+    return learn_plain(rule_at(Rule, context, HEAD), online, slots, values, n, y, w, eta)

@@ -126,6 +126,42 @@ class InternedVocabulary(NameIndex):
             raise
         return slots
 
+    def intern_items(self, hashes: Any, names: Sequence[str], texts: Sequence[str | None]) -> bool:
+        """Give the next slots to new features by their hashes; the caller has reserved room.
+
+        Parameters
+        ----------
+        hashes : ndarray of uint64, shape (n,)
+            Hashes of names, aliases of categories.
+        names, texts
+            Names, and of categories their strings, else None.
+
+        Returns
+        -------
+        False if one of them has a slot already, or two have the same hash: nothing has changed.
+        """
+        if (hash_keys.find(self.entries, hashes) != MISSING).any():
+            return False
+        before, n = len(self), len(names)
+        slots = np.empty(n, np.uint32)
+        try:
+            hash_keys.intern(self.entries, hashes, slots, np.uint64(before))
+            self.keys.extend(names)
+            self.category_values.extend(texts)
+            aliased = n - texts.count(None)
+            self.counts[USED] += n
+            self.counts[ALIASED] += aliased
+            if aliased < n:
+                whole = [name for name, text in zip(names, texts, strict=True) if text is None]
+                self.counts[WHOLE] += hash_keys.with_equals(whole)
+        except BaseException:  # a signal
+            self.truncate(before)
+            raise
+        if slots[-1] != before + n - 1:
+            self.truncate(before)
+            return False
+        return True
+
     # Names that come as bytes
 
     def intern_bytes(

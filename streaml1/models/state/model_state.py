@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.rows import ensure, plain_items
-from streaml1.features import dict_reader as walk
+from streaml1.features import dict_reader
+from streaml1.features.dict_reader.items import NEW_NAMES, Items
 from streaml1.features.interactions import Interaction, Interactions, hashes_of
 from streaml1.features.ngrams import NGrams
-from streaml1.features.vocabulary import HashedVocabulary, InternedVocabulary, IntVocabulary
+from streaml1.features.vocabulary import (
+    MISSING,
+    HashedVocabulary,
+    InternedVocabulary,
+    IntVocabulary,
+)
 from streaml1.features.vocabulary.interaction_factors import factors_of
 from streaml1.models.state import predictor
 from streaml1.models.state.batch_learning import BatchLearner
@@ -70,7 +76,7 @@ class ModelState(BatchLearner):
                 return self._learn_together(x, y, w, eta)
             x = self.ngrams.of(x)
         frame = self._context
-        status = walk.FALLBACK
+        status = dict_reader.FALLBACK
         if frame is not None:
             status = frame.learn(frame.address, x, y, w, eta)
             if status > 0:
@@ -86,6 +92,10 @@ class ModelState(BatchLearner):
         counted = self._counted(x)
         if counted is not x:
             return self.margin(counted, out)
+        with self.lock:
+            a = self._margin_by_items(x, out)
+        if a == a:
+            return a
         plain = plain_items(x)
         with self.exclusive():
             return self._margin_of_items(plain, out)
@@ -99,7 +109,7 @@ class ModelState(BatchLearner):
         if status == loop.CROWDED:
             raise self._crowded(0)
         self._drop_closed_context()
-        full = status in (loop.NO_ROOM, walk.FULL)
+        full = status in (loop.NO_ROOM, dict_reader.FULL)
         if full or self._wants_context(x, learns=True):
             with self.exclusive():
                 n = len(x) if self._context is None else max(len(x), self._context.needed)
@@ -118,9 +128,66 @@ class ModelState(BatchLearner):
         counted = self._counted(x)
         if counted is not x:
             return self.learn(counted, y, w, eta)
-        plain = plain_items(x)
-        with self.exclusive():
-            self._learn_items(plain, y, w, eta)
+        if not self._learn_by_items(x, y, w, eta):
+            plain = plain_items(x)
+            with self.exclusive():
+                self._learn_items(plain, y, w, eta)
+
+    def _read_items(self, x: Mapping[Hashable, Any]) -> Items | None:
+        # A model that has seen no name takes on the kind of the first, as for a dict kernel.
+        return super()._read_items(x) if self._suits(next(iter(x), None)) else None
+
+    def _learn_by_items(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> bool:
+        """Learn a mapping that is read in Python; return False if it has to be read slowly."""
+        items = self._read_items(x)
+        if items is None:
+            return False
+        names, given, *arrays, joined = items
+        n, learn = len(names), dict_reader.learn_items(self.rule.__class__)
+        with self.lock:
+            # Each turn but the last makes room, which may take slots from other names.
+            for _ in range(4):
+                if len(self.vocabulary.keys) + n > self.rule.size:
+                    with self.exclusive():
+                        self._reserve_entries(n)
+                context = self._context
+                if context is None or context.is_stale:
+                    context = self._new_context(n, learns=True)
+                status = learn(context.address, *arrays, joined, y, w, eta)
+                if status > 0:
+                    return True
+                if status <= loop.OVER:
+                    with self.exclusive():
+                        self._prune()
+                    return True
+                if status == loop.CROWDED:
+                    raise self._crowded(0)
+                if status not in (loop.NO_ROOM, NEW_NAMES):
+                    return False
+                with self.exclusive():
+                    if status == loop.NO_ROOM:
+                        self._set_rule(self.rule.reserve(n))
+                    elif not self._intern_items(items):
+                        return False
+                arrays[1] = arrays[1][:0]  # the kernel has made hashes of features of `hashes`
+        return False
+
+    def _intern_items(self, items: Items) -> bool:
+        """Give slots to the new names of an example; return False if one is no longer new."""
+        self._reserve_entries(len(items.names))
+        new = np.flatnonzero(items.slots == MISSING)
+        names = [items.names[k] for k in new.tolist()]
+        given = [items.given[k] for k in new.tolist()]
+        texts = [value if type(value) is str else None for value in given]
+        vocabulary = self.vocabulary
+        if not isinstance(vocabulary, InternedVocabulary):
+            return False
+        entries = vocabulary.entries
+        try:
+            return vocabulary.intern_items(items.hashes[new], names, texts)
+        finally:
+            if vocabulary.entries is not entries:
+                self._context = None
 
     def _learn_together(self, x: Mapping[Hashable, Any], y: float, w: float, eta: float) -> None:
         """Learn an example with crossed words as a batch: dicts have no kernel for it."""
@@ -162,7 +229,7 @@ class ModelState(BatchLearner):
     # Frames
 
     def _wants_context(self, x: Any, learns: bool = False) -> bool:
-        if not walk.AVAILABLE or type(x) is not dict:
+        if not dict_reader.AVAILABLE or type(x) is not dict:
             return False
         if (frame := self._context) is not None:
             needed = max(len(x), min(frame.needed, MAX_DICT_FEATURES))

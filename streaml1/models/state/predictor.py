@@ -10,10 +10,11 @@ import numpy as np
 
 from streaml1.core.jit import COMPILED
 from streaml1.core.rows import BadExample, Rows, ensure, largest, plain_items, refuse_value
-from streaml1.features import dict_reader as walk
+from streaml1.features import dict_reader
 from streaml1.features.batch import Batch, batch_of, checked
 from streaml1.features.dedup import masked_rows, plain_rows
 from streaml1.features.dedup_text import without_repeats
+from streaml1.features.dict_reader.items import Items, read_items
 from streaml1.features.interactions import (
     CrossedRows,
     Interactions,
@@ -75,11 +76,11 @@ class Predictor:
         self.ngrams = words
         # Kernels read texts themselves, but where words are crossed.
         simple = words is not None and words.simple
-        self._reads_text = simple and crosses is None and walk.AVAILABLE
+        self._reads_text = simple and crosses is None and dict_reader.AVAILABLE
         self.rule = rule
         self.vocabulary = names
         self._set_record(record)
-        self._context: walk.KernelContext | None = None
+        self._context: dict_reader.KernelContext | None = None
 
     def _set_record(self, record: Any) -> None:
         self.online = record.view(np.recarray)
@@ -117,7 +118,7 @@ class Predictor:
         ensure(state["online"].dtype == loop.ONLINE, "no record")
         record = np.zeros(1, loop.ONLINE)  # aligned, as kernels are compiled for
         record[:] = state["online"]
-        made = (getattr(self, "crosses", None), getattr(self, "words", None))
+        made = (getattr(self, "interactions", None), getattr(self, "ngrams", None))
         Predictor.__init__(self, rule, record, names, *state.get("made", made))
 
     @property
@@ -154,7 +155,8 @@ class Predictor:
         counted = self._counted(x)
         if counted is not x:
             return self.margin(counted, out)
-        return self._margin_of_items(plain_items(x), out)
+        a = self._margin_by_items(x, out)
+        return a if a == a else self._margin_of_items(plain_items(x), out)
 
     def _margin_by_context(self, x: Mapping[Hashable, Any], out: int) -> float:
         """The margin by a new frame, if one is of use; else NaN."""
@@ -166,6 +168,24 @@ class Predictor:
             if a == a:
                 return a
         return math.nan
+
+    def _margin_by_items(self, x: Mapping[Hashable, Any], out: int) -> float:
+        """Return the margin of a mapping that is read in Python; NaN if none applies."""
+        items = self._read_items(x)
+        if items is None:
+            return math.nan
+        context = self._context
+        if context is None or context.is_stale:
+            context = self._new_context(len(x))
+        _, _, *arrays, joined = items
+        predict = dict_reader.predict_items(self.rule.__class__)
+        return float(predict(context.address, *arrays, joined, out))
+
+    def _read_items(self, x: Mapping[Hashable, Any]) -> Items | None:
+        """Read a mapping in Python, if its names are looked up by Python's hashes; else None."""
+        if self.interactions is not None or self._reads_text or not COMPILED:
+            return None
+        return read_items(x) if isinstance(self.vocabulary, InternedVocabulary) else None
 
     def _counted(self, x: Mapping[Hashable, Any]) -> Mapping[Hashable, Any]:
         """An example with words in place of texts that no kernel takes."""
@@ -214,21 +234,21 @@ class Predictor:
 
     def _wants_context(self, x: Any) -> bool:
         """Whether the dict should be walked, and could be with another frame."""
-        if not walk.AVAILABLE or type(x) is not dict:
+        if not dict_reader.AVAILABLE or type(x) is not dict:
             return False
         frame = self._context
         if frame is None or frame.is_stale:
             return True
         return frame.length < max(len(x), min(frame.needed, MAX_DICT_FEATURES))
 
-    def _new_context(self, n: int, learns: bool = False) -> walk.KernelContext:
+    def _new_context(self, n: int, learns: bool = False) -> dict_reader.KernelContext:
         length = max(LENGTH, 2 * n)
         if self._context is not None:
             self._context.close()
             needed = 2 * min(self._context.needed, MAX_DICT_FEATURES)
             length = max(length, self._context.length, needed)
             learns = learns or self._context.learns
-        self._context = walk.make_context(
+        self._context = dict_reader.make_context(
             self.vocabulary, self.rule, self.online, length, learns, self.interactions,
             self.ngrams if self._reads_text else None,
         )  # fmt: skip

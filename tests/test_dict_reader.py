@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
-from streaml1.features import dict_reader as walk
+from streaml1.features import dict_reader
 from streaml1.features.vocabulary import InternedVocabulary
 from streaml1.models.state import model_state, predictor
 from tests.conftest import WARM
 
-needs_walk = pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
+needs_walk = pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dicts are not walked here")
 
 # Subprocesses find what is compiled already, where a folder was set.
 
@@ -634,8 +634,7 @@ def test_another_process_hashes_otherwise(
 
 TRACE = """
 import json
-from tests.test_walk import Dict, begun, examples, known
-from streaml1 import walk
+from tests.test_dict_reader import Dict, begun, examples, known
 model, out = begun(), []
 for i, (x, y, w) in enumerate(examples(150)):
     x = dict(x, shop="fr" if y else "de") if i % 5 == 0 else x

@@ -25,7 +25,7 @@ import streaml1.features.interactions.selection
 from streaml1 import BadExample, ElasticNetClassifier
 from streaml1.cli import cli
 from streaml1.core.hashing import name_hash, name_hashes
-from streaml1.features import dict_reader as walk
+from streaml1.features import dict_reader
 from streaml1.features.batch import batch_of
 from streaml1.features.interactions import spec
 from streaml1.features.vocabulary import MISSING, InternedVocabulary
@@ -337,7 +337,7 @@ def test_too_many_parts_are_refused() -> None:
     assert model.n_nonzero == 2**21 - 3
 
 
-@pytest.mark.skipif(not walk.AVAILABLE, reason="dicts are not walked here")
+@pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dicts are not walked here")
 def test_plain_dicts_are_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, y = rows_of(60)
     rows = [{k: v for k, v in x.items() if k != "site=s1"} for x in rows]
@@ -753,8 +753,8 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     dicts = [{"site": s, "ad": a, "message": m} for s, a, m, _ in rows]
     assert [float(p) for p in told] == [loaded.predict_proba_one(x)[True] for x in dicts]
     shown = run("show", str(model), "--feature", "site=news x ad=a").output
-    assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in shown and "encode_names" not in shown
-    assert "encode_names right?" in run("show", str(model), "--feature", "site=mews x ad=a").output
+    assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in shown and "spelt" not in shown
+    assert "spelt right?" in run("show", str(model), "--feature", "site=mews x ad=a").output
     assert run("learn", str(table), *options, "--load", str(model)).exit_code == 0
     numbers = tmp_path / "rows.svm"
     numbers.write_text("1 1:1\n")
