@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import streaml1
 from streaml1.cli import cli
 from streaml1.sources import SourceError
-from streaml1.sources.kafka.producer import Outbox, as_topic, make_topic, topic_beside
+from streaml1.sources.kafka.producer import TopicWriter, as_topic, create_topic, output_topic
 from streaml1.training import Part, Refused, predictions, progressive
 from streaml1.training.bad_share import LEAST, WINDOW, BadShare, TooManyBad
 from streaml1.training.checkpoint import Checkpoints
@@ -132,7 +132,7 @@ def test_none_is_missing_whatever_ends_a_run(broker: Broker, tmp_path: Path) -> 
                     outs=[letters], checkpoint=store, on_line=dies(chance),
                 )  # fmt: skip
             except Dies:
-                letters._outbox._producer._sender.force_close()  # what is on its way is lost
+                letters._writer._producer._sender.force_close()  # what is on its way is lost
             finally:
                 letters.__exit__()
     with Checkpoints(tmp_path / "kept") as store:
@@ -157,8 +157,8 @@ def test_a_checkpoint_does_not_pass_what_cannot_be_written(broker: Broker, tmp_p
         )  # fmt: skip
         assert done.exit_code != 0
         assert done.stderr.splitlines()[-1] == (
-            f"streaml1: kafka://{broker.address}/{aside} does not take the record "
-            f"{topic}-0-1700, which is too large for it: raise its max.message.bytes"
+            f"streaml1: kafka://{broker.address}/{aside} does not accept the record "
+            f"{topic}-0-1700: too large; raise the topic's max.message.bytes"
         )
         with Checkpoints(tmp_path / "kept") as store:
             found = store.latest()
@@ -186,15 +186,18 @@ def test_topics_that_cannot_be_written(broker: Broker, monkeypatch: pytest.Monke
     broker.send(topic, ["1 1:1"])
     done = learn(broker, topic, "--dead-letters", topic)
     assert done.stderr == (
-        f"streaml1: kafka://{broker.address}/{topic} is what is read: write to another topic\n"
+        f"streaml1: kafka://{broker.address}/{topic} is the topic that is read; write to another "
+        "one\n"
     )
     done = learn(broker, topic, "--dead-letters", "so bad")
-    assert "'so bad' cannot name a topic: take up to 249 letters" in done.stderr
+    assert "'so bad' is not a valid topic name: use up to 249 letters" in done.stderr
     read_one = as_topic(broker.url(topic))
-    with pytest.raises(SourceError, match=r"there is no topic x-y, and it cannot be made \(.+\): "):
-        make_topic(topic_beside(read_one, "x-y"), {"cleanup.policy": "nonsense"})
+    with pytest.raises(
+        SourceError, match=r"topic x-y does not exist and cannot be created \(.+\); "
+    ):
+        create_topic(output_topic(read_one, "x-y"), {"cleanup.policy": "nonsense"})
     with pytest.raises(SourceError, match="no broker answers at 127.0.0.1:1: is one running"):
-        Outbox(as_topic("kafka://127.0.0.1:1/clicks"))
+        TopicWriter(as_topic("kafka://127.0.0.1:1/clicks"))
 
 
 def test_dead_letters_are_for_topics(tmp_path: Path) -> None:

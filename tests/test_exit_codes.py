@@ -99,8 +99,8 @@ def test_numbers_that_are_not_finite(number: str) -> None:
 
 def test_a_disk_that_may_have_room_again() -> None:
     for number, told in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EIO, 75), (errno.EROFS, 2)):
-        assert exits.unwritten(OSError(number, "")) == told
-    assert exits.unwritten(RuntimeError()) == 2
+        assert exits.write_error(OSError(number, "")) == told
+    assert exits.write_error(RuntimeError()) == 2
 
 
 def streams_of(line: str, unbuffered: str) -> tuple[int, str]:
@@ -206,7 +206,7 @@ def test_errors_of_kafka() -> None:
         (errors.SaslAuthenticationFailedError("no"), 2),
     ]
     for error, number in expected:
-        told = topic.unreadable(error)
+        told = topic.read_error(error)
         assert told.exit_code == number, error
         assert "\n" not in str(told)
 
@@ -460,7 +460,7 @@ def test_sigterm_while_who_takes_predictions_is_away(
         _, err = process.communicate(timeout=60)
     assert time.monotonic() - start < 20.0  # two topics, beside other tests
     assert process.returncode == 75, err
-    lost = r"\d+ records were not written, as no broker took any for 3 seconds"
+    lost = r"\d+ records were not written, as no broker accepted any for 3 seconds"
     n = streaml1.load("m").n_iterations
     assert re.fullmatch(
         rf"streaml1: interrupted after {n} examples; {away}/{told}: {lost}; {away}/{refused}: "
@@ -564,7 +564,7 @@ def test_who_takes_models_is_waited_for(broker: Broker, monkeypatch: pytest.Monk
             topic.publish(model)
             assert time.monotonic() - start > 3.5
             between.stop()
-            topic.patience.heed(lambda: True)
+            topic.stop_deadline.set_stop(lambda: True)
             with pytest.raises(Unavailable, match="no broker answers"):
                 topic.publish(model)
             assert time.monotonic() - start < 20.0

@@ -28,7 +28,7 @@ from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.kafka.records import KafkaBlock
 from streaml1.sources.kafka.topic import Topic
-from streaml1.sources.kafka.topic_ids import ask
+from streaml1.sources.kafka.topic_ids import refresh_metadata
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.source import Lost
 from streaml1.training import predictions, progressive
@@ -135,7 +135,7 @@ def test_packed_records(
         patched.setattr(f"kafka.codec.has_{codec}", lambda: False)
         learnt(broker.url(topic))
     assert str(caught.value) == (
-        f"{broker.url(topic)} is packed by {codec}, which needs a library: pip install "
+        f"{broker.url(topic)} is compressed with {codec}, which needs a library: pip install "
         "'streaml1[codecs]'"
     )
     pytest.importorskip(library)
@@ -301,7 +301,7 @@ def test_a_topic_that_is_made_anew_while_the_process_is_stopped(
     finally:
         process.kill()
         process.communicate()
-    assert f"{broker.url(topic)} was deleted and made anew: its id is " in said
+    assert f"{broker.url(topic)} was deleted and recreated: its id is " in said
     assert said.endswith("; begin again, and with another folder where checkpoints are kept")
     assert not (tmp_path / "m").exists()
     if keeps != "nothing":
@@ -324,7 +324,7 @@ def test_a_topic_that_is_made_anew_between_two_blocks(broker: Broker, n: int) ->
                     broker.topic(1, topic)
                     broker.send(topic, rows(n))
 
-    with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted and made anew: its id is "):
+    with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted and recreated: its id is "):
         progressive(model(), Slow(broker.url(topic)), limit=60)
 
 
@@ -346,7 +346,7 @@ def test_before_a_checkpoint_a_broker_is_asked(broker: Broker, tmp_path: Path) -
                 yield block
 
     store = Checkpoints(tmp_path / "kept", seconds=0.0)
-    with pytest.raises(Lost, match="was deleted and made anew"):
+    with pytest.raises(Lost, match="was deleted and recreated"):
         progressive(model(), Deaf(broker.url(topic)), limit=20, checkpoint=store)
     found = look(tmp_path / "kept")
     assert found is not None and found.model.n_iterations == 0
@@ -357,11 +357,11 @@ def test_that_a_topic_is_missing_is_asked_again(name: str) -> None:
     """Its broker may not know yet of what was made anew; `u` is not the only one asked about."""
     cluster = Cluster({"t", name}, name)
     client = SimpleNamespace(_client=SimpleNamespace(cluster=cluster))
-    ask(client, name, 60.0)
+    refresh_metadata(client, name, 60.0)
     assert cluster.answers == 3 and cluster.topic_id(name) == "new"
     begun = time.monotonic()
     cluster.answers = -(10**9)
-    ask(client, name, 0.1)
+    refresh_metadata(client, name, 0.1)
     assert 0.1 <= time.monotonic() - begun < 30.0 and cluster.topic_id(name) is None
 
 
@@ -399,7 +399,7 @@ def test_a_broker_tells_at_once_though_a_reader_waits_for_records(broker: Broker
         for _ in range(9):
             consumer.poll(100)
             begun = time.monotonic()
-            ask(consumer, topic, 5.0)
+            refresh_metadata(consumer, topic, 5.0)
             took.append(time.monotonic() - begun)
     assert sorted(took[2:])[1] < 0.4  # all of them took 0.45 when answers were held back
 
@@ -416,7 +416,7 @@ def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker) -> None:
                     broker.delete(topic)
                 yield block
 
-    with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted: make it again, and begin"):
+    with pytest.raises(Lost, match=f"^{broker.url(topic)} was deleted; create it and start again"):
         progressive(model(), Deleting(broker.url(topic)))
     assert not broker.has(topic)
 
@@ -455,16 +455,18 @@ def test_an_offset_that_is_gone(broker: Broker) -> None:
     broker.send(topic, rows(5))
     source = KafkaSource(broker.url(topic), until_end=True)
     source._bounds = {0: 40}, {0: 50}
-    with pytest.raises(SourceError, match=rf"^{topic}/0@40 is gone: the topic keeps its records"):
+    with pytest.raises(
+        SourceError, match=rf"^{topic}/0@40 no longer exists: the topic has deleted"
+    ):
         progressive(model(), source)
 
 
 def test_no_topic(broker: Broker) -> None:
     known = broker.topic()
     broker.send(known, ["1 1:1"])
-    with pytest.raises(SourceError, match="there is no topic nowhere; there are: "):
+    with pytest.raises(SourceError, match="topic nowhere does not exist; existing topics: "):
         learnt(broker.url("nowhere"))
-    with pytest.raises(SourceError, match="there is no topic nowhere"):  # nor has it been made
+    with pytest.raises(SourceError, match="topic nowhere does not exist"):  # nor has it been made
         learnt(broker.url("nowhere"))
 
 
@@ -630,7 +632,7 @@ def test_the_latest_is_where_the_first_run_began(broker: Broker, tmp_path: Path)
     one = learnt(url, start="latest", checkpoint=kept)
     assert state(one) == state(taught(tmp_path / "a.svm", lines[10:]))
     assert state(learnt(url, start="checkpoint", checkpoint=kept)) == state(one)
-    with pytest.raises(SourceError, match="can be read only once where checkpoints are kept"):
+    with pytest.raises(SourceError, match="cannot be read twice with checkpoints"):
         learnt(url, passes=2, checkpoint=kept)
 
 
@@ -653,9 +655,9 @@ def test_a_checkpoint_beyond_the_end(
         with pytest.raises(Lost) as caught:
             progressive(model(), url, until_end=until_end, limit=5, checkpoint=kept)
         assert str(caught.value) == (
-            f"{url}: the checkpoint is at offset 300 of partition 0, beyond the end of the log, "
-            "50: the topic has lost records, and new ones take their places; begin again, with "
-            "another folder"
+            f"{url}: the checkpoint is at offset 300 of partition 0, beyond the end of the log at "
+            "50: the topic has lost records, and new ones take their offsets; start again, with "
+            "another directory for checkpoints"
         )
 
 
@@ -691,5 +693,5 @@ def test_partitions_that_are_added(broker: Broker, tmp_path: Path) -> None:
     broker.send(topic, lines[10:], [0, 1], first=1_700_000_000_010)
     one = learnt(broker.url(topic), start="latest", checkpoint=tmp_path / "kept")
     assert state(one) == state(taught(tmp_path / "a.svm", lines[10:]))
-    with pytest.raises(SourceError, match="the checkpoint has the partitions 0, 1: read all of"):
+    with pytest.raises(SourceError, match="the checkpoint has partitions 0, 1; read all of"):
         learnt(broker.url(topic), partitions=[0], checkpoint=tmp_path / "kept")

@@ -19,9 +19,9 @@ from kafka import TopicPartition
 from streaml1 import ElasticNetClassifier
 from streaml1.cli.signals import Interruptible, Signals
 from streaml1.sources import SOURCES, SourceError, open_source
-from streaml1.sources.kafka.partition_merge import HELD, merged
+from streaml1.sources.kafka.partition_merge import MAX_BUFFERED, merge_partitions
 from streaml1.sources.kafka.topic import Topic
-from streaml1.sources.kafka.topic_source import KafkaSource, start_of
+from streaml1.sources.kafka.topic_source import Bounds, KafkaSource, parse_start
 from streaml1.training import progressive
 from streaml1.training.checkpoint import Checkpoints, look
 from streaml1.training.consumer_group import Group
@@ -97,7 +97,9 @@ def slowly(records: dict[int, list[Record]]) -> list[Record]:
 
 def read(consumer: Any, starts: dict[int, int], ends: Any, stopped: Any) -> list[Record]:
     ends = None if ends is None else of_topic(ends)
-    return [one for some in merged(consumer, of_topic(starts), ends, stopped) for one in some]
+    return [
+        one for some in merge_partitions(consumer, of_topic(starts), ends, stopped) for one in some
+    ]
 
 
 def of_topic(offsets: dict[int, int]) -> dict[TopicPartition, int]:
@@ -129,7 +131,7 @@ def test_it_goes_on_in_the_same_order(seed: int, starts: list[int]) -> None:
 
 
 def test_a_partition_that_is_ahead_waits() -> None:
-    n = 4 * HELD
+    n = 4 * MAX_BUFFERED
     records = topic_of([list(range(n)), list(range(n, 2 * n)), [5]], 1)
     ends = {one: end(rest) for one, rest in records.items()}
     consumer = Records(records, 2000)
@@ -137,7 +139,7 @@ def test_a_partition_that_is_ahead_waits() -> None:
     seen = {0: 0, 1: 0, 2: 0}
     at = {0: 0, 1: 0, 2: 0}
     starts = of_topic(dict.fromkeys(records, 0))
-    for some in merged(consumer, starts, of_topic(ends), lambda: False):
+    for some in merge_partitions(consumer, starts, of_topic(ends), lambda: False):
         for one in some:
             seen[one.partition] += 1
             at |= {part.partition: offset for part, offset in consumer.at.items()}
@@ -145,7 +147,7 @@ def test_a_partition_that_is_ahead_waits() -> None:
                 fetched = sum(r.offset < at[1] for r in records[1])
                 held.append(fetched - seen[1])
     assert seen == {0: n, 1: n, 2: 1}
-    assert HELD < max(held) <= HELD + 4000
+    assert MAX_BUFFERED < max(held) <= MAX_BUFFERED + 4000
     assert len(consumer.assigned) < 30, "what is fetched is seldom changed"
 
 
@@ -154,7 +156,7 @@ def test_without_an_end_everything_comes_at_once() -> None:
     stop = threading.Event()
     got: list[Record] = []
     starts = of_topic(dict.fromkeys(records, 0))
-    for some in merged(Records(records), starts, None, stop.is_set):
+    for some in merge_partitions(Records(records), starts, None, stop.is_set):
         got += some
         if not some and len(got) == 500:
             stop.set()
@@ -168,7 +170,7 @@ def test_without_an_end_everything_comes_at_once() -> None:
      "kafka://h:x/t", "kafka://h:1/t/u"],
 )  # fmt: skip
 def test_what_is_no_topic(spec: str) -> None:
-    with pytest.raises(SourceError, match="is no topic: write kafka://host:port/topic"):
+    with pytest.raises(SourceError, match="is not a topic URL; use kafka://host:port/topic"):
         open_source(spec)
 
 
@@ -182,11 +184,15 @@ def test_urls() -> None:
 @pytest.mark.parametrize(
     ("spec", "options", "said"),
     [
-        ("kafka://h/t?acks=all", {}, "kafka://h/t: acks=... is no setting; there is one"),
-        ("kafka://h/t?api_version=x", {}, "api_version=... is no setting"),
-        ("kafka://h/t", {"format": "csv"}, "is none of a topic: say jsonl, svmlight or vw"),
+        ("kafka://h/t?acks=all", {}, "kafka://h/t: unknown setting acks=...; the only one is"),
+        ("kafka://h/t?api_version=x", {}, "unknown setting api_version=..."),
+        (
+            "kafka://h/t",
+            {"format": "csv"},
+            "the format of a topic must be jsonl, svmlight or vw, got 'csv'",
+        ),
         ("kafka://h/t", {"target": "y"}, "has no columns such as 'y'"),
-        ("kafka://h/t", {"start": "yesterday"}, "'yesterday' is no place to start: say earliest"),
+        ("kafka://h/t", {"start": "yesterday"}, "start must be earliest, latest, checkpoint, or"),
         ("river:Phishing", {"until_end": True}, "river:Phishing is no topic"),
         ("a.svm", {"start": "latest"}, "a.svm is no topic: only kafka://... has partitions"),
         ("-", {"partitions": [0]}, "- is no topic"),
@@ -199,18 +205,18 @@ def test_options_that_do_not_fit(spec: str, options: dict[str, Any], said: str) 
 
 
 def test_times() -> None:
-    assert start_of(None) == "earliest" and start_of("latest") == "latest"
-    assert start_of("1700000000123") == 1_700_000_000_123
-    assert start_of("2023-11-14T22:13:20.123Z") == 1_700_000_000_123
-    assert start_of("2023-11-14T23:13:20+01:00") == 1_700_000_000_000
-    assert start_of("2023-11-14") == 1_699_920_000_000
-    assert start_of("1960-01-01") == 0
+    assert parse_start(None) == "earliest" and parse_start("latest") == "latest"
+    assert parse_start("1700000000123") == 1_700_000_000_123
+    assert parse_start("2023-11-14T22:13:20.123Z") == 1_700_000_000_123
+    assert parse_start("2023-11-14T23:13:20+01:00") == 1_700_000_000_000
+    assert parse_start("2023-11-14") == 1_699_920_000_000
+    assert parse_start("1960-01-01") == 0
 
 
 def test_a_time_that_kafka_does_not_know() -> None:
-    assert start_of("9223372036854775807") == 2**63 - 1
+    assert parse_start("9223372036854775807") == 2**63 - 1
     for start in ("9223372036854775808", "9" * 20, "9" * 5000):
-        with pytest.raises(SourceError, match="is no time to start from: .* go from 0 to 9223372"):
+        with pytest.raises(SourceError, match="start must be between 0 and 9223372"):
             KafkaSource("kafka://h/t", start=start)
 
 
@@ -220,15 +226,15 @@ def test_errors_are_told_whole() -> None:
 
     topic, part = Topic("kafka://h/t"), TopicPartition("t", 3)
     long = "no replica of it has been\nheard of by any broker " + "for an hour " * 20
-    said = str(topic.unreadable(errors.UnknownError(long)))
+    said = str(topic.read_error(errors.UnknownError(long)))
     assert said.endswith("for an hour") and "been heard of" in said and "..." not in said
     cut = errors.LogTruncationError({part: OffsetAndMetadata(50, "", 2)})
-    assert str(topic.unreadable(cut)) == (
-        "t/3 has lost records that were read: its log was cut back to offset 50, so begin again, "
-        "with another folder where checkpoints are kept"
+    assert str(topic.read_error(cut)) == (
+        "t/3 has lost records that were read: its log was truncated to offset 50; start again, "
+        "with another directory for checkpoints"
     )
     none = errors.LogTruncationError({part: None})
-    assert "its log was cut back, so begin again" in str(topic.unreadable(none))
+    assert "its log was truncated; start again" in str(topic.read_error(none))
 
 
 def test_nobody_connects_before_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +251,7 @@ class Kept(KafkaSource):
         return {"topic": "clicks"}
 
     def begin(self, at: Any) -> Any:
-        self._is_kept = True
+        self._resumable = True
         self._reader.position = {
             int(one): tuple(there) for one, there in (at or {0: (0, 0)}).items()
         }
@@ -256,7 +262,7 @@ class Kept(KafkaSource):
         records = [Record(0, k, 1000 + k, value) for k, value in enumerate(lines)]
         yield records[self._reader.position.get(0, (0, 0))[0] :]
 
-    def _look(self, came: bool) -> None:
+    def _update_status(self, has_records: bool) -> None:
         pass
 
     def kept(self, at: Any, last: bool) -> None:
@@ -347,8 +353,8 @@ def test_an_error_of_a_poll_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> 
     consumer = Failing({0: [Record(0, k, k, b"1 1:1") for k in range(60)]}, most=20)
     monkeypatch.setattr(Topic, "consumer", lambda *args: consumer)
     source = KafkaSource("kafka://h/t", until_end=True)
-    source._bounds = {0: 0}, {0: 60}
+    source._bounds = Bounds({0: 0}, {0: 60})
     learner = ElasticNetClassifier()
-    with pytest.raises(SourceError, match="^kafka://h/t cannot be read on: .*checksum is wrong$"):
+    with pytest.raises(SourceError, match="^kafka://h/t cannot be read: .*checksum is wrong$"):
         progressive(learner, source)
     assert 0 < learner.n_iterations < 60 and consumer.closed

@@ -605,7 +605,7 @@ def test_settings_out_of_range() -> None:
         run_source(Plain())
     with pytest.raises(SourceError, match="Phishing has no late labels"):
         progressive(model(), "river:Phishing", label_within=1.0)
-    with pytest.raises(SourceError, match="no late labels: only JSON has"):
+    with pytest.raises(SourceError, match="delayed labels need format jsonl"):
         progressive(model(), "kafka://h/t", format="svmlight", label_within=1.0)
 
 

@@ -18,7 +18,13 @@ from kafka import errors
 
 from streaml1.sources import SourceError
 from streaml1.sources.kafka import producer as outbox
-from streaml1.sources.kafka.producer import Outbox, as_topic, make_topic, topic_beside, unwritten
+from streaml1.sources.kafka.producer import (
+    TopicWriter,
+    as_topic,
+    create_topic,
+    output_topic,
+    write_error,
+)
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import Unavailable
 from tests.broker import Broker
@@ -37,29 +43,34 @@ def broker(broker: Broker) -> Broker:
 
 
 def test_topics_beside() -> None:
-    other = topic_beside(TOPIC, "clicks.dlq")
+    other = output_topic(TOPIC, "clicks.dlq")
     assert (other.name, other.url) == ("clicks.dlq", "kafka://a:1,b:2/clicks.dlq?api_version=2.3")
     assert (other.brokers, other.settings) == (TOPIC.brokers, TOPIC.settings)
-    assert topic_beside(TOPIC, "kafka://c:3/clicks").brokers == ["c:3"]
+    assert output_topic(TOPIC, "kafka://c:3/clicks").brokers == ["c:3"]
     for same in ("clicks", "kafka://b:2,a:1/clicks"):
-        with pytest.raises(SourceError, match="/clicks.* is what is read: write to another topic"):
-            topic_beside(TOPIC, same)
+        with pytest.raises(
+            SourceError, match="/clicks.* is the topic that is read; write to another"
+        ):
+            output_topic(TOPIC, same)
     for name in ("", "a b", "é", "x" * 250, "..", "a/b"):
-        with pytest.raises(SourceError, match="cannot name a topic: take up to 249 letters"):
-            topic_beside(TOPIC, name)
+        with pytest.raises(SourceError, match="is not a valid topic name: use up to 249 letters"):
+            output_topic(TOPIC, name)
 
 
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (errors.MessageSizeTooLargeError(), "does not take the record k, which is too large for"),
-        (errors.TopicAuthorizationFailedError(), "may not be written by this user: have the right"),
-        (errors.KafkaTimeoutError(), "no broker took the record k: is one running?"),
-        (errors.NotEnoughReplicasError("of 3"), "did not take the record k: .*of 3"),
+        (errors.MessageSizeTooLargeError(), "does not accept the record k: too large; raise"),
+        (
+            errors.TopicAuthorizationFailedError(),
+            "this user may not write to the topic; add an ACL",
+        ),
+        (errors.KafkaTimeoutError(), "no broker accepted the record k: is one running?"),
+        (errors.NotEnoughReplicasError("of 3"), "did not accept the record k: .*of 3"),
     ],
 )
 def test_reasons(error: Exception, sentence: str) -> None:
-    said = unwritten(TOPIC, error, "k")
+    said = write_error(TOPIC, error, "k")
     assert str(said).startswith(TOPIC.url)
     with pytest.raises(SourceError, match=sentence):
         raise said
@@ -68,10 +79,10 @@ def test_reasons(error: Exception, sentence: str) -> None:
 @pytest.mark.kafka
 def test_all_is_there(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though little may be on its way, and batches are larger than the topic takes them."""
-    monkeypatch.setattr(outbox, "HELD", 300)
-    monkeypatch.setattr(outbox, "HELD_BYTES", 20_000)
+    monkeypatch.setattr(outbox, "MAX_IN_FLIGHT", 300)
+    monkeypatch.setattr(outbox, "MAX_IN_FLIGHT_BYTES", 20_000)
     topic = as_topic(broker.url(broker.topic(3, **{"max.message.bytes": "4000"})))
-    with Outbox(topic) as box:
+    with TopicWriter(topic) as box:
         for number in range(2000):
             value = None if number % 100 == 7 else bytes(number % 150)
             box.send(f"k{number % 700}", value, [("n", b"%d" % number)])
@@ -93,19 +104,22 @@ def test_all_is_there(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.kafka
 def test_the_first_that_fails_is_told_of(broker: Broker) -> None:
     topic = as_topic(broker.url(broker.topic(**{"max.message.bytes": "1000"})))
-    with Outbox(topic) as box:
+    with TopicWriter(topic) as box:
         for size in (10, 5000, 10):
             box.send(f"k{size}", bytes(size))
-        with pytest.raises(SourceError, match="does not take the record k5000, which is too large"):
+        with pytest.raises(SourceError, match="does not accept the record k5000: too large"):
             box.flush()
-    with Outbox(topic) as box:  # also by the next record, without a flush
+    with TopicWriter(topic) as box:  # also by the next record, without a flush
         box.send("first", bytes(5000))
-        with pytest.raises(SourceError, match="does not take the record first"):
+        with pytest.raises(SourceError, match="does not accept the record first"):
             for _ in range(100):
                 time.sleep(0.05)
                 box.send("later", b"x")
-    with Outbox(topic) as box, pytest.raises(SourceError, match="does not take the record huge"):
-        box.send("huge", bytes(outbox.LARGEST + 1))
+    with (
+        TopicWriter(topic) as box,
+        pytest.raises(SourceError, match="does not accept the record huge"),
+    ):
+        box.send("huge", bytes(outbox.MAX_RECORD_BYTES + 1))
 
 
 @pytest.mark.kafka
@@ -113,12 +127,12 @@ def test_a_topic_that_is_deleted_stays_so(broker: Broker, monkeypatch: pytest.Mo
     monkeypatch.setattr(outbox, "DELIVERY_SECONDS", 3.0)
     monkeypatch.setattr(outbox, "REQUEST_SECONDS", 1.0)
     topic = as_topic(broker.url(broker.topic()))
-    with Outbox(topic) as box:
+    with TopicWriter(topic) as box:
         box.send("a", b"1")
         box.flush()
         broker.delete(topic.name)
         box.send("b", b"2")
-        with pytest.raises(Unavailable, match=f"^{topic.url} was deleted while it was written to"):
+        with pytest.raises(Unavailable, match=f"^{topic.url} was deleted during the run"):
             box.flush()
     assert not broker.has(topic.name)
 
@@ -126,7 +140,7 @@ def test_a_topic_that_is_deleted_stays_so(broker: Broker, monkeypatch: pytest.Mo
 @pytest.mark.kafka
 def test_a_topic_that_another_makes_meanwhile(broker: Broker) -> None:
     topic = as_topic(broker.url(broker.topic()))
-    make_topic(topic, {})
+    create_topic(topic, {})
 
 
 @pytest.mark.kafka
@@ -136,34 +150,34 @@ def test_no_right_to_make_one(broker: Broker, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("kafka.admin.KafkaAdminClient.create_topics", refuse)
     with pytest.raises(SourceError) as caught:
-        Outbox(as_topic(broker.url("new-one")))
+        TopicWriter(as_topic(broker.url("new-one")))
     text = str(caught.value)
-    assert text.startswith(f"{broker.url('new-one')}: there is no topic new-one, and it cannot be")
-    assert text.endswith("): make it first")
+    assert text.startswith(f"{broker.url('new-one')}: topic new-one does not exist and cannot be")
+    assert text.endswith("); create it first")
 
 
 def test_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each wait after a stop has its time, until one was in vain."""
     now, stopped = [100.0], [False]
     monkeypatch.setattr(outbox.time, "monotonic", lambda: now[0])
-    one = outbox.Patience()
-    one.heed(lambda: stopped[0])
+    one = outbox.StopDeadline()
+    one.set_stop(lambda: stopped[0])
 
     def over_after(seconds: float) -> bool:
         now[0] += seconds
-        return one.is_over()
+        return one.is_exhausted()
 
     assert not over_after(1000.0)
     stopped[0] = True
     assert not over_after(1000.0) and not over_after(2.9)
-    one.moved()
+    one.on_progress()
     assert not over_after(2.9)
     now[0] += 60.0  # a large model is packed
-    one.begins()
+    one.start_wait()
     assert not over_after(2.9) and over_after(0.2)
-    one.begins()
+    one.start_wait()
     assert over_after(0.0)
-    one.moved()
+    one.on_progress()
     assert not over_after(2.9)
 
 
@@ -197,7 +211,7 @@ def test_trouble_that_passes_is_waited_out(
     there = SimpleNamespace(settings={"bootstrap_servers": own.address})
     try:
         topic = as_topic(f"kafka://{own.address}/clicks.dlq")
-        with Outbox(topic) as box:
+        with TopicWriter(topic) as box:
             box.send("a", b"1")
             box.flush()
             own.freeze(True)
@@ -209,7 +223,9 @@ def test_trouble_that_passes_is_waited_out(
             assert {one.key for one in records_of(there, "clicks.dlq")} == {b"a", b"b"}  # type: ignore[arg-type]
             own.freeze(True)
             box.send("c", b"3")
-            with pytest.raises(SourceError, match="no broker took the record c: is one running?"):
+            with pytest.raises(
+                SourceError, match="no broker accepted the record c: is one running?"
+            ):
                 box.flush()
     finally:
         own.down()

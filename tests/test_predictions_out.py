@@ -132,7 +132,7 @@ def test_of_runs_that_die(broker: Broker, tmp_path: Path) -> None:
                     outs=[records], checkpoint=store, on_line=None if last else on_line,
                 )  # fmt: skip
             except Dies:
-                records._outbox._producer._sender.force_close()
+                records._writer._producer._sender.force_close()
             finally:
                 records.__exit__()
     found = told(broker, f"{topic}-p")

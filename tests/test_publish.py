@@ -149,7 +149,7 @@ def test_a_reader_has_the_last_that_was_whole(seed: int, n: int) -> None:
         except Killed:
             memory.left = 10**9
             found = newest_of(memory, "t")
-            if found is not None and found[0].writer == publisher._writer:
+            if found is not None and found[0].writer == publisher._writer_id:
                 # It may have been cut off after the manifest, before it was told so.
                 last = next(m for m in MODELS if m.n_iterations == found[0].examples)
             publisher = Publisher(memory, "t", memory)
@@ -217,7 +217,7 @@ def test_two_that_publish_do_no_harm_for_long(seed: int) -> None:
             memory.send(layout.chunk_key(slot, number), chunk, headers, CHUNKS)
     if rng.random() < 0.5:
         torn = Manifest(
-            1, old._writer, 99, slot, "old", 3, 0, 10**6, len(data), "", "", 1, "", "", 1
+            1, old._writer_id, 99, slot, "old", 3, 0, 10**6, len(data), "", "", 1, "", "", 1
         )
         memory.send(layout.manifest_key(slot), torn.encode(), None, MANIFESTS)
     with contextlib.suppress(ModelFileError):
@@ -270,7 +270,7 @@ def test_killed_at_every_chunk(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert n > 3
     for left in range(n + 1):
         with ModelTopic(url) as topic:
-            outbox, sent = topic._outbox, []
+            outbox, sent = topic._writer, []
             send = outbox.send
 
             def cut(*args: Any, send: Any = send, left: int = left, sent: Any = sent) -> Any:
@@ -292,13 +292,13 @@ def test_killed_at_every_chunk(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.kafka
 def test_a_damaged_one_is_passed_over(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with ModelTopic(url) as topic:
-        send = topic._outbox.send
+        send = topic._writer.send
 
         def damaged(key: str, value: Any, *rest: Any) -> Any:
             whole = value is None or key in ("model-0", "model-1")
             return send(key, value if whole else value[:-1] + b"?", *rest)
 
-        topic._outbox.send = damaged  # type: ignore[method-assign]
+        topic._writer.send = damaged  # type: ignore[method-assign]
         manifest = topic.publish(MODELS[0])
         with pytest.raises(ModelFileError) as caught:
             streaml1.load(url)
@@ -306,9 +306,9 @@ def test_a_damaged_one_is_passed_over(url: str, caplog: pytest.LogCaptureFixture
             f"{url} holds no whole model: the model of {manifest.time} is torn: its SHA-256 is not "
             "that which was published"
         )
-        topic._outbox.send = send  # type: ignore[method-assign]
+        topic._writer.send = send  # type: ignore[method-assign]
         topic.publish(MODELS[1])
-        topic._outbox.send = damaged  # type: ignore[method-assign]
+        topic._writer.send = damaged  # type: ignore[method-assign]
         manifest = topic.publish(MODELS[2])
     with caplog.at_level(logging.WARNING):
         assert state(streaml1.load(url)) == state(MODELS[1])
@@ -382,11 +382,11 @@ def test_after_compaction(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> No
         for _ in range(8):
             one.learn_one({f"{rng.random()}": 1.0}, True)
             topic.publish(one)
-        topic._outbox.flush = lambda: (_ for _ in ()).throw(Killed())  # type: ignore
+        topic._writer.flush = lambda: (_ for _ in ()).throw(Killed())  # type: ignore
         with pytest.raises(Killed):
             topic.publish(one)
-        del topic._outbox.flush  # type: ignore[attr-defined]
-        topic._outbox.flush()
+        del topic._writer.flush  # type: ignore[attr-defined]
+        topic._writer.flush()
     assert n >= 3
     limit = time.monotonic() + 60
     while len(left := records_of(broker, name)) > 4 * n + 8 and time.monotonic() < limit:
@@ -473,7 +473,7 @@ def test_a_topic_that_is_deleted_meanwhile(broker: Broker, url: str, anew: bool)
         broker.delete(name)
         if anew:
             broker.topic(2, name)
-        with pytest.raises(Unavailable, match=f"^{url} was deleted while it was written to: begin"):
+        with pytest.raises(Unavailable, match=f"^{url} was deleted during the run; start"):
             models.publish(MODELS[1])
     assert broker.has(name) == anew
 
@@ -496,5 +496,5 @@ def test_topics_that_hold_no_model(broker: Broker, url: str) -> None:
         with pytest.raises(ModelFileError, match="holds no model yet: learn --publish puts one"):
             streaml1.load(place)
     assert "there is no topic" in run("show", url).stderr
-    with pytest.raises(SourceError, match="is no topic: write kafka://host:port/topic"):
+    with pytest.raises(SourceError, match="is not a topic URL; use kafka://host:port/topic"):
         streaml1.load("kafka:models")

@@ -200,8 +200,11 @@ def test_json_and_svmlight_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("before", "reason"),
     [
-        (b"\xef\xbb\xbf", "a byte order mark stands before the record: write it without"),
-        (b"\0\0\0\0\7", "five bytes of a schema registry stand before the JSON: write it without"),
+        (b"\xef\xbb\xbf", "the record starts with a byte order mark; write it without one"),
+        (
+            b"\0\0\0\0\7",
+            "the record starts with a schema registry header of five bytes; write it without one",
+        ),
     ],
 )
 def test_what_stands_before_json_is_told(before: bytes, reason: str) -> None:

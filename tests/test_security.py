@@ -23,10 +23,15 @@ from hypothesis import given, strategies
 import streaml1
 from streaml1.cli import cli
 from streaml1.sources import SourceError, open_source
-from streaml1.sources.kafka.broker_diagnostics import Silent, probe
-from streaml1.sources.kafka.client_properties import SETTINGS, Secret, properties_of, settings_of
-from streaml1.sources.kafka.producer import Outbox
-from streaml1.sources.kafka.security import Security, brokers_of, security_of
+from streaml1.sources.kafka.broker_diagnostics import NoAnswer, probe
+from streaml1.sources.kafka.client_properties import (
+    SETTINGS,
+    Secret,
+    parse_properties,
+    read_settings,
+)
+from streaml1.sources.kafka.producer import TopicWriter
+from streaml1.sources.kafka.security import Security, parse_brokers, resolve_security
 from streaml1.sources.kafka.topic import Topic
 from tests.broker import Broker
 
@@ -44,7 +49,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settled(**options: Any) -> dict[str, Any]:
-    return {name: one.value for name, one in settings_of(options).items()}
+    return {name: one.value for name, one in read_settings(options).items()}
 
 
 def test_options_go_before_the_environment_and_that_before_a_file(
@@ -84,9 +89,9 @@ def _escaped(text: str) -> str:
 @given(strategies.dictionaries(NAMES, NAMES.map(lambda text: text.rstrip() or "x"), max_size=4))
 def test_properties_are_read_as_java_writes_them(pairs: dict[str, str]) -> None:
     text = "".join(f"{_escaped(k)} = {_escaped(v)}\n# a=b\n" for k, v in pairs.items())
-    assert properties_of(text) == pairs
+    assert parse_properties(text) == pairs
     folded = "".join(f"{_escaped(k)}:\\\n   {_escaped(v)}\n\n!c\n" for k, v in pairs.items())
-    assert properties_of(folded) == pairs
+    assert parse_properties(folded) == pairs
 
 
 @pytest.mark.parametrize(
@@ -119,28 +124,28 @@ def test_jaas(jaas: str, user: str, password: str, tmp_path: Path) -> None:
     ],
 )
 def test_lists_of_brokers(text: str, brokers: list[str] | None) -> None:
-    assert brokers_of(text) == brokers
+    assert parse_brokers(text) == brokers
 
 
 def test_a_secret_shows_nowhere() -> None:
     secret = Secret(HUSH)
-    security = security_of({"mechanism": "plain", "user": "ann", "password": HUSH})
+    security = resolve_security({"mechanism": "plain", "user": "ann", "password": HUSH})
     for shown in (str(secret), repr(secret), f"{secret}", f"{secret:>9}", f"{secret!r}",
-                  repr(security), repr(security.arguments()),
-                  repr(settings_of({"password": HUSH}))):  # fmt: skip
+                  repr(security), repr(security.client_options()),
+                  repr(read_settings({"password": HUSH}))):  # fmt: skip
         assert "qqz" not in shown and "secret" in shown
     assert security.password == HUSH and security.password.encode() == HUSH.encode()
     for write in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(TypeError, match="a secret is not written"):
+        with pytest.raises(TypeError, match="a secret cannot be pickled"):
             write(secret)
 
 
 def test_what_protocol_is_meant() -> None:
     login = {"mechanism": "SCRAM-SHA-256", "user": "ann", "password": HUSH}
-    assert security_of().arguments() == {} and security_of().protocol == "PLAINTEXT"
-    assert security_of(login).protocol == "SASL_SSL"
-    assert security_of(login | {"security": "sasl_plaintext"}).context is None
-    context = security_of(login).context
+    assert resolve_security().client_options() == {} and resolve_security().protocol == "PLAINTEXT"
+    assert resolve_security(login).protocol == "SASL_SSL"
+    assert resolve_security(login | {"security": "sasl_plaintext"}).context is None
+    context = resolve_security(login).context
     assert context is not None and context.check_hostname
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
@@ -149,28 +154,34 @@ def test_what_protocol_is_meant() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"security": "TLS"}, "--kafka-security 'TLS' is not known: say one of PLAINTEXT, SSL, "),
-        ({"user": "a", "password": HUSH}, "SASL_SSL needs a mechanism: say --kafka-mechanism"),
-        ({"mechanism": "GSSAPI"}, "--kafka-mechanism 'GSSAPI' is not known: say one of PLAIN, "),
+        ({"security": "TLS"}, "--kafka-security must be one of PLAINTEXT, SSL, "),
+        ({"user": "a", "password": HUSH}, "SASL_SSL needs a mechanism: use --kafka-mechanism"),
+        ({"mechanism": "GSSAPI"}, "--kafka-mechanism must be one of PLAIN, "),
         ({"mechanism": "PLAIN"}, "SASL_SSL needs a user"),
         ({"mechanism": "PLAIN", "user": "a"}, "SASL_SSL needs a password: set STREAML1_KAFKA_"),
-        ({"security": "SSL", "user": "a"}, "--kafka-user is for SASL, and the protocol is SSL"),
-        ({"security": "PLAINTEXT", "ca": "x"}, "--kafka-ca is for SSL, and the protocol is PLAIN"),
+        ({"security": "SSL", "user": "a"}, "--kafka-user requires SASL, but the protocol is SSL"),
+        (
+            {"security": "PLAINTEXT", "ca": "x"},
+            "--kafka-ca requires SSL, but the protocol is PLAIN",
+        ),
         ({"ca": "nowhere"}, "--kafka-ca nowhere: no such file"),
-        ({"ca": "a.properties"}, "--kafka-ca a.properties holds no certificate in PEM format"),
-        ({"security": "SSL", "key": "k"}, "--kafka-key is of no certificate"),
-        ({"certificate": "a.properties"}, "--kafka-certificate a.properties: no certificate with"),
+        ({"ca": "a.properties"}, "--kafka-ca a.properties contains no PEM certificate"),
+        ({"security": "SSL", "key": "k"}, "--kafka-key needs a certificate"),
+        ({"certificate": "a.properties"}, "--kafka-certificate a.properties contains no PEM cert"),
         ({"certificate": "nowhere"}, "--kafka-certificate nowhere: no such file"),
         ({"password": HUSH, "password_file": "p"}, "--kafka-password and --kafka-password-file "),
         ({"password_file": "nowhere"}, "--kafka-password-file nowhere: no such file"),
-        ({"password_file": "empty"}, "--kafka-password-file empty is empty: write the password"),
+        ({"password_file": "empty"}, "--kafka-password-file empty is empty; write the password"),
         ({"properties": "nowhere"}, "--kafka-properties nowhere: no such file"),
-        ({"properties": "a.jks"}, "a.jks: ssl.truststore.location is no PEM file: export it"),
-        ({"properties": "inline"}, "inline: ssl.keystore.key is not read: put it in a file"),
+        ({"properties": "a.jks"}, "a.jks: ssl.truststore.location is not a PEM file; export it"),
+        ({"properties": "inline"}, "inline: ssl.keystore.key is not supported; write it to a file"),
         ({"properties": "jaas"}, "jaas: sasl.jaas.config has no username="),
-        ({"bootstrap": f"u:{HUSH}@a"}, "--kafka-bootstrap is no list of brokers such as one:9092"),
-        ({"passwort": HUSH}, "passwort is no setting of Kafka: say bootstrap, security"),
-        ({"security": "SSL", "check_hostname": "x"}, "--kafka-check-hostname 'x' is not known"),
+        ({"bootstrap": f"u:{HUSH}@a"}, "--kafka-bootstrap must be a list of brokers such as"),
+        ({"passwort": HUSH}, "unknown Kafka setting passwort; use one of bootstrap"),
+        (
+            {"security": "SSL", "check_hostname": "x"},
+            "--kafka-check-hostname must be yes or no, got",
+        ),
     ],
 )
 def test_wrong_settings_are_one_sentence(
@@ -185,7 +196,7 @@ def test_wrong_settings_are_one_sentence(
     Path("inline").write_text(f"ssl.keystore.key={HUSH}\n")
     Path("jaas").write_text(f'sasl.jaas.config=a.B required password="{HUSH}";\n')
     with pytest.raises(SourceError) as error:
-        security_of(given)
+        resolve_security(given)
     assert str(error.value).startswith(said), error.value
     assert "qqz" not in str(error.value) and "\n" not in str(error.value)
 
@@ -243,23 +254,23 @@ def listener(answer: bytes | None) -> tuple[str, socket.socket]:
 @pytest.mark.parametrize(
     ("answer", "security", "said"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Security(), "is it a broker of Kafka"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", {"security": "SSL"}, "speaks no TLS"),
-        (b"", {"security": "SSL"}, "speaks no TLS"),
-        (b"\x00\x00\x00\x02ab", Security(), "is it a broker of Kafka"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Security(), "is it a Kafka broker"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", {"security": "SSL"}, "does not speak TLS"),
+        (b"", {"security": "SSL"}, "does not speak TLS"),
+        (b"\x00\x00\x00\x02ab", Security(), "is it a Kafka broker"),
     ],
 )
 def test_what_is_no_broker_is_told_from_silence(answer: bytes, security: Any, said: str) -> None:
     address, server = listener(answer)
     with server, pytest.raises(SourceError, match=said):
-        probe(address, security_of(security), 2.0)
+        probe(address, resolve_security(security), 2.0)
 
 
 def test_one_that_does_not_answer_is_waited_for() -> None:
     address, server = listener(None)
-    with server, pytest.raises(Silent):
+    with server, pytest.raises(NoAnswer):
         probe(address, Security(), 0.2)
-    with pytest.raises(Silent):
+    with pytest.raises(NoAnswer):
         probe("127.0.0.1:1", Security(), 0.2)
 
 
@@ -274,7 +285,7 @@ def test_one_that_dies_while_it_is_asked_is_waited_for() -> None:
 
     thread = threading.Thread(target=die)
     thread.start()
-    with pytest.raises(Silent):
+    with pytest.raises(NoAnswer):
         probe(address, Security(), 2.0)
     thread.join()
 
@@ -322,13 +333,13 @@ def test_every_way_in(way: str, folder: Path, topic: str) -> None:
     # Consumers, admins and producers come in by the same settings.
     one = Topic(f"kafka:///{topic}", file)
     assert one.identity(lambda: False)["topic"] == topic
-    with Outbox(one.beside(f"{topic}-out")) as outbox:
+    with TopicWriter(one.sibling(f"{topic}-out")) as outbox:
         outbox.send("key", b"x")
         outbox.flush()
 
 
 def password_of(folder: Path) -> str:
-    found = security_of(folder / "sasl_ssl-plain.properties").password
+    found = resolve_security(folder / "sasl_ssl-plain.properties").password
     assert found is not None
     return found.encode().decode()
 
@@ -337,29 +348,30 @@ def password_of(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("way", "given", "said"),
     [
-        ("ssl", {}, "speaks TLS: say --kafka-security SSL or SASL_SSL"),
-        ("sasl_ssl-plain", {}, "speaks TLS: say"),
-        ("sasl_plaintext-scram-sha-256", {}, "wants a user to log in: say --kafka-security SASL"),
-        ("sasl_plaintext-scram-sha-256", {"ca": "ca.pem"}, "speaks no TLS: say"),
-        ("sasl_ssl-plain", {"ca": "ca.pem"}, "wants a user to log in"),
-        ("mtls", {"ca": "ca.pem"}, "wants a certificate of the client that it trusts"),
-        ("ssl", {"security": "SSL"}, "shows a certificate that is not trusted"),
-        ("ssl", {"ca": "other.pem"}, "shows a certificate that is not trusted"),
+        ("ssl", {}, "requires TLS: use --kafka-security SSL or SASL_SSL"),
+        ("sasl_ssl-plain", {}, "requires TLS: use"),
+        ("sasl_plaintext-scram-sha-256", {}, "requires a login: use --kafka-security SASL"),
+        ("sasl_plaintext-scram-sha-256", {"ca": "ca.pem"}, "does not speak TLS: use"),
+        ("sasl_ssl-plain", {"ca": "ca.pem"}, "requires a login"),
+        ("mtls", {"ca": "ca.pem"}, "requires a client certificate that it trusts"),
+        ("ssl", {"security": "SSL"}, "presents an untrusted certificate"),
+        ("ssl", {"ca": "other.pem"}, "presents an untrusted certificate"),
         ("sasl_ssl-plain", {"mechanism": "PLAIN", "user": "alice", "password": "wrong"},
-         "shows a certificate that is not trusted"),
+         "presents an untrusted certificate"),
         *(("sasl_ssl-plain", {"ca": "ca.pem", "mechanism": one, "user": "alice",
                               "password": f"{HUSH}"},
-           f"refuses user 'alice' with this password by {one}: look at --kafka-user")
+           f"rejects user 'alice' with this password ({one}): check --kafka-user")
           for one in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
         ("sasl_ssl-plain", {"ca": "ca.pem", "mechanism": "SCRAM-SHA-256", "user": "bob"},
-         "refuses user 'bob'"),
+         "rejects user 'bob'"),
         ("sasl_plaintext-scram-sha-256",
          {"security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "user": "alice"},
-         "takes no PLAIN: say --kafka-mechanism SCRAM-SHA-256 or SCRAM-SHA-512"),
+         "does not support PLAIN: use --kafka-mechanism SCRAM-SHA-256 or SCRAM-SHA-512"),
         ("ssl", {"ca": "ca.pem", "mechanism": "PLAIN", "user": "alice"},
-         "lets everyone in without a user"),
+         "requires no login on this port"),
         ("sasl_ssl-plain",
-         {"security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "user": "alice"}, "speaks TLS: say"),
+         {"security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "user": "alice"},
+         "requires TLS: use"),
     ],
 )  # fmt: skip
 def test_who_is_not_let_in_hears_why(
@@ -373,7 +385,7 @@ def test_who_is_not_let_in_hears_why(
         given["ca"] = folder / given["ca"]
     if "mechanism" in given:
         given.setdefault("password", secret)
-    [address] = security_of(folder / f"{way}.properties").brokers
+    [address] = resolve_security(folder / f"{way}.properties").brokers
     start = time.monotonic()
     with pytest.raises(SourceError) as error:
         streaml1.progressive(
@@ -414,10 +426,10 @@ def test_the_name_of_the_broker_counts(folder: Path) -> None:
 
     threading.Thread(target=serve, daemon=True).start()
     with server:
-        with pytest.raises(SourceError, match=r"not trusted .*name the broker as its cert"):
-            probe(f"127.0.0.2:{port}", security_of({"ca": folder / "ca.pem"}), 2.0)
-        unchecked = security_of({"ca": folder / "ca.pem", "check_hostname": "no"})
-        with pytest.raises(SourceError, match="is it a broker of Kafka"):  # it says nothing at all
+        with pytest.raises(SourceError, match=r"untrusted certificate .*use a host name"):
+            probe(f"127.0.0.2:{port}", resolve_security({"ca": folder / "ca.pem"}), 2.0)
+        unchecked = resolve_security({"ca": folder / "ca.pem", "check_hostname": "no"})
+        with pytest.raises(SourceError, match="is it a Kafka broker"):  # it says nothing at all
             probe(f"127.0.0.2:{port}", unchecked, 2.0)
 
 
@@ -425,9 +437,9 @@ def test_the_name_of_the_broker_counts(folder: Path) -> None:
 @pytest.mark.parametrize("key_password", [None, "wrong"])
 def test_the_password_of_a_key(key_password: str | None, folder: Path) -> None:
     given = {"certificate": folder / "client.pem", "key": folder / "client.key"}
-    with pytest.raises(SourceError, match="client.key cannot be opened: its password is n"):
-        security_of(given | {"key_password": key_password})
-    assert security_of(given | {"key_password": password_of(folder)}).protocol == "SSL"
+    with pytest.raises(SourceError, match="client.key cannot be decrypted: its password is "):
+        resolve_security(given | {"key_password": key_password})
+    assert resolve_security(given | {"key_password": password_of(folder)}).protocol == "SSL"
 
 
 @kafka_test
@@ -454,7 +466,7 @@ def test_a_broker_whose_name_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
     monkeypatch.setattr(socket, "getaddrinfo", no_address)
-    with pytest.raises(SourceError, match=r"at borker:9092: no address is known .* spelt") as e:
+    with pytest.raises(SourceError, match=r"at borker:9092: the host name has no address") as e:
         Topic("kafka://borker:9092/t").consumer(lambda: False)
     assert e.value.exit_code == 75
 
@@ -479,7 +491,7 @@ def test_secrets_are_in_no_file_and_no_list_of_processes(
     folder: Path, topic: str, tmp_path: Path
 ) -> None:
     secret = password_of(folder)
-    [address] = security_of(folder / "sasl_ssl-plain.properties").brokers
+    [address] = resolve_security(folder / "sasl_ssl-plain.properties").brokers
     command = [sys.executable, "-m", "streaml1", "learn", f"kafka://{address}/{topic}",
                "--kafka-mechanism", "SCRAM-SHA-256", "--kafka-user", "alice",
                "--kafka-ca", str(folder / "ca.pem"), "--log", "json", "--every", "10",
@@ -523,7 +535,7 @@ def test_the_command_line(folder: Path, topic: str, tmp_path: Path) -> None:
     assert len(run("predict", str(tmp_path / "m"), *source).splitlines()) == 40
     (tmp_path / "p").write_text(HUSH)
     told = run("learn", *source, "--kafka-password-file", str(tmp_path / "p"), code=2)
-    assert "refuses user 'alice'" in told and "qqz" not in told
+    assert "rejects user 'alice'" in told and "qqz" not in told
     assert "password" not in {one.name for one in cli.commands["learn"].params}
     helped = run("learn", "--help")
     assert "--kafka-password-file" in helped and "--kafka-password " not in helped

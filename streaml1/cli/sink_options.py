@@ -110,7 +110,7 @@ def _topics(
         for option, name in names.items()
         if name is not None
     }
-    taken = {} if options.get("labels") is None else {"--labels": read.beside(options["labels"])}
+    taken = {} if options.get("labels") is None else {"--labels": read.sibling(options["labels"])}
     for option, topic in topics.items():
         _require_apart(option, topic, taken)
         taken[option] = topic
@@ -118,21 +118,21 @@ def _topics(
 
 
 def _require_apart(option: str, topic: Topic, taken: dict[str, Topic]) -> None:
-    from streaml1.sources.kafka.producer import same_topic
+    from streaml1.sources.kafka.producer import is_same_topic
 
     for other, there in taken.items():
-        if same_topic(topic, there):
+        if is_same_topic(topic, there):
             raise Refusal(f"{option} {topic.name} is also {other}: write to another topic")
 
 
 def _topic(examples: Any, option: str, name: str, kafka: Any) -> Topic:
     """The topic of an option: its name, or its URL."""
-    from streaml1.sources.kafka.producer import topic_beside
+    from streaml1.sources.kafka.producer import output_topic
     from streaml1.sources.kafka.topic import Topic
 
     read = getattr(examples, "topic", None)
     if read is not None:
-        return topic_beside(read, name)
+        return output_topic(read, name)
     if not name.startswith("kafka:"):
         raise Refusal(f"{option} {name} says no broker: write kafka://HOST:PORT/{name}")
     return Topic(name, kafka)

@@ -17,10 +17,10 @@ from typing import Any
 
 from streaml1.core.atomic_write import write_once
 from streaml1.sources import Refuse, SourceError, class_label
-from streaml1.sources.kafka.group_member import Member
+from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.records import RecordReader, record_parser
 from streaml1.sources.kafka.topic import Topic
-from streaml1.sources.kafka.topic_source import start_of
+from streaml1.sources.kafka.topic_source import parse_start
 from streaml1.training.checkpoint import Checkpoints, require_seconds
 from streaml1.training.checkpoint.ownership import unwritable
 from streaml1.training.error_policy import Refusals, require_positive
@@ -102,7 +102,7 @@ class Group:
         self.reports: dict[int, Report] = {}
         self._model, self._group, self._session = model, group, session
         self._every, self._bad, self._seconds = every, bad, seconds
-        self._parse, self._start = record_parser(format, True, model.text or ()), start_of(start)
+        self._parse, self._start = record_parser(format, True, model.text or ()), parse_start(start)
         self._on_line, self._outs = on_line, outs
         self._runs: dict[int, _PartitionRun] = {}
         self._stopped: Callable[[], bool] = lambda: False
@@ -125,22 +125,22 @@ class Group:
         self._stopped = stopped
         prepare(self._model)  # compiled before others wait for us
         self._identity = {"source": "kafka", **self.topic.identity(stopped)}
-        self._member = Member(self.topic, self._group, self, self._session, stopped)
+        self._member = GroupMember(self.topic, self._group, self, self._session, stopped)
         try:
             if self._member.consumer is None:
                 return {}
             while not stopped():
                 self._turn()
-            self.given_up(list(self._runs))
+            self.on_revoked(list(self._runs))
         finally:
             # After an error nothing is saved: what was learnt since is learnt again.
-            self.lost(list(self._runs))
+            self.on_lost(list(self._runs))
             self._member.close()
         return self.reports
 
     def _turn(self) -> None:
         polled = self._member.poll()
-        for partition in self._member.new():
+        for partition in self._member.take_new_partitions():
             self._begin(partition)
         for partition, run in self._runs.items():
             run.feed(polled.get(partition, ()))
@@ -177,7 +177,7 @@ class Group:
 
     # What the member hears
 
-    def given_up(self, partitions: list[int]) -> None:
+    def on_revoked(self, partitions: list[int]) -> None:
         """Save what has been learnt of some partitions, and have no more to do with them."""
         missed: list[Unfinished] = []
         for one in partitions:
@@ -191,7 +191,7 @@ class Group:
             told, first = "; ".join(map(str, missed)), missed[0]
             raise Unfinished(told, first.exit_code, first.report, is_kept=False)
 
-    def lost(self, partitions: list[int]) -> None:
+    def on_lost(self, partitions: list[int]) -> None:
         """Forget some partitions: another may have gone on with them."""
         for one in partitions:
             if one in self._runs:
@@ -255,7 +255,7 @@ class OnePartition:
 
     def __init__(
         self,
-        member: Member,
+        member: GroupMember,
         identity: dict[str, Any],
         partition: int,
         reader: RecordReader,
@@ -296,7 +296,7 @@ class OnePartition:
 
     def go(self) -> None:
         """Have records come."""
-        self._member.begin(self.partition, self._reader.position[self.partition][0])
+        self._member.start_partition(self.partition, self._reader.position[self.partition][0])
 
     def require_same(self) -> None:
         """Refuse to save what may be of another topic of the same name."""
@@ -308,10 +308,10 @@ class OnePartition:
 
     def lag(self) -> dict[int, int]:
         """How many offsets are left to be read, as far as the brokers have told."""
-        return {self.partition: self._member.left(self.partition, self._reader.position)}
+        return {self.partition: self._member.lag(self.partition, self._reader.position)}
 
     def kept(self, at: Any, last: bool) -> None:
         """Hear that a checkpoint holds a position, which may be the last of the run."""
         if at:
             ((offset, _),) = at.values()
-            self._member.done(self.partition, offset, last)
+            self._member.commit_sometimes(self.partition, offset, last)

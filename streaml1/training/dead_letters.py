@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from streaml1.sources.kafka.producer import Header, Outbox, as_topic, topic_beside
+from streaml1.sources.kafka.producer import Header, TopicWriter, as_topic, output_topic
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError
 from streaml1.training.observers import Out, Refused
@@ -38,19 +38,19 @@ class DeadLetters(Out):
 
     def __init__(self, source: str | Topic, topic: str | None = None) -> None:
         read = as_topic(source)
-        self._outbox = Outbox(topic_beside(read, topic or f"{read.name}{ENDING}"))
-        self.url = self._outbox.topic.url
+        self._writer = TopicWriter(output_topic(read, topic or f"{read.name}{ENDING}"))
+        self.url = self._writer.topic.url
         self.written = 0
 
     def __enter__(self) -> DeadLetters:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._outbox.close()
+        self._writer.close()
 
     def heed(self, stopped: Callable[[], bool]) -> None:
         """Once stopped, wait only as long as brokers take something."""
-        self._outbox.patience.heed(stopped)
+        self._writer.stop_deadline.set_stop(stopped)
 
     def refused(self, refused: Refused) -> None:
         """Hand a dead letter over; `flush` waits for it."""
@@ -58,12 +58,12 @@ class DeadLetters(Out):
         if origin is None:
             raise SourceError(f"{refused.place} cannot be put aside: it was not read from a topic")
         key, headers = record_key(refused.place, origin), _headers(refused)
-        self._outbox.send(key, origin.value, headers, origin.partition)
+        self._writer.send(key, origin.value, headers, origin.partition)
         self.written += 1
 
     def flush(self) -> None:
         """Return once all that was refused is in the topic."""
-        self._outbox.flush()
+        self._writer.flush()
 
     def numbers(self) -> dict[str, float]:
         """How many there were in this process."""

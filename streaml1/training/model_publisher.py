@@ -50,7 +50,7 @@ class Publishing(Out):
 
     def heed(self, stopped: Callable[[], bool]) -> None:
         """Once stopped, wait only as long as brokers take something."""
-        self._topic.patience.heed(stopped)
+        self._topic.stop_deadline.set_stop(stopped)
 
     def begin(self, run: Run) -> None:
         """The first publication is due after `seconds`."""

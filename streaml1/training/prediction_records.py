@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streaml1.optim.tasks import REGRESSION
-from streaml1.sources.kafka.producer import Outbox, as_topic
+from streaml1.sources.kafka.producer import TopicWriter, as_topic
 from streaml1.sources.kafka.topic import Topic
 from streaml1.training.model_adapter import loss_of
 from streaml1.training.observers import Out, Part
@@ -40,19 +40,19 @@ class PredictionRecords(Out):
     """
 
     def __init__(self, topic: str | Topic) -> None:
-        self._outbox = Outbox(as_topic(topic))
-        self.url = self._outbox.topic.url
+        self._writer = TopicWriter(as_topic(topic))
+        self.url = self._writer.topic.url
         self._learns = False
 
     def __enter__(self) -> PredictionRecords:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._outbox.close()
+        self._writer.close()
 
     def heed(self, stopped: Callable[[], bool]) -> None:
         """Once stopped, wait only as long as brokers take something."""
-        self._outbox.patience.heed(stopped)
+        self._writer.stop_deadline.set_stop(stopped)
 
     def begin(self, run: Run) -> None:
         """What comes are the predictions of a model that learns."""
@@ -80,11 +80,11 @@ class PredictionRecords(Out):
             told["model"] = {"examples": examples, "epoch": self._epoch}
             told |= coordinates(place, origin)
             partition = None if origin is None else origin.partition
-            self._outbox.send(record_key(place, origin), json.dumps(told).encode(), None, partition)
+            self._writer.send(record_key(place, origin), json.dumps(told).encode(), None, partition)
 
     def flush(self) -> None:
         """Return once all predictions are in the topic."""
-        self._outbox.flush()
+        self._writer.flush()
 
     def _told(self, p: Any) -> Iterator[dict[str, Any]]:
         """What is said of each example, beside where it stands."""

@@ -1,1 +1,1 @@
-"""Kafka topics as sources and sinks."""
+"""Kafka topics as sources of examples, and as destinations of records."""

@@ -1,53 +1,80 @@
-"""Whether a broker answers, and if not, why: clients of kafka-python only wait then."""
+"""Connection check of a broker: says in one sentence why a client cannot connect.
+
+kafka-python 3.0 reports none of these causes: whether the broker requires TLS, does not speak TLS,
+presents an untrusted certificate, requires a client certificate or a login, does not support the
+SASL mechanism, rejects the password, or is not a Kafka broker, `KafkaConsumer.bootstrap` and the
+constructors retry until their timeout and raise `KafkaTimeoutError: Unable to bootstrap from ...`.
+The reasons are in its log only, as text, and several causes log the same `socket disconnected`.
+
+So this module opens one connection with the client's security settings and compares what happens.
+The wire format is kafka-python's: its protocol classes work without its network code.
+"""
 
 from __future__ import annotations
 
 import socket
 import ssl
-import struct
+from typing import TYPE_CHECKING
 
 from streaml1.sources.kafka.security import Security
 from streaml1.sources.source import SourceError, shown
 
-__all__ = ["Silent", "has_address", "probe"]
+if TYPE_CHECKING:
+    from kafka.protocol.api_message import ApiMessage
 
-METADATA, SASL_HANDSHAKE, SASL_AUTHENTICATE = 3, 17, 36
-ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM = 34, 33
+__all__ = ["NoAnswer", "has_address", "probe"]
+
+FOLLOW_UP_SECONDS = 1.0
+"""Timeout of the connections that find out why a broker closed the first one."""
+
+MAX_RESPONSE_BYTES = 2**20
+"""Larger frames are not from a Kafka broker: an HTTP response or a TLS alert decodes to one."""
+
+NO_TLS = "does not speak TLS: use --kafka-security PLAINTEXT or SASL_PLAINTEXT, or another port"
 
 
-class Silent(Exception):
-    """Nothing answers there, as yet."""
+class NoAnswer(Exception):
+    """No broker listens at the address, or it does not answer in time."""
 
 
-class _Closed(Exception):
-    """The broker has closed the connection, or speaks another language."""
+class _Rejected(Exception):
+    """The broker answers and does not let the client in; the text follows its address."""
 
 
-def probe(broker: str, security: Security, seconds: float) -> None:
-    """Say one thing to a broker, as a client with that security would.
+def probe(broker: str, security: Security, timeout: float) -> None:
+    """Connect to a broker as a client does, log in if SASL is configured, and disconnect.
+
+    Parameters
+    ----------
+    broker
+        ``host:port``.
+    security
+        The client's security settings.
+    timeout
+        Seconds that the connection and each response may take.
 
     Raises
     ------
-    Silent
-        Where nothing listens, or listens and does not answer in time.
+    NoAnswer
+        If nothing listens, or the broker does not answer in time.
     SourceError
-        One sentence, where something answers that will not let us in.
+        If the broker answers and rejects the client; the sentence says why and what to change.
     """
     try:
-        with _connected(broker, seconds) as plain:
+        with _connect(broker, timeout) as plain:
             if security.context is None:
-                _talk(plain, broker, security)
+                _converse(plain, broker, security)
                 return
-            with _encrypted(plain, broker, security.context) as connection:
-                _talk(connection, broker, security)
-    except _Closed as closed:
-        raise SourceError(f"{broker} {closed.args[0]}") from None
+            with _start_tls(plain, broker, security.context) as encrypted:
+                _converse(encrypted, broker, security)
+    except _Rejected as rejected:
+        raise SourceError(f"{broker} {rejected.args[0]}") from None
     except (TimeoutError, OSError):
-        raise Silent from None
+        raise NoAnswer from None
 
 
 def has_address(broker: str) -> bool:
-    """Whether the name of a broker leads anywhere."""
+    """Return whether the host name of a broker resolves to an address."""
     host, _, port = broker.rpartition(":")
     try:
         return bool(socket.getaddrinfo(host.strip("[]"), int(port)))
@@ -55,156 +82,168 @@ def has_address(broker: str) -> bool:
         return False
 
 
-def _connected(broker: str, seconds: float) -> socket.socket:
+def _connect(broker: str, timeout: float) -> socket.socket:
     host, _, port = broker.rpartition(":")
-    connection = socket.create_connection((host.strip("[]"), int(port)), timeout=seconds)
-    connection.settimeout(seconds)
+    connection = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout)
+    connection.settimeout(timeout)
     return connection
 
 
-def _encrypted(plain: socket.socket, broker: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+def _start_tls(plain: socket.socket, broker: str, context: ssl.SSLContext) -> ssl.SSLSocket:
     host = broker.rpartition(":")[0].strip("[]").rstrip(".")
     try:
         return context.wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message.rstrip(".")
-        remedy = "look at --kafka-ca" if "name" not in why and "IP" not in why else (
-            "name the broker as its certificate does")  # fmt: skip
-        raise _Closed(f"shows a certificate that is not trusted ({why}): {remedy}") from None
+        remedy = "check --kafka-ca" if "name" not in why and "IP" not in why else (
+            "use a host name that the certificate contains")  # fmt: skip
+        raise _Rejected(f"presents an untrusted certificate ({why}): {remedy}") from None
     except TimeoutError:
         raise
     except ssl.SSLError as error:
         if "ALERT" in (error.reason or ""):
-            raise _Closed(_refusal(error)) from None
-        raise _Closed(NO_TLS) from None
-    except OSError:  # a broker without TLS just leaves
-        raise _Closed(NO_TLS) from None
+            raise _Rejected(_explain_alert(error)) from None
+        raise _Rejected(NO_TLS) from None
+    except OSError:  # a broker without TLS closes the connection
+        raise _Rejected(NO_TLS) from None
 
 
-NO_TLS = "speaks no TLS: say --kafka-security PLAINTEXT or SASL_PLAINTEXT, or another port"
-
-
-def _refusal(error: ssl.SSLError) -> str:
-    """What an alert of TLS means: a certificate is wanted, or that of the client is none."""
+def _explain_alert(error: ssl.SSLError) -> str:
+    """Explain a TLS alert: the client certificate is missing or untrusted, or TLS itself fails."""
     reason = (error.reason or "").lower().replace("_", " ")
     if "certificate" in reason or "unknown ca" in reason:
         return (
-            f"wants a certificate of the client that it trusts ({reason}): look at "
+            f"requires a client certificate that it trusts ({reason}): check "
             "--kafka-certificate and --kafka-key"
         )
-    return f"ends the TLS handshake ({reason}): look at --kafka-security and --kafka-ca"
+    return f"ends the TLS handshake ({reason}): check --kafka-security and --kafka-ca"
 
 
-def _talk(connection: socket.socket, broker: str, security: Security) -> None:
+def _converse(connection: socket.socket, broker: str, security: Security) -> None:
+    """Send the requests that a client sends first; explain a connection that the broker closes."""
+    from kafka.protocol.metadata import MetadataRequest
+
+    requests = _Requests(connection)
     try:
         if security.mechanism is not None:
-            _ask_for_sasl(connection, security.mechanism)
-            _log_in(connection, security)
+            _require_mechanism(requests, security.mechanism)
+            _log_in(requests, security)
         else:
-            _exchange(connection, METADATA, 1, struct.pack(">i", 0))  # of no topic
-    except ssl.SSLError as error:
-        raise _Closed(_refusal(error)) from None
+            requests.send(MetadataRequest(topics=[], version=1))
+    except ssl.SSLError as error:  # with TLS 1.3 an alert about the client's certificate comes late
+        raise _Rejected(_explain_alert(error)) from None
     except ConnectionError:
-        raise _Closed(_what_it_wants(broker, security)) from None
+        raise _Rejected(_explain_close(broker, security)) from None
 
 
-def _what_it_wants(broker: str, security: Security) -> str:
-    """Why a broker has left after one word; Silent where that was its end."""
+def _explain_close(broker: str, security: Security) -> str:
+    """Find out why a broker closed the connection after the first request.
+
+    Raises
+    ------
+    OSError
+        If the broker has stopped: it no longer accepts connections.
+    """
     if security.context is None and _speaks_tls(broker):
-        return "speaks TLS: say --kafka-security SSL or SASL_SSL"
-    if security.mechanism is None and _asks_who_comes(broker, security):
-        return "wants a user to log in: say --kafka-security SASL_SSL or SASL_PLAINTEXT"
-    _connected(broker, 1.0).close()  # a broker that was killed listens no more
-    return "closes the connection: is it a broker of Kafka?"
+        return "requires TLS: use --kafka-security SSL or SASL_SSL"
+    if security.mechanism is None and _requires_login(broker, security):
+        return "requires a login: use --kafka-security SASL_SSL or SASL_PLAINTEXT"
+    _connect(broker, FOLLOW_UP_SECONDS).close()
+    return "closes the connection: is it a Kafka broker?"
 
 
-def _asks_who_comes(broker: str, security: Security) -> bool:
-    """Whether a broker answers the first word of a login."""
+def _requires_login(broker: str, security: Security) -> bool:
+    """Return whether a broker answers a SASL handshake."""
     try:
-        with _connected(broker, 1.0) as plain:
+        with _connect(broker, FOLLOW_UP_SECONDS) as plain:
             if security.context is None:
-                return _knows_mechanisms(plain)
-            with _encrypted(plain, broker, security.context) as connection:
-                return _knows_mechanisms(connection)
-    except (OSError, _Closed):
+                return _rejects_unknown_mechanism(plain)
+            with _start_tls(plain, broker, security.context) as encrypted:
+                return _rejects_unknown_mechanism(encrypted)
+    except (OSError, _Rejected):
         return False
 
 
-def _knows_mechanisms(connection: socket.socket) -> bool:
-    error, _ = _mechanisms(connection, "none of them")
-    return error == UNSUPPORTED_SASL_MECHANISM
+def _rejects_unknown_mechanism(connection: socket.socket) -> bool:
+    from kafka.errors import UnsupportedSaslMechanismError
+    from kafka.protocol.sasl import SaslHandshakeRequest
+
+    request = SaslHandshakeRequest(mechanism="none of them", version=1)
+    response = _Requests(connection).send(request)
+    return bool(response.error_code == UnsupportedSaslMechanismError.errno)
 
 
 def _speaks_tls(broker: str) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with _connected(broker, 1.0) as plain, context.wrap_socket(plain):
+        with _connect(broker, FOLLOW_UP_SECONDS) as plain, context.wrap_socket(plain):
             return True
     except OSError:
         return False
 
 
-def _ask_for_sasl(connection: socket.socket, mechanism: str) -> None:
-    error, offered = _mechanisms(connection, mechanism)
-    if error == UNSUPPORTED_SASL_MECHANISM:
-        listed = " or ".join(sorted(offered))
-        raise _Closed(f"takes no {mechanism}: say --kafka-mechanism {listed}")
-    if error == ILLEGAL_SASL_STATE:
-        raise _Closed("lets everyone in without a user: say --kafka-security PLAINTEXT or SSL")
+def _require_mechanism(requests: _Requests, mechanism: str) -> None:
+    from kafka.errors import IllegalSaslStateError, UnsupportedSaslMechanismError
+    from kafka.protocol.sasl import SaslHandshakeRequest
+
+    response = requests.send(SaslHandshakeRequest(mechanism=mechanism, version=1))
+    if response.error_code == UnsupportedSaslMechanismError.errno:
+        supported = " or ".join(sorted(response.mechanisms))
+        raise _Rejected(f"does not support {mechanism}: use --kafka-mechanism {supported}")
+    if response.error_code == IllegalSaslStateError.errno:
+        raise _Rejected("requires no login on this port: use --kafka-security PLAINTEXT or SSL")
 
 
-def _mechanisms(connection: socket.socket, mechanism: str) -> tuple[int, list[str]]:
-    """What a broker says to a way to log in: an error of Kafka's, and which ways it takes."""
-    name = mechanism.encode()
-    answer = _exchange(connection, SASL_HANDSHAKE, 1, struct.pack(">h", len(name)) + name)
-    error, n = struct.unpack_from(">hi", answer)
-    offered, at = [], 6
-    for _ in range(n):
-        (length,) = struct.unpack_from(">h", answer, at)
-        offered.append(answer[at + 2 : at + 2 + length].decode())
-        at += 2 + length
-    return error, offered
-
-
-def _log_in(connection: socket.socket, security: Security) -> None:
+def _log_in(requests: _Requests, security: Security) -> None:
     from kafka.net.sasl import get_sasl_mechanism
+    from kafka.protocol.sasl import SaslAuthenticateRequest
 
-    host = connection.getpeername()[0]
-    mechanism = get_sasl_mechanism(security.mechanism)(host=host, **security.arguments())
+    host = requests.connection.getpeername()[0]
+    # This also hides the password from the debug log of kafka-python.
+    options = security.client_options()
+    mechanism = get_sasl_mechanism(security.mechanism)(host=host, **options)
     while not mechanism.is_done():
         token = mechanism.auth_bytes()
-        body = struct.pack(">i", len(token)) + token
-        answer = _exchange(connection, SASL_AUTHENTICATE, 0, body)
-        error, length = struct.unpack_from(">hh", answer)
-        if error:
-            raise _Closed(
-                f"refuses user {shown(security.user)} with this password by {security.mechanism}: "
-                "look at --kafka-user and the password"
+        response = requests.send(SaslAuthenticateRequest(auth_bytes=token, version=0))
+        if response.error_code:
+            raise _Rejected(
+                f"rejects user {shown(security.user)} with this password ({security.mechanism}): "
+                "check --kafka-user and the password"
             )
         try:
-            mechanism.receive(answer[4 + max(length, 0) + 4 :])  # behind a message, and a length
-        except ValueError:
-            raise _Closed(f"does not know the password of user {shown(security.user)} itself: "
-                          "do not trust it") from None  # fmt: skip
+            mechanism.receive(response.auth_bytes)
+        except ValueError:  # SCRAM authenticates the broker, too
+            raise _Rejected("cannot prove that it knows the password of user "
+                            f"{shown(security.user)}: do not trust it") from None  # fmt: skip
 
 
-def _exchange(connection: socket.socket, key: int, version: int, body: bytes) -> bytes:
-    """One request and its answer, without the header."""
-    client = b"streaml1"
-    head = struct.pack(">hhih", key, version, 1, len(client)) + client
-    connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
-    size, number = struct.unpack(">ii", _received(connection, 8))
-    if number != 1 or not 4 <= size < 2**20:  # such as an alert of TLS
+class _Requests:
+    """Requests over one connection, one at a time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        from kafka.protocol.parser import KafkaProtocol
+
+        self.connection = connection
+        self._protocol = KafkaProtocol(
+            client_id="streaml1", receive_message_max_bytes=MAX_RESPONSE_BYTES
+        )
+
+    def send(self, request: ApiMessage) -> ApiMessage:
+        """Send a request and return the response.
+
+        Raises
+        ------
+        ConnectionError
+            If the broker closes the connection, or answers something else than a response.
+        """
+        self._protocol.send_request(request)
+        self.connection.sendall(self._protocol.send_bytes())
+        while data := self.connection.recv(2**16):
+            try:
+                responses = self._protocol.receive_bytes(data)
+            except Exception:  # foreign bytes fail in many ways: struct.error, KafkaError ...
+                raise ConnectionError from None
+            if responses:
+                return responses[0][1]
         raise ConnectionError
-    return _received(connection, size - 4)
-
-
-def _received(connection: socket.socket, n: int) -> bytes:
-    data = b""
-    while len(data) < n:
-        part = connection.recv(n - len(data))
-        if not part:
-            raise ConnectionError
-        data += part
-    return data

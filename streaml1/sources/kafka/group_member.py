@@ -1,74 +1,91 @@
-"""A member of a consumer group: which partitions of a topic are ours, and their records."""
+"""Membership in a consumer group: assigned partitions and their records."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streaml1.sources.kafka.partition_merge import POLL_MS
-from streaml1.sources.kafka.topic import ASK_SECONDS, Topic
+from streaml1.sources.kafka.records import Position
+from streaml1.sources.kafka.topic import REFRESH_SECONDS, Offsets, StopCheck, Topic
 
-__all__ = ["Member", "Partitions"]
+if TYPE_CHECKING:
+    from kafka import ConsumerRebalanceListener, TopicPartition
+    from kafka.consumer.fetcher import ConsumerRecord
+
+__all__ = ["GroupMember", "RebalanceHandler"]
 
 logger = logging.getLogger("streaml1")
 
 COMMIT_SECONDS = 5.0
+"""Interval between two commits."""
 
 CLOSE_SECONDS = 5.0
 
 
-class Partitions(Protocol):
-    """Who has to do with the partitions."""
+class RebalanceHandler(Protocol):
+    """Handler of partitions that the group takes away.
 
-    def given_up(self, partitions: list[int]) -> None:
-        """These are to be another's on return. Called by a thread of kafka-python, in a poll."""
+    kafka-python calls it from its own thread, while `GroupMember.poll` or `close` waits.
+    """
 
-    def lost(self, partitions: list[int]) -> None:
-        """These may be another's already. Called as `given_up` is."""
+    def on_revoked(self, partitions: list[int]) -> None:
+        """Save these partitions: other members may own them as soon as this returns."""
+
+    def on_lost(self, partitions: list[int]) -> None:
+        """Drop these partitions without saving: other members may own them already."""
 
 
-class Member:
-    """A member of a group.
+class GroupMember:
+    """A member of a consumer group.
 
-    Listeners of kafka-python are called by its own thread while `poll` waits, and what they raise
-    comes out of `poll` as something else: `failed` keeps it. After any error of `poll` the member
-    has to be closed, for the next poll would go on from another place.
+    If a handler raises, kafka-python raises a `KafkaError` from `poll`, and `poll` raises the
+    handler's own exception instead. After any error of `poll` the member must be closed: another
+    poll would return records from a default position.
 
     Parameters
     ----------
-    topic, group
-        What is read, and the group.
-    partitions
-        Who has to do with them.
-    session
-        Seconds after which the brokers give the partitions of a silent member to others.
+    topic
+        Topic to read.
+    group
+        Name of the group.
+    handler
+        Handler of partitions that are taken away.
+    session_seconds
+        Seconds without a heartbeat after which the brokers give the partitions to other members.
     stopped
-        Asked whether not to wait for a broker.
+        Checked while waiting for a broker.
+
+    Attributes
+    ----------
+    consumer : KafkaConsumer or None
+        None if the run was stopped before a broker answered.
+    failure : BaseException or None
+        First exception of a rebalance handler.
     """
 
     def __init__(
         self,
         topic: Topic,
         group: str,
-        partitions: Partitions,
-        session: float,
-        stopped: Callable[[], bool],
+        handler: RebalanceHandler,
+        session_seconds: float,
+        stopped: StopCheck,
     ) -> None:
         from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-        self.topic, self._partitions = topic, partitions
-        self.failed: BaseException | None = None
+        self.topic, self._handler = topic, handler
+        self.failure: BaseException | None = None
         self.is_closed = False
-        self._new: list[int] = []
-        self._offsets: dict[int, int] = {}
-        self._committed = time.monotonic()
+        self._new_partitions: list[int] = []
+        self._uncommitted: Offsets = {}
+        self._committed_at = time.monotonic()
         self._stopped, self._thread = stopped, threading.current_thread()
-        milliseconds = round(1000 * session)
-        # None where we were stopped before any broker answered.
-        self.consumer = topic.consumer(
+        milliseconds = round(1000 * session_seconds)
+        self.consumer: Any = topic.consumer(
             stopped,
             group,
             session_timeout_ms=milliseconds,
@@ -76,109 +93,115 @@ class Member:
             partition_assignment_strategy=(CooperativeStickyAssignor(),),
         )
         if self.consumer is not None:
-            self.consumer.subscribe([topic.name], listener=_listener(self))
+            self.consumer.subscribe([topic.name], listener=_rebalance_listener(self))
 
-    def poll(self) -> dict[int, list[Any]]:
-        """Some records by partition, of partitions that have begun."""
+    def poll(self) -> dict[int, list[ConsumerRecord]]:
+        """Return some records by partition, of partitions that were started."""
         try:
             polled = self.consumer.poll(timeout_ms=POLL_MS)
         except Exception as error:
-            if self.failed is not None:
-                raise self.failed from None
-            self.topic.require_same(self.consumer, ASK_SECONDS)  # which explains most of them
-            raise self.topic.unreadable(error) from None
+            if self.failure is not None:
+                raise self.failure from None
+            # A deleted topic explains most errors.
+            self.topic.require_same(self.consumer, REFRESH_SECONDS)
+            raise self.topic.read_error(error) from None
         self.topic.require_same(self.consumer)
-        return {part.partition: records for part, records in polled.items()}
+        return {tp.partition: records for tp, records in polled.items()}
 
     def require_same(self) -> None:
-        """Refuse to go on where what was polled lately may be of another topic of the same name.
+        """Raise `Lost` if polled records may be of a recreated topic of the same name.
 
-        In a listener, whose thread is the one that hears of it, what was heard has to suffice.
+        In a rebalance handler this uses the metadata that the consumer has: the handler's thread is
+        the one that would receive newer metadata.
         """
         if threading.current_thread() is self._thread:
-            self.topic.ask_whether_same(self.consumer, self._stopped)
+            self.topic.refresh_and_require_same(self.consumer, self._stopped)
         else:
             self.topic.require_same(self.consumer)
 
-    def new(self) -> list[int]:
-        """The partitions that have become ours since the last call: `begin` each."""
-        new, self._new = self._new, []
+    def take_new_partitions(self) -> list[int]:
+        """Return the partitions assigned since the last call; `start_partition` each."""
+        new, self._new_partitions = self._new_partitions, []
         return new
 
-    def begin(self, partition: int, offset: int) -> None:
-        """Have the records from an offset on come."""
-        [part] = self.topic.parts({partition: offset})
-        self.consumer.seek(part, offset)
-        self.consumer.resume(part)
+    def start_partition(self, partition: int, offset: int) -> None:
+        """Start fetching a partition at an offset."""
+        [tp] = self.topic.by_topic_partition({partition: offset})
+        self.consumer.seek(tp, offset)
+        self.consumer.resume(tp)
 
-    def left(self, partition: int, position: dict[int, tuple[int, int]]) -> int:
-        """How many offsets after a position there were when records last came."""
-        [part] = self.topic.parts({partition: 0})
+    def lag(self, partition: int, position: Position) -> int:
+        """Return the number of offsets after a position, as of the last fetch."""
+        [tp] = self.topic.by_topic_partition({partition: 0})
         offset, _ = position[partition]
         try:
-            end = self.consumer.highwater(part)
-        except Exception:  # not ours any more
+            end = self.consumer.highwater(tp)
+        except Exception:  # the partition is no longer assigned
             end = None
         return 0 if end is None else max(0, end - offset)
 
-    def done(self, partition: int, offset: int, now: bool) -> None:
-        """Tell the brokers now and then how far we are, for tools to see; nothing reads it."""
-        self._offsets[partition] = offset
-        if not now and time.monotonic() - self._committed < COMMIT_SECONDS:
+    def commit_sometimes(self, partition: int, offset: int, now: bool) -> None:
+        """Commit an offset, at most every `COMMIT_SECONDS` unless `now`; for monitoring only."""
+        self._uncommitted[partition] = offset
+        if not now and time.monotonic() - self._committed_at < COMMIT_SECONDS:
             return
         from kafka.structs import OffsetAndMetadata
 
-        self._committed = time.monotonic()
-        offsets, self._offsets = self._offsets, {}
-        parts = self.topic.parts(offsets)
+        self._committed_at = time.monotonic()
+        offsets, self._uncommitted = self._uncommitted, {}
         try:
             self.consumer.commit_async(
-                {part: OffsetAndMetadata(offset, "", -1) for part, offset in parts.items()}
+                {
+                    tp: OffsetAndMetadata(offset, "", -1)
+                    for tp, offset in self.topic.by_topic_partition(offsets).items()
+                }
             )
         except Exception as error:
-            logger.info("offsets of %s were not committed: %s", self.topic.name, error)
+            logger.info("committing offsets of %s failed: %s", self.topic.name, error)
 
     def close(self) -> None:
-        """Leave the group. What has not been given up by then is not saved."""
+        """Leave the group. Handlers are not called: save before."""
         if not self.is_closed and self.consumer is not None:
             self.is_closed = True
             self.consumer.close(autocommit=False, timeout_ms=round(1000 * CLOSE_SECONDS))
 
-    # Heard by the thread of kafka-python
+    # Called from kafka-python's thread
 
-    def _assigned(self, partitions: list[int]) -> None:
-        """Nothing is fetched until a partition begins: by `begin`, in the thread that polls."""
-        for part in self.topic.parts(dict.fromkeys(partitions, 0)):
-            self.consumer.seek(part, 0)  # or the place would be looked up, and is not there
-            self.consumer.pause(part)
-        self._new += partitions
+    def _on_assigned(self, partitions: list[int]) -> None:
+        """Pause new partitions, until `start_partition` in the polling thread."""
+        for tp in self.topic.by_topic_partition(dict.fromkeys(partitions, 0)):
+            # Without a seek, kafka-python would look up a committed offset and fail: none is used.
+            self.consumer.seek(tp, 0)
+            self.consumer.pause(tp)
+        self._new_partitions += partitions
 
-    def _taken(self, partitions: list[int], heard: Callable[[list[int]], None]) -> None:
-        self._new = [one for one in self._new if one not in partitions]
-        for one in partitions:
-            self._offsets.pop(one, None)
+    def _on_taken(self, partitions: list[int], handle: Callable[[list[int]], None]) -> None:
+        self._new_partitions = [p for p in self._new_partitions if p not in partitions]
+        for partition in partitions:
+            self._uncommitted.pop(partition, None)
         if not self.is_closed:
-            heard(partitions)
+            handle(partitions)
 
 
-def _listener(member: Member) -> Any:
+def _rebalance_listener(member: GroupMember) -> ConsumerRebalanceListener:
     from kafka import ConsumerRebalanceListener
 
-    def heard(call: Callable[..., None], parts: Any, *more: Any) -> None:
+    def call(method: Callable[..., None], tps: Collection[TopicPartition], *args: Any) -> None:
         try:
-            call(sorted(part.partition for part in parts), *more)
+            method(sorted(tp.partition for tp in tps), *args)
         except BaseException as error:
-            member.failed = member.failed or error
+            member.failure = member.failure or error
             raise
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-        def on_partitions_assigned(self, assigned: Any) -> None:
-            heard(member._assigned, assigned)
+        def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            call(member._on_assigned, assigned)
 
-        def on_partitions_revoked(self, revoked: Any) -> None:
-            heard(member._taken, revoked, member._partitions.given_up)
+        def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+            call(member._on_taken, revoked, member._handler.on_revoked)
 
-        def on_partitions_lost(self, lost: Any) -> None:
-            heard(member._taken, lost, member._partitions.lost)
+        # The default calls on_partitions_revoked, which would save over the new owner.
+        def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+            call(member._on_taken, lost, member._handler.on_lost)
 
     return Listener()

@@ -1,161 +1,179 @@
-"""The records of some partitions as one stream."""
+"""Merge of several partitions into one stream of records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-__all__ = ["POLL_MS", "merged"]
+from streaml1.core.types import Ints
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.consumer.fetcher import ConsumerRecord
+
+    PartitionOffsets = Mapping[TopicPartition, int]
+
+__all__ = ["MAX_BUFFERED", "POLL_MS", "merge_partitions"]
 
 POLL_MS = 250
-"""The longest a poll waits, and so a signal for it."""
+"""Longest wait of a poll, and so the longest delay of a signal."""
 
-HELD = 5000
-"""Records that a partition which is ahead in time may hold in memory before it has to wait."""
+MAX_BUFFERED = 5000
+"""Buffered records at which a partition that is ahead in time is no longer fetched."""
 
 
-def merged(
-    consumer: Any,
-    starts: Mapping[Any, int],
-    ends: Mapping[Any, int] | None,
+def merge_partitions(
+    consumer: KafkaConsumer,
+    starts: PartitionOffsets,
+    ends: PartitionOffsets | None,
     stopped: Callable[[], bool],
-) -> Iterator[list[Any]]:
-    """Read partitions, each in order; yields some records, or an empty list: there is none now.
+) -> Iterator[list[ConsumerRecord]]:
+    """Read partitions, each in order; yield lists of records, empty if there are none now.
 
-    Records of several partitions are merged by timestamp, the partition that stands first in
-    `starts` first where two are equal. Where the ends are known, a record waits until the first one
-    of every other partition is there to be compared, so that the order depends on nothing but the
-    topic. A partition that is far ahead meanwhile is left out of what is fetched. (It is not
-    paused: kafka-python 3.0 may never come back to a partition that was paused while some of its
-    records were fetched.)
+    Records of several partitions are merged by timestamp; ties go to the partition that comes
+    first in `starts`. With `ends`, a record waits until every unfinished partition has a record to
+    compare, so that the order depends on the topic alone. A partition that is far ahead meanwhile
+    is left out of the assignment. It is not paused: kafka-python 3.0 may never return to a
+    partition that was paused while some of its records were fetched.
 
     Parameters
     ----------
     consumer
-        A consumer of kafka-python that commits nothing and resets no offset.
+        A consumer that commits nothing and resets no offset.
     starts
-        The first offset of each partition, by its `TopicPartition`.
+        First offset to read of each partition.
     ends
-        The offset before which each is to end; None: read on and on.
+        Offset at which each partition ends, exclusive; None reads without end.
     stopped
-        Asked before each poll whether to end.
-
+        Checked before each poll.
     """
-    reading = _Reading(consumer, starts, ends)
+    merge = _Merge(consumer, starts, ends)
     while not stopped():
-        if records := reading.ready():
+        if records := merge.take_ready():
             yield records
-        wanted = reading.wanted()
-        if not wanted:
+        partitions = merge.partitions_to_fetch()
+        if not partitions:
             return
-        if not reading.poll(wanted):
+        if not merge.poll(partitions):
             yield []
 
 
-class _Held:
-    """Records of a partition that wait, with what they are merged by."""
+class _Taken(NamedTuple):
+    records: list[ConsumerRecord]
+    times: Ints
+
+
+class _PartitionBuffer:
+    """Fetched records of a partition, and the times by which they are merged.
+
+    The merge time of a record is the maximum timestamp up to it, so that times never decrease. A
+    merge that repeatedly takes the earliest first record takes records in exactly this order.
+    """
 
     def __init__(self) -> None:
-        self.records: list[Any] = []
-        # The largest timestamp up to each record: a merge that takes the earliest first record,
-        # again and again, takes them in this order.
-        self.times = np.empty(0, np.int64)
+        self.records: list[ConsumerRecord] = []
+        self.times: Ints = np.empty(0, np.int64)
 
-    def add(self, records: list[Any]) -> None:
+    def add(self, records: list[ConsumerRecord]) -> None:
         times = np.array([record.timestamp or 0 for record in records], np.int64)
         times = np.concatenate([self.times, times]) if self.records else times
         self.times = np.maximum.accumulate(times)
         self.records = self.records + records if self.records else records
 
-    def take(self, n: int) -> tuple[list[Any], Any]:
-        """The first `n`, which go, and their times."""
-        taken = self.records[:n], self.times[:n]
+    def take(self, n: int) -> _Taken:
+        """Remove and return the first `n` records."""
+        taken = _Taken(self.records[:n], self.times[:n])
         self.records, self.times = self.records[n:], self.times[n:]
         return taken
 
 
-class _Reading:
-    """What has been fetched and not yet handed on."""
+class _Merge:
+    """Records that are fetched and not yet yielded."""
 
     def __init__(
-        self, consumer: Any, starts: Mapping[Any, int], ends: Mapping[Any, int] | None
+        self, consumer: KafkaConsumer, starts: PartitionOffsets, ends: PartitionOffsets | None
     ) -> None:
         self._consumer = consumer
-        self._parts = list(starts)
-        self._next = dict(starts)  # the next offset to be fetched
+        self._partitions = list(starts)
+        self._next_offset = dict(starts)  # to fetch
         self._ends = ends
-        self._held = {part: _Held() for part in starts}
-        self._fetched: list[Any] = []
+        self._buffers = {partition: _PartitionBuffer() for partition in starts}
+        self._assigned: list[TopicPartition] = []
 
-    def _is_over(self, part: Any) -> bool:
-        return self._ends is not None and self._next[part] >= self._ends[part]
+    def _is_finished(self, partition: TopicPartition) -> bool:
+        return self._ends is not None and self._next_offset[partition] >= self._ends[partition]
 
-    def wanted(self) -> list[Any]:
-        """The partitions to be fetched: no change unless one is over, too far ahead, or missed."""
-        open_ones = [part for part in self._parts if not self._is_over(part)]
-        fetched = [part for part in self._fetched if part in open_ones]
-        missed = [
-            part for part in open_ones if not self._held[part].records and part not in fetched
-        ]
-        ahead = [part for part in fetched if len(self._held[part].records) > HELD]
-        if missed or ahead or not fetched:
-            return [part for part in open_ones if len(self._held[part].records) <= HELD]
-        return fetched
+    def partitions_to_fetch(self) -> list[TopicPartition]:
+        """Return the partitions to assign.
 
-    def poll(self, wanted: list[Any]) -> bool:
-        """Fetch some records; False where none came."""
-        if wanted != self._fetched:
-            self._consumer.assign(wanted)
-            for part in wanted:
-                self._consumer.seek(part, self._next[part])
-            self._fetched = wanted
+        Each change drops what the consumer has fetched ahead. So the assignment stays the same
+        unless a partition is finished, too far ahead, or needed and not assigned.
+        """
+        unfinished = [p for p in self._partitions if not self._is_finished(p)]
+        assigned = [p for p in self._assigned if p in unfinished]
+        needed = [p for p in unfinished if not self._buffers[p].records and p not in assigned]
+        too_far = [p for p in assigned if len(self._buffers[p].records) > MAX_BUFFERED]
+        if needed or too_far or not assigned:
+            return [p for p in unfinished if len(self._buffers[p].records) <= MAX_BUFFERED]
+        return assigned
+
+    def poll(self, partitions: list[TopicPartition]) -> bool:
+        """Fetch some records of these partitions; return whether any arrived."""
+        if partitions != self._assigned:
+            self._consumer.assign(partitions)
+            for partition in partitions:
+                self._consumer.seek(partition, self._next_offset[partition])
+            self._assigned = partitions
         polled = self._consumer.poll(timeout_ms=POLL_MS)
-        for part in wanted:
-            records = polled.get(part)
+        for partition in partitions:
+            records = polled.get(partition)
             if records:
-                self._hold(part, records)
-            else:  # it may have stepped over what is no record, such as the end of a transaction
-                position = self._consumer.position(part)
-                self._next[part] = max(self._next[part], position or 0)
+                self._buffer(partition, records)
+            else:  # the consumer may have skipped control records, such as the end of a transaction
+                position = self._consumer.position(partition) or 0
+                self._next_offset[partition] = max(self._next_offset[partition], position)
         return bool(polled)
 
-    def _hold(self, part: Any, records: list[Any]) -> None:
-        self._next[part] = records[-1].offset + 1
-        if self._ends is not None and self._next[part] > self._ends[part]:
-            end = self._ends[part]
+    def _buffer(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
+        self._next_offset[partition] = records[-1].offset + 1
+        if self._ends is not None and self._next_offset[partition] > self._ends[partition]:
+            end = self._ends[partition]
             records = [record for record in records if record.offset < end]
-        self._held[part].add(records)
+        self._buffers[partition].add(records)
 
-    def ready(self) -> list[Any]:
-        """The records that are next, as far as that can be told."""
+    def take_ready(self) -> list[ConsumerRecord]:
+        """Remove and return the records whose place in the order is certain."""
         taken = [
-            self._held[part].take(n) for part, n in zip(self._parts, self._safe(), strict=True)
+            self._buffers[partition].take(n)
+            for partition, n in zip(self._partitions, self._count_ready(), strict=True)
         ]
-        taken = [one for one in taken if one[0]]
+        taken = [part for part in taken if part.records]
         if len(taken) < 2:
-            return taken[0][0] if taken else []
-        return _by_time(taken)
+            return taken[0].records if taken else []
+        return _merge_by_time(taken)
 
-    def _safe(self) -> list[int]:
-        """How many records of each partition come before any that is not here yet."""
-        held = [self._held[part] for part in self._parts]
-        waiting = [] if self._ends is None or len(held) < 2 else [
-            place for place, part in enumerate(self._parts) if not self._is_over(part)
+    def _count_ready(self) -> list[int]:
+        """Return for each partition how many records precede all that are not fetched yet."""
+        buffers = [self._buffers[partition] for partition in self._partitions]
+        unfinished = [] if self._ends is None or len(buffers) < 2 else [
+            k for k, partition in enumerate(self._partitions) if not self._is_finished(partition)
         ]  # fmt: skip
-        if not waiting:
-            return [len(one.records) for one in held]
-        if not all(held[place].records for place in waiting):
-            return [0] * len(held)
-        last, place = min((int(held[place].times[-1]), place) for place in waiting)
+        if not unfinished:
+            return [len(buffer.records) for buffer in buffers]
+        if not all(buffers[k].records for k in unfinished):
+            return [0] * len(buffers)
+        # The next record of partition k is at least as late as its last buffered one. The earliest
+        # such bound, ties to the first partition, limits what may be taken from all.
+        time, first = min((int(buffers[k].times[-1]), k) for k in unfinished)
         return [
-            int(np.searchsorted(one.times, last, "right" if k <= place else "left"))
-            for k, one in enumerate(held)
+            int(np.searchsorted(buffer.times, time, "right" if k <= first else "left"))
+            for k, buffer in enumerate(buffers)
         ]
 
 
-def _by_time(taken: Sequence[tuple[list[Any], Any]]) -> list[Any]:
-    records = [record for some, _ in taken for record in some]
-    order = np.argsort(np.concatenate([times for _, times in taken]), kind="stable")
-    return [records[one] for one in order.tolist()]
+def _merge_by_time(taken: Sequence[_Taken]) -> list[ConsumerRecord]:
+    records = [record for part in taken for record in part.records]
+    order = np.argsort(np.concatenate([part.times for part in taken]), kind="stable")
+    return [records[k] for k in order.tolist()]

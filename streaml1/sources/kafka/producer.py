@@ -1,4 +1,4 @@
-"""What is written to a topic: each record is there at least once when `flush` returns."""
+"""Writing to topics: `TopicWriter.flush` returns once every record is in the topic."""
 
 from __future__ import annotations
 
@@ -8,160 +8,181 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from streaml1.sources.kafka.topic import LAST_SECONDS, Topic, reason_of
+from streaml1.sources.kafka.topic import STOPPED_SECONDS, Topic, error_text
 from streaml1.sources.source import Lost, SourceError, Unavailable, shown
+
+if TYPE_CHECKING:
+    from kafka.producer.future import FutureRecordMetadata
 
 __all__ = [
     "Header",
-    "Outbox",
-    "Patience",
+    "StopDeadline",
+    "TopicWriter",
     "as_topic",
-    "has_topic",
-    "make_topic",
-    "same_topic",
-    "topic_beside",
-    "unwritten",
+    "create_topic",
+    "is_same_topic",
+    "output_topic",
+    "topic_exists",
+    "write_error",
 ]
 
 Header = tuple[str, bytes]
 
 LINGER_MS = 50
 BATCH_BYTES = 262_144
-"""Records wait so long for others, or until they are so many bytes: a `send` costs half then."""
+"""A batch is sent when it is this old or this large. By default, `send` costs twice as much."""
 
-LARGEST = 2**26
-"""The largest record that is handed over; what the topic takes is for the topic to say."""
+MAX_RECORD_BYTES = 2**26
+"""Client-side limit of a record; the limit that counts is the topic's max.message.bytes."""
 
-HELD, HELD_BYTES = 20_000, 2**25
-"""Records, and their bytes, that may be on their way: kafka-python itself has no limit."""
+MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES = 20_000, 2**25
+"""Limit of records that are sent and not acknowledged; kafka-python itself has none."""
 
 DELIVERY_SECONDS, REQUEST_SECONDS = 120.0, 30.0
-"""How long a record may take, and one request for it: trouble that passes is waited out."""
+"""Timeout of a record, and of one request: transient faults of the brokers are waited out."""
 
 STOP_SECONDS = 3.0
-"""How long a broker may take nothing once the run was stopped."""
+"""After a stop, records are given up once no broker has taken any for this long."""
 
-TICK_SECONDS = 0.1
-"""How often a stop is looked for while records are waited for."""
+STOP_CHECK_SECONDS = 0.1
+"""Interval of checks for a stop while waiting for records."""
 
 CLOSE_SECONDS = 5.0
 
-ASK_SECONDS = 2.0
-"""How long a broker may take to tell whether the topic is still there."""
+REFRESH_SECONDS = 2.0
+"""Timeout of the metadata refresh that shows whether the topic still exists."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
-class Patience:
-    """How long brokers are waited for: a while longer once the run was stopped."""
+class StopDeadline:
+    """Limit on waits for brokers after a stop: `STOP_SECONDS` without progress.
+
+    Each wait has its own `STOP_SECONDS`, until one has passed in vain. After that all waits end at
+    once, unless the brokers make progress again.
+    """
 
     def __init__(self) -> None:
         self._stopped: Callable[[], bool] = lambda: False
-        self._since: float | None = None  # when the stop was seen, or something moved after it
-        self._in_vain = False
+        self._since: float | None = None  # time of the stop, or of the last progress after it
+        self._exhausted = False
 
-    def heed(self, stopped: Callable[[], bool]) -> None:
-        """Have it end soon after `stopped` has become true."""
+    def set_stop(self, stopped: Callable[[], bool]) -> None:
+        """Set the function that returns whether the run has been stopped."""
         self._stopped = stopped
 
-    def begins(self) -> None:
-        """A wait begins: it has its time, whatever went by before, unless one was in vain."""
-        if not self._in_vain:
-            self.moved()
+    def start_wait(self) -> None:
+        """Start a new wait."""
+        if not self._exhausted:
+            self.on_progress()
 
-    def moved(self) -> None:
-        """Brokers do take what is sent."""
-        self._in_vain = False
+    def on_progress(self) -> None:
+        """Record that a broker has taken something."""
+        self._exhausted = False
         if self._since is not None:
             self._since = time.monotonic()
 
-    def is_short(self) -> bool:
-        """Whether the run was stopped, so that it will end."""
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run has been stopped."""
         return self._since is not None or self._stopped()
 
-    def is_over(self) -> bool:
-        """Whether the run was stopped, and nothing has moved since then for too long."""
+    def is_exhausted(self) -> bool:
+        """Return whether the run was stopped, and `STOP_SECONDS` have passed without progress."""
         if self._since is None and self._stopped():
             self._since = time.monotonic()
         if self._since is not None and time.monotonic() - self._since >= STOP_SECONDS:
-            self._in_vain = True
-        return self._in_vain
+            self._exhausted = True
+        return self._exhausted
 
 
-class Outbox:
-    """A topic that records are written to.
+class _Pending(NamedTuple):
+    """A record that is sent and not acknowledged yet."""
+
+    future: FutureRecordMetadata
+    key: str
+    size: int
+
+
+class TopicWriter:
+    """Idempotent producer for one topic; a context manager.
 
     Parameters
     ----------
     topic
-        Made, as the brokers make topics, where it is not there.
+        The topic; created if it does not exist.
     configs
-        The settings it is made with.
+        Topic configuration to create it with; by default the brokers' defaults.
+
+    Attributes
+    ----------
+    stop_deadline : StopDeadline
+        Limits the waits after a stop.
+    partitions : int
+        Number of partitions of the topic.
 
     Raises
     ------
     SourceError
-        One sentence, where no broker answers, or the topic cannot be made.
-
+        If no broker answers, or the topic cannot be created.
     """
 
     def __init__(self, topic: Topic, configs: Mapping[str, str] | None = None) -> None:
         import kafka
 
         self.topic = topic
-        if not has_topic(topic):
-            make_topic(topic, configs or {})
+        if not topic_exists(topic):
+            create_topic(topic, configs or {})
         try:
             self._producer = kafka.KafkaProducer(
-                **topic._common(),
+                **topic.client_options(),
                 acks="all",
                 enable_idempotence=True,
                 linger_ms=LINGER_MS,
                 batch_size=BATCH_BYTES,
-                max_request_size=LARGEST,
+                max_request_size=MAX_RECORD_BYTES,
                 delivery_timeout_ms=round(1000 * DELIVERY_SECONDS),
                 request_timeout_ms=round(1000 * REQUEST_SECONDS),
                 allow_auto_create_topics=False,
             )
         except Exception as error:
-            raise unwritten(topic, error) from None
-        self._held: deque[tuple[Any, str, int]] = deque()
-        self._bytes = 0
-        self.patience = Patience()
+            raise write_error(topic, error) from None
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self.stop_deadline = StopDeadline()
         self._given_up: Unavailable | None = None
-        self._failed: SourceError | None = None  # and for good: no later `flush` is well
+        self._failed: SourceError | None = None  # permanent: every later `flush` raises it
         try:
             self.partitions = len(self._producer.partitions_for(topic.name))
             topic.require_same(self._producer)
         except Exception as error:
             self.close()
-            raise unwritten(topic, error) from None
+            raise write_error(topic, error) from None
 
-    def __enter__(self) -> Outbox:
+    def __enter__(self) -> TopicWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def require_same(self) -> None:
-        """Refuse to go on where the topic was deleted: whoever begins again makes it as it was.
+        """Raise if the topic was deleted; a restart creates it again with its configuration.
 
         Raises
         ------
         Unavailable
-            One sentence.
-
+            If the topic was deleted, or deleted and recreated.
         """
         try:
-            seconds = LAST_SECONDS if self.patience.is_short() else ASK_SECONDS
-            self.topic.require_same(self._producer, seconds, there=True)
+            timeout = STOPPED_SECONDS if self.stop_deadline.is_stopping else REFRESH_SECONDS
+            self.topic.require_same(self._producer, timeout, must_exist=True)
         except Lost:
             raise Unavailable(
-                f"{self.topic.url} was deleted while it was written to: begin again, which makes "
-                "it if it is not there"
+                f"{self.topic.url} was deleted during the run; start again, which creates it if it "
+                "does not exist"
             ) from None
 
     def send(
@@ -170,98 +191,101 @@ class Outbox:
         value: bytes | None,
         headers: list[Header] | None = None,
         partition: int | None = None,
-    ) -> Any:
-        """Hand a record over; it is on its way, and may still fail.
+    ) -> FutureRecordMetadata:
+        """Send a record without waiting for its acknowledgement; it may still fail.
 
         Parameters
         ----------
         key, value, headers
             Of the record.
         partition
-            Records of one number keep their order; without it those of one key do.
+            Records with the same number keep their order. By default those with the same key do.
 
         Returns
         -------
-        The future of kafka-python, which `flush` waits for.
+        FutureRecordMetadata
+            The future of kafka-python; `flush` waits for it.
 
         Raises
         ------
         SourceError
-            Where this or an earlier record has failed.
-
+            If this or an earlier record has failed.
         """
         size = 0 if value is None else len(value)
-        while self._held and self._held[0][0].is_done:
+        while self._pending and self._pending[0].future.is_done:
             self._settle()
-        full = len(self._held) >= HELD or self._bytes + size > HELD_BYTES
+        full = (
+            len(self._pending) >= MAX_IN_FLIGHT or self._pending_bytes + size > MAX_IN_FLIGHT_BYTES
+        )
         if full and self._given_up is None:
-            with contextlib.suppress(_GivenUp):  # the block is learnt to its end, and `flush` tells
+            # The current block is learned to its end; the next `flush` raises this error again.
+            with contextlib.suppress(_GivenUp):
                 self.flush()
         data = key.encode()
-        place = (crc32(data) if partition is None else partition) % self.partitions
+        index = (crc32(data) if partition is None else partition) % self.partitions
         try:
-            future = self._producer.send(self.topic.name, value, data, headers, place)
+            future = self._producer.send(self.topic.name, value, data, headers, index)
         except Exception as error:
-            raise self._why(error, key) from None
-        self._held.append((future, key, size))
-        self._bytes += size
+            raise self._explain(error, key) from None
+        self._pending.append(_Pending(future, key, size))
+        self._pending_bytes += size
         return future
 
     def flush(self) -> None:
-        """Return once all records are in the topic.
+        """Wait until all records are in the topic.
 
         Raises
         ------
         SourceError
-            One sentence about the first that is not, and never will be; or, after a stop that
-            `patience` has heard of, about those that no broker takes.
-
+            If a record failed permanently; or, after a stop, if no broker takes the records.
         """
         from kafka.errors import KafkaTimeoutError, UnknownError
 
         if self._failed is not None:
             raise self._failed
-        limit = time.monotonic() + 2 * DELIVERY_SECONDS
-        self.patience.begins()
-        while self._held:
-            # It loses sight of a batch that was too large and is taken apart: each is asked below.
+        deadline = time.monotonic() + 2 * DELIVERY_SECONDS
+        self.stop_deadline.start_wait()
+        while self._pending:
+            # kafka-python's flush loses track of a batch that was too large and is split. So the
+            # future of each record is checked below.
             with contextlib.suppress(KafkaTimeoutError, UnknownError):
-                self._producer.flush(TICK_SECONDS)
-            with contextlib.suppress(Exception):  # told of where it is settled
-                self._held[0][0].get(TICK_SECONDS)
-            if self._held[0][0].is_done:
-                self.patience.moved()
-                while self._held and self._held[0][0].is_done:
+                self._producer.flush(STOP_CHECK_SECONDS)
+            oldest = self._pending[0].future
+            with contextlib.suppress(Exception):  # `_settle` raises the error
+                oldest.get(STOP_CHECK_SECONDS)
+            if oldest.is_done:
+                self.stop_deadline.on_progress()
+                while self._pending and self._pending[0].future.is_done:
                     self._settle()
-            elif self.patience.is_over():
+            elif self.stop_deadline.is_exhausted():
                 raise self._give_up()
-            elif time.monotonic() > limit:
+            elif time.monotonic() > deadline:
                 self._settle()
 
     def close(self) -> None:
-        """Write what can be written soon, and let go of the brokers."""
+        """Send what can be sent within `CLOSE_SECONDS`, and disconnect."""
         try:
-            in_vain = self._given_up is not None or self.patience.is_over()
-            self._producer.close(timeout=0.0 if in_vain else CLOSE_SECONDS)
+            give_up = self._given_up is not None or self.stop_deadline.is_exhausted()
+            self._producer.close(timeout=0.0 if give_up else CLOSE_SECONDS)
         except Exception:
-            # It does not end where something is left that cannot be written.
+            # kafka-python's close raises, and leaves its threads, if records cannot be sent.
             self._producer._sender.force_close()
             self._producer._sender.join(CLOSE_SECONDS)
             with contextlib.suppress(Exception):
                 self._producer.close(timeout=CLOSE_SECONDS)
 
     def _settle(self) -> None:
-        """Let go of the first record, which is in the topic, or has failed."""
+        """Remove the oldest pending record; raise if it is not in the topic."""
         from kafka.errors import KafkaTimeoutError
 
-        future, key, size = self._held.popleft()
-        self._bytes -= size
+        future, key, size = self._pending.popleft()
+        self._pending_bytes -= size
         if not future.succeeded():
-            self._failed = self._why(future.exception or KafkaTimeoutError(), key)
+            self._failed = self._explain(future.exception or KafkaTimeoutError(), key)
             raise self._failed
 
-    def _why(self, error: Exception, key: str) -> SourceError:
-        """Why a record is not in the topic: kafka-python waits for one that was deleted."""
+    def _explain(self, error: Exception, key: str) -> SourceError:
+        """Explain why a record is not in the topic; for a deleted topic, kafka-python times out."""
         from kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
         if isinstance(error, KafkaTimeoutError | UnknownTopicOrPartitionError):
@@ -269,111 +293,137 @@ class Outbox:
                 self.require_same()
             except SourceError as deleted:
                 return deleted
-        return unwritten(self.topic, error, key)
+        return write_error(self.topic, error, key)
 
     def _give_up(self) -> Unavailable:
-        """What is not in the topic as the run ends: the same error as long as that is so."""
+        """Return the error about the pending records, the same one until it is reported."""
         if self._given_up is None:
-            n = len(self._held)
+            n = len(self._pending)
             self._given_up = _GivenUp(
                 f"{self.topic.url}: {n:,} {'record was' if n == 1 else 'records were'} not "
-                f"written, as no broker took any for {STOP_SECONDS:g} seconds"
+                f"written, as no broker accepted any for {STOP_SECONDS:g} seconds"
             )
         return self._given_up
 
 
 class _GivenUp(Unavailable):
-    """What was not written before a run that was stopped ended."""
+    """Records that were not written before a stopped run ended."""
 
 
 def as_topic(topic: str | Topic) -> Topic:
-    """A topic, or the one of a URL."""
+    """Return a topic, given as such or by its URL."""
     return Topic(topic) if isinstance(topic, str) else topic
 
 
-def topic_beside(topic: Topic, name: str) -> Topic:
-    """A topic by its name, at the brokers of another; or by its URL.
+def output_topic(source: Topic, name: str) -> Topic:
+    """Return a topic to write to, given by its URL, or by its name at the brokers of `source`.
 
     Raises
     ------
     SourceError
-        Where there can be no such topic, or it is the same one.
+        If the name is invalid, or the topic is `source` itself.
 
     Examples
     --------
-    >>> from streaml1.sources.kafka.producer import topic_beside
+    >>> from streaml1.sources.kafka.producer import output_topic
     >>> from streaml1.sources.kafka.topic import Topic
-    >>> topic_beside(Topic("kafka://localhost:9092/clicks"), "clicks.dlq").url
+    >>> output_topic(Topic("kafka://localhost:9092/clicks"), "clicks.dlq").url
     'kafka://localhost:9092/clicks.dlq'
-
     """
-    other = Topic(name, topic.security) if name.startswith("kafka:") else topic.beside(name)
-    require_name(other)
-    if same_topic(other, topic):
-        raise SourceError(f"{other.url} is what is read: write to another topic")
-    return other
+    topic = Topic(name, source.security) if name.startswith("kafka:") else source.sibling(name)
+    _require_valid_name(topic)
+    if is_same_topic(topic, source):
+        raise SourceError(f"{topic.url} is the topic that is read; write to another one")
+    return topic
 
 
-def same_topic(one: Topic, other: Topic) -> bool:
-    """Whether two topics have one name, and a broker in common."""
-    return one.name == other.name and not set(one.brokers).isdisjoint(other.brokers)
+def is_same_topic(a: Topic, b: Topic) -> bool:
+    """Return whether two topics have the same name and a broker in common."""
+    return a.name == b.name and not set(a.brokers).isdisjoint(b.brokers)
 
 
-def require_name(topic: Topic) -> None:
-    """Refuse what Kafka does not take as the name of a topic."""
+def _require_valid_name(topic: Topic) -> None:
     if not _NAME.fullmatch(topic.name) or topic.name in (".", ".."):
         raise SourceError(
-            f"{shown(topic.name)} cannot name a topic: take up to 249 letters, digits, dots, "
+            f"{shown(topic.name)} is not a valid topic name: use up to 249 letters, digits, dots, "
             "underscores and dashes"
         )
 
 
-def has_topic(topic: Topic) -> bool:
-    """Whether the topic is there."""
+def topic_exists(topic: Topic) -> bool:
+    """Return whether a topic exists.
+
+    Raises
+    ------
+    SourceError
+        If no broker answers, or the client is rejected.
+    """
     from kafka.admin import KafkaAdminClient
 
-    topic._answers(lambda: False)
+    topic.wait_until_reachable(lambda: False)
     try:
-        with closing(KafkaAdminClient(**topic._common())) as admin:
+        with closing(KafkaAdminClient(**topic.client_options())) as admin:
             return topic.name in admin.list_topics()
     except Exception as error:
-        raise unwritten(topic, error) from None
+        raise write_error(topic, error) from None
 
 
-def make_topic(topic: Topic, configs: Mapping[str, str], partitions: int = -1) -> None:
-    """Make a topic with some settings; the brokers choose what is not said."""
+def create_topic(topic: Topic, configs: Mapping[str, str], partitions: int = -1) -> None:
+    """Create a topic, unless another client has created it meanwhile.
+
+    Parameters
+    ----------
+    topic
+        The topic.
+    configs
+        Topic configuration; the brokers' defaults apply to the rest.
+    partitions
+        Number of partitions; -1 is the brokers' default.
+
+    Raises
+    ------
+    SourceError
+        If the name is invalid, or the brokers do not create the topic.
+    """
     from kafka.admin import KafkaAdminClient
     from kafka.errors import TopicAlreadyExistsError
 
-    require_name(topic)
-    wanted = {topic.name: {"num_partitions": partitions, "configs": dict(configs)}}
+    _require_valid_name(topic)
+    requested = {topic.name: {"num_partitions": partitions, "configs": dict(configs)}}
     try:
-        with closing(KafkaAdminClient(**topic._common())) as admin:
-            with contextlib.suppress(TopicAlreadyExistsError):  # another was faster
-                admin.create_topics(wanted)
+        with closing(KafkaAdminClient(**topic.client_options())) as admin:
+            with contextlib.suppress(TopicAlreadyExistsError):
+                admin.create_topics(requested)
             admin.wait_for_topics([topic.name])
     except Exception as error:
         raise SourceError(
-            f"{topic.url}: there is no topic {topic.name}, and it cannot be made "
-            f"({reason_of(error)}): make it first"
+            f"{topic.url}: topic {topic.name} does not exist and cannot be created "
+            f"({error_text(error)}); create it first"
         ) from None
 
 
-def unwritten(topic: Topic, error: Exception, key: str | None = None) -> SourceError:
-    """Why a record, or any, is not in a topic, in one sentence."""
+def write_error(topic: Topic, error: Exception, key: str | None = None) -> SourceError:
+    """Convert an error of kafka-python while writing to one sentence.
+
+    Parameters
+    ----------
+    topic
+        Topic that was written to.
+    error
+        The error.
+    key
+        Key of the record; None if the error is not about one record.
+    """
     from kafka import errors
 
-    what = "what was written" if key is None else f"the record {key}"
+    what = "records" if key is None else f"the record {key}"
     if isinstance(error, errors.MessageSizeTooLargeError | errors.RecordListTooLargeError):
         return SourceError(
-            f"{topic.url} does not take {what}, which is too large for it: raise its "
-            "max.message.bytes"
+            f"{topic.url} does not accept {what}: too large; raise the topic's max.message.bytes"
         )
     if isinstance(error, errors.AuthorizationError):
-        return SourceError(
-            f"{topic.url} may not be written by this user: have the right to write granted"
-        )
+        return SourceError(f"{topic.url}: this user may not write to the topic; add an ACL")
     if isinstance(error, errors.KafkaTimeoutError):
-        return Unavailable(f"{topic.url}: no broker took {what}: is one running?")
+        return Unavailable(f"{topic.url}: no broker accepted {what}: is one running?")
     kind = Unavailable if getattr(error, "retriable", False) else SourceError
-    return kind(f"{topic.url} did not take {what}: {reason_of(error)}")
+    return kind(f"{topic.url} did not accept {what}: {error_text(error)}")

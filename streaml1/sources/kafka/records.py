@@ -1,4 +1,8 @@
-"""Records of Kafka to blocks of examples, and the position after each example."""
+"""Kafka records as blocks of examples, and the position after each example.
+
+The value of a record is one example, or several separated by newlines. Positions count lines, so
+that a run can resume in the middle of a record.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +20,14 @@ from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.parsed_lines import EachLine, Parsed
 from streaml1.sources.source import Block, Refuse, SourceError
 
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
 __all__ = [
     "KafkaBlock",
     "Origin",
-    "Parse",
+    "Parser",
+    "PartitionKey",
     "Position",
     "RecordLines",
     "RecordReader",
@@ -29,30 +37,34 @@ __all__ = [
 
 FORMATS = ("jsonl", "svmlight", "vw")
 
+PartitionKey = int | str
+"""A partition in a position: its number, or ``labels/0`` for one of the topic of labels."""
+
 Position = dict[Any, tuple[int, int]]
-"""By partition, the offset of the next record and how many of its lines are done with."""
+"""For each partition the offset of the next record, and how many of its lines are done."""
 
-Key = Callable[[Any], Any]
-"""What a position calls the partition of a record: its number, where there is one topic."""
+KeyFunction = Callable[[Any], PartitionKey]
+"""Returns the key of a record's partition in positions."""
 
-
-Parse = Callable[[bytes], Parsed]
-"""Reads lines with newlines between."""
+Parser = Callable[[bytes], Parsed]
+"""Parses lines separated by newlines."""
 
 
 class Origin(NamedTuple):
-    """Where an example of a topic stands, and what was there.
+    """Coordinates and bytes of an example in a topic.
 
     Parameters
     ----------
-    topic, partition, offset, time
-        Of its record; the time in milliseconds since 1970.
+    topic, partition, offset
+        Coordinates of its record.
+    time
+        Timestamp of the record in milliseconds since 1970.
     line
-        In the record, from 1; 0 where the record has only one.
+        Line in the record, from 1; 0 if the record has one line.
     key
-        Of its record, or None.
+        Key of the record, or None.
     value
-        The bytes of the example.
+        Bytes of the example.
     """
 
     topic: str
@@ -65,87 +77,111 @@ class Origin(NamedTuple):
 
     @property
     def place(self) -> str:
-        """In words, as ``clicks/0@7``, or ``clicks/0@7:2`` for the second line of a record."""
+        """The coordinates as text: ``clicks/0@7``, or ``clicks/0@7:2`` for line 2 of a record."""
         line = f":{self.line}" if self.line else ""
         return f"{self.topic}/{self.partition}@{self.offset}{line}"
 
     @classmethod
-    def at(cls, place: str, value: bytes) -> Origin | None:
-        """What stood at a `place`, as far as that tells; None where it is of no topic."""
-        found = re.fullmatch(r"(.+)/(\d+)@(\d+)(?::(\d+))?", place)
-        if found is None:
+    def from_place(cls, place: str, value: bytes) -> Origin | None:
+        """Parse a `place`; return None if it is not of a topic. Time and key are lost."""
+        match = re.fullmatch(r"(.+)/(\d+)@(\d+)(?::(\d+))?", place)
+        if match is None:
             return None
-        partition, offset, line = (int(one or 0) for one in found.groups()[1:])
-        return cls(found[1], partition, offset, 0, line, None, value)
+        partition, offset, line = (int(number or 0) for number in match.groups()[1:])
+        return cls(match[1], partition, offset, 0, line, None, value)
+
+
+class _Line(NamedTuple):
+    """A line of a record that has several: the record's index, and the line's number from 1."""
+
+    record: int
+    number: int
+    text: bytes
 
 
 class RecordLines:
-    """The lines in the values of some records, those done with before left out.
+    """Lines of some records, without those that are done.
+
+    At first each record counts as one line; `split_records` gives several lines to records with
+    newlines in them. Most topics have one example per record, and never need it.
 
     Parameters
     ----------
     records
-        As kafka-python hands them over, in the order in which they are to be learnt.
-    began
-        The position before them.
+        Consecutive records, in the order in which they are learned.
+    start
+        Position before them.
     key
-        What it calls their partitions.
+        Returns the key of a record's partition in positions.
 
+    Attributes
+    ----------
+    text
+        The lines, each with a newline after it.
+    n_lines
+        Their number.
     """
 
     def __init__(
-        self, records: Sequence[Any], began: Position, key: Key = attrgetter("partition")
+        self,
+        records: Sequence[ConsumerRecord],
+        start: Position,
+        key: KeyFunction = attrgetter("partition"),
     ) -> None:
         self.records = records
-        self.began = began
+        self.start = start
         self._key = key
         values = [record.value or b"" for record in records]
         self.text = b"\n".join([*values, b""])
-        self.n = len(values)
-        # Where a record has several lines: the record of each line, its number in it, and it.
-        self._several: list[tuple[int, int, bytes]] | None = None
+        self.n_lines = len(values)
+        self._lines: list[_Line] | None = None
 
-    def apart(self) -> None:
-        """Tell the lines of each record, as there are more of them than records."""
-        self._several = list(self._each())
-        self.text = b"\n".join([*(text for _, _, text in self._several), b""])
-        self.n = len(self._several)
+    def split_records(self) -> None:
+        """Count the lines within records, since there are more lines than records."""
+        self._lines = list(self._split())
+        self.text = b"\n".join([*(line.text for line in self._lines), b""])
+        self.n_lines = len(self._lines)
 
-    def _each(self) -> Iterator[tuple[int, int, bytes]]:
-        begun = {one: there for one, there in self.began.items() if there[1]}
-        for place, record in enumerate(self.records):
+    def _split(self) -> Iterator[_Line]:
+        started = {key: position for key, position in self.start.items() if position[1]}
+        for k, record in enumerate(self.records):
             texts = (record.value or b"").removesuffix(b"\n").split(b"\n")
             if len(texts) == 1:
-                yield place, 0, texts[0]
+                yield _Line(k, 0, texts[0])
                 continue
-            offset, done = begun.get(self._key(record), (-1, 0))
+            offset, done = started.get(self._key(record), (-1, 0))
             skipped = done if offset == record.offset else 0
             for number, text in enumerate(texts[skipped:], start=skipped + 1):
-                yield place, number, text
+                yield _Line(k, number, text)
 
     def origin(self, line: int) -> Origin:
-        """Where a line stands, and what is there."""
-        if self._several is None:
-            place, number, text = line, 0, self.records[line].value
+        """Return coordinates and bytes of a line, numbered from 0."""
+        if self._lines is None:
+            k, number, text = line, 0, self.records[line].value
         else:
-            place, number, text = self._several[line]
-        record = self.records[place]
+            k, number, text = self._lines[line]
+        record = self.records[k]
         return Origin(
             record.topic, record.partition, record.offset, record.timestamp or 0, number,
             record.key, text,
         )  # fmt: skip
 
-    def position(self, done: int) -> Position:
-        """The position once so many lines are done with."""
-        whole, begun = len(self.records), 0
-        if done < self.n:
-            whole, begun = (done, 0) if self._several is None else self._several[done][:2]
-        position = dict(self.began)
+    def position(self, n_done: int) -> Position:
+        """Return the position after the first `n_done` lines."""
+        n_records, number = len(self.records), 0
+        if n_done < self.n_lines:
+            if self._lines is None:
+                n_records = n_done
+            else:
+                n_records, number, _ = self._lines[n_done]  # of the next line
+        position = dict(self.start)
         key = self._key
-        position.update({key(one): (one.offset + 1, 0) for one in self.records[:whole]})
-        if begun > 1:
-            record = self.records[whole]
-            position[key(record)] = (record.offset, begun - 1)
+        position.update(
+            {key(record): (record.offset + 1, 0) for record in self.records[:n_records]}
+        )
+        if number > 1:
+            record = self.records[n_records]
+            position[key(record)] = (record.offset, number - 1)
         return position
 
 
@@ -156,64 +192,66 @@ class KafkaBlock(Block):
     Parameters
     ----------
     source
-        The lines that they are among.
-    at
-        Which line each is, from 0.
-
+        Lines that contain the examples.
+    line_indices
+        Index of each example's line, from 0.
     """
 
     source: RecordLines | None = None
-    at: Sequence[int] = ()
+    line_indices: Sequence[int] = ()
 
-    def after(self, rows: int) -> Any:
-        """The position after so many examples, to `begin` at."""
+    def after(self, rows: int) -> Position:
+        """Return the position after the first `rows` examples."""
         if rows == len(self):
-            return self.end
+            end: Position = self.end
+            return end
         assert self.source is not None
-        return self.source.position(self.at[rows - 1] + 1 if rows else 0)
+        return self.source.position(self.line_indices[rows - 1] + 1 if rows else 0)
 
     def place(self, row: int) -> str:
-        """Where an example of the block was read."""
+        """Return the coordinates of an example as text."""
         return self.origin(row).place
 
     def origin(self, row: int) -> Origin:
-        """Where it stands, and what is there."""
+        """Return coordinates and bytes of an example."""
         assert self.source is not None
-        return self.source.origin(self.at[row])
+        return self.source.origin(self.line_indices[row])
 
 
 class RecordReader:
-    """Reads the records of a topic as they come, and knows how far it is.
+    """Converts records to blocks and keeps the position.
 
     Parameters
     ----------
     topic
-        Its name.
-    parse
-        Reads lines.
+        Name of the topic.
+    parser
+        Parser of lines.
     key
-        What positions call the partitions of records.
+        Returns the key of a record's partition in positions.
 
     Attributes
     ----------
     position
-        What all blocks handed over so far, and what was refused between them, leave behind.
-
+        Position after all blocks returned so far and all rejected examples between them.
     """
 
-    def __init__(self, topic: str, parse: Parse, key: Key = attrgetter("partition")) -> None:
+    def __init__(
+        self, topic: str, parser: Parser, key: KeyFunction = attrgetter("partition")
+    ) -> None:
         self.topic = topic
-        self._parse = parse
+        self._parser = parser
         self._key = key
         self.position: Position = {}
-        self._number = 0
+        self._number = 0  # of the last example
 
-    def blocks(self, records: Sequence[Any], size: int, refuse: Refuse) -> Iterator[KafkaBlock]:
-        """The examples of some records, at most `size` at a time.
+    def blocks(
+        self, records: Sequence[ConsumerRecord], size: int, refuse: Refuse
+    ) -> Iterator[KafkaBlock]:
+        """Convert records to blocks of at most `size` examples.
 
-        The last block may be empty: it tells that the position has moved on. What stands before an
-        example whose refusal raises is delivered first.
-
+        The last block may be empty if only the position has changed. If `refuse` raises, the
+        examples before the rejected one are yielded first.
         """
         for lo in range(0, len(records) or 1, size):
             yield from self._blocks(
@@ -221,115 +259,135 @@ class RecordReader:
             )
 
     def _blocks(self, lines: RecordLines, size: int, refuse: Refuse) -> Iterator[KafkaBlock]:
-        parsed = self._parse(lines.text)
-        if parsed.n_lines > lines.n:
-            lines.apart()
-            parsed = self._parse(lines.text)
-        numbers, faults = self._numbered(parsed)
-        n, last = len(parsed.lines), lines.position(lines.n)
+        parsed = self._parser(lines.text)
+        if parsed.n_lines > lines.n_lines:
+            lines.split_records()
+            parsed = self._parser(lines.text)
+        numbers, faults = self._number_examples(parsed)
+        n, end = len(parsed.lines), lines.position(lines.n_lines)
         for lo in range(0, n or 1, size):
             hi = min(n, lo + size)
-            after = lines.n if hi == n else parsed.lines[hi - 1] + 1
-            # Each is refused with the block that passes it: what is saved between two blocks, and
-            # gone on from, has to count it once.
-            while faults and faults[0][0] < after:
-                line, reason, number = faults.popleft()
-                origin = lines.origin(line)
+            n_done = lines.n_lines if hi == n else parsed.lines[hi - 1] + 1
+            # Report each fault with the block whose end passes it: a checkpoint between two
+            # blocks then counts it exactly once, also after a resume.
+            while faults and faults[0].line < n_done:
+                fault = faults.popleft()
+                origin = lines.origin(fault.line)
                 try:
-                    refuse(origin.place, reason, number, origin)
+                    refuse(origin.place, fault.reason, fault.number, origin)
                 except Exception as error:
-                    hi, self.position = bisect_left(parsed.lines, line), lines.position(line)
-                    yield self._block(lines, parsed, numbers, lo, hi, self.position)
+                    hi = bisect_left(parsed.lines, fault.line)
+                    self.position = lines.position(fault.line)
+                    yield self._block(lines, parsed, numbers, slice(lo, hi))
                     raise error from None
-            self.position = last if hi == n else lines.position(after)
-            yield self._block(lines, parsed, numbers, lo, hi, self.position)
+            self.position = end if hi == n else lines.position(n_done)
+            yield self._block(lines, parsed, numbers, slice(lo, hi))
 
-    def _numbered(self, parsed: Parsed) -> tuple[Sequence[int], deque[tuple[int, str, int]]]:
-        """Numbers of the examples, and the faults with theirs."""
+    def _number_examples(self, parsed: Parsed) -> tuple[Sequence[int], deque[_Fault]]:
+        """Return the numbers of the examples, and the faults with theirs."""
         first, n = self._number + 1, len(parsed.lines)
         self._number += n + len(parsed.faults)
         if not parsed.faults:
             return range(first, first + n), deque()
-        at = sorted([*((line, "") for line in parsed.lines), *parsed.faults])
-        numbered = [(line, reason, number) for number, (line, reason) in enumerate(at, first)]
-        faults = deque(one for one in numbered if one[1])
-        return [number for _, reason, number in numbered if not reason], faults
+        ordered = sorted([*((line, "") for line in parsed.lines), *parsed.faults])
+        numbered = [_Fault(line, reason, k) for k, (line, reason) in enumerate(ordered, first)]
+        faults = deque(fault for fault in numbered if fault.reason)
+        return [fault.number for fault in numbered if not fault.reason], faults
 
     def _block(
-        self, lines: RecordLines, parsed: Parsed, numbers: Sequence[int], lo: int, hi: int,
-        end: Position,
-    ) -> KafkaBlock:  # fmt: skip
-        y = parsed.y[lo:hi]
+        self, lines: RecordLines, parsed: Parsed, numbers: Sequence[int], rows: slice
+    ) -> KafkaBlock:
+        y = parsed.y[rows]
         y = y.tolist() if isinstance(y, np.ndarray) else y
         return KafkaBlock(
-            parsed.x[lo:hi], y, None if parsed.w is None else parsed.w[lo:hi],
-            self.topic, list(numbers[lo:hi]), end,
-            None if parsed.ids is None else parsed.ids[lo:hi], lines, parsed.lines[lo:hi],
+            parsed.x[rows], y, None if parsed.w is None else parsed.w[rows],
+            self.topic, list(numbers[rows]), self.position,
+            None if parsed.ids is None else parsed.ids[rows], lines, parsed.lines[rows],
         )  # fmt: skip
 
 
-# What reads lines
+class _Fault(NamedTuple):
+    """A line that is no example; without a reason it is one."""
+
+    line: int
+    reason: str
+    number: int
 
 
-def record_parser(format: str | None, require_label: bool, texts: Collection[str] = ()) -> Parse:
-    """What reads the values of records of a format; None: JSON or svmlight, as each begins.
+# Parsers
+
+
+def record_parser(format: str | None, require_label: bool, texts: Collection[str] = ()) -> Parser:
+    """Return the parser of a format; None detects JSON or svmlight for each line.
+
+    Parameters
+    ----------
+    format
+        ``jsonl``, ``svmlight`` or ``vw``.
+    require_label
+        Whether examples without a label are rejected.
+    texts
+        VW namespaces that are raw text.
 
     Raises
     ------
     SourceError
-        One sentence, where records cannot have it.
-
+        If records cannot have the format.
     """
     if format is None:
-        return _Either(require_label).read
+        return _JsonOrSvmlight(require_label).read
     name = {"svm": "svmlight"}.get(format.lower(), format.lower())
     if name not in FORMATS:
         raise SourceError(
-            f"format {format!r} is none of a topic: say {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+            f"the format of a topic must be {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got "
+            f"{format!r}"
         )
     return line_parser(name, require_label, "record", texts).read
 
 
-def event_parser(format: str | None) -> Parse:
-    """What reads the values of records whose labels come late.
+def event_parser(format: str | None) -> Parser:
+    """Return the parser of events, whose labels are delayed.
 
     Raises
     ------
     SourceError
-        One sentence, where the format has no events.
-
+        If the format is not JSON.
     """
     if format not in (None, "jsonl"):
-        raise SourceError(f"format {format!r} has no late labels: only JSON has")
+        raise SourceError(f"delayed labels need format jsonl, got {format!r}")
     return line_parser("untimed events", what="record").read
 
 
-JSON_BEGINS = b"{", b"[", b'"'
+JSON_STARTS = b"{", b"[", b'"'
 
 
-class _Either:
-    """Reads lines of JSON and of svmlight, as each begins."""
+class _JsonOrSvmlight:
+    """Parser that reads a line as JSON if it starts like JSON, else as svmlight."""
 
     def __init__(self, require_label: bool) -> None:
         self._json = line_parser("jsonl", require_label, "record")
         self._svmlight = line_parser("svmlight", require_label, "record")
-        self._each = EachLine(self._one)
+        self._each = EachLine(self._parse_line)
 
     def read(self, text: bytes) -> Parsed:
+        # Fast path: every line starts with a brace.
         if text.startswith(b"{") and text.count(b"\n{") == text.count(b"\n", 0, -1):
             return self._json.read(text)
-        if any(one in text for one in JSON_BEGINS):
+        if any(start in text for start in JSON_STARTS):
             return self._each.read(text)
         return self._svmlight.read(text)
 
-    def _one(self, line: bytes) -> Any:
-        _refuse_prefix(line)
-        return (self._json if line.lstrip().startswith(JSON_BEGINS) else self._svmlight).one(line)
+    def _parse_line(self, line: bytes) -> Any:
+        _reject_prefix(line)
+        is_json = line.lstrip().startswith(JSON_STARTS)
+        return (self._json if is_json else self._svmlight).one(line)
 
 
-def _refuse_prefix(line: bytes) -> None:
-    """Refuse what some programs write before JSON."""
+def _reject_prefix(line: bytes) -> None:
+    """Reject bytes that some producers write before the JSON."""
     if line.startswith(b"\xef\xbb\xbf"):
-        raise ValueError("a byte order mark stands before the record: write it without")
-    if line.startswith(b"\0") and line[5:].startswith(JSON_BEGINS):
-        raise ValueError("five bytes of a schema registry stand before the JSON: write it without")
+        raise ValueError("the record starts with a byte order mark; write it without one")
+    if line.startswith(b"\0") and line[5:].startswith(JSON_STARTS):
+        raise ValueError(
+            "the record starts with a schema registry header of five bytes; write it without one"
+        )

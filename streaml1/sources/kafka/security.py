@@ -1,4 +1,4 @@
-"""How to connect to the brokers of Kafka: plainly, or by TLS and SASL."""
+"""Connection security of Kafka clients: plain text, TLS and SASL."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streaml1.sources.kafka.client_properties import Secret, Setting, settings_of
+from streaml1.sources.kafka.client_properties import Secret, Setting, read_settings
 from streaml1.sources.source import SourceError
 
-__all__ = ["Security", "brokers_of", "security_of"]
+__all__ = ["Security", "SecurityOptions", "parse_brokers", "resolve_security"]
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-TELLTALE = ("kafka.net.connection", "kafka.protocol.parser")
-"""Loggers of kafka-python that write whole requests, passwords within, when they debug."""
+REQUEST_LOGGERS = ("kafka.net.connection", "kafka.protocol.parser")
+"""Loggers of kafka-python that write whole requests, passwords included, at level DEBUG."""
 
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\s\[\]:/@,]+)(?::(\d{1,5}))?")
 
 
 @dataclass(frozen=True)
 class Security:
-    """What a client of Kafka needs to come in.
+    """Security settings of a Kafka client, checked and loaded.
 
     Parameters
     ----------
     protocol
         ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
     mechanism
-        Of SASL: ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
+        SASL mechanism: ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``; None without SASL.
     user, password
-        For SASL.
+        SASL credentials.
     context
-        For TLS: whom to trust, and the certificate of the client.
+        TLS context with the trusted certificates and the client's certificate; None without TLS.
     brokers
-        Where to begin, if a URL does not say.
+        Bootstrap servers, used if a URL names none.
     """
 
     protocol: str = "PLAINTEXT"
@@ -50,191 +50,210 @@ class Security:
 
     @property
     def has_sasl(self) -> bool:
-        """Whether a user logs in."""
+        """Whether clients log in."""
         return self.mechanism is not None
 
-    def arguments(self) -> dict[str, Any]:
-        """What consumers, producers and admins of kafka-python take of it."""
+    def client_options(self) -> dict[str, Any]:
+        """Return the keyword arguments for consumers, producers and admin clients of kafka-python.
+
+        With SASL this also keeps kafka-python from writing the password to its debug log.
+        """
         if self.protocol == "PLAINTEXT":
             return {}
-        told: dict[str, Any] = {"security_protocol": self.protocol, "ssl_context": self.context}
+        options: dict[str, Any] = {"security_protocol": self.protocol, "ssl_context": self.context}
         if self.has_sasl:
-            for name in TELLTALE:
-                logging.getLogger(name).addFilter(_is_no_request)
-            told |= {
+            for name in REQUEST_LOGGERS:
+                logging.getLogger(name).addFilter(_is_above_debug)
+            options |= {
                 "sasl_mechanism": self.mechanism,
                 "sasl_plain_username": self.user,
                 "sasl_plain_password": self.password,
             }
-        return told
+        return options
 
 
-def _is_no_request(record: logging.LogRecord) -> bool:
+def _is_above_debug(record: logging.LogRecord) -> bool:
     return record.levelno > logging.DEBUG
 
 
-def security_of(given: Security | Mapping[str, Any] | str | Path | None = None) -> Security:
-    """How to come in, as the caller says, else the environment, else a properties file.
+SecurityOptions = Security | Mapping[str, Any] | str | Path | None
+"""Security settings, options by name, the path of a properties file, or None."""
+
+
+def resolve_security(given: SecurityOptions = None) -> Security:
+    """Merge and check security settings: options, then the environment, then a properties file.
 
     Parameters
     ----------
     given
-        The path of a properties file, or settings by their names, such as
+        The path of a properties file, or settings by name, such as
         ``{"security": "SASL_SSL", "mechanism": "PLAIN", "user": "ann", "password": "..."}``;
-        `properties` among them is the path of a file. None: what the environment says.
+        `properties` among them is the path of a properties file. None uses the environment only.
 
     Raises
     ------
     SourceError
-        One sentence, which repeats no password.
+        If a setting is missing, invalid or would be ignored. The message contains no password.
 
     Examples
     --------
-    >>> from streaml1.sources.kafka.security import security_of
-    >>> told = security_of({"mechanism": "SCRAM-SHA-512", "user": "ann", "password": "hush"})
-    >>> told.protocol, told.password
+    >>> from streaml1.sources.kafka.security import resolve_security
+    >>> security = resolve_security(
+    ...     {"mechanism": "SCRAM-SHA-512", "user": "ann", "password": "hush"}
+    ... )
+    >>> security.protocol, security.password
     ('SASL_SSL', (secret))
-
     """
     if isinstance(given, Security):
         return given
     options = {"properties": given} if isinstance(given, str | Path) else given or {}
-    said = settings_of(options)
-    protocol = _protocol(said)
-    mechanism = _login(said, protocol) if protocol.startswith("SASL") else None
-    _require_use(said, protocol)
-    bootstrap = said.get("bootstrap")
+    settings = read_settings(options)
+    protocol = _protocol(settings)
+    mechanism = _mechanism(settings, protocol) if protocol.startswith("SASL") else None
+    _reject_unused(settings, protocol)
+    bootstrap = settings.get("bootstrap")
     return Security(
         protocol,
         mechanism,
-        said["user"].value if mechanism else None,
-        said["password"].value if mechanism else None,
-        _context(said) if protocol.endswith("SSL") else None,
-        _bootstrap(bootstrap) if bootstrap else (),
+        settings["user"].value if mechanism else None,
+        settings["password"].value if mechanism else None,
+        _tls_context(settings) if protocol.endswith("SSL") else None,
+        _bootstrap_brokers(bootstrap) if bootstrap else (),
     )
 
 
-def brokers_of(text: str) -> list[str] | None:
-    """The brokers of a list with commas, each with its port; None where one is none.
+def parse_brokers(text: str) -> list[str] | None:
+    """Split a comma-separated list of brokers and add the default port 9092.
+
+    Returns
+    -------
+    list[str] or None
+        ``host:port`` of each broker; None if one is invalid.
 
     Examples
     --------
-    >>> from streaml1.sources.kafka.security import brokers_of
-    >>> brokers_of("one,[::1]:9093")
+    >>> from streaml1.sources.kafka.security import parse_brokers
+    >>> parse_brokers("one,[::1]:9093")
     ['one:9092', '[::1]:9093']
-
     """
-    found = []
-    for one in filter(None, (one.strip() for one in text.split(","))):
-        match = _BROKER.fullmatch(one)
+    brokers = []
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        match = _BROKER.fullmatch(item)
         if match is None or int(match[2] or 1) not in range(1, 65536):
             return None
-        found.append(f"{match[1]}:{match[2] or 9092}")
-    return found
+        brokers.append(f"{match[1]}:{match[2] or 9092}")
+    return brokers
 
 
-def _bootstrap(said: Setting) -> tuple[str, ...]:
-    value = said.value if isinstance(said.value, str) else ",".join(said.value)
-    brokers = brokers_of(value)
+def _bootstrap_brokers(setting: Setting) -> tuple[str, ...]:
+    value = setting.value if isinstance(setting.value, str) else ",".join(setting.value)
+    brokers = parse_brokers(value)
     if not brokers:
-        # What stands there may be a URL with a password in it: it is not repeated.
-        raise SourceError(f"{said.place} is no list of brokers such as one:9092,two:9092")
+        # The value may be a URL with a password: the message must not repeat it.
+        raise SourceError(f"{setting.place} must be a list of brokers such as one:9092,two:9092")
     return tuple(brokers)
 
 
-def _protocol(said: Mapping[str, Setting]) -> str:
-    if "security" not in said:  # nobody who names a user wants to send a password in the clear
-        if "user" in said or "mechanism" in said:
+def _protocol(settings: Mapping[str, Setting]) -> str:
+    if "security" not in settings:
+        # The default for credentials is TLS: a password must not go over the network in the clear.
+        if "user" in settings or "mechanism" in settings:
             return "SASL_SSL"
-        return "SSL" if {"ca", "certificate"} & said.keys() else "PLAINTEXT"
-    value, place = said["security"]
-    protocol = str(value).upper()
-    if protocol not in PROTOCOLS:
-        raise SourceError(f"{place} {value!r} is not known: say one of {', '.join(PROTOCOLS)}")
-    return protocol
+        return "SSL" if {"ca", "certificate"} & settings.keys() else "PLAINTEXT"
+    return _one_of(settings["security"], PROTOCOLS)
 
 
-def _login(said: Mapping[str, Setting], protocol: str) -> str:
-    if "mechanism" not in said:
+def _one_of(setting: Setting, allowed: tuple[str, ...]) -> str:
+    value = str(setting.value).upper()
+    if value not in allowed:
+        listed = ", ".join(allowed)
+        raise SourceError(f"{setting.place} must be one of {listed}, got {setting.value!r}")
+    return value
+
+
+def _mechanism(settings: Mapping[str, Setting], protocol: str) -> str:
+    if "mechanism" not in settings:
         raise SourceError(
-            f"{protocol} needs a mechanism: say --kafka-mechanism, one of {', '.join(MECHANISMS)}"
+            f"{protocol} needs a mechanism: use --kafka-mechanism with one of "
+            f"{', '.join(MECHANISMS)}"
         )
-    value, place = said["mechanism"]
-    mechanism = str(value).upper()
-    if mechanism not in MECHANISMS:
-        raise SourceError(f"{place} {value!r} is not known: say one of {', '.join(MECHANISMS)}")
-    if "user" not in said:
-        raise SourceError(f"{protocol} needs a user: say --kafka-user")
-    if "password" not in said:
+    mechanism = _one_of(settings["mechanism"], MECHANISMS)
+    if "user" not in settings:
+        raise SourceError(f"{protocol} needs a user: use --kafka-user")
+    if "password" not in settings:
         raise SourceError(
-            f"{protocol} needs a password: set STREAML1_KAFKA_PASSWORD, or say "
+            f"{protocol} needs a password: set STREAML1_KAFKA_PASSWORD, or use "
             "--kafka-password-file"
         )
     return mechanism
 
 
-def _require_use(said: Mapping[str, Setting], protocol: str) -> None:
-    """Refuse what would silently not be used: a user without SASL, a CA without TLS."""
+def _reject_unused(settings: Mapping[str, Setting], protocol: str) -> None:
+    """Reject settings that would silently be ignored: a user without SASL, a CA without TLS."""
     unused = {"SASL": ("user", "password", "mechanism"), "SSL": ("ca", "certificate", "key")}
     for kind, names in unused.items():
         for name in names:
-            if name in said and kind not in protocol:
+            if name in settings and kind not in protocol:
                 raise SourceError(
-                    f"{said[name].place} is for {kind}, and the protocol is {protocol}: leave it "
-                    f"out, or say another --kafka-security"
+                    f"{settings[name].place} requires {kind}, but the protocol is {protocol}; "
+                    "remove it, or change --kafka-security"
                 )
 
 
-def _context(said: Mapping[str, Setting]) -> ssl.SSLContext:
+def _tls_context(settings: Mapping[str, Setting]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = _is_yes(said["check_hostname"]) if "check_hostname" in said else True
-    if "ca" in said:
-        value, place = said["ca"]
+    check = settings.get("check_hostname")
+    context.check_hostname = True if check is None else _yes_or_no(check)
+    if "ca" in settings:
+        value, place = settings["ca"]
         try:
             context.load_verify_locations(value)
         except ssl.SSLError:
-            raise SourceError(f"{place} {value} holds no certificate in PEM format") from None
+            raise SourceError(f"{place} {value} contains no PEM certificate") from None
         except OSError as error:
             raise SourceError(f"{place} {value}: {(error.strerror or '').lower()}") from None
     else:
         context.load_default_certs()
-    if "certificate" in said:
-        _load_certificate(context, said)
-    elif "key" in said:
-        raise SourceError(f"{said['key'].place} is of no certificate: say --kafka-certificate too")
+    if "certificate" in settings:
+        _load_certificate(context, settings)
+    elif "key" in settings:
+        raise SourceError(
+            f"{settings['key'].place} needs a certificate; use --kafka-certificate, too"
+        )
     return context
 
 
-def _is_yes(said: Setting) -> bool:
-    if said.value in (True, False):
-        return bool(said.value)
-    if str(said.value).lower() not in ("yes", "no"):
-        raise SourceError(f"{said.place} {said.value!r} is not known: say yes or no")
-    return str(said.value).lower() == "yes"
+def _yes_or_no(setting: Setting) -> bool:
+    if setting.value in (True, False):
+        return bool(setting.value)
+    if str(setting.value).lower() not in ("yes", "no"):
+        raise SourceError(f"{setting.place} must be yes or no, got {setting.value!r}")
+    return str(setting.value).lower() == "yes"
 
 
-def _load_certificate(context: ssl.SSLContext, said: Mapping[str, Setting]) -> None:
-    path, place = said["certificate"]
-    key = said.get("key")
-    password: Secret | str = said["key_password"].value if "key_password" in said else ""
-    asked = []
+def _load_certificate(context: ssl.SSLContext, settings: Mapping[str, Setting]) -> None:
+    path, place = settings["certificate"]
+    key = settings.get("key")
+    has_password = "key_password" in settings
+    password: Secret | str = settings["key_password"].value if has_password else ""
+    calls = []
 
-    def told() -> bytes:
-        asked.append(True)
+    def key_password() -> bytes:  # called only if the key is encrypted
+        calls.append(True)
         return password.encode()
 
     try:
-        context.load_cert_chain(path, key.value if key else None, told)
+        context.load_cert_chain(path, key.value if key else None, key_password)
     except ssl.SSLError:
-        if not asked:
+        if not calls:
             raise SourceError(
-                f"{place} {path}: no certificate with its key in PEM format; the key may stand in "
-                "a file of its own, for --kafka-key"
+                f"{place} {path} contains no PEM certificate with its key; use --kafka-key for a "
+                "key in another file"
             ) from None
-        what = "is not the right one" if password else "is needed"
+        problem = "is wrong" if password else "is missing"
         raise SourceError(
-            f"{key.value if key else path} cannot be opened: its password {what}; set "
+            f"{key.value if key else path} cannot be decrypted: its password {problem}; set "
             "STREAML1_KAFKA_KEY_PASSWORD"
         ) from None
     except OSError as error:

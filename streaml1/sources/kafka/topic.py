@@ -1,4 +1,4 @@
-"""A topic of Kafka and its brokers: connecting, offsets, and what goes wrong."""
+"""A Kafka topic and its brokers: connections, offsets, and errors in one sentence."""
 
 from __future__ import annotations
 
@@ -7,238 +7,403 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streaml1.sources.kafka.broker_diagnostics import Silent, has_address, probe
+from streaml1.sources.kafka.broker_diagnostics import NoAnswer, has_address, probe
 from streaml1.sources.kafka.partition_merge import POLL_MS
-from streaml1.sources.kafka.security import brokers_of, security_of
-from streaml1.sources.kafka.topic_ids import ask, id_of, is_missing
+from streaml1.sources.kafka.security import SecurityOptions, parse_brokers, resolve_security
+from streaml1.sources.kafka.topic_ids import is_missing, known_topic_id, refresh_metadata
 from streaml1.sources.source import Lost, SourceError, Unavailable, shown
 
-__all__ = ["Topic", "reason_of"]
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+__all__ = ["Offsets", "StopCheck", "Topic", "error_text"]
 
 logger = logging.getLogger("streaml1")
 
-POLLED = 1000
-"""The most records that one poll hands over."""
+Offsets = dict[int, int]
+"""An offset for each partition."""
+
+StopCheck = Callable[[], bool]
+"""Returns whether the run has been stopped."""
+
+MAX_POLL_RECORDS = 1000
 
 CONNECT_SECONDS = 5.0
 
-LAST_SECONDS = 0.5
-"""How long a last word to the brokers may take."""
+STOPPED_SECONDS = 0.5
+"""Timeout of requests after the run has been stopped."""
 
 PROBE_SECONDS = 2.0
-"""How long a broker may take to say its first word."""
+"""Timeout of a connection check."""
 
 METADATA_SECONDS = 10.0
-"""How often a consumer asks, aside, whether the topic is still the same."""
+"""Interval at which a consumer refreshes its metadata in the background."""
 
-FETCH_SECONDS = 0.1
-"""How long a broker may hold back an answer that has no records: it answers what else a consumer
-asks after that, and whether the topic is the same is asked before each checkpoint."""
+FETCH_WAIT_SECONDS = 0.1
+"""Longest time for which a broker may hold back an empty fetch response. The consumer's next
+request waits behind it, such as the metadata request before each checkpoint."""
 
-ASK_SECONDS = 1.0
-"""How long a broker may take to tell whether a topic is the same; none is asked more often."""
+REFRESH_SECONDS = 1.0
+"""Timeout of a metadata refresh, and the shortest interval between two."""
 
-MISSED_SECONDS = 10.0
-"""So long every answer has to be that a topic is not there, for that to be believed."""
+MISSING_SECONDS = 10.0
+"""A topic counts as deleted once all metadata have been without it for this long."""
 
-LISTED = 8
-"""How many topics are named where the one that is asked for is not there."""
+MAX_LISTED_TOPICS = 8
+"""Number of existing topics in the error about a missing one."""
 
 
 class Topic:
-    """A topic by its URL, ``kafka://host:port/topic``.
+    """A topic, given as ``kafka://host:port/topic``.
 
     Parameters
     ----------
     url
-        Several brokers have commas between; those of `security` are taken where it names none.
+        The URL. Separate several brokers with commas. A URL without brokers uses those of
+        `security`.
     security
-        How to come in, as `security_of` takes it.
+        How to connect, see `resolve_security`.
 
     Raises
     ------
     SourceError
-        One sentence, where it is none. It repeats no password.
-
+        If the URL or a security setting is invalid. The message contains no password.
     """
 
-    def __init__(self, url: str, security: Any = None) -> None:
+    def __init__(self, url: str, security: SecurityOptions = None) -> None:
         if "@" in url:
             raise SourceError(
-                "a URL of Kafka holds no user and no password: say --kafka-user, and set "
+                "a Kafka URL must not contain a user or password; use --kafka-user and set "
                 "STREAML1_KAFKA_PASSWORD"
             )
         address, _, query = url.partition("?")
         hosts, _, topic = address.removeprefix("kafka:").removeprefix("//").partition("/")
-        self.security = security_of(security)
-        brokers = brokers_of(hosts) or ([] if hosts else list(self.security.brokers))
+        self.security = resolve_security(security)
+        brokers = parse_brokers(hosts) or ([] if hosts else list(self.security.brokers))
         if not (url.startswith("kafka://") and brokers and topic and "/" not in topic):
-            raise SourceError(f"{address} is no topic: write kafka://host:port/topic")
+            raise SourceError(f"{address} is not a topic URL; use kafka://host:port/topic")
         self.url, self.brokers, self.name = url, brokers, topic
-        self.settings = _settings(address, query)
-        self._up = brokers  # those that answered when last asked
-        self._id: str | None = None  # the topic's, as it was first heard
-        self._missed: float | None = None  # since when it is not there
-        self._asked = 0.0  # when a broker last told that it is the same
+        self.settings = _parse_query(address, query)
+        self._reachable_brokers = brokers  # as of the last check
+        self._topic_id: str | None = None  # as first reported
+        self._missing_since: float | None = None
+        self._refreshed_at = 0.0
 
-    def beside(self, name: str) -> Topic:
-        """Another topic of the same brokers, reached in the same way."""
-        other = copy.copy(self)
+    def sibling(self, name: str) -> Topic:
+        """Return another topic of the same brokers, with the same security."""
+        topic = copy.copy(self)
         hosts, _, query = self.url.partition("?")
-        other.url = hosts.removesuffix(self.name) + name + ("?" + query if query else "")
-        other.name, other._id, other._missed, other._asked = name, None, None, 0.0
-        return other
+        topic.url = hosts.removesuffix(self.name) + name + ("?" + query if query else "")
+        topic.name, topic._topic_id, topic._missing_since = name, None, None
+        topic._refreshed_at = 0.0
+        return topic
 
-    def parts(self, offsets: dict[int, int]) -> dict[Any, int]:
-        """Offsets by partition as kafka-python names partitions."""
+    def by_topic_partition(self, offsets: Offsets) -> dict[TopicPartition, int]:
+        """Return offsets with kafka-python's `TopicPartition` as keys."""
         from kafka import TopicPartition
 
-        return {TopicPartition(self.name, one): offset for one, offset in offsets.items()}
+        return {TopicPartition(self.name, p): offset for p, offset in offsets.items()}
 
     def consumer(
-        self, stopped: Callable[[], bool], group: str | None = None, **settings: Any
-    ) -> Any:
-        """A consumer of kafka-python that knows the brokers; None where `stopped` says so before.
+        self, stopped: StopCheck, group: str | None = None, **settings: Any
+    ) -> KafkaConsumer | None:
+        """Connect a consumer; return None if `stopped` becomes true first.
 
-        It joins no group, commits nothing by itself, and steps over no offset that is gone. `group`
-        is the name under which it may be told to commit, or to join.
+        The consumer joins no group, commits nothing by itself, and raises if an offset no longer
+        exists.
+
+        Parameters
+        ----------
+        stopped
+            Checked while waiting for a broker.
+        group
+            Consumer group for commits, and for `subscribe`.
+        **settings
+            More settings of `KafkaConsumer`.
         """
         import kafka
 
-        if not self._answers(stopped):
+        if not self.wait_until_reachable(stopped):
             return None
         try:
             consumer = kafka.KafkaConsumer(
-                **self._common(),
+                **self.client_options(),
                 group_id=group,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 metadata_max_age_ms=round(1000 * METADATA_SECONDS),
                 allow_auto_create_topics=False,
                 isolation_level="read_committed",
-                fetch_max_wait_ms=round(1000 * FETCH_SECONDS),
-                max_poll_records=POLLED,
+                fetch_max_wait_ms=round(1000 * FETCH_WAIT_SECONDS),
+                max_poll_records=MAX_POLL_RECORDS,
                 **settings,
             )
             consumer.bootstrap(timeout_ms=round(1000 * CONNECT_SECONDS))
         except Exception as error:
-            raise self.unreadable(error) from None
+            raise self.read_error(error) from None
         return consumer
 
-    def identity(self, stopped: Callable[[], bool]) -> dict[str, Any]:
-        """What tells the topic from another of its name: of the mock cluster not all is known."""
+    def identity(self, stopped: StopCheck) -> dict[str, Any]:
+        """Return cluster id, name and topic id; librdkafka's mock cluster has no ids."""
         from kafka.admin import KafkaAdminClient
 
-        if not self._answers(stopped):
-            raise self._silent()
+        if not self.wait_until_reachable(stopped):
+            raise self._no_answer_error()
         try:
-            with closing(KafkaAdminClient(**self._common())) as admin:
+            with closing(KafkaAdminClient(**self.client_options())) as admin:
                 cluster = admin.describe_cluster()["cluster_id"]
-                [about] = admin.describe_topics([self.name])
+                [description] = admin.describe_topics([self.name])
         except Exception as error:
-            raise self.unreadable(error) from None
-        self._id = about.get("topic_id")
-        return {"cluster": cluster, "topic": self.name, "topic id": self._id}
+            raise self.read_error(error) from None
+        self._topic_id = description.get("topic_id")
+        return {"cluster": cluster, "topic": self.name, "topic id": self._topic_id}
 
-    def require_same(self, client: Any, seconds: float = 0.0, there: bool = False) -> None:
-        """Refuse to go on with another topic of the name, made after this one was deleted.
+    # Deleted and recreated topics
+
+    def require_same(
+        self,
+        client: KafkaConsumer | KafkaProducer,
+        timeout: float = 0.0,
+        must_exist: bool = False,
+    ) -> None:
+        """Raise if the topic was deleted, or deleted and recreated.
 
         Parameters
         ----------
         client
-            A consumer or producer of kafka-python.
-        seconds
-            How long a broker may take to tell; 0: what the client has heard suffices.
-        there
-            Whether to refuse at once where there is no topic of the name, and not after a while.
+            A client of the topic.
+        timeout
+            Seconds that a metadata refresh may take; 0 uses the metadata that the client has.
+        must_exist
+            Raise at once if the topic is missing, instead of after `MISSING_SECONDS`.
 
         Raises
         ------
         Lost
-            One sentence.
-
+            If the topic is not the one that was read so far.
         """
-        if seconds:
-            ask(client, self.name, seconds)
-        told = id_of(client, self.name)
-        self._id = self._id or told
-        if told is not None and told != self._id:
+        if timeout:
+            refresh_metadata(client, self.name, timeout)
+        topic_id = known_topic_id(client, self.name)
+        self._topic_id = self._topic_id or topic_id
+        if topic_id is not None and topic_id != self._topic_id:
             raise Lost(
-                f"{self.url} was deleted and made anew: its id is {told}, it was {self._id}; begin "
-                "again, and with another folder where checkpoints are kept"
+                f"{self.url} was deleted and recreated: its id is {topic_id}, it was "
+                f"{self._topic_id}; start again, with another directory for checkpoints"
             )
-        if self._id is None or not is_missing(client, self.name):
-            self._missed = None
+        if self._topic_id is None or not is_missing(client, self.name):
+            self._missing_since = None
             return
         now = time.monotonic()
-        self._missed = self._missed or now
-        if there or now - self._missed >= MISSED_SECONDS:
+        self._missing_since = self._missing_since or now
+        if must_exist or now - self._missing_since >= MISSING_SECONDS:
             raise Lost(
-                f"{self.url} was deleted: make it again, and begin again, with another folder "
-                "where checkpoints are kept"
+                f"{self.url} was deleted; create it and start again, with another directory for "
+                "checkpoints"
             )
 
-    def ask_whether_same(self, client: Any, stopped: Callable[[], bool]) -> None:
-        """As `require_same`, by what a broker tells now, or told a moment ago."""
-        if time.monotonic() - self._asked < ASK_SECONDS:
+    def refresh_and_require_same(
+        self, client: KafkaConsumer | KafkaProducer, stopped: StopCheck
+    ) -> None:
+        """Call `require_same` with metadata that are at most `REFRESH_SECONDS` old."""
+        if time.monotonic() - self._refreshed_at < REFRESH_SECONDS:
             self.require_same(client)
             return
-        self.require_same(client, LAST_SECONDS if stopped() else ASK_SECONDS)
-        self._asked = time.monotonic()
+        self.require_same(client, STOPPED_SECONDS if stopped() else REFRESH_SECONDS)
+        self._refreshed_at = time.monotonic()
 
-    def commit(self, group: str, offsets: dict[int, int], stopped: Callable[[], bool]) -> None:
-        """Tell the brokers how far a reader is, for others to see; errors are not worth a word."""
+    # Offsets
+
+    def commit(self, group: str, offsets: Offsets, stopped: StopCheck) -> None:
+        """Commit offsets, for monitoring tools only: errors are logged and ignored."""
         from kafka import TopicPartition
         from kafka.structs import OffsetAndMetadata
 
-        seconds = LAST_SECONDS if stopped() else CONNECT_SECONDS
-        limit = time.monotonic() + seconds
+        timeout = STOPPED_SECONDS if stopped() else CONNECT_SECONDS
+        deadline = time.monotonic() + timeout
         try:
-            with closing(self.consumer(lambda: time.monotonic() > limit, group)) as consumer:
-                told = {TopicPartition(self.name, one): OffsetAndMetadata(offset, "", -1)
-                        for one, offset in offsets.items()}  # fmt: skip
-                consumer.commit(told, timeout_ms=round(1000 * seconds))
+            # None after the deadline: closing it raises, which is logged as every error.
+            consumer: Any = self.consumer(lambda: time.monotonic() > deadline, group)
+            with closing(consumer):
+                committed = {TopicPartition(self.name, p): OffsetAndMetadata(offset, "", -1)
+                             for p, offset in offsets.items()}  # fmt: skip
+                consumer.commit(committed, timeout_ms=round(1000 * timeout))
         except Exception as error:
-            logger.info("the offsets of %s were not committed: %s", group, error)
+            logger.info("committing the offsets of group %s failed: %s", group, error)
 
     def bounds(
-        self, consumer: Any, start: str | int, partitions: Sequence[int] | None, at: dict[int, int]
-    ) -> tuple[dict[int, int], dict[int, int]]:
-        """The first offset to be read of each partition, and the one after the last now.
+        self,
+        consumer: KafkaConsumer,
+        start: str | int,
+        partitions: Sequence[int] | None,
+        resume_at: Offsets,
+    ) -> tuple[Offsets, Offsets]:
+        """Return for each partition the first offset to read, and the current end offset.
 
         Parameters
         ----------
         consumer
-            Of this topic.
+            A consumer of this topic.
         start
             ``earliest``, ``latest`` or milliseconds since 1970.
         partitions
-            Those wanted; None: all.
-        at
-            Where some go on instead; those that it leaves out are new then, and read from their
-            start.
+            Partitions to read; None reads all.
+        resume_at
+            Offsets of a checkpoint. If there are any, partitions without one are new, and read
+            from their start.
 
+        Raises
+        ------
+        SourceError
+            If a partition does not exist, or the checkpoint has one that is not to be read.
+        Lost
+            If an offset of the checkpoint is beyond the end of its partition.
         """
         try:
-            wanted = self._wanted(consumer, partitions)
+            selected = self._select_partitions(consumer, partitions)
             self.require_same(consumer)
-            if not at.keys() <= set(wanted):
-                listed = ", ".join(map(str, sorted(at)))
+            if not resume_at.keys() <= set(selected):
+                listed = ", ".join(map(str, sorted(resume_at)))
                 raise SourceError(
-                    f"{self.url}: the checkpoint has the partitions {listed}: read all of them"
+                    f"{self.url}: the checkpoint has partitions {listed}; read all of them"
                 )
-            return self._bounds(consumer, "earliest" if at else start, wanted, at)
+            return self._bounds(consumer, "earliest" if resume_at else start, selected, resume_at)
         except SourceError:
             raise
         except Exception as error:
-            raise self.unreadable(error) from None
+            raise self.read_error(error) from None
 
-    def unreadable(self, error: Exception) -> SourceError:
-        """What an error of kafka-python says, in one sentence."""
+    def _select_partitions(
+        self, consumer: KafkaConsumer, partitions: Sequence[int] | None
+    ) -> list[int]:
+        existing = consumer.partitions_for_topic(self.name)
+        if not existing:
+            topics = sorted(topic for topic in consumer.topics() if not topic.startswith("__"))
+            n_more = len(topics) - MAX_LISTED_TOPICS
+            more = [f"and {n_more} more"] if n_more > 0 else []
+            listed = ", ".join([*topics[:MAX_LISTED_TOPICS], *more]) or "none"
+            raise SourceError(
+                f"{self.url}: topic {self.name} does not exist; existing topics: {listed}"
+            )
+        selected = sorted(existing if partitions is None else set(partitions))
+        for partition in selected:
+            if partition not in existing:
+                listed = ", ".join(map(str, sorted(existing)))
+                raise SourceError(f"{self.url} has no partition {partition}; it has {listed}")
+        return selected
+
+    def _bounds(
+        self, consumer: KafkaConsumer, start: str | int, selected: list[int], resume_at: Offsets
+    ) -> tuple[Offsets, Offsets]:
+        from kafka import TopicPartition
+
+        topic_partitions = [TopicPartition(self.name, p) for p in selected]
+        ends = consumer.end_offsets(topic_partitions)
+        for tp in topic_partitions:
+            if resume_at.get(tp.partition, 0) > ends[tp]:
+                raise Lost(
+                    f"{self.url}: the checkpoint is at offset {resume_at[tp.partition]} of "
+                    f"partition {tp.partition}, beyond the end of the log at {ends[tp]}: the topic "
+                    "has lost records, and new ones take their offsets; start again, with another "
+                    "directory for checkpoints"
+                )
+        if start == "latest":
+            starts = ends
+        elif start == "earliest":
+            starts = consumer.beginning_offsets(topic_partitions)
+        else:
+            found = consumer.offsets_for_times(dict.fromkeys(topic_partitions, start))
+            starts = {tp: ends[tp] if first is None else first.offset
+                      for tp, first in found.items()}  # fmt: skip
+        return (
+            {tp.partition: resume_at.get(tp.partition, starts[tp]) for tp in topic_partitions},
+            {tp.partition: ends[tp] for tp in topic_partitions},
+        )
+
+    # Connections
+
+    def client_options(self) -> dict[str, Any]:
+        """Return the settings that consumers, producers and admin clients share."""
+        return {
+            "bootstrap_servers": self._reachable_brokers,
+            "client_id": "streaml1",
+            **self.security.client_options(),
+            "bootstrap_timeout_ms": round(1000 * CONNECT_SECONDS),
+            "kafka_client": _client_without_auto_create,
+            **self.settings,
+        }
+
+    def wait_until_reachable(self, stopped: StopCheck) -> bool:
+        """Wait up to `CONNECT_SECONDS` for a broker; return False if stopped meanwhile.
+
+        Call this before making a client of kafka-python. Without a broker, a client leaks sockets;
+        with a silent broker first in the list, it waits for that one although another answers.
+
+        Raises
+        ------
+        Unavailable
+            If no broker answers.
+        SourceError
+            If the brokers that answer reject the client.
+        """
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while not self.is_reachable(stopped):
+            if stopped():
+                return False
+            if time.monotonic() > deadline:
+                raise self._no_answer_error()
+            time.sleep(POLL_MS / 1000)
+        return True
+
+    def is_reachable(self, stopped: StopCheck = lambda: False) -> bool:
+        """Return whether a broker accepts the client now.
+
+        Raises
+        ------
+        SourceError
+            If all brokers that answer reject the client.
+        """
+        # Before the threads start: the import may take longer than a connection check.
+        import kafka.protocol.metadata  # noqa: F401
+
+        results: dict[str, Exception | None] = {}
+
+        def check(broker: str) -> None:
+            try:
+                probe(broker, self.security, PROBE_SECONDS)
+                results[broker] = None
+            except (NoAnswer, SourceError) as error:
+                results[broker] = error
+
+        for broker in self.brokers:  # the threads are not joined: a broker may be silent
+            threading.Thread(target=check, args=(broker,), daemon=True).start()
+        deadline = time.monotonic() + PROBE_SECONDS + 1.0
+        while len(results) < len(self.brokers) and None not in list(results.values()):
+            if stopped() or time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        reachable = [broker for broker, error in list(results.items()) if error is None]
+        self._reachable_brokers = reachable or self._reachable_brokers
+        rejections = [error for error in results.values() if isinstance(error, SourceError)]
+        if rejections and not reachable:
+            raise SourceError(f"{self.url}: {rejections[0]}")
+        return bool(reachable)
+
+    # Errors
+
+    def _no_answer_error(self) -> Unavailable:
+        brokers = ", ".join(self.brokers)
+        hint = "is one running?"
+        if not any(map(has_address, self.brokers)):
+            hint = "the host name has no address; check its spelling"
+        return Unavailable(f"{self.url}: no broker answers at {brokers}: {hint}")
+
+    def read_error(self, error: Exception) -> SourceError:
+        """Convert an error of kafka-python while reading to one sentence."""
         from kafka import errors
 
         if isinstance(error, SourceError):
@@ -246,161 +411,69 @@ class Topic:
         if isinstance(error, errors.OffsetOutOfRangeError) and isinstance(error.args[0], dict):
             ((tp, offset), *_) = error.args[0].items()
             return Lost(
-                f"{tp.topic}/{tp.partition}@{offset} is gone: the topic keeps its records no "
-                "longer, or has lost them, so start at another place"
+                f"{tp.topic}/{tp.partition}@{offset} no longer exists: the topic has deleted or "
+                "lost the record; start at another offset"
             )
         if isinstance(error, errors.KafkaTimeoutError):
-            return self._silent()
+            return self._no_answer_error()
+        user = shown(self.security.user)
         if isinstance(error, errors.SaslAuthenticationFailedError):
-            user = shown(self.security.user)
-            return SourceError(f"{self.url}: the broker refuses user {user} with that password")
+            return SourceError(f"{self.url}: the broker rejects user {user} with this password")
         if isinstance(error, errors.AuthorizationError):
-            what = type(error).__name__.partition("Authorization")[0].lower()
+            resource = type(error).__name__.partition("Authorization")[0].lower()
             return SourceError(
-                f"{self.url}: user {shown(self.security.user)} may not use this {what}: have an "
-                "ACL made for it"
+                f"{self.url}: user {user} is not authorized for this {resource}; add an ACL"
             )
         if isinstance(error, errors.LogTruncationError):
-            ((tp, at), *_) = error.divergent_offsets.items()
-            back = "" if at is None else f" to offset {at.offset}"
+            ((tp, divergent), *_) = error.divergent_offsets.items()
+            back = "" if divergent is None else f" to offset {divergent.offset}"
             return Lost(
-                f"{tp.topic}/{tp.partition} has lost records that were read: its log was cut "
-                f"back{back}, so begin again, with another folder where checkpoints are kept"
+                f"{tp.topic}/{tp.partition} has lost records that were read: its log was truncated"
+                f"{back}; start again, with another directory for checkpoints"
             )
         codec = re.search(r"for (\w+) compression codec", str(error))
         if isinstance(error, errors.UnsupportedCodecError) and codec:
             return SourceError(
-                f"{self.url} is packed by {codec[1]}, which needs a library: pip install "
+                f"{self.url} is compressed with {codec[1]}, which needs a library: pip install "
                 "'streaml1[codecs]'"
             )
         kind = Unavailable if getattr(error, "retriable", False) else SourceError
         if isinstance(error, errors.CorruptRecordError):
             kind = Lost
-        return kind(f"{self.url} cannot be read on: {reason_of(error)}")
-
-    def _common(self) -> dict[str, Any]:
-        timeout = round(1000 * CONNECT_SECONDS)
-        common = {"bootstrap_servers": self._up, "client_id": "streaml1"}
-        return {
-            **common,
-            **self.security.arguments(),
-            "bootstrap_timeout_ms": timeout,
-            "kafka_client": _client,
-            **self.settings,
-        }
-
-    def _answers(self, stopped: Callable[[], bool]) -> bool:
-        """Wait for a broker: a client of kafka-python that finds none leaves sockets open.
-
-        It would also wait for one that does not answer, though another of the list does.
-        """
-        limit = time.monotonic() + CONNECT_SECONDS
-        while not self.is_reachable(stopped):
-            if stopped():
-                return False
-            if time.monotonic() > limit:
-                raise self._silent()
-            time.sleep(POLL_MS / 1000)
-        return True
-
-    def is_reachable(self, stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Whether a broker answers now; SourceError, where those that do let nobody in."""
-        found: dict[str, Exception | None] = {}
-
-        def ask(broker: str) -> None:
-            try:
-                probe(broker, self.security, PROBE_SECONDS)
-                found[broker] = None
-            except (Silent, SourceError) as error:
-                found[broker] = error
-
-        for broker in self.brokers:  # not waited for at the end: one may be silent
-            threading.Thread(target=ask, args=(broker,), daemon=True).start()
-        limit = time.monotonic() + PROBE_SECONDS + 1.0
-        while len(found) < len(self.brokers) and None not in list(found.values()):
-            if stopped() or time.monotonic() > limit:
-                return False
-            time.sleep(0.002)
-        up = [one for one, error in list(found.items()) if error is None]
-        self._up = up or self._up
-        refused = [one for one in found.values() if isinstance(one, SourceError)]
-        if refused and not up:
-            raise SourceError(f"{self.url}: {refused[0]}")
-        return bool(up)
-
-    def _silent(self) -> SourceError:
-        brokers = ", ".join(self.brokers)
-        ask = "is one running?"
-        if not any(map(has_address, self.brokers)):
-            ask = "no address is known of what is named there; is it spelt right?"
-        return Unavailable(f"{self.url}: no broker answers at {brokers}: {ask}")
-
-    def _wanted(self, consumer: Any, partitions: Sequence[int] | None) -> list[int]:
-        there = consumer.partitions_for_topic(self.name)
-        if not there:
-            topics = sorted(topic for topic in consumer.topics() if not topic.startswith("__"))
-            more = [f"and {len(topics) - LISTED} more"] if len(topics) > LISTED else []
-            listed = ", ".join([*topics[:LISTED], *more]) or "none"
-            raise SourceError(f"{self.url}: there is no topic {self.name}; there are: {listed}")
-        wanted = sorted(there if partitions is None else set(partitions))
-        for one in wanted:
-            if one not in there:
-                listed = ", ".join(map(str, sorted(there)))
-                raise SourceError(f"{self.url} has no partition {one}; it has {listed}")
-        return wanted
-
-    def _bounds(
-        self, consumer: Any, start: str | int, wanted: list[int], at: dict[int, int]
-    ) -> tuple[dict[int, int], dict[int, int]]:
-        from kafka import TopicPartition
-
-        parts = [TopicPartition(self.name, one) for one in wanted]
-        ends = consumer.end_offsets(parts)
-        for one in parts:
-            if at.get(one.partition, 0) > ends[one]:
-                raise Lost(
-                    f"{self.url}: the checkpoint is at offset {at[one.partition]} of partition "
-                    f"{one.partition}, beyond the end of the log, {ends[one]}: the topic has lost "
-                    "records, and new ones take their places; begin again, with another folder"
-                )
-        if start == "latest":
-            starts = ends
-        elif start == "earliest":
-            starts = consumer.beginning_offsets(parts)
-        else:
-            found = consumer.offsets_for_times(dict.fromkeys(parts, start))
-            starts = {one: ends[one] if there is None else there.offset
-                      for one, there in found.items()}  # fmt: skip
-        first = {one.partition: at.get(one.partition, starts[one]) for one in parts}
-        return first, {one.partition: ends[one] for one in parts}
+        return kind(f"{self.url} cannot be read: {error_text(error)}")
 
 
-def reason_of(error: Exception) -> str:
-    """What an error of kafka-python says, on one line, and nothing of it left out."""
+def error_text(error: Exception) -> str:
+    """Return the whole message of an error on one line, or its type if it has none."""
     return repr(" ".join(str(error).split()) or type(error).__name__)[1:-1]
 
 
-def _client(**settings: Any) -> Any:
-    """What consumers, producers and admins speak to the brokers through: it makes no topic."""
+def _client_without_auto_create(**settings: Any) -> Any:
+    """Make the network client of a consumer, producer or admin client; it creates no topics.
+
+    kafka-python 3.0 drops `allow_auto_create_topics` on the way to the metadata requests. A topic
+    that is deleted while it is in use would be recreated at once, empty, with default settings.
+    """
     from kafka import KafkaConsumer
 
     client = KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**settings)
-    # kafka-python 3.0 loses the option of this name on its way: a topic that is deleted while it
-    # is in use would come back at once, empty, and as the brokers make topics.
     config = getattr(getattr(client, "cluster", None), "config", {})
     if "allow_auto_create_topics" in config:
         config["allow_auto_create_topics"] = False
     return client
 
 
-def _settings(url: str, query: str) -> dict[str, Any]:
+def _parse_query(address: str, query: str) -> Mapping[str, Any]:
     settings: dict[str, Any] = {}
-    for one in filter(None, query.split("&")):
-        name, equals, value = one.partition("=")
+    for item in filter(None, query.split("&")):
+        name, equals, value = item.partition("=")
         numbers = value.split(".")
         if name != "api_version" or not all(number.isdecimal() for number in numbers):
-            # The value may be a password, and what is no name too: they are not repeated.
-            known = name if re.fullmatch(r"[a-z]+([._][a-z]+)*=", f"{name}{equals}") else "..."
-            raise SourceError(f"{url}: {known}=... is no setting; there is one, as api_version=2.3")
+            # The value, or what is not a valid name, may be a password: the message omits both.
+            is_name = re.fullmatch(r"[a-z]+([._][a-z]+)*=", f"{name}{equals}")
+            raise SourceError(
+                f"{address}: unknown setting {name if is_name else '...'}=...; the only one is "
+                "api_version, as in api_version=2.3"
+            )
         settings[name] = tuple(map(int, numbers))
     return settings

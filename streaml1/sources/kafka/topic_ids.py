@@ -1,23 +1,27 @@
-"""The id of a topic, as a client of kafka-python hears of it: one made anew has another."""
+"""Topic ids, as known to a kafka-python client: a topic that was recreated has another id."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ask", "id_of", "is_missing"]
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka.cluster import ClusterMetadata
 
-
-def id_of(client: Any, name: str) -> str | None:
-    """What a consumer or producer was last told; None: not known, or brokers that tell none."""
-    cluster = _cluster_of(client)
-    known = None if cluster is None else cluster.topic_id(name)
-    return None if known is None else str(known)
+__all__ = ["is_missing", "known_topic_id", "refresh_metadata"]
 
 
-def is_missing(client: Any, name: str) -> bool:
-    """Whether the last answer was that there is no such topic, which was asked about."""
-    cluster = _cluster_of(client)
+def known_topic_id(client: KafkaConsumer | KafkaProducer, name: str) -> str | None:
+    """Return the topic id in the last metadata; None if unknown, or for brokers without ids."""
+    cluster = _cluster_metadata(client)
+    topic_id = None if cluster is None else cluster.topic_id(name)
+    return None if topic_id is None else str(topic_id)
+
+
+def is_missing(client: KafkaConsumer | KafkaProducer, name: str) -> bool:
+    """Return whether the last metadata covers the topic and says that it does not exist."""
+    cluster = _cluster_metadata(client)
     return (
         cluster is not None
         and name in cluster._topics
@@ -27,26 +31,27 @@ def is_missing(client: Any, name: str) -> bool:
     )
 
 
-def ask(client: Any, name: str, seconds: float) -> None:
-    """Have the client hear of a topic from a broker now. Not for kafka-python's own thread.
+def refresh_metadata(client: KafkaConsumer | KafkaProducer, name: str, timeout: float) -> None:
+    """Update the client's metadata, waiting at most `timeout` seconds.
 
-    That there is no such topic is asked again: a broker learns of a new one after its controller.
+    Do not call this from kafka-python's own thread: it waits for that thread. Metadata without the
+    topic are requested again, because a broker learns of a new topic later than its controller.
     """
-    cluster = _cluster_of(client)
-    limit = time.monotonic() + seconds
-    while cluster is not None and not cluster.closed and time.monotonic() < limit:
-        # What is on its way already may have been answered a while ago.
+    cluster = _cluster_metadata(client)
+    deadline = time.monotonic() + timeout
+    while cluster is not None and not cluster.closed and time.monotonic() < deadline:
+        # A request that is in flight may have been answered before the topic changed.
         if not cluster.metadata_refresh_in_progress:
-            answer = cluster.request_update()
-            while not answer.is_done and time.monotonic() < limit:
+            response = cluster.request_update()
+            while not response.is_done and time.monotonic() < deadline:
                 time.sleep(0.001)
-            if answer.succeeded() and not is_missing(client, name):
+            if response.succeeded() and not is_missing(client, name):
                 return
         time.sleep(0.001)
 
 
-def _cluster_of(client: Any) -> Any:
-    """Private names: None in a version of kafka-python that has others."""
+def _cluster_metadata(client: Any) -> ClusterMetadata | None:
+    """Return a private attribute of the client; None if this kafka-python does not have it."""
     cluster = getattr(getattr(client, "_client", None), "cluster", None)
     cluster = getattr(client, "_metadata", None) if cluster is None else cluster
     return cluster if hasattr(cluster, "topic_id") else None

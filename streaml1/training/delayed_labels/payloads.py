@@ -33,7 +33,7 @@ def origin_of(body: Any) -> Origin | None:
     if isinstance(body, tuple):
         return None
     place, _, raw = body.partition(b"\n")
-    return Origin.at(place.decode(), raw)
+    return Origin.from_place(place.decode(), raw)
 
 
 def label_body(y: Any, event: Event) -> Any:

@@ -13,11 +13,11 @@ from typing import Any
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.kafka.producer import (
     DELIVERY_SECONDS,
-    Outbox,
+    TopicWriter,
     as_topic,
-    has_topic,
-    make_topic,
-    unwritten,
+    create_topic,
+    topic_exists,
+    write_error,
 )
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError, Unavailable
@@ -57,10 +57,10 @@ class Publisher:
     """
 
     def __init__(self, outbox: Any, url: str, log: Log) -> None:
-        self._outbox, self._url = outbox, url
+        self._writer, self._url = outbox, url
         known = manifests_of(log)
         self._epoch = 1 + max((one.epoch for one in known), default=0)
-        self._writer, self._number = uuid.uuid4().hex, 0
+        self._writer_id, self._number = uuid.uuid4().hex, 0
         self._chunks = [0, 0]  # how many each slot has
         for one in reversed(known):
             self._chunks[one.slot] = one.chunks
@@ -95,27 +95,27 @@ class Publisher:
         sent = []
         for number, chunk in enumerate(chunks_of(data)):
             headers = [("id", name.encode()), ("chunk", str(number).encode())]
-            sent.append(self._outbox.send(chunk_key(slot, number), chunk, headers, CHUNKS))
-        self._outbox.flush()
+            sent.append(self._writer.send(chunk_key(slot, number), chunk, headers, CHUNKS))
+        self._writer.flush()
         offsets = [future.value.offset for future in sent]
         manifest = Manifest(
-            epoch=self._epoch, writer=self._writer, number=self._number + 1, slot=slot, id=name,
+            epoch=self._epoch, writer=self._writer_id, number=self._number + 1, slot=slot, id=name,
             chunks=len(sent), first=min(offsets), last=max(offsets), size=len(data),
             sha256=digest(data), model=type(model).__name__, examples=model.n_iterations,
             time=datetime.now(UTC).isoformat(timespec="seconds"), host=socket.gethostname(),
             process=os.getpid(),
         )  # fmt: skip
-        self._outbox.send(manifest_key(slot), manifest.encode(), None, MANIFESTS)
-        self._outbox.flush()
+        self._writer.send(manifest_key(slot), manifest.encode(), None, MANIFESTS)
+        self._writer.flush()
         self._slot, self._number = slot, manifest.number
         for number in range(len(sent), self._chunks[slot]):
-            self._outbox.send(chunk_key(slot, number), None, None, CHUNKS)
+            self._writer.send(chunk_key(slot, number), None, None, CHUNKS)
         self._chunks[slot] = len(sent)
         return manifest
 
     def _require_ours(self, log: Log) -> None:
         for one in manifests_of(log):
-            if one.rank[:2] > (self._epoch, self._writer):
+            if one.rank[:2] > (self._epoch, self._writer_id):
                 raise SourceError(
                     f"{self._url} was taken over by process {one.process} on {one.host}: one run "
                     "publishes to a topic"
@@ -138,32 +138,32 @@ class ModelTopic:
 
     def __init__(self, topic: str | Topic) -> None:
         self.topic = as_topic(topic)
-        if has_topic(self.topic):
+        if topic_exists(self.topic):
             require_compacted(self.topic)
         else:
-            make_topic(self.topic, SETTINGS, partitions=2)
-        self._outbox = Outbox(self.topic)
-        self.patience = self._outbox.patience
+            create_topic(self.topic, SETTINGS, partitions=2)
+        self._writer = TopicWriter(self.topic)
+        self.stop_deadline = self._writer.stop_deadline
         try:
             self._publisher = self._opened()
         except BaseException:
-            self._outbox.close()
+            self._writer.close()
             raise
 
     def __enter__(self) -> ModelTopic:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._outbox.close()
+        self._writer.close()
 
     def _opened(self) -> Publisher:
-        if self._outbox.partitions < 2:
+        if self._writer.partitions < 2:
             raise SourceError(
                 f"{self.topic.url} has one partition, and models need two: make it with two, or "
                 "leave that to --publish"
             )
         with closing(TopicLog(self.topic)) as log:
-            return Publisher(self._outbox, self.topic.url, log)
+            return Publisher(self._writer, self.topic.url, log)
 
     def publish(self, model: Any) -> Manifest:
         """Put a model in the topic; it is there whole on return.
@@ -175,20 +175,20 @@ class ModelTopic:
         except Unavailable:
             raise
         except SourceError:
-            self._outbox.require_same()  # which may tell why
+            self._writer.require_same()  # which may tell why
             raise
         with closing(log):
-            self._outbox.require_same()
+            self._writer.require_same()
             return self._publisher.publish(model, log)
 
     def _log(self) -> TopicLog:
         limit = time.monotonic() + DELIVERY_SECONDS
-        self.patience.begins()
+        self.stop_deadline.start_wait()
         while True:
             try:
-                return TopicLog(self.topic, self.patience.is_over)
+                return TopicLog(self.topic, self.stop_deadline.is_exhausted)
             except Unavailable:
-                if self.patience.is_over() or time.monotonic() > limit:
+                if self.stop_deadline.is_exhausted() or time.monotonic() > limit:
                     raise
 
 
@@ -197,12 +197,12 @@ def require_compacted(topic: Topic) -> None:
     from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
     try:
-        with closing(KafkaAdminClient(**topic._common())) as admin:
+        with closing(KafkaAdminClient(**topic.client_options())) as admin:
             asked = ConfigResource(ConfigResourceType.TOPIC, topic.name, {"cleanup.policy": None})
             told = admin.describe_configs([asked], config_filter="all")
         policy = told["topic"][topic.name]["cleanup.policy"]["value"]
     except Exception as error:
-        raise unwritten(topic, error) from None
+        raise write_error(topic, error) from None
     if policy != "compact":
         raise SourceError(
             f"{topic.url} would not keep a model: its cleanup.policy is {policy}, and must be "

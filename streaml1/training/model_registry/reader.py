@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from streaml1 import models
 from streaml1.models.serialization import ModelFileError
-from streaml1.sources.kafka.producer import as_topic, has_topic
+from streaml1.sources.kafka.producer import as_topic, topic_exists
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError, Unavailable
 from streaml1.training.model_registry.record_layout import (
@@ -58,9 +58,10 @@ class TopicLog:
 
     def __init__(self, topic: Topic, given_up: Callable[[], bool] = lambda: False) -> None:
         self._topic, self._given_up = topic, given_up
-        self._consumer = topic.consumer(given_up)
-        if self._consumer is None:
+        consumer = topic.consumer(given_up)
+        if consumer is None:
             raise Unavailable(f"{topic.url}: no broker answers, and nothing is written there")
+        self._consumer = consumer
 
     def close(self) -> None:
         """Let go of the brokers."""
@@ -73,7 +74,7 @@ class TopicLog:
         except SourceError:
             raise
         except Exception as error:
-            raise self._topic.unreadable(error) from None
+            raise self._topic.read_error(error) from None
 
     def _records(self, partition: int, lo: int, hi: int | None) -> Iterator[Any]:
         from kafka import TopicPartition
@@ -125,7 +126,7 @@ def read(url: str | Topic) -> Any:
         One sentence, where there is none, or it cannot be read.
     """
     topic = as_topic(url)
-    if not has_topic(topic):
+    if not topic_exists(topic):
         raise SourceError(f"{topic.url}: there is no topic {topic.name}")
     log = TopicLog(topic)
     try:
