@@ -4,92 +4,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streaml1.core.rows import BadExample
-    from streaml1.models import (
-        EGClassifier,
-        EGRegressor,
-        ElasticNetClassifier,
-        ElasticNetRegressor,
-        FOBOSClassifier,
-        FOBOSRegressor,
-        FTRLClassifier,
-        FTRLRegressor,
-        L1BallClassifier,
-        L1BallRegressor,
-        PegasosClassifier,
-        SMIDASClassifier,
-        SMIDASRegressor,
-        SoftmaxClassifier,
-        TruncatedGradientClassifier,
-        TruncatedGradientRegressor,
-    )
-    from streaml1.models.serialization import ModelFileError
-    from streaml1.training import Consumer, progressive
-    from streaml1.training.model_registry import load
-    from streaml1.training.regret import regret
+    from streaml1 import datasets as datasets
+    from streaml1 import solvers as solvers
+    from streaml1.core.rows import BadExample as BadExample
+    from streaml1.models import *  # noqa: F403
+    from streaml1.models.serialization import ModelFileError as ModelFileError
+    from streaml1.training import Consumer as Consumer
+    from streaml1.training import progressive as progressive
+    from streaml1.training.model_registry import load as load
+    from streaml1.training.regret import regret as regret
 
-__all__ = [
-    "BadExample",
-    "Consumer",
-    "EGClassifier",
-    "EGRegressor",
-    "ElasticNetClassifier",
-    "ElasticNetRegressor",
-    "FOBOSClassifier",
-    "FOBOSRegressor",
-    "FTRLClassifier",
-    "FTRLRegressor",
-    "L1BallClassifier",
-    "L1BallRegressor",
-    "ModelFileError",
-    "PegasosClassifier",
-    "SMIDASClassifier",
-    "SMIDASRegressor",
-    "SoftmaxClassifier",
-    "TruncatedGradientClassifier",
-    "TruncatedGradientRegressor",
-    "load",
-    "progressive",
-    "regret",
-]
 __version__ = "0.1.0"
 
 _HOMES = {
     "BadExample": "core.rows",
     "Consumer": "training",
-    "EGClassifier": "models",
-    "EGRegressor": "models",
-    "ElasticNetClassifier": "models",
-    "ElasticNetRegressor": "models",
-    "FOBOSClassifier": "models",
-    "FOBOSRegressor": "models",
-    "FTRLClassifier": "models",
-    "FTRLRegressor": "models",
-    "L1BallClassifier": "models",
-    "L1BallRegressor": "models",
     "ModelFileError": "models.serialization",
-    "PegasosClassifier": "models",
-    "SMIDASClassifier": "models",
-    "SMIDASRegressor": "models",
-    "SoftmaxClassifier": "models",
-    "TruncatedGradientClassifier": "models",
-    "TruncatedGradientRegressor": "models",
     "load": "training.model_registry",
     "progressive": "training",
     "regret": "training.regret",
 }
+"""Public names next to the learners, and the modules that define them."""
+
+_SUBPACKAGES = ("datasets", "solvers")
 
 
-_MODULES = ("datasets", "solvers")
+def _homes() -> dict[str, str]:
+    """Return the module of each public name, the learners included."""
+    registry = import_module("streaml1.models.registry")
+    return {**_HOMES, **dict.fromkeys(registry.modules_of_classes(), "models")}
 
 
-def __getattr__(name: str) -> Any:
-    # Loaded when called for: the command line answers --help without a compiler, and learning
-    # does without the readers and the report.
-    if name in _MODULES:
-        return import_module(f"streaml1.{name}")
-    return import_module("streaml1.core.lazy_imports").called_for(__name__, _HOMES, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        # Loaded at the first use: the command line answers --help without a compiler, and learning
+        # does not import the readers or the report.
+        if name in _SUBPACKAGES:
+            return import_module(f"streaml1.{name}")
+        if name == "__all__":
+            return sorted(_homes())
+        homes = _HOMES if name in _HOMES else _homes()
+        return import_module("streaml1.core.lazy_imports").called_for(__name__, homes, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *_homes(), *_SUBPACKAGES})

@@ -1,99 +1,65 @@
-"""The models: names, validation and rates; no numerics. One method a file, read once called for."""
+"""The learners: river estimators, their hyperparameters, model files. No numerics.
+
+Each learner is a module, imported at the first use of one of its classes: setting up the kernels of
+all of them takes as long as importing numpy.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaml1.core.lazy_imports import called_for
-from streaml1.models import serialization
+from streaml1.models.registry import modules_of_classes
 
 if TYPE_CHECKING:
-    from streaml1.models.eg import EGClassifier, EGRegressor
-    from streaml1.models.elastic_net import ElasticNetClassifier, ElasticNetRegressor
-    from streaml1.models.fobos import FOBOSClassifier, FOBOSRegressor
-    from streaml1.models.ftrl import FTRLClassifier, FTRLRegressor
-    from streaml1.models.l1_ball import L1BallClassifier, L1BallRegressor
-    from streaml1.models.pegasos import PegasosClassifier
-    from streaml1.models.smidas import SMIDASClassifier, SMIDASRegressor
-    from streaml1.models.softmax import SoftmaxClassifier
-    from streaml1.models.truncated_gradient import (
-        TruncatedGradientClassifier,
-        TruncatedGradientRegressor,
-    )
+    from pathlib import Path
 
-__all__ = [
-    "EGClassifier",
-    "EGRegressor",
-    "ElasticNetClassifier",
-    "ElasticNetRegressor",
-    "FOBOSClassifier",
-    "FOBOSRegressor",
-    "FTRLClassifier",
-    "FTRLRegressor",
-    "L1BallClassifier",
-    "L1BallRegressor",
-    "PegasosClassifier",
-    "SMIDASClassifier",
-    "SMIDASRegressor",
-    "SoftmaxClassifier",
-    "TruncatedGradientClassifier",
-    "TruncatedGradientRegressor",
-    "decode",
-    "load",
-]
+    from streaml1.models.registry import *  # noqa: F403
 
-_HOMES = {
-    "EGClassifier": "eg",
-    "EGRegressor": "eg",
-    "ElasticNetClassifier": "elastic_net",
-    "ElasticNetRegressor": "elastic_net",
-    "FOBOSClassifier": "fobos",
-    "FOBOSRegressor": "fobos",
-    "FTRLClassifier": "ftrl",
-    "FTRLRegressor": "ftrl",
-    "L1BallClassifier": "l1_ball",
-    "L1BallRegressor": "l1_ball",
-    "PegasosClassifier": "pegasos",
-    "SMIDASClassifier": "smidas",
-    "SMIDASRegressor": "smidas",
-    "SoftmaxClassifier": "softmax",
-    "TruncatedGradientClassifier": "truncated_gradient",
-    "TruncatedGradientRegressor": "truncated_gradient",
-}
+if not TYPE_CHECKING:  # type checkers know the classes from the registry
+    __all__ = [*modules_of_classes(), "decode", "load"]  # noqa: PLE0604
 
-
-def __getattr__(name: str) -> Any:
-    # The kernels of all methods take as long to set up as numpy to import.
-    return called_for(__name__, _HOMES, name)
+    def __getattr__(name: str) -> Any:
+        return called_for(__name__, modules_of_classes(), name)
 
 
 def load(path: str | Path) -> Any:
-    """Read the model that `save` wrote; it goes on exactly as the saved one would have.
+    """Read a model that `save` wrote; it continues bit-identically.
 
     Raises
     ------
     ModelFileError
-        In one sentence, where the file is missing, torn, altered, foreign or too new.
+        If the file is missing, truncated, modified, not a model file, or of a newer format.
     """
-    return _made(serialization.read(Path(path)), Path(path))
+    from pathlib import Path
+
+    from streaml1.models import serialization
+
+    return _restored(serialization.read(Path(path)), Path(path))
 
 
 def decode(data: bytes, path: str | Path) -> Any:
-    """The model in the bytes that `encode` of a model gave; `path` is what errors call them."""
-    return _made(serialization.decode(data, path), path)
+    """Return the model in the bytes of a model file; errors refer to it as `path`.
+
+    Raises
+    ------
+    ModelFileError
+        As `load`.
+    """
+    from streaml1.models import serialization
+
+    return _restored(serialization.decode(data, path), path)
 
 
-def _made(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | Path) -> Any:
+def _restored(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | Path) -> Any:
+    from streaml1.models.serialization import ModelFileError
+
     name, params, state = content
-    if name not in _HOMES:
-        raise serialization.ModelFileError(
-            f"{path} holds a {name}, which this streaml1 does not know"
-        )
-    kind = __getattr__(name)
+    homes = modules_of_classes()
+    if name not in homes:
+        raise ModelFileError(f"{path} holds a {name}, which this version of streaml1 does not know")
+    kind = called_for(__name__, homes, name)
     try:
         return kind._from_file(params, state)
-    except Exception:  # whatever a crafted file provokes
-        raise serialization.ModelFileError(
-            f"{path} is no model that streaml1 has written"
-        ) from None
+    except Exception:  # a crafted file can raise anything
+        raise ModelFileError(f"{path} was not written by streaml1") from None

@@ -1,4 +1,4 @@
-"""What all models share: river's estimators around an engine; no numerics."""
+"""Base classes of the learners: river's estimator interface around a model's state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from river import base
 
 from streaml1.core.rows import LIMIT
 from streaml1.features.batch import is_frame
-from streaml1.features.interactions import check_cross, interactions_of
+from streaml1.features.interactions import interactions_of
 from streaml1.features.labels import (
     WEIGHT_LIMIT,
     binaries,
@@ -22,45 +22,47 @@ from streaml1.features.labels import (
     weight,
     weights,
 )
-from streaml1.features.ngrams import NGrams, check_text
+from streaml1.features.ngrams import NGrams
 from streaml1.features.vocabulary import HashedVocabulary
 from streaml1.features.vocabulary.crossed_name import cross_hash
 from streaml1.models import serialization
+from streaml1.models.comparator import ComparatorSpec
 from streaml1.models.frozen import Frozen
-from streaml1.models.parameters import EngineSlot, Parameter, choice, number, rate, whole
-from streaml1.models.schedules import SCHEDULES
+from streaml1.models.hyperparameters import (
+    ClassifierParameters,
+    RegressorParameters,
+    SharedParameters,
+)
+from streaml1.models.parameters import EngineSlot, constructor, documented, parameters_of
 from streaml1.models.schedules import rate as rate_of_step
 from streaml1.models.schedules import rates as rates_of_steps
 from streaml1.models.state import ModelState
 from streaml1.models.state.change_tracking import ChangeTracker
 from streaml1.optim.losses import CODES
-from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 
 __all__ = ["OnlineClassifier", "OnlineModel", "OnlineRegressor", "require_count", "series_like"]
 
 
-class OnlineModel(base.Base):
-    """What all online learners share."""
+class OnlineModel(SharedParameters, base.Base):
+    """Base class of all learners.
 
-    lr = Parameter(rate)
-    schedule = Parameter(choice(*SCHEDULES))
-    intercept_lr = Parameter(number(0.0, 1e10))
-    intercept_init = Parameter(number(-LIMIT, LIMIT), fixed=True)
-    clip_gradient = Parameter(number(0.0, 1e30, above=True))
+    A subclass inherits a declaration of its hyperparameters (see `hyperparameters.py`), from which
+    its constructor and the `Parameters` section of its docstring are generated. It implements
+    `_rule`, `_parameter_changed` and `_comparator`.
+    """
 
-    max_features = Parameter(whole(1, 2**31, or_none=True))
-    hash_bits = Parameter(whole(1, 30, or_none=True), fixed=True)
-    cross = Parameter(check_cross, fixed=True)
-    text = Parameter(check_text, fixed=True)
-    ngrams = Parameter(whole(1, 10), fixed=True)
-
-    loss: Any
     _engine = EngineSlot()
-    _y_name: Any = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):
+            cls.__init__ = constructor(cls)  # type: ignore[method-assign]
+        if cls.__doc__ and not cls.__name__.startswith("_"):
+            cls.__doc__ = documented(cls, cls.__doc__)
 
     def _begin(self) -> None:
-        """Start with no weight set; call it last in `__init__`."""
-        # Not as one that is put there later: this one is made of the parameters.
+        """Create the state, with no weight set; the constructor calls it last."""
+        # Around the descriptor, which would push the parameters into the state once more.
         engine = self.__dict__["_engine"] = ModelState(
             self._rule(),
             CODES[self.loss],
@@ -73,7 +75,7 @@ class OnlineModel(base.Base):
         )
         if self.max_features:
             engine.set_max_nonzero(int(self.max_features))
-        self._y_name = None
+        self._y_name: Any = None
 
     @property
     def _state(self) -> ModelState:
@@ -82,7 +84,8 @@ class OnlineModel(base.Base):
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return {"loss", "lr", "schedule", "intercept_lr", "clip_gradient", "max_features"}
+        params = parameters_of(type(self)).values()
+        return {param.name for param in params if not param.fixed}
 
     def _parameter_changed(self) -> None:
         o = self._engine.online[0]
@@ -92,35 +95,41 @@ class OnlineModel(base.Base):
         self._engine.set_max_nonzero(int(self.max_features or 0))
 
     def mutate(self, new_attrs: dict[str, Any]) -> None:
-        """Change parameters, from the next step on; none if one of them is refused."""
+        """Change parameters, effective from the next step; either all of them or none.
+
+        Raises
+        ------
+        ValueError
+            If a parameter cannot change, or a new value is invalid.
+        """
         fixed = sorted(set(new_attrs) - self._mutable_attributes)
         if fixed:
             raise ValueError(
                 f"{fixed[0]} cannot change; {type(self).__name__} can change "
                 f"{', '.join(sorted(self._mutable_attributes))}"
             )
-        within = {
+        nested = {  # attributes of a parameter, such as those of a scheduler in `lr`
             name: new
             for name, new in new_attrs.items()
             if isinstance(new, dict) and hasattr(getattr(self, name), "mutate")
         }
-        plain = {
+        direct = {
             name: getattr(type(self), name).check(name, new)
             for name, new in new_attrs.items()
-            if name not in within
+            if name not in nested
         }
-        parts = [vars(getattr(self, name)) for name in within]
-        kept = [dict(part) for part in parts]
-        before = {name: self.__dict__[name] for name in plain}
-        self.__dict__.update(plain)
+        nested_attrs = [vars(getattr(self, name)) for name in nested]
+        nested_before = [dict(attrs) for attrs in nested_attrs]
+        before = {name: self.__dict__[name] for name in direct}
+        self.__dict__.update(direct)
         try:
             self._parameter_changed()
-            super().mutate(within)
-        except Exception:  # they do not go together, or a part has no such attribute
+            super().mutate(nested)
+        except Exception:  # incompatible values, or an unknown attribute of a nested object
             self.__dict__.update(before)
-            for part, was in zip(parts, kept, strict=True):
-                part.clear()
-                part.update(was)
+            for attrs, old in zip(nested_attrs, nested_before, strict=True):
+                attrs.clear()
+                attrs.update(old)
             self._parameter_changed()
             raise
 
@@ -132,22 +141,22 @@ class OnlineModel(base.Base):
         Parameters
         ----------
         x
-            The features by name. Values are numbers; a string `v` of the name `n` is the feature
-            `n=v` with value 1; None is absent.
+            Features by name. Values are numbers; a string value `v` of the name `n` is the feature
+            `n=v` with value 1; None means absent.
         y
             The label: False, True, 0 or 1 for a classifier, a number for a regressor.
         w
-            Weight of the example: multiplies its gradient, not the penalty.
+            Sample weight: multiplies the gradient, not the penalty.
 
         Raises
         ------
         BadExample
-            Where x, y or w is refused; nothing has been learnt then.
+            If x, y or w is invalid. The model is unchanged then.
         """
         label = self._label(y)
         if w.__class__ is not float or not 0.0 <= w <= WEIGHT_LIMIT:
             w = weight(w)
-        own = self.__dict__  # faster than the descriptors
+        own = self.__dict__  # bypasses the descriptors, which are slower
         engine: ModelState = own["_engine"]
         try:
             eta = rate_of_step(own["lr"], own["schedule"], engine.clock[0])
@@ -167,29 +176,39 @@ class OnlineModel(base.Base):
     # Many examples
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
-        """Learn the rows of X one after the other, or none of them if one is refused.
+        """Learn the rows of X in order; if one is invalid, learn none.
 
         Parameters
         ----------
         X
             A data frame (pandas, polars, pyarrow), a scipy.sparse matrix of shape (n, d) whose
-            column j is the feature j, or a list of dicts.
+            column j is the feature j, or a list of n dicts.
         y
-            n labels.
+            Labels, shape (n,).
         w
-            One weight for all, or n.
+            Sample weights: one number, or shape (n,).
+
+        Raises
+        ------
+        BadExample
+            At the first invalid row, with its number. The model is unchanged then.
         """
         self.progressive_many(X, y, w)
         self._y_name = getattr(y, "name", None)
 
     def progressive_many(self, X: Any, y: Any, w: Any = None) -> Any:
-        """Predict each row just before it is learnt.
+        """Predict each row just before learning it.
 
         Returns
         -------
         numpy.ndarray
-            Shape (n,): the probability of True for the logistic loss, the margin for the hinges,
-            the value for regressors.
+            Shape (n,), float64: the probability of True for the logistic loss, the margin for the
+            hinge losses, the predicted value for regressors.
+
+        Raises
+        ------
+        BadExample
+            At the first invalid row, with its number. The model is unchanged then.
         """
         batch = self._state.batch(X, learns=True)
         n = batch.n
@@ -202,87 +221,95 @@ class OnlineModel(base.Base):
     def _margins(self, X: Any, proba: bool = False) -> Any:
         return self._state.margins(self._state.batch(X), proba)
 
-    # What has been learnt
+    # Inspection
 
     @property
     def weights(self) -> dict[Hashable, float]:
-        """The weights that are not zero, all pending shrinkage included."""
+        """The non-zero weights by feature name, with all pending shrinkage applied."""
         names, w = self._state.weights()
         return dict(zip(names, w.tolist(), strict=True))
 
     @property
     def intercept(self) -> float:
-        """The intercept, which no penalty touches."""
+        """The intercept, which is not penalized."""
         return self._state.intercept
 
     @property
     def n_nonzero(self) -> int:
-        """How many weights are not zero, all pending shrinkage included."""
+        """Number of non-zero weights, with all pending shrinkage applied."""
         return self._state.n_nonzero
 
     @property
     def n_nonzero_rows(self) -> int:
-        """How many features have a weight that is not zero: as many as weights, of one label."""
+        """Number of features with a non-zero weight; equals `n_nonzero` except for softmax."""
         return self.n_nonzero
 
     @property
     def n_features_seen(self) -> int:
-        """How many features examples have had.
+        """Number of distinct features in the examples so far.
 
-        Exact until zero weights have been given back (for room, or by saving and loading); then
-        an estimate with a standard error of 1.6%. With `hash_bits` an estimate from how many slots
-        have been met, which says little once nearly all have.
+        Exact until slots of zero weights are reclaimed (when memory grows, or by saving and
+        loading); from then on an estimate with a standard error of 1.6%. With `hash_bits` an
+        estimate from the number of occupied slots, which is unreliable once nearly all are.
         """
         return self._state.n_features_seen
 
     @property
     def n_cut(self) -> int:
-        """How many weights have been given up because of `max_features`."""
+        """Number of weights that were dropped because of `max_features`."""
         return int(self._state.online[0].cut)
 
     @property
     def n_iterations(self) -> int:
-        """How many examples have been learnt."""
+        """Number of examples learnt."""
         return self._state.t
 
     def top_weights(self, k: int = 10) -> list[tuple[Hashable, float]]:
-        """The `k` weights farthest from zero, with their names, the farthest first.
+        """Return the `k` weights of largest absolute value with their names, largest first.
 
         Raises
         ------
         ValueError
-            Where `k` is below 0.
+            If `k` is negative.
         """
         require_count(k)
         return self._farthest(k, 0)[0]
 
     def _farthest(self, k: int, *signs: int) -> list[list[tuple[Hashable, float]]]:
-        """As `top_weights`, for each sign of the weights that have it: 1 or -1; 0: of all."""
+        """Return `top_weights` among the positive (1), the negative (-1) or all (0) weights.
+
+        One list for each of `signs`.
+        """
         return self._state.top_weights(k, *signs)
 
     def watch(self) -> ChangeTracker:
-        """What tells which features enter and leave the model from now on, by name."""
+        """Return a tracker of the features that enter and leave the model from now on."""
         return self._state.watch()
 
     def slot(self, name: Hashable) -> int:
-        """The slot, from 0, that `hash_bits` gives a name, that of a crossed feature too.
+        """Return the slot, from 0, that a feature name hashes to; interactions included.
 
         Raises
         ------
         AttributeError
-            Where the model has `hash_bits=None`: no two of its names share a weight.
+            If the model has `hash_bits=None`, so that no names share a weight.
         BadExample
-            Where the name is of a kind that cannot be hashed the same in every process.
+            If the name is of a type whose hash differs between processes.
         """
-        names = self._state.vocabulary
-        if not isinstance(names, HashedVocabulary):
-            raise AttributeError("hash_bits is None: every name has a weight of its own")
-        crosses = self._state.interactions
-        parts = None if crosses is None else crosses.factors_of(name)
-        return names.slot(name) if parts is None else cross_hash(parts) & names.mask
+        vocabulary = self._state.vocabulary
+        if not isinstance(vocabulary, HashedVocabulary):
+            raise AttributeError("the model has hash_bits=None, so features have no slots")
+        interactions = self._state.interactions
+        factors = None if interactions is None else interactions.factors_of(name)
+        return vocabulary.slot(name) if factors is None else cross_hash(factors) & vocabulary.mask
 
     def collisions(self, name: Hashable, among: Iterable[Hashable]) -> list[Hashable]:
-        """Those of some names that share the weight of a name, itself left out.
+        """Return the names in `among` that share the weight of `name`, without `name` itself.
+
+        Raises
+        ------
+        AttributeError, BadExample
+            As `slot`.
 
         Examples
         --------
@@ -292,40 +319,46 @@ class OnlineModel(base.Base):
         ['ad=16', 'ad=238', 'ad=374', 'ad=842', 'ad=900']
         """
         slot = self.slot(name)
-        return [other for other in among if other != name and self.slot(other) == slot]
+        return [found for found in among if found != name and self.slot(found) == slot]
 
-    # Copies
+    # Copies and files
 
     def freeze(self) -> Frozen:
-        """A small immutable predictor of what is known now, safe from any thread."""
+        """Return a small immutable predictor with the current weights, safe for any thread."""
         return Frozen(self._state.frozen(), isinstance(self, base.Classifier))
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file that `streaml1.load` resumes from, bit for bit.
+        """Write the model to one file, from which `streaml1.load` resumes bit-identically.
 
-        The file is written beside `path` first and then takes its place, so that a model that was
-        there before is never lost half-way.
+        The file is written next to `path` and then renamed, so that an existing model is replaced
+        atomically.
+
+        Raises
+        ------
+        ModelFileError
+            If the file cannot be written, or a name or parameter has a type that a model file
+            cannot hold.
         """
         serialization.write(
             Path(path), type(self).__name__, self._parameters(), self._file_state()()
         )
 
     def _encode(self, packed: bool = True) -> bytes:
-        """What `save` writes."""
+        """Return the bytes that `save` writes."""
         return self._snapshot(packed)()
 
     def _snapshot(self, packed: bool = True) -> Callable[[], bytes]:
-        """What `save` writes, as of now, to be made at any time, by any thread."""
+        """Return a function that encodes the current state at any later time, in any thread."""
         name, params, state = type(self).__name__, self._parameters(), self._file_state()
         return lambda: serialization.encode(name, params, state(), packed)
 
     def _parameters(self) -> dict[str, Any]:
-        # river's own list of them takes a scheduler apart.
+        # river's `_get_params` decomposes a scheduler into its class and its parameters.
         return {name: getattr(self, name) for name in self._get_params()}
 
     def _file_state(self) -> Callable[[], dict[str, Any]]:
         state = self._state.snapshot()
-        return lambda: {name: part for name, part in state().items() if name != "rule"}
+        return lambda: {name: item for name, item in state().items() if name != "rule"}
 
     @classmethod
     def _from_file(cls, params: dict[str, Any], state: dict[str, Any]) -> Self:
@@ -344,22 +377,33 @@ class OnlineModel(base.Base):
     def _raw_memory_usage(self) -> int:
         return self._state.nbytes + 2000
 
-    # To be filled in
+    # Implemented by subclasses
 
     def _rule(self) -> Any:
+        """Return the update rule without any weight."""
+        raise NotImplementedError
+
+    def _comparator(self) -> ComparatorSpec:
+        """Return the class of fixed weights that the regret compares the learner with.
+
+        Raises
+        ------
+        ValueError
+            If the regret of a learner with these parameters is undefined.
+        """
         raise NotImplementedError
 
     def _label(self, y: Any) -> float:
+        """Return a label as the kernels take it."""
         raise NotImplementedError
 
     def _labels(self, y: Any, n: int) -> Any:
+        """Return `n` labels as the kernels take them."""
         raise NotImplementedError
 
 
-class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
-    """What classifiers of two labels share."""
-
-    loss = Parameter(choice(*CLASSIFICATION))
+class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifier):
+    """Base class of classifiers of two labels."""
 
     def _label(self, y: Any) -> float:
         if y is True:
@@ -374,7 +418,7 @@ class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
     def predict_proba_one(  # type: ignore[override]
         self, x: dict[Hashable, Any]
     ) -> dict[bool, float]:
-        """Probability of False and of True: the sigmoid of the margin, for every loss."""
+        """Return the probabilities of False and True: the sigmoid of the margin, for every loss."""
         try:
             p = self.__dict__["_engine"].margin(x, True)
         except (AttributeError, TypeError):
@@ -383,11 +427,17 @@ class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
         return {False: 1.0 - p, True: p}
 
     def predict_one(self, x: dict[Hashable, Any]) -> bool:  # type: ignore[override]
-        """Whether the margin is above zero."""
+        """Return whether the margin is above zero."""
         return self._margin(x) > 0.0
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities of False and of True, a frame like X; an (n, 2) array for matrices."""
+        """Return the probabilities of False and True.
+
+        Returns
+        -------
+        A frame of the library of X with the columns False and True, or an array of shape (n, 2) if
+        X is not a frame.
+        """
         p = self._margins(X, True)
         if not is_frame(X):
             return np.stack([1.0 - p, p], axis=1)
@@ -396,14 +446,17 @@ class OnlineClassifier(OnlineModel, base.MiniBatchClassifier):
         return dataframe.to_native_frame({False: 1.0 - p, True: p}, like=dataframe.into_frame(X))
 
     def predict_many(self, X: Any) -> Any:
-        """Whether the margin of each row is above zero, a series like X; an array for matrices."""
+        """Return whether the margin of each row is above zero.
+
+        Returns
+        -------
+        A series of the library of X, or an array of shape (n,) if X is not a frame.
+        """
         return series_like(X, self._margins(X) > 0.0, self._y_name)
 
 
-class OnlineRegressor(OnlineModel, base.MiniBatchRegressor):
-    """What regressors share."""
-
-    loss = Parameter(choice(*REGRESSION))
+class OnlineRegressor(RegressorParameters, OnlineModel, base.MiniBatchRegressor):
+    """Base class of regressors."""
 
     def _label(self, y: Any) -> float:
         if y.__class__ is float and abs(y) < LIMIT:
@@ -414,22 +467,27 @@ class OnlineRegressor(OnlineModel, base.MiniBatchRegressor):
         return values(y, n)
 
     def predict_one(self, x: dict[Hashable, Any]) -> float:
-        """The margin: the predicted value."""
+        """Return the predicted value, which is the margin."""
         return self._margin(x)
 
     def predict_many(self, X: Any) -> Any:
-        """The predicted value of each row, a series like X; an array for matrices."""
+        """Return the predicted value of each row.
+
+        Returns
+        -------
+        A series of the library of X, or an array of shape (n,) if X is not a frame.
+        """
         return series_like(X, self._margins(X), self._y_name)
 
 
 def require_count(k: int) -> None:
-    """Refuse to tell less than no weights."""
+    """Raise ValueError if a number of weights is negative."""
     if k < 0:
-        raise ValueError(f"k={k} is no number of weights; give one from 0")
+        raise ValueError(f"k must be >= 0, got {k}")
 
 
 def series_like(X: Any, predictions: Any, name: Any) -> Any:
-    """Predictions as a series of the kind of the frame X, or as the array they are."""
+    """Return predictions as a series of the library of X, or unchanged if X is not a frame."""
     if not is_frame(X):
         return predictions
     from river.utils import dataframe

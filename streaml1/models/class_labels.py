@@ -1,4 +1,4 @@
-"""The labels of a model of many: which there are, and the place of each."""
+"""The labels of a multiclass model and their positions."""
 
 from __future__ import annotations
 
@@ -10,101 +10,122 @@ import numpy as np
 from streaml1.core.rows import BadExample, shown
 from streaml1.features.labels import column_of, equals_itself
 
-__all__ = ["Classes", "as_label", "declared"]
+__all__ = ["Classes", "as_label", "checked_classes"]
 
-PLAIN = (bool, int, float, str)
+SCALAR_TYPES = (bool, int, float, str)
 
 
 class Classes:
-    """Labels in the order in which they came, or were declared.
+    """Labels in the order in which they were first seen or declared.
 
-    Two labels that are equal, such as 1, 1.0 and True, are one, as in a dict.
+    Equal labels, such as 1, 1.0 and True, are one label, as in a dict.
 
     Parameters
     ----------
     names
         The labels so far.
     closed
-        Whether another label is refused.
+        Whether to reject new labels.
     """
 
     def __init__(self, names: Iterable[Hashable] = (), closed: bool = False) -> None:
         self.names = list(names)
-        self.places = {name: k for k, name in enumerate(self.names)}
+        self.positions = {name: k for k, name in enumerate(self.names)}
         self.closed = closed
-        self.learnt = 0  # so many of them, the first ones, are sure to stay
+        self.n_learnt = 0
+        """The first `n_learnt` labels were learnt: their positions are final."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getstate__(self) -> tuple[list[Hashable], bool]:
-        return list(self.names), self.closed  # a copy: another thread may have labels join
+        return list(self.names), self.closed  # a copy: another thread may add labels
 
     def __setstate__(self, state: tuple[list[Hashable], bool]) -> None:
         Classes.__init__(self, *state)
 
-    def place(self, y: Any) -> int:
-        """The place of a label; one that is new takes the next."""
+    def position(self, y: Any) -> int:
+        """Return the position of a label, appending a new one.
+
+        Raises
+        ------
+        BadExample
+            If the label is missing, unhashable, or new in a closed set.
+        """
         try:
-            return self.places[y]
+            return self.positions[y]
         except (KeyError, TypeError):
-            return self._join(as_label(y))
+            return self._add(as_label(y))
 
     def column(self, y: Any, n: int) -> Any:
-        """The places of `n` labels, as floats."""
-        given = column_of("labels", y, n)
-        if given.dtype.kind in "biufU":
-            found, first, where = np.unique(given, return_index=True, return_inverse=True)
-            places = np.empty(len(found))
-            for k in np.argsort(first, kind="stable").tolist():
-                places[k] = self._placed(found[k].item(), int(first[k]))
-            return places[where]
-        return np.array([self._placed(one, row) for row, one in enumerate(given)], np.float64)
+        """Return the positions of `n` labels, shape (n,), float64.
 
-    def _placed(self, y: Any, row: int) -> int:
+        Raises
+        ------
+        BadExample
+            At the first invalid label, with its row.
+        """
+        labels = column_of("labels", y, n)
+        if labels.dtype.kind in "biufU":
+            unique, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+            positions = np.empty(len(unique))
+            for k in np.argsort(first, kind="stable").tolist():
+                positions[k] = self._position_in_row(unique[k].item(), int(first[k]))
+            return positions[inverse]
+        return np.array(
+            [self._position_in_row(label, row) for row, label in enumerate(labels)], np.float64
+        )
+
+    def _position_in_row(self, y: Any, row: int) -> int:
         try:
-            return self.place(y)
+            return self.position(y)
         except BadExample as bad:
             raise BadExample(bad.reason, row) from None
 
-    def _join(self, y: Hashable) -> int:
-        if y in self.places:
-            return self.places[y]
+    def _add(self, y: Hashable) -> int:
+        if y in self.positions:
+            return self.positions[y]
         if self.closed:
-            it = f"it (as {int(y)}, which is the same)" if isinstance(y, bool) else "it"
+            equal = f" (which equals {int(y)})" if isinstance(y, bool) else ""
             raise BadExample(
-                f"the label {shown(y)} is not among the declared classes; "
-                f"declare {it}, or leave classes out, and labels are found as they come"
+                f"the label {shown(y)}{equal} is not among the declared classes; declare it, or "
+                "set classes to None to add labels as they appear"
             )
-        self.places[y] = len(self.names)
+        self.positions[y] = len(self.names)
         self.names.append(y)
-        return self.places[y]
+        return self.positions[y]
 
     def cut(self, k: int) -> None:
-        """Have only the first `k` labels."""
+        """Keep only the first `k` labels."""
         while len(self.names) > k:
-            del self.places[self.names.pop()]
+            del self.positions[self.names.pop()]
 
-    def array(self, places: Any) -> Any:
-        """The labels at some places; None where that is -1."""
-        places = np.asarray(places, np.intp)
-        kinds = set(map(type, self.names))
-        if len(kinds) == 1 and kinds <= set(PLAIN) and np.all(places >= 0):
-            plain = np.array(self.names)
-            # Text that ends in NUL would lose it, large ints would be floats.
-            told = plain.tolist()
-            if told == self.names and type(told[0]) in kinds:
-                return plain[places]
-        listed = np.empty(len(self.names) + 1, object)
-        listed[:-1] = self.names
-        return listed[places]
+    def array(self, positions: Any) -> Any:
+        """Return the labels at `positions`, None for -1, as an array of their type or objects."""
+        positions = np.asarray(positions, np.intp)
+        types = set(map(type, self.names))
+        if len(types) == 1 and types <= set(SCALAR_TYPES) and np.all(positions >= 0):
+            scalars = np.array(self.names)
+            # numpy drops trailing NULs of strings and turns large ints into floats or objects.
+            restored = scalars.tolist()
+            if restored == self.names and type(restored[0]) in types:
+                return scalars[positions]
+        objects = np.empty(len(self.names) + 1, object)
+        objects[:-1] = self.names
+        return objects[positions]
 
 
 def as_label(y: Any) -> Hashable:
-    """A label as it is kept: numpy's scalars as Python's."""
+    """Return a label as it is stored: numpy scalars become Python objects.
+
+    Raises
+    ------
+    BadExample
+        If the label is missing, unhashable, or a numpy date.
+    """
     if isinstance(y, np.datetime64 | np.timedelta64):
         raise BadExample(
-            f"{shown(y)} is a {type(y).__name__}, which is no label; give it as a string"
+            f"labels of type {type(y).__name__} are not supported, got {shown(y)}; use a string"
         )
     y = y.item() if isinstance(y, np.generic) else y
     if y is None:
@@ -113,8 +134,8 @@ def as_label(y: Any) -> Hashable:
         hash(y)
     except TypeError:
         raise BadExample(
-            f"{shown(y)} is a {type(y).__name__}, which is no label; labels are strings, numbers "
-            "or anything else that can be a key of a dict"
+            f"labels must be strings, numbers or other hashable objects, got {shown(y)} of type "
+            f"{type(y).__name__}"
         ) from None
     if not equals_itself(y):
         raise BadExample(f"the label is missing: {shown(y)} does not equal itself")
@@ -122,18 +143,24 @@ def as_label(y: Any) -> Hashable:
     return label
 
 
-def declared(name: str, value: Any) -> list[Hashable] | None:
-    """Check the parameter `classes`: None, or two or more labels, none of them twice."""
+def checked_classes(name: str, value: Any) -> list[Hashable] | None:
+    """Validate the parameter `classes`: None, or two or more distinct labels.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
     if value is None:
         return None
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise ValueError(f"{name}={shown(value)} is no list of labels; give one, or None")
+        raise ValueError(f"{name} must be None or a list of labels, got {shown(value)}")
     try:
-        labels = [as_label(one) for one in value]
+        labels = [as_label(label) for label in value]
     except BadExample as bad:
         raise ValueError(f"{name}: {bad.reason}") from None
     if len(set(labels)) != len(labels):
-        raise ValueError(f"{name}={shown(value)} has a label twice; give each once")
+        raise ValueError(f"{name} must not contain duplicates, got {shown(value)}")
     if len(labels) < 2:
-        raise ValueError(f"{name}={shown(value)} has fewer than two labels; give all, or None")
+        raise ValueError(f"{name} must contain at least two labels, got {shown(value)}")
     return labels

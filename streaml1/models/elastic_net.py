@@ -1,12 +1,14 @@
-"""The lazy elastic net."""
+"""The lazy elastic net (Lipton & Elkan 2015; Duchi & Singer 2009)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from streaml1.models.base import OnlineClassifier, OnlineModel, OnlineRegressor
-from streaml1.models.parameters import AUTO, Parameter, choice, flag, number, rate_or_auto, whole
+from streaml1.models.comparator import ComparatorSpec, elastic_net_weights
+from streaml1.models.hyperparameters import ElasticNetParameters
+from streaml1.models.parameters import AUTO
 from streaml1.optim.averaged_elastic_net import AveragedElasticNet
 from streaml1.optim.elastic_net import ElasticNet
 from streaml1.optim.elastic_net_lanes import ElasticNetLanes
@@ -15,8 +17,8 @@ from streaml1.optim.losses import CODES
 
 __all__ = ["ElasticNetClassifier", "ElasticNetRegressor"]
 
-# The rates of lr="auto", over the squared mean norm of the examples. The squared loss diverges
-# where a rate is beyond 2.
+# The rates of lr="auto", in units of 1 / (mean squared norm of the examples). The squared loss
+# diverges for rates above 2.
 _FOR_LABELS = tuple(0.3 * 2.3**k for k in range(8))
 _FOR_VALUES = tuple(0.02 * 2.5**k for k in range(8))
 RATES = {
@@ -28,33 +30,25 @@ RATES = {
 }
 
 
-class _ElasticNet(OnlineModel):
-    lr = Parameter(rate_or_auto)
-    l1 = Parameter(number(0.0, 1e30))
-    l2 = Parameter(number(0.0, 1e30))
-    update = Parameter(choice("fobos", "sgd"))
-    stamps = Parameter(choice("folded", "explicit"), fixed=True)
-    budget = Parameter(whole(1, 2**30))
-    average = Parameter(flag, fixed=True)
-
+class _ElasticNet(ElasticNetParameters, OnlineModel):
     @property
     def _mutable_attributes(self) -> set[str]:
-        own = super()._mutable_attributes | {"l1", "l2", "update", "budget"}
-        return own - {"lr", "loss"} if self.lr == AUTO else own
+        mutable = super()._mutable_attributes
+        return mutable - {"lr", "loss"} if self.lr == AUTO else mutable
 
     def _begin(self) -> None:
         if self.lr == AUTO and (self.average or self.stamps == "explicit"):
-            other = "average=True" if self.average else 'stamps="explicit"'
-            raise ValueError(f'lr="auto" does not go with {other}; give a number')
+            conflict = "average=True" if self.average else 'stamps="explicit"'
+            raise ValueError(f'lr="auto" cannot be combined with {conflict}; use a number')
         super()._begin()
 
     def _parameter_changed(self) -> None:
         auto = isinstance(self._engine.rule, ElasticNetLanes)
         if auto and self._engine.online[0].loss != CODES[self.loss]:
-            raise ValueError('loss cannot change where lr="auto"; clone the model instead')
+            raise ValueError('loss cannot change with lr="auto"; clone the model instead')
         super()._parameter_changed()
         if auto != (self.lr == AUTO):
-            raise ValueError('lr cannot become "auto", or cease to be; clone the model instead')
+            raise ValueError('lr cannot change to or from "auto"; clone the model instead')
         clock = self._engine.rule.clock[0]
         clock.l1, clock.l2 = float(self.l1), float(self.l2)
         clock.sgd = self.update == "sgd"
@@ -74,65 +68,16 @@ class _ElasticNet(OnlineModel):
             return ElasticNetStamps.start(0, l1, l2, sgd, int(self.budget))
         return ElasticNet.start(0, l1, l2, sgd)
 
+    def _comparator(self) -> ComparatorSpec:
+        return elastic_net_weights(self.l1, self.l2)
+
 
 class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
-    """Logistic regression or linear SVM with an elastic net, learnt online.
+    """Online logistic regression or linear SVM with an elastic net penalty.
 
-    After each example the weights, all of them, are those of the dense update; a step costs time
-    in the non-zeros of the example alone, because what the penalty does to the others is folded
-    into two scalars.
-
-    Parameters
-    ----------
-    l1
-        Strength of the l1 penalty, from 0.
-    l2
-        Strength of the squared l2 penalty (half the squared norm), from 0.
-    update
-        `"fobos"` (the proximal step) or `"sgd"` (the clipped gradient step of the penalty).
-    stamps
-        How the lazy weights are kept: `"folded"` (one number a weight) or `"explicit"` (as the
-        paper has it: the time of the last touch beside each weight, and tables of the steps
-        since). The weights are the same; folded is faster and smaller.
-    budget
-        How many steps the tables of explicit stamps, or of `average`, hold before all weights are
-        brought current.
-    loss
-        `"logistic"`, `"hinge"` or `"smoothed_hinge"` (of width 1).
-    lr
-        The rate: a number; a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0; or `"auto"`: eight rates learn side by side, over the squared mean
-        norm and the mean weight of the examples so far, and falling as `(t + 1) ** -0.25`.
-        Predictions are then their mixture (logistic; its loss exceeds that of the best rate by at
-        most `log(8)` times the largest sample weight, anew where rows have grown) or those of the
-        rate with the least loss so far, whose `weights` are told.
-    schedule
-        Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
-        `"constant"` or `"inverse"` (`lr / (t + 1)`).
-    intercept_lr
-        The intercept's own constant rate; 0 freezes it. With `lr="auto"` each of the eight has a
-        rate that falls as its weights' does, and is in proportion to this one.
-    intercept_init
-        Where the intercept starts.
-    clip_gradient
-        The most that the derivative of the loss counts for.
-    average
-        Tell the mean of the weights after each step so far, and of the intercept, in place of the
-        last ones: in predictions, `weights` and all counts. What is learnt is the same. A weight
-        that was ever other than zero stays in the mean. `stamps` then makes no difference.
-    max_features
-        At most so many weights are not zero: before there would be more, those nearest to zero
-        go, until seven eighths are left.
-    hash_bits
-        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
-        slot share a weight. The hash is the same on every machine.
-    cross
-        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
-        multiplied with one another; the products are features too. None: nothing is crossed.
-    text
-        Names of features whose strings are text: its words count, in place of the whole.
-    ngrams
-        Of text so many neighbouring words at most are features too, from 1 to 10.
+    After each example, all weights equal those of the dense update. A step nevertheless costs time
+    in the number of non-zeros of the example only, because the effect of the penalty on all other
+    weights is folded into two scalars.
 
     Examples
     --------
@@ -150,46 +95,6 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
           Advances in Neural Information Processing Systems 22.
     """
 
-    def __init__(
-        self,
-        *,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        update: str = "fobos",
-        stamps: str = "folded",
-        budget: int = 2**20,
-        loss: str = "logistic",
-        lr: Any = 0.1,
-        schedule: str = "invsqrt",
-        intercept_lr: float = 0.01,
-        intercept_init: float = 0.0,
-        clip_gradient: float = 1e12,
-        average: bool = False,
-        max_features: int | None = None,
-        hash_bits: int | None = None,
-        cross: Iterable[Sequence[str]] | None = None,
-        text: Sequence[str] | None = None,
-        ngrams: int = 1,
-    ) -> None:
-        self.l1 = l1
-        self.l2 = l2
-        self.update = update
-        self.stamps = stamps
-        self.budget = budget
-        self.loss = loss
-        self.lr = lr
-        self.schedule = schedule
-        self.intercept_lr = intercept_lr
-        self.intercept_init = intercept_init
-        self.clip_gradient = clip_gradient
-        self.average = average
-        self.max_features = max_features
-        self.hash_bits = hash_bits
-        self.cross = cross
-        self.text = text
-        self.ngrams = ngrams
-        self._begin()
-
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {}
@@ -201,60 +106,10 @@ class ElasticNetClassifier(_ElasticNet, OnlineClassifier):
 
 
 class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
-    """Linear regression with an elastic net, learnt online.
+    """Online linear regression with an elastic net penalty.
 
-    Scale the features first: the squared loss at a rate of 0.1 diverges on values in the
+    Scale the features first: the squared loss at a learning rate of 0.1 diverges on values in the
     thousands.
-
-    Parameters
-    ----------
-    l1
-        Strength of the l1 penalty, from 0.
-    l2
-        Strength of the squared l2 penalty (half the squared norm), from 0.
-    update
-        `"fobos"` (the proximal step) or `"sgd"` (the clipped gradient step of the penalty).
-    stamps
-        How the lazy weights are kept: `"folded"` (one number a weight) or `"explicit"` (as the
-        paper has it: the time of the last touch beside each weight, and tables of the steps
-        since). The weights are the same; folded is faster and smaller.
-    budget
-        How many steps the tables of explicit stamps, or of `average`, hold before all weights are
-        brought current.
-    loss
-        `"squared"` (half the squared error) or `"absolute"`.
-    lr
-        The rate: a number; a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0; or `"auto"`: eight rates learn side by side, over the squared mean
-        norm and the mean weight of the examples so far, and falling as `(t + 1) ** -0.25`.
-        Predictions are then those of the rate with the least loss so far, whose `weights` are told.
-    schedule
-        Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
-        `"constant"` or `"inverse"` (`lr / (t + 1)`).
-    intercept_lr
-        The intercept's own constant rate; 0 freezes it. With `lr="auto"` each of the eight has a
-        rate that falls as its weights' does, and is in proportion to this one.
-    intercept_init
-        Where the intercept starts.
-    clip_gradient
-        The most that the derivative of the loss counts for.
-    average
-        Tell the mean of the weights after each step so far, and of the intercept, in place of the
-        last ones: in predictions, `weights` and all counts. What is learnt is the same. A weight
-        that was ever other than zero stays in the mean. `stamps` then makes no difference.
-    max_features
-        At most so many weights are not zero: before there would be more, those nearest to zero
-        go, until seven eighths are left.
-    hash_bits
-        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
-        slot share a weight. The hash is the same on every machine.
-    cross
-        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
-        multiplied with one another; the products are features too. None: nothing is crossed.
-    text
-        Names of features whose strings are text: its words count, in place of the whole.
-    ngrams
-        Of text so many neighbouring words at most are features too, from 1 to 10.
 
     Examples
     --------
@@ -273,46 +128,6 @@ class ElasticNetRegressor(_ElasticNet, OnlineRegressor):
     [^2]: Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting.
           Advances in Neural Information Processing Systems 22.
     """
-
-    def __init__(
-        self,
-        *,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        update: str = "fobos",
-        stamps: str = "folded",
-        budget: int = 2**20,
-        loss: str = "squared",
-        lr: Any = 0.1,
-        schedule: str = "invsqrt",
-        intercept_lr: float = 0.01,
-        intercept_init: float = 0.0,
-        clip_gradient: float = 1e12,
-        average: bool = False,
-        max_features: int | None = None,
-        hash_bits: int | None = None,
-        cross: Iterable[Sequence[str]] | None = None,
-        text: Sequence[str] | None = None,
-        ngrams: int = 1,
-    ) -> None:
-        self.l1 = l1
-        self.l2 = l2
-        self.update = update
-        self.stamps = stamps
-        self.budget = budget
-        self.loss = loss
-        self.lr = lr
-        self.schedule = schedule
-        self.intercept_lr = intercept_lr
-        self.intercept_init = intercept_init
-        self.clip_gradient = clip_gradient
-        self.average = average
-        self.max_features = max_features
-        self.hash_bits = hash_bits
-        self.cross = cross
-        self.text = text
-        self.ngrams = ngrams
-        self._begin()
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

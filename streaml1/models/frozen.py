@@ -1,4 +1,4 @@
-"""A model that only predicts."""
+"""Immutable predictors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from streaml1.features.labels import require_mapping
 from streaml1.models.class_labels import Classes
-from streaml1.models.output_buffer import outputs_of, table_of
+from streaml1.models.output_buffer import predict_output_rows, predict_outputs
 from streaml1.models.state.predictor import Predictor
 
 __all__ = ["Frozen", "FrozenClasses"]
 
 
 class Frozen:
-    """An immutable predictor; its predictions are those of the model, to the bit.
+    """An immutable predictor whose predictions are bit-identical to those of the model.
 
-    It shares nothing with the model it came from. Any number of threads may use it, without a
-    lock; it is as small as the weights that are not zero, also pickled. Made by a model's
-    `freeze()`.
+    A model's `freeze()` creates it. It shares nothing with the model, and any number of threads may
+    use it without a lock. Its size, in memory and pickled, is proportional to the number of
+    non-zero weights.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Frozen:
         object.__setattr__(self, "_binary", binary)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a frozen model cannot change; {name} belongs to the model itself")
+        raise AttributeError(f"a frozen model is immutable; set {name} on the model itself")
 
     def __delattr__(self, name: str) -> None:
         self.__setattr__(name, None)
@@ -56,7 +56,7 @@ class Frozen:
 
     @property
     def weights(self) -> Mapping[Hashable, float]:
-        """The weights that are not zero."""
+        """The non-zero weights by feature name."""
         w = self._reader.rule.weights()
         slots = np.flatnonzero(w)
         names = self._reader.vocabulary.names_at(slots)
@@ -68,12 +68,12 @@ class Frozen:
         return self._reader.intercept
 
     def margin(self, x: Mapping[Hashable, Any]) -> float:
-        """Margin of an example.
+        """Return the margin of an example.
 
         Raises
         ------
         BadExample
-            Where a value is refused.
+            If a value is invalid.
         """
         return self._margin(x, False)
 
@@ -85,50 +85,50 @@ class Frozen:
             raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> bool | float:
-        """The label: whether the margin is above zero, or for a regressor the margin.
+        """Return whether the margin is above zero, or the margin itself for a regressor.
 
         Raises
         ------
         BadExample
-            Where a value is refused.
+            If a value is invalid.
         """
         a = self._margin(x, False)
         return a > 0.0 if self._binary else a
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[bool, float]:
-        """Probability of False and of True; classifiers only.
+        """Return the probabilities of False and True; classifiers only.
 
         Raises
         ------
         BadExample
-            Where a value is refused.
+            If a value is invalid.
         AttributeError
-            Where it predicts a number.
+            If the model is a regressor.
         """
         self._require_classifier()
         p = self._margin(x, True)
         return {False: 1.0 - p, True: p}
 
     def predict_many(self, X: Any) -> Any:
-        """What `predict_one` says of each row of a matrix, frame or list of dicts, shape (n,).
+        """Return `predict_one` of each row of a matrix, frame or list of dicts, shape (n,).
 
         Raises
         ------
         BadExample
-            At the first value that is refused, with its row.
+            At the first invalid row, with its number.
         """
         a = self._reader.margins(self._reader.batch(X), False)
         return a > 0.0 if self._binary else a
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities of False and of True of each row, shape (n, 2); classifiers only.
+        """Return the probabilities of False and True of each row, shape (n, 2); classifiers only.
 
         Raises
         ------
         BadExample
-            At the first value that is refused, with its row.
+            At the first invalid row, with its number.
         AttributeError
-            Where it predicts a number.
+            If the model is a regressor.
         """
         self._require_classifier()
         p = self._reader.margins(self._reader.batch(X), True)
@@ -136,11 +136,11 @@ class Frozen:
 
     def _require_classifier(self) -> None:
         if not self._binary:
-            raise AttributeError("a regressor has no probabilities; call predict_one")
+            raise AttributeError("a regressor has no probabilities; use predict_one")
 
 
 class FrozenClasses(Frozen):
-    """An immutable predictor of many labels; as `Frozen` otherwise.
+    """An immutable predictor of a multiclass model; otherwise like `Frozen`.
 
     Examples
     --------
@@ -164,7 +164,7 @@ class FrozenClasses(Frozen):
 
     @property
     def weights(self) -> Mapping[Hashable, Any]:
-        """The weights that are not zero, by feature and label."""
+        """The non-zero weights by feature and label."""
         rule, labels = self._reader.rule, self._classes.names
         slots = np.flatnonzero(rule.weights())
         rows = zip(self._reader.vocabulary.names_at(slots), rule.rows(slots).tolist(), strict=True)
@@ -184,41 +184,41 @@ class FrozenClasses(Frozen):
         return MappingProxyType(dict(zip(self._classes.names, b, strict=False)))
 
     def margin(self, x: Mapping[Hashable, Any]) -> float:
-        """There is none: each label has its own."""
-        raise AttributeError("a model of many labels has no margin; call predict_proba_one")
+        """Raise AttributeError: each label has a margin of its own."""
+        raise AttributeError("a multiclass model has no single margin; use predict_proba_one")
 
     def _outputs(self, x: Mapping[Hashable, Any]) -> tuple[int, Any]:
         try:
-            return outputs_of(self._reader, x)
+            return predict_outputs(self._reader, x)
         except (AttributeError, TypeError):
             require_mapping(x)
             raise
 
     def predict_one(self, x: Mapping[Hashable, Any]) -> Any:
-        """The most probable label; None where there is none.
+        """Return the most probable label; None if the model has none.
 
         Raises
         ------
         BadExample
-            Where a value is refused.
+            If a value is invalid.
         """
         best = self._outputs(x)[0]
         return self._classes.names[best] if best >= 0 else None
 
     def predict_proba_one(self, x: Mapping[Hashable, Any]) -> dict[Any, float]:
-        """Probability of each label.
+        """Return the probability of each label.
 
         Raises
         ------
         BadExample
-            Where a value is refused.
+            If a value is invalid.
         """
         return dict(zip(self._classes.names, self._outputs(x)[1], strict=False))
 
     def predict_many(self, X: Any) -> Any:
-        """What `predict_one` says of each row of a matrix, frame or list of dicts, shape (n,)."""
-        return self._classes.array(table_of(self._reader, self._reader.batch(X))[0])
+        """Return `predict_one` of each row of a matrix, frame or list of dicts, shape (n,)."""
+        return self._classes.array(predict_output_rows(self._reader, self._reader.batch(X))[0])
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities of each row, shape (n, k)."""
-        return table_of(self._reader, self._reader.batch(X))[1]
+        """Return the probability of each label in each row, shape (n, k)."""
+        return predict_output_rows(self._reader, self._reader.batch(X))[1]

@@ -1,4 +1,4 @@
-"""Memory that a kernel writes several outputs of one example into."""
+"""Buffers that a kernel writes the probabilities of several labels into."""
 
 from __future__ import annotations
 
@@ -7,37 +7,43 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["outputs_of", "table_of"]
+__all__ = ["predict_output_rows", "predict_outputs"]
 
 _IDLE: list[array[float]] = []
+"""Buffers that no call uses; `list.pop` and `append` are atomic."""
 
 
-def outputs_of(reader: Any, x: Any) -> tuple[int, array[float]]:
-    """Place of the largest probability of an example, and the probabilities.
+def predict_outputs(reader: Any, x: Any) -> tuple[int, array[float]]:
+    """Return the position of the largest probability of an example, and all probabilities.
 
-    The memory is used again, but by no two callers at once.
+    The position is -1 if there are no labels.
     """
     try:
-        memory = _IDLE.pop()
+        buffer = _IDLE.pop()
     except IndexError:
-        memory = array("d", bytes(8 * 65))
+        buffer = array("d", bytes(8 * 65))
+    # The kernel reads the capacity from the first element and replaces it by the number of labels.
+    # If they do not fit, it writes nothing else.
     while True:
-        address, length = memory.buffer_info()
-        memory[0] = length - 1
+        address, length = buffer.buffer_info()
+        buffer[0] = length - 1
         best = int(reader.margin(x, address))
-        k = int(memory[0])
+        k = int(buffer[0])
         if k < length:
             break
-        memory = array("d", bytes(8 * (2 * k + 1)))
-    p = memory[1 : k + 1]
-    _IDLE.append(memory)
+        buffer = array("d", bytes(8 * (2 * k + 1)))
+    p = buffer[1 : k + 1]
+    _IDLE.append(buffer)
     return best, p
 
 
-def table_of(reader: Any, batch: Any) -> tuple[Any, Any]:
-    """Places of the largest probabilities of rows, and all probabilities, shape (n, k)."""
+def predict_output_rows(reader: Any, batch: Any) -> tuple[Any, Any]:
+    """Return the positions of the largest probabilities of rows, and all probabilities.
+
+    Their shapes are (n,) and (n, k).
+    """
     k = int(reader.rule.clock[0].k)
-    memory = np.zeros((batch.n, k + 1))
-    memory[:, 0] = k
-    best = reader.margins(batch, memory.ctypes.data, memory.strides[0])
-    return best, memory[:, 1:]
+    buffer = np.zeros((batch.n, k + 1))
+    buffer[:, 0] = k
+    best = reader.margins(batch, buffer.ctypes.data, buffer.strides[0])
+    return best, buffer[:, 1:]

@@ -1,4 +1,4 @@
-"""The rate eta of each step, as numbers for a kernel: no schedule is compiled."""
+"""The learning rate eta of each step, computed in Python: kernels receive numbers only."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.rows import alike
-from streaml1.models.parameters import AUTO
+from streaml1.core.types import Floats
+from streaml1.models.parameters import AUTO, MAX_RATE
 
-__all__ = ["SCHEDULES", "rate", "rates"]
-
-SCHEDULES = ("invsqrt", "constant", "inverse")
-MOST = 1e10
+__all__ = ["rate", "rates"]
 
 
 def rate(lr: Any, schedule: str, t: int) -> float:
-    """Rate of step `t` (from 0): `lr` / sqrt(t + 1), `lr`, `lr` / (t + 1), or `lr.get(t)`.
+    """Return the rate of step `t`, from 0.
 
-    Where `lr` is "auto", what the rates of all lanes are multiplied by: (t + 1) ** (-1/4).
+    It is `lr / sqrt(t + 1)`, `lr`, `lr / (t + 1)` or `lr.get(t)`. With `lr="auto"` it is the factor
+    `(t + 1) ** -0.25` that multiplies the rates of all lanes.
+
+    Raises
+    ------
+    ValueError
+        If a scheduler returns a value that is not a rate.
     """
     if lr.__class__ is not float:
         if lr == AUTO:
@@ -34,33 +38,34 @@ def rate(lr: Any, schedule: str, t: int) -> float:
     return constant
 
 
-def rates(lr: Any, schedule: str, t: int, n: int) -> Any:
-    """Rates of the steps t, t + 1, ..., t + n - 1; the same floats as `rate` gives.
+def rates(lr: Any, schedule: str, t: int, n: int) -> Floats:
+    """Return the rates of the steps t, ..., t + n - 1, bit-identical to those of `rate`.
 
-    Where all are one, they are in the memory of one (see `rows.alike`).
+    Equal rates share the memory of a single one (see `rows.alike`).
     """
     if hasattr(lr, "get"):
         return np.array([_checked(lr.get(s), lr, s) for s in range(t, t + n)])
     if schedule == "constant" and lr != AUTO:
-        return alike(float(lr), n)
-    after = np.arange(t + 1, t + n + 1, dtype=np.float64)
+        same: Floats = alike(float(lr), n)
+        return same
+    steps = np.arange(t + 1, t + n + 1, dtype=np.float64)
     if lr == AUTO:
-        np.sqrt(after, out=after)
+        np.sqrt(steps, out=steps)
     if schedule == "invsqrt" or lr == AUTO:
-        np.sqrt(after, out=after)
-    return np.divide(1.0 if lr == AUTO else float(lr), after, out=after)
+        np.sqrt(steps, out=steps)
+    return np.divide(1.0 if lr == AUTO else float(lr), steps, out=steps)
 
 
-def _checked(given: Any, lr: Any, t: int) -> float:
-    """What a scheduler gives as a float; ValueError where it is no rate."""
+def _checked(value: Any, lr: Any, t: int) -> float:
+    """Return what a scheduler returned as a float; raise ValueError if it is not a rate."""
     try:
-        eta = float(given)
-        told = str(eta)
+        eta = float(value)
+        text = str(eta)
     except (TypeError, ValueError, OverflowError):
-        eta, told = math.nan, repr(given)
-    if not 0.0 <= eta <= MOST:
+        eta, text = math.nan, repr(value)
+    if not 0.0 <= eta <= MAX_RATE:
         raise ValueError(
-            f"the rate that {type(lr).__name__} gives for step {t} is {told}; "
-            "a rate is between 0 and 1e10"
+            f"the rate of a step must be from 0 to 1e10, got {text} from {type(lr).__name__} "
+            f"for step {t}"
         )
     return eta

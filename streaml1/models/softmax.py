@@ -1,8 +1,8 @@
-"""Multiclass logistic regression with a penalty on rows."""
+"""Multiclass logistic regression with a penalty on the rows of features (Duchi & Singer 2009)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -12,10 +12,11 @@ from river import base
 from streaml1.features.batch import is_frame
 from streaml1.features.labels import require_mapping, weights
 from streaml1.models.base import OnlineModel, require_count, series_like
-from streaml1.models.class_labels import Classes, declared
+from streaml1.models.class_labels import Classes
+from streaml1.models.comparator import ComparatorSpec, weights_in_l1_ball
 from streaml1.models.frozen import FrozenClasses
-from streaml1.models.output_buffer import outputs_of, table_of
-from streaml1.models.parameters import Parameter, choice, flag, number
+from streaml1.models.hyperparameters import SoftmaxParameters
+from streaml1.models.output_buffer import predict_output_rows, predict_outputs
 from streaml1.models.schedules import rates as rates_of_steps
 from streaml1.optim.softmax import PENALTIES, Softmax
 from streaml1.optim.softmax_ball import SoftmaxBall
@@ -23,57 +24,13 @@ from streaml1.optim.softmax_ball import SoftmaxBall
 __all__ = ["SoftmaxClassifier"]
 
 
-class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
-    """Multiclass logistic regression, learnt online, whose penalty drops features whole.
+class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier):
+    """Online multiclass logistic regression with a penalty that drops whole features.
 
     Each feature has a row of k weights, one for each label. With `penalty="l1/l2"` or `"l1/linf"`
-    the rows of features that tell nothing are zero: a feature is in the model with all its
-    weights or not at all. After each example the rows, all of them, are those of the dense
-    update; a step costs time in k times the non-zeros of the example alone.
-
-    Parameters
-    ----------
-    strength
-        Strength of the penalty, from 0.
-    penalty
-        `"l1"`: the sum of all |w|; `"l1/l2"`: the sum of the Euclidean norms of the rows;
-        `"l1/linf"`: the sum of the largest |w| of each row. `"ball"`: none of these, but the
-        weights of each label are projected on an l1 ball of its own after each step.
-    l2
-        Strength of a squared l2 penalty (half the squared norm) beside it, from 0; not with the
-        ball.
-    radius
-        Of the ball: the most that the distances of a label's weights from zero may add up to,
-        from 1e-30 to 1e30. When it shrinks, the next step projects.
-    nonnegative
-        With the ball: whether no weight may be below zero.
-    classes
-        The labels; any other is refused. None: labels join as they come, with zero weights.
-    lr
-        The rate: a number, or a scheduler of `river.optim.schedulers`, asked `get(t)` for the
-        t-th example, from 0.
-    schedule
-        Rate of the t-th example, where `lr` is a number: `"invsqrt"` (`lr / sqrt(t + 1)`),
-        `"constant"` or `"inverse"` (`lr / (t + 1)`).
-    intercept_lr
-        The intercepts' own constant rate; 0 freezes them.
-    intercept_init
-        Where the intercept of each label starts.
-    clip_gradient
-        The most that the derivative of the loss in one margin counts for.
-    max_features
-        At most so many features have weights: before there would be more, those whose largest
-        weight is nearest to zero go, until seven eighths are left.
-    hash_bits
-        Names are not kept, but hashed to `2**hash_bits` slots, from 1 to 30: names that share a
-        slot share a row. The hash is the same on every machine.
-    cross
-        Pairs and triples of prefixes of names, such as `[("site", "ad")]`, whose features are
-        multiplied with one another; the products are features too. None: nothing is crossed.
-    text
-        Names of features whose strings are text: its words count, in place of the whole.
-    ngrams
-        Of text so many neighbouring words at most are features too, from 1 to 10.
+    the rows of uninformative features are zero: a feature has all its weights in the model or none.
+    After each example, all rows equal those of the dense update. A step nevertheless costs time in
+    k times the number of non-zeros of the example only.
 
     Examples
     --------
@@ -91,53 +48,7 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
           Advances in Neural Information Processing Systems 22: Eq. (8), Eq. (9), Proposition 4.
     """
 
-    strength = Parameter(number(0.0, 1e30))
-    penalty = Parameter(choice(*PENALTIES, "ball"), fixed=True)
-    l2 = Parameter(number(0.0, 1e30))
-    radius = Parameter(number(1e-30, 1e30))
-    nonnegative = Parameter(flag, fixed=True)
-    classes = Parameter(declared, fixed=True)
-
-    loss = "logistic"
-    _classes: Classes
-
-    def __init__(
-        self,
-        *,
-        strength: float = 1e-4,
-        penalty: str = "l1",
-        l2: float = 0.0,
-        radius: float = 10.0,
-        nonnegative: bool = False,
-        classes: Iterable[Hashable] | None = None,
-        lr: Any = 0.1,
-        schedule: str = "invsqrt",
-        intercept_lr: float = 0.01,
-        intercept_init: float = 0.0,
-        clip_gradient: float = 1e12,
-        max_features: int | None = None,
-        hash_bits: int | None = None,
-        cross: Iterable[Sequence[str]] | None = None,
-        text: Sequence[str] | None = None,
-        ngrams: int = 1,
-    ) -> None:
-        self.strength = strength
-        self.penalty = penalty
-        self.l2 = l2
-        self.radius = radius
-        self.nonnegative = nonnegative
-        self.classes = classes
-        self.lr = lr
-        self.schedule = schedule
-        self.intercept_lr = intercept_lr
-        self.intercept_init = intercept_init
-        self.clip_gradient = clip_gradient
-        self.max_features = max_features
-        self.hash_bits = hash_bits
-        self.cross = cross
-        self.text = text
-        self.ngrams = ngrams
-        self._begin()
+    loss = "logistic"  # not a parameter
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -150,31 +61,27 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     def _multiclass(self) -> bool:
         return True
 
-    @property
-    def _mutable_attributes(self) -> set[str]:
-        return (super()._mutable_attributes | {"strength", "l2", "radius"}) - {"loss"}
-
     def _parameter_changed(self) -> None:
         super()._parameter_changed()
         rule = self._engine.rule
         if self.penalty == "ball":
-            self._refuse_l2()
+            self._require_no_l2()
             rule.set_radius(float(self.radius))
         else:
             rule.clock[0].strength, rule.clock[0].l2 = float(self.strength), float(self.l2)
 
-    def _refuse_l2(self) -> None:
+    def _require_no_l2(self) -> None:
         if self.l2:
             l2, self.__dict__["l2"] = self.l2, 0.0
-            raise _no_l2(l2)
+            raise ValueError(f'l2 must be 0 with penalty="ball", got {l2!r}')
 
     def _begin(self) -> None:
-        self._classes = Classes(self.classes or (), closed=self.classes is not None)
+        self._classes: Classes = Classes(self.classes or (), closed=self.classes is not None)
         super()._begin()
 
     def _rule(self) -> Any:
         if self.penalty == "ball":
-            self._refuse_l2()
+            self._require_no_l2()
             return SoftmaxBall.start(
                 *(0, len(self._classes), float(self.radius)),
                 *(bool(self.nonnegative), float(self.intercept_init)),
@@ -184,41 +91,52 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
             *(float(self.strength), float(self.l2), float(self.intercept_init)),
         )
 
-    # Labels: those beyond the rule's k were never learnt
+    def _comparator(self) -> ComparatorSpec:
+        if self.penalty == "ball":
+            return weights_in_l1_ball(self.radius, self.nonnegative)
+        strength, l2 = float(self.strength), float(self.l2)
+        return ComparatorSpec(
+            f"all weights, with {strength:g} times their {self.penalty} norm and l2 = {l2:g} in "
+            "each step",
+            {"penalty": self.penalty, "strength": strength, "l2": l2},
+            "each step" if strength > 0.0 or l2 > 0.0 else "never",
+        )
+
+    # Labels: the first k belong to the rule; those beyond were never learnt
 
     @property
-    def _met(self) -> int:
+    def _n_learnt(self) -> int:
         return int(self._state.rule.clock[0].k)
 
     @contextmanager
-    def _joining(self) -> Iterator[None]:
-        """Labels that come meanwhile are the model's own if nothing goes wrong.
+    def _adding_labels(self) -> Iterator[None]:
+        """Keep the labels that are added in this context, unless it raises.
 
-        No other thread learns meanwhile, whose labels would take the same places.
+        The lock keeps other threads from adding labels at the same positions meanwhile.
         """
         with self._state.lock:
             try:
                 yield
             except BaseException:
-                self._classes.cut(self._met)
+                self._classes.cut(self._n_learnt)
                 raise
-            self._classes.learnt = self._met
+            self._classes.n_learnt = self._n_learnt
 
     def _label(self, y: Any) -> float:
         try:
-            return float(self.__dict__["_classes"].places[y])
+            return float(self.__dict__["_classes"].positions[y])
         except (KeyError, TypeError):
             return float(self._new_label(y))
 
     def _new_label(self, y: Any) -> int:
-        place = self._classes.place(y)
+        position = self._classes.position(y)
         self._state.reserve_outputs(len(self._classes))
-        return place
+        return position
 
     def _labels(self, y: Any, n: int) -> Any:
-        places = self._classes.column(y, n)
+        positions = self._classes.column(y, n)
         self._state.reserve_outputs(len(self._classes))
-        return places
+        return positions
 
     # Learning
 
@@ -228,61 +146,71 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         Parameters
         ----------
         x
-            The features by name. Values are numbers; a string `v` of the name `n` is the feature
-            `n=v` with value 1; None is absent.
+            Features by name. Values are numbers; a string value `v` of the name `n` is the feature
+            `n=v` with value 1; None means absent.
         y
-            The label: a string, a number, or anything else that can be a key of a dict.
+            The label: a string, a number, or any other hashable object.
         w
-            Weight of the example: multiplies its gradient, not the penalty.
+            Sample weight: multiplies the gradient, not the penalty.
 
         Raises
         ------
         BadExample
-            Where x, y or w is refused; nothing has been learnt then.
+            If x, y or w is invalid. The model is unchanged then.
         """
         classes: Classes = self.__dict__["_classes"]
         try:
-            learnt = classes.places[y] < classes.learnt
+            learnt = classes.positions[y] < classes.n_learnt
         except (KeyError, TypeError):
             learnt = False
-        if learnt:  # it stays where it is, whatever other threads do: no lock
+        if learnt:  # its position is final, so that no lock is needed
             return super().learn_one(x, y, w)
-        with self._joining():
+        with self._adding_labels():
             super().learn_one(x, y, w)
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
-        """Learn the rows of X one after the other, or none of them if one is refused.
+        """Learn the rows of X in order; if one is invalid, learn none.
 
         Parameters
         ----------
         X
             A data frame (pandas, polars, pyarrow), a scipy.sparse matrix of shape (n, d) whose
-            column j is the feature j, or a list of dicts.
+            column j is the feature j, or a list of n dicts.
         y
-            n labels.
+            Labels, shape (n,).
         w
-            One weight for all, or n.
+            Sample weights: one number, or shape (n,).
+
+        Raises
+        ------
+        BadExample
+            At the first invalid row, with its number. The model is unchanged then.
         """
-        self._learn_batch(X, y, w, told=False)
+        self._learn_batch(X, y, w, predict=False)
         self._y_name = getattr(y, "name", None)
 
     def progressive_many(self, X: Any, y: Any, w: Any = None) -> Any:
-        """Predict each row just before it is learnt.
+        """Predict each row just before learning it.
 
         Returns
         -------
         numpy.ndarray
-            Shape (n, k): the probability of each label that is known in the end, in the order of
-            `classes_met`; 0 where it was not met yet.
-        """
-        return self._learn_batch(X, y, w, told=True)
+            Shape (n, k), float64: the probability of each label that is known after the last row,
+            in the order of `classes_met`; 0 for labels that were not known yet.
 
-    def _learn_batch(self, X: Any, y: Any, w: Any, told: bool) -> Any:
+        Raises
+        ------
+        BadExample
+            At the first invalid row, with its number. The model is unchanged then.
+        """
+        return self._learn_batch(X, y, w, predict=True)
+
+    def _learn_batch(self, X: Any, y: Any, w: Any, predict: bool) -> Any:
         batch = self._state.batch(X, learns=True)
         n = batch.n
-        with self._joining():
+        with self._adding_labels():
             labels, w = self._labels(y, n), weights(w, n)
-            engine, k = self._state, len(self._classes) if told else 1
+            engine, k = self._state, len(self._classes) if predict else 1
             eta = rates_of_steps(self.lr, self.schedule, engine.t, n)
             return engine.progressive(batch, labels, w, eta, k).reshape(n, k)
 
@@ -291,26 +219,37 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
     def predict_proba_one(  # type: ignore[override]
         self, x: dict[Hashable, Any]
     ) -> dict[Hashable, float]:
-        """Probability of each label met so far, or declared; {} before there is any."""
+        """Return the probability of each label known so far; {} before the first."""
         return dict(zip(self._classes.names, self._outputs(x)[1], strict=False))
 
     def predict_one(self, x: dict[Hashable, Any]) -> Hashable | None:  # type: ignore[override]
-        """The most probable label, of equal ones the first met; None before there is any."""
+        """Return the most probable label, the earliest of ties; None before the first label."""
         best = self._outputs(x)[0]
         return self._classes.names[best] if best >= 0 else None
 
     def _outputs(self, x: Mapping[Hashable, Any]) -> tuple[int, Any]:
         try:
-            return outputs_of(self.__dict__["_engine"], x)
+            return predict_outputs(self.__dict__["_engine"], x)
         except (AttributeError, TypeError):
             require_mapping(x)
             raise
 
     def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities of the labels met so far, a frame like X; an (n, k) array for matrices."""
+        """Return the probability of each label known so far.
+
+        Returns
+        -------
+        A frame of the library of X with a column for each label, or an array of shape (n, k) if X
+        is not a frame.
+
+        Raises
+        ------
+        ValueError
+            If two labels have the same text and would be one column.
+        """
         batch = self._state.batch(X)
         with self._state.exclusive():
-            _, p = table_of(self._state, batch)
+            _, p = predict_output_rows(self._state, batch)
         if not is_frame(X):
             return p
         from river.utils import dataframe
@@ -318,29 +257,34 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         names = self._classes.names[: p.shape[1]]
         columns = {name: p[:, k].copy() for k, name in enumerate(names)}
         frame: Any = dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
-        if frame.shape[1] != len(columns):  # their names are text
+        if frame.shape[1] != len(columns):  # column names are strings
             raise ValueError(
-                f"of the labels {names!r} two are one as names of columns; give a list of dicts"
+                f"two of the labels {names!r} are the same as column names; pass a list of dicts"
             )
         return frame
 
     def predict_many(self, X: Any) -> Any:
-        """The most probable label of each row, a series like X; an array for matrices."""
+        """Return the most probable label of each row.
+
+        Returns
+        -------
+        A series of the library of X, or an array of shape (n,) if X is not a frame.
+        """
         batch = self._state.batch(X)
         with self._state.exclusive():
-            best, _ = table_of(self._state, batch)
+            best, _ = predict_output_rows(self._state, batch)
         return series_like(X, self._classes.array(best), self._y_name)
 
-    # What has been learnt
+    # Inspection
 
     @property
     def classes_met(self) -> list[Hashable]:
-        """The labels, in the order in which they came or were declared."""
-        return self._classes.names[: self._met]
+        """The known labels, in the order of their first example or declaration."""
+        return self._classes.names[: self._n_learnt]
 
     @property
     def weights(self) -> dict[Hashable, dict[Hashable, float]]:  # type: ignore[override]
-        """The weights that are not zero, by feature and label, pending shrinkage included."""
+        """The non-zero weights by feature and label, with all pending shrinkage applied."""
         names, rows = self._rows()
         labels = self._classes.names
         return {
@@ -349,57 +293,60 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         }
 
     def _rows(self) -> tuple[list[Hashable], Any]:
-        """Names of features that have weights, and their rows."""
+        """Return the names of the features that have weights, and their rows."""
         engine = self._state
         with engine.exclusive():
-            slots, rows = self._held()
+            slots, rows = self._rows_by_slot()
             return engine.vocabulary.names_at(slots), rows
 
-    def _held(self) -> tuple[Any, Any]:
-        """Slots of features that have weights, and their rows; for `alone`."""
+    def _rows_by_slot(self) -> tuple[Any, Any]:
+        """Return the slots of the features that have weights, and their rows.
+
+        The caller holds the state by `exclusive`.
+        """
         rule = self._state.rule
         slots = np.flatnonzero(rule.weights())
         return slots, rule.rows(slots)
 
     @property
     def intercept(self) -> dict[Hashable, float]:  # type: ignore[override]
-        """The intercept of each label, which no penalty touches."""
-        b = self._state.rule.b[: self._met].tolist()
+        """The intercept of each label, which is not penalized."""
+        b = self._state.rule.b[: self._n_learnt].tolist()
         return dict(zip(self.classes_met, b, strict=True))
 
     @property
     def n_nonzero(self) -> int:
-        """How many single weights are not zero, all pending shrinkage included."""
+        """Number of non-zero weights, with all pending shrinkage applied."""
         with self._state.exclusive():
-            return int(np.count_nonzero(self._held()[1]))
+            return int(np.count_nonzero(self._rows_by_slot()[1]))
 
     @property
     def n_nonzero_rows(self) -> int:
-        """How many features have a weight that is not zero."""
+        """Number of features with a non-zero weight."""
         return self._state.n_nonzero
 
     def top_weights(self, k: int = 10, label: Hashable = None) -> list[tuple[Hashable, float]]:
-        """The `k` weights farthest from zero, the farthest first.
+        """Return the `k` weights of largest absolute value, largest first.
 
         Parameters
         ----------
         k
-            How many at most.
+            Maximum number of weights.
         label
-            Weights of this label, with the names of their features. None: of all labels, each
-            with the pair (feature, label).
+            Consider the weights of this label only, and return them with feature names. None
+            considers all labels, and returns the weights with pairs (feature, label).
 
         Raises
         ------
         ValueError
-            Where `k` is below 0, or the label has not been met.
+            If `k` is negative, or the label is unknown.
         """
         require_count(k)
         names, rows = self._rows()
         labels = self.classes_met
         if label is not None:
             if label not in labels:
-                raise ValueError(f"the label {label!r} has not been met; those met: {labels!r}")
+                raise ValueError(f"label must be one of {labels!r}, got {label!r}")
             w = rows[:, labels.index(label)]
             order = [j for j in np.argsort(-np.abs(w), kind="stable")[:k].tolist() if w[j] != 0.0]
             return [(names[j], float(w[j])) for j in order]
@@ -407,25 +354,29 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         order = [j for j in np.argsort(-np.abs(w), kind="stable")[:k].tolist() if w[j] != 0.0]
         return [((names[j // len(labels)], labels[j % len(labels)]), float(w[j])) for j in order]
 
-    # Copies: another thread may learn meanwhile
+    # Copies, while another thread may learn
 
     def __getstate__(self) -> dict[str, Any]:
-        """The labels last: then they are those of the engine, and perhaps some that came since."""
+        """Return the attributes with the labels last.
+
+        They are copied after the state, so that they include all of its labels. `__setstate__`
+        drops those that another thread added in between.
+        """
         state = self.__dict__.copy()
         state["_classes"] = state.pop("_classes")
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._classes.cut(self._met)
+        self._classes.cut(self._n_learnt)
 
     def clone(self, *args: Any, **kwargs: Any) -> Self:
-        """A model of the same parameters that has learnt nothing; see `river.base.Base.clone`."""
+        """Return an untrained model with the same parameters; see `river.base.Base.clone`."""
         with self._state.lock:
             return super().clone(*args, **kwargs)
 
     def freeze(self) -> FrozenClasses:
-        """A small immutable predictor of what is known now, safe from any thread."""
+        """Return a small immutable predictor with the current weights, safe for any thread."""
         with self._state.exclusive():
             return FrozenClasses(self._state.frozen(), self.classes_met)
 
@@ -439,10 +390,6 @@ class SoftmaxClassifier(OnlineModel, base.MiniBatchClassifier):
         labels = state.pop("labels")
         model = super()._from_file(params, state)
         model._classes = Classes(labels, closed=model.classes is not None)
-        if len(model._classes.places) != model._met:
-            raise ValueError("other labels")
+        if len(model._classes.positions) != model._n_learnt:
+            raise ValueError("the number of distinct labels does not match the rule")
         return model
-
-
-def _no_l2(l2: Any) -> ValueError:
-    return ValueError(f"l2={l2!r} does not go with the ball, which bounds the weights: 0 does")

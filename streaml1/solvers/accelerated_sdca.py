@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import kernel
-from streaml1.models.parameters import whole
+from streaml1.models.parameters import Integer
 from streaml1.optim.losses import CODES
 from streaml1.solvers.data import Data, check_ridge, check_run, check_strength, choose, no_intercept
 from streaml1.solvers.dual_steps import gap_of, logit_of
@@ -166,7 +166,7 @@ def accelerated_sdca(
     l2 = check_ridge(solver, l1, l2)
     no_intercept(solver, fit_intercept)
     gamma = check_strength("gamma", gamma, above_zero=True)
-    m = whole(1, 2**31 - 1)("batch", batch)
+    m = Integer(1, 2**31 - 1)("batch", batch)
     trace = Trace(solver, tol, max_epochs, callback)
     return _solve(Data(X, y, loss), loss, l2, gamma, m, trace, generator(seed))
 

@@ -11,7 +11,7 @@ import numpy as np
 from streaml1.core.rows import Rows, shown
 from streaml1.features.batch import batch_of, checked, is_matrix
 from streaml1.features.labels import binaries, column_of, equals_itself, values
-from streaml1.models.parameters import flag, number, whole
+from streaml1.models.parameters import Integer, Number, boolean
 from streaml1.optim.tasks import REGRESSION
 
 __all__ = [
@@ -154,7 +154,7 @@ def floats(solver: str, name: str, value: Any, remedy: str) -> Any:
 
 def check_strength(name: str, value: Any, *, above_zero: bool = False) -> float:
     """A strength, radius or width as a float: finite, and not below 0."""
-    return float(number(0.0, 1e100, above=above_zero)(name, value))
+    return float(Number(0.0, 1e100, above=above_zero)(name, value))
 
 
 def check_ridge(solver: str, l1: Any, l2: Any) -> float:
@@ -169,14 +169,14 @@ def check_ridge(solver: str, l1: Any, l2: Any) -> float:
 
 def no_intercept(solver: str, fit_intercept: Any) -> None:
     """Refuse an intercept: without a penalty it ties the dual variables to one another."""
-    if flag("fit_intercept", fit_intercept):
+    if boolean("fit_intercept", fit_intercept):
         raise unable(solver, "fit_intercept=True", "add a column of ones, or use fista or scd")
 
 
 def check_run(tol: Any, max_epochs: Any, seed: Any = 0) -> tuple[float, int, int]:
     """`tol`, `max_epochs` and `seed`, which all solvers have."""
     return (
-        float(number(0.0, math.inf)("tol", tol)),
-        int(whole(0, 2**62)("max_epochs", max_epochs)),
-        int(whole(0, 2**32 - 1)("seed", seed)),
+        float(Number(0.0, math.inf)("tol", tol)),
+        int(Integer(0, 2**62)("max_epochs", max_epochs)),
+        int(Integer(0, 2**32 - 1)("seed", seed)),
     )

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.models.parameters import flag
+from streaml1.models.parameters import boolean
 from streaml1.solvers.data import Data, check_run, check_strength, choose, unable
 from streaml1.solvers.loss_terms import Term, dual_bound, term_of
 from streaml1.solvers.penalties import Penalty, penalty_of
@@ -117,7 +117,7 @@ def fista(
         l2=l2,
         strength=strength,
         radius=radius,
-        nonnegative=flag("nonnegative", nonnegative),
+        nonnegative=boolean("nonnegative", nonnegative),
     )
     gamma = check_strength("gamma", gamma, above_zero=True)
     trace = Trace("fista", tol, max_epochs, callback)
@@ -125,7 +125,7 @@ def fista(
     if penalty == "simplex" and data.d == 0:
         raise unable("fista", 'penalty="simplex" with no columns', "give one at least")
     run = _Run(
-        term_of(data, loss, gamma), g, data, flag("fit_intercept", fit_intercept), seed, start
+        term_of(data, loss, gamma), g, data, boolean("fit_intercept", fit_intercept), seed, start
     )
     while not trace.record(run.steps, run.objective, run.dual(), run.accesses, run.at.w):
         run.step()

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.rows import shown
-from streaml1.models.parameters import flag, number
+from streaml1.models.parameters import Number, boolean
 from streaml1.solvers.data import Data, check_run, check_strength, choose, unable
 from streaml1.solvers.geometries import Entropy, Euclidean, Geometry
 from streaml1.solvers.loss_terms import Term, dual_bound, term_of
@@ -112,8 +112,8 @@ def projected_gradient(
             raise unable(ME, f"{name}={strength}", "give a radius, or use fista")
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
     nonnegative, fit_intercept = (
-        flag("nonnegative", nonnegative),
-        flag("fit_intercept", fit_intercept),
+        boolean("nonnegative", nonnegative),
+        boolean("fit_intercept", fit_intercept),
     )
     trace = Trace(ME, tol, max_epochs, callback)
     data = Data(X, y, loss)
@@ -132,7 +132,7 @@ def projected_gradient(
     if lr is None:
         run.eta_0 = run.geometry.first_step(data, run.theta, loss == "squared")
     else:
-        run.eta_0 = float(number(0.0, 1e10, above=True)("lr", lr))
+        run.eta_0 = float(Number(0.0, 1e10, above=True)("lr", lr))
     run.power = POWERS.get(step, 0.0)
     random = np.random.default_rng(seed)
     epoch = 0

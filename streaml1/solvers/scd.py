@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.models.parameters import flag, whole
+from streaml1.models.parameters import Integer, boolean
 from streaml1.solvers.active_set_newton import FASTER, SLACK, Watch
 from streaml1.solvers.coordinate_kernels import (
     bound_epoch,
@@ -74,7 +74,7 @@ def _setup(
             "l1=0 beside l2=0",
             "without a penalty or bounds no gap is known; give a small l2, or use fista",
         )
-    return Run(data, loss, l1, l2, linear, lower, upper, flag("fit_intercept", fit_intercept))
+    return Run(data, loss, l1, l2, linear, lower, upper, boolean("fit_intercept", fit_intercept))
 
 
 def _line_search(run: Run, w: Any, z: Any, objective: float) -> None:
@@ -238,7 +238,7 @@ def scd(
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
     trace = Trace("scd", tol, max_epochs, callback)
     run = _setup("scd", X, y, loss, l1, l2, (linear, lower, upper), fit_intercept)
-    every = every if every is None else whole(1, EPOCHS)("every", every)
+    every = every if every is None else Integer(1, EPOCHS)("every", every)
     _descend(run, step, how, trace, generator(seed), every)
     return trace.solution(run.weights.copy(), run.intercept)
 
@@ -295,7 +295,7 @@ def detcd(
     curvatures(p, np.arange(run.k, dtype=np.uint32), np.ones(run.n), H)
     beta = run.beta * H + p.l2
     v, epoch, steps = np.empty(run.k), 0, 0
-    every = run.k if every is None else whole(1, 2**31 - 1)("every", every)
+    every = run.k if every is None else Integer(1, 2**31 - 1)("every", every)
     while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
         # The slopes of the weights themselves, not those of the dual that the gap was told by.
         run.pull(run.r, v)

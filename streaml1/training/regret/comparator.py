@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1 import models
+from streaml1.models.base import OnlineModel
 from streaml1.solvers import NotConverged, Solution, fista, sdca
 from streaml1.training.regret.result import RegretError
 
@@ -97,117 +96,57 @@ class Comparator(NamedTuple):
 
 
 def comparator_of(model: Any, loss: str) -> Comparator:
-    """The class of fixed weights that goes with a model.
+    """Return the class of fixed weights that a model is compared with.
 
     Raises
     ------
     RegretError
-        Where there is none that a solver finds.
+        If no solver finds the best weights of the class.
     """
     name = type(model).__name__
-    make = next((make for kind, make in KINDS.items() if isinstance(model, kind)), None)
-    if make is None:
-        raise RegretError(
-            f"{name} is no model of streaml1, so what it is compared with is not known"
-        )
+    if not isinstance(model, OnlineModel):
+        raise RegretError(f"the regret is defined for the learners of streaml1 only, got {name}")
     if loss == "absolute":
-        raise RegretError(f'{name} has loss="absolute", whose best weights fista cannot find')
+        raise RegretError(f'{name} has loss="absolute", which fista cannot minimize')
     intercept = float(model.intercept_lr) > 0.0
     if not intercept and model.intercept_init:
         raise RegretError(
-            f"{name} has the frozen intercept {model.intercept_init}: give intercept_init=0, or "
-            "intercept_lr above 0"
+            f"intercept_init must be 0 with intercept_lr=0, got {model.intercept_init}: the "
+            "solvers have no frozen intercept"
         )
-    return make(model, loss, intercept)
+    try:
+        spec = model._comparator()
+    except ValueError as error:
+        raise RegretError(str(error)) from None
+    cost = _cost_of(spec.solver) if spec.pays == "each step" else None
+    once = spec.pays == "once"
+    return Comparator(loss, spec.description, dict(spec.solver), intercept, cost, once)
 
 
-def _elastic_net(model: Any, loss: str, intercept: bool) -> Comparator:
-    return _net(model.l1, model.l2, loss, intercept)
-
-
-def _net(l1: float, l2: float, loss: str, intercept: bool) -> Comparator:
-    def cost(w: Any) -> float:
-        return l1 * float(np.abs(w).sum()) + _squares(w, l2)
-
-    pays = l1 > 0.0 or l2 > 0.0
-    of = f"all weights, with l1 = {l1:g} and l2 = {l2:g} in each step" if pays else "all weights"
-    return Comparator(loss, of, {"l1": l1, "l2": l2}, intercept, cost if pays else None)
-
-
-def _squares(w: Any, l2: float) -> float:
-    # Threads of a BLAS cost more here than they bring: so often is it asked.
-    return 0.5 * l2 * float((w * w).sum()) if l2 > 0.0 else 0.0
-
-
-def _truncated(model: Any, loss: str, intercept: bool) -> Comparator:
-    if model.threshold < math.inf:
-        raise RegretError(
-            f"threshold={model.threshold:g} makes a penalty that is not convex: the regret of a "
-            "truncated gradient is told with threshold=inf"
-        )
-    return _net(model.gravity, 0.0, loss, intercept)
-
-
-def _smidas(model: Any, loss: str, intercept: bool) -> Comparator:
-    return _net(model.l1, 0.0, loss, intercept)
-
-
-def _pegasos(model: Any, loss: str, intercept: bool) -> Comparator:
-    return _net(0.0, model.l2, loss, intercept)
-
-
-def _ftrl(model: Any, loss: str, intercept: bool) -> Comparator:
-    of = f"all weights, with l1 = {model.l1:g} and l2 = {model.l2:g} once"
-    return Comparator(loss, of, {"l1": model.l1, "l2": model.l2}, intercept, once=True)
-
-
-def _norm(model: Any, loss: str, intercept: bool) -> Comparator:
-    strength = model.strength
+def _cost_of(solver: dict[str, Any]) -> Callable[[Any], float]:
+    """Return the penalty of rows of weights, given the arguments of `fista`."""
+    penalty, l2 = solver.get("penalty"), solver.get("l2", 0.0)
+    if penalty is None:
+        l1 = solver["l1"]
+        return lambda w: l1 * float(np.abs(w).sum()) + _squares(w, l2)
+    strength = float(solver["strength"])
 
     def cost(w: Any) -> float:
-        size = np.abs(w).max(initial=0.0) if model.norm == "linf" else np.sqrt((w * w).sum())
-        return float(strength) * float(size)
-
-    of = f"all weights, with {strength:g} times their {model.norm} norm in each step"
-    given = {"penalty": model.norm, "strength": strength}
-    return Comparator(loss, of, given, intercept, cost if strength > 0.0 else None)
-
-
-def _ball(model: Any, loss: str, intercept: bool) -> Comparator:
-    sign = ", none below zero" if model.nonnegative else ""
-    of = f"weights whose sizes add up to at most {model.radius:g}{sign}"
-    given = {"penalty": "ball", "radius": model.radius, "nonnegative": model.nonnegative}
-    return Comparator(loss, of, given, intercept)
-
-
-def _softmax(model: Any, loss: str, intercept: bool) -> Comparator:
-    if model.penalty == "ball":
-        return _ball(model, loss, intercept)
-    strength, l2 = float(model.strength), float(model.l2)
-    penalty = model.penalty
-
-    def cost(w: Any) -> float:
-        sizes = np.abs(w)
+        if penalty == "linf":
+            return strength * float(np.abs(w).max(initial=0.0))
+        if penalty == "l2":
+            return strength * float(np.sqrt((w * w).sum()))
         if penalty == "l1/l2":
             sizes = np.sqrt((w * w).sum(axis=1))
         elif penalty == "l1/linf":
-            sizes = sizes.max(axis=1, initial=0.0)
+            sizes = np.abs(w).max(axis=1, initial=0.0)
+        else:
+            sizes = np.abs(w)
         return strength * float(sizes.sum()) + _squares(w, l2)
 
-    of = f"all weights, with {strength:g} times their {penalty} norm and l2 = {l2:g} in each step"
-    given = {"penalty": penalty, "strength": strength, "l2": l2}
-    pays = strength > 0.0 or l2 > 0.0
-    return Comparator(loss, of, given, intercept, cost if pays else None)
+    return cost
 
 
-KINDS: dict[Any, Callable[[Any, str, bool], Comparator]] = {
-    (models.ElasticNetClassifier, models.ElasticNetRegressor): _elastic_net,
-    (models.TruncatedGradientClassifier, models.TruncatedGradientRegressor): _truncated,
-    (models.FTRLClassifier, models.FTRLRegressor): _ftrl,
-    (models.SMIDASClassifier, models.SMIDASRegressor): _smidas,
-    (models.FOBOSClassifier, models.FOBOSRegressor): _norm,
-    (models.L1BallClassifier, models.L1BallRegressor): _ball,
-    (models.EGClassifier, models.EGRegressor): _ball,
-    models.PegasosClassifier: _pegasos,
-    models.SoftmaxClassifier: _softmax,
-}
+def _squares(w: Any, l2: float) -> float:
+    # Not a dot product: the threads of a BLAS cost more than they save on these small arrays.
+    return 0.5 * l2 * float((w * w).sum()) if l2 > 0.0 else 0.0

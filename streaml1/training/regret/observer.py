@@ -18,7 +18,7 @@ from streaml1.features.interactions import (
     crossed_names,
     select_factors,
 )
-from streaml1.models.parameters import number, whole
+from streaml1.models.parameters import Integer, Number
 from streaml1.training.examples import rows_of
 from streaml1.training.model_adapter import learner_of, loss_of, places_of
 from streaml1.training.observers import Out, Part
@@ -58,8 +58,8 @@ class Hindsight(Out):
             raise RegretError("regret is of a model by itself: give the last step of the pipeline")
         try:
             for name, value in {"first": first, "per_decade": per_decade, "most": most}.items():
-                whole(1, 2**62)(name, value)
-            number(0.0, 1e100, above=True)("tol", tol)
+                Integer(1, 2**62)(name, value)
+            Number(0.0, 1e100, above=True)("tol", tol)
         except ValueError as error:
             raise RegretError(str(error)) from None
         self.model, self.first, self.per_decade, self.tol = model, first, per_decade, tol
