@@ -376,7 +376,7 @@ def test_average_cannot_change() -> None:
             model.average = False
     kit.refuses(
         PegasosClassifier,
-        [({"average": 1}, "average=1 is no switch; give True or False")],
+        [({"average": 1}, "average must be a bool, got 1")],
     )
 
 

@@ -322,7 +322,8 @@ def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
         "--task regression does not fit old.model, which holds a model of the kind "
         "classification: leave --task out, or start anew without --load"
     )
-    assert "l1=-1.0 is out of range" in refused("learn", svm, "--load", saved, "--l1", "-1")
+    said = refused("learn", svm, "--load", saved, "--l1", "-1")
+    assert "l1 must be a number from 0 to 1e+30, got -1.0" in said
     assert "--budget 100 makes nothing" in refused("learn", svm, "--load", saved, "--budget", "100")
     run("learn", svm, "--save", "auto")
     told = refused("learn", svm, "--load", "auto", "--schedule", "constant")
@@ -333,7 +334,7 @@ def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
     ("options", "sentence"),
     [
         (["--regret"], "--regret is of one pass that begins anew: leave out --checkpoint"),
-        (["--l1", "-1"], "l1=-1.0 is out of range"),
+        (["--l1", "-1"], "l1 must be a number from 0 to 1e+30, got -1.0"),
         (["--model", "pegasos", "--task", "regression"], "pegasos is for classification"),
         (["--budget", "5"], "--budget 5 makes nothing without --stamps explicit"),
         (["--bad", "dead-letter"], "--bad dead-letter is for topics"),
@@ -420,8 +421,8 @@ GOOD = "+1 1:1\n"
         (["learn", "a.svm", "--loss", "log"], "'log' is not one of 'logistic', 'hinge'"),
         (["learn", "a.svm", "--l1", "much"], "'much' is not a valid float; see streaml1 learn"),
         (["learn", "a.svm", "--lr", "much"], "'much' is neither a number nor auto; see streaml1"),
-        (["learn", "a.svm", "--l1", "-1"], "l1=-1.0 is out of range; give a number from 0"),
-        (["learn", "a.svm", "--lr", "nan"], "lr=nan is out of range"),
+        (["learn", "a.svm", "--l1", "-1"], "l1 must be a number from 0 to 1e+30, got -1.0"),
+        (["learn", "a.svm", "--lr", "nan"], "lr must be a number from 0 to 1e+10, got nan"),
         (["learn", "a.svm", "--every", "0"], "0 is not in the range x>=1"),
         (["learn", "a.svm", "--task", "regression", "--loss", "hinge"], "give one of \"squared\""),
         (["learn", "a.svm", "--target", "y"], "only a CSV file has columns"),

@@ -253,7 +253,10 @@ def test_the_leader_loses_hardly_more_than_the_best_rate(loss: str, kind: str) -
         (lambda: make("hinge", stamps="explicit"), 'does not go with stamps="explicit"'),
         (lambda: make("hinge").mutate({"lr": 0.1}), "lr cannot change"),
         (lambda: ElasticNetClassifier().mutate({"lr": "auto"}), 'lr cannot become "auto"'),
-        (lambda: ElasticNetClassifier(lr="best"), "lr='best' is neither a number nor a scheduler"),
+        (
+            lambda: ElasticNetClassifier(lr="best"),
+            'lr must be a number, a scheduler of river.optim.schedulers or "auto", got',
+        ),
         (lambda: streaml1.L1BallClassifier(lr="auto"), 'lr="auto" is for the elastic net alone'),
         (lambda: setattr(make("hinge"), "lr", 0.1), 'lr cannot become "auto", or cease to be'),
     ],

@@ -359,9 +359,9 @@ def test_changed_parameters_act_from_the_next_step(update: str, schedule: str) -
 def test_parameters_out_of_range_are_refused() -> None:
     for params, said in (
         ({"stamps": "implicit"}, 'is not known; give one of "folded", "explicit"'),
-        ({"budget": 0}, "budget=0 is out of range; give a whole number from 1 to 1,073,741,824"),
+        ({"budget": 0}, "budget must be an integer from 1 to 1,073,741,824, got 0"),
         ({"budget": 2**31}, "out of range"),
-        ({"budget": 2.5}, "budget=2.5 is no whole number; give one from 1"),
+        ({"budget": 2.5}, "budget must be an integer from 1 to 1,073,741,824, got 2.5"),
         ({"budget": True}, "no whole number"),
         ({"budget": None}, "no whole number"),
     ):

@@ -169,9 +169,12 @@ def test_classes() -> None:
         ({"radius": 0.1}, 'fista cannot do radius=0.1 with penalty="elastic-net"'),
         ({"nonnegative": True}, 'fista cannot do nonnegative=True with penalty="elastic-net"'),
         ({"penalty": "l1/l2", "strength": 1.0}, 'cannot do penalty="l1/l2" with loss="logistic"'),
-        ({"penalty": "ball", "radius": 0.0}, "radius=0.0 is out of range; give a number above 0"),
-        ({"l1": -1.0}, "l1=-1.0 is out of range"),
-        ({"fit_intercept": 1}, "fit_intercept=1 is no switch; give True or False"),
+        (
+            {"penalty": "ball", "radius": 0.0},
+            "radius must be a number above 0 and at most 1e+100, got 0.0",
+        ),
+        ({"l1": -1.0}, "l1 must be a number from 0 to 1e+100, got -1.0"),
+        ({"fit_intercept": 1}, "fit_intercept must be a bool, got 1"),
     ],
 )
 def test_refusals(given: dict[str, Any], sentence: str) -> None:

@@ -160,12 +160,12 @@ def test_parameters_out_of_range_are_refused() -> None:
     kit.refuses(
         FOBOSClassifier,
         [
-            ({"strength": -1.0}, "strength=-1.0 is out of range; give a number from 0 to 1e+30"),
-            ({"strength": math.inf}, "strength=inf is out of range"),
-            ({"strength": None}, "strength=None is no number"),
-            ({"norm": "l1"}, 'norm=\'l1\' is not known; give one of "l2", "linf"'),
-            ({"norm": 2}, "norm=2 is not known"),
-            ({"loss": "squared"}, "loss='squared' is not known; give one of \"logistic\""),
+            ({"strength": -1.0}, "strength must be a number from 0 to 1e+30, got -1.0"),
+            ({"strength": math.inf}, "strength must be a number from 0 to 1e+30, got inf"),
+            ({"strength": None}, "strength must be a number from 0 to 1e+30, got None"),
+            ({"norm": "l1"}, 'norm must be one of "l2", "linf", got \'l1\''),
+            ({"norm": 2}, 'norm must be one of "l2", "linf", got 2'),
+            ({"loss": "squared"}, "\"smoothed_hinge\", got 'squared'"),
         ],
     )
 

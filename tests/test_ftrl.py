@@ -191,12 +191,12 @@ def test_parameters_out_of_range_are_refused() -> None:
     kit.refuses(
         FTRLClassifier,
         [
-            ({"alpha": 0.0}, "alpha=0.0 is out of range; give a number from 1e-100 to 1e+10"),
-            ({"beta": 0.0}, "beta=0.0 is out of range; give a number from 1e-100 to 1e+10"),
-            ({"l1": -1.0}, "l1=-1.0 is out of range; give a number from 0"),
-            ({"l2": math.nan}, "l2=nan is out of range"),
-            ({"l2": "much"}, "l2='much' is no number"),
-            ({"loss": "absolute"}, "loss='absolute' is not known"),
+            ({"alpha": 0.0}, "alpha must be a number from 1e-100 to 1e+10, got 0.0"),
+            ({"beta": 0.0}, "beta must be a number from 1e-100 to 1e+10, got 0.0"),
+            ({"l1": -1.0}, "l1 must be a number from 0 to 1e+30, got -1.0"),
+            ({"l2": math.nan}, "l2 must be a number from 0 to 1e+30, got nan"),
+            ({"l2": "much"}, "l2 must be a number from 0 to 1e+30, got 'much'"),
+            ({"loss": "absolute"}, "\"smoothed_hinge\", got 'absolute'"),
         ],
     )
 

@@ -273,13 +273,13 @@ def test_a_radius_may_shrink_by_any_factor_at_once(index: str) -> None:
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({"radius": 0.0}, "radius=0.0 is out of range; give a number from 1e-30 to 1e+30"),
-        ({"radius": -1}, "radius=-1 is out of range; give a number from 1e-30 to 1e+30"),
-        ({"radius": float("inf")}, "radius=inf is out of range"),
-        ({"radius": float("nan")}, "radius=nan is out of range"),
-        ({"radius": "1"}, "radius='1' is no number"),
-        ({"index": "heap"}, 'index=\'heap\' is not known; give one of "wheel", "tree"'),
-        ({"nonnegative": 1}, "nonnegative=1 is no switch; give True or False"),
+        ({"radius": 0.0}, "radius must be a number from 1e-30 to 1e+30, got 0.0"),
+        ({"radius": -1}, "radius must be a number from 1e-30 to 1e+30, got -1"),
+        ({"radius": float("inf")}, "radius must be a number from 1e-30 to 1e+30, got inf"),
+        ({"radius": float("nan")}, "radius must be a number from 1e-30 to 1e+30, got nan"),
+        ({"radius": "1"}, "radius must be a number from 1e-30 to 1e+30, got '1'"),
+        ({"index": "heap"}, 'index must be one of "wheel", "tree", got \'heap\''),
+        ({"nonnegative": 1}, "nonnegative must be a bool, got 1"),
     ],
 )
 def test_refused_parameters(params: dict[str, Any], sentence: str) -> None:

@@ -205,11 +205,11 @@ def test_parameters_out_of_range_are_refused() -> None:
     kit.refuses(
         PegasosClassifier,
         [
-            ({"l2": 0.0}, "l2=0.0 is out of range; give a number from 1e-10 to 1e+10"),
-            ({"l2": math.inf}, "l2=inf is out of range"),
-            ({"project": 1}, "project=1 is no switch; give True or False"),
-            ({"project": None}, "project=None is no switch"),
-            ({"loss": "logistic"}, "loss='logistic' is not known; give one of \"hinge\""),
+            ({"l2": 0.0}, "l2 must be a number from 1e-10 to 1e+10, got 0.0"),
+            ({"l2": math.inf}, "l2 must be a number from 1e-10 to 1e+10, got inf"),
+            ({"project": 1}, "project must be a bool, got 1"),
+            ({"project": None}, "project must be a bool, got None"),
+            ({"loss": "logistic"}, "loss must be \"hinge\", got 'logistic'"),
         ],
     )
 

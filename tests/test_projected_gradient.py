@@ -188,8 +188,8 @@ def test_poor_data(geometry: str, case: str) -> None:
         ({"step": "wolfe"}, 'cannot do step=\'wolfe\'; give one of "line", "invsqrt"'),
         ({"geometry": "l2"}, 'cannot do geometry=\'l2\'; give one of "euclidean", "eg"'),
         ({"loss": "cubic"}, "cannot do loss='cubic'; give one of"),
-        ({"lr": 0.0, "step": "invsqrt"}, "lr=0.0 is out of range"),
-        ({"radius": -1.0}, "radius=-1.0 is out of range"),
+        ({"lr": 0.0, "step": "invsqrt"}, "lr must be a number above 0 and at most 1e+10, got 0.0"),
+        ({"radius": -1.0}, "radius must be a number above 0 and at most 1e+100, got -1.0"),
     ],
 )
 def test_refusals(given: dict[str, Any], sentence: str) -> None:

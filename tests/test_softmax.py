@@ -612,13 +612,19 @@ def test_parameters_out_of_range_are_refused() -> None:
     kit.refuses(
         SoftmaxClassifier,
         [
-            ({"strength": -1.0}, "strength=-1.0 is out of range; give a number from 0 to 1e+30"),
-            ({"l2": math.nan}, "l2=nan is out of range"),
-            ({"penalty": "l2"}, "penalty='l2' is not known; give one of"),
-            ({"penalty": None}, "penalty=None is not known"),
+            ({"strength": -1.0}, "strength must be a number from 0 to 1e+30, got -1.0"),
+            ({"l2": math.nan}, "l2 must be a number from 0 to 1e+30, got nan"),
+            (
+                {"penalty": "l2"},
+                'penalty must be one of "l1", "l1/l2", "l1/linf", "ball", got \'l2\'',
+            ),
+            (
+                {"penalty": None},
+                'penalty must be one of "l1", "l1/l2", "l1/linf", "ball", got None',
+            ),
             ({"penalty": "ball", "l2": 0.1}, "l2=0.1 does not go with the ball"),
-            ({"radius": 0.0}, "radius=0.0 is out of range; give a number from 1e-30 to 1e+30"),
-            ({"nonnegative": 1}, "nonnegative=1 is no switch"),
+            ({"radius": 0.0}, "radius must be a number from 1e-30 to 1e+30, got 0.0"),
+            ({"nonnegative": 1}, "nonnegative must be a bool, got 1"),
         ],
     )
 
@@ -690,7 +696,7 @@ def test_weights_are_told_by_label() -> None:
     with pytest.raises(ValueError, match="'c' has not been met"):
         model.top_weights(1, "c")
     for label in (None, "b"):
-        with pytest.raises(ValueError, match="k=-1 is no number of weights; give one from 0"):
+        with pytest.raises(ValueError, match="k must be >= 0, got -1"):
             model.top_weights(-1, label)
 
 

@@ -105,7 +105,7 @@ def test_records_as_often_as_asked_for() -> None:
     scd(X, y, l1=0.02, every=1, callback=lambda record, weights: epochs.append(record.epoch))
     assert epochs == list(range(len(epochs)))
     for solver in (scd, detcd):
-        with pytest.raises(ValueError, match="every=0 is out of range"):
+        with pytest.raises(ValueError, match="every must be an integer from 1 to"):
             solver(X, y, l1=0.02, every=0)
 
 

@@ -187,14 +187,14 @@ def test_parameters_out_of_range_are_refused() -> None:
     kit.refuses(
         TruncatedGradientClassifier,
         [
-            ({"gravity": -1.0}, "gravity=-1.0 is out of range; give a number from 0 to 1e+30"),
+            ({"gravity": -1.0}, "gravity must be a number from 0 to 1e+30, got -1.0"),
             ({"gravity": math.inf}, "out of range"),
-            ({"period": 0}, "period=0 is out of range; give a whole number from 1"),
-            ({"period": 1.5}, "period=1.5 is no whole number"),
-            ({"threshold": -0.1}, "threshold=-0.1 is out of range; give a number from 0 to inf"),
-            ({"threshold": math.nan}, "threshold=nan is out of range"),
-            ({"threshold": None}, "threshold=None is no number"),
-            ({"loss": "squared"}, "loss='squared' is not known; give one of \"logistic\""),
+            ({"period": 0}, "period must be an integer from 1 to 2,147,483,648, got 0"),
+            ({"period": 1.5}, "period must be an integer from 1 to 2,147,483,648, got 1.5"),
+            ({"threshold": -0.1}, "threshold must be a number from 0 to inf, got -0.1"),
+            ({"threshold": math.nan}, "threshold must be a number from 0 to inf, got nan"),
+            ({"threshold": None}, "threshold must be a number from 0 to inf, got None"),
+            ({"loss": "squared"}, "\"smoothed_hinge\", got 'squared'"),
         ],
     )
 

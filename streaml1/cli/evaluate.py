@@ -12,7 +12,7 @@ from streaml1.cli.live_table import Screen
 from streaml1.cli.messages import logged
 from streaml1.cli.model_factory import loaded
 from streaml1.cli.option_checks import OF_MODEL, require_prefixes
-from streaml1.cli.options import every_option, model_place, opened, report_options, source_options
+from streaml1.cli.options import every_option, model_path, opened, report_options, source_options
 from streaml1.cli.output_files import require_outputs, write_all
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import excused, log_option
@@ -22,7 +22,7 @@ __all__ = ["evaluate"]
 
 
 @cli.command(epilog="Example: streaml1 evaluate clicks.model tomorrow.svm.gz")
-@click.argument("model", type=model_place)
+@click.argument("model", type=model_path)
 @click.argument("source")
 @source_options()
 @kafka_options

@@ -26,10 +26,9 @@ from streaml1.cli.option_checks import (
 from streaml1.cli.options import (
     READING,
     Finite,
-    Place,
+    NonEmptyPath,
     every_option,
-    model_options,
-    model_place,
+    model_path,
     opened,
     output,
     positive,
@@ -37,6 +36,7 @@ from streaml1.cli.options import (
     source_options,
 )
 from streaml1.cli.output_files import require_outputs, write_all
+from streaml1.cli.parameter_options import list_of_learners, parameter_options
 from streaml1.cli.partitions import GROUPING, group_options, learn_group, require_one_model
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.regret_options import hindsight, regret_option, require_alone
@@ -61,13 +61,13 @@ __all__ = ["learn"]
 
 
 @cli.command(
-    epilog=f"Exit codes: {DONE} done; {WRONG} refused, as it will be again; {DATA} look at the "
-    f"data; {AGAIN} something is away: restart; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM, "
-    "all saved."
+    epilog=f"{list_of_learners()}"
+    f"\n\nExit codes: {DONE} done; {WRONG} usage error; {DATA} invalid data; {AGAIN} temporarily "
+    "unavailable, retry; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM, with everything saved."
     "\n\nExample: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
 )
 @click.argument("source")
-@model_options
+@parameter_options
 @source_options(passes=True, dead_letters=True)
 @kafka_options
 @late_options
@@ -81,7 +81,7 @@ __all__ = ["learn"]
               "the model.")  # fmt: skip
 @report_options
 @click.option("--save", type=output, metavar="FILE", help="Write the model.")
-@click.option("--checkpoint", type=Place(file_okay=False, path_type=Path), metavar="DIR",
+@click.option("--checkpoint", type=NonEmptyPath(file_okay=False, path_type=Path), metavar="DIR",
               help="Keep checkpoints here, and go on from the last one, if there is one.",
 )  # fmt: skip
 @click.option("--checkpoint-every", type=Finite(min=0), default=10.0, show_default=True,
@@ -93,7 +93,7 @@ __all__ = ["learn"]
 @group_options
 @metrics_options
 @log_option
-@click.option("--load", type=model_place, metavar="FILE",
+@click.option("--load", type=model_path, metavar="FILE",
               help="Go on with this model, or the last in a folder of --checkpoint; its parameters "
               "stay, but for those given here.",
 )  # fmt: skip

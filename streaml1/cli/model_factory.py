@@ -1,31 +1,49 @@
-"""The model that is to learn: a new one, or one that goes on, with what may change in it."""
+"""The model that a run learns with: a new one, or a loaded one with changed parameters."""
 
 from __future__ import annotations
 
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from streaml1.cli.options import MODELS
 from streaml1.cli.program import Refusal
+from streaml1.models.parameters import AUTO, parameters_of
+from streaml1.models.registry import LEARNERS
 from streaml1.optim.tasks import REGRESSION
 
 __all__ = ["change", "loaded", "new_learner"]
 
+DEFAULT = "elastic-net"
+
 
 def new_learner(source: str, model: str | None, task: str | None, given: dict[str, Any]) -> Any:
-    """A model as the options say."""
+    """Return a new model.
+
+    Parameters
+    ----------
+    source
+        The argument SOURCE: a data set of river determines the task.
+    model, task
+        The options --model and --task.
+    given
+        The hyperparameters that were given.
+
+    Raises
+    ------
+    Refusal
+        If the options contradict each other or are out of range.
+    """
     import streaml1
 
     task = task or _task(source, given.get("loss"))
-    model = model or "elastic-net"
-    if task not in MODELS[model]:
-        raise Refusal(f"{model} is for {', '.join(MODELS[model])}, not for {task}; take another")
-    kind = getattr(streaml1, MODELS[model][task])
-    require_parameters(kind, given, model)
-    _require_used(given, model)
-    if model == "elastic-net" and not _has_own_rate(given):
-        given = {**given, "lr": "auto"}
+    model = model or DEFAULT
+    classes = LEARNERS[model].classes
+    if task not in classes:
+        raise Refusal(f"{model} supports {', '.join(classes)}, not {task}; choose another --model")
+    kind = getattr(streaml1, classes[task])
+    _require_parameters(kind, given, model)
+    _require_effect(given, model)
+    if model == DEFAULT and not _has_own_rate(given):
+        given = {**given, "lr": AUTO}
     try:
         return kind(**given)
     except ValueError as error:
@@ -33,65 +51,68 @@ def new_learner(source: str, model: str | None, task: str | None, given: dict[st
 
 
 def _has_own_rate(given: dict[str, Any]) -> bool:
-    """Whether there is a rate in what is given, or what does not go with auto."""
-    return _has_tables(given) or bool(given.keys() & {"lr", "schedule"})
+    """Return whether a rate is given, or something that excludes lr="auto"."""
+    return _has_step_tables(given) or bool(given.keys() & {"lr", "schedule"})
 
 
-def _has_tables(params: dict[str, Any]) -> bool:
-    """Whether an elastic net with these parameters keeps tables of its steps."""
+def _has_step_tables(params: dict[str, Any]) -> bool:
+    """Return whether an elastic net with these parameters keeps tables of its steps."""
     return params.get("stamps") == "explicit" or bool(params.get("average"))
 
 
-def loaded(place: str | Path, kafka: Any = None) -> Any:
-    """The model in a file, or the newest in a topic, connected to as `kafka` says."""
+def loaded(path: str | Path, kafka: Any = None) -> Any:
+    """Return the model in a file or a checkpoint directory, or the latest of a Kafka topic.
+
+    `kafka` holds the connection options.
+    """
     import streaml1
 
-    if not isinstance(place, str):
-        return streaml1.load(place)
+    if not isinstance(path, str):
+        return streaml1.load(path)
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training.model_registry.reader import read
 
-    return read(Topic(place, kafka))
+    return read(Topic(path, kafka))
 
 
-def require_parameters(kind: Any, given: dict[str, Any], what: str) -> None:
-    """Refuse options that a model has no use for."""
-    known = list(signature(kind).parameters)
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _require_parameters(kind: type, given: dict[str, Any], holder: str) -> None:
+    """Reject options that a learner does not have; errors call the learner `holder`."""
+    known = parameters_of(kind)
     for name in given:
         if name not in known:
-            options = ", ".join(f"--{one.replace('_', '-')}" for one in known)
+            options = ", ".join(map(_option, known))
             raise Refusal(
-                f"--{name.replace('_', '-')} is no option of {what}, which has {options}: "
-                "leave it out"
+                f"{_option(name)} is not an option of {holder}; its options are {options}"
             )
 
 
-def _require_used(given: dict[str, Any], model: str, has: dict[str, Any] | None = None) -> None:
-    """Refuse what a model has no use for beside what else is given, or what it `has` already."""
-    all_ = {**(has or {}), **given}
-    if model == "elastic-net" and all_.get("lr") == "auto" and "schedule" in given:
+def _require_effect(
+    given: dict[str, Any], model: str, current: dict[str, Any] | None = None
+) -> None:
+    """Reject options without effect, given the other options and the `current` parameters."""
+    params = {**(current or {}), **given}
+    if model == "elastic-net" and params.get("lr") == AUTO and "schedule" in given:
         raise Refusal(
-            f"--schedule {given['schedule']} makes nothing of --lr auto, whose rates fall in a way "
-            "of their own: leave it out, or give a number"
+            "--schedule cannot be combined with --lr auto; omit it or use a number for --lr"
         )
-    if model == "elastic-net" and "budget" in given and not _has_tables(all_):
-        raise Refusal(
-            f"--budget {given['budget']} makes nothing without --stamps explicit or --average: "
-            "give one of them too"
-        )
+    if model == "elastic-net" and "budget" in given and not _has_step_tables(params):
+        raise Refusal("--budget requires --stamps explicit or --average")
     if model != "softmax":
         return
-    ball = all_.get("penalty") == "ball"
+    ball = params.get("penalty") == "ball"
     if ball and "strength" in given:
-        raise Refusal("--strength makes nothing of --penalty ball: leave it out")
+        raise Refusal("--strength cannot be combined with --penalty ball")
     for name in () if ball else ("radius", "nonnegative"):
         if name in given:
-            raise Refusal(
-                f"--{name} makes nothing without --penalty ball: give that, or leave it out"
-            )
+            raise Refusal(f"--{name} requires --penalty ball")
 
 
 def _task(source: str, loss: str | None) -> str:
+    """Return the task that the loss or the data set implies."""
     if loss is not None:
         return "regression" if loss in REGRESSION else "classification"
     if source.startswith("river:"):
@@ -102,33 +123,63 @@ def _task(source: str, loss: str | None) -> str:
     return "classification"
 
 
-def _kind_of(learner: Any) -> tuple[str, str]:
-    """The model and the task that make a learner of this kind; empty where none do."""
-    of = type(learner).__name__
-    found = ((name, one) for name, kinds in MODELS.items() for one in kinds if kinds[one] == of)
-    return next(found, ("", ""))
+def _name_and_task(model: Any) -> tuple[str, str]:
+    """Return the name and the task of a model's learner; empty strings if it has none."""
+    kind = type(model).__name__
+    for learner in LEARNERS.values():
+        for task, name in learner.classes.items():
+            if name == kind:
+                return learner.name, task
+    return "", ""
 
 
 def change(
-    learner: Any, model: str | None, task: str | None, given: dict[str, Any], place: str, anew: str
+    learner: Any,
+    model: str | None,
+    task: str | None,
+    given: dict[str, Any],
+    place: str,
+    remedy: str,
 ) -> None:
-    """Give what `place` holds the parameters that may change; refuse another kind of model."""
-    name, one = _kind_of(learner)
-    for option, asked, has in (("--model", model, name), ("--task", task, one)):
-        if has and asked not in (None, has):
+    """Set the given parameters of a loaded model.
+
+    Parameters
+    ----------
+    learner
+        The loaded model, changed in place.
+    model, task
+        The options --model and --task.
+    given
+        The hyperparameters that were given.
+    place
+        Where the model comes from.
+    remedy
+        How to start with a new model instead.
+
+    Raises
+    ------
+    Refusal
+        If the model is of another kind, or a parameter cannot change.
+    """
+    current_model, current_task = _name_and_task(learner)
+    for option, wanted, current in (
+        ("--model", model, current_model),
+        ("--task", task, current_task),
+    ):
+        if current and wanted not in (None, current):
             raise Refusal(
-                f"{option} {asked} does not fit {place}, which holds a model of the kind "
-                f"{has}: leave {option} out, or {anew}"
+                f"{option} {wanted} does not match {place}, which holds {current}: omit {option} "
+                f"or {remedy}"
             )
-    require_parameters(type(learner), given, place)
-    _require_used(given, name, vars(learner))
+    _require_parameters(type(learner), given, place)
+    _require_effect(given, current_model, vars(learner))
     for name, value in given.items():
-        has = getattr(learner, name)
-        if has == value:
+        current = getattr(learner, name)
+        if current == value:
             continue
         fixed = Refusal(
-            f"--{name.replace('_', '-')} {value} cannot be given to {place}, which began with "
-            f"{has}: leave it out, or {anew}"
+            f"{_option(name)} cannot change from {current} to {value} for {place}: omit it or "
+            f"{remedy}"
         )
         if name not in learner._mutable_attributes:
             raise fixed

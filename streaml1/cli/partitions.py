@@ -14,7 +14,7 @@ import click
 from streaml1.cli.messages import complain, logged
 from streaml1.cli.model_factory import new_learner
 from streaml1.cli.option_checks import require_prefixes
-from streaml1.cli.options import Finite, Place
+from streaml1.cli.options import Finite, NonEmptyPath
 from streaml1.cli.program import Refusal, cli
 from streaml1.cli.run_options import excused, watching
 from streaml1.cli.signals import Signals
@@ -170,7 +170,7 @@ def together(reports: list[Report]) -> str:
 
 
 @cli.command(epilog="Example: streaml1 partitions kept")
-@click.argument("folder", type=Place(file_okay=False, path_type=Path))
+@click.argument("folder", type=NonEmptyPath(file_okay=False, path_type=Path))
 def partitions(folder: Path) -> None:
     """Show the models in FOLDER, which learn --per-partition keeps.
 

@@ -12,7 +12,7 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import complain, logged
 from streaml1.cli.model_factory import loaded
 from streaml1.cli.option_checks import OF_MODEL, require_prefixes
-from streaml1.cli.options import model_place, opened, source_options
+from streaml1.cli.options import model_path, opened, source_options
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
 from streaml1.cli.sink_options import outgoing_options, outs_of
@@ -26,7 +26,7 @@ __all__ = ["predict"]
 
 
 @cli.command(epilog="Example: zcat new.jsonl.gz | streaml1 predict clicks.model - --format jsonl")
-@click.argument("model", type=model_place)
+@click.argument("model", type=model_path)
 @click.argument("source")
 @source_options(dead_letters=True)
 @kafka_options

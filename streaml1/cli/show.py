@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from streaml1.cli.options import model_place
+from streaml1.cli.options import model_path
 from streaml1.cli.program import cli
 from streaml1.cli.text_tables import printable, text_table, top_weights_table, weight_text
 
@@ -18,7 +18,7 @@ DIGITS = 20
 
 
 @cli.command(epilog="Example: streaml1 show clicks.model --top 30")
-@click.argument("model", type=model_place)
+@click.argument("model", type=model_path)
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
               help="How many features to show.")  # fmt: skip
 @click.option("--feature", "features", multiple=True, metavar="NAME",

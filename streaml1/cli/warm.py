@@ -10,30 +10,31 @@ from typing import Any
 
 import click
 
-from streaml1.cli.options import MODELS
 from streaml1.cli.program import cli
+from streaml1.models.parameters import AUTO, Rate, parameters_of
+from streaml1.models.registry import LEARNERS
 
 __all__ = ["warm"]
 
-BESIDE: dict[str, dict[str, Any]] = {
+EXTRAS: dict[str, dict[str, Any]] = {
     "crosses": {"cross": [("a", "b")]},
     "text": {"text": ["b"], "ngrams": 2},
 }
-"""What models are made with that have kernels of dicts for it."""
+"""Parameters that select further dict kernels."""
 
-OFFLINE = "offline"
+SOLVERS = "solvers"
 
 
 @cli.command(epilog="Example: RUN streaml1 warm (in a Dockerfile, after pip install)")
-@click.option("--model", "chosen", type=click.Choice(list(MODELS)), multiple=True,
-              help="Only this method; may be given again.  [default: all]")  # fmt: skip
-@click.option("--with", "beside", type=click.Choice([*BESIDE, OFFLINE]), multiple=True,
-              help="Dicts with crosses or with raw text too, or the solvers for data in memory, "
-              "which regret takes; may be given again.")  # fmt: skip
-def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
-    """Compile everything now, so that the first run need not.
+@click.option("--model", "chosen", type=click.Choice(list(LEARNERS)), multiple=True,
+              help="Compile this learner only. Repeatable.  [default: all]")  # fmt: skip
+@click.option("--with", "extras", type=click.Choice([*EXTRAS, SOLVERS]), multiple=True,
+              help="Also compile dict kernels for interactions (crosses) or raw text (text), or "
+              "the batch solvers that --regret uses (solvers). Repeatable.")  # fmt: skip
+def warm(chosen: tuple[str, ...], extras: tuple[str, ...]) -> None:
+    """Compile all kernels ahead of the first run.
 
-    What is compiled is kept on disk, for all programs that use this installation.
+    The compiled code is cached on disk for all programs that use this installation.
     """
     import streaml1
     from streaml1.core import jit
@@ -43,62 +44,63 @@ def warm(chosen: tuple[str, ...], beside: tuple[str, ...]) -> None:
     start = time.perf_counter()
     _parse()
     Report("logistic").add([0.5], [True])
-    for method in chosen or MODELS:
-        for name in MODELS[method].values():
+    for learner in chosen or LEARNERS:
+        for name in LEARNERS[learner].classes.values():
             kind = getattr(streaml1, name)
             _exercise(kind)
-            for one in BESIDE.keys() & beside:
-                _exercise_dicts(kind, BESIDE[one])
-    if OFFLINE in beside:
+            for extra in EXTRAS.keys() & extras:
+                _exercise_dicts(kind, EXTRAS[extra])
+    if SOLVERS in extras:
         _solve()
     seconds = time.perf_counter() - start
-    kept = "" if jit.is_cached(loop.learn) else "; no folder can be written, so it is not kept"
-    click.echo(f"compiled in {seconds:.1f} s{kept}")
+    note = "" if jit.is_cached(loop.learn) else "; not cached, because no directory is writable"
+    click.echo(f"compiled in {seconds:.1f} s{note}")
 
 
 def _parse() -> None:
-    """Read a line of each format that has kernels, and convert some."""
+    """Parse a line of each format that has kernels, learn from it and convert it."""
     import streaml1
     from streaml1.sources.readers.csv import CsvParser
     from streaml1.sources.readers.formats import line_parser
     from streaml1.training import convert
 
     line_parser("svmlight").read(b"1 1:1\n")
-    words = line_parser("vw").read(b"1 |a b\n").x
+    rows = line_parser("vw").read(b"1 |a b\n").x
     line_parser("jsonl").read(b'{"x": {"a": 1, "b": "c"}, "y": 1, "w": 2.0, "id": 1, "z": [1]}\n')
     CsvParser("-", "y", ["b"]).read(b'y,a,b\n1,2,c\n0,1,"d"\n')
     for hash_bits in (None, 11):
         model = streaml1.ElasticNetClassifier(hash_bits=hash_bits)
         for _ in range(2):
-            model.progressive_many(words, [True])
-            model.predict_many(words)
+            model.progressive_many(rows, [True])
+            model.predict_many(rows)
         if hash_bits is None:
-            _give_back(model)
+            _reclaim_slots(model)
     with tempfile.TemporaryDirectory() as folder:
         convert([({"a": 1.0, "b": 2.0}, True), ({1: 1.0}, False)], f"{folder}/a.rows")
 
 
-def _give_back(model: Any) -> None:
-    """What comes once names have run out of room."""
+def _reclaim_slots(model: Any) -> None:
+    """Run what happens when the vocabulary is full."""
     engine = model._engine
     with engine.exclusive():
         engine._release_zeros(engine.rule.live_mask(), engine.rule.size)
 
 
 def _exercise(kind: Any) -> None:
-    """Call all that compiles: dicts of ints and of strings, and matrices, one of them unsorted."""
+    """Call every kernel of a learner.
+
+    The data are dicts with int and string names, and a sorted and an unsorted matrix.
+    """
     import numpy as np
     from scipy.sparse import csr_array
 
     unsorted = csr_array((np.ones(2), [1, 0], [0, 2]), shape=(1, 2))
     wide = csr_array(np.eye(40, 2000))
     examples = (({1: 1.0, 0: 2.0}, wide), ({"a": 1.0, "b": "c"}, unsorted))
-    own = list(kind._unit_test_params())
-    auto = [{"lr": "auto"}] if any(one.get("lr") == "auto" for one in own) else []
-    hashed = [{"hash_bits": 11, "max_features": 1, **rate} for rate in ({}, *auto)]
-    for params, (x, X) in itertools.product([*own, *hashed], examples):
+    hashed = [{"hash_bits": 11, "max_features": 1, **rate} for rate in _rates(kind)]
+    for params, (x, X) in itertools.product([*kind._unit_test_params(), *hashed], examples):
         model = kind(**params)
-        for _ in range(2):  # the first dict of names makes the table that the second is walked with
+        for _ in range(2):  # the first dict creates the vocabulary that the second is read with
             model.learn_one(x, 1)
             model.predict_one(x)
             model.top_weights()
@@ -106,18 +108,23 @@ def _exercise(kind: Any) -> None:
         for batch, n in (([x], 1), (X, X.shape[0])):
             model.progressive_many(batch, np.arange(n) % 2)
             model.predict_many(batch)
-        model._engine.rule.reserve(1)  # what comes once room has run out
+        model._engine.rule.reserve(1)  # as when memory grows
         model._engine.rule.live_mask()
 
 
-def _exercise_dicts(kind: Any, asked: dict[str, Any]) -> None:
-    """Learn and predict dicts, one by one and together, with names and hashed."""
-    own = list(kind._unit_test_params())
-    auto = [{"lr": "auto"}] if any(one.get("lr") == "auto" for one in own) else []
-    hashed = [{"hash_bits": 11, **rate} for rate in ({}, *auto)]
+def _rates(kind: type) -> list[dict[str, Any]]:
+    """Return the learning rates that have kernels of their own."""
+    lr = parameters_of(kind).get("lr")
+    has_auto = lr is not None and isinstance(lr.check, Rate) and lr.check.auto
+    return [{}, {"lr": AUTO}] if has_auto else [{}]
+
+
+def _exercise_dicts(kind: Any, extra: dict[str, Any]) -> None:
+    """Learn and predict dicts, singly and in batches, with stored and with hashed names."""
+    hashed = [{"hash_bits": 11, **rate} for rate in _rates(kind)]
     x = {"a": 1.0, "b": "c d"}
-    for params in (*own, *hashed):
-        model = kind(**{**params, **asked})
+    for params in (*kind._unit_test_params(), *hashed):
+        model = kind(**{**params, **extra})
         for _ in range(2):
             model.learn_one(x, 1)
             model.predict_one(x)
@@ -126,13 +133,13 @@ def _exercise_dicts(kind: Any, asked: dict[str, Any]) -> None:
 
 
 def _solve() -> None:
-    """Call each solver for the few data that make all of it run."""
+    """Call each solver on the smallest data that run all of its kernels."""
     import numpy as np
 
     from streaml1 import solvers
 
     few = np.array([[2.0, 0.5], [0.0, 1.0], [1.0, -1.0], [-1.0, 0.5]])
-    X, y = np.tile(few, 5), [1, 0, 1, 0]  # of fewer than 8 columns the q-norm is the l2 norm
+    X, y = np.tile(few, 5), [1, 0, 1, 0]  # with fewer than 8 columns the q-norm is the l2 norm
     runs: list[tuple[Any, dict[str, Any]]] = [
         (solvers.fista, {"l1": 0.01}),
         (solvers.fista, {"loss": "softmax", "penalty": "l1/linf", "strength": 0.01}),

@@ -414,7 +414,8 @@ class SMIDASParameters(LearningRateParameters):
         default=None,
         check=Number(2.0, 100.0, or_none=True),
         fixed=True,
-        doc="Order of the p-norm link; max(2, 2 ln n_features) if not given.",
+        doc="Order of the p-norm link.",
+        details="None is `max(2, 2 * log(n_features))`.",
     )
     n_features: float = parameter(
         default=2**20,

@@ -1,0 +1,195 @@
+"""Options of `learn` that set hyperparameters, generated from their declarations."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import click
+
+from streaml1.cli.options import Decorator, split_names, together
+from streaml1.models.hyperparameters import ClassifierParameters, RegressorParameters
+from streaml1.models.parameters import (
+    SHARED_ORDER,
+    Boolean,
+    Choice,
+    Integer,
+    Number,
+    Parameter,
+    parameters_of,
+    text_of_default,
+)
+from streaml1.models.registry import LEARNERS
+
+__all__ = ["declared_options", "list_of_learners", "parameter_options"]
+
+
+class Rate(click.ParamType):  # type: ignore[type-arg]
+    """A learning rate: a number or "auto"."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Convert and validate the value."""
+        if value == "auto":
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"must be a number or auto, got {value!r}", param, ctx)
+
+
+def _labels(ctx: click.Context, param: click.Parameter, listed: str | None) -> Any:
+    if listed is None:
+        return None
+    from streaml1.sources import class_label
+
+    return [class_label(label.strip()) for label in listed.split(",")]
+
+
+def _listed(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -> Any:
+    return split_names(ctx, param, lists) or None
+
+
+def _crosses(ctx: click.Context, param: click.Parameter, lists: tuple[str, ...]) -> Any:
+    return [tuple(prefixes.split(",")) for prefixes in lists] or None
+
+
+class ModelOption(NamedTuple):
+    """How the command line writes a hyperparameter whose declaration does not suffice."""
+
+    type: Any = None
+    metavar: str | None = None
+    callback: Any = None
+    multiple: bool = False
+    help: str = ""
+    default: str | None = None
+
+
+MODEL_OPTIONS = {
+    "lr": ModelOption(
+        type=Rate(),
+        metavar="FLOAT|auto",
+        help="auto learns with eight rates side by side.",
+        default="auto for elastic-net without --schedule, --stamps explicit and --average; else "
+        "0.1",
+    ),
+    "classes": ModelOption(
+        metavar="LABEL,...", callback=_labels, default="labels are added as they appear"
+    ),
+    "cross": ModelOption(
+        metavar="PREFIX,PREFIX[,PREFIX]",
+        multiple=True,
+        callback=_crosses,
+        help="Prefixes are columns or namespaces. Repeatable.",
+    ),
+    "text": ModelOption(
+        metavar="NAME,...",
+        multiple=True,
+        callback=_listed,
+        help="Names are columns or namespaces; for CSV, JSON and vw.",
+    ),
+    "max_features": ModelOption(metavar="N", default="no limit"),
+    "hash_bits": ModelOption(metavar="B", default="store the names"),
+    "n_features": ModelOption(metavar="N"),
+    "ngrams": ModelOption(metavar="N"),
+    "nonnegative": ModelOption(default="off"),
+    "p": ModelOption(default="max(2, 2 ln n-features)"),
+}
+
+
+def declared_options() -> dict[str, dict[str, Parameter]]:
+    """Return the declarations of each hyperparameter by learner, in the order of the help."""
+    declared: dict[str, dict[str, Parameter]] = {}
+    for learner in LEARNERS.values():
+        for name, param in parameters_of(learner.parameters).items():
+            declared.setdefault(name, {})[learner.name] = param
+    own = [name for name in declared if name not in SHARED_ORDER]
+    return {name: declared[name] for name in (*own, *SHARED_ORDER) if name in declared}
+
+
+def _model_option(name: str, declared: dict[str, Parameter]) -> Decorator:
+    """Return the option of a hyperparameter: type, range, default and help are declared."""
+    extra = MODEL_OPTIONS.get(name, ModelOption())
+    flag = name.replace("_", "-")
+    default = extra.default or _defaults(declared)
+    text = " ".join(filter(None, (_summaries(declared), extra.help))).replace("`", "")
+    names, given = f"--{flag}", extra.type or _type(declared)
+    settings: dict[str, Any] = {"help": f"{text}  [default: {default}]", "default": None}
+    if isinstance(given, Boolean):
+        settings["is_flag"] = True
+        if name != "nonnegative":
+            names = f"--{flag}/--no-{flag}"
+    else:
+        settings |= {"type": given, "metavar": extra.metavar, "callback": extra.callback}
+    if extra.multiple:
+        settings["multiple"] = True
+    return click.option(names, name, **settings)
+
+
+def _type(declared: dict[str, Parameter]) -> Any:
+    """Return the click type that accepts what any of the learners accepts."""
+    checks = [param.check for param in declared.values()]
+    if isinstance(checks[0], Boolean):
+        return checks[0]
+    if isinstance(checks[0], Choice):
+        values = (value for check in checks if isinstance(check, Choice) for value in check.values)
+        return click.Choice(list(dict.fromkeys(values)))
+    integers = [check for check in checks if isinstance(check, Integer)]
+    if integers:
+        return click.IntRange(min=min(check.min for check in integers))
+    return float if isinstance(checks[0], Number) else str
+
+
+def _summaries(declared: dict[str, Parameter]) -> str:
+    """Return the descriptions, each with its learners unless most have the parameter."""
+    learners: dict[str, list[str]] = {}
+    for learner, param in declared.items():
+        learners.setdefault(param.doc, []).append(learner)
+    if 2 * len(declared) > len(LEARNERS):  # too common to list its learners
+        return next(iter(learners))
+    if len(learners) == 1 and declared.keys() >= {"classification", "regression"}:
+        return next(iter(learners))
+    texts = [f"{', '.join(names)}: {doc[0].lower()}{doc[1:]}" for doc, names in learners.items()]
+    return " ".join(texts)
+
+
+def _defaults(declared: dict[str, Parameter]) -> str:
+    """Return the default, and those of the learners in which it differs."""
+    texts = {learner: _text_of(param) for learner, param in declared.items()}
+    first = next(iter(texts.values()))
+    others = [f"{learner}: {text}" for learner, text in texts.items() if text != first]
+    return "; ".join([first, *others])
+
+
+def _text_of(param: Parameter) -> str:
+    value = param.default
+    if isinstance(value, bool):
+        return param.name.replace("_", "-") if value else f"no {param.name.replace('_', '-')}"
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        text = f"{value:.0e}" if 0.0 < value < 0.01 else f"{value:g}"
+        return text.replace("e+", "e").replace("e-0", "e-")
+    return value if isinstance(value, str) else text_of_default(value)
+
+
+# Options that are not given keep the default of a new model or the value of a loaded one.
+parameter_options = together(
+    click.option("--model", type=click.Choice(list(LEARNERS)), metavar="LEARNER",
+                 help="See the list below.  [default: elastic-net]"),
+    click.option("--task", type=click.Choice(["classification", "regression"]),
+                 help="[default: that of --loss, or of a data set of river; else classification]"),
+    *(_model_option(name, declared) for name, declared in declared_options().items()
+      if name != "loss"),
+    _model_option("loss", {
+        "classification": parameters_of(ClassifierParameters)["loss"],
+        "regression": parameters_of(RegressorParameters)["loss"],
+        **declared_options()["loss"],
+    }),
+)  # fmt: skip
+
+
+def list_of_learners() -> str:
+    """Return the learners with their summaries, one a line, for the end of a help text."""
+    lines = (f"  {learner.name:<20}{learner.summary}" for learner in LEARNERS.values())
+    return "\b\nLearners:\n" + "\n".join(lines)
