@@ -204,9 +204,12 @@ def test_dead_letters_are_for_topics(tmp_path: Path) -> None:
     path = tmp_path / "a.svm"
     path.write_text("1 1:1\n")
     for args, sentence in {
-        ("--bad", "dead-letter"): f"--bad dead-letter is for topics, and {path} is none: say skip",
-        ("--dead-letters", "x"): "--dead-letters is for --bad dead-letter: give it too",
-        ("--most-bad", "0.1"): "--most-bad is for --bad dead-letter and skip: give one of them too",
+        (
+            "--bad",
+            "dead-letter",
+        ): f"--bad dead-letter requires a Kafka source, got {path}; use skip",
+        ("--dead-letters", "x"): "--dead-letters requires --bad dead-letter",
+        ("--most-bad", "0.1"): "--most-bad requires --bad dead-letter or skip",
     }.items():
         for command in (("learn", str(path)), ("predict", str(path), str(path))):
             if command[0] == "learn":

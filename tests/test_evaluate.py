@@ -210,7 +210,7 @@ def test_the_command() -> None:
     [
         (["m", "bad.vw"], 65, "bad.vw:1: "),
         (["m", "empty.vw"], 2, "empty.vw has no example to evaluate; nothing was written"),
-        (["m", "bad.vw", "--bad", "skip"], 2, "bad.vw has no example to evaluate (1 refused)"),
+        (["m", "bad.vw", "--bad", "skip"], 2, "bad.vw has no example to evaluate (1 rejected)"),
         (["m", "no.vw"], 2, "no.vw: there is no such file"),
         (["none", "seen.vw"], 2, "none: no such file"),
         (

@@ -245,11 +245,11 @@ def test_an_empty_day(broker: Broker) -> None:
     topic = broker.topic()
     url = broker.url(topic)
     kept = ("learn", url, "--until-end", "--checkpoint", "kept", "--bad", "skip")
-    for refused, said in (([], ""), (["spam"], " (1 refused)"), ([], " (1 refused)")):
+    for refused, said in (([], ""), (["spam"], " (1 rejected)"), ([], " (1 rejected)")):
         broker.send(topic, refused)
         done = CliRunner().invoke(cli, list(kept))
         assert done.exit_code == 0, done.output
-        assert done.stdout == f"no example yet in {url}{said}; the position is kept in kept\n"
+        assert done.stdout == f"no example yet in {url}{said}; the position is saved in kept\n"
         found = look(Path("kept"))
         assert found is not None and found.position["0"][0] == (1 if said else 0)
     assert CliRunner().invoke(cli, ["learn", url, "--until-end", "--bad", "skip"]).exit_code == 2
@@ -259,7 +259,7 @@ def test_an_empty_day(broker: Broker) -> None:
     Path("empty.svm").touch()
     done = CliRunner().invoke(cli, ["learn", "empty.svm", "--checkpoint", "other"])
     assert done.exit_code == 2
-    assert done.stderr.endswith("has no example to learn; nothing was written but other\n")
+    assert done.stderr.endswith("has no example to learn; nothing was written except other\n")
 
 
 # SIGTERM
@@ -663,7 +663,7 @@ def test_memory_that_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaml1.training.run.Run.feed", refuse)
     done = CliRunner().invoke(cli, ["learn", "a.svm"])
     assert done.exit_code == 2
-    assert "the memory does not suffice (unable to allocate 64.0 GiB): take fewer" in done.stderr
+    assert "out of memory (unable to allocate 64.0 GiB): reduce --hash-bits" in done.stderr
 
 
 def test_converting_ends_at_sigterm_and_leaves_nothing(here: Path) -> None:
@@ -681,7 +681,7 @@ def test_converting_ends_at_sigterm_and_leaves_nothing(here: Path) -> None:
         process.terminate()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert err == "streaml1: ended by SIGTERM: a.rows is not written\n"
+    assert err == "streaml1: interrupted by SIGTERM; a.rows was not written\n"
     assert not [*here.glob("*a.rows*")]
 
 

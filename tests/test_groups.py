@@ -489,17 +489,17 @@ def test_the_command_line(broker: Broker, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--per-partition"], "give --group and --checkpoint too"),
+        (["--per-partition"], "--per-partition requires --group and --checkpoint"),
         (["--per-partition", "--group", "g", "--checkpoint", "k", "--save", "m"],
-         "--save is for one model, not for one per partition: leave it out"),
-        (["--per-partition", "--group", "g", "--checkpoint", "k", "--until-end"], "--until-end is"),
+         "--save cannot be combined with --per-partition"),
+        (["--per-partition", "--group", "g", "--checkpoint", "k", "--until-end"], "--until-end"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit(options: list[str], sentence: str) -> None:
     result = CliRunner().invoke(cli, ["learn", "kafka://127.0.0.1:9/t", *options])
     assert result.exit_code == 2 and sentence in result.stderr
     result = CliRunner().invoke(cli, ["partitions", str(ROOT / "docs")])
-    assert result.exit_code == 2 and "docs holds no models of partitions" in result.stderr
+    assert result.exit_code == 2 and "docs holds no models per partition" in result.stderr
 
 
 # Storms
@@ -520,8 +520,8 @@ def test_folders_of_one_model_and_of_a_group_are_told_apart(broker: Broker, tmp_
     own = ("learn", url, "--until-end", "--checkpoint")
     done = CliRunner().invoke(cli, [*own, str(group)])
     assert (done.exit_code, done.stderr) == (2, (
-        f"streaml1: {group} holds models of partitions, as {topic}-0: give --per-partition too, or "
-        "take another folder\n"
+        f"streaml1: {group} holds models per partition, such as {topic}-0: use --per-partition "
+        "or another directory\n"
     ))  # fmt: skip
     assert not list(group.glob("*.checkpoint"))
     assert CliRunner().invoke(cli, [*own, one]).exit_code == 0
@@ -529,8 +529,8 @@ def test_folders_of_one_model_and_of_a_group_are_told_apart(broker: Broker, tmp_
         cli, ["learn", url, "--per-partition", "--group", topic, "--checkpoint", one]
     )
     assert (done.exit_code, done.stderr) == (2, (
-        f"streaml1: {one} holds the checkpoints of one model, not of one per partition: leave out "
-        "--per-partition, or take another folder\n"
+        f"streaml1: {one} holds the checkpoints of a single model: omit --per-partition or use "
+        "another directory\n"
     ))  # fmt: skip
 
 

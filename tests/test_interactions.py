@@ -753,19 +753,21 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     dicts = [{"site": s, "ad": a, "message": m} for s, a, m, _ in rows]
     assert [float(p) for p in told] == [loaded.predict_proba_one(x)[True] for x in dicts]
     shown = run("show", str(model), "--feature", "site=news x ad=a").output
-    assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in shown and "spelt" not in shown
-    assert "spelt right?" in run("show", str(model), "--feature", "site=mews x ad=a").output
+    assert f"{loaded.weights['site=news x ad=a']:.4f}"[:5] in shown and "spelling" not in shown
+    assert "Check the spelling" in run("show", str(model), "--feature", "site=mews x ad=a").output
     assert run("learn", str(table), *options, "--load", str(model)).exit_code == 0
     numbers = tmp_path / "rows.svm"
     numbers.write_text("1 1:1\n")
     refused = run("learn", str(numbers), "--cross", "a,b")
-    assert refused.exit_code and "is svmlight, whose numbers have no prefixes" in refused.output
+    assert (
+        refused.exit_code and "is svmlight, whose features have no name prefixes" in refused.output
+    )
     refused = run("learn", str(numbers), "--text", "a")
     assert refused.exit_code and "only CSV, JSON lines and vw have text" in refused.output
     lines_of_vw = tmp_path / "rows.vw"
     lines_of_vw.write_text("1 |message cheap pills\n0 |message see you\n")
     refused = run("learn", str(lines_of_vw), "--ngrams", "2")
-    assert refused.exit_code and "--ngrams 2 makes nothing without --text" in refused.output
+    assert refused.exit_code and "--ngrams requires --text" in refused.output
     assert run("learn", str(lines_of_vw), "--ngrams", "1").exit_code == 0
     refused = run("learn", str(table), *options[:2], "--cross", "site")
     assert refused.exit_code and "no cross; give two or three" in refused.output
@@ -783,14 +785,20 @@ def test_numbers_and_crosses_on_the_command_line(
     made = ["--cross", "a,b", "--save", "m"]
     assert run("learn", "a.vw.rows", *made).exit_code == 0  # rows of names have prefixes
     assert run("predict", "m", "a.vw.rows").exit_code == 0
-    rows = "a.svm.rows holds the numbers of what it was made of (a.svm), which have no prefixes: "
+    rows = (
+        "a.svm.rows was converted from data without names (a.svm), so features have no name "
+        "prefixes: "
+    )
     for args, said in (
-        (["learn", "a.svm.rows", *made], f"{rows}leave --cross out"),
-        (["learn", "a.svm", *made], "a.svm is svmlight, whose numbers have no prefixes: leave"),
+        (["learn", "a.svm.rows", *made], f"{rows}omit --cross"),
+        (
+            ["learn", "a.svm", *made],
+            "a.svm is svmlight, whose features have no name prefixes: ",
+        ),
         *(
-            (args, f"{told}the model has crosses, so give a source of names (vw, JSON lines, CSV)")
+            (args, f"{told}the model has interactions, so use a source with names")
             for source, told in (
-                ("a.svm", "a.svm is svmlight, whose numbers have no prefixes: "),
+                ("a.svm", "a.svm is svmlight, whose features have no name prefixes: "),
                 ("a.svm.rows", rows),
             )
             for args in (

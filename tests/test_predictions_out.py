@@ -182,7 +182,7 @@ def test_of_a_file(broker: Broker, tmp_path: Path) -> None:
     assert found[f"{path}:5"]["id"] == rows[4]["id"]
     assert found[f"{path}:5"]["place"] == f"{path}:5"
     done = CliRunner().invoke(cli, ["learn", str(path), "--predictions", "p"])
-    assert done.stderr == ("streaml1: --predictions p says no broker: write kafka://HOST:PORT/p\n")
+    assert done.stderr == ("streaml1: --predictions p names no broker: use kafka://HOST:PORT/p\n")
     topic = broker.topic()
     with PredictionRecords(broker.url(topic)) as records:
         said = list(predictions(MODELS["softmax"].clone(), str(path), outs=[records]))
@@ -202,7 +202,7 @@ def test_each_topic_is_one_of_its_own(broker: Broker) -> None:
         ((*late, *dead, "--dead-letters", labels), f"--dead-letters {labels} is also --labels"),
         ((*dead, "--predictions", "x", "--dead-letters", "x"), "--dead-letters x is also --predic"),
         ((*dead, "--predictions", f"{topic}.dlq"), f"--dead-letters {topic}.dlq is also --predict"),
-        (("--predictions", "x", "--publish", again), "--publish x is also --predictions: write to"),
+        (("--predictions", "x", "--publish", again), "--publish x is also --predictions: choose"),
     ]:
         done = CliRunner().invoke(cli, ["learn", url, "--until-end", *args])
         assert done.exit_code == 2 and done.stderr.startswith(f"streaml1: {said}"), done.stderr

@@ -422,10 +422,10 @@ def test_on_the_command_line(broker: Broker, url: str, tmp_path: Path) -> None:
     assert streaml1.load(saved).n_iterations == 2 * 499
     done = run("learn", str(path), "--publish", "models")
     assert done.stderr == (
-        "streaml1: --publish models says no broker: write kafka://HOST:PORT/models\n"
+        "streaml1: --publish models names no broker: use kafka://HOST:PORT/models\n"
     )
     done = run("learn", str(path), "--publish-every", "3")
-    assert done.stderr == "streaml1: --publish-every is for --publish: give it too\n"
+    assert done.stderr == "streaml1: --publish-every requires --publish\n"
 
 
 @pytest.mark.kafka

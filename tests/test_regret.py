@@ -473,7 +473,7 @@ def test_the_command_line_tells_it(tmp_path: Path) -> None:
     assert alone in told.output and f"{N:>10,} " in alone
     refused = CliRunner().invoke(cli, ["learn", "stdlib", "--regret", "--passes", "2"])
     assert refused.exit_code == 2
-    assert "--regret is of one pass that begins anew: leave out --passes" in refused.output
+    assert "--regret cannot be combined with --passes" in refused.output
 
 
 def test_a_single_point_does_not_tell_how_regret_grows() -> None:

@@ -266,7 +266,7 @@ def test_learn_show_and_predict(files: Path) -> None:
         name = next(iter(model.weights))
         row = run("show", "a.model", "--feature", str(name), "--feature", "nothing")
         assert len(row.splitlines()) == 1 + len(model.weights[name]) + 1 + 2
-        assert "is its name spelt right?" in row.splitlines()[-1]
+        assert "Check the spelling." in row.splitlines()[-1]
         options = source if source[0] == "a.csv" else source[:1]
         best = run("predict", "a.model", *options).splitlines()
         assert len(best) == 300 and set(best) <= set(told)

@@ -1,6 +1,6 @@
-"""The command line, one command a file.
+"""The command line: one command per file.
 
-What is slow to import is imported by the command that needs it.
+Modules that are slow to import are imported by the commands that need them.
 """
 
 from __future__ import annotations

@@ -27,46 +27,47 @@ __all__ = ["convert"]
 @source_options()
 @kafka_options
 @click.option("--unlabelled", is_flag=True,
-              help="Take examples without a label too: the file can be predicted, not learnt.",
+              help="Also accept examples without a label. The file can then be predicted, but not "
+              "learnt.",
 )  # fmt: skip
 @log_option
 def convert(
     source: str, file: Path, limit: int | None, bad: str, unlabelled: bool, **options: Any
 ) -> None:
-    """Read SOURCE once and keep its examples in FILE.rows, which later passes read faster.
+    """Convert SOURCE to FILE.rows, a binary file that is faster to read.
 
-    SOURCE is as for learn. FILE.rows is a source like any other: for learn, predict, --passes and
-    --checkpoint. What is learnt from it is what is learnt from SOURCE, to the bit.
+    SOURCE is as for learn. FILE.rows is a source for learn, predict and evaluate. A model that
+    learns from FILE.rows is bit-identical to one that learns from SOURCE.
     """
     from streaml1.training.convert import convert as converted
 
     if file.suffix.lower() != ".rows":
-        raise Refusal(f"{file} does not end in .rows, by which it is known as a file of rows")
+        raise Refusal(f"the output file must end in .rows, got {file}")
     examples = opened(source, options, require_label=not unlabelled)
     require_outputs(source, {"FILE": file, "--plot": None})
-    with logged(), _ended_by_sigterm(file):
+    with logged(), _raising_at_sigterm(file):
         try:
             done = converted(examples, file, limit=limit, bad=bad, format=options["format"])
         except OSError as error:
             raise unwritable(str(file), error) from None
-    refused = f", {done.refused:,} refused" if done.refused else ""
+    rejected = f", {done.refused:,} rejected" if done.refused else ""
     names = f", {done.names:,} names" if done.names else ""
     click.echo(
-        f"{done.rows:,} examples{refused}, {done.features:,} non-zeros{names}, "
+        f"{done.rows:,} examples{rejected}, {done.features:,} non-zeros{names}, "
         f"{done.size / 1e6:,.1f} MB"
     )
     click.echo(str(file))
 
 
 @contextmanager
-def _ended_by_sigterm(file: Path) -> Iterator[None]:
-    """End at SIGTERM as at Ctrl-C: what is half written is removed."""
+def _raising_at_sigterm(file: Path) -> Iterator[None]:
+    """Raise at SIGTERM, so that the partial output file is removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(number: int, frame: object) -> None:
-        raise Refusal(f"ended by SIGTERM: {file} is not written", 128 + number)
+        raise Refusal(f"interrupted by SIGTERM; {file} was not written", 128 + number)
 
     before = signal.signal(signal.SIGTERM, end)
     try:

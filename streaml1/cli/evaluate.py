@@ -11,11 +11,11 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.live_table import Screen
 from streaml1.cli.messages import logged
 from streaml1.cli.model_factory import loaded
-from streaml1.cli.option_checks import OF_MODEL, require_prefixes
+from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
 from streaml1.cli.options import every_option, model_path, opened, report_options, source_options
 from streaml1.cli.output_files import require_outputs, write_all
 from streaml1.cli.program import Refusal, cli
-from streaml1.cli.run_options import excused, log_option
+from streaml1.cli.run_options import log_option, signal_before_broker
 from streaml1.cli.signals import Interruptible, Signals, end_early
 
 __all__ = ["evaluate"]
@@ -39,23 +39,23 @@ def evaluate(
     plot: Path | None,
     **options: Any,
 ) -> None:
-    """Predict each labelled example of SOURCE with MODEL, learn none, and report.
+    """Evaluate MODEL on the labelled examples of SOURCE, without learning.
 
-    MODEL is a file that learn --save wrote, a folder of learn --checkpoint, or the topic of learn
-    --publish. SOURCE and its options are as for learn.
+    MODEL is a file written by learn --save, a directory of learn --checkpoint, or the topic of
+    learn --publish. SOURCE and its options are as for learn.
     """
     from streaml1.training.evaluate import evaluate
     from streaml1.training.run import Unfinished
 
     learner = loaded(model, options["kafka"])
     examples = opened(source, options, text=learner.text)
-    require_prefixes(source, options["format"], learner.cross, OF_MODEL)
+    require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
     require_outputs(source, {"--report": report, "--plot": plot}, model)
     signals = Signals()
     with (
         logged(),
         signals.handled(),
-        excused(signals),
+        signal_before_broker(signals),
         Screen(signals, limit) as screen,
     ):
         missed: Unfinished | None = None
@@ -74,8 +74,8 @@ def evaluate(
     if signals.number:
         end_early(signals, done, written, missed)
     if not done.examples:
-        refused = f" ({done.refused:,} refused)" if done.refused else ""
-        raise Refusal(f"{source} has no example to evaluate{refused}; nothing was written")
+        rejected = f" ({done.refused:,} rejected)" if done.refused else ""
+        raise Refusal(f"{source} has no example to evaluate{rejected}; nothing was written")
     click.echo(done.summary())
     for path in written:
         click.echo(path)

@@ -1,4 +1,4 @@
-"""The options that tell how to connect to Kafka: none of them is a password."""
+"""Options for connecting to Kafka. Passwords come from files or the environment only."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options; the command gets what was said of them as `kafka`, a dict by name."""
+    """Add the options to a command, which receives those given as the dict `kafka`."""
 
     @wraps(command)
-    def gathered(*args: Any, **options: Any) -> Any:
+    def with_kafka(*args: Any, **options: Any) -> Any:
         names = [name for name in options if name.startswith("kafka_")]
-        said = {name.removeprefix("kafka_"): options.pop(name) for name in names}
-        given = {name: one for name, one in said.items() if one is not None}
+        values = {name.removeprefix("kafka_"): options.pop(name) for name in names}
+        given = {name: value for name, value in values.items() if value is not None}
         return command(*args, kafka=given or None, **options)
 
-    decorated: Callable[..., Any] = gathered
+    decorated: Callable[..., Any] = with_kafka
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated
@@ -32,23 +32,25 @@ def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 _OPTIONS = [
     click.option("--kafka-properties", type=FILE, metavar="FILE",
-                 help="Kafka: settings as in a client.properties; what else is said goes before."),
+                 help="Kafka: client.properties file; command line options and environment "
+                 "variables take precedence."),
     click.option("--kafka-bootstrap", metavar="HOST:PORT,...",
-                 help="Kafka: the brokers, where SOURCE is kafka:///TOPIC."),
+                 help="Kafka: brokers, if SOURCE is kafka:///TOPIC."),
     click.option("--kafka-security", metavar="PROTOCOL",
                  help="Kafka: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.  [default: SASL_SSL with "
                  "a user, SSL with a CA, else PLAINTEXT]"),
     click.option("--kafka-mechanism", metavar="NAME",
                  help="Kafka: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
-    click.option("--kafka-user", metavar="NAME", help="Kafka: who logs in; the password is in "
-                 "STREAML1_KAFKA_PASSWORD or one of these files."),
+    click.option("--kafka-user", metavar="NAME", help="Kafka: user name. The password comes from "
+                 "STREAML1_KAFKA_PASSWORD, --kafka-password-file or --kafka-properties."),
     click.option("--kafka-password-file", type=FILE, metavar="FILE",
-                 help="Kafka: holds the password and nothing else."),
+                 help="Kafka: file that contains the password only."),
     click.option("--kafka-ca", type=FILE, metavar="FILE",
-                 help="Kafka: PEM, who vouches for brokers.  [default: those of the system]"),
+                 help="Kafka: CA certificate (PEM) used to verify the brokers.  "
+                 "[default: system CAs]"),
     click.option("--kafka-certificate", type=FILE, metavar="FILE",
-                 help="Kafka: PEM, the certificate that the client shows."),
+                 help="Kafka: client certificate (PEM)."),
     click.option("--kafka-key", type=FILE, metavar="FILE",
-                 help="Kafka: PEM, its key, if it stands apart; its password is in "
-                 "STREAML1_KAFKA_KEY_PASSWORD."),
+                 help="Kafka: key of the client certificate (PEM), if in another file. Its "
+                 "password comes from STREAML1_KAFKA_KEY_PASSWORD."),
 ]  # fmt: skip

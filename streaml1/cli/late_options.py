@@ -1,4 +1,4 @@
-"""The options of labels that come late."""
+"""Options for delayed labels."""
 
 from __future__ import annotations
 
@@ -16,28 +16,35 @@ __all__ = ["late_labels", "late_options"]
 
 late_options = together(
     click.option("--label-within", type=Finite(min=0, min_open=True), metavar="SECONDS",
-                 help="Labels come later than their examples, by an id: wait so long for each."),
+                 help="Labels arrive later than their examples and are joined by id: wait this "
+                 "long."),
     click.option("--labels", metavar="TOPIC",
-                 help="Kafka: the topic of the labels.  [default: that of the examples]"),
+                 help="Kafka: topic of the labels.  [default: that of the examples]"),
     click.option("--waiting", type=positive, metavar="N",
-                 help="At most so many examples and labels wait; the oldest go.  "
+                 help="Hold at most N waiting examples and labels, dropping the oldest.  "
                  "[default: 1000000]"),
     click.option("--unanswered", type=click.Choice(["drop", "negative"]),
-                 help="An example without a label by then is dropped, or learnt as False until "
-                 "its label comes after all.  [default: drop]"),
+                 help="What to do with an example whose label has not arrived in time: drop it, "
+                 "or learn it as False and correct it if the label arrives.  [default: drop]"),
 )  # fmt: skip
 """For `learn`."""
 
 
 def late_labels(options: dict[str, Any]) -> LateLabels | None:
-    """How labels are waited for, if at all; takes what it needs from the options."""
+    """Return the settings of delayed labels, or None; removes their options from `options`.
+
+    Raises
+    ------
+    Refusal
+        If an option requires --label-within.
+    """
     within, waiting = options.pop("label_within"), options.pop("waiting")
     unanswered = options.pop("unanswered")
     if within is None:
         given = {"labels": options["labels"], "waiting": waiting, "unanswered": unanswered}
         for name, value in given.items():
             if value is not None:
-                raise Refusal(f"--{name} is for labels that come late: give --label-within too")
+                raise Refusal(f"--{name} requires --label-within")
         return None
     from streaml1.training.delayed_labels import LateLabels
 

@@ -13,10 +13,10 @@ import click
 from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.late_options import late_labels, late_options
 from streaml1.cli.live_table import Screen
-from streaml1.cli.messages import advise, complain, logged
+from streaml1.cli.messages import advise, logged, report_problem
 from streaml1.cli.model_factory import change, loaded, new_learner
 from streaml1.cli.option_checks import (
-    OF_MODEL,
+    MODEL_REMEDY,
     require_late,
     require_needed,
     require_prefixes,
@@ -37,17 +37,22 @@ from streaml1.cli.options import (
 )
 from streaml1.cli.output_files import require_outputs, write_all
 from streaml1.cli.parameter_options import list_of_learners, parameter_options
-from streaml1.cli.partitions import GROUPING, group_options, learn_group, require_one_model
+from streaml1.cli.partitions import (
+    GROUP_OPTION_NAMES,
+    group_options,
+    learn_group,
+    require_one_model,
+)
 from streaml1.cli.program import Refusal, cli
-from streaml1.cli.regret_options import hindsight, regret_option, require_alone
-from streaml1.cli.run_options import excused, log_option, metrics_options, watching
+from streaml1.cli.regret_options import regret_observer, regret_option, require_no_conflict
+from streaml1.cli.run_options import log_option, metrics_options, signal_before_broker, watching
 from streaml1.cli.signals import Interruptible, Signals, end_early
 from streaml1.cli.sink_options import (
-    OUTGOING,
-    outgoing_options,
-    outs_of,
+    SINK_OPTION_NAMES,
     publish_options,
-    require_outgoing,
+    require_sinks,
+    sink_observers,
+    sink_options,
 )
 from streaml1.cli.text_tables import extreme_weights_table
 from streaml1.core.exit_codes import AGAIN, DATA, DONE, WRONG
@@ -71,34 +76,34 @@ __all__ = ["learn"]
 @source_options(passes=True, dead_letters=True)
 @kafka_options
 @late_options
-@outgoing_options
+@sink_options
 @publish_options
 @click.option("--passes", type=positive, default=1, show_default=True, metavar="N",
-              help="How often the source is read.")  # fmt: skip
+              help="Number of passes over the source.")  # fmt: skip
 @every_option
 @click.option("--watch", type=click.IntRange(0, 1000), default=0, metavar="N",
-              help="After each line name up to so many features that entered (+) and left (-) "
-              "the model.")  # fmt: skip
+              help="After each line, print up to N features that were added to (+) and dropped "
+              "from (-) the model.")  # fmt: skip
 @report_options
-@click.option("--save", type=output, metavar="FILE", help="Write the model.")
+@click.option("--save", type=output, metavar="FILE", help="Write the model to this file.")
 @click.option("--checkpoint", type=NonEmptyPath(file_okay=False, path_type=Path), metavar="DIR",
-              help="Keep checkpoints here, and go on from the last one, if there is one.",
+              help="Write checkpoints to this directory and resume from the latest one.",
 )  # fmt: skip
 @click.option("--checkpoint-every", type=Finite(min=0), default=10.0, show_default=True,
-              metavar="SECONDS", help="How often a checkpoint is kept.")  # fmt: skip
+              metavar="SECONDS", help="Interval of checkpoints.")  # fmt: skip
 @click.option("--group", metavar="NAME",
-                 help="Kafka: commit the offsets of checkpoints under this name, for tools that "
-                 "show the lag; nothing reads them here.")  # fmt: skip
+                 help="Kafka: commit the offsets of checkpoints to this consumer group, for "
+                 "tools that monitor the lag. They are never read back.")  # fmt: skip
 @regret_option
 @group_options
 @metrics_options
 @log_option
 @click.option("--load", type=model_path, metavar="FILE",
-              help="Go on with this model, or the last in a folder of --checkpoint; its parameters "
-              "stay, but for those given here.",
+              help="Resume from this model, or from the latest in a --checkpoint directory. It "
+              "keeps its parameters except those given here.",
 )  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
-              help="How many features to show for each label.")  # fmt: skip
+              help="Number of features to show for each label.")  # fmt: skip
 def learn(
     source: str,
     model: str | None,
@@ -120,21 +125,21 @@ def learn(
     regret: bool,
     **options: Any,
 ) -> None:
-    """Predict each example of SOURCE, then learn it, and report on the way.
+    """Predict, then learn each example of SOURCE, and report the progressive loss.
 
     SOURCE is a file (.svm, .svmlight, .vw, .jsonl, .csv, .tsv, each also .gz; .rows), - for
-    standard input, river:NAME for a data set of river, stdlib, data:NAME for one of the papers
-    (data:rcv1), or kafka://HOST:PORT/TOPIC.
+    standard input, river:NAME for a data set of river, stdlib, data:NAME for a data set of the
+    papers (data:rcv1), or kafka://HOST:PORT/TOPIC.
 
-    Ctrl-C, SIGTERM or SIGHUP ends the run after the current block: report, picture and model are
-    written.
+    Ctrl-C, SIGTERM or SIGHUP ends the run after the current block and writes report, plot and
+    model.
     """
     from streaml1.training import prepare, progressive
     from streaml1.training.run import Unfinished
 
-    apart = READING + GROUPING + OUTGOING
+    other = READING + GROUP_OPTION_NAMES + SINK_OPTION_NAMES
     late = late_labels(options)
-    given = {k: v for k, v in options.items() if k not in apart and v is not None}
+    given = {k: v for k, v in options.items() if k not in other and v is not None}
     if options["per_partition"]:
         learn_group(
             source, model, task, given, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
@@ -147,10 +152,10 @@ def learn(
             },
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
-        raise Refusal("--group is for what checkpoints hold: give --checkpoint too")
+        raise Refusal("--group requires --checkpoint")
     if checkpoint is not None:
         require_one_model(checkpoint)
-    require_text(options, goes_on=checkpoint is not None or load is not None)
+    require_text(options, resumes=checkpoint is not None or load is not None)
     require_needed()
     first = None if load is None else cache(partial(loaded, load, options["kafka"]))
     text = texts_of(source, options, first, checkpoint)
@@ -158,28 +163,28 @@ def learn(
     require_prefixes(source, options["format"], options["cross"])
     outputs = {"--save": save, "--report": report, "--plot": plot}
     require_outputs(source, outputs, load, folder=checkpoint)
-    require_alone(regret, {
+    require_no_conflict(regret, {
         "--checkpoint": checkpoint is not None, "--passes": passes > 1,
         "--label-within": late is not None,
     })  # fmt: skip
-    require_outgoing(examples, bad, options)
+    require_sinks(examples, bad, options)
     total = _total(examples, limit, passes)
-    learner_of = partial(_fitting, source, options["format"], model, task, given, late, passes)
+    learner_of = partial(_learner, source, options["format"], model, task, given, late, passes)
     if load is None and checkpoint is not None and not checkpoint.exists():
-        learner_of(None)  # a new model that is refused leaves no folder behind
+        learner_of(None)  # rejects invalid options before the directory is created
 
     signals = Signals()
     with (
         logged(),
         _store(checkpoint, checkpoint_every) as store,
         signals.handled(),
-        excused(signals),
+        signal_before_broker(signals),
         watching(metrics, stalled) as (log, watchers),
-        outs_of(examples, bad, options) as outgoing,
+        sink_observers(examples, bad, options) as sinks,
         Screen(signals, total, watch) as screen,
     ):
-        learner = learner_of(_going_on(store, load, first))
-        beside = hindsight(regret, learner)
+        learner = learner_of(_resumed(store, load, first))
+        regret_of = regret_observer(regret, learner)
         prepare(learner)
         missed: Unfinished | None = None
         try:
@@ -194,41 +199,41 @@ def learn(
                 on_start=screen.start,
                 stop=lambda: signals.number,
                 checkpoint=store,
-                outs=[*watchers, *outgoing, *([] if beside is None else [beside])],
+                outs=[*watchers, *sinks, *([] if regret_of is None else [regret_of])],
                 label_within=None if late is None else late.within,
                 waiting=1 if late is None else late.most,
                 unanswered="drop" if late is None else late.unanswered,
             )
         except Unfinished as error:
-            done, missed = error.report, error  # files need no broker
+            done, missed = error.report, error  # the files can still be written
         log.end(done, signals.number)
         waits = bool(done.numbers.get("asked"))
         if done.examples:
             write_all(learner, done, save, report, plot)
     kept = checkpoint if missed is None or missed.is_kept else None
     if store is not None and not done.examples and store.latest() is None:
-        kept = None  # ended before a broker has told where to begin
+        kept = None  # ended before the broker returned the first offset
     files = (save, report, plot) if done.examples else ()
     written = [str(path) for path in (*files, kept) if path is not None]
     if signals.number:
         end_early(signals, done, written, missed)
     if done.examples:
-        _tell(done, learner, top, checkpoint)
-        if beside is not None:
-            click.echo("\n" + beside.regret(done.title).table())
+        _report(done, learner, top, checkpoint)
+        if regret_of is not None:
+            click.echo("\n" + regret_of.regret(done.title).table())
         for what, path in (("model: ", save), ("checkpoint: ", checkpoint), ("report: ", report),
                            ("", plot)):  # fmt: skip
             if path is not None:
                 click.echo(f"{what}{path}")
     elif waits:
-        _tell(done, learner, 0, checkpoint)
+        _report(done, learner, 0, checkpoint)
     else:
-        # A timer's job on an empty day is well.
-        well = options["until_end"] and hasattr(examples, "topic")
-        _tell_of_nothing(source, done, kept, well)
+        # An empty topic is no error for a scheduled job.
+        allowed = options["until_end"] and hasattr(examples, "topic")
+        _report_no_examples(source, done, kept, allowed)
 
 
-def _fitting(
+def _learner(
     source: str,
     format: str | None,
     model: str | None,
@@ -236,60 +241,66 @@ def _fitting(
     given: dict[str, Any],
     late: LateLabels | None,
     passes: int,
-    held: tuple[Any, str, str] | None,
+    resumed: tuple[Any, str, str] | None,
 ) -> Any:
-    """The model that goes on as `_going_on` tells, or a new one; refused, where it does not fit."""
-    if held is None:
+    """Return the model to learn with: that of `_resumed`, changed by the options, or a new one.
+
+    Raises
+    ------
+    Refusal
+        If the options do not match the model or the source.
+    """
+    if resumed is None:
         learner = new_learner(source, model, task, given)
     else:
-        learner, place, anew = held
-        change(learner, model, task, given, place, anew)
-    require_prefixes(source, format, learner.cross, OF_MODEL)
+        learner, place, remedy = resumed
+        change(learner, model, task, given, place, remedy)
+    require_prefixes(source, format, learner.cross, MODEL_REMEDY)
     if late is not None:
         require_late(late, learner, passes)
     return learner
 
 
-def _going_on(
+def _resumed(
     store: Checkpoints | None, load: str | Path | None, first: Callable[[], Any] | None
 ) -> tuple[Any, str, str] | None:
-    """The model that goes on, what holds it, and how to begin without it; None where none does."""
+    """Return the model to resume from, its place and how to start without it, or None."""
     if store is not None and (found := store.latest()) is not None:
-        return found.model, f"the checkpoint in {store.folder}", "take another folder"
+        return found.model, f"the checkpoint in {store.folder}", "use another directory"
     if first is not None:
-        return first(), str(load), "start anew without --load"
+        return first(), str(load), "start a new model without --load"
     return None
 
 
-def _tell(done: Report, learner: Any, top: int, checkpoint: Path | None) -> None:
-    """Show the features that weigh most, and the last line of the report."""
+def _report(done: Report, learner: Any, top: int, checkpoint: Path | None) -> None:
+    """Print the features with the largest weights and the summary of the report."""
     if top:
         click.echo("\n" + extreme_weights_table(learner, top) + "\n")
     click.echo(done.summary())
-    _advise(done, learner, checkpoint)
+    _warn(done, learner, checkpoint)
 
 
-def _tell_of_nothing(source: str, done: Report, kept: Path | None, well: bool) -> None:
-    """Say that no example came; `well`: which may be, where the position is kept."""
-    refused = f" ({done.refused:,} refused)" if done.refused else ""
-    if well and kept is not None:
-        click.echo(f"no example yet in {source}{refused}; the position is kept in {kept}")
+def _report_no_examples(source: str, done: Report, kept: Path | None, allowed: bool) -> None:
+    """Report a source without examples; it is an error unless `allowed` and with a checkpoint."""
+    rejected = f" ({done.refused:,} rejected)" if done.refused else ""
+    if allowed and kept is not None:
+        click.echo(f"no example yet in {source}{rejected}; the position is saved in {kept}")
         return
-    only = "" if kept is None else f" but {kept}"
-    raise Refusal(f"{source} has no example to learn{refused}; nothing was written{only}")
+    except_for = "" if kept is None else f" except {kept}"
+    raise Refusal(f"{source} has no example to learn{rejected}; nothing was written{except_for}")
 
 
-def _advise(done: Report, learner: Any, checkpoint: Path | None) -> None:
-    """Say what helps where little was learnt, or nothing."""
+def _warn(done: Report, learner: Any, checkpoint: Path | None) -> None:
+    """Warn if the model has diverged or labels were late."""
     if done.lines:
         advise(done.lines[-1], learner)
     if not done.examples:
-        kept = "" if checkpoint is None else f"; what waits is in {checkpoint}"
-        complain(f"no label came in time, and nothing was learnt or written{kept}")
+        kept = "" if checkpoint is None else f"; waiting examples are in {checkpoint}"
+        report_problem(f"no label arrived in time; nothing was learnt or written{kept}")
     if done.numbers.get("orphans", 0) > done.numbers.get("answered", 0):
-        complain(
-            f"{done.numbers['orphans']:,.0f} labels came for examples that were given up, or never "
-            "asked: raise --label-within, if they came too late"
+        report_problem(
+            f"{done.numbers['orphans']:,.0f} labels arrived for unknown or expired examples: raise "
+            "--label-within if they were late"
         )
 
 

@@ -1,4 +1,4 @@
-"""The table of a run, as it grows."""
+"""The report of a run while it progresses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,17 @@ __all__ = ["Screen"]
 
 
 class Screen:
-    """The table as it grows: above a progress display on a terminal, else plain lines."""
+    """Print the report line by line; on a terminal, above a progress bar.
+
+    Parameters
+    ----------
+    signals
+        Set to SIGPIPE if standard output cannot be written.
+    total
+        The number of examples, if known.
+    watch
+        Maximum number of added and of dropped features to print after each line.
+    """
 
     def __init__(self, signals: Signals, total: int | None, watch: int = 0) -> None:
         self._signals = signals
@@ -50,22 +60,22 @@ class Screen:
 
     def __exit__(self, *error: object) -> None:
         if self._progress is not None:
-            with self._unless_lost():
+            with self._signalling_lost_output():
                 self._progress.stop()
 
     def start(self, report: Report) -> None:
-        """Know the report that lines will be of."""
+        """Set the report whose lines follow."""
         self._report = report
-        report.header()  # imports what tables take before the clock starts
+        report.header()  # imports the table library before the clock starts
 
     def advance(self, examples: int) -> None:
-        """Count examples that have been learnt."""
+        """Advance the progress bar by a number of examples."""
         if self._progress is not None:
-            with self._unless_lost():
+            with self._signalling_lost_output():
                 self._progress.advance(self._task, examples)
 
     def line(self, line: Line) -> None:
-        """Show a line; the first comes with the heads of the columns."""
+        """Print a line, the first one below the column headers."""
         assert self._report is not None
         if not self._columns:
             self._columns = {"refused": self._report.skips, "skewed": line.skewed}
@@ -78,7 +88,7 @@ class Screen:
                     self._print(_features(sign, entries, self._watch))
 
     def _print(self, text: str) -> None:
-        with self._unless_lost():
+        with self._signalling_lost_output():
             if self._progress is not None:
                 self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
             else:
@@ -86,8 +96,8 @@ class Screen:
                 sys.stdout.flush()
 
     @contextmanager
-    def _unless_lost(self) -> Iterator[None]:
-        """Where nobody reads, or nothing can be written, the run ends, and the model is saved."""
+    def _signalling_lost_output(self) -> Iterator[None]:
+        """Turn a failed write to standard output into a signal, so that the run saves and ends."""
         try:
             yield
         except OSError as error:
@@ -98,7 +108,7 @@ class Screen:
 
 
 def _features(sign: str, entries: Sequence[tuple[Hashable, float]], k: int) -> str:
-    """The first `k` features of some that entered (+) or left (-) a model, in one line."""
+    """Return the first `k` added (+) or dropped (-) features in one line."""
     listed = [f"{printable(name)} {weight_text(w)}" for name, w in entries[:k]]
     more = [f"and {len(entries) - k:,} more"] if len(entries) > k else []
     return f"  {sign} " + ", ".join(listed + more)

@@ -1,4 +1,4 @@
-"""What is wrong, or worth knowing, on standard error: sentences or JSON."""
+"""Errors, warnings and log records on standard error, as text or JSON."""
 
 from __future__ import annotations
 
@@ -16,50 +16,68 @@ from streaml1.core.logging import JsonLines, json_line
 if TYPE_CHECKING:
     from streaml1.training.report import Line
 
-__all__ = ["PROGRAM", "abandon_output", "abandon_unsaid", "advise", "complain", "logged", "say_as"]
+__all__ = [
+    "PROGRAM",
+    "abandon_output",
+    "abandon_unwritten",
+    "advise",
+    "report_problem",
+    "logged",
+    "set_log_format",
+]
 
 PROGRAM = "streaml1"
 
 _ENDS = {ord("\n"): r"\n", ord("\r"): r"\r"}
 
 
-class _Form:
-    """How what is wrong, or worth knowing, is said."""
+class _Format:
+    """The format of standard error in this process."""
 
     json = False
 
 
-def say_as(form: str) -> None:
-    """Have standard error hold sentences ("text"), or JSON ("json")."""
-    _Form.json = form == "json"
+def set_log_format(form: str) -> None:
+    """Set the format of standard error: "text" or "json"."""
+    _Format.json = form == "json"
 
 
-def complain(sentence: str, name: str = "advice", **fields: Any) -> None:
-    """Say on standard error what is wrong, or worth knowing."""
-    if _Form.json:
+def report_problem(sentence: str, name: str = "advice", **fields: Any) -> None:
+    """Write an error or a warning to standard error.
+
+    Parameters
+    ----------
+    sentence
+        The message.
+    name
+        The event of the JSON object; "error" sets its level, too.
+    fields
+        Further fields of the JSON object.
+    """
+    if _Format.json:
         level = "error" if name == "error" else "warning"
         _to_standard_error(json_line(level, name, sentence, fields))
     else:
-        # One line, whatever a name has in it.
+        # Names in the message may contain line breaks.
         _to_standard_error(f"{PROGRAM}: {sentence.translate(_ENDS)}")
 
 
 def _to_standard_error(line: str) -> None:
-    """Write a line; where nobody can read it, nothing ends by that."""
+    """Write a line; a failure to write is not an error."""
     with suppress(OSError, ValueError):
         click.echo(line, err=True)
 
 
 def abandon_output() -> None:
-    """Write nothing more: who read it has gone."""
+    """Redirect standard output to /dev/null, because it cannot be written."""
     try:
         _abandon(sys.stdout)
-    except (OSError, ValueError):  # a stream that is no file
+    except (OSError, ValueError):  # a stream without a file descriptor
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 
-def abandon_unsaid() -> None:
-    """Give up what standard error could not take: Python would exit with 120 for it."""
+def abandon_unwritten() -> None:
+    """Drop buffered standard error that cannot be written; Python would exit with 120 for it."""
     try:
         sys.stderr.flush()
     except (OSError, ValueError):
@@ -73,18 +91,18 @@ def _abandon(stream: TextIO) -> None:
 
 class _ToStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        if _Form.json:
+        if _Format.json:
             _to_standard_error(JsonLines().format(record))
         else:
-            complain(record.getMessage())
+            report_problem(record.getMessage())
 
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """Show on standard error what is logged, such as the examples that are skipped."""
+    """Write log records, such as those of skipped examples, to standard error."""
     logger, handler = logging.getLogger(PROGRAM), _ToStandardError()
     level, before, logger.propagate = logger.level, logger.propagate, False
-    if _Form.json:
+    if _Format.json:
         logger.setLevel(logging.INFO)
     logger.addHandler(handler)
     try:
@@ -96,14 +114,16 @@ def logged() -> Iterator[None]:
 
 
 def advise(line: Line, model: Any) -> None:
-    """Say what helps where a model has diverged."""
+    """Warn if a model has diverged, and suggest remedies."""
     if line.examples >= 100 and (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
-        own = model._get_params()
-        rates = [f"lower --{name}" for name in ("lr", "alpha") if own.get(name, "auto") != "auto"]
+        params = model._get_params()
+        rates = [
+            f"lower --{name}" for name in ("lr", "alpha") if params.get(name, "auto") != "auto"
+        ]
         rates += ["raise --l2"] if type(model).__name__.startswith("Pegasos") else []
-        if own.get("lr") == "auto":  # blind to the scale of features
-            rest = ["give --lr a number", "look for rows or labels far larger than the others"]
+        if params.get("lr") == "auto":  # independent of the scale of features
+            rest = ["use a numeric --lr", "check for rows or labels far larger than the others"]
         else:
             rest = ["scale the features to about 1"]
         remedy = ", or ".join([*rates, *rest])
-        complain(f"the loss is far above that of the baseline: {remedy}")
+        report_problem(f"the loss is far above that of the baseline: {remedy}")

@@ -1,4 +1,4 @@
-"""Whether the options of a run fit one another, and its source."""
+"""Checks of the options of a run against each other and against the source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streaml1.training.delayed_labels import LateLabels
 
 __all__ = [
-    "OF_MODEL",
+    "MODEL_REMEDY",
     "require_late",
     "require_needed",
     "require_prefixes",
@@ -23,56 +23,67 @@ __all__ = [
     "texts_of",
 ]
 
-LEAVE_OUT = "leave --cross out"
-OF_MODEL = (
-    "the model has crosses, so give a source of names (vw, JSON lines, CSV), or take a model that "
-    "was made without --cross"
+OMIT_CROSS = "omit --cross"
+MODEL_REMEDY = (
+    "the model has interactions, so use a source with names (vw, JSON lines, CSV) or a model "
+    "without --cross"
 )
 
 
-def require_text(options: dict[str, Any], goes_on: bool) -> None:
-    """Refuse n-grams of nothing; a model that goes on knows its text."""
+def require_text(options: dict[str, Any], resumes: bool) -> None:
+    """Reject --ngrams without --text, except for a model that resumes and knows its text."""
     n = options["ngrams"]
-    if n is not None and n > 1 and options["text"] is None and not goes_on:
+    if n is not None and n > 1 and options["text"] is None and not resumes:
         raise Refusal(
-            f"--ngrams {n} makes nothing without --text: neighbours are words of raw text; say "
-            "--text with the name of the column, or of the namespace in vw"
+            "--ngrams requires --text: use --text NAME to name the column, or the namespace in vw"
         )
 
 
-def require_prefixes(source: str, format: str | None, cross: Any, remedy: str = LEAVE_OUT) -> None:
-    """Refuse crosses, of the options or a model, of what has no names."""
+def require_prefixes(source: str, format: str | None, cross: Any, remedy: str = OMIT_CROSS) -> None:
+    """Reject interactions for a source whose features have no names.
+
+    Parameters
+    ----------
+    source
+        The argument SOURCE.
+    format
+        The option --format.
+    cross
+        The interactions of the options or of the model.
+    remedy
+        The end of the error message.
+    """
     from streaml1.sources import format_of, open_source
 
     if not cross:
         return
-    kind, numbers = format_of(source, format), ""
+    kind, reason = format_of(source, format), ""
     if kind == "kafka":
         kind = {"svm": "svmlight"}.get((format or "").lower(), "")
     if kind == "svmlight":
-        numbers = "is svmlight, whose numbers"
+        reason = "is svmlight, whose features"
     elif kind == "rows":
         about = open_source(source, format=format).about  # type: ignore[attr-defined]
         if about["features"] and not about["names"]:
             made = "" if about["format"] == "examples" else f" ({about['source']})"
-            numbers = f"holds the numbers of what it was made of{made}, which"
-    if numbers:
-        raise Refusal(f"{source} {numbers} have no prefixes: {remedy}")
+            reason = f"was converted from data without names{made}, so features"
+    if reason:
+        raise Refusal(f"{source} {reason} have no name prefixes: {remedy}")
 
 
 _NEEDS = {"checkpoint_every": "checkpoint", "stalled": "metrics",
           "session_timeout": "per_partition"}  # fmt: skip
-"""Options that make something only beside another one."""
+"""Options that have an effect only together with another option."""
 
 
 def require_needed() -> None:
-    """Refuse such options where that other is not given."""
+    """Reject options in `_NEEDS` without the option they need."""
     context = click.get_current_context()
     for name, needed in _NEEDS.items():
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and not context.params[needed]:
-            one, other = (f"--{word.replace('_', '-')}" for word in (name, needed))
-            raise Refusal(f"{one} makes nothing without {other}: give that too")
+            option, required = (f"--{word.replace('_', '-')}" for word in (name, needed))
+            raise Refusal(f"{option} requires {required}")
 
 
 def texts_of(
@@ -81,31 +92,35 @@ def texts_of(
     load: Callable[[], Any] | None,
     checkpoint: Path | None,
 ) -> list[str] | None:
-    """What CSV and vw have text for: what is asked for, or what the model that goes on reads."""
-    import streaml1.datasets  # noqa: F401  (makes `stdlib` a source)
+    """Return the names of the features to read as raw text, or None.
+
+    They come from the options, or else from the model that resumes. Only CSV and vw readers need
+    them in advance.
+    """
+    import streaml1.datasets  # noqa: F401  (registers the source `stdlib`)
     from streaml1.sources import format_of
     from streaml1.training.checkpoint import look
 
-    asked: list[str] | None = options["text"]
-    goes_on = checkpoint is not None or load is not None
-    if asked is not None or not goes_on or Path(source).is_dir():
-        return asked
+    given: list[str] | None = options["text"]
+    resumes = checkpoint is not None or load is not None
+    if given is not None or not resumes or Path(source).is_dir():
+        return given
     kind = format_of(source, options["format"])
     if kind == "kafka":
         kind = (options["format"] or "").lower()
-    if kind not in ("csv", "vw", "svmlight", "rows"):  # of the last two no text can be read
-        return asked
+    if kind not in ("csv", "vw", "svmlight", "rows"):  # in the last two `require_text` fails later
+        return given
     if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
         return list(found.model.text or ()) or None
     return None if load is None else list(load().text or ()) or None
 
 
 def require_late(late: LateLabels, learner: Any, passes: int) -> None:
-    """Refuse a model, or passes, that late labels do not go with."""
+    """Reject a model or a number of passes that delayed labels do not support."""
     from streaml1.training import delayed_labels as labels
 
     if passes > 1:
-        raise Refusal("--passes has no meaning with --label-within: labels come once")
+        raise Refusal("--passes cannot be combined with --label-within: each label arrives once")
     try:
         labels.require_late(late, learner)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The files a command writes."""
+"""The output files of a command."""
 
 from __future__ import annotations
 
@@ -22,10 +22,23 @@ def require_outputs(
     model: str | Path | None = None,
     folder: Path | None = None,
 ) -> None:
-    """Refuse what could not be written, before anything is learnt.
+    """Check, before anything is learnt, that the output files can be written.
 
-    The file of a model that is read may be that of `--save`, and nothing else. The folder of
-    checkpoints, which the run makes, can be no file.
+    Parameters
+    ----------
+    source
+        The argument SOURCE, which must not be overwritten.
+    outputs
+        The path of each option, or None.
+    model
+        The model that is read. Only `--save` may overwrite it.
+    folder
+        The directory of checkpoints.
+
+    Raises
+    ------
+    Refusal
+        If a file cannot be written, or two files are the same.
     """
     own = model.resolve() if isinstance(model, Path) else None
     taken: dict[Path, str] = {} if source == "-" else {Path(source).resolve(): "SOURCE"}
@@ -36,12 +49,12 @@ def require_outputs(
             continue
         place = path.resolve()
         if place in taken:
-            raise Refusal(f"{option} {path} is also {taken[place]}; give it a name of its own")
+            raise Refusal(f"{option} {path} is also {taken[place]}; choose another name")
         if place == own and option != "--save":
-            raise Refusal(f"{option} {path} is the model that is read; give it a name of its own")
+            raise Refusal(f"{option} {path} is the model that is read; choose another name")
         taken[place] = option
         if path.exists() and not path.is_file():
-            raise Refusal(f"{option} {path} is no plain file; give the name of one")
+            raise Refusal(f"{option} {path} is not a regular file; choose another name")
         if path.exists() and not os.access(path, os.W_OK):
             raise Refusal(f"{option} {path} cannot be written: it is read-only")
         try:
@@ -59,16 +72,22 @@ def require_outputs(
 
 
 def unwritable(what: str, error: OSError) -> Refusal:
-    """Say why something cannot be written."""
+    """Return the error for a file that cannot be written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return Refusal(f"{what} cannot be written: there is no such folder; make it first")
+        return Refusal(f"{what} cannot be written: there is no such directory; create it first")
     return Refusal(f"{what} cannot be written: {exits.reason(error)}", exits.unwritten(error))
 
 
 def write_all(
     learner: Any, done: Report, save: Path | None, report: Path | None, plot: Path | None
 ) -> None:
-    """Write the files that are asked for."""
+    """Write the output files that are given.
+
+    Raises
+    ------
+    Refusal
+        If a file cannot be written.
+    """
     for path, write in ((save, learner.save), (report, done.write), (plot, done.plot)):
         if path is None:
             continue

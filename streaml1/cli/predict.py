@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.kafka_options import kafka_options
-from streaml1.cli.messages import complain, logged
+from streaml1.cli.messages import logged, report_problem
 from streaml1.cli.model_factory import loaded
-from streaml1.cli.option_checks import OF_MODEL, require_prefixes
+from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
 from streaml1.cli.options import model_path, opened, source_options
 from streaml1.cli.program import cli
 from streaml1.cli.run_options import log_option
-from streaml1.cli.sink_options import outgoing_options, outs_of
+from streaml1.cli.sink_options import sink_observers, sink_options
 from streaml1.cli.text_tables import printable
 from streaml1.optim.tasks import REGRESSION
 
@@ -31,21 +31,21 @@ __all__ = ["predict"]
 @source_options(dead_letters=True)
 @kafka_options
 @log_option
-@outgoing_options
+@sink_options
 @click.option("--json", "as_json", is_flag=True,
-              help="Write JSON: the line of the example (of a topic: its place), and its "
+              help="Write JSON with the line of the example, or its place in a topic, and the "
               "prediction.")  # fmt: skip
 def predict(
     model: str | Path, source: str, limit: int | None, bad: str, as_json: bool, **options: Any
 ) -> None:
     """Predict each example of SOURCE with MODEL.
 
-    MODEL is a file that learn --save wrote, a folder of learn --checkpoint, or the topic of learn
-    --publish: the newest there.
+    MODEL is a file written by learn --save, a directory of learn --checkpoint, or the topic of
+    learn --publish, whose latest model is used.
 
-    One number a line: the probability of True, or for regressors the value; of many labels the
-    most probable. SOURCE needs no labels. With --bad skip a refused example has an empty line.
-    With --predictions all goes to the topic instead.
+    Each line is the probability of True, the value for regressors, or the most probable label for
+    multiclass models. SOURCE needs no labels. With --bad skip, a rejected example yields an empty
+    line. With --predictions, the output goes to the topic instead.
     """
     from streaml1.training import prediction_blocks
     from streaml1.training.prediction_records import jsonable
@@ -53,63 +53,67 @@ def predict(
     learner = loaded(model, options["kafka"])
     key = "value" if learner.loss in REGRESSION else "p"
     examples = opened(source, options, require_label=False, text=learner.text)
-    require_prefixes(source, options["format"], learner.cross, OF_MODEL)
+    require_prefixes(source, options["format"], learner.cross, MODEL_REMEDY)
 
     topic = source.startswith("kafka:")
 
-    def text(one: Prediction) -> str:
-        place = {"place": one.place} if topic else {"line": one.line}
-        if isinstance(one.p, dict):
-            best = max(one.p, key=one.p.__getitem__, default=None)
-            listed = [[jsonable(label), p] for label, p in one.p.items()]
-            told = {**place, "label": jsonable(best), "p": listed}
-            return json.dumps(told) if as_json else printable(best)
+    def text(prediction: Prediction) -> str:
+        p = prediction.p
+        place = {"place": prediction.place} if topic else {"line": prediction.line}
+        if isinstance(p, dict):
+            best = max(p, key=p.__getitem__, default=None)
+            pairs = [[jsonable(label), probability] for label, probability in p.items()]
+            record = {**place, "label": jsonable(best), "p": pairs}
+            return json.dumps(record) if as_json else printable(best)
         if as_json:
-            return json.dumps({**place, key: one.p})
-        return "" if one.p is None else repr(one.p)
+            return json.dumps({**place, key: p})
+        return "" if p is None else repr(p)
 
     written = options["predictions"] is not None
-    with logged(), outs_of(examples, bad, options) as outs:
+    with logged(), sink_observers(examples, bad, options) as outs:
         skip = "skip" if bad == "dead-letter" else bad
-        unknown = _Unknown(learner)
+        unknown = _UnknownFeatures(learner)
         for block in prediction_blocks(learner, examples, limit=limit, bad=skip, outs=outs):
-            unknown.look(block)
+            unknown.inspect(block)
             if not written:
                 click.echo("\n".join(map(text, block)))
         unknown.end()
 
 
-class _Unknown:
-    """Says so where none of the first examples has a feature with a weight: it is of other data."""
+class _UnknownFeatures:
+    """Warns if none of the first examples has a feature with a weight.
 
-    LOOKED_AT, LEAST = 1000, 20
+    Such data probably differ from those the model was trained on.
+    """
+
+    MAX_EXAMPLES, MIN_EXAMPLES = 1000, 20
 
     def __init__(self, learner: Any) -> None:
         self._learner = learner
-        self._looks = learner.n_nonzero > 0
-        self._told: Any = None  # of all so far
+        self._active = learner.n_nonzero > 0
+        self._p: Any = None  # the prediction of all examples so far
         self._n = 0
 
-    def look(self, block: list[Prediction]) -> None:
-        """Look at predictions, until two are not the same, or enough were seen."""
-        if self._looks:
-            told = [one.p for one in block if one.p is not None]
-            self._told = told[0] if told and not self._n else self._told
-            self._n += len(told)
-            self._looks = all(p == self._told for p in told)
-            if self._n >= self.LOOKED_AT:
+    def inspect(self, block: list[Prediction]) -> None:
+        """Inspect predictions until two of them differ or there are enough."""
+        if self._active:
+            p_block = [prediction.p for prediction in block if prediction.p is not None]
+            self._p = p_block[0] if p_block and not self._n else self._p
+            self._n += len(p_block)
+            self._active = all(p == self._p for p in p_block)
+            if self._n >= self.MAX_EXAMPLES:
                 self.end()
 
     def end(self) -> None:
-        """Say it, where all are what is told of an example without features."""
+        """Warn if all predictions equal that of an example without features."""
         from streaml1.training import predictions
 
-        if self._looks and self._n >= self.LEAST:
-            of_nothing = next(predictions(self._learner, [({}, None)])).p
-            if self._told == of_nothing:
-                complain(
-                    f"none of the first {self._n:,} examples has a feature that the model has a "
-                    "weight for: are its names those of the data, and the options of columns those "
-                    "of then?"
+        if self._active and self._n >= self.MIN_EXAMPLES:
+            without_features = next(predictions(self._learner, [({}, None)])).p
+            if self._p == without_features:
+                report_problem(
+                    f"none of the first {self._n:,} examples has a feature with a weight in the "
+                    "model: check that the feature names and the column options match the training "
+                    "data"
                 )
-        self._looks = False
+        self._active = False

@@ -1,4 +1,4 @@
-"""The program: how every command ends, well or not."""
+"""The command group, and how every command exits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from typing import Any, NoReturn
 
 import click
 
-from streaml1.cli.messages import PROGRAM, abandon_output, abandon_unsaid, complain, say_as
+from streaml1.cli.messages import (
+    PROGRAM,
+    abandon_output,
+    abandon_unwritten,
+    report_problem,
+    set_log_format,
+)
 from streaml1.core import exit_codes as exits
 
 __all__ = ["Program", "Refusal", "cli", "main"]
@@ -28,85 +34,90 @@ def main() -> NoReturn:
         cli.main(prog_name=PROGRAM)
     except SystemExit as end:
         interrupted = end.code in INTERRUPTED
-        ended = interrupted or _all_ended()
-        said = _all_said()
-        abandon_unsaid()
-        if interrupted or (ended and said):
-            # To take the interpreter apart, with a compiler in it, takes a tenth of a second.
+        idle = interrupted or _run_exit_functions()
+        flushed = _flush_output()
+        abandon_unwritten()
+        if interrupted or (idle and flushed):
+            # Finalizing an interpreter with a compiler in it takes a tenth of a second.
             os._exit(end.code)  # type: ignore[arg-type]
         raise
     raise AssertionError("cli.main exits")
 
 
-def _all_ended() -> bool:
-    """Whether nobody else is at work; what was left for the exit is done then."""
-    others = (one for one in threading.enumerate() if one is not threading.current_thread())
-    if not all(one.daemon for one in others):
+def _run_exit_functions() -> bool:
+    """Run the exit functions and return True, unless another thread is still running."""
+    threads = (thread for thread in threading.enumerate() if thread != threading.current_thread())
+    if not all(thread.daemon for thread in threads):
         return False
     atexit._run_exitfuncs()
     return True
 
 
-def _all_said() -> bool:
-    """Whether standard output has taken all; where it cannot, Python tells it."""
+def _flush_output() -> bool:
+    """Flush standard output; return False if it fails, which Python then reports."""
     try:
         sys.stdout.flush()
-    except (AttributeError, OSError, ValueError):  # the first: there is none
+    except (AttributeError, OSError, ValueError):  # AttributeError: sys.stdout is None
         return False
     return True
 
 
 class Refusal(click.ClickException):
-    """What ends a command in one sentence, and with which exit code."""
+    """An error that ends a command with one sentence and an exit code."""
 
     def __init__(self, message: str, code: int = exits.WRONG) -> None:
         super().__init__(message)
-        self.exit_code = code  # type: ignore[misc]  # click has it in the class
+        self.exit_code = code  # type: ignore[misc]  # a class attribute in click
 
 
 class Program(click.Group):
-    """Tells every mistake in one sentence on standard error; what to exit with, errors know."""
+    """A group that reports every error in one sentence on standard error.
+
+    Exceptions with an attribute `exit_code` are expected errors and end the command with it.
+    """
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
         for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):  # a name may hold what the terminal cannot show
+            if hasattr(stream, "reconfigure"):  # names may contain characters it cannot encode
                 stream.reconfigure(errors="backslashreplace")
         extra["standalone_mode"] = False
         given = extra.get("args", args[0] if args else None)
         given = sys.argv[1:] if given is None else given
-        say_as("text")
+        set_log_format("text")
         if sys.stderr is None:
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         if sys.stdout is None:
-            complain("standard output is closed: give it a file, such as /dev/null", "error")
+            report_problem(
+                "standard output is closed: redirect it, for example to /dev/null", "error"
+            )
             sys.exit(exits.WRONG)
         try:
             code = super().main(*args, **extra)
-        except OSError as error:  # of --help; commands are below
+        except OSError as error:  # from --help; `invoke` handles the commands
             if not exits.may_pass(error):
                 raise
             code = exits.AGAIN
-            complain(str(_no_room(error)), "error", exit_code=code)
+            report_problem(str(_no_room(error)), "error", exit_code=code)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             code = error.exit_code
         except click.UsageError as error:
-            if _wants_json(given):  # the option is not read where another is wrong
-                say_as("json")
+            if _wants_json(given):  # click has not parsed --log if another option is wrong
+                set_log_format("json")
             where = f"; see {error.ctx.command_path} --help" if error.ctx else ""
             code = error.exit_code
-            complain(error.format_message().rstrip(".") + where, "error", exit_code=code)
+            report_problem(error.format_message().rstrip(".") + where, "error", exit_code=code)
         except click.ClickException as error:
             code = error.exit_code
-            complain(error.format_message(), "error", exit_code=code)
+            report_problem(error.format_message(), "error", exit_code=code)
         except click.Abort:
             code = 128 + signal.SIGINT
-            complain("interrupted", "error", exit_code=code)
+            report_problem("interrupted", "error", exit_code=code)
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what is wrong with its input ends it."""
+        """Run the command and convert expected errors to `Refusal`."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -119,9 +130,9 @@ class Program(click.Group):
         except MemoryError as error:
             reason = str(error).partition(" for an array")[0] or "none is left"
             raise Refusal(
-                f"the memory does not suffice ({reason[:1].lower()}{reason[1:]}): take fewer "
-                "--hash-bits or --max-features, or a number for --lr, for one weight a feature "
-                "instead of eight"
+                f"out of memory ({reason[:1].lower()}{reason[1:]}): reduce --hash-bits or "
+                "--max-features, or use a numeric --lr, which keeps one weight per feature instead "
+                "of eight"
             ) from None
         except (click.ClickException, click.exceptions.Exit):
             raise
@@ -133,11 +144,11 @@ class Program(click.Group):
 
 
 def _wants_json(args: Sequence[str]) -> bool:
-    """Whether --log json is among what was written, or in the environment."""
+    """Return whether the arguments or the environment select JSON."""
     form = os.environ.get("STREAML1_LOG", "")
-    for one, after in itertools.pairwise([*args, ""]):
-        if one == "--log" or one.startswith("--log="):
-            form = after if one == "--log" else one.removeprefix("--log=")
+    for arg, following in itertools.pairwise([*args, ""]):
+        if arg == "--log" or arg.startswith("--log="):
+            form = following if arg == "--log" else arg.removeprefix("--log=")
     return form == "json"
 
 

@@ -1,4 +1,4 @@
-"""The option that has a run told beside the best fixed weights in hindsight."""
+"""The option --regret."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from streaml1.cli.program import Refusal
 if TYPE_CHECKING:
     from streaml1.training.regret import Hindsight
 
-__all__ = ["hindsight", "regret_option", "require_alone"]
+__all__ = ["regret_observer", "regret_option", "require_no_conflict"]
 
 regret_option = click.option(
     "--regret", is_flag=True,
-    help="At the end report the regret, the loss less that of the best fixed weights; all "
-    "rows are kept in memory, and examples are learnt one by one where there is a penalty.",
+    help="Report the regret at the end: the loss minus that of the best fixed weights. Keeps all "
+    "rows in memory; with a penalty, examples are learnt one by one.",
 )  # fmt: skip
 """For `learn`."""
 
 
-def require_alone(asked: bool, others: dict[str, bool]) -> None:
-    """Refuse what does not go with the regret, if it is asked for: those of `others` that hold."""
-    for name, given in others.items():
-        if asked and given:
-            raise Refusal(f"--regret is of one pass that begins anew: leave out {name}")
+def require_no_conflict(regret: bool, conflicts: dict[str, bool]) -> None:
+    """Reject --regret with any of the options in `conflicts` that are given."""
+    for name, given in conflicts.items():
+        if regret and given:
+            raise Refusal(
+                f"--regret cannot be combined with {name}: it covers one pass of a new run"
+            )
 
 
-def hindsight(asked: bool, learner: Any) -> Hindsight | None:
-    """Who keeps what the regret takes, if it is asked for."""
-    if not asked:
+def regret_observer(regret: bool, learner: Any) -> Hindsight | None:
+    """Return the observer that computes the regret, or None without --regret."""
+    if not regret:
         return None
     from streaml1.training.regret import Hindsight
 

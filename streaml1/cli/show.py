@@ -13,24 +13,22 @@ from streaml1.cli.text_tables import printable, text_table, top_weights_table, w
 
 __all__ = ["show"]
 
-DIGITS = 20
-"""An int that is a name has fewer."""
+MIN_STRING_DIGITS = 20
+"""Names of at least this many digits are strings, not ints."""
 
 
 @cli.command(epilog="Example: streaml1 show clicks.model --top 30")
 @click.argument("model", type=model_path)
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, metavar="K",
-              help="How many features to show.")  # fmt: skip
+              help="Number of features to show.")  # fmt: skip
 @click.option("--feature", "features", multiple=True, metavar="NAME",
-              help="Show the weight of this feature instead; with --hash-bits also its slot: "
-              "features of one slot share the weight.")  # fmt: skip
+              help="Show the weight of this feature instead, and its slot if names are hashed. "
+              "Repeatable.")  # fmt: skip
 def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
-    """Show what MODEL knows.
+    """Show the parameters, statistics and largest weights of MODEL.
 
-    MODEL is a file that learn --save wrote, a folder of learn --checkpoint, or a topic of learn
+    MODEL is a file written by learn --save, a directory of learn --checkpoint, or a topic of learn
     --publish.
-
-    Its parameters, how much it has learnt, and the weights farthest from zero.
     """
     import streaml1
 
@@ -39,12 +37,12 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
         click.echo(_weights_of(learner, features))
         return
     non_zeros, seen = learner.n_nonzero, learner.n_features_seen
-    # A file leaves zeros out and keeps an estimate of how many there were.
+    # A model file has no zero weights, only an estimate of their number.
     about = "" if seen == len(learner.weights) else "about "
-    every = max(1, len(getattr(learner, "classes_met", ())))  # weights of a feature
+    every = max(1, len(getattr(learner, "classes_met", ())))  # weights per feature
     params = learner._get_params()
     if params.get("lr") == "auto":
-        del params["schedule"]  # auto falls in a way of its own
+        del params["schedule"]  # has no effect with auto
     facts: list[tuple[str, object]] = [
         *((name, _plain(value)) for name, value in params.items()),
         ("examples learnt", f"{learner.n_iterations:,}"),
@@ -52,8 +50,7 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
         ("features seen", f"{about}{seen:,}"),
         ("sparsity", f"{about}{max(0.0, 1.0 - non_zeros / seen / every):.1%}" if seen else "-"),
     ]
-    many = hasattr(learner, "classes_met")
-    if many:
+    if hasattr(learner, "classes_met"):
         facts.insert(-2, ("features used", f"{learner.n_nonzero_rows:,}"))
         facts += [
             (f"intercept {printable(name)}", f"{b:.6g}") for name, b in learner.intercept.items()
@@ -61,7 +58,7 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
     else:
         facts.append(("intercept", f"{learner.intercept:.6g}"))
     click.echo(type(learner).__name__)
-    width = max(18, 2 + max(len(name) for name, _ in facts))  # labels may be long
+    width = max(18, 2 + max(len(name) for name, _ in facts))  # labels can be long
     for name, value in facts:
         click.echo(f"  {name:<{width}}{value}")
     if top:
@@ -70,7 +67,7 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
 
 
 def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
-    """A table of some features."""
+    """Return a table of the weights of the given features."""
     weights = learner.weights
     if hasattr(learner, "classes_met"):
         return _rows_of(learner, weights, features)
@@ -87,20 +84,20 @@ def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
 
 
 def _key_of(learner: Any, weights: Any, name: str) -> Any:
-    """What a feature's weight is found by: its name, or its slot where names are hashed.
+    """Return the key of a feature's weight: its name, or its slot if names are hashed.
 
-    A name of digits is also looked for as the int it is.
+    A name of digits may be a string or an int in the model.
     """
-    known: list[Any] = [name]
-    if name.isdecimal() and len(name) < DIGITS:
-        known.append(int(name))
+    keys: list[Any] = [name]
+    if name.isdecimal() and len(name) < MIN_STRING_DIGITS:
+        keys.append(int(name))
     if learner.hash_bits is not None:
-        known = [learner.slot(one) for one in known]
-    return next((key for key in known if weights.get(key)), known[0])
+        keys = [learner.slot(key) for key in keys]
+    return next((key for key in keys if weights.get(key)), keys[0])
 
 
 def _rows_of(learner: Any, weights: Any, features: tuple[str, ...]) -> str:
-    """A table of the rows of some features."""
+    """Return a table of the weights of the given features for each label."""
     hashed = learner.hash_bits is not None
     rows = []
     known = True
@@ -108,20 +105,21 @@ def _rows_of(learner: Any, weights: Any, features: tuple[str, ...]) -> str:
         key = _key_of(learner, weights, name)
         row = weights.get(key)
         slot = (f"{key}",) if hashed else ()
-        told = [
+        cells = [
             (weight_text(w), printable(name), *slot, printable(label))
             for label, w in (row or {}).items()
         ]
-        rows += told or [(weight_text(0.0), printable(name), *slot, "any")]
-        known &= bool(told)
+        rows += cells or [(weight_text(0.0), printable(name), *slot, "any")]
+        known &= bool(cells)
     columns = ("weight", "feature", *(("slot",) if hashed else ()), "label")
     return _with_note(text_table(columns, rows), known or hashed)
 
 
 def _with_note(table: str, known: bool) -> str:
-    """A table, and what it means that a feature is not known."""
+    """Return a table, followed by a note if a feature is unknown."""
     note = (
-        "\n\nA weight of 0: the feature never came, or is shrunk to zero; is its name spelt right?"
+        "\n\nA weight of 0 means that the feature was never seen or is shrunk to zero. Check the "
+        "spelling."
     )
     return table if known else table + note
 

@@ -1,4 +1,4 @@
-"""How a run ends early: signals, and what reads until one comes."""
+"""Signals that end a run early, and sources that stop reading at a signal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
-from streaml1.cli.messages import complain
+from streaml1.cli.messages import report_problem
 from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
@@ -22,14 +22,18 @@ __all__ = ["Interruptible", "Signals", "end_early"]
 
 
 class _Interrupted(Exception):
-    """Raised in the middle of reading; what has been read is still learnt."""
+    """Raised by a signal handler while reading; the examples read so far are still learnt."""
 
 
 class Signals:
-    """What happens at Ctrl-C, SIGTERM and SIGHUP: reading ends at once, learning after the block.
+    """Handling of Ctrl-C, SIGTERM and SIGHUP: stop reading at once, finish the current block.
 
-    `number` is that of the signal that came, or 0. A standard output that nobody reads is SIGPIPE;
-    one that has no room is `unwritten`, too.
+    Attributes
+    ----------
+    number
+        The signal that arrived, or 0. It is SIGPIPE if standard output cannot be written.
+    unwritten
+        Why standard output cannot be written, unless its reader has closed it.
     """
 
     def __init__(self) -> None:
@@ -39,32 +43,33 @@ class Signals:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Listen, in the main thread; a signal that the caller ignores stays ignored."""
+        """Install the handlers, in the main thread only; ignored signals stay ignored."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-        heard = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
-        before = [signal.signal(n, self._hear) for n in heard]
+        handled = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+        before = [signal.signal(n, self._on_signal) for n in handled]
         try:
             yield
         finally:
-            for n, handler in zip(heard, before, strict=True):
+            for n, handler in zip(handled, before, strict=True):
                 signal.signal(n, handler)
 
-    def _hear(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         self.number = number
         if self._reading:
             raise _Interrupted
 
-    def next_of(self, blocks: Iterator[Block], gently: bool = False) -> Block | None:
-        """The next block; None at the end, or once a signal has come.
+    def next_block(self, blocks: Iterator[Block], polls: bool = False) -> Block | None:
+        """Return the next block; None at the end or after a signal.
 
-        `gently`: the reading ends by itself once `number` is set, and is not interrupted.
+        `polls` says that the source itself stops once `number` is set, so that the handler need not
+        interrupt it.
         """
         try:
-            self._reading = not gently
-            # A signal is heard here or raises from here on: it is never slept over.
+            self._reading = not polls
+            # A signal before this line is seen here; one after it raises. None is missed.
             return None if self.number else next(blocks, None)
         except _Interrupted:
             return None
@@ -72,7 +77,7 @@ class Signals:
             self._reading = False
 
     def wait(self, read: Callable[[int], bytes], size: int) -> bytes | None:
-        """What `read` reads; None once a signal has come."""
+        """Return `read(size)`; None after a signal."""
         try:
             self._reading = True
             return None if self.number else read(size)
@@ -83,15 +88,25 @@ class Signals:
 
 
 class Interruptible:
-    """A source that ends when a signal comes."""
+    """A source that ends at a signal.
+
+    Parameters
+    ----------
+    source
+        The source to read.
+    signals
+        Its `number` ends the source.
+    advance
+        Called with the number of examples of each block once it is learnt.
+    """
 
     def __init__(self, source: Source, signals: Signals, advance: Callable[[int], None]) -> None:
         self.name = source.name
         self._source = source
         self._signals = signals
         self._advance = advance
-        # It ends by itself, and is not interrupted wherever it stands.
-        self._heeds = hasattr(source, "heed")
+        # Such a source polls `signals.number`, so that it is not interrupted at any point.
+        self._polls = hasattr(source, "heed")
         if hasattr(source, "heed"):
             source.heed(lambda: signals.number != 0, signals.wait)
         if hasattr(source, "begin"):
@@ -103,22 +118,31 @@ class Interruptible:
                 setattr(self, name, getattr(source, name))
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
-        """Read from the start."""
+        """Read the blocks of the source."""
         return self._watched(self._source.blocks(size, refuse))
 
     def _watched(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        while (block := self._signals.next_of(blocks, self._heeds)) is not None:
+        while (block := self._signals.next_block(blocks, self._polls)) is not None:
             yield block
             self._advance(len(block))
-            del block  # so that its memory may be taken for the next
+            del block  # frees its memory for the next block
 
 
 def end_early(
     signals: Signals, done: Report, written: list[str], missed: SourceError | None = None
 ) -> NoReturn:
-    """Say what has been done and written when a signal ended the run, and exit with its code.
+    """Report what was learnt and written before a signal, and exit.
 
-    What was `missed`, as brokers were away, has a code of its own.
+    Parameters
+    ----------
+    signals
+        The signal; determines the exit code.
+    done
+        The report of the run.
+    written
+        The files that were written.
+    missed
+        What could not be finished because a broker was unavailable; determines the exit code, then.
     """
     number, closed = signals.number, signals.number == signal.SIGPIPE
     if not closed:
@@ -132,9 +156,9 @@ def end_early(
     else:
         why = "output closed" if closed else "interrupted"
     if not closed or fault is not None or missed is not None or files != "nothing was written":
-        lacks = "" if missed is None else f"; {missed}"
-        said = f"{why} after {done.examples:,} examples{lacks}; {files}"
-        complain(said, "interrupted", examples=done.examples, signal=number)
+        unfinished = "" if missed is None else f"; {missed}"
+        sentence = f"{why} after {done.examples:,} examples{unfinished}; {files}"
+        report_problem(sentence, "interrupted", examples=done.examples, signal=number)
     if missed is not None:
         raise click.exceptions.Exit(missed.exit_code)
     raise click.exceptions.Exit(128 + number if fault is None else exits.AGAIN)

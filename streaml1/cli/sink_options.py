@@ -1,4 +1,4 @@
-"""What a command writes to topics beside: its options, and who writes."""
+"""Options for Kafka topics that a run writes, and the observers that write them."""
 
 from __future__ import annotations
 
@@ -15,96 +15,111 @@ if TYPE_CHECKING:
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training import Out
 
-__all__ = ["OUTGOING", "outgoing_options", "outs_of", "publish_options", "require_outgoing"]
+__all__ = [
+    "SINK_OPTION_NAMES",
+    "sink_options",
+    "sink_observers",
+    "publish_options",
+    "require_sinks",
+]
 
-MOST_BAD = 0.05
+MAX_BAD_SHARE = 0.05
 
-OUTGOING = ("dead_letters", "most_bad", "predictions", "publish", "publish_every")
+SINK_OPTION_NAMES = ("dead_letters", "most_bad", "predictions", "publish", "publish_every")
 
-outgoing_options = together(
+sink_options = together(
     click.option("--dead-letters", metavar="TOPIC",
-                 help="Where --bad dead-letter puts what is refused.  "
+                 help="Topic for rejected records, with --bad dead-letter.  "
                  "[default: the source's topic with .dlq]"),
     click.option("--most-bad", type=Finite(0, 1), metavar="SHARE",
-                 help="End where more than this share of the last 1,000 examples was refused.  "
-                 f"[default: {MOST_BAD} with --bad dead-letter]"),
+                 help="End the run if more than this share of the last 1,000 examples is "
+                 "rejected.  "
+                 f"[default: {MAX_BAD_SHARE} with --bad dead-letter]"),
     click.option("--predictions", metavar="TOPIC",
-                 help="Write each prediction to this topic: at the brokers of the source, or "
+                 help="Write predictions to this topic on the brokers of the source, or to "
                  "kafka://HOST:PORT/TOPIC."),
 )  # fmt: skip
 
 publish_options = together(
     click.option("--publish", metavar="TOPIC",
-                 help="Put the model in this topic, for show, predict and load to read."),
+                 help="Publish the model to this topic, for show, predict and streaml1.load."),
     click.option("--publish-every", type=Finite(min=0, min_open=True), metavar="SECONDS",
-                 help="How often, beside the end.  [default: 60]"),
+                 help="Interval of publishing; also at the end.  [default: 60]"),
 )  # fmt: skip
 
 
 @contextmanager
-def outs_of(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[Out]]:
-    """Who hears of a run over a source, as the options say; they are closed behind it.
+def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[Out]]:
+    """Yield the observers of a run that the options select, and close them afterwards.
 
     Raises
     ------
     Refusal, SourceError
-        One sentence, where an option does not fit, or its topic cannot be written.
+        If an option is invalid for the source, or a topic cannot be written.
     """
-    asked, topics = require_outgoing(examples, bad, options)
-    outs: list[Out] = []
+    given, topics = require_sinks(examples, bad, options)
+    observers: list[Out] = []
     with ExitStack() as stack:
-        if asked["predictions"] is not None:
+        if given["predictions"] is not None:
             from streaml1.training.prediction_records import PredictionRecords
 
-            outs.append(stack.enter_context(PredictionRecords(topics["--predictions"])))
+            observers.append(stack.enter_context(PredictionRecords(topics["--predictions"])))
         if bad == "dead-letter":
             from streaml1.training.dead_letters import DeadLetters
 
-            outs.append(stack.enter_context(DeadLetters(examples.topic, asked["dead_letters"])))
-        if asked["publish"] is not None:
+            observers.append(
+                stack.enter_context(DeadLetters(examples.topic, given["dead_letters"]))
+            )
+        if given["publish"] is not None:
             from streaml1.training.model_publisher import EVERY, Publishing
 
-            every = asked["publish_every"]
+            every = given["publish_every"]
             publishing = Publishing(topics["--publish"], EVERY if every is None else every)
-            outs.append(stack.enter_context(publishing))
-        most = asked["most_bad"]
-        if most is not None or bad == "dead-letter":
+            observers.append(stack.enter_context(publishing))
+        max_share = given["most_bad"]
+        if max_share is not None or bad == "dead-letter":
             from streaml1.training.bad_share import BadShare
 
-            outs.append(BadShare(MOST_BAD if most is None else most))
-        yield outs
+            observers.append(BadShare(MAX_BAD_SHARE if max_share is None else max_share))
+        yield observers
 
 
-def require_outgoing(
+def require_sinks(
     examples: Any, bad: str, options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Topic]]:
-    """What is asked for, and the topics it is written to; refused, where an option does not fit."""
-    asked = {name: options.get(name) for name in OUTGOING}
-    _require_fitting(bad, asked)
-    return asked, _topics(examples, bad, asked, options)
+    """Return the values of the options, and the topics to write by option.
+
+    Raises
+    ------
+    Refusal
+        If an option is invalid for the source.
+    """
+    given = {name: options.get(name) for name in SINK_OPTION_NAMES}
+    _require_consistent(bad, given)
+    return given, _topics(examples, bad, given, options)
 
 
-def _require_fitting(bad: str, asked: dict[str, Any]) -> None:
-    if asked["dead_letters"] is not None and bad != "dead-letter":
-        raise Refusal("--dead-letters is for --bad dead-letter: give it too")
-    if asked["most_bad"] is not None and bad == "fail":
-        raise Refusal("--most-bad is for --bad dead-letter and skip: give one of them too")
-    if asked["publish_every"] is not None and asked["publish"] is None:
-        raise Refusal("--publish-every is for --publish: give it too")
+def _require_consistent(bad: str, given: dict[str, Any]) -> None:
+    if given["dead_letters"] is not None and bad != "dead-letter":
+        raise Refusal("--dead-letters requires --bad dead-letter")
+    if given["most_bad"] is not None and bad == "fail":
+        raise Refusal("--most-bad requires --bad dead-letter or skip")
+    if given["publish_every"] is not None and given["publish"] is None:
+        raise Refusal("--publish-every requires --publish")
 
 
 def _topics(
-    examples: Any, bad: str, asked: dict[str, Any], options: dict[str, Any]
+    examples: Any, bad: str, given: dict[str, Any], options: dict[str, Any]
 ) -> dict[str, Topic]:
-    """What is written to, by option: each a topic of its own."""
+    """Return the topic to write for each option; all of them are different."""
     read: Any = getattr(examples, "topic", None)
     if bad == "dead-letter" and read is None:
-        raise Refusal(f"--bad dead-letter is for topics, and {examples.name} is none: say skip")
-    names = {"--predictions": asked["predictions"], "--publish": asked["publish"]}
+        raise Refusal(f"--bad dead-letter requires a Kafka source, got {examples.name}; use skip")
+    names = {"--predictions": given["predictions"], "--publish": given["publish"]}
     if bad == "dead-letter":
         from streaml1.training.dead_letters import ENDING
 
-        names["--dead-letters"] = asked["dead_letters"] or f"{read.name}{ENDING}"
+        names["--dead-letters"] = given["dead_letters"] or f"{read.name}{ENDING}"
     topics = {
         option: _topic(examples, option, name, options.get("kafka"))
         for option, name in names.items()
@@ -120,13 +135,13 @@ def _topics(
 def _require_apart(option: str, topic: Topic, taken: dict[str, Topic]) -> None:
     from streaml1.sources.kafka.producer import is_same_topic
 
-    for other, there in taken.items():
-        if is_same_topic(topic, there):
-            raise Refusal(f"{option} {topic.name} is also {other}: write to another topic")
+    for used_by, used in taken.items():
+        if is_same_topic(topic, used):
+            raise Refusal(f"{option} {topic.name} is also {used_by}: choose another topic")
 
 
 def _topic(examples: Any, option: str, name: str, kafka: Any) -> Topic:
-    """The topic of an option: its name, or its URL."""
+    """Return the topic that an option gives by name or URL."""
     from streaml1.sources.kafka.producer import output_topic
     from streaml1.sources.kafka.topic import Topic
 
@@ -134,5 +149,5 @@ def _topic(examples: Any, option: str, name: str, kafka: Any) -> Topic:
     if read is not None:
         return output_topic(read, name)
     if not name.startswith("kafka:"):
-        raise Refusal(f"{option} {name} says no broker: write kafka://HOST:PORT/{name}")
+        raise Refusal(f"{option} {name} names no broker: use kafka://HOST:PORT/{name}")
     return Topic(name, kafka)
