@@ -166,9 +166,13 @@ def test_what_is_not_finite_is_refused(stray: float, method: str) -> None:
             for z in (0.0, 1.0, 1e9):
                 broken = v.copy()
                 broken[at] = stray
-                with pytest.raises(ValueError, match=rf"v\[{at}\] is -?(nan|inf); a projection"):
+                with pytest.raises(
+                    ValueError, match=rf"v must have finite numbers, got v\[{at}\]=-?(nan|inf)"
+                ):
                     project_l1_ball(broken, z, method=method)
-                with pytest.raises(ValueError, match=rf"v\[{at}\] is -?(nan|inf); a projection"):
+                with pytest.raises(
+                    ValueError, match=rf"v must have finite numbers, got v\[{at}\]=-?(nan|inf)"
+                ):
                     project_simplex(broken, z, method=method)
 
 
@@ -199,46 +203,76 @@ def test_points() -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: project_simplex([], 1.0), "v has no entries, so that no point sums to z"),
-        (lambda: project_simplex([1.0, math.nan], 1.0), r"v\[1\] is nan; a projection takes"),
-        (lambda: project_simplex([[1.0]], 1.0), "v has 2 dimensions; give a vector"),
-        (lambda: project_simplex([1.0], -1.0), "z=-1.0 is no radius; give a finite number from 0"),
-        (lambda: project_simplex([1.0], math.inf), "z=inf is no radius"),
-        (lambda: project_simplex([1.0], "2"), "z='2' is no radius"),
-        (lambda: project_simplex([1.0], 1.0, "quick"), "method='quick' is not known"),
-        (lambda: project_l1_ball([3.0], 1.0, [1.0], method="quick"), "method='quick' is not known"),
-        (lambda: project_l1_ball([1.0], 1.0, [1.0, 2.0]), "a has 2 weights beside 1 entries of v"),
-        (lambda: project_l1_ball([1.0], 1.0, [-1.0]), r"a\[0\]=-1.0 is not a weight"),
-        (lambda: project_l1_ball([1.0, 1.0], 1.0, [1.0, 1e-200]), r"a\[1\]=1e-200 is not a weight"),
-        (lambda: project_l1_ball([1e250], 1.0, [1.0]), "v has an entry of 1e.250, beyond 1e200"),
-        (lambda: project_l1_ball([1.0], 10**400), "z=1000.* is no radius; give a finite number"),
-        (lambda: project_l1_ball([1.0], 1j), "z=1j is no radius"),
-        (lambda: project_l1_ball([1.0], np.complex128(1.0)), "z=.* is no radius"),
-        (lambda: project_l1_ball([1.0], np.timedelta64(1, "s")), "z=.* is no radius"),
-        (lambda: project_simplex([1.0], 0.0, "quick"), "method='quick' is not known"),
-        (lambda: project_l1_ball([1.0], 0.0, method="quick"), "method='quick' is not known"),
-        (lambda: project_l1_ball([1.0], 1.0, [0.0], method="quick"), "method='quick' is not known"),
-        (lambda: project_simplex([1.0], 1.0, ["sort"]), r"method=\['sort'\] is not known"),
-        (lambda: project_simplex([1.0], 1.0, seed=None), "seed=None is no whole number; give one"),
-        (lambda: project_l1_ball([1.0], 0.5, seed=1.5), "seed=1.5 is no whole number; give one"),
+        (lambda: project_simplex([], 1.0), "v must have at least one entry, got none"),
+        (
+            lambda: project_simplex([1.0, math.nan], 1.0),
+            r"v must have finite numbers, got v\[1\]=nan; drop it",
+        ),
+        (lambda: project_simplex([[1.0]], 1.0), "v must be a vector, got 2 dimensions"),
+        (lambda: project_simplex([1.0], -1.0), "z must be a finite number >= 0, got -1.0"),
+        (lambda: project_simplex([1.0], math.inf), "z must be a finite number >= 0, got inf"),
+        (lambda: project_simplex([1.0], "2"), "z must be a finite number >= 0, got '2'"),
+        (lambda: project_simplex([1.0], 1.0, "quick"), "method must be .*, got 'quick'"),
+        (
+            lambda: project_l1_ball([3.0], 1.0, [1.0], method="quick"),
+            "method must be .*, got 'quick'",
+        ),
+        (lambda: project_l1_ball([1.0], 1.0, [1.0, 2.0]), "a must have 1 weights, .*, got 2"),
+        (lambda: project_l1_ball([1.0], 1.0, [-1.0]), r"weights must be 0, or .*, got a\[0\]=-1.0"),
+        (
+            lambda: project_l1_ball([1.0, 1.0], 1.0, [1.0, 1e-200]),
+            r"weights must be 0, or .*, got a\[1\]=1e-200",
+        ),
+        (
+            lambda: project_l1_ball([1e250], 1.0, [1.0]),
+            "v must have entries of at most 1e200 .*, got 1e.250",
+        ),
+        (lambda: project_l1_ball([1.0], 10**400), "z must be a finite number >= 0, got 1000"),
+        (lambda: project_l1_ball([1.0], 1j), "z must be a finite number >= 0, got 1j"),
+        (
+            lambda: project_l1_ball([1.0], np.complex128(1.0)),
+            "z must be a finite number >= 0, got ",
+        ),
+        (
+            lambda: project_l1_ball([1.0], np.timedelta64(1, "s")),
+            "z must be a finite number >= 0, got ",
+        ),
+        (lambda: project_simplex([1.0], 0.0, "quick"), "method must be .*, got 'quick'"),
+        (lambda: project_l1_ball([1.0], 0.0, method="quick"), "method must be .*, got 'quick'"),
+        (
+            lambda: project_l1_ball([1.0], 1.0, [0.0], method="quick"),
+            "method must be .*, got 'quick'",
+        ),
+        (lambda: project_simplex([1.0], 1.0, ["sort"]), r"method must be .*, got \['sort'\]"),
+        (lambda: project_simplex([1.0], 1.0, seed=None), "seed must be an integer, got None"),
+        (lambda: project_l1_ball([1.0], 0.5, seed=1.5), "seed must be an integer, got 1.5"),
         (
             lambda: project_l1_ball({0: 1.0}, 1.0),
-            "v is a dict that is no vector of numbers; give a",
+            "v must be a vector of numbers, got a dict; use a list",
         ),
-        (lambda: project_l1_ball({1.0}, 1.0), "v is a set that is no vector"),
-        (lambda: project_l1_ball(csr_array([[1.0]]), 1.0), "v is a csr_array that is no vector"),
-        (lambda: project_l1_ball([[1.0], [1.0, 2.0]], 1.0), "v is a list that is no vector"),
-        (lambda: project_l1_ball([10**400], 1.0), "v is a list that is no vector"),
-        (lambda: project_l1_ball([1.0], 1.0, {1.0}), "a is a set that is no vector"),
-        (lambda: project_l1_ball([1.0 + 2.0j], 1.0), "v has values of type complex128; give real"),
-        (lambda: project_l1_ball(["1.5"], 1.0), "v has values of type <U3; give real numbers"),
+        (lambda: project_l1_ball({1.0}, 1.0), "v must be a vector of numbers, got a set"),
+        (
+            lambda: project_l1_ball(csr_array([[1.0]]), 1.0),
+            "v must be a vector of numbers, got a csr_array",
+        ),
+        (
+            lambda: project_l1_ball([[1.0], [1.0, 2.0]], 1.0),
+            "v must be a vector of numbers, got a list",
+        ),
+        (lambda: project_l1_ball([10**400], 1.0), "v must be a vector of numbers, got a list"),
+        (lambda: project_l1_ball([1.0], 1.0, {1.0}), "a must be a vector of numbers, got a set"),
+        (
+            lambda: project_l1_ball([1.0 + 2.0j], 1.0),
+            "v must have real numbers, got values of type complex128",
+        ),
+        (lambda: project_l1_ball(["1.5"], 1.0), "v must have real numbers, got values of type <U3"),
         (
             lambda: project_l1_ball(np.array(["2020"], "datetime64[Y]"), 1.0),
-            r"v has values of type datetime64\[Y\]; give real numbers",
+            r"v must have real numbers, got values of type datetime64\[Y\]",
         ),
         (
             lambda: project_l1_ball(np.ma.array([3.0, 9.0], mask=[False, True]), 1.0),
-            r"v is masked; give v.compressed\(\) or v.filled\(0.0\)",
+            r"v must not be masked; use v.compressed\(\) or v.filled\(0.0\)",
         ),
     ],
 )

@@ -444,7 +444,7 @@ def test_what_cannot_be_told_is_refused() -> None:
             {"most": None},
         ),
         ("tol=0", net, (X, y), {"tol": 0.0}),
-        ("tol must be a number above 0 and at most 1e+100, got None", net, (X, y), {"tol": None}),
+        (r"tol must be a number above 0 and at most 1e\+100, got None", net, (X, y), {"tol": None}),
         ("LogisticRegression is no model of streaml1", LogisticRegression(), (X, y), {}),
         ("leave out passes", net, (X, y), {"passes": 2}),
         ("no example was learnt", net, [], {}),

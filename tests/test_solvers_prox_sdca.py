@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from streaml1.optim.losses import CODES
 from streaml1.solvers import NotConverged, fista, prox_sdca, scd, sdca
-from streaml1.solvers.prox_steps import Norm
+from streaml1.solvers.prox_steps import SquaredNorm
 from streaml1.solvers.solution import Trace
 from tests import reference_ascent as slow
 from tests.reference_solvers import mean_loss, penalty
@@ -55,18 +55,18 @@ def test_it_takes_the_steps_of_the_twin(name: str, norm: str) -> None:
     seed=st.integers(0, 99),
 )
 def test_a_norm(u: list[float], p: float, seed: int) -> None:
-    h = Norm(p, 3.0 * p)
+    h = SquaredNorm(p, 3.0 * p)
     theta = np.array(u)
     other = np.random.default_rng(seed).normal(size=len(u))
 
     def conjugate(v: Any) -> float:
-        return h.size(v) ** 2 / (2.0 * h.c)
+        return h.dual_norm(v) ** 2 / (2.0 * h.c)
 
     w = h.weights(theta)
     # The gradient of h* = |.|_p^2 / 2c, whose differences are bounded by its smoothness ...
     for t in (1e-4, 0.1, 1.0):
         change = conjugate(theta + t * other) - conjugate(theta) - t * float(w @ other)
-        most = (p - 1.0) / (2.0 * h.c) * (t * h.size(other)) ** 2
+        most = (p - 1.0) / (2.0 * h.c) * (t * h.dual_norm(other)) ** 2
         assert -1e-9 <= change <= most * (1.0 + 1e-9) + 1e-9
     # ... and h itself, by its definition.
     q = p / (p - 1.0)
@@ -193,15 +193,15 @@ def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"l1": 0.0}, r"prox_sdca cannot do l1=0 beside l2=0"),
-        ({"l2": 0.1, "norm": "q"}, r"prox_sdca cannot do norm=\"q\" with l2=0.1"),
-        ({"l2": 0.1, "inner": 1.0}, r"prox_sdca cannot do inner= with l2=0.1"),
-        ({"norm": "l1"}, r"prox_sdca cannot do norm='l1'"),
-        ({"fit_intercept": True}, r"prox_sdca cannot do fit_intercept=True"),
-        ({"loss": "softmax"}, r"prox_sdca cannot do loss='softmax'"),
-        ({"order": 1}, r"prox_sdca cannot do order=1"),
-        ({"inner": 0.0}, r"inner=0.0"),
-        ({"l1": math.nan}, r"l1=nan"),
+        ({"l1": 0.0}, r"prox_sdca does not support l1=0 with l2=0"),
+        ({"l2": 0.1, "norm": "q"}, r"prox_sdca does not support norm=\"q\" with l2=0.1"),
+        ({"l2": 0.1, "inner": 1.0}, r"prox_sdca does not support inner= with l2=0.1"),
+        ({"norm": "l1"}, r"prox_sdca does not support norm='l1'"),
+        ({"fit_intercept": True}, r"prox_sdca does not support fit_intercept=True"),
+        ({"loss": "softmax"}, r"prox_sdca does not support loss='softmax'"),
+        ({"order": 1}, r"prox_sdca does not support order=1"),
+        ({"inner": 0.0}, r"inner must be .*, got 0.0"),
+        ({"l1": math.nan}, r"l1 must be .*, got nan"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:

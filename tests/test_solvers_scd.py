@@ -12,7 +12,12 @@ from scipy.sparse import csr_matrix, random_array
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 from streaml1.solvers import NotConverged, detcd, fista, scd, sdca
-from streaml1.solvers.coordinate_kernels import Problem, allowed, least, turn
+from streaml1.solvers.coordinate_kernels import (
+    Problem,
+    max_dual_scale,
+    separable_infimum,
+    transpose,
+)
 from streaml1.solvers.data import Data
 from tests import reference_ascent as slow
 from tests.reference_solvers import mean_loss, penalty
@@ -59,7 +64,7 @@ def test_columns_of_signed_rows(shape: tuple[int, int]) -> None:
     data = Data(X, rng.integers(0, 2, shape[0]), "logistic")
     ids, values = np.empty(data.nnz, np.uint32), np.empty(data.nnz)
     indptr = np.zeros(shape[1] + 1, np.uint64)
-    turn(*data.rows, data.y, indptr, ids, values)
+    transpose(*data.rows, data.y, indptr, ids, values)
     right = csr_matrix(X.toarray() * data.y[:, None]).tocsc()
     assert indptr.tolist() == right.indptr.tolist()
     assert ids.tolist() == right.indices.tolist() and values.tolist() == right.data.tolist()
@@ -79,13 +84,13 @@ def test_the_least_of_the_penalty(l2: float) -> None:
         values = (v + c) * inside + l1 * np.abs(inside) + 0.5 * l2 * inside**2
         k = int(values.argmin())
         endless = l2 == 0.0 and abs(inside[k]) == 40.0
-        found = least(p, np.full(1, v), 1.0, 1e-13)
+        found = separable_infimum(p, np.full(1, v), 1.0, 1e-13)
         assert found == (-math.inf if endless else pytest.approx(values[k], abs=1e-6))
         if l2 == 0.0 and endless and abs(c) <= l1:  # v may come as near as it is allowed to
-            s = allowed(p, np.full(1, v), 1)
+            s = max_dual_scale(p, np.full(1, v), 1)
             assert 0.0 <= s < 1.0
-            assert least(p, np.full(1, v), s, 1e-13) > -math.inf
-            assert least(p, np.full(1, v), s * 1.001 + 1e-6, 1e-13) == -math.inf
+            assert separable_infimum(p, np.full(1, v), s, 1e-13) > -math.inf
+            assert separable_infimum(p, np.full(1, v), s * 1.001 + 1e-6, 1e-13) == -math.inf
 
 
 def test_records_as_often_as_asked_for() -> None:
@@ -249,17 +254,23 @@ def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"loss": "hinge"}, r"cd cannot do loss='hinge'; give one of \"logistic\", \"squared\""),
-        ({}, r"cd cannot do l1=0 beside l2=0"),
-        ({"l1": 0.1, "lower": [0.0, 1.0]}, r"cannot do lower= of the shape \(2,\)"),
-        ({"l1": 0.1, "lower": "a"}, r"cannot do lower='a'; give a number, or \d+ of them"),
-        ({"l1": 0.1, "upper": [1.0, [2.0]]}, r"cannot do upper=\[1.0, \[2.0\]\]; give a number"),
-        ({"l1": 0.1, "linear": {}}, r"cannot do linear={}; give a number"),
-        ({"l1": 0.1, "lower": 1.0, "upper": 0.0}, r"cannot do these bounds"),
-        ({"l1": 0.1, "lower": math.nan}, r"cannot do these bounds"),
-        ({"l1": 0.1, "linear": math.inf}, r"cannot do a linear term that is not finite"),
-        ({"l1": -0.1}, r"l1=-0.1"),
-        ({"l1": 0.1, "fit_intercept": 2}, r"fit_intercept=2"),
+        (
+            {"loss": "hinge"},
+            r"cd does not support loss='hinge'; use one of \"logistic\", \"squared\"",
+        ),
+        ({}, r"cd does not support l1=0 with l2=0"),
+        ({"l1": 0.1, "lower": [0.0, 1.0]}, r"does not support lower= of shape \(2,\)"),
+        ({"l1": 0.1, "lower": "a"}, r"does not support lower='a'; use a number, or \d+ of them"),
+        (
+            {"l1": 0.1, "upper": [1.0, [2.0]]},
+            r"does not support upper=\[1.0, \[2.0\]\]; use a number",
+        ),
+        ({"l1": 0.1, "linear": {}}, r"does not support linear={}; use a number"),
+        ({"l1": 0.1, "lower": 1.0, "upper": 0.0}, r"does not support these bounds"),
+        ({"l1": 0.1, "lower": math.nan}, r"does not support these bounds"),
+        ({"l1": 0.1, "linear": math.inf}, r"does not support a linear term that is not finite"),
+        ({"l1": -0.1}, r"l1 must be .*, got -0.1"),
+        ({"l1": 0.1, "fit_intercept": 2}, r"fit_intercept must be a bool, got 2"),
     ],
 )
 def test_what_they_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
@@ -268,7 +279,7 @@ def test_what_they_cannot_do_is_refused_by_name(options: dict[str, Any], sentenc
         with pytest.raises(ValueError, match=sentence):
             solver(X, y, **options)
     for other in ({"order": "sorted"}, {"step": "long"}):
-        with pytest.raises(ValueError, match="scd cannot do"):
+        with pytest.raises(ValueError, match="scd does not support"):
             scd(X, y, l1=0.1, **other)
 
 

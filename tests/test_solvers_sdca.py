@@ -17,8 +17,8 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from streaml1.optim.losses import CODES
 from streaml1.solvers import NotConverged, dual_steps, fista, sdca
-from streaml1.solvers.dual_steps import logit_of, rests
-from streaml1.solvers.sampling import arrange, generator
+from streaml1.solvers.dual_steps import is_at_bound, label_logit
+from streaml1.solvers.sampling import fill_order, rng_state
 from streaml1.solvers.solution import Trace
 from tests import reference_ascent as slow
 from tests.reference_solvers import loss as slow_loss
@@ -53,11 +53,11 @@ NUMBERS = st.floats(-8.0, 8.0)
 
 
 def best(code: int, a: float, alpha: float, y: float, q: float, gamma: float) -> float:
-    return dual_steps.best(code, a, alpha, logit_of(code, alpha, y), y, q, gamma)
+    return dual_steps.optimal_alpha(code, a, alpha, label_logit(code, alpha, y), y, q, gamma)
 
 
 def gap_of(code: int, a: float, alpha: float, y: float, gamma: float) -> float:
-    return dual_steps.gap_of(code, a, alpha, logit_of(code, alpha, y), y, gamma)
+    return dual_steps.example_gap(code, a, alpha, label_logit(code, alpha, y), y, gamma)
 
 
 @given(
@@ -125,7 +125,7 @@ def test_what_is_left_out_would_not_move(
     name: str, a: float, part: float, y: float, gamma: float, far: float
 ) -> None:
     code, alpha = CODES[name], y * round(part)
-    if rests(code, a, alpha, y, gamma, far):
+    if is_at_bound(code, a, alpha, y, gamma, far):
         assert best(code, a, alpha, y, 0.7, gamma) == alpha
         # Nor where others have moved the margin by less than `far`.
         for other in (a - 0.99 * far, a + 0.99 * far):
@@ -261,19 +261,22 @@ def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"l1": 0.1}, r"sdca cannot do l1=0.1; use prox_sdca"),
-        ({"l2": 0.0}, r"sdca cannot do l2=0; give an l2 above 0"),
-        ({"fit_intercept": True}, r"sdca cannot do fit_intercept=True; add a column of ones"),
-        ({"loss": "softmax"}, r"sdca cannot do loss='softmax'; give one of"),
-        ({"order": "sorted"}, r"sdca cannot do order='sorted'; give one of"),
-        ({"cost": [[0, 1], [1, 0]]}, r"sdca cannot do cost= with loss='logistic'"),
+        ({"l1": 0.1}, r"sdca does not support l1=0.1; use prox_sdca"),
+        ({"l2": 0.0}, r"sdca does not support l2=0; use l2 > 0"),
+        (
+            {"fit_intercept": True},
+            r"sdca does not support fit_intercept=True; add a column of ones",
+        ),
+        ({"loss": "softmax"}, r"sdca does not support loss='softmax'; use one of"),
+        ({"order": "sorted"}, r"sdca does not support order='sorted'; use one of"),
+        ({"cost": [[0, 1], [1, 0]]}, r"sdca does not support cost= with loss='logistic'"),
         (
             {"cost": "a", "loss": "multiclass_hinge"},
-            r"sdca cannot do cost='a'; give a 2 by 2 matrix of numbers",
+            r"sdca does not support cost='a'; use a 2 by 2 matrix of numbers",
         ),
-        ({"gamma": 0.0}, r"gamma=0.0"),
-        ({"l2": -1.0}, r"l2=-1.0"),
-        ({"tol": -1.0}, r"tol=-1.0"),
+        ({"gamma": 0.0}, r"gamma must be .*, got 0.0"),
+        ({"l2": -1.0}, r"l2 must be .*, got -1.0"),
+        ({"tol": -1.0}, r"tol must be .*, got -1.0"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
@@ -284,17 +287,17 @@ def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence:
 
 def test_orders() -> None:
     pool, order = np.arange(7, dtype=np.uint32) * 3, np.zeros(7, np.uint32)
-    state = generator(0)
+    state = rng_state(0)
     for _ in range(20):
-        arrange(1, pool, 5, state, order)
+        fill_order(1, pool, 5, state, order)
         assert sorted(order[:5]) == [0, 3, 6, 9, 12]
-    arrange(2, pool, 7, state, order)
+    fill_order(2, pool, 7, state, order)
     assert (order == pool).all()
     counts, firsts = np.zeros(21), np.zeros(21)
     for _ in range(2000):
-        arrange(0, pool, 7, state, order)
+        fill_order(0, pool, 7, state, order)
         np.add.at(counts, order, 1)
-        arrange(1, pool, 7, state, order)
+        fill_order(1, pool, 7, state, order)
         firsts[order[0]] += 1
     assert np.abs(counts[::3] - 2000).max() < 250 and np.abs(firsts[::3] - 2000 / 7).max() < 90
 
@@ -371,7 +374,7 @@ def test_poor_classes() -> None:
     huge = sdca(X * 1e8, y, "multiclass_hinge", l2=1e14, tol=1e-6, max_epochs=9999)
     assert huge.converged
     for bad in ([[0.0, 1.0]], np.ones((3, 3)), -cost_of(3), np.full((3, 3), math.inf)):
-        with pytest.raises(ValueError, match="sdca cannot do"):
+        with pytest.raises(ValueError, match="sdca does not support"):
             sdca(X, y, "multiclass_hinge", l2=0.1, cost=bad)
 
 

@@ -13,7 +13,7 @@ from scipy.sparse import csc_matrix
 
 from streaml1.optim.losses import CODES
 from streaml1.solvers import prox_sdca, scd
-from streaml1.solvers.active_set_newton import Face, Watch, polish
+from streaml1.solvers.active_set_newton import Face, SupportMonitor, polish
 from tests.reference_solvers import mean_loss
 from tests.solver_data import toy
 
@@ -85,17 +85,17 @@ def test_it_never_goes_up_nor_over_what_it_may(seed: int, most: int, size: float
 
 
 def test_what_has_not_paid_is_not_tried_at_once_again() -> None:
-    watch, w = Watch(), np.array([1.0, 0.0])
-    assert not watch.settled(w) and watch.settled(w)
-    assert not watch.settled(w[::-1]) and watch.settled(w[::-1])
+    monitor, w = SupportMonitor(), np.array([1.0, 0.0])
+    assert not monitor.is_settled(w) and monitor.is_settled(w)
+    assert not monitor.is_settled(w[::-1]) and monitor.is_settled(w[::-1])
     tries = []
     for turn in range(12):
-        if watch.settled(w) or turn == 0:
+        if monitor.is_settled(w) or turn == 0:
             tries.append(turn)
-            watch.told(paid=False)
+            monitor.report(paid_off=False)
     assert tries == [0, 2, 6]
-    watch.told(paid=True)
-    assert watch.settled(w)
+    monitor.report(paid_off=True)
+    assert monitor.is_settled(w)
 
 
 @pytest.mark.parametrize("solver", [scd, prox_sdca])

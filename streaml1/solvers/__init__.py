@@ -1,7 +1,9 @@
-"""Solvers for data in memory: the optimum that the learners of a stream are held to.
+"""Batch solvers for linear models, and Euclidean projections.
 
-All are `f(X, y, loss=..., ...) -> Solution`. What is minimised is the mean loss + l1 |w|_1 +
-l2/2 |w|^2, or another penalty or ball where a solver takes one; the intercept is in none.
+All solvers are `f(X, y, loss=..., ...) -> Solution`. They minimise the mean loss plus
+l1 |w|_1 + l2/2 |w|^2; some take another penalty or constraint. The intercept is never penalised.
+Each solver reports a duality gap, an upper bound on the distance from the optimum. The online
+learners of `streaml1` are compared with these optima.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ __all__ = [
     "accelerated_sdca",
     "detcd",
     "fista",
-    "projected_gradient",
     "project_l1_ball",
     "project_simplex",
+    "projected_gradient",
     "prox_sdca",
     "scd",
     "sdca",

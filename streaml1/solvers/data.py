@@ -1,71 +1,94 @@
-"""Data in memory as solvers take them, or refused in one sentence."""
+"""Validation of the arguments of a solver: matrix, labels and parameters."""
 
 from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from streaml1.core.rows import Rows, shown
+from streaml1.core.types import Floats
 from streaml1.features.batch import batch_of, checked, is_matrix
 from streaml1.features.labels import binaries, column_of, equals_itself, values
 from streaml1.models.parameters import Integer, Number, boolean
 from streaml1.optim.tasks import REGRESSION
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 __all__ = [
     "Data",
+    "MatrixLike",
+    "check_choice",
     "check_ridge",
     "check_run",
     "check_strength",
-    "choose",
     "floats",
-    "no_intercept",
-    "unable",
+    "reject_intercept",
+    "unsupported",
 ]
 
 MULTICLASS = ("softmax", "multiclass_hinge")
 
 
+class MatrixLike(Protocol):
+    """A scipy.sparse or numpy matrix."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows and columns."""
+
+
 class Data:
-    """Rows and labels, checked: no NaN, no zeros, each column once in a row.
+    """Validated rows and labels: no NaN, no explicit zeros, each column once in a row.
 
     Parameters
     ----------
     X
-        A scipy.sparse or numpy matrix.
+        A scipy.sparse or numpy matrix, shape (n, d).
     y
-        Labels: of classifiers bool, 0 and 1, or -1 and 1; of regressors numbers; of multiclass
-        losses whatever `np.unique` can sort.
+        Labels, length n. For classification losses bool, 0 and 1, or -1 and 1; for regression
+        losses numbers; for multiclass losses anything that `np.unique` can sort.
     loss
-        The name of the loss, which tells what the labels are.
+        The name of the loss.
 
     Attributes
     ----------
     rows : Rows
-        The rows, as kernels take them: ids uint32, values float64, indptr uint64.
+        The rows in CSR form: ids uint32, values float64, indptr uint64.
     y : ndarray
-        -1.0 and 1.0; floats; or, of a multiclass loss, the place in `classes`, an int64.
+        -1.0 and 1.0 for classification; float64 for regression; for multiclass losses the index
+        into `classes`, int64.
     classes : tuple
-        The labels of a multiclass loss, sorted; else empty.
+        The sorted labels of a multiclass loss; else empty.
     n, d : int
-        Rows and columns.
+        Number of rows and columns.
+
+    Raises
+    ------
+    TypeError
+        If `X` is not a matrix.
+    ValueError
+        If a value or label is invalid, or if there are no rows.
     """
 
-    def __init__(self, X: Any, y: Any, loss: str) -> None:
+    def __init__(self, X: MatrixLike, y: ArrayLike, loss: str) -> None:
         if not is_matrix(X):
-            raise TypeError(f"X is a {type(X).__name__}; give a scipy.sparse or a numpy matrix")
+            raise TypeError(f"X must be a scipy.sparse or numpy matrix, got a {type(X).__name__}")
         batch = batch_of(X)
         if batch.width is None:
-            raise ValueError(f"X has {X.shape[1]:,} columns; solvers take less than 2**32")
+            raise ValueError(f"X must have less than 2**32 columns, got {X.shape[1]:,}")
         self.rows: Rows = checked(batch).rows
         self.n, self.d = self.rows.n, batch.width
         if self.n == 0:
-            raise ValueError("X has no rows; a solver needs one at least")
+            raise ValueError("X must have at least one row, got none")
         self.classes: tuple[Any, ...] = ()
+        self.y: NDArray[Any]
         if loss in MULTICLASS:
-            self.classes, self.y = _classes(y, self.n)
+            self.classes, self.y = _encode_classes(y, self.n)
         elif loss in REGRESSION:
             self.y = values(y, self.n)
         else:
@@ -73,108 +96,116 @@ class Data:
 
     @property
     def nnz(self) -> int:
-        """How many entries are not zero."""
+        """Number of non-zero entries."""
         return len(self.rows.values)
 
     @cached_property
-    def matrix(self) -> Any:
+    def matrix(self) -> csr_array:
         """The rows as a scipy.sparse CSR array."""
         from scipy.sparse import csr_array
 
-        kind = np.int32 if max(self.nnz, self.d) < 2**31 else np.int64
-        ids, indptr = self.rows.ids.astype(kind), self.rows.indptr.astype(kind)
+        dtype = np.int32 if max(self.nnz, self.d) < 2**31 else np.int64
+        ids, indptr = self.rows.ids.astype(dtype), self.rows.indptr.astype(dtype)
         return csr_array((self.rows.values, ids, indptr), shape=(self.n, self.d))
 
     @cached_property
-    def row_squares(self) -> Any:
-        """The sum of x_ij^2 of each row."""
-        at = np.repeat(np.arange(self.n), np.diff(self.rows.indptr.astype(np.int64)))
-        return np.bincount(at, self.rows.values**2, self.n)
+    def row_squares(self) -> Floats:
+        """The squared l2 norm of each row, shape (n,)."""
+        row = np.repeat(np.arange(self.n), np.diff(self.rows.indptr.astype(np.int64)))
+        return np.bincount(row, self.rows.values**2, self.n).astype(np.float64, copy=False)
 
     @cached_property
-    def column_squares(self) -> Any:
-        """The sum of x_ij^2 of each column."""
-        return np.bincount(self.rows.ids, self.rows.values**2, self.d)
+    def column_squares(self) -> Floats:
+        """The squared l2 norm of each column, shape (d,)."""
+        squares = np.bincount(self.rows.ids, self.rows.values**2, self.d)
+        return squares.astype(np.float64, copy=False)
 
 
-def _classes(y: Any, n: int) -> tuple[tuple[Any, ...], Any]:
+def _encode_classes(y: ArrayLike, n: int) -> tuple[tuple[Any, ...], NDArray[np.intp]]:
+    """Return the sorted distinct labels, and the index of each row's label."""
     column = column_of("labels", y, n)
     try:
-        labels, places = np.unique(column, return_inverse=True)
+        labels, codes = np.unique(column, return_inverse=True)
     except TypeError:
         kinds = sorted({type(label).__name__ for label in column})
-        raise ValueError(f"labels are {' and '.join(kinds)}; give labels of one type") from None
+        raise ValueError(f"labels must be of one type, got {' and '.join(kinds)}") from None
     classes = tuple(labels.tolist())
     if not all(map(equals_itself, classes)):
-        raise ValueError("a label is NaN; leave its row out")
-    return classes, places
+        raise ValueError("a label is NaN; drop its row")
+    return classes, codes
 
 
-def _signs(y: Any, n: int) -> Any:
+def _signs(y: ArrayLike, n: int) -> Floats:
+    """Return -1.0 or 1.0 for each label."""
     labels = column_of("labels", y, n)
     if labels.dtype.kind in "if" and np.all(np.abs(labels) == 1):
-        return labels.astype(np.float64)
+        signs: Floats = labels.astype(np.float64)
+        return signs
     if labels.dtype.kind in "iuf":
         stray = labels[(labels != 0) & (labels != 1)]
         if len(stray):
             raise ValueError(
-                f"{shown(stray[0].item())} is not a label of a classifier beside these others; "
-                "labels are False and True, 0 and 1, or -1 and 1"
+                "labels of a classifier must be False and True, 0 and 1, or -1 and 1, "
+                f"got {shown(stray[0].item())}"
             )
-    return binaries(labels, n)
+    zeros_and_ones: Floats = binaries(labels, n)
+    return zeros_and_ones
 
 
-def unable(solver: str, what: str, remedy: str) -> ValueError:
-    """The refusal of what a solver cannot do, by name: raise it.
+def unsupported(solver: str, what: str, remedy: str) -> ValueError:
+    """Make the error for an argument that a solver does not support.
 
     Examples
     --------
-    >>> raise unable("sdca", "l1=0.1", "use prox_sdca")
+    >>> raise unsupported("sdca", "l1=0.1", "use prox_sdca")
     Traceback (most recent call last):
-    ValueError: sdca cannot do l1=0.1; use prox_sdca
+    ValueError: sdca does not support l1=0.1; use prox_sdca
     """
-    return ValueError(f"{solver} cannot do {what}; {remedy}")
+    return ValueError(f"{solver} does not support {what}; {remedy}")
 
 
-def choose(solver: str, name: str, value: Any, known: tuple[str, ...]) -> str:
-    """`value` if it is among those that a solver knows, else it is refused by name."""
-    if not isinstance(value, str) or value not in known:
-        listed = ", ".join(f'"{one}"' for one in known)
-        raise unable(solver, f"{name}={shown(value)}", f"give one of {listed}")
+def check_choice(solver: str, name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Return `value` if it is one of the strings `allowed`, else raise a ValueError."""
+    if not isinstance(value, str) or value not in allowed:
+        listed = ", ".join(f'"{choice}"' for choice in allowed)
+        raise unsupported(solver, f"{name}={shown(value)}", f"use one of {listed}")
     return value
 
 
-def floats(solver: str, name: str, value: Any, remedy: str) -> Any:
-    """`value` as a new array of floats, else it is refused by name."""
+def floats(solver: str, name: str, value: ArrayLike, remedy: str) -> NDArray[np.float64]:
+    """Return `value` as a new array of float64, or raise a ValueError."""
     try:
         return np.array(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise unable(solver, f"{name}={shown(value)}", remedy) from None
+        raise unsupported(solver, f"{name}={shown(value)}", remedy) from None
 
 
-def check_strength(name: str, value: Any, *, above_zero: bool = False) -> float:
-    """A strength, radius or width as a float: finite, and not below 0."""
+def check_strength(name: str, value: object, *, above_zero: bool = False) -> float:
+    """Return a strength, radius or width as a float; it must be finite and >= 0 (or > 0)."""
     return float(Number(0.0, 1e100, above=above_zero)(name, value))
 
 
-def check_ridge(solver: str, l1: Any, l2: Any) -> float:
-    """`l2` of a solver that steps in a dual which l1 has none of: above 0, and l1 is 0."""
+def check_ridge(solver: str, l1: float, l2: float) -> float:
+    """Return `l2` for a solver whose dual needs l2 > 0 and l1 = 0, or raise a ValueError."""
     if check_strength("l1", l1):
-        raise unable(solver, f"l1={l1:g}", "use prox_sdca")
+        raise unsupported(solver, f"l1={l1:g}", "use prox_sdca")
     strength = check_strength("l2", l2)
     if not strength:
-        raise unable(solver, "l2=0", "give an l2 above 0, or use fista or scd")
+        raise unsupported(solver, "l2=0", "use l2 > 0, or fista or scd")
     return strength
 
 
-def no_intercept(solver: str, fit_intercept: Any) -> None:
-    """Refuse an intercept: without a penalty it ties the dual variables to one another."""
+def reject_intercept(solver: str, fit_intercept: bool) -> None:
+    """Raise a ValueError if `fit_intercept` is set.
+
+    An unpenalised intercept couples all dual variables: no single one could change alone.
+    """
     if boolean("fit_intercept", fit_intercept):
-        raise unable(solver, "fit_intercept=True", "add a column of ones, or use fista or scd")
+        raise unsupported(solver, "fit_intercept=True", "add a column of ones, or use fista or scd")
 
 
-def check_run(tol: Any, max_epochs: Any, seed: Any = 0) -> tuple[float, int, int]:
-    """`tol`, `max_epochs` and `seed`, which all solvers have."""
+def check_run(tol: object, max_epochs: object, seed: object = 0) -> tuple[float, int, int]:
+    """Validate the parameters that all solvers have: tol, max_epochs and seed."""
     return (
         float(Number(0.0, math.inf)("tol", tol)),
         int(Integer(0, 2**62)("max_epochs", max_epochs)),

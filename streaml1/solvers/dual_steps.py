@@ -1,9 +1,9 @@
-r"""The best step of one dual coordinate, for each loss.
+r"""The optimal step of one dual coordinate, for each loss.
 
 $$\arg\max_{\alpha'} \; -\phi^*(-\alpha') - a\,(\alpha' - \alpha) - \frac q2 (\alpha' - \alpha)^2$$
 
-where a is the margin and q says how much the margin answers, $|x_i|^2/(\lambda n)$ in SDCA. With
-$b = y\alpha$ the answers are
+Here a is the margin and q its sensitivity: a grows by q times the change of $\alpha$, with
+$q = |x_i|^2/(\lambda n)$ in SDCA. With $b = y\alpha$ the solutions are
 
 | loss | $b'$, or $\alpha'$ |
 |---|---|
@@ -11,10 +11,11 @@ $b = y\alpha$ the answers are
 | smoothed hinge | $b + (1 - ya - \gamma b)/(q + \gamma)$, clipped to [0, 1] |
 | squared | $\alpha + (y - a - \alpha)/(q + 1)$ |
 | absolute | $\alpha + (y - a)/q$, clipped to [-1, 1] |
-| logistic | $\sigma(u)$ with $u + q\,\sigma(u) = qb - ya$, by Newton steps kept between known bounds |
+| logistic | $\sigma(u)$ with $u + q\,\sigma(u) = qb - ya$, by Halley steps between bounds |
 
-The hinge's is that of the slide "SDCA vs. SGD: update rule, example" of Shalev-Shwartz & Zhang (2013).
-"""  # noqa: E501
+The step of the hinge is on the slide "SDCA vs. SGD - update rule - Example" of Shalev-Shwartz &
+Zhang (2013).
+"""
 
 from __future__ import annotations
 
@@ -26,17 +27,17 @@ from streaml1.core.jit import inlined
 from streaml1.optim.losses import ABSOLUTE, LOGISTIC, SMOOTHED_HINGE, SQUARED, sigmoid
 from streaml1.solvers.objective import conjugate, value
 
-__all__ = ["best", "gap_of", "logit_of", "rests", "step"]
+__all__ = ["dual_step", "example_gap", "is_at_bound", "label_logit", "optimal_alpha"]
 
-STEPS = np.uint64(60)
-# How exactly the logistic equation is solved: less than a tenth of the dual's rise is left.
-PART = 0.2
-LEAST = 1e-15
+MAX_STEPS = np.uint64(60)
+# Accuracy of the logistic step: it leaves less than a tenth of the possible rise of the dual.
+ACCURACY = 0.2
+ROUNDING = 1e-15
 
 
 @inlined
-def logit_of(loss: int, alpha: float, y: float) -> float:
-    """The logit of y alpha for the logistic loss, infinite at the bounds; 0 for others."""
+def label_logit(loss: int, alpha: float, y: float) -> float:
+    """Return the logit of y alpha for the logistic loss, infinite at its bounds; else 0."""
     if loss != LOGISTIC:
         return 0.0
     b = y * alpha
@@ -44,11 +45,15 @@ def logit_of(loss: int, alpha: float, y: float) -> float:
 
 
 @inlined
-def _logistic(ya: float, b: float, logit: float, q: float) -> float:
-    """A b' near the one whose logit u solves F(u) = u + q sigmoid(u) + ya - q b = 0.
+def _logistic_step(ya: float, b: float, logit: float, q: float) -> float:
+    """Return a b' close to the one whose logit u solves F(u) = u + q sigmoid(u) + ya - q b = 0.
 
-    As a function of b' the dual is concave by at least q + 4 and has the slope -F: where |F| is at
-    most PART (q + 4) |b' - b|, PART below 1/2, it has risen, and at most F^2 / 2(q + 4) is left.
+    As a function of b' the dual is (q + 4)-strongly concave and has the derivative -F. If |F| <=
+    ACCURACY (q + 4) |b' - b| with ACCURACY < 1/2, the dual has risen, and it can rise further by
+    at most F^2 / 2(q + 4).
+
+    Invariant of the loop: the root lies between `low` and `high`. A Halley step that leaves the
+    interval is replaced by bisection.
     """
     c = ya - q * b
     low, high = -c - q, -c
@@ -61,40 +66,40 @@ def _logistic(ya: float, b: float, logit: float, q: float) -> float:
     else:
         p = sigmoid(u)
     F = u + q * p + c
-    least = LEAST * (1.0 + abs(c) + q)
-    for _ in range(STEPS):
-        if abs(F) <= least:
+    tiny = ROUNDING * (1.0 + abs(c) + q)
+    for _ in range(MAX_STEPS):
+        if abs(F) <= tiny:
             break
         if F > 0.0:
             high = u
         else:
             low = u
-        bend = q * p * (1.0 - p)
-        rise = 1.0 + bend
-        u -= 2.0 * F * rise / (2.0 * rise * rise - F * bend * (1.0 - 2.0 * p))  # Halley
+        curvature = q * p * (1.0 - p)
+        slope = 1.0 + curvature
+        u -= 2.0 * F * slope / (2.0 * slope * slope - F * curvature * (1.0 - 2.0 * p))  # Halley
         if not low <= u <= high:
             u = 0.5 * (low + high)
         p = sigmoid(u)
         F = u + q * p + c
-        if abs(F) <= PART * (q + 4.0) * abs(p - b):
+        if abs(F) <= ACCURACY * (q + 4.0) * abs(p - b):
             break
     return p
 
 
 @inlined
-def best(
+def optimal_alpha(
     loss: int, a: float, alpha: float, logit: float, y: float, q: float, gamma: float
 ) -> float:
-    """The best alpha' of a coordinate, `logit` that of `logit_of`; `alpha` where it is that."""
+    """Return the optimal alpha' of an example; `logit` comes from `label_logit`."""
     if loss == SQUARED:
         return alpha + (y - a - alpha) / (1.0 + q)
     if loss == ABSOLUTE:
-        # With q = 0, an infinite step goes to the bound; none, 0 / 0, stays.
+        # With q = 0 the step is infinite and ends at the bound; 0 / 0 must not move.
         step = (y - a) / q if y != a else 0.0
         return min(1.0, max(-1.0, alpha + step))
     b = y * alpha
     if loss == LOGISTIC:
-        return y * _logistic(y * a, b, logit, q)
+        return y * _logistic_step(y * a, b, logit, q)
     slope = 1.0 - y * a
     if loss == SMOOTHED_HINGE:
         slope -= gamma * b
@@ -104,11 +109,11 @@ def best(
 
 
 @inlined
-def gap_of(loss: int, a: float, alpha: float, logit: float, y: float, gamma: float) -> float:
-    """phi(a) + phi*(-alpha) + alpha a: an example's part of the gap, never below 0.
+def example_gap(loss: int, a: float, alpha: float, logit: float, y: float, gamma: float) -> float:
+    """Return an example's share of the gap, phi(a) + phi*(-alpha) + alpha a >= 0.
 
-    Within the bounds of the logistic loss without an exponential, and right near the optimum alone:
-    it tells when to look.
+    For the logistic loss it is a second-order approximation without an exponential, accurate only
+    near the optimum: its sum decides when to compute the exact gap.
     """
     b = y * alpha
     if loss == LOGISTIC and 0.0 < b < 1.0:
@@ -118,26 +123,35 @@ def gap_of(loss: int, a: float, alpha: float, logit: float, y: float, gamma: flo
 
 
 @inlined
-def rests(loss: int, a: float, alpha: float, y: float, gamma: float, far: float) -> bool:
-    """Whether alpha is at a bound, and the margin pushes it there by more than `far`."""
+def is_at_bound(
+    loss: int, a: float, alpha: float, y: float, gamma: float, threshold: float
+) -> bool:
+    """Return whether alpha is at a bound, and pushed against it by more than `threshold`."""
     if loss in (LOGISTIC, SQUARED):
         return False
     if loss == ABSOLUTE:
-        return abs(alpha) == 1.0 and (y - a) * alpha > far
+        return abs(alpha) == 1.0 and (y - a) * alpha > threshold
     b = y * alpha
     slope = 1.0 - y * a
     if loss == SMOOTHED_HINGE:
         slope -= gamma * b
-    return (b == 0.0 and slope < -far) or (b == 1.0 and slope > far)
+    return (b == 0.0 and slope < -threshold) or (b == 1.0 and slope > threshold)
 
 
 @inlined
-def step(
-    loss: int, a: float, alpha: float, y: float, q: float, gamma: float, far: float
+def dual_step(
+    loss: int, a: float, alpha: float, y: float, q: float, gamma: float, threshold: float
 ) -> tuple[bool, float, float]:
-    """Whether alpha rests; if not, the best alpha', and the example's part of the gap at alpha."""
-    if rests(loss, a, alpha, y, gamma, far):
+    """Compute the step of an example.
+
+    Returns
+    -------
+    tuple
+        Whether alpha is at a bound, so that the example can be dropped; the optimal alpha'; the
+        example's share of the gap at alpha.
+    """
+    if is_at_bound(loss, a, alpha, y, gamma, threshold):
         return True, alpha, 0.0
-    logit = logit_of(loss, alpha, y)
-    part = gap_of(loss, a, alpha, logit, y, gamma)
-    return False, best(loss, a, alpha, logit, y, q, gamma), part
+    logit = label_logit(loss, alpha, y)
+    gap = example_gap(loss, a, alpha, logit, y, gamma)
+    return False, optimal_alpha(loss, a, alpha, logit, y, q, gamma), gap

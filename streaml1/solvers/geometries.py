@@ -1,73 +1,92 @@
-"""What a step of projected gradient is: Euclidean, or exponentiated gradient."""
+"""The steps of projected gradient: Euclidean, or exponentiated gradient."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.solvers.data import Data
-from streaml1.solvers.penalties import each_row
+from streaml1.solvers.penalties import project_rows
 from streaml1.solvers.projection import project_l1_ball
+from streaml1.solvers.solution import Weights
 
 __all__ = ["Entropy", "Euclidean", "Geometry"]
 
+State = NDArray[np.float64]
+"""What a step changes; its shape depends on the geometry."""
+
+Margins = NDArray[np.float64]
+"""Derivatives of the losses by the margins, shape (n,) or (n, k)."""
+
 
 class Geometry(Protocol):
-    """What a step is: from a state and a gradient to a state, and which weights that is."""
+    """A mirror map: how a step moves a state, and which weights a state stands for."""
 
     intercept_scale: float
-    """The intercept's step is so many times eta."""
+    """The step size of the intercept, relative to that of the weights."""
 
-    def start(self, shape: tuple[int, ...]) -> Any:
-        """The first state."""
+    def start(self, shape: tuple[int, ...]) -> State:
+        """Return the initial state for weights of this shape."""
 
-    def weights(self, state: Any) -> Any:
-        """The weights of a state."""
+    def weights(self, state: State) -> Weights:
+        """Return the weights of a state."""
 
-    def moved(self, state: Any, gradient: Any, eta: float) -> Any:
-        """The state after a step."""
+    def step(self, state: State, gradient: Weights, eta: float) -> State:
+        """Return the state after a step of size `eta`."""
 
-    def distance(self, new: Any, old: Any) -> float:
-        """The divergence that a step keeps small."""
+    def distance(self, new: State, old: State) -> float:
+        """Return the Bregman divergence between two states."""
 
-    def first_step(self, data: Data, theta: Any, unbounded: bool) -> float:
-        """A step of the size that the theory of subgradients asks for."""
+    def first_step_size(self, data: Data, theta: Margins, is_unbounded: bool) -> float:
+        """Return a step size for the first step, as in the analysis of subgradient methods.
+
+        Parameters
+        ----------
+        data
+            Rows and labels.
+        theta
+            Derivatives of the losses at the start.
+        is_unbounded
+            Whether the derivative of the loss is unbounded, as that of the squared loss is. The
+            step size is then limited to what is stable.
+        """
 
 
 class Euclidean:
-    """A gradient step, then the projection on the ball; the state is the weights."""
+    """A gradient step and a projection onto the l1 ball; the state is the weights."""
 
     intercept_scale = 1.0
 
     def __init__(self, radius: float, nonnegative: bool) -> None:
         self.radius, self.nonnegative = radius, nonnegative
 
-    def start(self, shape: tuple[int, ...]) -> Any:
-        """Zeros."""
+    def start(self, shape: tuple[int, ...]) -> State:
+        """Return zeros."""
         return np.zeros(shape)
 
-    def weights(self, state: Any) -> Any:
-        """The state itself."""
+    def weights(self, state: State) -> Weights:
+        """Return the state itself."""
         return state
 
-    def moved(self, state: Any, gradient: Any, eta: float) -> Any:
-        """Eq. (2)."""
+    def step(self, state: State, gradient: Weights, eta: float) -> State:
+        """Take a projected gradient step, Eq. (2) of Duchi et al. (2008)."""
         v = state - eta * gradient
         v = np.maximum(v, 0.0) if self.nonnegative else v
-        return each_row(project_l1_ball, v, self.radius)
+        return project_rows(project_l1_ball, v, self.radius)
 
-    def distance(self, new: Any, old: Any) -> float:
-        """Half the squared distance."""
+    def distance(self, new: State, old: State) -> float:
+        """Return half the squared Euclidean distance."""
         return 0.5 * float(np.sum((new - old) ** 2))
 
-    def first_step(self, data: Data, theta: Any, unbounded: bool) -> float:
-        """The radius over the size of a row's gradient; of an unbounded slope, what is stable."""
-        row = math.sqrt(float(data.row_squares.mean())) * _slope(theta)
-        eta = self.radius / row if row > 0.0 else 1.0
-        most = float(data.row_squares.max())
-        return min(eta, 1.0 / most) if unbounded and most > 0.0 else eta
+    def first_step_size(self, data: Data, theta: Margins, is_unbounded: bool) -> float:
+        """Return the radius divided by the typical norm of an example's gradient."""
+        norm = math.sqrt(float(data.row_squares.mean())) * _rms(theta)
+        eta = self.radius / norm if norm > 0.0 else 1.0
+        largest = float(data.row_squares.max())
+        return min(eta, 1.0 / largest) if is_unbounded and largest > 0.0 else eta
 
 
 class Entropy:
@@ -77,44 +96,48 @@ class Entropy:
         self.radius, self.nonnegative = radius, nonnegative
         self.intercept_scale = radius
 
-    def start(self, shape: tuple[int, ...]) -> Any:
-        """All weights equal; of both signs 2d of them."""
+    def start(self, shape: tuple[int, ...]) -> State:
+        """Return equal weights; unless they are non-negative, d for each sign."""
         return np.zeros((*shape[:-1], shape[-1] * (1 if self.nonnegative else 2)))
 
-    def _masses(self, state: Any) -> Any:
-        u = np.exp(state - state.max(axis=-1, keepdims=True))
-        return u * (self.radius / u.sum(axis=-1, keepdims=True))
+    def _masses(self, state: State) -> State:
+        u: State = np.exp(state - state.max(axis=-1, keepdims=True))
+        masses: State = u * (self.radius / u.sum(axis=-1, keepdims=True))
+        return masses
 
-    def weights(self, state: Any) -> Any:
-        """Plus minus minus."""
+    def weights(self, state: State) -> Weights:
+        """Return the masses, or the difference of those of both signs."""
         u = self._masses(state)
         if self.nonnegative:
             return u
         d = u.shape[-1] // 2
         return u[..., :d] - u[..., d:]
 
-    def moved(self, state: Any, gradient: Any, eta: float) -> Any:
-        """Eq. (13)."""
+    def step(self, state: State, gradient: Weights, eta: float) -> State:
+        """Take a step of exponentiated gradient, Eq. (13) of Duchi et al. (2008)."""
         if not self.nonnegative:
             gradient = np.concatenate([gradient, -gradient], axis=-1)
         new = state - eta * gradient
-        return new - new.max(axis=-1, keepdims=True)
+        moved: State = new - new.max(axis=-1, keepdims=True)
+        return moved
 
-    def distance(self, new: Any, old: Any) -> float:
-        """The relative entropy of the new weights to the old."""
+    def distance(self, new: State, old: State) -> float:
+        """Return the relative entropy of the new weights with respect to the old ones."""
         u, v = self._masses(new), self._masses(old)
         logs = np.log(u, where=u > 0.0, out=np.zeros_like(u))
+        # A mass that underflowed to 0 counts as exp(-745), the smallest positive float.
         logs -= np.log(v, where=v > 0.0, out=np.full_like(v, -745.0))
         return float(np.sum(u * logs))
 
-    def first_step(self, data: Data, theta: Any, unbounded: bool) -> float:
-        """As for the Euclidean step, with logarithms of d and the largest column."""
-        most = float(data.column_squares.max(initial=0.0)) / data.n
-        entry = math.sqrt(most) * _slope(theta)
+    def first_step_size(self, data: Data, theta: Margins, is_unbounded: bool) -> float:
+        """Return sqrt(2 log 2d) divided by the largest typical entry of a gradient."""
+        largest = float(data.column_squares.max(initial=0.0)) / data.n
+        entry = math.sqrt(largest) * _rms(theta)
         eta = math.sqrt(2.0 * math.log(2.0 * max(data.d, 1))) / entry if entry > 0.0 else 1.0
-        stable = self.radius * most
-        return min(eta, 1.0 / stable) if unbounded and stable > 0.0 else eta
+        stable = self.radius * largest
+        return min(eta, 1.0 / stable) if is_unbounded and stable > 0.0 else eta
 
 
-def _slope(theta: Any) -> float:
+def _rms(theta: Margins) -> float:
+    """Return the root mean square over examples of the norm of theta_i."""
     return math.sqrt(float(np.mean(np.square(theta))) * theta[0].size)

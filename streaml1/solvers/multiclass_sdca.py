@@ -1,22 +1,25 @@
 r"""SDCA for the multiclass hinge loss with costs.
 
-Shalev-Shwartz & Zhang (2013), the slide "Structured Output Learning", with
-$\psi(x, j)$ = x in the place of class j, so that the margins are $v_j = w_j^\top x$:
+Shalev-Shwartz & Zhang (2013), the slide "Structured Output Learning", where $\psi(x, j)$ is x at
+the position of class j, so that the margins are $v_j = w_j^\top x$:
 
 $$\phi_i(v) = \max_j \bigl(\delta(j, y_i) - v_{y_i} + v_j\bigr)$$
 
-The dual variables of an example are a distribution over the classes, $p = e_{y_i} - \alpha_i$, and
+The dual variables of an example form a distribution over the classes, $p = e_{y_i} - \alpha_i$, and
 
 $$D = \frac 1n \sum_i \sum_j \delta(j, y_i)\, p_{ij} - \frac\lambda2 \sum_j |w_j|^2, \qquad
 w_j = \frac{1}{\lambda n} \sum_i \bigl([y_i = j] - p_{ij}\bigr)\, x_i$$
 
-The best p of one example, the others as they are, is the Euclidean projection of
-$p + (\delta + v)/q$, $q = |x_i|^2/(\lambda n)$, onto the simplex: all k variables in one step.
+For fixed other examples, the optimal p is the Euclidean projection of $p + (\delta + v)/q$ onto the
+simplex, with $q = |x_i|^2/(\lambda n)$: a step updates all k variables of an example.
 
-Differences from the paper: a) it leaves the step open, and names the Frank-Wolfe step of
-Lacoste-Julien et al.; here it is the exact maximum. b) An example whose p is one class alone, and
-stays so by more than any margin was moved in the epoch before, is left out until the rest is solved.
-"""  # noqa: E501
+Differences from the paper:
+
+a) It leaves the step open, and mentions the Frank-Wolfe step of Lacoste-Julien et al.; here it is
+   the exact maximum.
+b) An example whose p is a single class, with a distance to the others of more than the largest
+   change of a margin in the previous epoch, is dropped until the others are solved.
+"""
 
 from __future__ import annotations
 
@@ -24,31 +27,33 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.solvers.active_examples import Pool, ascend
-from streaml1.solvers.data import Data, floats, unable
-from streaml1.solvers.sampling import ONE, squares
+from streaml1.solvers.active_examples import ActiveSet, ascend
+from streaml1.solvers.data import Data, floats, unsupported
+from streaml1.solvers.sampling import ONE, row_squared_norms
 from streaml1.solvers.solution import Solution, Trace
 
 __all__ = ["multiclass_sdca"]
 
-TINY = 1e-200  # a row that moves no margin
+TINY = 1e-200  # sensitivity of a row that moves no margin
 
 
 @inlined
 def _margins(ids: Any, values: Any, lo: Any, hi: Any, W: Any, v: Any) -> None:
+    """Write the margins of a row to `v`. W is (d, k), so that the classes of a feature adjoin."""
     k = np.uint64(len(v))
     for j in range(k):
         v[j] = 0.0
-    for at in range(lo, hi):
-        row, x = np.uint64(ids[at]), values[at]
+    for pos in range(lo, hi):
+        feature, x = np.uint64(ids[pos]), values[pos]
         for j in range(k):
-            v[j] += W[row, j] * x
+            v[j] += W[feature, j] * x
 
 
 @inlined
-def _top(u: Any) -> Any:
+def _argmax(u: Any) -> Any:
     best: Any = np.uint64(0)
     for j in range(np.uint64(len(u))):
         if u[j] > u[best]:
@@ -58,9 +63,13 @@ def _top(u: Any) -> Any:
 
 @inlined
 def _project(u: Any) -> None:
-    """Project onto the simplex: the threshold rises until it takes in all that are above it."""
+    """Project `u` onto the simplex, in place.
+
+    Invariant: the threshold is a lower bound on the solution. It rises until it is that of the
+    entries above it.
+    """
     k = np.uint64(len(u))
-    shift = u[_top(u)]  # so that 1 beside it is not lost in rounding
+    shift = u[_argmax(u)]  # else the 1 below would be lost next to large entries
     for j in range(k):
         u[j] -= shift
     threshold = -math.inf
@@ -88,37 +97,40 @@ def _epoch(
     scale: float,
     order: Any,
     m: Any,
-    far: float,
-    rest: Any,
+    threshold: float,
+    still_active: Any,
     p: Any,
     W: Any,
     v: Any,
 ) -> Any:
-    """Take the first `m` steps of `order`; what is returned is as in `sdca`."""
-    kept: Any = np.uint64(0)
-    read: Any = np.uint64(0)
+    """Take a step at each of the first m examples of `order`; see `_epoch` of `sdca`.
+
+    `v` is a buffer for the margins.
+    """
+    n_active: Any = np.uint64(0)
+    n_read: Any = np.uint64(0)
     m, k = np.uint64(m), np.uint64(len(v))
-    most, gap = 0.0, 0.0
+    max_move, gap = 0.0, 0.0
     for t in range(m):
         i = np.uint64(order[t])
         lo, hi = indptr[i], indptr[i + ONE]
         _margins(ids, values, lo, hi, W, v)
-        read += hi - lo
+        n_read += hi - lo
         mean = 0.0
         for j in range(k):
             v[j] += cost[y[i], j]
             mean += p[i, j] * v[j]
-        top = _top(v)
+        top = _argmax(v)
         gap += v[top] - mean
         if p[i, top] == 1.0:
             second = -math.inf
             for j in range(k):
                 if j != top:
                     second = max(second, v[j])
-            if second < v[top] - far:
+            if second < v[top] - threshold:
                 continue
-        rest[kept] = i
-        kept += ONE
+        still_active[n_active] = i
+        n_active += ONE
         if q[i] > TINY:
             for j in range(k):
                 v[j] = p[i, j] + (v[j] - mean) / q[i]
@@ -133,74 +145,89 @@ def _epoch(
             v[j] = (before - v[j]) * scale
             moved = max(moved, abs(v[j]))
         if moved > 0.0:
-            most = max(most, moved * q[i] / scale)
-            for at in range(lo, hi):
-                row, x = np.uint64(ids[at]), values[at]
+            max_move = max(max_move, moved * q[i] / scale)
+            for pos in range(lo, hi):
+                feature, x = np.uint64(ids[pos]), values[pos]
                 for j in range(k):
-                    W[row, j] += v[j] * x
-            read += hi - lo
-    return kept, most, gap, read
+                    W[feature, j] += v[j] * x
+            n_read += hi - lo
+    return n_active, max_move, gap, n_read
 
 
 @kernel
-def _bounds(
+def _objective_sums(
     cost: Any, ids: Any, values: Any, indptr: Any, y: Any, p: Any, scale: float, W: Any, v: Any
 ) -> Any:
-    """Sum W anew; returns the sums of the losses and of the costs under p."""
+    """Recompute W from p; return the sums of the losses and of the expected costs under p."""
     k = np.uint64(len(v))
     n = np.uint64(len(y))
-    for feature in range(np.uint64(len(W))):
+    for row in range(np.uint64(len(W))):
         for j in range(k):
-            W[feature, j] = 0.0
+            W[row, j] = 0.0
     for i in range(n):
         for j in range(k):
             v[j] = ((1.0 if j == np.uint64(y[i]) else 0.0) - p[i, j]) * scale
-        for at in range(indptr[i], indptr[i + ONE]):
-            row, x = np.uint64(ids[at]), values[at]
+        for pos in range(indptr[i], indptr[i + ONE]):
+            feature, x = np.uint64(ids[pos]), values[pos]
             for j in range(k):
-                W[row, j] += v[j] * x
+                W[feature, j] += v[j] * x
     primal, dual = 0.0, 0.0
     for i in range(n):
         _margins(ids, values, indptr[i], indptr[i + ONE], W, v)
-        own = v[np.uint64(y[i])]
+        of_label = v[np.uint64(y[i])]
         for j in range(k):
             v[j] += cost[y[i], j]
             dual += cost[y[i], j] * p[i, j]
-        primal += v[_top(v)] - own
+        primal += v[_argmax(v)] - of_label
     return primal, dual
 
 
-def _checked_cost(cost: Any, k: int) -> Any:
+def _check_cost(cost: ArrayLike | None, k: int) -> NDArray[np.float64]:
     if cost is None:
         return 1.0 - np.eye(k)
-    cost = floats("sdca", "cost", cost, f"give a {k} by {k} matrix of numbers")
-    if cost.shape != (k, k):
-        raise unable("sdca", f"cost= of the shape {cost.shape}", f"there are {k} labels")
-    if not (np.isfinite(cost).all() and (cost >= 0.0).all() and not cost.diagonal().any()):
-        raise unable("sdca", "these costs", "give finite ones from 0, and 0 on the diagonal")
-    return cost
+    costs = floats("sdca", "cost", cost, f"use a {k} by {k} matrix of numbers")
+    if costs.shape != (k, k):
+        raise unsupported("sdca", f"cost= of shape {costs.shape}", f"use {(k, k)} for {k} labels")
+    if not (np.isfinite(costs).all() and (costs >= 0.0).all() and not costs.diagonal().any()):
+        raise unsupported("sdca", "these costs", "use finite costs >= 0, with a zero diagonal")
+    return costs
 
 
-def multiclass_sdca(data: Data, l2: float, cost: Any, pool: Pool, trace: Trace) -> Solution:
-    """Minimise the mean multiclass hinge loss + l2/2 |W|^2 by the dual."""
+def multiclass_sdca(
+    data: Data, l2: float, cost: ArrayLike | None, active: ActiveSet, trace: Trace
+) -> Solution:
+    """Minimise the mean multiclass hinge loss + l2/2 |W|^2 by dual coordinate ascent.
+
+    Parameters
+    ----------
+    data
+        Rows and labels.
+    l2
+        Strength of the penalty, > 0.
+    cost
+        Cost matrix, shape (k, k); see `sdca`.
+    active, trace
+        The active set and the trace of the run.
+    """
     rows, n, k, scale = data.rows, data.n, len(data.classes), 1.0 / (l2 * data.n)
-    cost = _checked_cost(cost, k)
+    costs = _check_cost(cost, k)
     q, v = np.empty(n), np.empty(k)
-    squares(rows.values, rows.indptr, q)
+    row_squared_norms(rows.values, rows.indptr, q)
     q *= scale
     p = np.zeros((n, k))
     p[np.arange(n), data.y] = 1.0
     W, exact = np.zeros((data.d, k)), np.zeros((data.d, k))
 
-    def epoch() -> float:
-        kept, most, gap, read = _epoch(cost, *rows, data.y, q, scale, *pool.turn(), p, W, v)
-        pool.taken(kept, most, read)
+    def run_epoch() -> float:
+        plan = active.plan_epoch()
+        n_active, max_move, gap, n_read = _epoch(costs, *rows, data.y, q, scale, *plan, p, W, v)
+        active.shrink(n_active, max_move, n_read)
         return float(gap) / n
 
-    def look(number: int) -> bool:
-        primal, dual = _bounds(cost, *rows, data.y, p, scale, exact, v)
+    def record(epoch: int) -> bool:
+        primal, dual = _objective_sums(costs, *rows, data.y, p, scale, exact, v)
         norm = 0.5 * l2 * float(np.vdot(exact, exact))
-        return trace.record(number, primal / n + norm, dual / n - norm, pool.accesses, exact.T)
+        return trace.record(epoch, primal / n + norm, dual / n - norm, active.accesses, exact.T)
 
-    ascend(pool, trace, epoch, look)
+    ascend(active, trace, run_epoch, record)
     return trace.solution(np.ascontiguousarray(exact.T), np.zeros(k), data.classes)

@@ -1,14 +1,14 @@
-r"""The objective, its parts and its dual: what the solvers share.
+r"""The objective, its losses and its dual.
 
 $$P(w, b) = \frac 1n \sum_i \phi_i(a_i) + \lambda_1 |w|_1 + \frac{\lambda_2}{2} |w|^2,
 \qquad a_i = \langle w, x_i\rangle + b$$
 
 $$D(\theta) = -\frac 1n \sum_i \phi_i^*(\theta_i) - g^*\Big(-\frac 1n \sum_i \theta_i x_i\Big)
-\le \min P, \qquad \textstyle\sum_i \theta_i = 0 \text{ where there is an intercept}$$
+\le \min P, \qquad \textstyle\sum_i \theta_i = 0 \text{ with an intercept}$$
 
 $\phi_i^*(\theta) = \sup_a \theta a - \phi_i(a)$ and $g^*$ are the conjugates of the loss and of the
-penalty. The best $\theta$ is $\theta_i = \phi_i'(a_i)$ at the optimum; SDCA's $\alpha$ is
-$-\theta$. With $s = -y\theta$ the conjugates are
+penalty $g$. The optimal dual variables are $\theta_i = \phi_i'(a_i)$ at the optimum. The $\alpha$
+of SDCA is $-\theta$. With $s = -y\theta$ the conjugates are
 
 | loss | conjugate | where |
 |---|---|---|
@@ -18,7 +18,7 @@ $-\theta$. With $s = -y\theta$ the conjugates are
 | squared | $\theta^2 / 2 + y \theta$ | |
 | absolute | $y \theta$ | $-1 \le \theta \le 1$ |
 
-and infinite elsewhere.
+and infinite elsewhere. $\gamma$ is the width of the smoothed hinge.
 """
 
 from __future__ import annotations
@@ -29,59 +29,61 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
+from streaml1.core.types import Floats
 from streaml1.optim import losses
 from streaml1.optim.losses import ABSOLUTE, HINGE, LOGISTIC, SMOOTHED_HINGE, SQUARED
 
 __all__ = [
-    "balanced",
-    "bends",
+    "balance_dual",
+    "second_derivatives",
     "conjugate",
-    "conjugates",
-    "curvature",
+    "mean_conjugate",
+    "curvature_bound",
     "derivative",
     "derivatives",
     "elastic_net",
     "elastic_net_dual",
     "margins",
     "mean_loss",
-    "pulled_back",
+    "weighted_row_sum",
     "value",
 ]
 
-CURVATURE = {"logistic": 0.25, "smoothed_hinge": 1.0, "squared": 1.0}
-"""Most of the second derivative of a loss; the smoothed hinge's is divided by its width."""
+CURVATURE_BOUNDS = {"logistic": 0.25, "smoothed_hinge": 1.0, "squared": 1.0}
+"""Upper bound on the second derivative of each smooth loss; of the smoothed hinge at width 1."""
 
 
-def curvature(loss: str, gamma: float = 1.0) -> float:
-    """Most of the second derivative of a loss of that name; infinite where it has kinks."""
-    bound = CURVATURE.get(loss, math.inf)
+def curvature_bound(loss: str, gamma: float = 1.0) -> float:
+    """Return the upper bound on the second derivative of a loss; infinite if it has kinks."""
+    bound = CURVATURE_BOUNDS.get(loss, math.inf)
     return bound / gamma if loss == "smoothed_hinge" else bound
 
 
-# The smoothed hinge of width gamma is gamma times that of width 1 at z / gamma, z = 1 - y a.
+# The smoothed hinge of width gamma at z = 1 - y a is gamma times that of width 1 at z / gamma.
 
 
 @inlined
-def _narrowed(loss: int, a: float, y: float, gamma: float) -> float:
+def _at_width_one(loss: int, a: float, y: float, gamma: float) -> float:
+    """Return the margin at which the loss of width 1 is evaluated."""
     return y - (y - a) / gamma if loss == SMOOTHED_HINGE else a
 
 
 @inlined
 def value(loss: int, a: float, y: float, gamma: float) -> float:
-    """Loss of the margin `a` for the label `y`, by the loss's code."""
-    v = losses.value(loss, _narrowed(loss, a, y, gamma), y)
+    """Return the loss of the margin `a` for the label `y`; `loss` is a value of `CODES`."""
+    v = losses.value(loss, _at_width_one(loss, a, y, gamma), y)
     return gamma * v if loss == SMOOTHED_HINGE else v
 
 
 @inlined
 def derivative(loss: int, a: float, y: float, gamma: float) -> float:
-    """Derivative of `value` in `a`."""
-    return losses.derivative(loss, _narrowed(loss, a, y, gamma), y)
+    """Return the derivative of `value` with respect to `a`."""
+    return losses.derivative(loss, _at_width_one(loss, a, y, gamma), y)
 
 
 @inlined
 def conjugate(loss: int, theta: float, y: float, gamma: float) -> float:
-    """The conjugate of a loss at the slope `theta`; infinite where no margin has that slope."""
+    """Return the conjugate of a loss at `theta`; infinite outside its domain."""
     if loss == SQUARED:
         return 0.5 * theta * theta + y * theta
     if loss == ABSOLUTE:
@@ -90,8 +92,8 @@ def conjugate(loss: int, theta: float, y: float, gamma: float) -> float:
     if not 0.0 <= s <= 1.0:
         return math.inf
     if loss == LOGISTIC:
-        down = s * math.log(s) if s > 0.0 else 0.0
-        return down + (1.0 - s) * math.log1p(-s) if s < 1.0 else down
+        entropy = s * math.log(s) if s > 0.0 else 0.0
+        return entropy + (1.0 - s) * math.log1p(-s) if s < 1.0 else entropy
     if loss == HINGE:
         return -s
     return -s + 0.5 * gamma * s * s
@@ -99,7 +101,7 @@ def conjugate(loss: int, theta: float, y: float, gamma: float) -> float:
 
 @kernel
 def margins(ids: Any, values: Any, indptr: Any, w: Any, b: float, a: Any) -> None:
-    """Put <w, x_i> + b into a."""
+    """Write the margins <w, x_i> + b to `a`."""
     for i in range(np.uint64(len(a))):
         total = 0.0
         for k in range(indptr[i], indptr[i + np.uint64(1)]):
@@ -108,8 +110,8 @@ def margins(ids: Any, values: Any, indptr: Any, w: Any, b: float, a: Any) -> Non
 
 
 @kernel
-def pulled_back(ids: Any, values: Any, indptr: Any, theta: Any, scale: float, v: Any) -> None:
-    """Put scale * sum_i theta_i x_i into v."""
+def weighted_row_sum(ids: Any, values: Any, indptr: Any, theta: Any, scale: float, v: Any) -> None:
+    """Write scale * sum_i theta_i x_i to `v`."""
     for j in range(np.uint64(len(v))):
         v[j] = 0.0
     for i in range(np.uint64(len(theta))):
@@ -121,7 +123,7 @@ def pulled_back(ids: Any, values: Any, indptr: Any, theta: Any, scale: float, v:
 
 @kernel
 def mean_loss(loss: int, a: Any, y: Any, gamma: float) -> float:
-    """The mean loss of the margins `a`."""
+    """Return the mean loss of the margins `a`."""
     total = 0.0
     for i in range(np.uint64(len(a))):
         total += value(loss, a[i], y[i], gamma)
@@ -130,14 +132,14 @@ def mean_loss(loss: int, a: Any, y: Any, gamma: float) -> float:
 
 @kernel
 def derivatives(loss: int, a: Any, y: Any, gamma: float, theta: Any) -> None:
-    """Put the derivative of each example's loss into theta."""
+    """Write the derivative of each example's loss to `theta`."""
     for i in range(np.uint64(len(a))):
         theta[i] = derivative(loss, a[i], y[i], gamma)
 
 
 @kernel
-def bends(loss: int, a: Any, y: Any, gamma: float, h: Any) -> None:
-    """Put the second derivative of each example's loss into h, 0 where it has none."""
+def second_derivatives(loss: int, a: Any, y: Any, gamma: float, h: Any) -> None:
+    """Write the second derivative of each example's loss to `h`, 0 where it is undefined."""
     for i in range(np.uint64(len(a))):
         if loss == LOGISTIC:
             e = math.exp(-abs(a[i]))
@@ -150,44 +152,65 @@ def bends(loss: int, a: Any, y: Any, gamma: float, h: Any) -> None:
 
 
 @kernel
-def conjugates(loss: int, theta: Any, y: Any, gamma: float, scale: float) -> float:
-    """The mean of the conjugates at scale * theta_i; infinite where one is."""
+def mean_conjugate(loss: int, theta: Any, y: Any, gamma: float, scale: float) -> float:
+    """Return the mean of the conjugates at scale * theta_i; infinite if one is."""
     total = 0.0
     for i in range(np.uint64(len(theta))):
         total += conjugate(loss, scale * theta[i], y[i], gamma)
     return total / len(theta)
 
 
-def elastic_net(w: Any, l1: float, l2: float) -> float:
-    """The penalty l1 |w|_1 + l2/2 |w|^2."""
+def elastic_net(w: Floats, l1: float, l2: float) -> float:
+    """Return the penalty l1 |w|_1 + l2/2 |w|^2."""
     return float(l1 * np.abs(w).sum() + 0.5 * l2 * np.vdot(w, w))
 
 
-def balanced(loss: int, theta: Any) -> Any:
-    """`theta` moved so that its sum is zero, which the dual of an intercept wants.
+def balance_dual(loss: int, theta: Floats) -> Floats:
+    """Return dual variables close to `theta` that sum to zero, as an intercept requires.
 
-    Of the squared loss any theta is allowed, and the mean is taken off; of the others each may
-    move towards zero, so the side that weighs more is scaled down.
+    The squared loss allows any theta: subtract the mean. The domains of the others are convex and
+    contain zero: scale down the positive or the negative part, whichever is larger.
     """
     if loss == SQUARED:
-        return theta - theta.mean()
-    up, down = np.maximum(theta, 0.0), np.minimum(theta, 0.0)
-    more, less = up.sum(), -down.sum()
-    if more > less:
-        return up * (less / more) + down
-    return up + down * (more / less) if less > 0.0 else theta
+        centred: Floats = theta - theta.mean()
+        return centred
+    positive, negative = np.maximum(theta, 0.0), np.minimum(theta, 0.0)
+    up, down = positive.sum(), -negative.sum()
+    if up > down:
+        positive *= down / up
+    elif down > 0.0:
+        negative *= up / down
+    else:
+        return theta
+    return positive + negative
 
 
 def elastic_net_dual(
-    loss: int, theta: Any, v: Any, y: Any, gamma: float, l1: float, l2: float
+    loss: int, theta: Floats, v: Floats, y: Floats, gamma: float, l1: float, l2: float
 ) -> float:
-    """D of `theta`, with v = -1/n sum_i theta_i x_i: a lower bound of the optimum.
+    """Return the dual objective D(theta) of the elastic net, a lower bound on the optimum.
 
-    Where l2 is zero, theta is scaled down until |v_j| <= l1 for all j, which the dual wants.
+    Parameters
+    ----------
+    loss
+        A value of `CODES`.
+    theta
+        Dual variables, shape (n,).
+    v
+        -1/n sum_i theta_i x_i, shape (d,).
+    y
+        Labels, shape (n,).
+    gamma
+        Width of the smoothed hinge.
+    l1, l2
+        Strengths. With l2 = 0 the dual requires |v_j| <= l1 for all j: theta is scaled down to
+        satisfy it.
     """
     if l2 > 0.0:
         beyond = np.maximum(np.abs(v) - l1, 0.0)
-        return float(-conjugates(loss, theta, y, gamma, 1.0) - np.vdot(beyond, beyond) / (2.0 * l2))
-    most = float(np.abs(v).max(initial=0.0))
-    scale = 1.0 if most <= l1 else l1 / most
-    return float(-conjugates(loss, theta, y, gamma, scale))
+        return float(
+            -mean_conjugate(loss, theta, y, gamma, 1.0) - np.vdot(beyond, beyond) / (2.0 * l2)
+        )
+    largest = float(np.abs(v).max(initial=0.0))
+    scale = 1.0 if largest <= l1 else l1 / largest
+    return float(-mean_conjugate(loss, theta, y, gamma, scale))

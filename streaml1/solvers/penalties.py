@@ -1,208 +1,257 @@
-"""Penalties and balls of all learners: value, proximal step, conjugate.
+r"""Penalties and constraint sets: one class each, with value, proximal step and conjugate.
 
-A vector of weights, or of several classes a row a class: a feature is then a column.
+All have the form $g(w) = h(w) + \frac{l_2}2 |w|^2$, where h is a norm times a strength, or the
+indicator of a set. Weights have the shape (d,), or (k, d) for k classes; a feature is then a
+column. To add one, write a class with `_prox`, `_value` and `_dual`, and enter it in `NORMS` or
+`SETS`.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from streaml1.solvers.data import check_strength, choose, unable
+from streaml1.core.types import Floats
+from streaml1.solvers.data import check_choice, check_strength, unsupported
 from streaml1.solvers.projection import project_l1_ball, project_simplex
+from streaml1.solvers.solution import Weights
 
-__all__ = ["PENALTIES", "Penalty", "each_row", "penalty_of"]
+__all__ = ["PENALTIES", "Penalty", "make_penalty", "project_rows"]
 
-Prox = Callable[[Any, Any], Any]
-Norm = Callable[[Any], float]
+Step = float | Floats
+"""A step size: a number, or for a separable penalty one for each feature, shape (d,)."""
 
 
-class Penalty:
-    r"""$g(w) = h(w) + l_2/2 |w|^2$, where h is a norm times a strength, or a set.
+class Penalty(ABC):
+    """A penalty or a constraint set.
 
     Parameters
     ----------
-    prox
-        `prox(v, eta)` = argmin_w eta h(w) + |w - v|^2 / 2. Where `separable`, eta may differ from
-        feature to feature.
-    norm
-        h itself; of a set 0.
-    dual
-        Of a norm, the least c at which v is in c times the unit ball of the dual norm over the
-        strength: h*(v) = 0 if it is at most 1, else infinite. Of a set, max <w, v> over the set.
     l2
-        The strength of the squared norm.
+        Strength of the squared l2 norm that is added to h.
+
+    Attributes
+    ----------
+    is_norm : bool
+        Whether h is a norm, not the indicator of a set.
+    separable : bool
+        Whether h is a sum over features, so that each may have its own step size.
     """
 
-    def __init__(
-        self,
-        prox: Prox,
-        norm: Norm | None,
-        dual: Norm,
-        l2: float,
-        separable: bool = False,
-    ) -> None:
-        self._prox, self._norm, self._dual = prox, norm, dual
-        self.l2, self.separable = l2, separable
+    is_norm = True
+    separable = False
 
-    @property
-    def is_norm(self) -> bool:
-        """Whether h is a norm, not a set."""
-        return self._norm is not None
+    def __init__(self, l2: float) -> None:
+        self.l2 = l2
 
-    def value(self, w: Any) -> float:
-        """The penalty of w, which is in the set if there is one."""
-        h = self._norm(w) if self._norm is not None else 0.0
+    @abstractmethod
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        """Return argmin_w eta h(w) + |w - v|^2 / 2."""
+
+    @abstractmethod
+    def _value(self, w: Weights) -> float:
+        """Return h(w), which is 0 in a set."""
+
+    @abstractmethod
+    def _dual(self, v: Weights) -> float:
+        """Return the gauge that defines the conjugate of h.
+
+        For a norm, the smallest c such that v is in c times the unit ball of the dual norm, over
+        the strength: h*(v) is 0 if c <= 1, else infinite. For a set, max <w, v> over the set.
+        """
+
+    def value(self, w: Weights) -> float:
+        """Return g(w); a constraint set assumes that w is in it."""
+        h = self._value(w)
         return float(h + 0.5 * self.l2 * np.vdot(w, w)) if self.l2 > 0.0 else float(h)
 
-    def prox(self, v: Any, eta: Any) -> Any:
-        """The least eta g(w) + |w - v|^2 / 2."""
-        shrunk = 1.0 / (1.0 + eta * self.l2)
-        return self._prox(v * shrunk, eta * shrunk)
+    def prox(self, v: Weights, eta: Step) -> Weights:
+        """Return argmin_w eta g(w) + |w - v|^2 / 2."""
+        shrinkage = 1.0 / (1.0 + eta * self.l2)
+        return self._prox(v * shrinkage, eta * shrinkage)
 
-    def scale(self, v: Any) -> float:
-        """The largest c up to 1 for which `conjugate(c v)` is finite."""
-        if self._norm is None or self.l2 > 0.0:
+    def dual_scale(self, v: Weights) -> float:
+        """Return the largest c <= 1 for which `conjugate(c v)` is finite."""
+        if not self.is_norm or self.l2 > 0.0:
             return 1.0
-        most = self._dual(v)
-        return 1.0 if most <= 1.0 else 1.0 / most
+        gauge = self._dual(v)
+        return 1.0 if gauge <= 1.0 else 1.0 / gauge
 
-    def conjugate(self, v: Any) -> float:
-        """The most of <w, v> - g(w) over w; of a norm without l2, where it is finite, 0."""
+    def conjugate(self, v: Weights) -> float:
+        """Return g*(v) = max_w <w, v> - g(w), for a norm without l2 where it is finite."""
         if self.l2 > 0.0:
             w = self._prox(v / self.l2, 1.0 / self.l2)
             return float(np.vdot(w, v)) - self.value(w)
-        return self._dual(v) if self._norm is None else 0.0
+        return 0.0 if self.is_norm else self._dual(v)
 
 
-def each_row(project: Callable[[Any, float], Any], v: Any, radius: float) -> Any:
-    """A vector projected, or each row of a matrix."""
+class _Norm(Penalty):
+    def __init__(self, strength: float, l2: float) -> None:
+        super().__init__(l2)
+        self.strength = strength
+
+    def _gauge(self, size: float | Floats) -> float:
+        """Return max(size) / strength, where 0 / 0 is 0."""
+        largest = float(np.max(size, initial=0.0))
+        if self.strength > 0.0:
+            return largest / self.strength
+        return math.inf if largest > 0.0 else 0.0
+
+
+class L1(_Norm):
+    """The l1 norm of all weights."""
+
+    separable = True
+
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        return np.copysign(np.maximum(np.abs(v) - eta * self.strength, 0.0), v)
+
+    def _value(self, w: Weights) -> float:
+        return self.strength * float(np.abs(w).sum())
+
+    def _dual(self, v: Weights) -> float:
+        return self._gauge(np.abs(v))
+
+
+class L2(_Norm):
+    """The l2 norm of all weights, not squared."""
+
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        norm = float(np.linalg.norm(v))
+        if norm > eta * self.strength:
+            return v * (1.0 - eta * self.strength / norm)
+        return np.zeros_like(v)
+
+    def _value(self, w: Weights) -> float:
+        return self.strength * float(np.linalg.norm(w))
+
+    def _dual(self, v: Weights) -> float:
+        return self._gauge(float(np.linalg.norm(v)))
+
+
+class Linf(_Norm):
+    """The l-infinity norm of all weights."""
+
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        # Moreau: v minus its projection onto the ball of the dual norm, l1.
+        radius = float(eta) * self.strength
+        return v - project_l1_ball(v.ravel(), radius).reshape(v.shape)
+
+    def _value(self, w: Weights) -> float:
+        return self.strength * float(np.abs(w).max(initial=0.0))
+
+    def _dual(self, v: Weights) -> float:
+        return self._gauge(np.abs(v).sum())
+
+
+class FeatureL2(_Norm):
+    """The sum over features of the l2 norms of their weights (group lasso)."""
+
+    separable = True
+
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        norms = np.sqrt((v * v).sum(axis=0))
+        shrunk = np.maximum(norms - eta * self.strength, 0.0)
+        w: Weights = v * (shrunk / np.where(norms > 0.0, norms, 1.0))
+        return w
+
+    def _value(self, w: Weights) -> float:
+        return self.strength * float(np.sqrt((w * w).sum(axis=0)).sum())
+
+    def _dual(self, v: Weights) -> float:
+        return self._gauge(np.sqrt((v * v).sum(axis=0)))
+
+
+class FeatureLinf(_Norm):
+    """The sum over features of the l-infinity norms of their weights."""
+
+    separable = True
+
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        # Moreau, column by column: subtract the projection onto the l1 ball of radius z.
+        z = np.broadcast_to(eta * self.strength, v.shape[1:])
+        mu = -np.sort(-np.abs(v), axis=0)
+        theta = (np.cumsum(mu, axis=0) - z) / np.arange(1.0, len(v) + 1.0)[:, None]
+        w: Weights = np.copysign(np.minimum(np.abs(v), np.maximum(theta.max(axis=0), 0.0)), v)
+        return w
+
+    def _value(self, w: Weights) -> float:
+        return self.strength * float(np.abs(w).max(axis=0).sum())
+
+    def _dual(self, v: Weights) -> float:
+        return self._gauge(np.abs(v).sum(axis=0))
+
+
+class _Set(Penalty):
+    is_norm = False
+
+    def __init__(self, radius: float, l2: float) -> None:
+        super().__init__(l2)
+        self.radius = radius
+
+    def _value(self, w: Weights) -> float:
+        return 0.0
+
+
+class L1Ball(_Set):
+    """The l1 ball, or its non-negative part; with several classes one for each."""
+
+    def __init__(self, radius: float, l2: float, nonnegative: bool) -> None:
+        super().__init__(radius, l2)
+        self.nonnegative = nonnegative
+
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        v = np.maximum(v, 0.0) if self.nonnegative else v
+        return project_rows(project_l1_ball, v, self.radius)
+
+    def _dual(self, v: Weights) -> float:
+        size = v if self.nonnegative else np.abs(v)
+        return self.radius * float(np.sum(np.max(size, axis=-1, initial=0.0)))
+
+
+class Simplex(_Set):
+    """The simplex {w >= 0, sum w = radius}; with several classes one for each."""
+
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        return project_rows(project_simplex, v, self.radius)
+
+    def _dual(self, v: Weights) -> float:
+        return self.radius * float(np.sum(np.max(v, axis=-1)))
+
+
+class L2Ball(_Set):
+    """The l2 ball of all weights."""
+
+    def _prox(self, v: Weights, eta: Step) -> Weights:
+        norm = float(np.linalg.norm(v))
+        return v * (self.radius / norm) if norm > self.radius else v
+
+    def _dual(self, v: Weights) -> float:
+        return self.radius * float(np.linalg.norm(v))
+
+
+def project_rows(project: Callable[[Floats, float], Floats], v: Weights, radius: float) -> Weights:
+    """Project a vector, or each row of a matrix."""
     if v.ndim == 1:
         return project(v, radius)
     return np.stack([project(row, radius) for row in v])
 
 
-def _soft(v: Any, by: Any) -> Any:
-    return np.copysign(np.maximum(np.abs(v) - by, 0.0), v)
-
-
-def _over(size: Any, strength: float) -> float:
-    """Size / strength, where nothing is nothing even without a strength."""
-    most = float(np.max(size, initial=0.0))
-    return most / strength if strength > 0.0 else (math.inf if most > 0.0 else 0.0)
-
-
-def _l1(s: float, l2: float) -> Penalty:
-    return Penalty(
-        lambda v, eta: _soft(v, eta * s),
-        lambda w: s * float(np.abs(w).sum()),
-        lambda v: _over(np.abs(v), s),
-        l2,
-        separable=True,
-    )
-
-
-def _l2(s: float, l2: float) -> Penalty:
-    def prox(v: Any, eta: float) -> Any:
-        norm = float(np.linalg.norm(v))
-        return v * (1.0 - eta * s / norm) if norm > eta * s else np.zeros_like(v)
-
-    return Penalty(
-        prox,
-        lambda w: s * float(np.linalg.norm(w)),
-        lambda v: _over(np.linalg.norm(v), s),
-        l2,
-    )
-
-
-def _linf(s: float, l2: float) -> Penalty:
-    def prox(v: Any, eta: float) -> Any:
-        return v - project_l1_ball(v.ravel(), eta * s).reshape(v.shape)
-
-    return Penalty(
-        prox,
-        lambda w: s * float(np.abs(w).max(initial=0.0)),
-        lambda v: _over(np.abs(v).sum(), s),
-        l2,
-    )
-
-
-def _rows_l2(s: float, l2: float) -> Penalty:
-    def prox(v: Any, eta: Any) -> Any:
-        norms = np.sqrt((v * v).sum(axis=0))
-        kept = np.maximum(norms - eta * s, 0.0)
-        return v * (kept / np.where(norms > 0.0, norms, 1.0))
-
-    return Penalty(
-        prox,
-        lambda w: s * float(np.sqrt((w * w).sum(axis=0)).sum()),
-        lambda v: _over(np.sqrt((v * v).sum(axis=0)), s),
-        l2,
-        separable=True,
-    )
-
-
-def _rows_linf(s: float, l2: float) -> Penalty:
-    def prox(v: Any, eta: Any) -> Any:
-        # What is taken off is the projection of each column on the l1 ball of radius z.
-        z = np.broadcast_to(eta * s, v.shape[1:])
-        mu = -np.sort(-np.abs(v), axis=0)
-        theta = (np.cumsum(mu, axis=0) - z) / np.arange(1.0, len(v) + 1.0)[:, None]
-        return np.copysign(np.minimum(np.abs(v), np.maximum(theta.max(axis=0), 0.0)), v)
-
-    return Penalty(
-        prox,
-        lambda w: s * float(np.abs(w).max(axis=0).sum()),
-        lambda v: _over(np.abs(v).sum(axis=0), s),
-        l2,
-        separable=True,
-    )
-
-
-def _ball(radius: float, l2: float, nonnegative: bool) -> Penalty:
-    """The l1 ball, of several classes one each."""
-
-    def prox(v: Any, eta: float) -> Any:
-        v = np.maximum(v, 0.0) if nonnegative else v
-        return each_row(project_l1_ball, v, radius)
-
-    def dual(v: Any) -> float:
-        size = v if nonnegative else np.abs(v)
-        return radius * float(np.sum(np.max(size, axis=-1, initial=0.0)))
-
-    return Penalty(prox, None, dual, l2)
-
-
-def _simplex(radius: float, l2: float) -> Penalty:
-    def prox(v: Any, eta: float) -> Any:
-        return each_row(project_simplex, v, radius)
-
-    return Penalty(prox, None, lambda v: radius * float(np.sum(np.max(v, axis=-1))), l2)
-
-
-def _l2_ball(radius: float, l2: float) -> Penalty:
-    def prox(v: Any, eta: float) -> Any:
-        norm = float(np.linalg.norm(v))
-        return v * (radius / norm) if norm > radius else v
-
-    return Penalty(prox, None, lambda v: radius * float(np.linalg.norm(v)), l2)
-
-
-NORMS = {
-    "l1": _l1,
-    "l2": _l2,
-    "linf": _linf,
-    "l1/l2": _rows_l2,
-    "l1/linf": _rows_linf,
+NORMS: dict[str, type[_Norm]] = {
+    "l1": L1,
+    "l2": L2,
+    "linf": Linf,
+    "l1/l2": FeatureL2,
+    "l1/linf": FeatureLinf,
 }
-SETS = {"simplex": _simplex, "l2-ball": _l2_ball}
+SETS: dict[str, type[_Set]] = {"simplex": Simplex, "l2-ball": L2Ball}
 PENALTIES = ("elastic-net", *NORMS, "ball", *SETS)
 
 
-def penalty_of(
+def make_penalty(
     solver: str,
     penalty: str,
     *,
@@ -212,25 +261,46 @@ def penalty_of(
     radius: float | None = None,
     nonnegative: bool = False,
 ) -> Penalty:
-    """The penalty of that name; what it has no use for is refused, and what it lacks."""
-    choose(solver, "penalty", penalty, PENALTIES)
+    """Make a penalty by name.
+
+    Parameters
+    ----------
+    solver
+        Name of the solver, for errors.
+    penalty
+        One of `PENALTIES`.
+    l1, l2
+        Strengths of the elastic net; `l2` may be added to any other penalty.
+    strength
+        Strength of a norm.
+    radius
+        Radius of a set.
+    nonnegative
+        Whether the weights of "ball" are >= 0.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is missing, or does not apply to this penalty.
+    """
+    check_choice(solver, "penalty", penalty, PENALTIES)
     given = f'penalty="{penalty}"'
     l1, l2 = check_strength("l1", l1), check_strength("l2", l2)
     if l1 and penalty != "elastic-net":
-        raise unable(solver, f"l1={l1} with {given}", 'give strength, or penalty="elastic-net"')
+        raise unsupported(solver, f"l1={l1} with {given}", 'use strength, or penalty="elastic-net"')
     if strength is not None and penalty not in NORMS:
-        raise unable(solver, f"strength={strength} with {given}", "give l1 and l2, or a radius")
+        raise unsupported(solver, f"strength={strength} with {given}", "use l1 and l2, or a radius")
     if radius is not None and penalty not in ("ball", *SETS):
-        raise unable(solver, f"radius={radius} with {given}", 'give penalty="ball", say')
+        raise unsupported(solver, f"radius={radius} with {given}", 'use penalty="ball"')
     if nonnegative and penalty != "ball":
-        raise unable(solver, f"nonnegative=True with {given}", 'give penalty="ball"')
+        raise unsupported(solver, f"nonnegative=True with {given}", 'use penalty="ball"')
     if penalty == "elastic-net":
-        return _l1(l1, l2)
+        return L1(l1, l2)
     if penalty in NORMS:
         if strength is None:
-            raise unable(solver, f"{given} without a strength", "give strength")
+            raise unsupported(solver, f"{given} without a strength", "set strength")
         return NORMS[penalty](check_strength("strength", strength), l2)
     if radius is None:
-        raise unable(solver, f"{given} without a radius", "give radius")
+        raise unsupported(solver, f"{given} without a radius", "set radius")
     radius = check_strength("radius", radius, above_zero=True)
-    return _ball(radius, l2, nonnegative) if penalty == "ball" else SETS[penalty](radius, l2)
+    return L1Ball(radius, l2, nonnegative) if penalty == "ball" else SETS[penalty](radius, l2)

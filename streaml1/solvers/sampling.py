@@ -1,8 +1,8 @@
-"""Which coordinate is next: drawn, permuted or in turn; and products with sparse rows.
+"""The order of coordinate steps, and operations on sparse rows.
 
-An order is an array of numbers, a part of which is gone through in an epoch. What is random comes
-from xorshift64 (Marsaglia 2003), whose state is an array of one uint64: a seed gives the same run
-everywhere.
+An order is an array of coordinates; an epoch takes its first m. Random numbers come from xorshift64
+(Marsaglia 2003), whose state is an array of one uint64, so that a seed gives the same run on every
+machine.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ import numpy as np
 
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import prefetch
+from streaml1.core.types import Hashes
 
 __all__ = [
+    "FOUR",
+    "ONE",
     "ORDERS",
     "PERMUTATION",
     "RANDOM",
-    "add",
-    "arrange",
+    "THREE",
+    "TWO",
+    "axpy",
     "dot",
-    "fetch_next",
-    "generator",
-    "squares",
+    "fill_order",
+    "prefetch_next_row",
+    "rng_state",
+    "row_squared_norms",
 ]
 
 RANDOM, PERMUTATION, CYCLIC = range(3)
@@ -32,17 +37,17 @@ ORDERS = {"random": RANDOM, "permutation": PERMUTATION, "cyclic": CYCLIC}
 _32 = np.uint64(32)
 _A, _B, _C = np.uint64(13), np.uint64(7), np.uint64(17)
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-EIGHT, SIXTEEN = np.uint64(8), np.uint64(16)  # values and ids in 64 bytes
+EIGHT, SIXTEEN = np.uint64(8), np.uint64(16)  # float64 values and uint32 ids in a 64-byte line
 
 
-def generator(seed: int) -> Any:
-    """The state of the generator of a seed."""
+def rng_state(seed: int) -> Hashes:
+    """Return the state of the generator for a seed; it is never zero."""
     return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
 
 
 @inlined
-def _below(state: Any, n: Any) -> Any:
-    """Draw a number below n < 2**32."""
+def _draw_below(state: Any, n: Any) -> Any:
+    """Draw an integer below n < 2**32."""
     x = state[0]
     x ^= x << _A
     x ^= x >> _B
@@ -52,24 +57,26 @@ def _below(state: Any, n: Any) -> Any:
 
 
 @kernel
-def arrange(how: int, pool: Any, n: Any, state: Any, order: Any) -> None:
-    """Put the next `n` coordinates into `order`, of those that are the first n of `pool`."""
+def fill_order(kind: int, candidates: Any, n: Any, state: Any, order: Any) -> None:
+    """Write the next `n` coordinates to `order`, taken from the first n of `candidates`.
+
+    `kind` is a value of `ORDERS`.
+    """
     n = np.uint64(n)
-    if how == RANDOM:
+    if kind == RANDOM:
         for k in range(n):
-            order[k] = pool[_below(state, n)]
+            order[k] = candidates[_draw_below(state, n)]
         return
     for k in range(n):
-        order[k] = pool[k]
-    if how == PERMUTATION:
+        order[k] = candidates[k]
+    if kind == PERMUTATION:
         for k in range(n):
-            other = k + _below(state, n - k)
-            order[k], order[other] = order[other], order[k]
+            swap = k + _draw_below(state, n - k)
+            order[k], order[swap] = order[swap], order[k]
 
 
 @inlined
-def _fetch(ids: Any, values: Any, lo: Any, hi: Any) -> None:
-    """Ask memory for a row that is next."""
+def _prefetch_row(ids: Any, values: Any, lo: Any, hi: Any) -> None:
     for k in range(lo, hi, EIGHT):
         prefetch(values, k)
     for k in range(lo, hi, SIXTEEN):
@@ -77,17 +84,22 @@ def _fetch(ids: Any, values: Any, lo: Any, hi: Any) -> None:
 
 
 @inlined
-def fetch_next(ids: Any, values: Any, indptr: Any, order: Any, t: Any, m: Any) -> None:
-    """Ask memory for the row that comes after `order[t]`, of the first m of the order."""
+def prefetch_next_row(ids: Any, values: Any, indptr: Any, order: Any, t: Any, m: Any) -> None:
+    """Prefetch the row after `order[t]`, if it is among the first m.
+
+    Steps visit rows at random, which the hardware prefetcher cannot predict.
+    """
     if t + ONE < m:
-        following = np.uint64(order[t + ONE])
-        _fetch(ids, values, indptr[following], indptr[following + ONE])
+        i = np.uint64(order[t + ONE])
+        _prefetch_row(ids, values, indptr[i], indptr[i + ONE])
 
 
-# Four sums: each addition would wait for the one before it.
 @inlined
 def dot(ids: Any, values: Any, lo: Any, hi: Any, w: Any) -> float:
-    """The product of a sparse row and a dense vector."""
+    """Return the dot product of a sparse row and a dense vector.
+
+    Four sums run in parallel: with one, each addition would wait for the one before it.
+    """
     a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
     end = lo + ((hi - lo) & ~THREE)
     for k in range(lo, end, FOUR):
@@ -101,15 +113,15 @@ def dot(ids: Any, values: Any, lo: Any, hi: Any, w: Any) -> float:
 
 
 @inlined
-def add(ids: Any, values: Any, lo: Any, hi: Any, step: float, w: Any) -> None:
-    """Add step times a sparse row to a dense vector."""
+def axpy(ids: Any, values: Any, lo: Any, hi: Any, step: float, w: Any) -> None:
+    """Add `step` times a sparse row to a dense vector."""
     for k in range(lo, hi):
         w[ids[k]] += step * values[k]
 
 
 @kernel
-def squares(values: Any, indptr: Any, out: Any) -> None:
-    """Put the sum of squares of each row into `out`."""
+def row_squared_norms(values: Any, indptr: Any, out: Any) -> None:
+    """Write the squared l2 norm of each row to `out`."""
     for i in range(np.uint64(len(out))):
         total = 0.0
         for k in range(indptr[i], indptr[i + ONE]):

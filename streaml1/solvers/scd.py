@@ -1,50 +1,67 @@
-r"""Stochastic coordinate descent (SCD), and the deterministic DETCD.
+r"""Stochastic coordinate descent (SCD) and the deterministic DETCD.
 
-Shalev-Shwartz & Tewari (2009), Section 2: Algorithm 1 and, with the margins $z_i$ kept up to date,
-Algorithm 2. A step at the coordinate j, with $\beta$ a bound on the loss's second derivative
-(Eq. 9: 1 for the squared loss, 1/4 for the logistic), is
+Shalev-Shwartz & Tewari (2009), Section 2: Algorithm 1, and Algorithm 2 which keeps the margins
+$z_i$ up to date. With $\beta$ an upper bound on the second derivative of the loss (Eq. 9: 1 for the
+squared loss, 1/4 for the logistic loss), a step at coordinate j is
 
 $$g_j = \frac 1m \sum_i L'(z_i, y_i)\, x_{ij}, \qquad
 w_j \leftarrow \arg\min_v \; g_j (v - w_j) + \frac{\beta_j}2 (v - w_j)^2 + \lambda_1 |v|
 + \frac{\lambda_2}2 v^2$$
 
-Differences from the paper: a) Its step 1/beta needs $|x_{ij}| \le 1$; here each coordinate has its own,
-$\beta_j = \frac\beta m \sum_i x_{ij}^2$ (and l2 beside it), with which the objective never rises. b) The
-two halves $v_j$ and $v_{d+j}$ of a weight, of which it draws one, are one signed weight; with its
-$\hat x = [x; -x]$ that is $w_j = v_j - v_{d+j}$ (the paper has the sign the other way round). c) An epoch goes
-through a permutation (`order="random"` draws, as the paper does). d) `step="newton"`: of the
-logistic loss, the steps of some epochs are taken on its quadratic model, whose curvature is the
-loss's own instead of 1/4, and a line search keeps the objective from rising. The squared loss is its
-model. e) Weights at zero or at a bound that are pushed there are left out, until the gap is looked
-at: then all are seen. f) With `step="newton"` and no bounds, where the support has settled, Newton
-steps on it are tried, and go on while they pay (`support`): the gap's bound wants slopes that are
-exact, which a step at one weight after the other makes slowly. g) The gap is that of the dual at
-$\theta_i = L'(z_i)$, scaled where it must be.
+Differences from the paper:
 
-DETCD is prose in the paper (Section 4): "the coordinate ... is chosen in a deterministic manner to
-maximize a lower bound on the guaranteed decrease", which here is the decrease of the bound above.
-"""  # noqa: E501
+a) Its step size $1/\beta$ needs $|x_{ij}| \le 1$. Here each coordinate has its own,
+   $\beta_j = \frac\beta m \sum_i x_{ij}^2$ plus l2, with which the objective never rises.
+b) It draws one of two halves $v_j$ and $v_{d+j}$ of a weight; here a weight is signed. With its
+   $\hat x = [x; -x]$ this is $w_j = v_j - v_{d+j}$ (the paper has the opposite sign).
+c) An epoch visits a permutation of the coordinates; `order="random"` draws them, as the paper does.
+d) `step="newton"`: for the logistic loss, some epochs minimise its quadratic model, whose curvature
+   is that of the loss instead of 1/4; a line search keeps the objective from rising. The squared
+   loss equals its model.
+e) Coordinates at zero or at a bound that are pushed there are dropped until the gap is computed,
+   which looks at all of them (shrinking).
+f) With `step="newton"` and no bounds, once the support has settled, Newton steps on it are tried
+   and continue as long as they pay off (`active_set_newton`). The gap needs exact gradients, which
+   coordinate steps reach slowly.
+g) The gap uses the dual at $\theta_i = L'(z_i)$, scaled into its domain if necessary.
+
+The paper describes DETCD in prose (Section 4): "the coordinate ... is chosen in a deterministic
+manner to maximize a lower bound on the guaranteed decrease". Here this is the decrease of the upper
+bound above.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from streaml1.core.types import Floats, Hashes
 from streaml1.models.parameters import Integer, boolean
-from streaml1.solvers.active_set_newton import FASTER, SLACK, Watch
+from streaml1.solvers.active_set_newton import MAX_GAP_RATIO, SLOPE_SHARE, SupportMonitor
 from streaml1.solvers.coordinate_kernels import (
+    EpochResult,
     bound_epoch,
     curvatures,
-    greedy,
+    greedy_steps,
+    loss_derivatives,
+    matvec,
     model_epoch,
-    products,
-    slopes,
 )
-from streaml1.solvers.coordinate_problem import Run, bounds_of
-from streaml1.solvers.data import Data, check_run, check_strength, choose, unable
-from streaml1.solvers.sampling import ORDERS, RANDOM, arrange, generator
+from streaml1.solvers.coordinate_problem import Constraints, CoordinateState, check_constraints
+from streaml1.solvers.data import (
+    Data,
+    MatrixLike,
+    check_choice,
+    check_run,
+    check_strength,
+    unsupported,
+)
+from streaml1.solvers.parameter_docs import share_parameter_docs
+from streaml1.solvers.sampling import ORDERS, RANDOM, fill_order, rng_state
 from streaml1.solvers.solution import Callback, Solution, Trace
 
 __all__ = ["detcd", "scd"]
@@ -52,123 +69,192 @@ __all__ = ["detcd", "scd"]
 LOSSES = ("logistic", "squared")
 STEPS = ("newton", "bound")
 
-# Most epochs between two looks at all coordinates, and what part of the gap they are to leave.
-EPOCHS = 10
-PART = 0.1
-SMALLER = 0.25  # where one epoch alone left less than that
+# Epochs between two looks at all coordinates, at most, and the share of the gap to leave.
+MAX_EPOCHS = 10
+GAP_SHARE = 0.1
+SHARE_DECAY = 0.25  # of GAP_SHARE, after a single epoch left less than that
 HALVINGS = 60
-DECREASE = 0.01  # of what the slope promises, as line searches have it
-ROUNDING = 5e-16  # of the objective
+SUFFICIENT_DECREASE = 0.01  # of the decrease that the gradient predicts (Armijo)
+ROUNDING = 5e-16  # relative rounding error of the objective
+
+Kernel = Callable[..., tuple[Any, ...]]
 
 
-def _setup(
-    solver: str, X: Any, y: Any, loss: str, l1: Any, l2: Any, bounds: Any, fit_intercept: bool
-) -> Run:
-    choose(solver, "loss", loss, LOSSES)
+def _make_state(
+    solver: str,
+    X: MatrixLike,
+    y: ArrayLike,
+    loss: str,
+    l1: float,
+    l2: float,
+    constraints: tuple[ArrayLike, ArrayLike, ArrayLike],
+    fit_intercept: bool,
+) -> CoordinateState:
+    check_choice(solver, "loss", loss, LOSSES)
     l1, l2 = check_strength("l1", l1), check_strength("l2", l2)
     data = Data(X, y, loss)
-    linear, lower, upper = bounds_of(solver, data.d, *bounds)
-    if not (l1 or l2 or np.isfinite(lower).all() and np.isfinite(upper).all()):
-        raise unable(
+    checked: Constraints = check_constraints(solver, data.d, *constraints)
+    is_bounded = bool(np.isfinite(checked.lower).all() and np.isfinite(checked.upper).all())
+    if not (l1 or l2 or is_bounded):
+        raise unsupported(
             solver,
-            "l1=0 beside l2=0",
-            "without a penalty or bounds no gap is known; give a small l2, or use fista",
+            "l1=0 with l2=0",
+            "no gap is known without a penalty or bounds, so use a small l2, or fista",
         )
-    return Run(data, loss, l1, l2, linear, lower, upper, boolean("fit_intercept", fit_intercept))
+    return CoordinateState(data, loss, l1, l2, checked, boolean("fit_intercept", fit_intercept))
 
 
-def _line_search(run: Run, w: Any, z: Any, objective: float) -> None:
-    """From w and its margins z towards the run's weights, as far as the objective falls."""
-    p, d = run.problem, run.w - w
-    run.accesses += int(products(p, run.w, run.z))
-    dz = run.z - z
-    slope = float(run.r @ dz) / run.n + float((p.c + p.l2 * w) @ d)
-    slope += float(p.l1 @ (np.abs(run.w) - np.abs(w)))
-    s, most = 1.0, objective + ROUNDING * abs(objective)
+def _line_search(state: CoordinateState, w: Floats, z: Floats, objective: float) -> None:
+    """Search from w with margins z towards the state's weights, until the objective decreases."""
+    p, d = state.problem, state.w - w
+    state.accesses += int(matvec(p, state.w, state.z))
+    dz = state.z - z
+    slope = float(state.r @ dz) / state.n + float((p.c + p.l2 * w) @ d)
+    slope += float(p.l1 @ (np.abs(state.w) - np.abs(w)))
+    s, bound = 1.0, objective + ROUNDING * abs(objective)
     for _ in range(HALVINGS):
-        if run.objective() <= most + DECREASE * s * min(slope, 0.0):
+        if state.objective() <= bound + SUFFICIENT_DECREASE * s * min(slope, 0.0):
             break
         s *= 0.5
-        run.w[:], run.z[:] = w + s * d, z + s * dz
+        state.w[:], state.z[:] = w + s * d, z + s * dz
     else:
-        run.w[:], run.z[:] = w, z
-    slopes(run.loss, run.z, run.y, run.r)
+        state.w[:], state.z[:] = w, z
+    loss_derivatives(state.loss, state.z, state.y, state.r)
 
 
 def _sweep(
-    run: Run, kernel: Any, state: tuple[Any, ...], how: int, dice: Any, target: float, most: int
+    state: CoordinateState,
+    kernel: Kernel,
+    arguments: tuple[Any, ...],
+    order_kind: int,
+    rng: Hashes,
+    target: float,
+    max_epochs: int,
 ) -> int:
-    """Take up to `most` epochs over what may move, until the gap of it is small; how many."""
-    pool, rest = np.empty(run.k, np.uint32), np.empty(run.k, np.uint32)
-    order, far = np.empty(run.k, np.uint32), math.inf
-    movable = run.movable()
-    m = len(movable)
-    pool[:m] = movable
-    for epoch in range(1, most + 1):
-        arrange(how, pool, m, dice, order)
-        kept, moved, gap, over, read = kernel(run.problem, order, m, far, rest, *state, run.w)
-        run.accesses += int(read)
-        if how != RANDOM:
-            pool, rest, m, far = rest, pool, int(kept), moved or math.inf
-        if gap + over * float(np.abs(run.weights).sum()) <= target or not moved:
+    """Run epochs over the active coordinates.
+
+    Parameters
+    ----------
+    state
+        The run.
+    kernel, arguments
+        `model_epoch` or `bound_epoch`, and its arguments after `active` and before the weights.
+    order_kind, rng
+        A value of `ORDERS`, and the state of the generator.
+    target
+        The gap of the active coordinates to stop at.
+    max_epochs
+        Maximum number of epochs.
+
+    Returns
+    -------
+    int
+        Epochs taken.
+    """
+    active, still_active = np.empty(state.k, np.uint32), np.empty(state.k, np.uint32)
+    order, threshold = np.empty(state.k, np.uint32), math.inf
+    start = state.active()
+    m = len(start)
+    active[:m] = start
+    for epoch in range(1, max_epochs + 1):
+        fill_order(order_kind, active, m, rng, order)
+        result = EpochResult(
+            *kernel(state.problem, order, m, threshold, still_active, *arguments, state.w)
+        )
+        state.accesses += int(result.n_read)
+        if order_kind != RANDOM:
+            active, still_active = still_active, active
+            m, threshold = int(result.n_active), result.max_slope or math.inf
+        gap = result.gap + result.max_excess * float(np.abs(state.weights).sum())
+        if gap <= target or not result.max_slope:
             return epoch
-    return most
+    return max_epochs
 
 
-def _descend(run: Run, step: str, how: int, trace: Trace, dice: Any, every: int | None) -> None:
-    h, H = np.ones(run.n), np.zeros(run.k)
-    if run.exact or step == "bound":
-        curvatures(run.problem, np.arange(run.k, dtype=np.uint32), h, H)
-    beta = run.beta * H + run.problem.l2
-    epoch, part, looks, watch = 0, PART, 0, Watch()
-    bounded = np.isfinite(run.problem.lo).any() or np.isfinite(run.problem.hi).any()
-    free = step == "newton" and every is None and not bounded
-    settled = False
-    while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
-        objective, gap = trace.records[-1].objective, trace.records[-1].gap
-        run.accesses += len(run.problem.values)  # the slopes tell who may move
-        if settled:
-            settled = gap <= FASTER * trace.records[-2].gap
-            watch.told(settled)
-            passes = run.polish(SLACK * trace.goal, trace.max_epochs - epoch) if settled else 0
-            epoch += passes
-            if passes:
-                continue
-        looks += 1
-        # Early models are soon wrong: first one epoch, then two, ...
-        longest = EPOCHS if run.exact else min(EPOCHS, looks)
-        most = min(longest, every or EPOCHS, trace.max_epochs - epoch)
-        rest = (how, dice, max(part * gap, 0.3 * trace.goal), most)
-        if run.exact:
-            taken = _sweep(run, model_epoch, (h, H, run.r), *rest)
-            run.refresh()
-        elif step == "bound":
-            taken = _sweep(run, bound_epoch, (beta, run.z, run.r), *rest)
-            run.refresh()
+class _Descent:
+    """The loop of `scd`: epochs over the active coordinates between looks at all of them."""
+
+    def __init__(
+        self,
+        state: CoordinateState,
+        step: str,
+        order_kind: int,
+        trace: Trace,
+        rng: Hashes,
+        every: int | None,
+    ) -> None:
+        self.state, self.step, self.trace, self.every = state, step, trace, every
+        self.order = order_kind, rng
+        self.h, self.H = np.ones(state.n), np.zeros(state.k)
+        if state.is_quadratic or step == "bound":
+            curvatures(state.problem, np.arange(state.k, dtype=np.uint32), self.h, self.H)
+        self.beta = state.beta * self.H + state.problem.l2
+
+    def run(self) -> None:
+        """Run until the trace ends."""
+        state, trace, every = self.state, self.trace, self.every
+        p = state.problem
+        epoch, gap_share, n_looks, monitor = 0, GAP_SHARE, 0, SupportMonitor()
+        is_bounded = np.isfinite(p.lo).any() or np.isfinite(p.hi).any()
+        use_newton = self.step == "newton" and every is None and not is_bounded
+        is_settled = False
+        while not trace.record(
+            epoch, state.objective(), state.dual(), state.accesses, state.weights
+        ):
+            gap = trace.records[-1].gap
+            state.accesses += len(p.values)  # the dual bound has found the active coordinates
+            if is_settled:
+                is_settled = gap <= MAX_GAP_RATIO * trace.records[-2].gap
+                monitor.report(is_settled)
+                passes = 0
+                if is_settled:
+                    target = SLOPE_SHARE * trace.target_gap
+                    passes = state.polish(target, trace.max_epochs - epoch)
+                epoch += passes
+                if passes:
+                    continue
+            n_looks += 1
+            # Early models soon become inaccurate: take one epoch first, then two, ...
+            longest = MAX_EPOCHS if state.is_quadratic else min(MAX_EPOCHS, n_looks)
+            n_epochs = min(longest, every or MAX_EPOCHS, trace.max_epochs - epoch)
+            taken = self._epochs(max(gap_share * gap, 0.3 * trace.target_gap), n_epochs)
+            epoch += taken
+            if taken == 1 < n_epochs:
+                gap_share *= SHARE_DECAY
+            is_settled = use_newton and monitor.is_settled(state.w)
+
+    def _epochs(self, target: float, max_epochs: int) -> int:
+        """Run epochs until the gap of the active coordinates is `target`; return how many."""
+        state, limits = self.state, (*self.order, target, max_epochs)
+        if state.is_quadratic:
+            taken = _sweep(state, model_epoch, (self.h, self.H, state.r), *limits)
+            state.refresh()
+        elif self.step == "bound":
+            taken = _sweep(state, bound_epoch, (self.beta, state.z, state.r), *limits)
+            state.refresh()
         else:
-            w, z, t = run.w.copy(), run.z.copy(), run.r.copy()
-            np.multiply(-t, 1.0 + t, out=h)
-            run.accesses += int(curvatures(run.problem, run.movable(), h, H))
-            taken = _sweep(run, model_epoch, (h, H, t), *rest)
-            _line_search(run, w, z, objective)
-        epoch += taken
-        if taken == 1 < most:
-            part *= SMALLER
-        settled = free and watch.settled(run.w)
+            objective = self.trace.records[-1].objective
+            w, z, t = state.w.copy(), state.z.copy(), state.r.copy()
+            np.multiply(-t, 1.0 + t, out=self.h)
+            state.accesses += int(curvatures(state.problem, state.active(), self.h, self.H))
+            taken = _sweep(state, model_epoch, (self.h, self.H, t), *limits)
+            _line_search(state, w, z, objective)
+        return taken
 
 
+@share_parameter_docs
 def scd(
-    X: Any,
-    y: Any,
+    X: MatrixLike,
+    y: ArrayLike,
     loss: str = "logistic",
     l1: float = 0.0,
     l2: float = 0.0,
     *,
     order: str = "permutation",
     step: str = "newton",
-    linear: Any = 0.0,
-    lower: Any = -math.inf,
-    upper: Any = math.inf,
+    linear: ArrayLike = 0.0,
+    lower: ArrayLike = -math.inf,
+    upper: ArrayLike = math.inf,
     fit_intercept: bool = False,
     tol: float = 1e-6,
     max_epochs: int = 1000,
@@ -176,46 +262,45 @@ def scd(
     every: int | None = None,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise the mean loss + l1 |w|_1 + l2/2 |w|^2, one weight after the other.
+    """Minimise mean loss + l1 |w|_1 + l2/2 |w|^2 by coordinate descent.
 
     Parameters
     ----------
-    X
-        A scipy.sparse or numpy matrix, a row an example.
+    {X}
     y
-        Labels of the logistic loss, numbers of the squared loss.
+        Labels for the logistic loss, numbers for the squared loss.
     loss
         "logistic" or "squared".
     l1, l2
-        The strengths of the penalties; not both 0, unless all weights have bounds.
-    order
-        "permutation": a new one each epoch; "random": drawn with replacement; "cyclic".
+        Strengths of the penalties; not both 0, unless all weights have bounds.
+    {order}
     step
-        Of the logistic loss: "newton", on its quadratic model, with a line search; or "bound", by
-        a bound on its curvature, as the paper has it.
+        For the logistic loss: "newton" takes steps on its quadratic model, with a line search;
+        "bound" uses an upper bound on its curvature, as the paper does.
     linear
-        c of a term <c, w> beside the others, a number or one a weight.
+        c of a term <c, w> in the objective: a number, or one for each weight.
     lower, upper
-        Bounds of the weights, a number or one a weight.
-    fit_intercept
-        Whether there is an intercept, without penalty or bounds.
-    tol
-        The gap to reach.
+        Bounds of the weights: a number, or one for each weight.
+    {fit_intercept}
+    {tol}
     max_epochs
-        The epochs to end after: passes over the weights that may move, of the columns they have.
-    seed
-        Of the order.
+        Maximum number of epochs. An epoch is a pass over the columns of the active weights.
+    {order_seed}
     every
-        The most epochs between two looks at all coordinates, up to 10, and no Newton steps between
-        them; None: as many as pay.
+        Maximum number of epochs between two looks at all coordinates, 1 to 10; Newton steps are
+        then disabled. None: choose it automatically.
     callback
-        Called with a record and the weights when all coordinates have been looked at; what is true
-        ends the run.
+        Called as `callback(record, weights)` after each look at all coordinates. A true result
+        stops the run without a warning.
 
     Returns
     -------
-    Solution
-        The weights, and the gap they were found with.
+    {solution}
+
+    References
+    ----------
+    Shalev-Shwartz, S. and Tewari, A., 2009. Stochastic methods for l1 regularized loss
+    minimization. ICML. Section 2.
 
     Examples
     --------
@@ -224,8 +309,8 @@ def scd(
     >>> scd(X, [3.0, 0.1], loss="squared", l1=0.5).weights
     array([1.25, 0.  ])
 
-    With bounds and a linear term it solves the dual of the hinge loss, whose weights are sums of
-    rows:
+    With bounds and a linear term it solves the dual of the hinge loss, which gives the weights as
+    a sum of rows:
 
     >>> n, d, l2 = 2, 2, 0.5
     >>> A = (X * [[1], [-1]]).T
@@ -233,26 +318,27 @@ def scd(
     >>> A @ dual.weights / (l2 * n)
     array([ 0.5, -1. ])
     """
-    how = ORDERS[choose("scd", "order", order, tuple(ORDERS))]
-    choose("scd", "step", step, STEPS)
+    order_kind = ORDERS[check_choice("scd", "order", order, tuple(ORDERS))]
+    check_choice("scd", "step", step, STEPS)
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
     trace = Trace("scd", tol, max_epochs, callback)
-    run = _setup("scd", X, y, loss, l1, l2, (linear, lower, upper), fit_intercept)
-    every = every if every is None else Integer(1, EPOCHS)("every", every)
-    _descend(run, step, how, trace, generator(seed), every)
-    return trace.solution(run.weights.copy(), run.intercept)
+    state = _make_state("scd", X, y, loss, l1, l2, (linear, lower, upper), fit_intercept)
+    every = every if every is None else Integer(1, MAX_EPOCHS)("every", every)
+    _Descent(state, step, order_kind, trace, rng_state(seed), every).run()
+    return trace.solution(state.weights.copy(), state.intercept)
 
 
+@share_parameter_docs
 def detcd(
-    X: Any,
-    y: Any,
+    X: MatrixLike,
+    y: ArrayLike,
     loss: str = "logistic",
     l1: float = 0.0,
     l2: float = 0.0,
     *,
-    linear: Any = 0.0,
-    lower: Any = -math.inf,
-    upper: Any = math.inf,
+    linear: ArrayLike = 0.0,
+    lower: ArrayLike = -math.inf,
+    upper: ArrayLike = math.inf,
     fit_intercept: bool = False,
     tol: float = 1e-6,
     max_epochs: int = 1000,
@@ -260,26 +346,31 @@ def detcd(
     every: int | None = None,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise as `scd` does, each step at the coordinate of the largest guaranteed decrease.
+    """Minimise the objective of `scd` by steps at the coordinate of largest guaranteed decrease.
 
-    A step looks at all weights, and changes the slopes of all that share an example with the one
-    that moves: for wide data `scd` is faster by far. An epoch is a step for each weight there is.
+    A step looks at all weights, and updates the derivatives of all that share an example with the
+    one that changes. For wide data `scd` is much faster. An epoch is d steps.
 
     Parameters
     ----------
-    X, y, loss, l1, l2, linear, lower, upper, fit_intercept, tol, callback
-        As of `scd`.
+    X, y, loss, l1, l2, linear, lower, upper, fit_intercept, tol
+        As in `scd`.
     max_epochs
-        The epochs to end after.
+        Maximum number of epochs.
     seed
-        Changes nothing: nothing is drawn.
+        Not used; accepted because all solvers have it.
     every
-        How many steps there are between two records; None: one for each weight.
+        Steps between two records; None: d.
+    {callback}
 
     Returns
     -------
-    Solution
-        The weights, and the gap they were found with.
+    {solution}
+
+    References
+    ----------
+    Shalev-Shwartz, S. and Tewari, A., 2009. Stochastic methods for l1 regularized loss
+    minimization. ICML. Section 4.
 
     Examples
     --------
@@ -290,20 +381,20 @@ def detcd(
     """
     tol, max_epochs, _ = check_run(tol, max_epochs, seed)
     trace = Trace("detcd", tol, max_epochs, callback)
-    run = _setup("detcd", X, y, loss, l1, l2, (linear, lower, upper), fit_intercept)
-    p, rows, H = run.problem, run.signed_rows(), np.zeros(run.k)
-    curvatures(p, np.arange(run.k, dtype=np.uint32), np.ones(run.n), H)
-    beta = run.beta * H + p.l2
-    v, epoch, steps = np.empty(run.k), 0, 0
-    every = run.k if every is None else Integer(1, 2**31 - 1)("every", every)
-    while not trace.record(epoch, run.objective(), run.dual(), run.accesses, run.weights):
-        # The slopes of the weights themselves, not those of the dual that the gap was told by.
-        run.pull(run.r, v)
+    state = _make_state("detcd", X, y, loss, l1, l2, (linear, lower, upper), fit_intercept)
+    p, rows, H = state.problem, state.signed_rows(), np.zeros(state.k)
+    curvatures(p, np.arange(state.k, dtype=np.uint32), np.ones(state.n), H)
+    beta = state.beta * H + p.l2
+    v, epoch, steps = np.empty(state.k), 0, 0
+    every = state.k if every is None else Integer(1, 2**31 - 1)("every", every)
+    while not trace.record(epoch, state.objective(), state.dual(), state.accesses, state.weights):
+        # The gradient at the weights; `state.v` is that of the scaled dual variables.
+        state.pull_back(state.r, v)
         if len(trace.records) == 1:
-            run.accesses += len(p.values)  # steps keep them
-        done, read = greedy(run.loss, p, *rows, every, beta, run.z, v, run.w)
-        run.accesses += int(read)
+            state.accesses += len(p.values)  # later gradients are updated by the steps
+        done, n_read = greedy_steps(state.loss, p, *rows, every, beta, state.z, v, state.w)
+        state.accesses += int(n_read)
         steps += int(done)
-        epoch = steps // run.k if done else max_epochs
-        run.refresh()
-    return trace.solution(run.weights.copy(), run.intercept)
+        epoch = steps // state.k if done else max_epochs
+        state.refresh()
+    return trace.solution(state.weights.copy(), state.intercept)

@@ -1,7 +1,7 @@
 r"""Stochastic dual coordinate ascent (SDCA).
 
 Shalev-Shwartz & Zhang (2013), the slides "Dual Coordinate Ascent (DCA)" and "SDCA vs. SGD - update
-rule". With $\lambda$ the l2 strength,
+rule". With $\lambda$ the strength of the l2 penalty,
 
 $$P(w) = \frac 1n \sum_i \phi_i(w^\top x_i) + \frac\lambda2 |w|^2, \qquad
 D(\alpha) = \frac 1n \sum_i -\phi_i^*(-\alpha_i)
@@ -10,18 +10,24 @@ D(\alpha) = \frac 1n \sum_i -\phi_i^*(-\alpha_i)
 $$\Delta_i = \arg\max_\Delta D(\alpha + \Delta e_i), \qquad \alpha_i \mathrel{+}= \Delta_i, \qquad
 w \mathrel{+}= \frac{\Delta_i}{\lambda n} x_i$$
 
-D never falls, and P(w) - D, never negative, bounds how far P(w) is above the optimum: it is what
-the run ends by.
+D never decreases. The gap P(w) - D >= 0 bounds the distance of P(w) from the optimum; a run ends
+when it is small.
 
-Differences from the paper: a) An epoch is n steps, by default through a new permutation of the
-examples; `order="random"` draws with replacement, as the paper does. b) The logistic loss has no
-closed form: Newton steps between bounds, ended once the dual has surely risen. c) Examples that
-are pushed against a bound of their dual variable, harder than any other was moved in the epoch
-before, are left out until the rest is solved; then all come back (not with `order="random"`).
-d) The gap takes a pass over the data, so its parts are added up as the examples come by; it is
-looked at when these say that it may be small enough, and after 8, 16, 32, ... epochs. For that w
-is summed anew. e) No intercept: without a penalty it would tie the dual variables,
-$\sum_i \alpha_i = 0$, and no single one could move. f) The squared loss is halved.
+Differences from the paper:
+
+a) An epoch is n steps, by default over a permutation of the examples; `order="random"` draws with
+   replacement, as the paper does.
+b) The logistic loss has no closed form: its step is found iteratively between bounds, and stops
+   once the dual has certainly risen.
+c) Examples that are pushed against a bound of their dual variable, by more than the largest change
+   of a margin in the previous epoch, are dropped until the others are solved. Then all come back.
+   `order="random"` drops none.
+d) The exact gap takes a pass over the data. An estimate is summed up during the epoch; the exact
+   gap is computed if the estimate is small, and after 8, 16, 32, ... epochs. It recomputes w
+   against rounding.
+e) There is no intercept: without a penalty it would couple the dual variables by
+   $\sum_i \alpha_i = 0$, and no single one could change.
+f) The squared loss is $(a - y)^2 / 2$.
 """
 
 from __future__ import annotations
@@ -29,24 +35,35 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streaml1.core.jit import kernel
 from streaml1.optim.losses import CODES
 from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
-from streaml1.solvers.active_examples import Pool, ascend
+from streaml1.solvers.active_examples import ActiveSet, ascend
 from streaml1.solvers.data import (
     Data,
+    MatrixLike,
+    check_choice,
     check_ridge,
     check_run,
     check_strength,
-    choose,
-    no_intercept,
-    unable,
+    reject_intercept,
+    unsupported,
 )
-from streaml1.solvers.dual_steps import step
+from streaml1.solvers.dual_steps import dual_step
 from streaml1.solvers.multiclass_sdca import multiclass_sdca
-from streaml1.solvers.objective import conjugate, pulled_back, value
-from streaml1.solvers.sampling import ONE, ORDERS, add, dot, fetch_next, generator, squares
+from streaml1.solvers.objective import conjugate, value, weighted_row_sum
+from streaml1.solvers.parameter_docs import share_parameter_docs
+from streaml1.solvers.sampling import (
+    ONE,
+    ORDERS,
+    axpy,
+    dot,
+    prefetch_next_row,
+    rng_state,
+    row_squared_norms,
+)
 from streaml1.solvers.solution import Callback, Solution, Trace
 
 __all__ = ["sdca"]
@@ -66,47 +83,62 @@ def _epoch(
     scale: float,
     order: Any,
     m: Any,
-    far: float,
-    rest: Any,
+    threshold: float,
+    still_active: Any,
     alpha: Any,
     w: Any,
 ) -> Any:
-    """Take the first `m` steps of `order`; q_i is scale |x_i|^2, `scale` 1 / (lambda n).
+    """Take a step at each of the first m examples of `order`.
+
+    Parameters
+    ----------
+    loss, gamma
+        A value of `CODES`, and the width of the smoothed hinge.
+    ids, values, indptr, y
+        Rows and labels.
+    q
+        Sensitivity of each margin to its own step, scale |x_i|^2.
+    scale
+        1 / (lambda n).
+    order, m, threshold, still_active
+        See `EpochPlan`.
+    alpha, w
+        Dual variables and weights; kept consistent.
 
     Returns
     -------
     tuple
-        How many examples stay, put into `rest`; the furthest that a margin was moved by its own
-        step; the sum of the parts of the gap; how many entries were read.
+        Examples that remain active; the largest change of a margin by its own step; the sum of the
+        examples' shares of the gap; entries read.
     """
-    kept, m = np.uint64(0), np.uint64(m)
-    most, gap, read = 0.0, 0.0, np.uint64(0)
+    n_active, m = np.uint64(0), np.uint64(m)
+    max_move, gap, n_read = 0.0, 0.0, np.uint64(0)
     for t in range(m):
         i = np.uint64(order[t])
         lo, hi = indptr[i], indptr[i + ONE]
-        fetch_next(ids, values, indptr, order, t, m)
+        prefetch_next_row(ids, values, indptr, order, t, m)
         a = dot(ids, values, lo, hi, w)
         before = alpha[i]
-        read += hi - lo
-        resting, after, part = step(loss, a, before, y[i], q[i], gamma, far)
-        if resting:
+        n_read += hi - lo
+        is_resting, after, share = dual_step(loss, a, before, y[i], q[i], gamma, threshold)
+        if is_resting:
             continue
-        rest[kept] = i
-        kept += ONE
-        gap += part
+        still_active[n_active] = i
+        n_active += ONE
+        gap += share
         if after != before:
-            most = max(most, abs(after - before) * q[i])
+            max_move = max(max_move, abs(after - before) * q[i])
             alpha[i] = after
-            add(ids, values, lo, hi, (after - before) * scale, w)
-            read += hi - lo
-    return kept, most, gap, read
+            axpy(ids, values, lo, hi, (after - before) * scale, w)
+            n_read += hi - lo
+    return n_active, max_move, gap, n_read
 
 
 @kernel
-def _bounds(
+def _objective_sums(
     loss: int, gamma: float, ids: Any, values: Any, indptr: Any, y: Any, alpha: Any, w: Any
 ) -> Any:
-    """The sums of phi(w x) and of phi*(-alpha)."""
+    """Return the sums of phi(w' x_i) and of phi*(-alpha_i)."""
     primal, dual = 0.0, 0.0
     for i in range(np.uint64(len(y))):
         a = dot(ids, values, indptr[i], indptr[i + ONE], w)
@@ -115,58 +147,53 @@ def _bounds(
     return primal, dual
 
 
+@share_parameter_docs
 def sdca(
-    X: Any,
-    y: Any,
+    X: MatrixLike,
+    y: ArrayLike,
     loss: str = "logistic",
     l1: float = 0.0,
     l2: float = 1e-4,
     *,
     gamma: float = 1.0,
     order: str = "permutation",
-    cost: Any = None,
+    cost: ArrayLike | None = None,
     fit_intercept: bool = False,
     tol: float = 1e-6,
     max_epochs: int = 1000,
     seed: int = 0,
     callback: Callback | None = None,
 ) -> Solution:
-    """Minimise the mean loss + l2/2 |w|^2, one dual variable after the other.
+    """Minimise mean loss + l2/2 |w|^2 by dual coordinate ascent.
 
     Parameters
     ----------
-    X
-        A scipy.sparse or numpy matrix, a row an example.
+    {X}
     y
-        Labels of classifiers, numbers of regressors, any labels of "multiclass_hinge".
+        Labels of a classifier, numbers for a regression loss, any labels for "multiclass_hinge".
     loss
         "logistic", "hinge", "smoothed_hinge", "squared", "absolute" or "multiclass_hinge".
-    l1
-        Must be 0: `prox_sdca` takes it.
-    l2
-        The strength of the penalty, above 0.
-    gamma
-        The width of the smoothed hinge.
-    order
-        "permutation": a new one each epoch; "random": drawn with replacement; "cyclic".
+    {l1_must_be_zero}
+    {l2_positive}
+    {gamma}
+    {order}
     cost
-        Of "multiclass_hinge": `cost[i, j]` is what the answer j costs where the label is i, of
-        labels sorted; 0 on the diagonal. None: 1 for any wrong answer.
-    fit_intercept
-        Must be False: add a column of ones, whose weight is then penalised as others are.
-    tol
-        The gap to reach.
-    max_epochs
-        The passes over the data to end after.
-    seed
-        Of the order.
-    callback
-        Called after each epoch, with a record and the weights; what is true ends the run.
+        For "multiclass_hinge": `cost[i, j]` is the cost of predicting j for label i, where labels
+        are sorted, shape (k, k), with zeros on the diagonal. None: 1 for each wrong label.
+    {no_intercept}
+    {tol}
+    {max_epochs}
+    {order_seed}
+    {callback}
 
     Returns
     -------
-    Solution
-        Weights (of "multiclass_hinge" a row a class), and the gap they were found with.
+    {solution}
+
+    References
+    ----------
+    Shalev-Shwartz, S. and Zhang, T., 2013. Stochastic dual coordinate ascent methods for
+    regularized loss minimization. JMLR 14.
 
     Examples
     --------
@@ -176,38 +203,45 @@ def sdca(
     >>> solution.weights.round(3), solution.converged
     (array([ 2., -1.]), True)
     """
-    choose("sdca", "loss", loss, LOSSES)
-    how = ORDERS[choose("sdca", "order", order, tuple(ORDERS))]
+    check_choice("sdca", "loss", loss, LOSSES)
+    order_kind = ORDERS[check_choice("sdca", "order", order, tuple(ORDERS))]
     tol, max_epochs, seed = check_run(tol, max_epochs, seed)
     l2 = check_ridge("sdca", l1, l2)
-    no_intercept("sdca", fit_intercept)
+    reject_intercept("sdca", fit_intercept)
     gamma = check_strength("gamma", gamma, above_zero=True)
     trace = Trace("sdca", tol, max_epochs, callback)
     data = Data(X, y, loss)
+    active = ActiveSet(order_kind, data.n, rng_state(seed))
     if loss == "multiclass_hinge":
-        return multiclass_sdca(data, l2, cost, Pool(how, data.n, generator(seed)), trace)
+        return multiclass_sdca(data, l2, cost, active, trace)
     if cost is not None:
-        raise unable("sdca", f"cost= with loss={loss!r}", 'it is for loss="multiclass_hinge"')
-    return _solve(data, CODES[loss], l2, gamma, Pool(how, data.n, generator(seed)), trace)
+        raise unsupported("sdca", f"cost= with loss={loss!r}", 'use loss="multiclass_hinge"')
+    return _solve(data, CODES[loss], l2, gamma, active, trace)
 
 
-def _solve(data: Data, loss: int, l2: float, gamma: float, pool: Pool, trace: Trace) -> Solution:
+def _solve(
+    data: Data, loss: int, l2: float, gamma: float, active: ActiveSet, trace: Trace
+) -> Solution:
     rows, n, scale = data.rows, data.n, 1.0 / (l2 * data.n)
     q, alpha = np.empty(n), np.zeros(n)
-    squares(rows.values, rows.indptr, q)
+    row_squared_norms(rows.values, rows.indptr, q)
     q *= scale
+    # The steps update w; the gap uses weights that are recomputed from alpha.
     w, exact = np.zeros(data.d), np.zeros(data.d)
 
-    def epoch() -> float:
-        kept, most, gap, read = _epoch(loss, gamma, *rows, data.y, q, scale, *pool.turn(), alpha, w)
-        pool.taken(kept, most, read)
+    def run_epoch() -> float:
+        plan = active.plan_epoch()
+        n_active, max_move, gap, n_read = _epoch(
+            loss, gamma, *rows, data.y, q, scale, *plan, alpha, w
+        )
+        active.shrink(n_active, max_move, n_read)
         return float(gap) / n
 
-    def look(number: int) -> bool:
-        pulled_back(*rows, alpha, scale, exact)
-        primal, dual = _bounds(loss, gamma, *rows, data.y, alpha, exact)
+    def record(epoch: int) -> bool:
+        weighted_row_sum(*rows, alpha, scale, exact)
+        primal, dual = _objective_sums(loss, gamma, *rows, data.y, alpha, exact)
         norm = 0.5 * l2 * float(np.vdot(exact, exact))
-        return trace.record(number, primal / n + norm, -dual / n - norm, pool.accesses, exact)
+        return trace.record(epoch, primal / n + norm, -dual / n - norm, active.accesses, exact)
 
-    ascend(pool, trace, epoch, look)
+    ascend(active, trace, run_epoch, record)
     return trace.solution(exact)

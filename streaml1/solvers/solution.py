@@ -1,71 +1,78 @@
-"""What a solver returns, and the record of how it came there."""
+"""The result of a solver, and the trace of its progress."""
 
 from __future__ import annotations
 
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.rows import shown
 
-__all__ = ["Callback", "NotConverged", "Record", "Solution", "Trace"]
+__all__ = ["Callback", "Intercept", "NotConverged", "Record", "Solution", "Trace", "Weights"]
+
+Weights = NDArray[np.float64]
+"""Weights, shape (d,), or (k, d) for k classes."""
+
+Intercept = float | NDArray[np.float64]
+"""A number, or one for each of k classes, shape (k,)."""
 
 
 class NotConverged(UserWarning):
-    """A solver has stopped with a gap above its tolerance; the sentence names the gap."""
+    """A solver stopped with a duality gap above its tolerance."""
 
 
 class Record(NamedTuple):
-    """Where a solver stands after an epoch."""
+    """The progress of a solver after an epoch."""
 
     epoch: int
     objective: float
     dual: float
-    """The best lower bound of the optimum up to now; -inf where none is known."""
+    """The largest lower bound on the optimum so far; -inf if none is known."""
     gap: float
-    """`objective - dual`: the objective is at most so much above the optimum."""
+    """`objective - dual`: an upper bound on the distance from the optimum."""
     accesses: int
-    """How many non-zero entries of X the steps have read; what tells the gap alone is not in it."""
+    """Non-zero entries of X read by the steps, without those read only to compute the gap."""
     n_nonzero: int
-    """How many weights are not zero."""
+    """Number of non-zero weights."""
     seconds: float
 
 
-Callback = Callable[[Record, Any], Any]
-"""Called with each record and the weights as they are; what is true ends the run."""
+Callback = Callable[[Record, Any], object]
+"""Called with each record and the current weights; a true result stops the run."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solver has found.
+    """The result of a solver.
 
     Attributes
     ----------
     weights : ndarray
-        A weight a column of X; of several classes (k, d), a row a class.
+        Weights of the columns of X, shape (d,), or (k, d) for k classes.
     intercept : float or ndarray
-        0.0 unless `fit_intercept`; of several classes one each.
+        0.0 without `fit_intercept`; shape (k,) for k classes.
     objective : float
-        The mean loss and the penalty of these weights.
+        Mean loss plus penalty of these weights.
     dual : float
-        The best lower bound of the optimum that was met; -inf where none is known.
+        The largest lower bound on the optimum that was found; -inf if there is none.
     gap : float
-        `objective - dual`, which bounds how far the objective is above the optimum.
+        `objective - dual`, an upper bound on the distance from the optimum.
     trace : list of Record
-        Where the solver stood, from the start on.
+        A record for each time that the gap was computed, from epoch 0 on.
     converged : bool
         Whether the gap is within the tolerance.
     classes : tuple
-        The labels that the rows of `weights` are of; empty where there are no classes.
+        The labels of the rows of `weights`; empty for losses with a single margin.
     """
 
-    weights: Any
-    intercept: Any
+    weights: Weights
+    intercept: Intercept
     objective: float
     dual: float
     gap: float
@@ -75,7 +82,7 @@ class Solution:
 
 
 class Trace:
-    """Collects the records of a run and tells when it may end.
+    """Collect the records of a run and decide when it ends.
 
     A solver writes `trace = Trace("scd", tol, max_epochs, callback)`; `trace.record(...)` before
     the first epoch and after each, until that returns True; `return trace.solution(weights, b)`.
@@ -83,18 +90,18 @@ class Trace:
     Parameters
     ----------
     solver
-        Its name, for the warning.
+        Name of the solver, for the warning.
     tol
-        The gap to reach, absolute; relative to the objective where that is above 1.
+        The gap to reach: absolute, or relative to the objective if that is above 1.
     max_epochs
         The epoch to stop after.
     callback
-        Called as `callback(record, weights)`; what is true ends the run.
+        Called as `callback(record, weights)`; a true result stops the run.
 
     Raises
     ------
     ValueError
-        Where the callback cannot be called: before any work is done.
+        If the callback is not callable.
     """
 
     def __init__(
@@ -102,8 +109,8 @@ class Trace:
     ) -> None:
         if callback is not None and not callable(callback):
             raise ValueError(
-                f"callback={shown(callback)} cannot be called; give a function of a record and the "
-                "weights, or None"
+                "callback must be a function of a record and the weights, or None, "
+                f"got {shown(callback)}"
             )
         self.solver, self.tol, self.max_epochs = solver, tol, max_epochs
         self.callback = callback
@@ -115,27 +122,28 @@ class Trace:
     @property
     def converged(self) -> bool:
         """Whether the gap of the last record is within the tolerance."""
-        return self.records[-1].gap <= self.goal
+        return self.records[-1].gap <= self.target_gap
 
     @property
-    def goal(self) -> float:
-        """The gap to reach, as of the last record."""
+    def target_gap(self) -> float:
+        """The gap to reach, given the objective of the last record."""
         return self.tol * max(1.0, abs(self.records[-1].objective))
 
-    def due(self, epoch: int) -> bool:
-        """Whether to look at the gap though nothing says that it is small.
+    def is_due(self, epoch: int) -> bool:
+        """Return whether to compute the gap, even if no estimate says that it is small.
 
-        After each epoch where someone is called, else after 8, 16, 32, ... and the last.
+        This is after each epoch with a callback, else after 8, 16, 32, ... and the last.
         """
-        doubled = epoch >= 8 and epoch & (epoch - 1) == 0
-        return self.callback is not None or doubled or epoch >= self.max_epochs
+        is_power_of_two = epoch >= 8 and epoch & (epoch - 1) == 0
+        return self.callback is not None or is_power_of_two or epoch >= self.max_epochs
 
     def record(
-        self, epoch: int, objective: float, dual: float, accesses: int, weights: Any
+        self, epoch: int, objective: float, dual: float, accesses: int, weights: Weights
     ) -> bool:
-        """Note where the solver stands; True when it is to stop.
+        """Add a record and return whether the run ends.
 
-        `dual` is any lower bound of the optimum (-inf: none); the best one is kept.
+        `dual` is any lower bound on the optimum (-inf: none); the largest one is kept. A NaN of
+        the objective makes the gap infinite, a NaN of the dual is ignored.
         """
         self.dual = max(self.dual, dual) if dual == dual else self.dual
         gap = max(0.0, objective - self.dual) if objective == objective else math.inf
@@ -146,8 +154,10 @@ class Trace:
         self.stopped = self.callback is not None and bool(self.callback(last, weights))
         return self.stopped or self.converged or epoch >= self.max_epochs
 
-    def solution(self, weights: Any, intercept: Any = 0.0, classes: Any = ()) -> Solution:
-        """The solution of the last record; warns where that has not converged."""
+    def solution(
+        self, weights: Weights, intercept: Intercept = 0.0, classes: Iterable[Any] = ()
+    ) -> Solution:
+        """Return the solution of the last record; warn unless it has converged."""
         last = self.records[-1]
         if not self.converged and not self.stopped:
             warnings.warn(
