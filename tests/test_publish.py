@@ -30,7 +30,7 @@ from streaml1.training import progressive
 from streaml1.training.model_publisher import Publishing
 from streaml1.training.model_registry import record_layout as layout
 from streaml1.training.model_registry.publisher import ModelTopic, Publisher
-from streaml1.training.model_registry.reader import newest_of
+from streaml1.training.model_registry.reader import read_newest
 from streaml1.training.model_registry.record_layout import CHUNKS, MANIFESTS, Manifest
 from tests.broker import Broker
 from tests.topics import records_of
@@ -148,16 +148,16 @@ def test_a_reader_has_the_last_that_was_whole(seed: int, n: int) -> None:
             last = one
         except Killed:
             memory.left = 10**9
-            found = newest_of(memory, "t")
+            found = read_newest(memory, "t")
             if found is not None and found[0].writer == publisher._writer_id:
                 # It may have been cut off after the manifest, before it was told so.
                 last = next(m for m in MODELS if m.n_iterations == found[0].examples)
             publisher = Publisher(memory, "t", memory)
         memory.left = 10**9
         if last is None:
-            assert newest_of(memory, "t") is None
+            assert read_newest(memory, "t") is None
         else:
-            assert state(content(newest_of(memory, "t"))) == state(last)
+            assert state(content(read_newest(memory, "t"))) == state(last)
 
 
 @drawn(st.integers(0, 10**6))
@@ -186,7 +186,7 @@ def test_a_reader_that_is_overtaken_has_a_whole_one(seed: int) -> None:
 
     for _ in range(4):
         memory.during = during
-        found = newest_of(memory, "t")
+        found = read_newest(memory, "t")
         assert found is not None
         content(found)
         assert found[0].epoch >= least
@@ -211,7 +211,7 @@ def test_two_that_publish_do_no_harm_for_long(seed: int) -> None:
     # What the old one still had on its way comes now, its manifest as well.
     slot = 1 - old._slot
     data = MODELS[3]._encode()
-    for number, chunk in enumerate(layout.chunks_of(data)):
+    for number, chunk in enumerate(layout.split_chunks(data)):
         if rng.random() < 0.5:
             headers = [("id", b"old"), ("chunk", b"%d" % number)]
             memory.send(layout.chunk_key(slot, number), chunk, headers, CHUNKS)
@@ -221,10 +221,10 @@ def test_two_that_publish_do_no_harm_for_long(seed: int) -> None:
         )
         memory.send(layout.manifest_key(slot), torn.encode(), None, MANIFESTS)
     with contextlib.suppress(ModelFileError):
-        content(newest_of(memory, "t"))
+        content(read_newest(memory, "t"))
     new.publish(MODELS[2], memory)
-    assert state(content(newest_of(memory, "t"))) == state(MODELS[2])
-    with pytest.raises(SourceError, match="^t was taken over by process .+: one run publishes to"):
+    assert state(content(read_newest(memory, "t"))) == state(MODELS[2])
+    with pytest.raises(SourceError, match="^t was taken over by process .+; only one run may"):
         old.publish(MODELS[0], memory)
 
 
@@ -237,7 +237,7 @@ def test_what_a_larger_one_has_left_is_deleted() -> None:
     memory.rng = random.Random(1)
     last = {record.key: record.value for record in memory.logs[CHUNKS]}
     there = [key for key, value in last.items() if value is not None]
-    chunks = len(list(layout.chunks_of(MODELS[0]._encode())))
+    chunks = len(list(layout.split_chunks(MODELS[0]._encode())))
     assert len(there) == 2 * chunks < len(last)
 
 
@@ -266,7 +266,7 @@ def test_killed_at_every_chunk(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(layout, "CHUNK_BYTES", 800)
     with ModelTopic(url) as topic:
         topic.publish(MODELS[1])
-    n = len(list(layout.chunks_of(MODELS[3]._encode())))
+    n = len(list(layout.split_chunks(MODELS[3]._encode())))
     assert n > 3
     for left in range(n + 1):
         with ModelTopic(url) as topic:
@@ -303,8 +303,8 @@ def test_a_damaged_one_is_passed_over(url: str, caplog: pytest.LogCaptureFixture
         with pytest.raises(ModelFileError) as caught:
             streaml1.load(url)
         assert str(caught.value) == (
-            f"{url} holds no whole model: the model of {manifest.time} is torn: its SHA-256 is not "
-            "that which was published"
+            f"{url} holds no complete model: the model of {manifest.time} is incomplete: its "
+            "SHA-256 differs from the published one"
         )
         topic._writer.send = send  # type: ignore[method-assign]
         topic.publish(MODELS[1])
@@ -314,8 +314,8 @@ def test_a_damaged_one_is_passed_over(url: str, caplog: pytest.LogCaptureFixture
         assert state(streaml1.load(url)) == state(MODELS[1])
     said = [one.getMessage() for one in caplog.records if one.name == "streaml1"]
     assert said == [
-        f"{url}: the model of {manifest.time} is torn: its SHA-256 is not that which was "
-        "published; the one before is taken"
+        f"{url}: the model of {manifest.time} is incomplete: its SHA-256 differs from the "
+        "published one; using the one before"
     ]
     with ModelTopic(url) as topic:  # which does not overwrite the one that is whole
         assert topic._publisher._slot == 1
@@ -480,21 +480,21 @@ def test_a_topic_that_is_deleted_meanwhile(broker: Broker, url: str, anew: bool)
 
 @pytest.mark.kafka
 def test_topics_that_hold_no_model(broker: Broker, url: str) -> None:
-    with pytest.raises(SourceError, match=f"{url}: there is no topic m-"):
+    with pytest.raises(SourceError, match=f"{url}: topic m-"):
         streaml1.load(url)
     plain = broker.url(broker.topic(2))
     with pytest.raises(SourceError) as caught:
         ModelTopic(plain)
     assert str(caught.value) == (
-        f"{plain} would not keep a model: its cleanup.policy is delete, and must be compact; set "
-        "it, or take another topic"
+        f"{plain} would not retain models: its cleanup.policy must be compact, got delete; change "
+        "it, or use another topic"
     )
     narrow = broker.url(broker.topic(1, **{"cleanup.policy": "compact"}))
-    with pytest.raises(SourceError, match="has one partition, and models need two: make it with"):
+    with pytest.raises(SourceError, match="has one partition, but models need two; create the"):
         ModelTopic(narrow)
     for place in (plain, narrow):
-        with pytest.raises(ModelFileError, match="holds no model yet: learn --publish puts one"):
+        with pytest.raises(ModelFileError, match="holds no model yet; publish one with learn"):
             streaml1.load(place)
-    assert "there is no topic" in run("show", url).stderr
+    assert "does not exist" in run("show", url).stderr
     with pytest.raises(SourceError, match="is not a topic URL; use kafka://host:port/topic"):
         streaml1.load("kafka:models")

@@ -1,17 +1,17 @@
-"""How what is written about an example tells where the example stands."""
+"""Keys and coordinates of records about an example: predictions and dead letters."""
 
 from __future__ import annotations
 
-from typing import Any
+from streaml1.sources.kafka.records import Origin
 
 __all__ = ["coordinates", "record_key"]
 
 
-def record_key(place: str, origin: Any) -> str:
-    """What tells an example from all others: ``clicks-0-1047``, or ``clicks-0-1047:2`` for a line.
+def record_key(place: str, origin: Origin | None) -> str:
+    """Return the key of records about an example.
 
-    What is written twice about it has the same key twice. An example that is not of a topic has its
-    place for one.
+    It identifies the example, so that consumers can drop duplicates: ``clicks-0-1047``, or
+    ``clicks-0-1047:2`` for line 2 of a record. Without an `origin` in a topic, it is the place.
     """
     if origin is None:
         return place
@@ -19,9 +19,11 @@ def record_key(place: str, origin: Any) -> str:
     return f"{key}:{origin.line}" if origin.line else key
 
 
-def coordinates(place: str, origin: Any) -> dict[str, Any]:
-    """The same in parts; the line only where a record has several."""
+def coordinates(place: str, origin: Origin | None) -> dict[str, str | int]:
+    """Return the coordinates of an example by name; the line only if a record has several."""
     if origin is None:
         return {"place": place}
-    told = {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset}
-    return told | {"line": origin.line} if origin.line else told
+    fields: dict[str, str | int] = {
+        "topic": origin.topic, "partition": origin.partition, "offset": origin.offset
+    }  # fmt: skip
+    return fields | {"line": origin.line} if origin.line else fields

@@ -1,28 +1,37 @@
-"""Models in a topic of Kafka: one run puts them there, anyone may take the newest whole one.
+"""Models in a Kafka topic: one run publishes them, any process loads the newest complete one.
 
-The topic has two partitions and is compacted. A model is cut into chunks, which go to partition 1;
-once all of them are there, a manifest goes to partition 0: how many chunks, their offsets, a
-SHA-256 over all, and the publication's id, which every chunk has in a header.
+The topic has two partitions and is compacted. A model is split into chunks, which are written to
+partition 1. Once all chunks are acknowledged, a manifest is written to partition 0. It has the
+number of chunks, their offsets, a SHA-256 of the whole model, and the id of the publication, which
+each chunk has in a header.
 
-Keys alternate between two slots: the publication after that in slot 0 has its chunks and its
-manifest in slot 1, the one after it in slot 0 again. So, at every moment:
+Keys alternate between two slots: after a publication in slot 0, the next one has its chunks and its
+manifest in slot 1, and the one after that in slot 0 again. At every moment the following holds.
 
-- *What a reader takes is one publication.* It takes a manifest, the chunks between its offsets that
-  have its id, each number once, and what they give together has its SHA-256; or it takes nothing.
-- *The newest manifest is of a publication that is whole.* Its chunks were acknowledged by all
-  replicas in sync before it was sent. Compaction removes a record only for a later one of its key,
-  and the only ones with these keys are of the publication after the next: they come after the
-  manifest in the other slot, which then is the newest. A publication that was cut off, wherever,
-  has overwritten keys of the older slot and left no manifest; the next one uses that slot again.
-- *A reader that is overtaken begins anew.* While it reads, two publications may come and compaction
-  may take what it is after. It then finds a newer manifest.
-- *What a larger model has left* (chunks with numbers that a smaller one does not reach) has another
-  id; it is deleted after the next publication in its slot.
+A reader gets one publication or nothing.
+    It takes a manifest and the chunks between its offsets that have its id, each number once, and
+    checks the SHA-256 of the result.
 
-Two runs that publish at a time would share slots. Each counts up the topic's epoch as it begins,
-and one that finds a manifest of a later epoch publishes nothing more. Should its last chunks have
-come between those of the other, and compaction between them, what is torn by that is found by id
-and SHA-256, passed over for the slot before, and mended by the next publication.
+The newest manifest belongs to a complete publication.
+    All in-sync replicas have acknowledged its chunks before it was sent. Compaction removes a
+    record only for a later one with its key. The only later records with these keys are those of
+    the publication after the next one, and they come after the manifest in the other slot, which is
+    the newest by then. A publication that was interrupted, at whatever point, has overwritten keys
+    of the older slot and left no manifest; the next publication uses that slot again.
+
+A reader that is overtaken starts again.
+    While it reads, two publications may be written, and compaction may remove what it reads. It
+    then finds a newer manifest.
+
+Chunks that a larger model has left have another id.
+    These are chunks with numbers that a smaller model does not reach. They are deleted after the
+    next publication in the slot.
+
+Two runs that publish at the same time would share slots. Each run increments the epoch of the topic
+when it starts, and a run that finds a manifest of a later epoch stops publishing. Its last chunks
+may have been written between those of the other run, and compaction may have run in between. Then
+id and SHA-256 reveal the incomplete publication, readers use the other slot, and the next
+publication repairs it.
 """
 
 from __future__ import annotations
@@ -37,23 +46,24 @@ __all__ = ["load"]
 
 
 def load(path: str | Path) -> Any:
-    """Read a model: a file, a folder of checkpoints, or the newest in ``kafka://host:port/topic``.
+    """Load a model from a file, a directory of checkpoints, or a topic.
 
-    It goes on exactly as the saved one would have.
+    The model resumes learning bit-identically to the one that was saved.
 
     Parameters
     ----------
     path
-        The file that `save` wrote; the folder that ``learn --checkpoint`` keeps, whose last whole
-        checkpoint counts; or the topic that ``learn --publish`` puts models in.
+        A file written by `save`; a directory of ``learn --checkpoint``, whose latest intact
+        checkpoint is used; or a topic of ``learn --publish``, ``kafka://host:port/topic``, whose
+        newest complete model is used.
 
     Raises
     ------
     ModelFileError
-        In one sentence, where the file is missing, torn, altered, foreign or too new, or the topic
-        holds no whole model.
+        If the file is missing, truncated, modified, not a model or of a newer format, or the
+        directory or topic holds no complete model.
     SourceError
-        Where no broker answers, or the topic cannot be read.
+        If no broker answers, or the topic cannot be read.
     """
     if not (isinstance(path, str) and path.startswith("kafka:")):
         return _of_folder(Path(path)) if Path(path).is_dir() else models.load(path)

@@ -1,4 +1,4 @@
-"""Putting models in a topic."""
+"""Publishing models to a topic."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import time
 import uuid
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.kafka.producer import (
     DELIVERY_SECONDS,
+    Header,
     TopicWriter,
     as_topic,
     create_topic,
@@ -22,130 +23,155 @@ from streaml1.sources.kafka.producer import (
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError, Unavailable
 from streaml1.training.checkpoint import require_model
-from streaml1.training.model_registry.reader import Log, TopicLog, manifests_of, newest_of
+from streaml1.training.model_registry.reader import (
+    RecordLog,
+    TopicLog,
+    read_manifests,
+    read_newest,
+)
 from streaml1.training.model_registry.record_layout import (
     CHUNKS,
     MANIFESTS,
     Manifest,
     chunk_key,
-    chunks_of,
     digest,
     manifest_key,
+    split_chunks,
 )
 
 __all__ = ["ModelTopic", "Publisher"]
 
-SETTINGS = {
+TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
-    # What compaction leaves alone until it is full: 1 GiB by default.
+    # Compaction leaves the active segment alone, which is up to 1 GiB by default.
     "segment.bytes": str(64 * 2**20),
     "segment.ms": str(3600 * 1000),
 }
 
 
+class RecordWriter(Protocol):
+    """Destination of records, such as `TopicWriter`."""
+
+    def send(
+        self, key: str, value: bytes | None, headers: list[Header] | None, partition: int
+    ) -> Any:
+        """Send a record; the result has the acknowledged offset as ``.value.offset``."""
+
+    def flush(self) -> None:
+        """Wait until all records are acknowledged."""
+
+
 class Publisher:
-    """Puts one model after the other in a topic; see `training.model_registry` for how, and why so.
+    """Publisher of models, by the protocol in `training.model_registry`.
 
     Parameters
     ----------
-    outbox
-        What writes to the topic.
+    writer
+        Writer of the topic.
     url
-        The topic, for sentences.
+        The topic, for error messages.
     log
-        What is in the topic now.
+        The current records of the topic.
     """
 
-    def __init__(self, outbox: Any, url: str, log: Log) -> None:
-        self._writer, self._url = outbox, url
-        known = manifests_of(log)
-        self._epoch = 1 + max((one.epoch for one in known), default=0)
+    def __init__(self, writer: RecordWriter, url: str, log: RecordLog) -> None:
+        self._writer, self._url = writer, url
+        manifests = read_manifests(log)
+        self._epoch = 1 + max((manifest.epoch for manifest in manifests), default=0)
         self._writer_id, self._number = uuid.uuid4().hex, 0
-        self._chunks = [0, 0]  # how many each slot has
-        for one in reversed(known):
-            self._chunks[one.slot] = one.chunks
-        # The slot of the newest that is whole: the other one may be overwritten.
+        self._n_chunks = [0, 0]  # of each slot
+        for manifest in reversed(manifests):
+            self._n_chunks[manifest.slot] = manifest.chunks
+        # Slot of the newest complete publication: only the other slot may be overwritten.
         self._slot = 1
-        if known:
+        if manifests:
             try:
-                found = newest_of(log, url)
-            except ModelFileError:  # all are torn, so that there is none to keep
-                found = None
-            self._slot = found[0].slot if found else 1
+                newest = read_newest(log, url)
+            except ModelFileError:  # none is complete, so either slot may be overwritten
+                newest = None
+            self._slot = newest.manifest.slot if newest else 1
 
-    def publish(self, model: Any, log: Log) -> Manifest:
-        """Put a model in the topic; it is there whole on return.
+    def publish(self, model: Any, log: RecordLog) -> Manifest:
+        """Publish a model; it is complete on return.
 
         Parameters
         ----------
         model
             A model of streaml1.
         log
-            What is in the topic now.
+            The current records of the topic.
+
+        Returns
+        -------
+        Manifest
+            Its manifest.
 
         Raises
         ------
         SourceError
-            One sentence, where it cannot be written, or another run publishes there.
+            If the topic cannot be written, or another run publishes to it.
         """
         require_model(model)
-        self._require_ours(log)
+        self._require_owner(log)
         data = model._encode()
-        slot, name = 1 - self._slot, uuid.uuid4().hex
-        sent = []
-        for number, chunk in enumerate(chunks_of(data)):
-            headers = [("id", name.encode()), ("chunk", str(number).encode())]
-            sent.append(self._writer.send(chunk_key(slot, number), chunk, headers, CHUNKS))
+        slot, publication_id = 1 - self._slot, uuid.uuid4().hex
+        futures = []
+        for number, chunk in enumerate(split_chunks(data)):
+            headers = [("id", publication_id.encode()), ("chunk", str(number).encode())]
+            futures.append(self._writer.send(chunk_key(slot, number), chunk, headers, CHUNKS))
+        # All chunks are acknowledged before the manifest is sent: a manifest implies its chunks.
         self._writer.flush()
-        offsets = [future.value.offset for future in sent]
+        offsets = [future.value.offset for future in futures]
         manifest = Manifest(
-            epoch=self._epoch, writer=self._writer_id, number=self._number + 1, slot=slot, id=name,
-            chunks=len(sent), first=min(offsets), last=max(offsets), size=len(data),
-            sha256=digest(data), model=type(model).__name__, examples=model.n_iterations,
-            time=datetime.now(UTC).isoformat(timespec="seconds"), host=socket.gethostname(),
-            process=os.getpid(),
+            epoch=self._epoch, writer=self._writer_id, number=self._number + 1, slot=slot,
+            id=publication_id, chunks=len(futures), first=min(offsets), last=max(offsets),
+            size=len(data), sha256=digest(data), model=type(model).__name__,
+            examples=model.n_iterations, time=datetime.now(UTC).isoformat(timespec="seconds"),
+            host=socket.gethostname(), process=os.getpid(),
         )  # fmt: skip
         self._writer.send(manifest_key(slot), manifest.encode(), None, MANIFESTS)
         self._writer.flush()
         self._slot, self._number = slot, manifest.number
-        for number in range(len(sent), self._chunks[slot]):
+        # Tombstones for what a larger model has left in the slot.
+        for number in range(len(futures), self._n_chunks[slot]):
             self._writer.send(chunk_key(slot, number), None, None, CHUNKS)
-        self._chunks[slot] = len(sent)
+        self._n_chunks[slot] = len(futures)
         return manifest
 
-    def _require_ours(self, log: Log) -> None:
-        for one in manifests_of(log):
-            if one.rank[:2] > (self._epoch, self._writer_id):
+    def _require_owner(self, log: RecordLog) -> None:
+        for manifest in read_manifests(log):
+            if manifest.rank[:2] > (self._epoch, self._writer_id):
                 raise SourceError(
-                    f"{self._url} was taken over by process {one.process} on {one.host}: one run "
-                    "publishes to a topic"
+                    f"{self._url} was taken over by process {manifest.process} on {manifest.host}; "
+                    "only one run may publish to a topic"
                 )
 
 
 class ModelTopic:
-    """A topic that models are put in, made where it is not there; a context manager.
+    """A topic that models are published to; a context manager.
 
     Parameters
     ----------
     topic
-        ``kafka://host:port/topic``.
+        ``kafka://host:port/topic``; created with two partitions and compaction if it does not
+        exist.
 
     Raises
     ------
     SourceError
-        Where it cannot be written, or would not keep a model.
+        If the topic cannot be written, has one partition, or is not compacted.
     """
 
     def __init__(self, topic: str | Topic) -> None:
         self.topic = as_topic(topic)
         if topic_exists(self.topic):
-            require_compacted(self.topic)
+            _require_compaction(self.topic)
         else:
-            create_topic(self.topic, SETTINGS, partitions=2)
+            create_topic(self.topic, TOPIC_CONFIGS, partitions=2)
         self._writer = TopicWriter(self.topic)
         self.stop_deadline = self._writer.stop_deadline
         try:
-            self._publisher = self._opened()
+            self._publisher = self._new_publisher()
         except BaseException:
             self._writer.close()
             raise
@@ -154,57 +180,68 @@ class ModelTopic:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect."""
         self._writer.close()
 
-    def _opened(self) -> Publisher:
+    def _new_publisher(self) -> Publisher:
         if self._writer.partitions < 2:
             raise SourceError(
-                f"{self.topic.url} has one partition, and models need two: make it with two, or "
-                "leave that to --publish"
+                f"{self.topic.url} has one partition, but models need two; create the topic with "
+                "two, or let --publish create it"
             )
         with closing(TopicLog(self.topic)) as log:
             return Publisher(self._writer, self.topic.url, log)
 
     def publish(self, model: Any) -> Manifest:
-        """Put a model in the topic; it is there whole on return.
+        """Publish a model; it is complete on return.
 
-        Brokers that are away are waited for, as long as for a record.
+        If no broker answers, this waits as long as for a record.
+
+        Raises
+        ------
+        SourceError
+            If the topic cannot be written, was deleted, or another run publishes to it.
         """
         try:
-            log = self._log()
+            log = self._open_log()
         except Unavailable:
             raise
         except SourceError:
-            self._writer.require_same()  # which may tell why
+            self._writer.require_same()  # a deleted topic is the better explanation
             raise
         with closing(log):
             self._writer.require_same()
             return self._publisher.publish(model, log)
 
-    def _log(self) -> TopicLog:
-        limit = time.monotonic() + DELIVERY_SECONDS
+    def _open_log(self) -> TopicLog:
+        deadline = time.monotonic() + DELIVERY_SECONDS
         self.stop_deadline.start_wait()
         while True:
             try:
                 return TopicLog(self.topic, self.stop_deadline.is_exhausted)
             except Unavailable:
-                if self.stop_deadline.is_exhausted() or time.monotonic() > limit:
+                if self.stop_deadline.is_exhausted() or time.monotonic() > deadline:
                     raise
 
 
-def require_compacted(topic: Topic) -> None:
-    """Refuse a topic that would drop a model, or keep all that ever were."""
+def _require_compaction(topic: Topic) -> None:
+    """Reject a topic that would delete models after a while, or keep all of them."""
     from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
     try:
         with closing(KafkaAdminClient(**topic.client_options())) as admin:
-            asked = ConfigResource(ConfigResourceType.TOPIC, topic.name, {"cleanup.policy": None})
-            told = admin.describe_configs([asked], config_filter="all")
-        policy = told["topic"][topic.name]["cleanup.policy"]["value"]
+            resource = ConfigResource(
+                ConfigResourceType.TOPIC, topic.name, {"cleanup.policy": None}
+            )
+            configs = admin.describe_configs([resource], config_filter="all")
+        policy = configs["topic"][topic.name]["cleanup.policy"]["value"]
     except Exception as error:
         raise write_error(topic, error) from None
     if policy != "compact":
         raise SourceError(
-            f"{topic.url} would not keep a model: its cleanup.policy is {policy}, and must be "
-            "compact; set it, or take another topic"
+            f"{topic.url} would not retain models: its cleanup.policy must be compact, got "
+            f"{policy}; change it, or use another topic"
         )

@@ -1,74 +1,82 @@
-"""The newest whole model of a topic."""
+"""Reading the newest complete model of a topic."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streaml1 import models
 from streaml1.models.serialization import ModelFileError
 from streaml1.sources.kafka.producer import as_topic, topic_exists
-from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.kafka.topic import StopCheck, Topic
 from streaml1.sources.source import SourceError, Unavailable
 from streaml1.training.model_registry.record_layout import (
     CHUNKS,
     MANIFESTS,
     Manifest,
     digest,
-    header,
+    header_value,
 )
 
-__all__ = ["Log", "TopicLog", "manifests_of", "newest_of", "read"]
+if TYPE_CHECKING:
+    from kafka import TopicPartition
+    from kafka.consumer.fetcher import ConsumerRecord
+
+__all__ = ["Publication", "RecordLog", "TopicLog", "read", "read_manifests", "read_newest"]
 
 logger = logging.getLogger("streaml1")
 
 POLL_MS = 250
-ASK_MS = 1000
+OFFSET_REQUEST_MS = 1000
 SILENCE_SECONDS = 30.0
-"""How long a broker may send nothing of what is there."""
+"""Timeout of a broker that sends none of the records that exist."""
 
-OLDER = 4
-"""Manifests that are looked at: two slots, and what another run may have left between them."""
+MAX_MANIFESTS = 4
+"""Number of manifests to try: those of two slots, and what another run may have left between."""
 
 
-class Log(Protocol):
-    """The records of a topic."""
+class RecordLog(Protocol):
+    """Access to the records of a topic."""
 
-    def records(self, partition: int, lo: int = 0, hi: int | None = None) -> Iterator[Any]:
-        """Those with offsets from `lo` on, below `hi`, or until there is no other."""
+    def records(
+        self, partition: int, lo: int = 0, hi: int | None = None
+    ) -> Iterator[ConsumerRecord]:
+        """Yield the records with offsets in [lo, hi); without `hi`, until there are no more."""
 
 
 class TopicLog:
-    """The records of a topic, as a consumer of kafka-python reads them; close it.
+    """Access to the records of a topic by a consumer; close it after use.
 
     Parameters
     ----------
     topic
         The topic.
-    given_up
-        Whether brokers that say nothing are to be waited for no longer.
+    give_up
+        Returns whether to stop waiting for brokers that do not answer.
 
     Raises
     ------
     Unavailable
-        Where no broker answers.
+        If no broker answers.
     """
 
-    def __init__(self, topic: Topic, given_up: Callable[[], bool] = lambda: False) -> None:
-        self._topic, self._given_up = topic, given_up
-        consumer = topic.consumer(given_up)
+    def __init__(self, topic: Topic, give_up: StopCheck = lambda: False) -> None:
+        self._topic, self._give_up = topic, give_up
+        consumer = topic.consumer(give_up)
         if consumer is None:
             raise Unavailable(f"{topic.url}: no broker answers, and nothing is written there")
         self._consumer = consumer
 
     def close(self) -> None:
-        """Let go of the brokers."""
+        """Disconnect."""
         self._consumer.close()
 
-    def records(self, partition: int, lo: int = 0, hi: int | None = None) -> Iterator[Any]:
-        """Those with offsets from `lo` on, below `hi`, or until there is no other."""
+    def records(
+        self, partition: int, lo: int = 0, hi: int | None = None
+    ) -> Iterator[ConsumerRecord]:
+        """Yield the records with offsets in [lo, hi); without `hi`, until there are no more."""
         try:
             yield from self._records(partition, lo, hi)
         except SourceError:
@@ -76,118 +84,131 @@ class TopicLog:
         except Exception as error:
             raise self._topic.read_error(error) from None
 
-    def _records(self, partition: int, lo: int, hi: int | None) -> Iterator[Any]:
+    def _records(self, partition: int, lo: int, hi: int | None) -> Iterator[ConsumerRecord]:
         from kafka import TopicPartition
 
-        consumer, part = self._consumer, TopicPartition(self._topic.name, partition)
-        at = max(lo, self._asked(consumer.beginning_offsets, part))
-        consumer.assign([part])
-        consumer.seek(part, at)
-        heard = time.monotonic()
-        while at < (end := self._end(part, hi)):
-            while at < end:  # what was compacted away is stepped over
-                polled = consumer.poll(timeout_ms=POLL_MS).get(part, ())
+        consumer, tp = self._consumer, TopicPartition(self._topic.name, partition)
+        offset = max(lo, self._request_offset(consumer.beginning_offsets, tp))
+        consumer.assign([tp])
+        consumer.seek(tp, offset)
+        progress_at = time.monotonic()
+        while offset < (end := self._end(tp, hi)):
+            # The consumer's position skips records that were compacted away.
+            while offset < end:
+                polled = consumer.poll(timeout_ms=POLL_MS).get(tp, ())
                 yield from (record for record in polled if record.offset < end)
-                if consumer.position(part) > at:
-                    at, heard = consumer.position(part), time.monotonic()
-                elif time.monotonic() - heard > SILENCE_SECONDS or self._given_up():
+                if consumer.position(tp) > offset:
+                    offset, progress_at = consumer.position(tp), time.monotonic()
+                elif time.monotonic() - progress_at > SILENCE_SECONDS or self._give_up():
                     raise Unavailable(f"{self._topic.url}: the broker sends nothing; try again")
 
-    def _end(self, part: Any, hi: int | None) -> int:
-        """Where reading ends, as far as is known now."""
-        end = self._asked(self._consumer.end_offsets, part)
+    def _end(self, tp: TopicPartition, hi: int | None) -> int:
+        """Return the offset to stop at, by the current end of the partition."""
+        end = self._request_offset(self._consumer.end_offsets, tp)
         return end if hi is None else min(hi, end)
 
-    def _asked(self, ask: Callable[..., Any], part: Any) -> int:
-        """An offset that the brokers tell: asked for often, to look between."""
+    def _request_offset(
+        self, request: Callable[..., dict[TopicPartition, int]], tp: TopicPartition
+    ) -> int:
+        """Request an offset with short timeouts, and check `give_up` between them."""
         from kafka.errors import KafkaTimeoutError
 
-        limit = time.monotonic() + SILENCE_SECONDS
+        deadline = time.monotonic() + SILENCE_SECONDS
         while True:
             try:
-                offset: int = ask([part], timeout_ms=ASK_MS)[part]
+                return request([tp], timeout_ms=OFFSET_REQUEST_MS)[tp]
             except KafkaTimeoutError:
-                if self._given_up() or time.monotonic() > limit:
+                if self._give_up() or time.monotonic() > deadline:
                     raise
-            else:
-                return offset
 
 
-class _Torn(Exception):
-    """Why a publication is not whole."""
+class Publication(NamedTuple):
+    """A complete publication: its manifest and the encoded model."""
+
+    manifest: Manifest
+    data: bytes
+
+
+class _Incomplete(Exception):
+    """The reason why a publication is not complete."""
 
 
 def read(url: str | Topic) -> Any:
-    """The newest whole model in a topic.
-
-    Raises
-    ------
-    ModelFileError, SourceError
-        One sentence, where there is none, or it cannot be read.
-    """
-    topic = as_topic(url)
-    if not topic_exists(topic):
-        raise SourceError(f"{topic.url}: there is no topic {topic.name}")
-    log = TopicLog(topic)
-    try:
-        found = newest_of(log, topic.url)
-    finally:
-        log.close()
-    if found is None:
-        raise ModelFileError(f"{topic.url} holds no model yet: learn --publish puts one there")
-    return models.decode(found[1], topic.url)
-
-
-def newest_of(log: Log, url: str) -> tuple[Manifest, bytes] | None:
-    """The manifest and the bytes of the newest whole publication; None where there is none at all.
+    """Load the newest complete model in a topic.
 
     Raises
     ------
     ModelFileError
-        Where all are torn.
+        If the topic holds no model, or none that is complete.
+    SourceError
+        If the topic does not exist, or cannot be read.
     """
-    manifests = manifests_of(log)
+    topic = as_topic(url)
+    if not topic_exists(topic):
+        raise SourceError(f"{topic.url}: topic {topic.name} does not exist")
+    log = TopicLog(topic)
+    try:
+        newest = read_newest(log, topic.url)
+    finally:
+        log.close()
+    if newest is None:
+        raise ModelFileError(f"{topic.url} holds no model yet; publish one with learn --publish")
+    return models.decode(newest.data, topic.url)
+
+
+def read_newest(log: RecordLog, url: str) -> Publication | None:
+    """Return the newest complete publication; None if there is no manifest at all.
+
+    Raises
+    ------
+    ModelFileError
+        If there are manifests, and no publication is complete.
+    """
+    manifests = read_manifests(log)
     if not manifests:
         return None
-    newest, torn = manifests[0].rank, []
+    newest_rank, problems = manifests[0].rank, []
     while manifests:
         manifest = manifests.pop(0)
         try:
-            data = _fetched(log, manifest)
-        except _Torn as why:
-            torn.append(f"the model of {manifest.time} is torn: {why}")
+            data = _read_model(log, manifest)
+        except _Incomplete as reason:
+            problems.append(f"the model of {manifest.time} is incomplete: {reason}")
         else:
-            for sentence in torn:
-                logger.warning("%s: %s; the one before is taken", url, sentence)
-            return manifest, data
-        # It may have been overtaken: then there is a newer one by now.
-        now = manifests_of(log)
-        if now and now[0].rank > newest:
-            manifests, newest, torn = now, now[0].rank, []
-    raise ModelFileError(f"{url} holds no whole model: {torn[0]}")
+            for problem in problems:
+                logger.warning("%s: %s; using the one before", url, problem)
+            return Publication(manifest, data)
+        # A newer publication may have overwritten the chunks meanwhile: start over with it.
+        current = read_manifests(log)
+        if current and current[0].rank > newest_rank:
+            manifests, newest_rank, problems = current, current[0].rank, []
+    raise ModelFileError(f"{url} holds no complete model: {problems[0]}")
 
 
-def manifests_of(log: Log) -> list[Manifest]:
-    """The last manifests, the newest first.
+def read_manifests(log: RecordLog) -> list[Manifest]:
+    """Return the last manifests, the newest first.
 
-    It is among them though others come meanwhile, and though compaction takes what they replace:
-    reading ends where there is no other.
+    The newest one is among them although others arrive meanwhile and compaction removes what they
+    replace: reading ends only when there is no further record.
     """
-    found = (Manifest.decode(record.value) for record in log.records(MANIFESTS))
-    ranked = sorted((one for one in found if one), key=lambda one: one.rank, reverse=True)
-    return ranked[:OLDER]
+    decoded = (Manifest.decode(record.value) for record in log.records(MANIFESTS))
+    ranked = sorted(
+        (manifest for manifest in decoded if manifest), key=lambda m: m.rank, reverse=True
+    )
+    return ranked[:MAX_MANIFESTS]
 
 
-def _fetched(log: Log, manifest: Manifest) -> bytes:
+def _read_model(log: RecordLog, manifest: Manifest) -> bytes:
     chunks: dict[int, bytes] = {}
     for record in log.records(CHUNKS, manifest.first, manifest.last + 1):
-        number = header(record, "chunk")
-        if header(record, "id") == manifest.id and number is not None and record.value is not None:
+        number = header_value(record, "chunk")
+        is_ours = header_value(record, "id") == manifest.id
+        if is_ours and number is not None and record.value is not None:
             chunks[int(number)] = record.value
-    missing = [one for one in range(manifest.chunks) if one not in chunks]
-    if missing:
-        raise _Torn(f"{len(missing)} of {manifest.chunks} chunks are missing")
-    data = b"".join(chunks[one] for one in range(manifest.chunks))
+    n_missing = sum(number not in chunks for number in range(manifest.chunks))
+    if n_missing:
+        raise _Incomplete(f"{n_missing} of {manifest.chunks} chunks are missing")
+    data = b"".join(chunks[number] for number in range(manifest.chunks))
     if len(data) != manifest.size or digest(data) != manifest.sha256:
-        raise _Torn("its SHA-256 is not that which was published")
+        raise _Incomplete("its SHA-256 differs from the published one")
     return data

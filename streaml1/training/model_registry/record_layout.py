@@ -1,43 +1,61 @@
-"""How a publication lies in a topic."""
+"""Records of a published model: chunks and a manifest."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["CHUNKS", "MANIFESTS", "Manifest", "chunk_key", "chunks_of", "digest", "manifest_key"]
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
+__all__ = [
+    "CHUNKS",
+    "MANIFESTS",
+    "Manifest",
+    "chunk_key",
+    "digest",
+    "header_value",
+    "manifest_key",
+    "split_chunks",
+]
 
 MANIFESTS, CHUNKS = 0, 1
-"""The partitions."""
+"""Partitions of the topic."""
 
 CHUNK_BYTES = 900_000
-"""Below what brokers take by default, 1 MiB with all that is around it."""
+"""Less than brokers accept by default: 1 MiB with the overhead of a record batch."""
 
 FORMAT = 1
 
-WORDS = ("writer", "id", "sha256", "model", "time", "host")
-"""What of a manifest is text, and no whole number."""
+TEXT_FIELDS = ("writer", "id", "sha256", "model", "time", "host")
+"""Fields of a manifest that are text; the others are integers."""
 
 
 class Manifest(NamedTuple):
-    """What tells of a publication that is whole.
+    """Description of a complete publication.
 
     Parameters
     ----------
     epoch, writer, number
-        Which run, and which of its publications, from 1: a later one is larger.
-    slot, id
-        Of its keys, 0 or 1; and what its chunks, and no others, have in a header.
-    chunks, first, last
-        How many; the lowest and the highest of their offsets.
+        Run that published it, and its number in that run, from 1. Later publications are larger.
+    slot
+        Slot of its keys, 0 or 1.
+    id
+        Id of the publication, in a header of each of its chunks.
+    chunks
+        Number of chunks.
+    first, last
+        Lowest and highest offset of its chunks.
     size, sha256
-        Of all together; the size in bytes.
-    model, examples, time
-        What it is of; how many examples that had learnt; when, in UTC.
+        Size in bytes and SHA-256 of the whole model.
+    model, examples
+        Class of the model, and the number of examples it had learned.
+    time
+        Time of the publication in UTC.
     host, process
-        Who published it.
+        Host name and process id of the publisher.
     """
 
     epoch: int
@@ -58,52 +76,52 @@ class Manifest(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, str, int]:
-        """Larger for a later one."""
+        """Sort key: larger for later publications."""
         return self.epoch, self.writer, self.number
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Encode as JSON."""
         return json.dumps({"format": FORMAT, **self._asdict()}).encode()
 
     @classmethod
     def decode(cls, value: bytes | None) -> Manifest | None:
-        """What `encode` gave; None for anything else."""
+        """Decode what `encode` returned; return None for anything else."""
         try:
-            told = json.loads(value or b"")
-            manifest = cls(**{name: told[name] for name in cls._fields})
+            fields = json.loads(value or b"")
+            manifest = cls(**{name: fields[name] for name in cls._fields})
         except (ValueError, KeyError, TypeError):
             return None
-        typed = all(
-            isinstance(one, str if name in WORDS else int)
-            for name, one in manifest._asdict().items()
+        has_types = all(
+            isinstance(value, str if name in TEXT_FIELDS else int)
+            for name, value in manifest._asdict().items()
         )
-        return manifest if typed and told.get("format") == FORMAT else None
+        return manifest if has_types and fields.get("format") == FORMAT else None
 
 
 def manifest_key(slot: int) -> str:
-    """The key of the manifest in a slot."""
+    """Return the key of the manifest in a slot."""
     return f"model-{slot}"
 
 
 def chunk_key(slot: int, number: int) -> str:
-    """The key of a chunk in a slot, numbered from 0."""
+    """Return the key of a chunk in a slot, numbered from 0."""
     return f"model-{slot}-{number:06}"
 
 
-def chunks_of(data: bytes) -> Iterator[bytes]:
-    """A model cut into chunks; at least one."""
+def split_chunks(data: bytes) -> Iterator[bytes]:
+    """Split an encoded model into chunks; yield at least one."""
     for lo in range(0, max(1, len(data)), CHUNK_BYTES):
         yield data[lo : lo + CHUNK_BYTES]
 
 
 def digest(data: bytes) -> str:
-    """The SHA-256 of a model."""
+    """Return the SHA-256 of an encoded model in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
-def header(record: Any, name: str) -> str | None:
-    """A header of a record."""
-    for one, value in record.headers or ():
-        if one == name and value is not None:
+def header_value(record: ConsumerRecord, name: str) -> str | None:
+    """Return the value of a header as text, or None if the record does not have it."""
+    for key, value in record.headers or ():
+        if key == name and value is not None:
             return str(value, "utf-8", "replace")
     return None
