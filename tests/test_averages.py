@@ -372,7 +372,7 @@ def test_average_cannot_change() -> None:
         model = kind(average=True)
         with pytest.raises(ValueError, match="average cannot change"):
             model.mutate({"average": False})
-        with pytest.raises(ValueError, match="average cannot change once the model is made"):
+        with pytest.raises(ValueError, match="average cannot change after construction"):
             model.average = False
     kit.refuses(
         PegasosClassifier,

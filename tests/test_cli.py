@@ -313,7 +313,7 @@ def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
     run("learn", svm, "--load", saved, "--loss", "hinge", "--save", "new")
     assert streaml1.load("new").loss == "hinge"
     assert "squared" in refused("learn", svm, "--load", saved, "--loss", "squared")
-    assert "--intercept-init 1.0 cannot" in refused(
+    assert "--intercept-init cannot" in refused(
         "learn", svm, "--load", saved, "--intercept-init", "1"
     )
     assert refused("learn", svm, "--load", saved, "--task", "regression") == (

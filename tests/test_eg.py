@@ -387,9 +387,9 @@ def test_changed_parameters_act_from_the_next_step(by: str, nonnegative: bool) -
 
 REFUSED: list[tuple[str, Any, str]] = [
     *[("radius", v, "above 0 and at most 1e+30") for v in (0, -1.0, float("nan"), float("inf"))],
-    *[("n_features", v, "give a whole number from 1 to 4") for v in (0, -1, 2**33)],
-    *[("n_features", v, "give one from 1 to 4") for v in (2.5, float("nan"), 1e30)],
-    *[("nonnegative", v, "give True or False") for v in (1, 0, None, "yes")],
+    *[("n_features", v, "an integer from 1 to 4") for v in (0, -1, 2**33)],
+    *[("n_features", v, "an integer from 1 to 4") for v in (2.5, float("nan"), 1e30)],
+    *[("nonnegative", v, "a bool") for v in (1, 0, None, "yes")],
     *[(name, v, "") for name in ("radius", "n_features") for v in ("3", None, [1], {}, 1j, True)],
 ]
 
@@ -400,7 +400,7 @@ def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
     with pytest.raises(ValueError) as made:
         cls(**{name: value})
     sentence = str(made.value)
-    assert sentence.startswith(f"{name}=") and rule in sentence and "\n" not in sentence
+    assert sentence.startswith(f"{name} must be") and rule in sentence and "\n" not in sentence
     model = cls()
     with pytest.raises(ValueError):
         setattr(model, name, value)

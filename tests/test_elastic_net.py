@@ -354,7 +354,9 @@ def test_of_changes_together_all_are_made_or_none(lr: Any, change: dict[str, Any
 
 
 def test_a_class_is_no_scheduler() -> None:
-    with pytest.raises(ValueError, match="^lr=InverseScaling is a class; give one that is made"):
+    with pytest.raises(
+        ValueError, match="^lr must be a scheduler instance, got the class InverseScaling"
+    ):
         ElasticNetClassifier(lr=schedulers.InverseScaling)
 
 
@@ -362,7 +364,7 @@ def test_a_number_of_top_weights_is_not_below_zero() -> None:
     model = ElasticNetClassifier()
     model.learn_one({"a": 1.0, "b": 2.0}, True)
     assert len(model.top_weights(0)) == 0 and len(model.top_weights(1)) == 1
-    with pytest.raises(ValueError, match="k=-1"):
+    with pytest.raises(ValueError, match="k must be >= 0, got -1"):
         model.top_weights(-1)
 
 

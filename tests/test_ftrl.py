@@ -136,7 +136,7 @@ def test_it_has_no_rate_and_no_schedule() -> None:
             FTRLClassifier(**{name: 0.1})
         with pytest.raises(ValueError, match=f"{name} cannot change; FTRLClassifier can"):
             FTRLClassifier().mutate({name: 0.1})
-        with pytest.raises(ValueError, match=f"{name} cannot be set: the rates of this model are"):
+        with pytest.raises(ValueError, match=f"{name} cannot be set: this model computes its own"):
             setattr(FTRLClassifier(), name, 0.1)
         assert name not in FTRLClassifier()._get_params()
 

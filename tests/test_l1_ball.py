@@ -547,7 +547,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(cli, ["learn", source, "--model", "l1-ball", "--l1", "0.1"])
     assert done.exit_code == 2
-    assert "--l1 is no option of l1-ball, which has --radius" in done.stderr
+    assert "--l1 is not an option of l1-ball; its options are --radius" in done.stderr
 
 
 def test_constants_fit() -> None:

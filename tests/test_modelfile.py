@@ -259,7 +259,7 @@ class MyName:
 def test_schedulers_that_a_file_cannot_hold(lr: Any, told: str, tmp_path: Path) -> None:
     path = tmp_path / "m"
     path.write_bytes(b"as it was")
-    with pytest.raises(ModelFileError, match="which a model file cannot hold") as refused:
+    with pytest.raises(ModelFileError, match="cannot be stored in a model file") as refused:
         ElasticNetClassifier(lr=lr).save(path)
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -278,7 +278,7 @@ def test_names_that_a_file_cannot_hold(name: Any, tmp_path: Path) -> None:
     model.save(path)
     before = path.read_bytes()
     model.learn_one({"a": 1.0, name: 1.0}, True)
-    with pytest.raises(ModelFileError, match="which a model file cannot hold") as refused:
+    with pytest.raises(ModelFileError, match="cannot be stored in a model file") as refused:
         model.save(path)
     assert "\n" not in str(refused.value)
     assert path.read_bytes() == before
@@ -312,7 +312,7 @@ def test_torn_files(whole: bytes, tmp_path: Path) -> None:
     lengths = [*range(1, 80), *range(80, len(whole), 37), len(whole) - 1]
     for length in lengths:
         path.write_bytes(whole[:length])
-        assert "is torn" in refusal(path), length
+        assert "is truncated" in refusal(path), length
     path.write_bytes(b"")
     assert "is not a streaml1 model" in refusal(path)
 
@@ -328,7 +328,7 @@ def test_altered_files(whole: bytes, tmp_path: Path) -> None:
             refusal(path)
     for tail in (b"\0", b"\n", whole):
         path.write_bytes(whole + tail)
-        assert "has been altered" in refusal(path)
+        assert "was modified" in refusal(path)
 
 
 def test_newer_files(whole: bytes, tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_newer_files(whole: bytes, tmp_path: Path) -> None:
     for version in (FORMAT + 1, 2**32 - 1):
         path.write_bytes(packed(body, version))
         sentence = refusal(path)
-        assert f"has format {version}, newer than {FORMAT}" in sentence
+        assert f"has format {version}, but this version of streaml1 supports {FORMAT}" in sentence
         assert "upgrade" in sentence
     path.write_bytes(packed(body, 0))
     refusal(path)

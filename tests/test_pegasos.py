@@ -161,7 +161,7 @@ def test_it_has_no_rate_and_no_schedule() -> None:
             PegasosClassifier(**{name: 0.1})
         with pytest.raises(ValueError, match=f"{name} cannot change; PegasosClassifier can"):
             PegasosClassifier().mutate({name: 0.1})
-        with pytest.raises(ValueError, match=f"{name} cannot be set: the rates of this model are"):
+        with pytest.raises(ValueError, match=f"{name} cannot be set: this model computes its own"):
             setattr(PegasosClassifier(), name, 0.1)
         assert name not in PegasosClassifier()._get_params()
 

@@ -415,16 +415,21 @@ def test_what_cannot_be_told_is_refused() -> None:
     net = streaml1.ElasticNetClassifier()
     cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
         ('loss="absolute"', streaml1.ElasticNetRegressor(loss="absolute"), (X, y * 1.0), {}),
-        ("threshold=1", streaml1.TruncatedGradientClassifier(threshold=1.0), (X, y), {}),
         (
-            "frozen intercept 0.5",
+            "requires threshold=inf, got 1",
+            streaml1.TruncatedGradientClassifier(threshold=1.0),
+            (X, y),
+            {},
+        ),
+        (
+            "intercept_init must be 0 with intercept_lr=0, got 0.5",
             streaml1.ElasticNetClassifier(intercept_lr=0.0, intercept_init=0.5),
             (X, y),
             {},
         ),
         ("other weights than 1", net, (X, y, np.full(N, 2.0)), {}),
         ("takes 50:", net, (X, y), {"most": 50}),
-        ("first=0", net, (X, y), {"first": 0}),
+        ("first must be .*, got 0", net, (X, y), {"first": 0}),
         (
             "first must be an integer from 1 to 4,611,686,018,427,387,904, got 'x'",
             net,
@@ -443,9 +448,9 @@ def test_what_cannot_be_told_is_refused() -> None:
             (X, y),
             {"most": None},
         ),
-        ("tol=0", net, (X, y), {"tol": 0.0}),
+        ("tol must be .*, got 0.0", net, (X, y), {"tol": 0.0}),
         (r"tol must be a number above 0 and at most 1e\+100, got None", net, (X, y), {"tol": None}),
-        ("LogisticRegression is no model of streaml1", LogisticRegression(), (X, y), {}),
+        ("learners of streaml1 only, got LogisticRegression", LogisticRegression(), (X, y), {}),
         ("leave out passes", net, (X, y), {"passes": 2}),
         ("no example was learnt", net, [], {}),
     ]

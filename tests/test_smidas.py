@@ -334,7 +334,7 @@ def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
     with pytest.raises(ValueError) as made:
         cls(**{name: value})
     sentence = str(made.value)
-    assert sentence.startswith(f"{name}=") and rule in sentence and "\n" not in sentence
+    assert sentence.startswith(f"{name} must be") and rule in sentence and "\n" not in sentence
     model = cls()
     with pytest.raises(ValueError):
         setattr(model, name, value)
@@ -581,7 +581,7 @@ def test_learn_and_go_on() -> None:
     assert load("m").l1 == 0.5 and load("m").n_iterations == 600
     for wrong, said in (
         (["--p", "6"], "--p 6.0 cannot be given to m, which began with 5.0"),
-        (["--l2", "6"], "--l2 is no option of m, which has --l1, --p,"),
+        (["--l2", "6"], "--l2 is not an option of m; its options are --l1, --p,"),
         (["--model", "elastic-net"], "--model elastic-net does not fit m"),
     ):
         refused = run(*again, *wrong)
@@ -592,6 +592,6 @@ def test_learn_and_go_on() -> None:
 def test_options_of_other_models_are_refused() -> None:
     refused = run("learn", "a.svm", "--model", "smidas", "--update", "sgd")
     assert refused.exit_code == 2
-    assert "--update is no option of smidas, which has" in refused.stderr
+    assert "--update is not an option of smidas; its options are" in refused.stderr
     done = run("learn", "a.svm", "--model", "smidas", "--n-features", "40", "--loss", "squared")
     assert done.exit_code == 0, done.output

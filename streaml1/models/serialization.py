@@ -1,8 +1,17 @@
-"""Models in one file: versioned, no pickle, nothing in it is run, zeros are left out.
+"""Model files: one versioned file per model, without pickle or code. Zero weights are omitted.
 
-Layout: 8 bytes `streaml1`, the format's version (uint32, little-endian), the length of what
-follows the digest (uint64), its SHA-256, then a numpy archive (.npz) without objects: the arrays,
-and under `header` and `names` JSON in UTF-8.
+Layout, little-endian:
+
+| bytes | content |
+|---|---|
+| 8 | `streaml1` |
+| 4 | version of the format (uint32) |
+| 8 | length of the body (uint64) |
+| 32 | SHA-256 of the version, the length and the body |
+| rest | the body: a numpy archive (.npz) without objects |
+
+The archive holds the arrays of the rule, the record of the online loop, and UTF-8 JSON: `header`
+(class, parameters, kind of vocabulary), `names` and `labels`.
 """
 
 from __future__ import annotations
@@ -28,44 +37,55 @@ MAGIC = b"streaml1"
 FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
 
-PIECE = 10_000
-"""How many names are written at once."""
+CHUNK = 10_000
+"""Number of names that are encoded at once."""
 
 
 class ModelFileError(ValueError):
-    """A file that is refused: missing, foreign, torn, altered or too new."""
+    """A model file that is missing, invalid, truncated, modified or of a newer format."""
 
     exit_code = exits.WRONG
 
 
 def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
-    """Write a model's class name, parameters and state; takes the place of `path` at the end.
+    """Write a model to a file, replacing `path` atomically.
+
+    Parameters
+    ----------
+    path
+        The file.
+    model
+        Class name of the model.
+    params
+        Its parameters.
+    state
+        Its state, as `ModelState.snapshot` returns it.
 
     Raises
     ------
     ModelFileError
-        Where it cannot be written, or a name, a label or a parameter is of no kind that a file
-        holds.
+        If the file cannot be written, or a name, a label or a parameter has a type that a model
+        file cannot hold.
     """
     data = encode(model, params, state)
     try:
         replace(path, data)
-    except (OSError, RuntimeError) as error:  # RuntimeError: a link to itself
-        reason = (getattr(error, "strerror", None) or "the disk refused").lower()
-        refusal = ModelFileError(
-            f"{path} cannot be written ({reason}); what was there is as it was"
+    except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
+        reason = (getattr(error, "strerror", None) or "write failed").lower()
+        failure = ModelFileError(
+            f"{path} cannot be written ({reason}); an existing file is unchanged"
         )
-        refusal.exit_code = exits.unwritten(error)
-        raise refusal from None
+        failure.exit_code = exits.unwritten(error)
+        raise failure from None
 
 
 def encode(model: str, params: dict[str, Any], state: dict[str, Any], packed: bool = True) -> bytes:
-    """What a file holds; not `packed` it is larger, and far sooner there.
+    """Return the bytes of a model file; uncompressed unless `packed`, which is faster.
 
     Raises
     ------
     ModelFileError
-        Where a name, a label or a parameter is of no kind that a file holds.
+        If a name, a label or a parameter has a type that a model file cannot hold.
     """
     names = dict(state["names"])
     header = {
@@ -94,12 +114,12 @@ def _digest(version: int, body: bytes) -> bytes:
 
 
 def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Class name, parameters and state of the model in a file.
+    """Return the class name, the parameters and the state of the model in a file.
 
     Raises
     ------
     ModelFileError
-        Where there is no file, or it is not a whole model of this version or an earlier one.
+        If the file cannot be read, or is not a complete model of this or an earlier format.
     """
     try:
         data = path.read_bytes()
@@ -109,35 +129,37 @@ def read(path: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 
 def decode(data: bytes, path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """What `encode` has written; `path` is what errors call it.
+    """Return the class name, the parameters and the state in the bytes of a model file.
+
+    Errors refer to the file as `path`.
 
     Raises
     ------
     ModelFileError
-        Where it is no whole model of this version or an earlier one.
+        If it is not a complete model of this or an earlier format.
     """
     if data[:8] != MAGIC[: len(data)] or not data:
         raise ModelFileError(f"{path} is not a streaml1 model; `save` writes one")
     if len(data) < _HEAD.size:
-        raise ModelFileError(f"{path} is torn: {len(data)} bytes; take an earlier copy")
+        raise ModelFileError(f"{path} is truncated: got {len(data)} bytes; use an earlier copy")
     _, version, length, digest = _HEAD.unpack_from(data)
     if version < 1:
-        raise ModelFileError(f"{path} has been altered since it was saved; take an earlier copy")
+        raise ModelFileError(f"{path} was modified after it was saved; use an earlier copy")
     if version > FORMAT:
         raise ModelFileError(
-            f"{path} has format {version}, newer than {FORMAT}, which this streaml1 reads: upgrade"
+            f"{path} has format {version}, but this version of streaml1 supports {FORMAT}; upgrade"
         )
     body = data[_HEAD.size :]
     if len(body) < length:
         raise ModelFileError(
-            f"{path} is torn: {len(body)} of {length} bytes are there; take an earlier copy"
+            f"{path} is truncated: got {len(body)} of {length} bytes; use an earlier copy"
         )
     if len(body) > length or _digest(version, body) != digest:
-        raise ModelFileError(f"{path} has been altered since it was saved; take an earlier copy")
+        raise ModelFileError(f"{path} was modified after it was saved; use an earlier copy")
     try:
         return _decode(body)
-    except Exception:  # whatever a crafted file provokes
-        raise ModelFileError(f"{path} is no model that streaml1 has written") from None
+    except Exception:  # a crafted file can raise anything
+        raise ModelFileError(f"{path} was not written by streaml1") from None
 
 
 def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -145,15 +167,21 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
         arrays = {name: archive[name] for name in archive.files}
     header = _value(arrays.pop("header"))
     names: dict[str, Any] = dict(header["names"])
-    ensure(set(names) <= {"kind", "bits"}, "what is this")
+    ensure(set(names) <= {"kind", "bits"}, "an unknown entry")
     if names["kind"] == "table":
         listed = _value(arrays.pop("names"))
         names["names"] = [_named(coded) for coded in listed]
         names["joints"] = arrays.pop("joints")
-        ensure(names["joints"].dtype == np.int32 and names["joints"].ndim == 1, "joints are none")
+        ensure(
+            names["joints"].dtype == np.int32 and names["joints"].ndim == 1,
+            "joints are not a vector of int32",
+        )
     else:
         names["slots"] = arrays.pop("slots")
-        ensure(names["slots"].dtype == np.uint32 and names["slots"].ndim == 1, "slots are none")
+        ensure(
+            names["slots"].dtype == np.uint32 and names["slots"].ndim == 1,
+            "slots are not a vector of uint32",
+        )
     labels = {}
     if "labels" in arrays:
         labels["labels"] = [_named(coded) for coded in _value(arrays.pop("labels"))]
@@ -164,24 +192,24 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
         "forgotten": arrays.pop("forgotten", None),
         "arrays": {name.removeprefix("rule."): array for name, array in arrays.items()},
     }
-    ensure(state["online"].dtype.names is not None, "no record")
-    ensure(all(name.startswith("rule.") for name in arrays), "what is this")
+    ensure(state["online"].dtype.names is not None, "online is not a record")
+    ensure(all(name.startswith("rule.") for name in arrays), "an unknown entry")
     params = {name: _parameter(coded) for name, coded in header["params"].items()}
     return str(header["model"]), params, state
 
 
 def _text(value: Any) -> Any:
     if isinstance(value, list):
-        # Piece by piece: json lets no other thread run, however long a list is.
-        pieces = (_json(value[lo : lo + PIECE])[1:-1] for lo in range(0, len(value), PIECE))
-        text = f"[{','.join(pieces)}]"
+        # In chunks, because `json.dumps` holds the GIL throughout.
+        chunks = (_json(value[lo : lo + CHUNK])[1:-1] for lo in range(0, len(value), CHUNK))
+        text = f"[{','.join(chunks)}]"
     else:
         text = _json(value)
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
 
 
 def _json(value: Any) -> str:
-    # Not escaped: a pair of surrogates would come back as the one character that it stands for.
+    # Not escaped: json would decode a pair of lone surrogates as one character.
     return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
@@ -189,8 +217,8 @@ def _value(text: Any) -> Any:
     return json.loads(text.tobytes().decode("utf-8", "surrogatepass"))
 
 
-def _name(name: Hashable, what: str = "feature name", many: str = "features") -> Any:
-    """A name as JSON: strings and ints are themselves, the rest says its type."""
+def _name(name: Hashable, what: str = "feature name", many: str = "names") -> Any:
+    """Return a name as JSON: strings and ints as they are, others tagged with their type."""
     if isinstance(name, bool | np.bool_):
         return {"bool": bool(name)}
     if name is None or isinstance(name, str):
@@ -206,8 +234,8 @@ def _name(name: Hashable, what: str = "feature name", many: str = "features") ->
     if type(name) is tuple:
         return {"tuple": [_name(part, what, many) for part in name]}
     raise ModelFileError(
-        f"the {what} {name!r} is a {type(name).__name__}, which a model file cannot hold; "
-        f"name {many} by strings, numbers, bytes, None or tuples of them, or pickle the model"
+        f"the {what} {name!r} of type {type(name).__name__} cannot be stored in a model file; use "
+        f"strings, numbers, bytes, None or tuples of them as {many}, or pickle the model"
     )
 
 
@@ -225,7 +253,7 @@ def _named(coded: Any) -> Hashable:
         return CrossedName(value)
     if kind == "tuple":
         return tuple(_named(part) for part in value)
-    raise ValueError(f"no kind of name: {kind}")
+    raise ValueError(f"unknown type of name: {kind}")
 
 
 def _param(name: str, value: Any) -> Any:
@@ -242,8 +270,8 @@ def _param(name: str, value: Any) -> Any:
         params = {k: _param(k, getattr(value, k)) for k in value._get_params()}
         return {"scheduler": kind, "params": params}
     raise ModelFileError(
-        f"{name} is a {kind} from {module}, which a model file cannot hold; "
-        "set it to a number or a scheduler of river.optim.schedulers first, or pickle the model"
+        f"{name} of type {module}.{kind} cannot be stored in a model file; use a number or a "
+        "scheduler of river.optim.schedulers, or pickle the model"
     )
 
 
