@@ -58,6 +58,7 @@ from streaml1.cli.text_tables import extreme_weights_table
 from streaml1.core.exit_codes import AGAIN, DATA, DONE, WRONG
 
 if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
     from streaml1.training.checkpoint import Checkpoints
     from streaml1.training.delayed_labels import LateLabels
     from streaml1.training.report import Report
@@ -213,18 +214,15 @@ def learn(
     kept = checkpoint if missed is None or missed.is_kept else None
     if store is not None and not done.examples and store.latest() is None:
         kept = None  # ended before the broker returned the first offset
-    files = (save, report, plot) if done.examples else ()
-    written = [str(path) for path in (*files, kept) if path is not None]
     if signals.number:
+        files = (save, report, plot) if done.examples else ()
+        written = [str(path) for path in (*files, kept) if path is not None]
         end_early(signals, done, written, missed)
     if done.examples:
         _report(done, learner, top, checkpoint)
         if regret_of is not None:
             click.echo("\n" + regret_of.regret(done.title).table())
-        for what, path in (("model: ", save), ("checkpoint: ", checkpoint), ("report: ", report),
-                           ("", plot)):  # fmt: skip
-            if path is not None:
-                click.echo(f"{what}{path}")
+        _list_files({"model: ": save, "checkpoint: ": checkpoint, "report: ": report, "": plot})
     elif waits:
         _report(done, learner, 0, checkpoint)
     else:
@@ -272,12 +270,19 @@ def _resumed(
     return None
 
 
-def _report(done: Report, learner: Any, top: int, checkpoint: Path | None) -> None:
+def _report(done: Report, learner: OnlineModel, top: int, checkpoint: Path | None) -> None:
     """Print the features with the largest weights and the summary of the report."""
     if top:
         click.echo("\n" + extreme_weights_table(learner, top) + "\n")
     click.echo(done.summary())
     _warn(done, learner, checkpoint)
+
+
+def _list_files(files: dict[str, Path | None]) -> None:
+    """Print the paths of the files that were written, each after its prefix."""
+    for prefix, path in files.items():
+        if path is not None:
+            click.echo(f"{prefix}{path}")
 
 
 def _report_no_examples(source: str, done: Report, kept: Path | None, allowed: bool) -> None:
@@ -290,7 +295,7 @@ def _report_no_examples(source: str, done: Report, kept: Path | None, allowed: b
     raise Refusal(f"{source} has no example to learn{rejected}; nothing was written{except_for}")
 
 
-def _warn(done: Report, learner: Any, checkpoint: Path | None) -> None:
+def _warn(done: Report, learner: OnlineModel, checkpoint: Path | None) -> None:
     """Warn if the model has diverged or labels were late."""
     if done.lines:
         advise(done.lines[-1], learner)

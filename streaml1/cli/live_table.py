@@ -82,10 +82,10 @@ class Screen:
             self._print(self._report.header(**self._columns))
         self._print(self._report.row(line, **self._columns))
         if self._watch and self._report.changes is not None:
-            born, died = self._report.changes
-            for sign, entries in (("+", born), ("-", died)):
-                if entries:
-                    self._print(_features(sign, entries, self._watch))
+            added, dropped = self._report.changes
+            for sign, features in (("+", added), ("-", dropped)):
+                if features:
+                    self._print(_features(sign, features, self._watch))
 
     def _print(self, text: str) -> None:
         with self._signalling_lost_output():
@@ -107,8 +107,8 @@ class Screen:
                 self._signals.unwritten = error if exits.may_pass(error) else None
 
 
-def _features(sign: str, entries: Sequence[tuple[Hashable, float]], k: int) -> str:
+def _features(sign: str, features: Sequence[tuple[Hashable, float]], k: int) -> str:
     """Return the first `k` added (+) or dropped (-) features in one line."""
-    listed = [f"{printable(name)} {weight_text(w)}" for name, w in entries[:k]]
-    more = [f"and {len(entries) - k:,} more"] if len(entries) > k else []
+    listed = [f"{printable(name)} {weight_text(w)}" for name, w in features[:k]]
+    more = [f"and {len(features) - k:,} more"] if len(features) > k else []
     return f"  {sign} " + ", ".join(listed + more)

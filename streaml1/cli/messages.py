@@ -14,6 +14,7 @@ import click
 from streaml1.core.logging import JsonLines, json_line
 
 if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
     from streaml1.training.report import Line
 
 __all__ = [
@@ -113,7 +114,7 @@ def logged() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def advise(line: Line, model: Any) -> None:
+def advise(line: Line, model: OnlineModel) -> None:
     """Warn if a model has diverged, and suggest remedies."""
     if line.examples >= 100 and (line.loss or 0.0) > 2.0 * (line.constant_loss or 0.0):
         params = model._get_params()

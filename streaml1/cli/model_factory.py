@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaml1.cli.program import Refusal
 from streaml1.models.parameters import AUTO, parameters_of
 from streaml1.models.registry import LEARNERS
 from streaml1.optim.tasks import REGRESSION
+
+if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
 
 __all__ = ["change", "loaded", "new_learner"]
 
@@ -60,7 +63,7 @@ def _has_step_tables(params: dict[str, Any]) -> bool:
     return params.get("stamps") == "explicit" or bool(params.get("average"))
 
 
-def loaded(path: str | Path, kafka: Any = None) -> Any:
+def loaded(path: str | Path, kafka: dict[str, Any] | None = None) -> Any:
     """Return the model in a file or a checkpoint directory, or the latest of a Kafka topic.
 
     `kafka` holds the connection options.
@@ -123,7 +126,7 @@ def _task(source: str, loss: str | None) -> str:
     return "classification"
 
 
-def _name_and_task(model: Any) -> tuple[str, str]:
+def _name_and_task(model: OnlineModel) -> tuple[str, str]:
     """Return the name and the task of a model's learner; empty strings if it has none."""
     kind = type(model).__name__
     for learner in LEARNERS.values():
@@ -134,7 +137,7 @@ def _name_and_task(model: Any) -> tuple[str, str]:
 
 
 def change(
-    learner: Any,
+    learner: OnlineModel,
     model: str | None,
     task: str | None,
     given: dict[str, Any],

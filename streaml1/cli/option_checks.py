@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
     from streaml1.training.delayed_labels import LateLabels
 
 __all__ = [
@@ -39,7 +40,9 @@ def require_text(options: dict[str, Any], resumes: bool) -> None:
         )
 
 
-def require_prefixes(source: str, format: str | None, cross: Any, remedy: str = OMIT_CROSS) -> None:
+def require_prefixes(
+    source: str, format: str | None, cross: object, remedy: str = OMIT_CROSS
+) -> None:
     """Reject interactions for a source whose features have no names.
 
     Parameters
@@ -115,7 +118,7 @@ def texts_of(
     return None if load is None else list(load().text or ()) or None
 
 
-def require_late(late: LateLabels, learner: Any, passes: int) -> None:
+def require_late(late: LateLabels, learner: OnlineModel, passes: int) -> None:
     """Reject a model or a number of passes that delayed labels do not support."""
     from streaml1.training import delayed_labels as labels
 

@@ -63,7 +63,7 @@ positive = click.IntRange(min=1)
 class Finite(click.FloatRange):
     """A finite number in a range; `click.FloatRange` accepts `nan`."""
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert and validate the value."""
         number = super().convert(value, param, ctx)
         if not isfinite(number):

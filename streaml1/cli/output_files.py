@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streaml1.cli.program import Refusal
 from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
     from streaml1.training.report import Report
 
 __all__ = ["require_outputs", "unwritable", "write_all"]
@@ -79,7 +80,7 @@ def unwritable(what: str, error: OSError) -> Refusal:
 
 
 def write_all(
-    learner: Any, done: Report, save: Path | None, report: Path | None, plot: Path | None
+    learner: OnlineModel, done: Report, save: Path | None, report: Path | None, plot: Path | None
 ) -> None:
     """Write the output files that are given.
 

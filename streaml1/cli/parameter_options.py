@@ -28,7 +28,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg]
 
     name = "rate"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert and validate the value."""
         if value == "auto":
             return value

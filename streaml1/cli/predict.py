@@ -20,6 +20,7 @@ from streaml1.cli.text_tables import printable
 from streaml1.optim.tasks import REGRESSION
 
 if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
     from streaml1.training import Prediction
 
 __all__ = ["predict"]
@@ -88,7 +89,7 @@ class _UnknownFeatures:
 
     MAX_EXAMPLES, MIN_EXAMPLES = 1000, 20
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: OnlineModel) -> None:
         self._learner = learner
         self._active = learner.n_nonzero > 0
         self._p: Any = None  # the prediction of all examples so far

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from streaml1.cli.program import Refusal
 
 if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
     from streaml1.training.regret import Hindsight
 
 __all__ = ["regret_observer", "regret_option", "require_no_conflict"]
@@ -30,7 +31,7 @@ def require_no_conflict(regret: bool, conflicts: dict[str, bool]) -> None:
             )
 
 
-def regret_observer(regret: bool, learner: Any) -> Hindsight | None:
+def regret_observer(regret: bool, learner: OnlineModel) -> Hindsight | None:
     """Return the observer that computes the regret, or None without --regret."""
     if not regret:
         return None

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streaml1.cli.options import model_path
 from streaml1.cli.program import cli
 from streaml1.cli.text_tables import printable, text_table, top_weights_table, weight_text
+
+if TYPE_CHECKING:
+    from streaml1.models.base import OnlineModel
 
 __all__ = ["show"]
 
@@ -66,7 +70,7 @@ def show(model: str | Path, top: int, features: tuple[str, ...]) -> None:
         click.echo("\n" + top_weights_table(learner, entries) if entries else "\nno weights")
 
 
-def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
+def _weights_of(learner: OnlineModel, features: tuple[str, ...]) -> str:
     """Return a table of the weights of the given features."""
     weights = learner.weights
     if hasattr(learner, "classes_met"):
@@ -83,7 +87,7 @@ def _weights_of(learner: Any, features: tuple[str, ...]) -> str:
     return text_table(("weight", "feature", "slot"), hashed)
 
 
-def _key_of(learner: Any, weights: Any, name: str) -> Any:
+def _key_of(learner: OnlineModel, weights: Mapping[Hashable, Any], name: str) -> Any:
     """Return the key of a feature's weight: its name, or its slot if names are hashed.
 
     A name of digits may be a string or an int in the model.
@@ -96,7 +100,9 @@ def _key_of(learner: Any, weights: Any, name: str) -> Any:
     return next((key for key in keys if weights.get(key)), keys[0])
 
 
-def _rows_of(learner: Any, weights: Any, features: tuple[str, ...]) -> str:
+def _rows_of(
+    learner: OnlineModel, weights: Mapping[Hashable, Any], features: tuple[str, ...]
+) -> str:
     """Return a table of the weights of the given features for each label."""
     hashed = learner.hash_bits is not None
     rows = []
@@ -124,5 +130,5 @@ def _with_note(table: str, known: bool) -> str:
     return table if known else table + note
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -140,7 +140,7 @@ def _require_apart(option: str, topic: Topic, taken: dict[str, Topic]) -> None:
             raise Refusal(f"{option} {topic.name} is also {used_by}: choose another topic")
 
 
-def _topic(examples: Any, option: str, name: str, kafka: Any) -> Topic:
+def _topic(examples: Any, option: str, name: str, kafka: dict[str, Any] | None) -> Topic:
     """Return the topic that an option gives by name or URL."""
     from streaml1.sources.kafka.producer import output_topic
     from streaml1.sources.kafka.topic import Topic

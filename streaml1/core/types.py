@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Bytes", "Example", "Floats", "Hashes", "Ids", "Indptr", "Ints", "Values"]
+__all__ = [
+    "Bools",
+    "Bytes",
+    "Example",
+    "Floats",
+    "HasShape",
+    "Hashes",
+    "Ids",
+    "Indptr",
+    "Ints",
+    "RowsLike",
+    "Values",
+]
 
 Ids = NDArray[np.uint32]
 """Slots of the features of CSR rows, shape (nnz,)."""
@@ -35,3 +48,15 @@ Bools = NDArray[np.bool_]
 
 Example = Mapping[Hashable, object]
 """An example as river passes it: feature name -> value."""
+
+
+class HasShape(Protocol):
+    """A data frame (pandas, polars, pyarrow) or a matrix (scipy.sparse, numpy)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows and columns."""
+
+
+RowsLike = Sequence[Mapping[Any, Any]] | HasShape
+"""Examples as users pass them: a list of dicts, a data frame or a matrix."""

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from river import base
 
 from streaml1.core.rows import LIMIT
+from streaml1.core.types import Bools, Floats, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.interactions import interactions_of
 from streaml1.features.labels import (
@@ -75,7 +77,7 @@ class OnlineModel(SharedParameters, base.Base):
         )
         if self.max_features:
             engine.set_max_nonzero(int(self.max_features))
-        self._y_name: Any = None
+        self._y_name: str | None = None
 
     @property
     def _state(self) -> ModelState:
@@ -135,7 +137,7 @@ class OnlineModel(SharedParameters, base.Base):
 
     # One example
 
-    def learn_one(self, x: dict[Hashable, Any], y: Any, w: float = 1.0) -> None:
+    def learn_one(self, x: dict[Hashable, Any], y: object, w: float = 1.0) -> None:
         """Learn one example.
 
         Parameters
@@ -175,7 +177,7 @@ class OnlineModel(SharedParameters, base.Base):
 
     # Many examples
 
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
+    def learn_many(self, X: RowsLike, y: object, w: ArrayLike = 1.0) -> None:
         """Learn the rows of X in order; if one is invalid, learn none.
 
         Parameters
@@ -196,7 +198,7 @@ class OnlineModel(SharedParameters, base.Base):
         self.progressive_many(X, y, w)
         self._y_name = getattr(y, "name", None)
 
-    def progressive_many(self, X: Any, y: Any, w: Any = None) -> Any:
+    def progressive_many(self, X: RowsLike, y: object, w: ArrayLike | None = None) -> Any:
         """Predict each row just before learning it.
 
         Returns
@@ -218,7 +220,7 @@ class OnlineModel(SharedParameters, base.Base):
         eta = rates_of_steps(self.lr, self.schedule, engine.t, n)
         return engine.progressive(batch, labels, w, eta)
 
-    def _margins(self, X: Any, proba: bool = False) -> Any:
+    def _margins(self, X: RowsLike, proba: bool = False) -> Any:
         return self._state.margins(self._state.batch(X), proba)
 
     # Inspection
@@ -397,7 +399,7 @@ class OnlineModel(SharedParameters, base.Base):
         """Return a label as the kernels take it."""
         raise NotImplementedError
 
-    def _labels(self, y: Any, n: int) -> Any:
+    def _labels(self, y: object, n: int) -> Floats:
         """Return `n` labels as the kernels take them."""
         raise NotImplementedError
 
@@ -412,8 +414,9 @@ class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifi
             return -1.0
         return binary(y)
 
-    def _labels(self, y: Any, n: int) -> Any:
-        return binaries(y, n)
+    def _labels(self, y: object, n: int) -> Floats:
+        labels: Floats = binaries(y, n)
+        return labels
 
     def predict_proba_one(  # type: ignore[override]
         self, x: dict[Hashable, Any]
@@ -430,7 +433,7 @@ class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifi
         """Return whether the margin is above zero."""
         return self._margin(x) > 0.0
 
-    def predict_proba_many(self, X: Any) -> Any:
+    def predict_proba_many(self, X: RowsLike) -> Any:
         """Return the probabilities of False and True.
 
         Returns
@@ -443,9 +446,11 @@ class OnlineClassifier(ClassifierParameters, OnlineModel, base.MiniBatchClassifi
             return np.stack([1.0 - p, p], axis=1)
         from river.utils import dataframe
 
-        return dataframe.to_native_frame({False: 1.0 - p, True: p}, like=dataframe.into_frame(X))
+        native: Any = X
+        columns = {False: 1.0 - p, True: p}
+        return dataframe.to_native_frame(columns, like=dataframe.into_frame(native))
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: RowsLike) -> Any:
         """Return whether the margin of each row is above zero.
 
         Returns
@@ -463,14 +468,15 @@ class OnlineRegressor(RegressorParameters, OnlineModel, base.MiniBatchRegressor)
             return float(y)
         return value(y)
 
-    def _labels(self, y: Any, n: int) -> Any:
-        return values(y, n)
+    def _labels(self, y: object, n: int) -> Floats:
+        labels: Floats = values(y, n)
+        return labels
 
     def predict_one(self, x: dict[Hashable, Any]) -> float:
         """Return the predicted value, which is the margin."""
         return self._margin(x)
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: RowsLike) -> Any:
         """Return the predicted value of each row.
 
         Returns
@@ -486,10 +492,11 @@ def require_count(k: int) -> None:
         raise ValueError(f"k must be >= 0, got {k}")
 
 
-def series_like(X: Any, predictions: Any, name: Any) -> Any:
+def series_like(X: RowsLike, predictions: Floats | Bools, name: str | None) -> Any:
     """Return predictions as a series of the library of X, or unchanged if X is not a frame."""
     if not is_frame(X):
         return predictions
     from river.utils import dataframe
 
-    return dataframe.to_native_series(predictions, name=name, like=dataframe.into_frame(X))
+    native: Any = X
+    return dataframe.to_native_series(predictions, name=name, like=dataframe.into_frame(native))

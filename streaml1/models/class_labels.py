@@ -6,8 +6,10 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streaml1.core.rows import BadExample, shown
+from streaml1.core.types import Floats
 from streaml1.features.labels import column_of, equals_itself
 
 __all__ = ["Classes", "as_label", "checked_classes"]
@@ -57,7 +59,7 @@ class Classes:
         except (KeyError, TypeError):
             return self._add(as_label(y))
 
-    def column(self, y: Any, n: int) -> Any:
+    def column(self, y: object, n: int) -> Floats:
         """Return the positions of `n` labels, shape (n,), float64.
 
         Raises
@@ -100,7 +102,7 @@ class Classes:
         while len(self.names) > k:
             del self.positions[self.names.pop()]
 
-    def array(self, positions: Any) -> Any:
+    def array(self, positions: ArrayLike) -> Any:
         """Return the labels at `positions`, None for -1, as an array of their type or objects."""
         positions = np.asarray(positions, np.intp)
         types = set(map(type, self.names))
@@ -143,7 +145,7 @@ def as_label(y: Any) -> Hashable:
     return label
 
 
-def checked_classes(name: str, value: Any) -> list[Hashable] | None:
+def checked_classes(name: str, value: object) -> list[Hashable] | None:
     """Validate the parameter `classes`: None, or two or more distinct labels.
 
     Raises

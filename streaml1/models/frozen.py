@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from streaml1.core.types import RowsLike
 from streaml1.features.labels import require_mapping
 from streaml1.models.class_labels import Classes
 from streaml1.models.output_buffer import predict_output_rows, predict_outputs
@@ -42,7 +43,7 @@ class Frozen:
         object.__setattr__(self, "_reader", reader)
         object.__setattr__(self, "_binary", binary)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a frozen model is immutable; set {name} on the model itself")
 
     def __delattr__(self, name: str) -> None:
@@ -109,7 +110,7 @@ class Frozen:
         p = self._margin(x, True)
         return {False: 1.0 - p, True: p}
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: RowsLike) -> Any:
         """Return `predict_one` of each row of a matrix, frame or list of dicts, shape (n,).
 
         Raises
@@ -120,7 +121,7 @@ class Frozen:
         a = self._reader.margins(self._reader.batch(X), False)
         return a > 0.0 if self._binary else a
 
-    def predict_proba_many(self, X: Any) -> Any:
+    def predict_proba_many(self, X: RowsLike) -> Any:
         """Return the probabilities of False and True of each row, shape (n, 2); classifiers only.
 
         Raises
@@ -215,10 +216,10 @@ class FrozenClasses(Frozen):
         """
         return dict(zip(self._classes.names, self._outputs(x)[1], strict=False))
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: RowsLike) -> Any:
         """Return `predict_one` of each row of a matrix, frame or list of dicts, shape (n,)."""
         return self._classes.array(predict_output_rows(self._reader, self._reader.batch(X))[0])
 
-    def predict_proba_many(self, X: Any) -> Any:
+    def predict_proba_many(self, X: RowsLike) -> Any:
         """Return the probability of each label in each row, shape (n, k)."""
         return predict_output_rows(self._reader, self._reader.batch(X))[1]

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from streaml1.features.batch import Batch
+    from streaml1.models.state.predictor import Predictor
 
 __all__ = ["predict_output_rows", "predict_outputs"]
 
@@ -13,7 +18,7 @@ _IDLE: list[array[float]] = []
 """Buffers that no call uses; `list.pop` and `append` are atomic."""
 
 
-def predict_outputs(reader: Any, x: Any) -> tuple[int, array[float]]:
+def predict_outputs(predictor: Predictor, x: Mapping[Hashable, Any]) -> tuple[int, array[float]]:
     """Return the position of the largest probability of an example, and all probabilities.
 
     The position is -1 if there are no labels.
@@ -27,7 +32,7 @@ def predict_outputs(reader: Any, x: Any) -> tuple[int, array[float]]:
     while True:
         address, length = buffer.buffer_info()
         buffer[0] = length - 1
-        best = int(reader.margin(x, address))
+        best = int(predictor.margin(x, address))
         k = int(buffer[0])
         if k < length:
             break
@@ -37,13 +42,13 @@ def predict_outputs(reader: Any, x: Any) -> tuple[int, array[float]]:
     return best, p
 
 
-def predict_output_rows(reader: Any, batch: Any) -> tuple[Any, Any]:
+def predict_output_rows(predictor: Predictor, batch: Batch) -> tuple[Any, Any]:
     """Return the positions of the largest probabilities of rows, and all probabilities.
 
     Their shapes are (n,) and (n, k).
     """
-    k = int(reader.rule.clock[0].k)
+    k = int(predictor.rule.clock[0].k)
     buffer = np.zeros((batch.n, k + 1))
     buffer[:, 0] = k
-    best = reader.margins(batch, buffer.ctypes.data, buffer.strides[0])
+    best = predictor.margins(batch, buffer.ctypes.data, buffer.strides[0])
     return best, buffer[:, 1:]

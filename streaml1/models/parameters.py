@@ -20,7 +20,7 @@ import numbers
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, dataclass_transform
+from typing import Any, Protocol, TypeGuard, dataclass_transform
 
 __all__ = [
     "AUTO",
@@ -93,7 +93,7 @@ class Check:
 
     rule: str
 
-    def __call__(self, name: str, value: Any) -> Any:
+    def __call__(self, name: str, value: object) -> Any:
         """Return the value to store.
 
         Raises
@@ -103,14 +103,14 @@ class Check:
         """
         raise NotImplementedError
 
-    def error(self, name: str, value: Any) -> ValueError:
+    def error(self, name: str, value: object) -> ValueError:
         """Return the error for a rejected value."""
         from streaml1.core.rows import shown
 
         return ValueError(f"{name} must be {self.rule}, got {shown(value)}")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[numbers.Real]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -134,7 +134,7 @@ class Number(Check):
         between = f"above {min:g} and at most {max:g}" if above else f"from {min:g} to {max:g}"
         self.rule = f"{'None or ' if or_none else ''}a number {between}"
 
-    def __call__(self, name: str, value: Any) -> Any:  # noqa: D102
+    def __call__(self, name: str, value: object) -> Any:  # noqa: D102
         if value is None and self.or_none:
             return value
         if not _is_number(value):
@@ -155,7 +155,7 @@ class Integer(Check):
         self.min, self.max, self.or_none = min, max, or_none
         self.rule = f"{'None or ' if or_none else ''}an integer from {min:,} to {max:,}"
 
-    def __call__(self, name: str, value: Any) -> Any:  # noqa: D102
+    def __call__(self, name: str, value: object) -> Any:  # noqa: D102
         if value is None and self.or_none:
             return value
         if not (_is_number(value) and isinstance(value, numbers.Integral)):
@@ -173,7 +173,7 @@ class Choice(Check):
         listed = ", ".join(f'"{value}"' for value in values)
         self.rule = f"one of {listed}" if len(values) > 1 else listed
 
-    def __call__(self, name: str, value: Any) -> Any:  # noqa: D102
+    def __call__(self, name: str, value: object) -> Any:  # noqa: D102
         if not isinstance(value, str) or value not in self.values:
             raise self.error(name, value)
         return value
@@ -184,7 +184,7 @@ class Boolean(Check):
 
     rule = "a bool"
 
-    def __call__(self, name: str, value: Any) -> bool:  # noqa: D102
+    def __call__(self, name: str, value: object) -> bool:  # noqa: D102
         import numpy as np
 
         if not isinstance(value, bool | np.bool_):
@@ -205,7 +205,7 @@ class Rate(Check):
             self.rule = 'a number, a scheduler of river.optim.schedulers or "auto"'
         self._number = Number(0.0, MAX_RATE)
 
-    def __call__(self, name: str, value: Any) -> Any:  # noqa: D102
+    def __call__(self, name: str, value: object) -> Any:  # noqa: D102
         if isinstance(value, str) and value == AUTO:
             if self.auto:
                 return value
@@ -224,11 +224,11 @@ class Rate(Check):
 class Fixed(Check):
     """A value that the model sets itself."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
         self.rule = repr(value)
 
-    def __call__(self, name: str, value: Any) -> Any:  # noqa: D102
+    def __call__(self, name: str, value: object) -> Any:  # noqa: D102
         if value != self.value:
             raise ValueError(f"{name} cannot be set: this model computes its own learning rates")
         return self.value
@@ -241,7 +241,7 @@ class Deferred(Check):
         self.rule = rule
         self._load = load
 
-    def __call__(self, name: str, value: Any) -> Any:  # noqa: D102
+    def __call__(self, name: str, value: object) -> Any:  # noqa: D102
         return self._load()(name, value)
 
 
@@ -292,7 +292,7 @@ class Parameter:
     def __get__(self, model: Any, owner: type | None = None) -> Any:
         return self if model is None else model.__dict__[self.name]
 
-    def __set__(self, model: Any, value: Any) -> None:
+    def __set__(self, model: Any, value: object) -> None:
         value = self.check(self.name, value)
         own, name = model.__dict__, self.name
         if own.get("_engine") is None:
@@ -457,7 +457,7 @@ def _cells(line: Iterable[str]) -> list[str]:
     return [cell.replace("|", r"\|") for cell in line]
 
 
-def text_of_default(value: Any) -> str:
+def text_of_default(value: object) -> str:
     """Return a default value as source text; a large power of two as `2**k`."""
     if isinstance(value, int) and value >= 1024 and value & (value - 1) == 0:
         return f"2**{value.bit_length() - 1}"

@@ -56,7 +56,7 @@ def rates(lr: Any, schedule: str, t: int, n: int) -> Floats:
     return np.divide(1.0 if lr == AUTO else float(lr), steps, out=steps)
 
 
-def _checked(value: Any, lr: Any, t: int) -> float:
+def _checked(value: Any, lr: object, t: int) -> float:
     """Return what a scheduler returned as a float; raise ValueError if it is not a rate."""
     try:
         eta = float(value)

@@ -29,6 +29,7 @@ import numpy as np
 from streaml1.core import exit_codes as exits
 from streaml1.core.atomic_write import replace
 from streaml1.core.rows import ensure
+from streaml1.core.types import Bytes
 from streaml1.features.vocabulary.crossed_name import CrossedName
 
 __all__ = ["FORMAT", "ModelFileError", "decode", "encode", "read", "write"]
@@ -198,7 +199,7 @@ def _decode(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     return str(header["model"]), params, state
 
 
-def _text(value: Any) -> Any:
+def _text(value: object) -> Bytes:
     if isinstance(value, list):
         # In chunks, because `json.dumps` holds the GIL throughout.
         chunks = (_json(value[lo : lo + CHUNK])[1:-1] for lo in range(0, len(value), CHUNK))
@@ -208,12 +209,12 @@ def _text(value: Any) -> Any:
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     # Not escaped: json would decode a pair of lone surrogates as one character.
     return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
-def _value(text: Any) -> Any:
+def _value(text: Bytes) -> Any:
     return json.loads(text.tobytes().decode("utf-8", "surrogatepass"))
 
 

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from river import base
 
+from streaml1.core.types import Floats, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.labels import require_mapping, weights
 from streaml1.models.base import OnlineModel, require_count, series_like
@@ -128,19 +130,19 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         except (KeyError, TypeError):
             return float(self._new_label(y))
 
-    def _new_label(self, y: Any) -> int:
+    def _new_label(self, y: object) -> int:
         position = self._classes.position(y)
         self._state.reserve_outputs(len(self._classes))
         return position
 
-    def _labels(self, y: Any, n: int) -> Any:
+    def _labels(self, y: object, n: int) -> Floats:
         positions = self._classes.column(y, n)
         self._state.reserve_outputs(len(self._classes))
         return positions
 
     # Learning
 
-    def learn_one(self, x: dict[Hashable, Any], y: Any, w: float = 1.0) -> None:
+    def learn_one(self, x: dict[Hashable, Any], y: object, w: float = 1.0) -> None:
         """Learn one example.
 
         Parameters
@@ -168,7 +170,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         with self._adding_labels():
             super().learn_one(x, y, w)
 
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
+    def learn_many(self, X: RowsLike, y: object, w: ArrayLike = 1.0) -> None:
         """Learn the rows of X in order; if one is invalid, learn none.
 
         Parameters
@@ -189,7 +191,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         self._learn_batch(X, y, w, predict=False)
         self._y_name = getattr(y, "name", None)
 
-    def progressive_many(self, X: Any, y: Any, w: Any = None) -> Any:
+    def progressive_many(self, X: RowsLike, y: object, w: ArrayLike | None = None) -> Any:
         """Predict each row just before learning it.
 
         Returns
@@ -205,7 +207,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
         """
         return self._learn_batch(X, y, w, predict=True)
 
-    def _learn_batch(self, X: Any, y: Any, w: Any, predict: bool) -> Any:
+    def _learn_batch(self, X: RowsLike, y: object, w: ArrayLike | None, predict: bool) -> Any:
         batch = self._state.batch(X, learns=True)
         n = batch.n
         with self._adding_labels():
@@ -234,7 +236,7 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
             require_mapping(x)
             raise
 
-    def predict_proba_many(self, X: Any) -> Any:
+    def predict_proba_many(self, X: RowsLike) -> Any:
         """Return the probability of each label known so far.
 
         Returns
@@ -256,14 +258,15 @@ class SoftmaxClassifier(SoftmaxParameters, OnlineModel, base.MiniBatchClassifier
 
         names = self._classes.names[: p.shape[1]]
         columns = {name: p[:, k].copy() for k, name in enumerate(names)}
-        frame: Any = dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+        native: Any = X
+        frame: Any = dataframe.to_native_frame(columns, like=dataframe.into_frame(native))
         if frame.shape[1] != len(columns):  # column names are strings
             raise ValueError(
                 f"two of the labels {names!r} are the same as column names; pass a list of dicts"
             )
         return frame
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: RowsLike) -> Any:
         """Return the most probable label of each row.
 
         Returns

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 
 from streaml1.core.jit import inlined
+from streaml1.optim.tasks import LOSSES
 
 __all__ = [
     "CODES",
@@ -29,15 +30,8 @@ __all__ = [
     "value_and_derivative",
 ]
 
-LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE = range(5)
-
-CODES = {
-    "logistic": LOGISTIC,
-    "hinge": HINGE,
-    "smoothed_hinge": SMOOTHED_HINGE,
-    "squared": SQUARED,
-    "absolute": ABSOLUTE,
-}
+CODES = {loss.name: loss.code for loss in LOSSES}
+LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE = CODES.values()
 
 
 @inlined
