@@ -15,7 +15,7 @@ from streaml1.cli.kafka_options import kafka_options
 from streaml1.cli.messages import logged
 from streaml1.cli.options import opened, output, source_options
 from streaml1.cli.output_files import require_outputs, unwritable
-from streaml1.cli.program import Refusal, cli
+from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option
 
 __all__ = ["convert"]
@@ -42,7 +42,7 @@ def convert(
     from streaml1.training.convert import convert as converted
 
     if file.suffix.lower() != ".rows":
-        raise Refusal(f"the output file must end in .rows, got {file}")
+        raise CommandError(f"the output file must end in .rows, got {file}")
     examples = opened(source, options, require_label=not unlabelled)
     require_outputs(source, {"FILE": file, "--plot": None})
     with logged(), _raising_at_sigterm(file):
@@ -67,7 +67,7 @@ def _raising_at_sigterm(file: Path) -> Iterator[None]:
         return
 
     def end(number: int, frame: object) -> None:
-        raise Refusal(f"interrupted by SIGTERM; {file} was not written", 128 + number)
+        raise CommandError(f"interrupted by SIGTERM; {file} was not written", 128 + number)
 
     before = signal.signal(signal.SIGTERM, end)
     try:

@@ -14,7 +14,7 @@ from streaml1.cli.model_factory import loaded
 from streaml1.cli.option_checks import MODEL_REMEDY, require_prefixes
 from streaml1.cli.options import every_option, model_path, opened, report_options, source_options
 from streaml1.cli.output_files import require_outputs, write_all
-from streaml1.cli.program import Refusal, cli
+from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import log_option, signal_before_broker
 from streaml1.cli.signals import Interruptible, Signals, end_early
 
@@ -75,7 +75,7 @@ def evaluate(
         end_early(signals, done, written, missed)
     if not done.examples:
         rejected = f" ({done.refused:,} rejected)" if done.refused else ""
-        raise Refusal(f"{source} has no example to evaluate{rejected}; nothing was written")
+        raise CommandError(f"{source} has no example to evaluate{rejected}; nothing was written")
     click.echo(done.summary())
     for path in written:
         click.echo(path)

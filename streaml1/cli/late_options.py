@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.options import Finite, positive, together
-from streaml1.cli.program import Refusal
+from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
     from streaml1.training.delayed_labels import LateLabels
@@ -35,7 +35,7 @@ def late_labels(options: dict[str, Any]) -> LateLabels | None:
 
     Raises
     ------
-    Refusal
+    CommandError
         If an option requires --label-within.
     """
     within, waiting = options.pop("label_within"), options.pop("waiting")
@@ -44,7 +44,7 @@ def late_labels(options: dict[str, Any]) -> LateLabels | None:
         given = {"labels": options["labels"], "waiting": waiting, "unanswered": unanswered}
         for name, value in given.items():
             if value is not None:
-                raise Refusal(f"--{name} requires --label-within")
+                raise CommandError(f"--{name} requires --label-within")
         return None
     from streaml1.training.delayed_labels import LateLabels
 

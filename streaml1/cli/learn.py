@@ -43,7 +43,7 @@ from streaml1.cli.partitions import (
     learn_group,
     require_one_model,
 )
-from streaml1.cli.program import Refusal, cli
+from streaml1.cli.program import CommandError, cli
 from streaml1.cli.regret_options import regret_observer, regret_option, require_no_conflict
 from streaml1.cli.run_options import log_option, metrics_options, signal_before_broker, watching
 from streaml1.cli.signals import Interruptible, Signals, end_early
@@ -153,7 +153,7 @@ def learn(
             },
         )  # fmt: skip
     if options["group"] is not None and checkpoint is None:
-        raise Refusal("--group requires --checkpoint")
+        raise CommandError("--group requires --checkpoint")
     if checkpoint is not None:
         require_one_model(checkpoint)
     require_text(options, resumes=checkpoint is not None or load is not None)
@@ -245,7 +245,7 @@ def _learner(
 
     Raises
     ------
-    Refusal
+    CommandError
         If the options do not match the model or the source.
     """
     if resumed is None:
@@ -292,7 +292,9 @@ def _report_no_examples(source: str, done: Report, kept: Path | None, allowed: b
         click.echo(f"no example yet in {source}{rejected}; the position is saved in {kept}")
         return
     except_for = "" if kept is None else f" except {kept}"
-    raise Refusal(f"{source} has no example to learn{rejected}; nothing was written{except_for}")
+    raise CommandError(
+        f"{source} has no example to learn{rejected}; nothing was written{except_for}"
+    )
 
 
 def _warn(done: Report, learner: OnlineModel, checkpoint: Path | None) -> None:

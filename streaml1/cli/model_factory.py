@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaml1.cli.program import Refusal
+from streaml1.cli.program import CommandError
 from streaml1.models.parameters import AUTO, parameters_of
 from streaml1.models.registry import LEARNERS
 from streaml1.optim.tasks import REGRESSION
@@ -32,7 +32,7 @@ def new_learner(source: str, model: str | None, task: str | None, given: dict[st
 
     Raises
     ------
-    Refusal
+    CommandError
         If the options contradict each other or are out of range.
     """
     import streaml1
@@ -41,7 +41,9 @@ def new_learner(source: str, model: str | None, task: str | None, given: dict[st
     model = model or DEFAULT
     classes = LEARNERS[model].classes
     if task not in classes:
-        raise Refusal(f"{model} supports {', '.join(classes)}, not {task}; choose another --model")
+        raise CommandError(
+            f"{model} supports {', '.join(classes)}, not {task}; choose another --model"
+        )
     kind = getattr(streaml1, classes[task])
     _require_parameters(kind, given, model)
     _require_effect(given, model)
@@ -50,7 +52,7 @@ def new_learner(source: str, model: str | None, task: str | None, given: dict[st
     try:
         return kind(**given)
     except ValueError as error:
-        raise Refusal(str(error)) from None
+        raise CommandError(str(error)) from None
 
 
 def _has_own_rate(given: dict[str, Any]) -> bool:
@@ -88,7 +90,7 @@ def _require_parameters(kind: type, given: dict[str, Any], holder: str) -> None:
     for name in given:
         if name not in known:
             options = ", ".join(map(_option, known))
-            raise Refusal(
+            raise CommandError(
                 f"{_option(name)} is not an option of {holder}; its options are {options}"
             )
 
@@ -99,19 +101,19 @@ def _require_effect(
     """Reject options without effect, given the other options and the `current` parameters."""
     params = {**(current or {}), **given}
     if model == "elastic-net" and params.get("lr") == AUTO and "schedule" in given:
-        raise Refusal(
+        raise CommandError(
             "--schedule cannot be combined with --lr auto; omit it or use a number for --lr"
         )
     if model == "elastic-net" and "budget" in given and not _has_step_tables(params):
-        raise Refusal("--budget requires --stamps explicit or --average")
+        raise CommandError("--budget requires --stamps explicit or --average")
     if model != "softmax":
         return
     ball = params.get("penalty") == "ball"
     if ball and "strength" in given:
-        raise Refusal("--strength cannot be combined with --penalty ball")
+        raise CommandError("--strength cannot be combined with --penalty ball")
     for name in () if ball else ("radius", "nonnegative"):
         if name in given:
-            raise Refusal(f"--{name} requires --penalty ball")
+            raise CommandError(f"--{name} requires --penalty ball")
 
 
 def _task(source: str, loss: str | None) -> str:
@@ -161,7 +163,7 @@ def change(
 
     Raises
     ------
-    Refusal
+    CommandError
         If the model is of another kind, or a parameter cannot change.
     """
     current_model, current_task = _name_and_task(learner)
@@ -170,7 +172,7 @@ def change(
         ("--task", task, current_task),
     ):
         if current and wanted not in (None, current):
-            raise Refusal(
+            raise CommandError(
                 f"{option} {wanted} does not match {place}, which holds {current}: omit {option} "
                 f"or {remedy}"
             )
@@ -180,7 +182,7 @@ def change(
         current = getattr(learner, name)
         if current == value:
             continue
-        fixed = Refusal(
+        fixed = CommandError(
             f"{_option(name)} cannot change from {current} to {value} for {place}: omit it or "
             f"{remedy}"
         )
@@ -189,4 +191,4 @@ def change(
         try:
             learner.mutate({name: value})
         except ValueError as error:
-            raise fixed if "clone the model" in str(error) else Refusal(str(error)) from None
+            raise fixed if "clone the model" in str(error) else CommandError(str(error)) from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from streaml1.cli.program import Refusal
+from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
@@ -35,7 +35,7 @@ def require_text(options: dict[str, Any], resumes: bool) -> None:
     """Reject --ngrams without --text, except for a model that resumes and knows its text."""
     n = options["ngrams"]
     if n is not None and n > 1 and options["text"] is None and not resumes:
-        raise Refusal(
+        raise CommandError(
             "--ngrams requires --text: use --text NAME to name the column, or the namespace in vw"
         )
 
@@ -71,7 +71,7 @@ def require_prefixes(
             made = "" if about["format"] == "examples" else f" ({about['source']})"
             reason = f"was converted from data without names{made}, so features"
     if reason:
-        raise Refusal(f"{source} {reason} have no name prefixes: {remedy}")
+        raise CommandError(f"{source} {reason} have no name prefixes: {remedy}")
 
 
 _NEEDS = {"checkpoint_every": "checkpoint", "stalled": "metrics",
@@ -86,7 +86,7 @@ def require_needed() -> None:
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and not context.params[needed]:
             option, required = (f"--{word.replace('_', '-')}" for word in (name, needed))
-            raise Refusal(f"{option} requires {required}")
+            raise CommandError(f"{option} requires {required}")
 
 
 def texts_of(
@@ -123,8 +123,10 @@ def require_late(late: LateLabels, learner: OnlineModel, passes: int) -> None:
     from streaml1.training import delayed_labels as labels
 
     if passes > 1:
-        raise Refusal("--passes cannot be combined with --label-within: each label arrives once")
+        raise CommandError(
+            "--passes cannot be combined with --label-within: each label arrives once"
+        )
     try:
         labels.require_late(late, learner)
     except ValueError as error:
-        raise Refusal(str(error)) from None
+        raise CommandError(str(error)) from None

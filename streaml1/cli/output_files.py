@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaml1.cli.program import Refusal
+from streaml1.cli.program import CommandError
 from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def require_outputs(
 
     Raises
     ------
-    Refusal
+    CommandError
         If a file cannot be written, or two files are the same.
     """
     own = model.resolve() if isinstance(model, Path) else None
@@ -50,14 +50,14 @@ def require_outputs(
             continue
         place = path.resolve()
         if place in taken:
-            raise Refusal(f"{option} {path} is also {taken[place]}; choose another name")
+            raise CommandError(f"{option} {path} is also {taken[place]}; choose another name")
         if place == own and option != "--save":
-            raise Refusal(f"{option} {path} is the model that is read; choose another name")
+            raise CommandError(f"{option} {path} is the model that is read; choose another name")
         taken[place] = option
         if path.exists() and not path.is_file():
-            raise Refusal(f"{option} {path} is not a regular file; choose another name")
+            raise CommandError(f"{option} {path} is not a regular file; choose another name")
         if path.exists() and not os.access(path, os.W_OK):
-            raise Refusal(f"{option} {path} cannot be written: it is read-only")
+            raise CommandError(f"{option} {path} cannot be written: it is read-only")
         try:
             with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{path.name}."):
                 pass
@@ -69,14 +69,16 @@ def require_outputs(
         try:
             require_plotting(plot)
         except (RuntimeError, ValueError) as error:
-            raise Refusal(f"--plot {error}") from None
+            raise CommandError(f"--plot {error}") from None
 
 
-def unwritable(what: str, error: OSError) -> Refusal:
+def unwritable(what: str, error: OSError) -> CommandError:
     """Return the error for a file that cannot be written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return Refusal(f"{what} cannot be written: there is no such directory; create it first")
-    return Refusal(f"{what} cannot be written: {exits.reason(error)}", exits.unwritten(error))
+        return CommandError(
+            f"{what} cannot be written: there is no such directory; create it first"
+        )
+    return CommandError(f"{what} cannot be written: {exits.reason(error)}", exits.unwritten(error))
 
 
 def write_all(
@@ -86,7 +88,7 @@ def write_all(
 
     Raises
     ------
-    Refusal
+    CommandError
         If a file cannot be written.
     """
     for path, write in ((save, learner.save), (report, done.write), (plot, done.plot)):

@@ -15,7 +15,7 @@ from streaml1.cli.messages import logged, report_problem
 from streaml1.cli.model_factory import new_learner
 from streaml1.cli.option_checks import require_prefixes
 from streaml1.cli.options import Finite, NonEmptyPath
-from streaml1.cli.program import Refusal, cli
+from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import signal_before_broker, watching
 from streaml1.cli.signals import Signals
 from streaml1.cli.sink_options import sink_observers
@@ -64,14 +64,16 @@ def learn_group(
     for name, value in alone.items():
         if value != SINGLE_MODEL_DEFAULTS[name]:
             option = f"--{name.replace('_', '-')}"
-            raise Refusal(f"{option} cannot be combined with --per-partition")
+            raise CommandError(f"{option} cannot be combined with --per-partition")
     if options["group"] is None or checkpoint is None:
-        raise Refusal("--per-partition requires --group and --checkpoint")
+        raise CommandError("--per-partition requires --group and --checkpoint")
     if not source.startswith("kafka:"):
-        raise Refusal(f"--per-partition requires a Kafka source, got {source}")
+        raise CommandError(f"--per-partition requires a Kafka source, got {source}")
     if checkpoint.is_dir() and names_in(checkpoint):
-        raise Refusal(f"{checkpoint} holds the checkpoints of a single model: omit --per-partition "
-                      "or use another directory")  # fmt: skip
+        raise CommandError(
+            f"{checkpoint} holds the checkpoints of a single model: omit --per-partition or use "
+            "another directory"
+        )
     require_prefixes(source, options["format"], options["cross"])
     signals, lines = Signals(), _Lines()
     with (
@@ -95,7 +97,7 @@ def learn_group(
             missed = error
         except Unavailable as error:
             if group.reports:  # mid-run: nothing was saved, even if a signal arrived
-                raise Refusal(str(error), error.exit_code) from None
+                raise CommandError(str(error), error.exit_code) from None
             raise
         reports = group.reports
     for partition, report in sorted(reports.items()):
@@ -109,7 +111,7 @@ def learn_group(
 
 
 def require_one_model(folder: Path) -> None:
-    """Raise Refusal if a directory holds the models of a consumer group."""
+    """Raise CommandError if a directory holds the models of a consumer group."""
     from streaml1.training.checkpoint import look
 
     for place in folder.iterdir() if folder.is_dir() else ():
@@ -117,8 +119,10 @@ def require_one_model(folder: Path) -> None:
         if place.name.rpartition("-")[2].isdecimal() and place.is_dir():
             found = look(place)
             if found is not None and "partition" in found.identity:
-                raise Refusal(f"{folder} holds models per partition, such as {place.name}: use "
-                              "--per-partition or another directory")  # fmt: skip
+                raise CommandError(
+                    f"{folder} holds models per partition, such as {place.name}: use "
+                    "--per-partition or another directory"
+                )
 
 
 @contextmanager
@@ -198,7 +202,9 @@ def partitions(folder: Path) -> None:
         ))  # fmt: skip
         examples, non_zeros = examples + facts["examples"], non_zeros + found.model.n_nonzero
     if not rows:
-        raise Refusal(f"{folder} holds no models per partition; learn --per-partition creates them")
+        raise CommandError(
+            f"{folder} holds no models per partition; learn --per-partition creates them"
+        )
     heads = ("partition", "examples", "loss", "non-zeros", "rejected", "next offset", "last owner")
     click.echo(text_table(heads, rows))
     click.echo(f"{len(rows)} partitions, {examples:,} examples, {non_zeros:,} non-zero weights")

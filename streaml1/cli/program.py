@@ -22,7 +22,7 @@ from streaml1.cli.messages import (
 )
 from streaml1.core import exit_codes as exits
 
-__all__ = ["Program", "Refusal", "cli", "main"]
+__all__ = ["CommandError", "Program", "cli", "main"]
 
 INTERRUPTED = tuple(128 + n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 CLOSED_PIPE = 128 + signal.SIGPIPE
@@ -62,7 +62,7 @@ def _flush_output() -> bool:
     return True
 
 
-class Refusal(click.ClickException):
+class CommandError(click.ClickException):
     """An error that ends a command with one sentence and an exit code."""
 
     def __init__(self, message: str, code: int = exits.WRONG) -> None:
@@ -117,7 +117,7 @@ class Program(click.Group):
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command and convert expected errors to `Refusal`."""
+        """Run the command and convert expected errors to `CommandError`."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -129,7 +129,7 @@ class Program(click.Group):
             raise _no_room(error) from None
         except MemoryError as error:
             reason = str(error).partition(" for an array")[0] or "none is left"
-            raise Refusal(
+            raise CommandError(
                 f"out of memory ({reason[:1].lower()}{reason[1:]}): reduce --hash-bits or "
                 "--max-features, or use a numeric --lr, which keeps one weight per feature instead "
                 "of eight"
@@ -140,7 +140,7 @@ class Program(click.Group):
             code = getattr(error, "exit_code", None)
             if code is None:
                 raise
-            raise Refusal(str(error), code) from None
+            raise CommandError(str(error), code) from None
 
 
 def _wants_json(args: Sequence[str]) -> bool:
@@ -152,9 +152,9 @@ def _wants_json(args: Sequence[str]) -> bool:
     return form == "json"
 
 
-def _no_room(error: OSError) -> Refusal:
+def _no_room(error: OSError) -> CommandError:
     abandon_output()
-    return Refusal(f"standard output cannot be written: {exits.reason(error)}", exits.AGAIN)
+    return CommandError(f"standard output cannot be written: {exits.reason(error)}", exits.AGAIN)
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

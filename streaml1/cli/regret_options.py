@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaml1.cli.program import Refusal
+from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
@@ -26,7 +26,7 @@ def require_no_conflict(regret: bool, conflicts: dict[str, bool]) -> None:
     """Reject --regret with any of the options in `conflicts` that are given."""
     for name, given in conflicts.items():
         if regret and given:
-            raise Refusal(
+            raise CommandError(
                 f"--regret cannot be combined with {name}: it covers one pass of a new run"
             )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaml1.cli.options import Finite, together
-from streaml1.cli.program import Refusal
+from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
     from streaml1.sources.kafka.topic import Topic
@@ -54,7 +54,7 @@ def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator
 
     Raises
     ------
-    Refusal, SourceError
+    CommandError, SourceError
         If an option is invalid for the source, or a topic cannot be written.
     """
     given, topics = require_sinks(examples, bad, options)
@@ -91,7 +91,7 @@ def require_sinks(
 
     Raises
     ------
-    Refusal
+    CommandError
         If an option is invalid for the source.
     """
     given = {name: options.get(name) for name in SINK_OPTION_NAMES}
@@ -101,11 +101,11 @@ def require_sinks(
 
 def _require_consistent(bad: str, given: dict[str, Any]) -> None:
     if given["dead_letters"] is not None and bad != "dead-letter":
-        raise Refusal("--dead-letters requires --bad dead-letter")
+        raise CommandError("--dead-letters requires --bad dead-letter")
     if given["most_bad"] is not None and bad == "fail":
-        raise Refusal("--most-bad requires --bad dead-letter or skip")
+        raise CommandError("--most-bad requires --bad dead-letter or skip")
     if given["publish_every"] is not None and given["publish"] is None:
-        raise Refusal("--publish-every requires --publish")
+        raise CommandError("--publish-every requires --publish")
 
 
 def _topics(
@@ -114,7 +114,9 @@ def _topics(
     """Return the topic to write for each option; all of them are different."""
     read: Any = getattr(examples, "topic", None)
     if bad == "dead-letter" and read is None:
-        raise Refusal(f"--bad dead-letter requires a Kafka source, got {examples.name}; use skip")
+        raise CommandError(
+            f"--bad dead-letter requires a Kafka source, got {examples.name}; use skip"
+        )
     names = {"--predictions": given["predictions"], "--publish": given["publish"]}
     if bad == "dead-letter":
         from streaml1.training.dead_letters import ENDING
@@ -137,7 +139,7 @@ def _require_apart(option: str, topic: Topic, taken: dict[str, Topic]) -> None:
 
     for used_by, used in taken.items():
         if is_same_topic(topic, used):
-            raise Refusal(f"{option} {topic.name} is also {used_by}: choose another topic")
+            raise CommandError(f"{option} {topic.name} is also {used_by}: choose another topic")
 
 
 def _topic(examples: Any, option: str, name: str, kafka: dict[str, Any] | None) -> Topic:
@@ -149,5 +151,5 @@ def _topic(examples: Any, option: str, name: str, kafka: dict[str, Any] | None) 
     if read is not None:
         return output_topic(read, name)
     if not name.startswith("kafka:"):
-        raise Refusal(f"{option} {name} names no broker: use kafka://HOST:PORT/{name}")
+        raise CommandError(f"{option} {name} names no broker: use kafka://HOST:PORT/{name}")
     return Topic(name, kafka)
