@@ -19,6 +19,7 @@ from river import base, checks
 from scipy.sparse import csr_matrix
 
 import streaml1
+from streaml1.models.registry import modules_of_classes
 from tests.test_elastic_net import (
     BINARY,
     LATE,
@@ -30,6 +31,8 @@ from tests.test_elastic_net import (
 )
 
 Make = Callable[..., Any]
+LEARNERS = [getattr(streaml1, name) for name in modules_of_classes()]
+"""Every class of a learner, from the registry."""
 CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import streaml1
+from streaml1.models.hyperparameters import AveragingParameters, LearningRateParameters
+from streaml1.models.parameters import SHARED_ORDER, parameter_table, parameters_of
+from streaml1.models.registry import LEARNERS, modules_of_classes
 from tests.conftest import WARM
 
 SHARED = [
@@ -34,31 +38,30 @@ METHODS = [
 PROBABILITIES = ["predict_proba_one", "predict_proba_many"]
 
 
+CONTRACT = [
+    "EGClassifier",
+    "EGRegressor",
+    "ElasticNetClassifier",
+    "ElasticNetRegressor",
+    "FOBOSClassifier",
+    "FOBOSRegressor",
+    "FTRLClassifier",
+    "FTRLRegressor",
+    "L1BallClassifier",
+    "L1BallRegressor",
+    "PegasosClassifier",
+    "SMIDASClassifier",
+    "SMIDASRegressor",
+    "SoftmaxClassifier",
+    "TruncatedGradientClassifier",
+    "TruncatedGradientRegressor",
+]
+
+
 def test_names() -> None:
-    assert streaml1.__all__ == [
-        "BadExample",
-        "Consumer",
-        "EGClassifier",
-        "EGRegressor",
-        "ElasticNetClassifier",
-        "ElasticNetRegressor",
-        "FOBOSClassifier",
-        "FOBOSRegressor",
-        "FTRLClassifier",
-        "FTRLRegressor",
-        "L1BallClassifier",
-        "L1BallRegressor",
-        "ModelFileError",
-        "PegasosClassifier",
-        "SMIDASClassifier",
-        "SMIDASRegressor",
-        "SoftmaxClassifier",
-        "TruncatedGradientClassifier",
-        "TruncatedGradientRegressor",
-        "load",
-        "progressive",
-        "regret",
-    ]
+    others = ["BadExample", "Consumer", "ModelFileError", "load", "progressive", "regret"]
+    assert set(CONTRACT) <= set(MODELS)
+    assert streaml1.__all__ == sorted([*others, *MODELS])
     assert all(hasattr(streaml1, name) for name in streaml1.__all__)
     with pytest.raises(AttributeError, match="module 'streaml1' has no attribute 'nothing'"):
         streaml1.nothing  # noqa: B018
@@ -103,18 +106,30 @@ OWN: dict[str, dict[str, Any]] = {
 }
 RATELESS = ("FTRL", "Pegasos")
 AVERAGED = ("ElasticNet", "Pegasos", "TruncatedGradient")  # have `average`
-MODELS = [name for name in streaml1.__all__ if name.endswith(("Classifier", "Regressor"))]
+MODELS = list(modules_of_classes())
+PARAMETERS = {
+    name: learner.parameters for learner in LEARNERS.values() for name in learner.classes.values()
+}
 
 
 def own_of(name: str) -> dict[str, Any]:
-    return OWN[name.removesuffix("Classifier").removesuffix("Regressor")]
+    """What the contract says; of learners that it does not list, what is declared."""
+    family = name.removesuffix("Classifier").removesuffix("Regressor")
+    declared = parameters_of(PARAMETERS[name])
+    own = {key: param.default for key, param in declared.items() if key not in SHARED_ORDER}
+    return OWN.get(family, own)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_parameters(name: str) -> None:
     cls = getattr(streaml1, name)
     found = list(inspect.signature(cls).parameters.values())
-    rates = {} if name.startswith(RATELESS) else {"lr": 0.1, "schedule": "invsqrt"}
+    has_rate = issubclass(PARAMETERS[name], LearningRateParameters)
+    averages = issubclass(PARAMETERS[name], AveragingParameters)
+    if name in CONTRACT:
+        assert has_rate == (not name.startswith(RATELESS))
+        assert averages == name.startswith(AVERAGED)
+    rates = {"lr": 0.1, "schedule": "invsqrt"} if has_rate else {}
     loss = "logistic" if name.endswith("Classifier") else "squared"
     loss = "hinge" if name == "PegasosClassifier" else loss
     expected = {
@@ -122,7 +137,7 @@ def test_parameters(name: str) -> None:
         **({} if name == "SoftmaxClassifier" else {"loss": loss}),
         **rates,
         **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
-        **({"average": False} if name.startswith(AVERAGED) else {}),
+        **({"average": False} if averages else {}),
         **{"max_features": None, "hash_bits": None, "cross": None, "text": None, "ngrams": 1},
     }
     assert {p.name: p.default for p in found} == expected
@@ -175,6 +190,23 @@ def test_every_parameter_is_described(name: str) -> None:
     for parameter in inspect.signature(cls).parameters:
         assert parameter in described
     assert "References" in cls.__doc__
+
+
+def default_of(text: str) -> Any:
+    return eval(text, {"__builtins__": {}}, {"inf": math.inf})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_documented_defaults_are_those_of_the_signature(name: str) -> None:
+    cls = getattr(streaml1, name)
+    expected = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
+    rows = [line.split(" | ") for line in parameter_table(cls).splitlines()[2:]]
+    table = {row[0].strip("| `"): default_of(row[-3].strip("`")) for row in rows}
+    assert table == expected
+    section = inspect.getdoc(cls).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    names = re.findall(r"^(\w+)$", section, re.MULTILINE)
+    defaults = re.findall(r"default:\s+(\S+)\.$", section, re.MULTILINE)
+    assert dict(zip(names, map(default_of, defaults), strict=True)) == expected
 
 
 HEAVY = ["pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka"]

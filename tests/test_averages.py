@@ -20,6 +20,7 @@ from streaml1 import (
     TruncatedGradientClassifier,
     TruncatedGradientRegressor,
 )
+from streaml1.models.parameters import parameters_of
 from streaml1.optim.structures import alive_intervals
 from tests import kit, reference
 from tests.test_elastic_net import BINARY, D, as_dict, assert_equal_twins, dense
@@ -105,10 +106,7 @@ CASES = {
     },
 }
 each = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-MODELS = [
-    *(ElasticNetClassifier, ElasticNetRegressor, PegasosClassifier),
-    *(TruncatedGradientClassifier, TruncatedGradientRegressor),
-]
+MODELS = [kind for kind in kit.LEARNERS if "average" in parameters_of(kind)]
 
 
 @each
