@@ -342,7 +342,7 @@ def lag(url: str, folder: Path) -> int:
     """How many records no checkpoint has passed."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training.checkpoint import look
-    from streaml1.training.consumer_group import folder_of
+    from streaml1.training.consumer_group import partition_folder
 
     topic = Topic(url)
     consumer = topic.consumer(lambda: False)
@@ -352,7 +352,7 @@ def lag(url: str, folder: Path) -> int:
         consumer.close()
     behind = 0
     for one, end in ends.items():
-        place = folder_of(folder, topic.name, one)
+        place = partition_folder(folder, topic.name, one)
         found = look(place) if place.is_dir() else None
         behind += end - (0 if found is None else found.position[str(one)][0])
     return behind
@@ -365,11 +365,11 @@ def differences(
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training import progressive
     from streaml1.training.checkpoint import look
-    from streaml1.training.consumer_group import folder_of
+    from streaml1.training.consumer_group import partition_folder
 
     wrong = []
     for one in range(partitions):
-        found = look(folder_of(folder, Topic(url).name, one))
+        found = look(partition_folder(folder, Topic(url).name, one))
         expected = model()
         report = progressive(expected, url, until_end=True, partitions=[one], bad=bad,
                              every=every)  # fmt: skip

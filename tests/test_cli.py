@@ -223,7 +223,7 @@ def test_a_folder_of_checkpoints_is_a_model(svm: str) -> None:
     assert run("predict", "kept", svm).stdout == run("predict", "m", svm).stdout
     assert run("learn", svm, "--load", "kept").stdout.endswith("sparse\n")
     Path("empty").mkdir()
-    told = "empty is a directory without a whole checkpoint: name a file"
+    told = "empty is a directory without a checkpoint; give a model file"
     assert refused("show", "empty") == refused("predict", "empty", svm) == told
 
 

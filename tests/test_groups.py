@@ -27,7 +27,7 @@ from streaml1.sources.source import Lost
 from streaml1.training import prepare, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, TakenOver, look
 from streaml1.training.checkpoint.manager import Keeper
-from streaml1.training.consumer_group import Group, folder_of
+from streaml1.training.consumer_group import Group, partition_folder
 from tests import storm
 from tests.broker import Broker
 from tests.test_exit_codes import Between, put_down_after
@@ -112,7 +112,7 @@ def grouped(url: str, folder: Path, n: int, **options: Any) -> Worker:
 def states(folder: Path, url: str, partitions: int) -> list[Any]:
     """What is kept of each partition."""
     topic = url.rpartition("/")[2]
-    found = [look(folder_of(folder, topic, one)) for one in range(partitions)]
+    found = [look(partition_folder(folder, topic, one)) for one in range(partitions)]
     return [
         None if one is None else (one.model.weights, one.model.intercept, one.model.n_iterations)
         for one in found
@@ -406,11 +406,11 @@ def test_what_is_lost_is_not_saved(broker: Broker, tmp_path: Path) -> None:
     one.group._member.consumer._coordinator.reset_generation()
     one.until(lambda: one.group._runs.get(0, before) is not before)
     wait(lambda: learnt([one]) == 100)
-    found = look(folder_of(tmp_path, topic, 0))
+    found = look(partition_folder(tmp_path, topic, 0))
     assert found is not None and found.learnt == 0, "it was learnt again, and not saved"
     assert one.end().group.reports[0].examples == 100
     assert states(tmp_path, url, 1) == alone(url, 1)
-    found = look(folder_of(tmp_path, topic, 0))
+    found = look(partition_folder(tmp_path, topic, 0))
     assert found is not None and found.learnt == 100
 
 
@@ -421,7 +421,7 @@ def test_another_claims_a_partition_of_ours(broker: Broker, tmp_path: Path) -> N
     one = Worker(url, tmp_path)
     one.start()
     one.until(lambda: learnt([one]) == 50)
-    with Checkpoints(folder_of(tmp_path, topic, 0), alone=False) as other:
+    with Checkpoints(partition_folder(tmp_path, topic, 0), alone=False) as other:
         other.latest()
         broker.send(topic, rows(50, 1))
         one.join(30)

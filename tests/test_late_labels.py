@@ -19,8 +19,8 @@ from streaml1.sources import SourceError
 from streaml1.sources.kafka.records import RecordReader, event_parser
 from streaml1.sources.readers.events import parse_event
 from streaml1.training import Out, Part, progressive
-from streaml1.training.delayed_labels import LateLabels, LateRun, opened_events
-from streaml1.training.delayed_labels.pending_table import ASKED, EARLY, Table
+from streaml1.training.delayed_labels import DelayedLabelRun, DelayedLabels, opened_events
+from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED, PendingTable
 from streaml1.training.error_policy import Refusals
 from tests.test_records import Record
 
@@ -110,8 +110,6 @@ class Twin:
                 elif self.fits(one, time, 1):
                     y, w = one["y"], w if one["w"] is None else one["w"]
                     joined = True
-                    self.counts["asked"] += 1
-                    self.counts["answered"] += 1
                 else:
                     self.counts["orphans"] += 1
             if y is None:
@@ -126,6 +124,8 @@ class Twin:
             else:
                 p = self.predict(x)
                 if p is not None:
+                    self.counts["asked"] += joined
+                    self.counts["answered"] += joined
                     self.told.append(p)
                     self.versions.append(self.model.n_iterations)
                     self.learn(x, y, w, p)
@@ -253,17 +253,17 @@ class Heard(Out):
 def run(
     events: list[Event], within: float, most: int, unanswered: str, size: int = 1000,
     **options: Any,
-) -> tuple[LateRun, Heard]:  # fmt: skip
+) -> tuple[DelayedLabelRun, Heard]:  # fmt: skip
     heard = Heard()
     opened = opened_events(events)
     refuse = Refusals("skip", [heard])
-    one = LateRun(
-        model(), opened, refuse, LateLabels(within, most, unanswered), outs=[heard], **options
+    one = DelayedLabelRun(
+        model(), opened, refuse, DelayedLabels(within, most, unanswered), outs=[heard], **options
     )
     one.begin()
     for block in opened.blocks(size, refuse):
         one.feed(block)
-        one.waiting.table.check()
+        one.pending.table.check()
         if one.is_full:
             break
     one.finish()
@@ -310,7 +310,7 @@ def test_equals_the_twin(
     late, heard = run(events, *settings, size=size, every=every)
     assert state(late.model) == state(twin.model)
     assert heard.p == twin.told and heard.versions == twin.versions
-    kinds = late.waiting.table.kinds
+    kinds = late.pending.table.kinds
     assert late.numbers() == {
         **twin.counts,
         "waiting": sum("x" in one for one in twin.waiting),
@@ -591,17 +591,17 @@ def test_what_is_refused_is_not_asked() -> None:
 
 def test_settings_out_of_range() -> None:
     for settings, message in [
-        ({"label_within": 0.0}, "label_within=0.0 is out of range; give seconds above 0"),
-        ({"label_within": math.nan}, "label_within=nan is out"),
-        ({"label_within": 1.0, "waiting": 0}, "waiting=0 is out of range"),
-        ({"label_within": 1.0, "unanswered": "no"}, "unanswered='no' is not known"),
+        ({"label_within": 0.0}, "label_within must be a finite number of seconds > 0, got 0.0"),
+        ({"label_within": math.nan}, "label_within must be a finite .* got nan"),
+        ({"label_within": 1.0, "waiting": 0}, "waiting must be >= 1, got 0"),
+        ({"label_within": 1.0, "unanswered": "no"}, "unanswered must be .* got 'no'"),
         ({"label_within": 1.0, "passes": 2}, "passes=2 has no meaning with late labels"),
     ]:
         with pytest.raises(ValueError, match=message):
             progressive(model(), [], **settings)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="only where labels are True and False"):
+    with pytest.raises(ValueError, match="labels must be True and False"):
         progressive(streaml1.SoftmaxClassifier(), [], label_within=1.0, unanswered="negative")
-    with pytest.raises(TypeError, match="is no event: late labels need JSON lines"):
+    with pytest.raises(TypeError, match="delayed labels need JSON lines with events, got plain:1"):
         run_source(Plain())
     with pytest.raises(SourceError, match="Phishing has no late labels"):
         progressive(model(), "river:Phishing", label_within=1.0)
@@ -647,10 +647,10 @@ def test_a_file(tmp_path: Path) -> None:
 
 
 def test_a_table_gives_back_its_slots() -> None:
-    table = Table()
+    table = PendingTable()
     for turn in range(3):
         for k in range(500):
-            table.add(k, ASKED if k % 2 else EARLY, turn * 1000 + k, 0.0, 0.0, b"")
+            table.add(k, UNLABELED if k % 2 else EARLY_LABEL, turn * 1000 + k, 0.0, 0.0, b"")
         table.check()
         for k in range(499, -1, -1):
             table.remove(table.find(k))

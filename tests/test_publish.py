@@ -27,7 +27,7 @@ from streaml1.models.serialization import ModelFileError
 from streaml1.sources import SourceError
 from streaml1.sources.source import Unavailable
 from streaml1.training import progressive
-from streaml1.training.model_publisher import Publishing
+from streaml1.training.model_publisher import ModelPublisher
 from streaml1.training.model_registry import record_layout as layout
 from streaml1.training.model_registry.publisher import ModelTopic, Publisher
 from streaml1.training.model_registry.reader import read_newest
@@ -433,7 +433,7 @@ def test_the_last_examples_before_a_silence(broker: Broker, url: str) -> None:
     """They are published though no other comes."""
     topic, stop = broker.topic(), threading.Event()
     broker.send(topic, ["1 1:1"] * 10)
-    with Publishing(url, seconds=0.5) as publishing:
+    with ModelPublisher(url, seconds=0.5) as publishing:
         done = threading.Thread(
             target=progressive,
             args=(streaml1.ElasticNetClassifier(), broker.url(topic)),
@@ -458,7 +458,7 @@ def test_the_last_examples_before_a_silence(broker: Broker, url: str) -> None:
 @pytest.mark.kafka
 def test_in_python(url: str) -> None:
     one = streaml1.ElasticNetClassifier()
-    with Publishing(url, seconds=3600) as publishing:
+    with ModelPublisher(url, seconds=3600) as publishing:
         progressive(one, [({"a": 1.0}, True)] * 10, outs=[publishing])
     assert state(streaml1.load(url)) == state(one)
 

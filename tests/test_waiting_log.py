@@ -19,8 +19,8 @@ import streaml1
 from streaml1.training import progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.delayed_labels import (
-    LateLabels,
-    LateRun,
+    DelayedLabelRun,
+    DelayedLabels,
     opened_events,
 )
 from streaml1.training.delayed_labels import (
@@ -29,14 +29,14 @@ from streaml1.training.delayed_labels import (
 from streaml1.training.delayed_labels import (
     segment_log as log,
 )
-from streaml1.training.delayed_labels.pending import Waiting
-from streaml1.training.delayed_labels.pending_table import ASKED, EARLY
-from streaml1.training.delayed_labels.segment_log import Log
+from streaml1.training.delayed_labels.pending import PendingStore
+from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
+from streaml1.training.delayed_labels.segment_log import SegmentLog
 from streaml1.training.error_policy import Refusals
 from tests.killing import killed_and_resumed
 
 ROOT = Path(__file__).parent.parent
-LATE = LateLabels(12.0, 16, "negative")
+LATE = DelayedLabels(12.0, 16, "negative")
 
 
 def model() -> Any:
@@ -69,10 +69,12 @@ def write(path: Path, some: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def run(spec: str, store: Checkpoints | None, size: int = 7, late: LateLabels = LATE,
-        limit: int | None = None) -> LateRun:  # fmt: skip
+def run(spec: str, store: Checkpoints | None, size: int = 7, late: DelayedLabels = LATE,
+        limit: int | None = None) -> DelayedLabelRun:  # fmt: skip
     opened = opened_events(spec)
-    one = LateRun(model(), opened, Refusals("skip"), late, store=store, every=10, limit=limit)
+    one = DelayedLabelRun(
+        model(), opened, Refusals("skip"), late, store=store, every=10, limit=limit
+    )
     one.begin()
     for block in () if one.is_full else opened.blocks(size, Refusals("skip")):
         one.feed(block)
@@ -85,16 +87,16 @@ def run(spec: str, store: Checkpoints | None, size: int = 7, late: LateLabels = 
     return one
 
 
-def told(one: LateRun) -> Any:
+def told(one: DelayedLabelRun) -> Any:
     """All that a run has come to."""
-    t = one.waiting.table
+    t = one.pending.table
     t.check()
     facts, arrays = one.report.state_dict()
     lines = [(line["examples"], line["loss"], line["recent_loss"], line["constant_loss"])
              for line in facts["lines"] if line["examples"] % 10 == 0]  # fmt: skip
     waits = [
         (t.kind[s], t.id[s], t.body[s], t.since[s], str(t.time[s]), t.seq[s], t.number[s],
-         t.weight[s] if t.number[s] >= 0 else 0, t.p[s] if t.kind[s] != EARLY else 0)
+         t.weight[s] if t.number[s] >= 0 else 0, t.p[s] if t.kind[s] != EARLY_LABEL else 0)
         for negative in (False, True) for s in t.queue(negative)
     ]  # fmt: skip
     return {
@@ -106,7 +108,7 @@ def told(one: LateRun) -> Any:
         "lines": lines,
         "waits": waits,
         "numbers": one.numbers(),
-        "clock": one.waiting.clock.dump(),
+        "clock": one.pending.clock.dump(),
     }
 
 
@@ -114,15 +116,15 @@ def told(one: LateRun) -> Any:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of some entries, so that there are many of them, and much cleaning."""
     for module in (log, waiting):
-        monkeypatch.setattr(module, "SEGMENT", 700)
-    monkeypatch.setattr(log, "BUFFER", 150)
+        monkeypatch.setattr(module, "SEGMENT_BYTES", 700)
+    monkeypatch.setattr(log, "BUFFER_BYTES", 150)
 
 
 def test_a_full_disk_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    kept = Log(tmp_path / "waiting", 1)
+    kept = SegmentLog(tmp_path / "waiting", 1)
     kept.append(b"entry")
     with monkeypatch.context() as patch:
         patch.setattr("os.write", full)
@@ -187,9 +189,9 @@ def die_at(step: int) -> None:
 @given(
     st.integers(0, 1000),
     st.lists(st.integers(1, 60), max_size=4),
-    st.sampled_from([LATE, LateLabels(5.0, 4, "drop"), LateLabels(30.0, 1000, "negative")]),
+    st.sampled_from([LATE, DelayedLabels(5.0, 4, "drop"), DelayedLabels(30.0, 1000, "negative")]),
 )
-def test_limits_that_go_on_are_one_run(seed: int, limits: list[int], late: LateLabels) -> None:
+def test_limits_that_go_on_are_one_run(seed: int, limits: list[int], late: DelayedLabels) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -258,22 +260,22 @@ def test_damage_within_is_refused_in_one_sentence(kept: Path, damage: str) -> No
     epoch, number, _ = known(kept)[0]
     path = kept / "waiting" / f"{epoch:08}-{number:08}.log"
     data = bytearray(path.read_bytes())
-    message = "is torn, or no log: what waits for its label is lost, so take another folder"
+    message = "is truncated or not a log: the pending examples are lost; use another directory"
     if damage == "cut":
         path.write_bytes(data[:-1])
     elif damage == "gone":
         path.unlink()
-        message = "no such file or directory; the last checkpoint needs it"
+        message = "no such file or directory; the latest checkpoint needs it"
     elif damage == "changed":
         data[30] ^= 1
         path.write_bytes(data)
-        message = r"is damaged at byte \d\d: what waits"
+        message = r"is damaged at byte \d\d: the pending"
     elif damage == "magic":
         path.write_bytes(b"X" + data[1:])
     else:
         data[8] = 9
         path.write_bytes(data)
-        message = "has format 9, newer than 1: upgrade streaml1"
+        message = "has format 9, newer than 1; upgrade streaml1"
     with Checkpoints(kept) as store, pytest.raises(CheckpointError, match=message) as caught:
         run(str(kept.parent / "a.jsonl"), store)
     assert caught.value.exit_code == (2 if damage == "newer" else 65)
@@ -281,21 +283,21 @@ def test_damage_within_is_refused_in_one_sentence(kept: Path, damage: str) -> No
 
 def test_every_byte_of_an_entry_counts(tmp_path: Path) -> None:
     with Checkpoints(tmp_path / "kept") as store:
-        one = Log(tmp_path / "log", store.epoch)
+        one = SegmentLog(tmp_path / "log", store.epoch)
     for entry in (b"first", b"\0" * 40, b"last"):
         one.append(entry)
     one.flush()
-    told = one.since(0)
+    told = one.segments_from(0)
     path = next((tmp_path / "log").iterdir())
     data = path.read_bytes()
-    assert [entry for _, entry in Log(tmp_path / "log", 9).resume(told)] == [
+    assert [entry for _, entry in SegmentLog(tmp_path / "log", 9).resume(told)] == [
         b"first", b"\0" * 40, b"last",
     ]  # fmt: skip
     for at in range(len(data)):
         for flip in (1, 0x80):
             path.write_bytes(data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :])
             with pytest.raises(CheckpointError):
-                list(Log(tmp_path / "log", 9).resume(told))
+                list(SegmentLog(tmp_path / "log", 9).resume(told))
     one.close()
 
 
@@ -348,14 +350,14 @@ def test_other_limits_hold_when_it_goes_on(tmp_path: Path) -> None:
 # The log stays small
 
 
-def fill(one: Waiting, k: int, size: int = 30) -> None:
-    one.add(f"i{k}", ASKED, None, b"p:1\n" + b"x" * size, 0.25 + k)
+def fill(one: PendingStore, k: int, size: int = 30) -> None:
+    one.add(f"i{k}", UNLABELED, None, b"p:1\n" + b"x" * size, 0.25 + k)
 
 
 def test_the_log_follows_what_waits(tmp_path: Path, small: None) -> None:
     """A few wait for ever, most are answered soon: the old ones are written anew."""
-    one = Waiting(1e9)
-    one.keep(tmp_path / "log", 1, 3)
+    one = PendingStore(1e9)
+    one.open_log(tmp_path / "log", 1, 3)
     most = 0
     for k in range(2000):
         fill(one, k)
@@ -366,17 +368,17 @@ def test_the_log_follows_what_waits(tmp_path: Path, small: None) -> None:
             one.dump()
             one.saved()
             used = sum(path.stat().st_size for path in (tmp_path / "log").iterdir())
-            most = max(most, used - 4 * one._bytes)
+            most = max(most, used - 4 * one._live_bytes)
     state = one.dump()
     one.saved()
     assert most < 16 * 700, "four times what waits, and some segments"
-    other = Waiting(1e9)
-    other.keep(tmp_path / "log", 2, 3)
+    other = PendingStore(1e9)
+    other.open_log(tmp_path / "log", 2, 3)
     other.resume(state)
     assert [other.table.id[s] for s in other.table.queue(False)] == [
         one.table.id[s] for s in one.table.queue(False)
     ]
-    assert other._bytes == one._bytes and sum(other._live.values()) == len(other)
+    assert other._live_bytes == one._live_bytes and sum(other._live.values()) == len(other)
     one.close()
     other.close()
 
@@ -385,8 +387,8 @@ def test_the_log_follows_what_waits(tmp_path: Path, small: None) -> None:
 def test_cleaning_misses_nothing(tmp_path: Path, small: None, seed: int) -> None:
     """Whatever comes, goes and turns meanwhile, all that waits is in the segments behind."""
     rng = random.Random(seed)
-    one = Waiting(1e9)
-    one.keep(tmp_path / "log", 1, 3)
+    one = PendingStore(1e9)
+    one.open_log(tmp_path / "log", 1, 3)
     t, cleaned = one.table, 0
     for k in range(3000):
         what = rng.random()
@@ -395,13 +397,13 @@ def test_cleaning_misses_nothing(tmp_path: Path, small: None, seed: int) -> None
         slot = at_cursor if at_cursor >= 0 or not alive else rng.choice(alive)
         if what < 0.4 or len(alive) < 60:
             fill(one, k)
-        elif what < 0.5 and t.kind[slot] == ASKED:
-            one.turn(slot, k, 1.0)
+        elif what < 0.5 and t.kind[slot] == UNLABELED:
+            one.assume_negative(slot, k, 1.0)
         elif what < 0.9:
             one.remove(slot)
-        target = one._target
+        target = one._clean_before
         one.clean()
-        if target >= 0 and one._target < 0:
+        if target >= 0 and one._clean_before < 0:
             cleaned += 1
             assert all(t.segment[s] >= target for q in (False, True) for s in t.queue(q))
             one.dump()
@@ -411,8 +413,8 @@ def test_cleaning_misses_nothing(tmp_path: Path, small: None, seed: int) -> None
 
 
 def test_segments_that_all_are_done_with_go(tmp_path: Path, small: None) -> None:
-    one = Waiting(1e9)
-    one.keep(tmp_path / "log", 1, 2)
+    one = PendingStore(1e9)
+    one.open_log(tmp_path / "log", 1, 2)
     for k in range(200):
         fill(one, k)
     one.dump()
@@ -428,9 +430,9 @@ def test_segments_that_all_are_done_with_go(tmp_path: Path, small: None) -> None
 
 
 def test_the_files_of_a_later_owner_stay(tmp_path: Path) -> None:
-    zombie, owner = Waiting(9.0), Waiting(9.0)
-    zombie.keep(tmp_path / "log", 1, 1)
-    owner.keep(tmp_path / "log", 2, 1)
+    zombie, owner = PendingStore(9.0), PendingStore(9.0)
+    zombie.open_log(tmp_path / "log", 1, 1)
+    owner.open_log(tmp_path / "log", 2, 1)
     for one in (zombie, owner):
         fill(one, 1)
         one.dump()
@@ -454,14 +456,14 @@ def test_a_checkpoint_does_not_stall_what_waits(tmp_path: Path) -> None:
             {"id": "0123456789abcdef", "x": {f"C{k}": f"{k * 7919:08x}" for k in range(26)}}
         ).encode()
     )
-    one = Waiting(1e9)
-    one.keep(tmp_path / "log", 1, 3)
+    one = PendingStore(1e9)
+    one.open_log(tmp_path / "log", 1, 3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     stalls, adding = [], 0.0
     for start in range(0, n, n // 20):
         began = time.process_time()
         for k in range(start, start + n // 20):
-            one.add(f"id{k:014}", ASKED, k * 1e-3, bytes([k % 256]) + body, 0.5)
+            one.add(f"id{k:014}", UNLABELED, k * 1e-3, bytes([k % 256]) + body, 0.5)
         one.clean()
         adding += time.process_time() - began
         began = time.perf_counter()
@@ -472,8 +474,8 @@ def test_a_checkpoint_does_not_stall_what_waits(tmp_path: Path) -> None:
     stalls.sort()
     state = one.dump()
     one.close()
-    other = Waiting(1e9)
-    other.keep(tmp_path / "log", 2, 3)
+    other = PendingStore(1e9)
+    other.open_log(tmp_path / "log", 2, 3)
     began = time.process_time()
     other.resume(state)
     resumed = time.process_time() - began

@@ -10,7 +10,7 @@ from streaml1.cli.options import Finite, positive, together
 from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
-    from streaml1.training.delayed_labels import LateLabels
+    from streaml1.training.delayed_labels import DelayedLabels
 
 __all__ = ["late_labels", "late_options"]
 
@@ -30,7 +30,7 @@ late_options = together(
 """For `learn`."""
 
 
-def late_labels(options: dict[str, Any]) -> LateLabels | None:
+def late_labels(options: dict[str, Any]) -> DelayedLabels | None:
     """Return the settings of delayed labels, or None; removes their options from `options`.
 
     Raises
@@ -46,6 +46,6 @@ def late_labels(options: dict[str, Any]) -> LateLabels | None:
             if value is not None:
                 raise CommandError(f"--{name} requires --label-within")
         return None
-    from streaml1.training.delayed_labels import LateLabels
+    from streaml1.training.delayed_labels import DelayedLabels
 
-    return LateLabels(within, waiting or 1_000_000, unanswered or "drop")
+    return DelayedLabels(within, waiting or 1_000_000, unanswered or "drop")

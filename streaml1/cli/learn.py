@@ -60,7 +60,7 @@ from streaml1.core.exit_codes import AGAIN, DATA, DONE, WRONG
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
     from streaml1.training.checkpoint import Checkpoints
-    from streaml1.training.delayed_labels import LateLabels
+    from streaml1.training.delayed_labels import DelayedLabels
     from streaml1.training.report import Report
 
 __all__ = ["learn"]
@@ -202,7 +202,7 @@ def learn(
                 checkpoint=store,
                 outs=[*watchers, *sinks, *([] if regret_of is None else [regret_of])],
                 label_within=None if late is None else late.within,
-                waiting=1 if late is None else late.most,
+                waiting=1 if late is None else late.max_pending,
                 unanswered="drop" if late is None else late.unanswered,
             )
         except Unfinished as error:
@@ -237,7 +237,7 @@ def _learner(
     model: str | None,
     task: str | None,
     given: dict[str, Any],
-    late: LateLabels | None,
+    late: DelayedLabels | None,
     passes: int,
     resumed: tuple[Any, str, str] | None,
 ) -> Any:

@@ -13,7 +13,7 @@ from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
-    from streaml1.training.delayed_labels import LateLabels
+    from streaml1.training.delayed_labels import DelayedLabels
 
 __all__ = [
     "MODEL_REMEDY",
@@ -118,7 +118,7 @@ def texts_of(
     return None if load is None else list(load().text or ()) or None
 
 
-def require_late(late: LateLabels, learner: OnlineModel, passes: int) -> None:
+def require_late(late: DelayedLabels, learner: OnlineModel, passes: int) -> None:
     """Reject a model or a number of passes that delayed labels do not support."""
     from streaml1.training import delayed_labels as labels
 
@@ -127,6 +127,6 @@ def require_late(late: LateLabels, learner: OnlineModel, passes: int) -> None:
             "--passes cannot be combined with --label-within: each label arrives once"
         )
     try:
-        labels.require_late(late, learner)
+        labels.require_valid(late, learner)
     except ValueError as error:
         raise CommandError(str(error)) from None

@@ -49,7 +49,7 @@ def predict(
     line. With --predictions, the output goes to the topic instead.
     """
     from streaml1.training import prediction_blocks
-    from streaml1.training.prediction_records import jsonable
+    from streaml1.training.prediction_records import to_json_label
 
     learner = loaded(model, options["kafka"])
     key = "value" if learner.loss in REGRESSION else "p"
@@ -63,8 +63,8 @@ def predict(
         place = {"place": prediction.place} if topic else {"line": prediction.line}
         if isinstance(p, dict):
             best = max(p, key=p.__getitem__, default=None)
-            pairs = [[jsonable(label), probability] for label, probability in p.items()]
-            record = {**place, "label": jsonable(best), "p": pairs}
+            pairs = [[to_json_label(label), probability] for label, probability in p.items()]
+            record = {**place, "label": to_json_label(best), "p": pairs}
             return json.dumps(record) if as_json else printable(best)
         if as_json:
             return json.dumps({**place, key: p})

@@ -71,10 +71,12 @@ def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator
                 stack.enter_context(DeadLetters(examples.topic, given["dead_letters"]))
             )
         if given["publish"] is not None:
-            from streaml1.training.model_publisher import EVERY, Publishing
+            from streaml1.training.model_publisher import DEFAULT_SECONDS, ModelPublisher
 
             every = given["publish_every"]
-            publishing = Publishing(topics["--publish"], EVERY if every is None else every)
+            publishing = ModelPublisher(
+                topics["--publish"], DEFAULT_SECONDS if every is None else every
+            )
             observers.append(stack.enter_context(publishing))
         max_share = given["most_bad"]
         if max_share is not None or bad == "dead-letter":
@@ -119,9 +121,9 @@ def _topics(
         )
     names = {"--predictions": given["predictions"], "--publish": given["publish"]}
     if bad == "dead-letter":
-        from streaml1.training.dead_letters import ENDING
+        from streaml1.training.dead_letters import SUFFIX
 
-        names["--dead-letters"] = given["dead_letters"] or f"{read.name}{ENDING}"
+        names["--dead-letters"] = given["dead_letters"] or f"{read.name}{SUFFIX}"
     topics = {
         option: _topic(examples, option, name, options.get("kafka"))
         for option, name in names.items()

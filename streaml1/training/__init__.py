@@ -12,7 +12,7 @@ from typing import Any
 
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.convert import Converted, convert
-from streaml1.training.delayed_labels import LateLabels, LateRun, opened_events
+from streaml1.training.delayed_labels import DelayedLabelRun, DelayedLabels, opened_events
 from streaml1.training.error_policy import Refusals, require_positive
 from streaml1.training.evaluate import evaluate
 from streaml1.training.examples import opened_source, readings_of
@@ -149,7 +149,7 @@ def progressive(
     """
     require_positive(every=every, limit=limit, passes=passes)
     refuse = Refusals(bad, outs)
-    late = None if label_within is None else LateLabels(label_within, waiting, unanswered)
+    late = None if label_within is None else DelayedLabels(label_within, waiting, unanswered)
     if late is not None and passes > 1:
         raise ValueError(f"passes={passes} has no meaning with late labels: they come once")
     if late is None and labels is not None:
@@ -161,7 +161,7 @@ def progressive(
     )  # fmt: skip
     size = min(one for one in (opened.block, every, limit) if one)
     with _folder(checkpoint) as store:
-        make = Run if late is None else partial(LateRun, late=late)
+        make = Run if late is None else partial(DelayedLabelRun, settings=late)
         run = make(
             model, opened, refuse, every=every, limit=limit, on_line=on_line, store=store, outs=outs
         )

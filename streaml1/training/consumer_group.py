@@ -1,25 +1,32 @@
-"""A consumer group that learns: each partition has a model of its own, which moves with it.
+"""A consumer group that learns: each partition has its own model, which moves with it.
 
-A partition's model, report and position are in a folder of checkpoints. Whoever the group gives
-the partition to claims the folder (see `ownership.py`), goes on from the last checkpoint,
-and saves when the group takes the partition back. What the group, or Kafka, believes about owners
-and offsets decides nothing: a process that is wrong about it only learns what is thrown away.
+Model, report and position of a partition are in its own directory of checkpoints. The process that
+the group assigns the partition to claims the directory (see `checkpoint/ownership.py`), resumes
+from the latest checkpoint, and saves when the group revokes the partition. Correctness does not
+depend on what the group or the brokers believe about owners and offsets: the work of a process that
+is wrong about its ownership is discarded.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streaml1.core.atomic_write import write_once
 from streaml1.sources import Refuse, SourceError, class_label
 from streaml1.sources.kafka.group_member import GroupMember
-from streaml1.sources.kafka.records import RecordReader, record_parser
-from streaml1.sources.kafka.topic import Topic
+from streaml1.sources.kafka.records import (
+    KafkaBlock,
+    Position,
+    RecordReader,
+    record_parser,
+)
+from streaml1.sources.kafka.security import SecurityOptions
+from streaml1.sources.kafka.topic import StopCheck, Topic
 from streaml1.sources.kafka.topic_source import parse_start
 from streaml1.training.checkpoint import Checkpoints, require_seconds
 from streaml1.training.checkpoint.ownership import unwritable
@@ -30,51 +37,54 @@ from streaml1.training.observers import Out
 from streaml1.training.report import Line, Report
 from streaml1.training.run import Run, Unfinished
 
-__all__ = ["Group", "folder_of"]
+if TYPE_CHECKING:
+    from kafka.consumer.fetcher import ConsumerRecord
+
+__all__ = ["Group", "partition_folder"]
 
 logger = logging.getLogger("streaml1")
 
 
-def folder_of(folder: str | Path, topic: str, partition: int) -> Path:
-    """Where the checkpoints of a partition are."""
+def partition_folder(folder: str | Path, topic: str, partition: int) -> Path:
+    """Return the directory of the checkpoints of a partition."""
     return Path(folder) / f"{topic}-{partition}"
 
 
 class Group:
-    """A process of a consumer group, with a model for each partition that it is given.
+    """A process of a consumer group, with a model for each partition that it is assigned.
 
     Parameters
     ----------
     model
-        What a partition's model is like at first; it learns nothing itself.
+        Initial model of each partition; it is cloned and does not learn itself.
     url
         The topic, as for `KafkaSource`.
     group
-        The name of the group.
+        Name of the group.
     folder
-        Where the checkpoints of all partitions are: the same for all processes of the group, on
-        one host or on a file system that all share.
+        Directory with the checkpoints of all partitions. All processes of the group must use the
+        same one, on one host or a shared file system.
     every, bad
-        As for `progressive`; lines come with the partition.
+        As for `progressive`.
     seconds
-        How often a partition's checkpoint is kept.
+        Seconds between two checkpoints of a partition.
     format, start
-        As for `KafkaSource`; a partition that has a checkpoint goes on from it.
+        As for `KafkaSource`; a partition with a checkpoint resumes from it.
     session
-        Seconds after which a process that says nothing loses its partitions.
+        Seconds without a heartbeat after which a process loses its partitions.
     on_line
         Called with the partition, its report and each line of it.
     outs
-        Makes those who hear of the run over a partition, beside; they are left with it.
+        Makes the observers of the run over a partition; they are closed with it.
     kafka
-        How to connect to the brokers, as for `KafkaSource`.
+        Connection settings, as for `KafkaSource`.
 
     Raises
     ------
     SourceError
-        Where `url`, `format`, `start` or `kafka` is none that can be read.
+        If `url`, `format`, `start` or `kafka` is invalid.
     ValueError
-        Where `every`, `bad` or `seconds` is out of range.
+        If `every`, `bad` or `seconds` is invalid.
     """
 
     def __init__(
@@ -92,165 +102,202 @@ class Group:
         session: float = 45.0,
         on_line: Callable[[int, Report, Line], object] | None = None,
         outs: Callable[[int], AbstractContextManager[Sequence[Out]]] | None = None,
-        kafka: Any = None,
+        kafka: SecurityOptions = None,
     ) -> None:
         require_positive(every=every)
         require_seconds(seconds)
-        Refusals(bad)
+        Refusals(bad)  # checks it
         self.topic = Topic(url, kafka)
         self.folder = Path(folder)
         self.reports: dict[int, Report] = {}
         self._model, self._group, self._session = model, group, session
         self._every, self._bad, self._seconds = every, bad, seconds
-        self._parse, self._start = record_parser(format, True, model.text or ()), parse_start(start)
+        self._parser = record_parser(format, True, model.text or ())
+        self._start = parse_start(start)
         self._on_line, self._outs = on_line, outs
         self._runs: dict[int, _PartitionRun] = {}
-        self._stopped: Callable[[], bool] = lambda: False
+        self._stopped: StopCheck = lambda: False
 
-    def run(self, stopped: Callable[[], bool]) -> dict[int, Report]:
-        """Learn until `stopped`, then save; returns the reports of partitions that were ours.
+    def run(self, stopped: StopCheck) -> dict[int, Report]:
+        """Learn until `stopped` returns true, then save.
+
+        Returns
+        -------
+        dict[int, Report]
+            Report of each partition that this process has owned.
 
         Raises
         ------
         CheckpointError
-            Where another process has claimed a partition of ours, or a folder does not fit or
-            cannot be written.
+            If another process has claimed a partition, or a directory does not fit or cannot be
+            written.
         SourceError
-            Where the topic cannot be read on.
+            If the topic cannot be read.
         Unfinished
-            After all else is saved, where brokers did not take what was written to them.
+            If brokers did not take all records before a stop. All else is saved by then.
         BadExample
-            Where an example is refused and `bad` is `"fail"`.
+            If an example is rejected and `bad` is ``"fail"``.
         """
         self._stopped = stopped
-        prepare(self._model)  # compiled before others wait for us
+        prepare(self._model)  # compile before the other members wait for this one
         self._identity = {"source": "kafka", **self.topic.identity(stopped)}
         self._member = GroupMember(self.topic, self._group, self, self._session, stopped)
         try:
             if self._member.consumer is None:
                 return {}
             while not stopped():
-                self._turn()
+                self._poll()
             self.on_revoked(list(self._runs))
         finally:
-            # After an error nothing is saved: what was learnt since is learnt again.
+            # After an error nothing is saved: a restart learns it again from the last checkpoint.
             self.on_lost(list(self._runs))
             self._member.close()
         return self.reports
 
-    def _turn(self) -> None:
+    def _poll(self) -> None:
         polled = self._member.poll()
         for partition in self._member.take_new_partitions():
-            self._begin(partition)
+            self._start_run(partition)
         for partition, run in self._runs.items():
             run.feed(polled.get(partition, ()))
 
-    def _begin(self, partition: int) -> None:
-        store = Checkpoints(
-            folder_of(self.folder, self.topic.name, partition), seconds=self._seconds, alone=False
-        )
+    def _start_run(self, partition: int) -> None:
+        folder = partition_folder(self.folder, self.topic.name, partition)
+        store = Checkpoints(folder, seconds=self._seconds, alone=False)
         with contextlib.ExitStack() as stack:
             stack.callback(store.close)
-            source = OnePartition(
-                self._member, self._identity, partition, RecordReader(self.topic.name, self._parse),
-                self._start_of(partition),
-            )  # fmt: skip
-            outs = [] if self._outs is None else stack.enter_context(self._outs(partition))
-            run = _PartitionRun(self, source, store, outs)
-            run.held = stack.pop_all()
+            reader = RecordReader(self.topic.name, self._parser)
+            source = PartitionSource(
+                self._member, self._identity, partition, reader, self._start_of(partition)
+            )
+            observers: Sequence[Out] = ()
+            if self._outs is not None:
+                observers = stack.enter_context(self._outs(partition))
+            run = _PartitionRun(self, source, store, observers)
+            run.resources = stack.pop_all()
         self._runs[partition] = run
-        run.heed(self._stopped)
-        run.begin()
+        run.begin(self._stopped)
 
     def _start_of(self, partition: int) -> str | int:
-        """Partitions that were added since the group began are read from their start."""
+        """Return where a partition starts: at its beginning if it is newer than the group.
+
+        The number of partitions at the first start of the group is in a file.
+        """
         if self._start == "earliest":
             return self._start
         note = self.folder / f"{self.topic.name}.partitions"
         if not note.exists():
-            there = len(self._member.consumer.partitions_for_topic(self.topic.name))
+            n_partitions = len(self._member.consumer.partitions_for_topic(self.topic.name))
             try:
-                write_once(note, str(there).encode())
+                write_once(note, str(n_partitions).encode())
             except OSError as error:
                 raise unwritable(self.folder, error) from None
         return self._start if partition < int(note.read_text()) else "earliest"
 
-    # What the member hears
+    # Rebalances; the group member calls these
 
     def on_revoked(self, partitions: list[int]) -> None:
-        """Save what has been learnt of some partitions, and have no more to do with them."""
-        missed: list[Unfinished] = []
-        for one in partitions:
-            if one in self._runs:
+        """Save these partitions and drop them.
+
+        Raises
+        ------
+        Unfinished
+            If brokers did not take all records before a stop; the other partitions are saved.
+        """
+        errors: list[Unfinished] = []
+        for partition in partitions:
+            if partition in self._runs:
                 try:
-                    self._runs[one].finish()
+                    self._runs[partition].finish()
                 except Unfinished as error:
-                    missed.append(error)  # the others are saved first
-                self._runs.pop(one).held.close()
-        if missed:
-            told, first = "; ".join(map(str, missed)), missed[0]
-            raise Unfinished(told, first.exit_code, first.report, is_kept=False)
+                    errors.append(error)
+                self._runs.pop(partition).resources.close()
+        if errors:
+            message, first = "; ".join(map(str, errors)), errors[0]
+            raise Unfinished(message, first.exit_code, first.report, is_kept=False)
 
     def on_lost(self, partitions: list[int]) -> None:
-        """Forget some partitions: another may have gone on with them."""
-        for one in partitions:
-            if one in self._runs:
-                self._runs.pop(one).held.close()
+        """Drop these partitions without saving: other members may own them already."""
+        for partition in partitions:
+            if partition in self._runs:
+                self._runs.pop(partition).resources.close()
 
 
 class _PartitionRun:
-    """The run over one partition."""
+    """The run over one partition.
+
+    Attributes
+    ----------
+    resources : ExitStack
+        Closed with the run: the checkpoints and the observers.
+    """
 
     def __init__(
         self,
         group: Group,
-        source: OnePartition,
+        source: PartitionSource,
         store: Checkpoints,
-        outs: Sequence[Out],
+        observers: Sequence[Out],
     ) -> None:
         self.source = source
-        self.held = contextlib.ExitStack()  # what is to be closed with it
-        self._refuse = Refusals(group._bad, outs)
-        partition, told = source.partition, group._on_line
+        self.resources = contextlib.ExitStack()
+        self._policy = Refusals(group._bad, observers)
+        partition, callback = source.partition, group._on_line
 
         def on_line(line: Line) -> None:
-            if told is not None:
-                told(partition, self._run.report, line)
+            if callback is not None:
+                callback(partition, self._run.report, line)
 
-        found = store.latest()
-        model = group._model.clone() if found is None else found.model
-        if found is not None and repr(found.model) != repr(group._model):
-            model = group._model.clone()  # refused, in words, by the run
+        checkpoint = store.latest()
+        model = group._model.clone() if checkpoint is None else checkpoint.model
+        if checkpoint is not None and repr(checkpoint.model) != repr(group._model):
+            # The run rejects the checkpoint, with a message about the parameters that differ.
+            model = group._model.clone()
         self._run = Run(
-            model, source, self._refuse, every=group._every, on_line=on_line, store=store, outs=outs
-        )
+            model, source, self._policy, every=group._every, on_line=on_line, store=store,
+            outs=observers,
+        )  # fmt: skip
         group.reports[partition] = self._run.report
         self._size = min(BLOCK, group._every or BLOCK)
 
-    def heed(self, stopped: Callable[[], bool]) -> None:
+    def begin(self, stopped: StopCheck) -> None:
+        """Resume from the latest checkpoint, and start fetching records."""
         self._run.heed(stopped)
-
-    def begin(self) -> None:
         self._run.begin()
-        self.source.go()
+        self.source.start()
 
-    def feed(self, records: Sequence[Any]) -> None:
-        """Learn some records; none at all tells that time goes by."""
-        for block in self.source.blocks_of(records, self._size, self._refuse):
+    def feed(self, records: Sequence[ConsumerRecord]) -> None:
+        """Learn some records. Without any, checkpoints that are due are written."""
+        for block in self.source.blocks_of(records, self._size, self._policy):
             self._run.feed(block)
 
     def finish(self) -> None:
+        """Save."""
         self._run.finish()
 
 
-class OnePartition:
-    """One partition as what a run is fed from: a source that is resumable."""
+class PartitionSource:
+    """One partition as a resumable source; its run is fed with blocks of polled records.
+
+    Parameters
+    ----------
+    member
+        Member of the group that polls the records.
+    identity
+        Identity of the topic.
+    partition
+        The partition.
+    reader
+        Converts records to blocks.
+    start
+        Where to start without a checkpoint, see `parse_start`.
+    """
 
     block = BLOCK
 
     @staticmethod
     def label(y: Any, /) -> Hashable:
-        """What a label of many means."""
+        """Read the label of a multiclass model."""
         return class_label(y)
 
     def __init__(
@@ -267,51 +314,52 @@ class OnePartition:
         self._start = start
 
     def blocks(self, size: int, refuse: Refuse) -> Any:
-        """A run over a partition is fed."""
+        """Raise NotImplementedError: the group polls all its partitions together."""
         raise NotImplementedError
 
-    def blocks_of(self, records: Sequence[Any], size: int, refuse: Refuse) -> Any:
-        """The blocks of some records; what is behind the position is left out."""
-        after, _ = self._reader.position[self.partition]
-        if records and records[0].offset < after:
-            records = [one for one in records if one.offset >= after]
+    def blocks_of(
+        self, records: Sequence[ConsumerRecord], size: int, refuse: Refuse
+    ) -> Iterator[KafkaBlock]:
+        """Convert records to blocks, without those before the position."""
+        next_offset, _ = self._reader.position[self.partition]
+        if records and records[0].offset < next_offset:
+            records = [record for record in records if record.offset >= next_offset]
         return self._reader.blocks(records, size, refuse)
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same, by name, for a position to mean the same."""
+        """Return what identifies the source: positions are valid only if it is unchanged."""
         return {**self._identity, "partition": self.partition}
 
     def begin(self, at: Any) -> Any:
-        """Have records come from a position on, or from the start: None; returns where."""
-        done = {int(one): tuple(there) for one, there in (at or {}).items()}
+        """Set where reading starts, and return it; None is the start of the source."""
+        done: Position = {int(key): tuple(place) for key, place in (at or {}).items()}
         if not done and self._start == "checkpoint":
             raise SourceError(f"{self.name}: there is no checkpoint to start from")
-        offsets = {one: offset for one, (offset, _) in done.items()}
+        offsets = {int(key): offset for key, (offset, _) in done.items()}
         starts, _ = self._member.topic.bounds(
             self._member.consumer, self._start, [self.partition], offsets
         )
-        done = done or {one: (offset, 0) for one, offset in starts.items()}
-        self._reader.position = done
+        self._reader.position = done or {key: (offset, 0) for key, offset in starts.items()}
         return self.position()
 
-    def go(self) -> None:
-        """Have records come."""
+    def start(self) -> None:
+        """Start fetching records at the position."""
         self._member.start_partition(self.partition, self._reader.position[self.partition][0])
 
     def require_same(self) -> None:
-        """Refuse to save what may be of another topic of the same name."""
+        """Raise `Lost` if what was read may be of a recreated topic of the same name."""
         self._member.require_same()
 
     def position(self) -> Any:
-        """Where the reading is, all that was read being behind it."""
+        """Return the next offset of the partition, and the number of its lines that are done."""
         return dict(self._reader.position)
 
     def lag(self) -> dict[int, int]:
-        """How many offsets are left to be read, as far as the brokers have told."""
+        """Return the number of unread offsets, as of the last fetch."""
         return {self.partition: self._member.lag(self.partition, self._reader.position)}
 
     def kept(self, at: Any, last: bool) -> None:
-        """Hear that a checkpoint holds a position, which may be the last of the run."""
+        """Handle that a checkpoint holds position `at`; `last` if it is the last of the run."""
         if at:
             ((offset, _),) = at.values()
             self._member.commit_sometimes(self.partition, offset, last)

@@ -1,4 +1,4 @@
-"""Refused examples of a topic, put aside in another one for somebody to look at."""
+"""Dead letters: rejected examples of a topic, written to another topic."""
 
 from __future__ import annotations
 
@@ -12,33 +12,36 @@ from streaml1.sources.source import SourceError
 from streaml1.training.observers import Out, Refused
 from streaml1.training.record_coordinates import coordinates, record_key
 
-__all__ = ["DeadLetters"]
+__all__ = ["SUFFIX", "DeadLetters"]
 
-ENDING = ".dlq"
+SUFFIX = ".dlq"
+"""Suffix of the default topic."""
 
 
 class DeadLetters(Out):
-    """Writes each refused example to a topic, with the reason and where it stands in headers.
+    """Observer that writes each rejected example to a topic.
 
-    A context manager: give it to `progressive` as one of `outs`, with ``bad="skip"``.
+    A record has the bytes of the example as value, its coordinates as key, and reason, coordinates
+    and time in headers. Use it as a context manager, and pass it to `progressive` among
+    `outs`, with ``bad="skip"``.
 
     Parameters
     ----------
     source
         The topic that is read, ``kafka://host:port/topic``.
     topic
-        Where to: a topic of the same brokers, or a URL. By default the source's with ``.dlq``. It
-        is made where it is not there.
+        The topic to write to, by name at the same brokers, or by URL. By default the name of the
+        source with the suffix ``.dlq``. It is created if it does not exist.
 
     Raises
     ------
     SourceError
-        Where `source` is no topic, or the other cannot be written.
+        If `source` is not a topic, or the other topic cannot be written.
     """
 
     def __init__(self, source: str | Topic, topic: str | None = None) -> None:
         read = as_topic(source)
-        self._writer = TopicWriter(output_topic(read, topic or f"{read.name}{ENDING}"))
+        self._writer = TopicWriter(output_topic(read, topic or f"{read.name}{SUFFIX}"))
         self.url = self._writer.topic.url
         self.written = 0
 
@@ -49,33 +52,35 @@ class DeadLetters(Out):
         self._writer.close()
 
     def heed(self, stopped: Callable[[], bool]) -> None:
-        """Once stopped, wait only as long as brokers take something."""
+        """Set the stop condition, after which `flush` waits only while brokers make progress."""
         self._writer.stop_deadline.set_stop(stopped)
 
     def refused(self, refused: Refused) -> None:
-        """Hand a dead letter over; `flush` waits for it."""
+        """Send a dead letter; `flush` waits for it."""
         origin = refused.origin
         if origin is None:
-            raise SourceError(f"{refused.place} cannot be put aside: it was not read from a topic")
+            raise SourceError(
+                f"dead letters need examples of a topic, got {refused.place}; use --bad skip"
+            )
         key, headers = record_key(refused.place, origin), _headers(refused)
         self._writer.send(key, origin.value, headers, origin.partition)
         self.written += 1
 
     def flush(self) -> None:
-        """Return once all that was refused is in the topic."""
+        """Wait until all dead letters are in the topic."""
         self._writer.flush()
 
     def numbers(self) -> dict[str, float]:
-        """How many there were in this process."""
+        """Return the number of dead letters of this process."""
         return {"dead_letters_total": float(self.written)}
 
 
-def _headers(refused: Refused) -> list[Header]:
-    origin = refused.origin
-    told: dict[str, Any] = {
-        "reason": refused.reason,
-        **coordinates(refused.place, origin),
+def _headers(rejected: Refused) -> list[Header]:
+    origin = rejected.origin
+    fields: dict[str, Any] = {
+        "reason": rejected.reason,
+        **coordinates(rejected.place, origin),
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
-    headers = [(name, str(value).encode("utf-8", "replace")) for name, value in told.items()]
+    headers = [(name, str(value).encode("utf-8", "replace")) for name, value in fields.items()]
     return headers if origin.key is None else [*headers, ("key", origin.key)]

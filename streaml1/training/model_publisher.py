@@ -1,4 +1,4 @@
-"""The model of a run put in a topic, every so often."""
+"""Observer that publishes the model of a run at intervals."""
 
 from __future__ import annotations
 
@@ -14,62 +14,64 @@ from streaml1.training.observers import Out
 if TYPE_CHECKING:
     from streaml1.training.run import Run
 
-__all__ = ["EVERY", "Publishing"]
+__all__ = ["DEFAULT_SECONDS", "ModelPublisher"]
 
-EVERY = 60.0
+DEFAULT_SECONDS = 60.0
 
 
-class Publishing(Out):
-    """Puts the model in a topic after so many seconds, and at the end.
+class ModelPublisher(Out):
+    """Observer that publishes the model to a topic at intervals, and at the end.
 
-    A context manager: give it to `progressive` as one of `outs`. Whatever was put there is read by
-    `streaml1.load`.
+    `streaml1.load` reads the newest model of the topic. Use this as a context manager, and pass it
+    to `progressive` among `outs`.
 
     Parameters
     ----------
     topic
-        ``kafka://host:port/topic``: of two partitions and compacted; made where it is not there.
+        ``kafka://host:port/topic`` with two partitions and compaction; created if it does not
+        exist.
     seconds
-        From the beginning of one publication to that of the next; none where nothing was learnt.
+        Interval between the starts of two publications. Nothing is published if nothing was learned
+        since the last one.
 
     Raises
     ------
     SourceError
-        Where the topic cannot be written, or would not keep a model.
+        If the topic cannot be written, has one partition, or is not compacted.
     """
 
-    def __init__(self, topic: str | Topic, seconds: float = EVERY) -> None:
+    def __init__(self, topic: str | Topic, seconds: float = DEFAULT_SECONDS) -> None:
         self.seconds = seconds
         self._topic = ModelTopic(topic)
 
-    def __enter__(self) -> Publishing:
+    def __enter__(self) -> ModelPublisher:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._topic.__exit__()
+        self._topic.close()
 
     def heed(self, stopped: Callable[[], bool]) -> None:
-        """Once stopped, wait only as long as brokers take something."""
+        """Set the stop condition, after which it waits only while brokers make progress."""
         self._topic.stop_deadline.set_stop(stopped)
 
     def begin(self, run: Run) -> None:
-        """The first publication is due after `seconds`."""
+        """Start the first interval."""
         require_model(run.model)
         self._model = run.model
-        self._published = 0
-        self._began = time.monotonic()
+        self._published_examples = 0
+        self._published_at = time.monotonic()
 
     def fed(self) -> None:
-        """Publish, if it is time."""
-        if time.monotonic() - self._began >= self.seconds:
+        """Publish if the interval is over."""
+        if time.monotonic() - self._published_at >= self.seconds:
             self._publish()
 
     def finish(self) -> None:
-        """Publish what was learnt since."""
+        """Publish what was learned since the last publication."""
         self._publish()
 
     def _publish(self) -> None:
-        self._began = time.monotonic()
-        if self._model.n_iterations != self._published:
+        self._published_at = time.monotonic()
+        if self._model.n_iterations != self._published_examples:
             self._topic.publish(self._model)
-            self._published = self._model.n_iterations
+            self._published_examples = self._model.n_iterations

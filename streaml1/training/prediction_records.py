@@ -1,14 +1,15 @@
-"""Predictions written to a topic: each example's, made before it is learnt."""
+"""Predictions written to a topic, each made before its example is learned."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streaml1.core.types import Floats
 from streaml1.optim.tasks import REGRESSION
 from streaml1.sources.kafka.producer import TopicWriter, as_topic
 from streaml1.sources.kafka.topic import Topic
@@ -20,23 +21,23 @@ from streaml1.training.report import MARGINS
 if TYPE_CHECKING:
     from streaml1.training.run import Run
 
-__all__ = ["PredictionRecords"]
+__all__ = ["PredictionRecords", "to_json_label"]
 
 
 class PredictionRecords(Out):
-    """Writes each prediction to a topic, as JSON, keyed by where the example stands.
+    """Observer that writes each prediction to a topic, as JSON with the coordinates as key.
 
-    A context manager: give it to `progressive` or to `predictions` as one of `outs`.
+    Use it as a context manager, and pass it to `progressive` or `predictions` among `outs`.
 
     Parameters
     ----------
     topic
-        ``kafka://host:port/topic``; made where it is not there.
+        ``kafka://host:port/topic``; created if it does not exist.
 
     Raises
     ------
     SourceError
-        Where the topic cannot be written.
+        If the topic cannot be written.
     """
 
     def __init__(self, topic: str | Topic) -> None:
@@ -51,58 +52,60 @@ class PredictionRecords(Out):
         self._writer.close()
 
     def heed(self, stopped: Callable[[], bool]) -> None:
-        """Once stopped, wait only as long as brokers take something."""
+        """Set the stop condition, after which `flush` waits only while brokers make progress."""
         self._writer.stop_deadline.set_stop(stopped)
 
     def begin(self, run: Run) -> None:
-        """What comes are the predictions of a model that learns."""
+        """Handle the start of a run, whose model learns."""
         self.look(run.learner)
         self._learns, self._epoch = True, run.epoch
 
     def look(self, model: Any) -> None:
-        """What comes are the predictions of a model that learns nothing."""
+        """Handle the start of predictions by a fixed model."""
         self._model, self._loss, self._epoch = model, loss_of(model), None
 
     def predicted(self, part: Part) -> None:
-        """Hand the predictions over; `flush` waits for them."""
+        """Send the predictions of a part; `flush` waits for them."""
         block = part.block
         ids = getattr(block, "ids", None)
         step = 1 if self._learns and part.y is not None else 0
         learnt = part.learnt
         if learnt is None:
             learnt = getattr(self._model, "n_iterations", 0) - step * (part.hi - part.lo)
-        for row, told in zip(range(part.lo, part.hi), self._told(part.p), strict=True):
+        rows = range(part.lo, part.hi)
+        for row, record in zip(rows, self._prediction_fields(part.p), strict=True):
             origin = block.origin(row)
             place = block.place(row) if origin is None else ""
             if ids is not None and ids[row] is not None:
-                told["id"] = ids[row]
+                record["id"] = ids[row]
             examples = learnt + step * (row - part.lo)
-            told["model"] = {"examples": examples, "epoch": self._epoch}
-            told |= coordinates(place, origin)
+            record["model"] = {"examples": examples, "epoch": self._epoch}
+            record |= coordinates(place, origin)
             partition = None if origin is None else origin.partition
-            self._writer.send(record_key(place, origin), json.dumps(told).encode(), None, partition)
+            value = json.dumps(record).encode()
+            self._writer.send(record_key(place, origin), value, None, partition)
 
     def flush(self) -> None:
-        """Return once all predictions are in the topic."""
+        """Wait until all predictions are in the topic."""
         self._writer.flush()
 
-    def _told(self, p: Any) -> Iterator[dict[str, Any]]:
-        """What is said of each example, beside where it stands."""
+    def _prediction_fields(self, p: Floats) -> Iterator[dict[str, Any]]:
+        """Yield the fields of each prediction: ``p``, ``value``, or ``label`` and ``p``."""
         if self._loss == "softmax":
-            labels = [jsonable(label) for label in self._model.classes_met]
-            return (_of_many(labels, row) for row in np.asarray(p).tolist())
+            labels = [to_json_label(label) for label in self._model.classes_met]
+            return (_multiclass_fields(labels, row) for row in np.asarray(p).tolist())
         p = np.asarray(p, np.float64)
         if self._learns and self._loss in MARGINS:
             p = 1.0 / (1.0 + np.exp(-np.clip(p, -700.0, 700.0)))
         key = "value" if self._loss in REGRESSION else "p"
-        return ({key: one if isfinite(one) else None} for one in p.tolist())
+        return ({key: number if isfinite(number) else None} for number in p.tolist())
 
 
-def _of_many(labels: list[Any], p: list[float]) -> dict[str, Any]:
+def _multiclass_fields(labels: list[Any], p: list[float]) -> dict[str, Any]:
     best = labels[p.index(max(p))] if p else None
-    return {"label": best, "p": [list(one) for one in zip(labels, p, strict=True)]}
+    return {"label": best, "p": [list(pair) for pair in zip(labels, p, strict=True)]}
 
 
-def jsonable(label: Any) -> Any:
-    """A label as JSON can hold it."""
+def to_json_label(label: Hashable) -> str | int | float | None:
+    """Return a label as JSON can hold it: other types become their `repr`."""
     return label if label is None or isinstance(label, str | int | float) else repr(label)

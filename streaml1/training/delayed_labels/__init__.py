@@ -1,9 +1,9 @@
-"""Labels that come later: an example is predicted at once, and learnt with its label."""
+"""Delayed labels: an example is predicted when it arrives, and learned when its label does."""
 
 from __future__ import annotations
 
 from streaml1.training.delayed_labels.event_sources import Events, opened_events
-from streaml1.training.delayed_labels.run import LateRun
-from streaml1.training.delayed_labels.settings import LateLabels, require_late
+from streaml1.training.delayed_labels.run import DelayedLabelRun
+from streaml1.training.delayed_labels.settings import DelayedLabels, require_valid
 
-__all__ = ["Events", "LateLabels", "LateRun", "opened_events", "require_late"]
+__all__ = ["DelayedLabelRun", "DelayedLabels", "Events", "opened_events", "require_valid"]

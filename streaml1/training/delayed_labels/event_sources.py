@@ -1,4 +1,4 @@
-"""What events come from: a named source, or an iterable of dicts."""
+"""Sources of events: a named source, or an iterable of dicts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,41 @@ __all__ = ["Events", "opened_events"]
 
 
 def opened_events(source: Any, **options: Any) -> Opened:
-    """Whatever events come from; `options` are those of `open_source`."""
+    """Open a source of events.
+
+    Parameters
+    ----------
+    source
+        A name, a source that is open already, or an iterable of dicts as `Events` takes it.
+    **options
+        Options of `open_source` for a source that is given by name.
+
+    Raises
+    ------
+    SourceError
+        If the source cannot be opened.
+    TypeError
+        If the object is not a source of events.
+    """
     if isinstance(source, str | Path) or hasattr(source, "blocks"):
         return opened_source(source, events=True, **options)
     if isinstance(source, Iterable) and not isinstance(source, tuple | Mapping):
         return Events(source)
     raise TypeError(
-        f"an object of type {type(source).__name__} is no source of events; give the name of one, "
-        'or dicts with "id" and "x" or "y"'
+        'source must be a name, or an iterable of dicts with "id" and "x" or "y", got an object of '
+        f"type {type(source).__name__}"
     )
 
 
 class Events:
-    """Any iterable of dicts: `{"id", "x"}`, `{"id", "y"}` or both at once; `"w"`, `"time"` beside.
+    """An iterable of dicts ``{"id", "x"}``, ``{"id", "y"}``, or both at once.
+
+    ``"w"`` is the sample weight and ``"time"`` the time in seconds; both are optional.
+
+    Parameters
+    ----------
+    events
+        The dicts. Their contents are copied, since a stream may yield the same dict again.
 
     Examples
     --------
@@ -44,7 +66,7 @@ class Events:
 
     @staticmethod
     def label(y: Any, /) -> Hashable:
-        """What a label of many means."""
+        """Read the label of a multiclass model."""
         return as_label(y)
 
     def __init__(self, events: Iterable[Any]) -> None:
@@ -52,14 +74,13 @@ class Events:
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
         """Read from the start, at most `size` events at a time."""
-        return blocks_of(self._each(refuse), self.name, size)
+        return blocks_of(self._parse(refuse), self.name, size)
 
-    def _each(self, refuse: Refuse) -> Iterator[Example]:
+    def _parse(self, refuse: Refuse) -> Iterator[Example]:
         for number, given in enumerate(self._events, start=1):
             try:
                 if not isinstance(given, Mapping):
-                    raise ValueError(f"{shown(given)} is no event: it must be a dict")
-                # A copy: a stream may hand out one dict again and again.
+                    raise ValueError(f"{shown(given)} is not an event: it must be a dict")
                 event = event_of(given, None, True, lambda given=given: _copy(given["x"]))
             except ValueError as error:
                 refuse(f"{self.name}:{number}", str(error))

@@ -1,71 +1,102 @@
-"""What outs hear of a run over events: consecutive rows of one kind together."""
+"""Batches for the observers of a run over events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.training.delayed_labels.tally import padded
+from streaml1.sources.source import Block
+from streaml1.training.delayed_labels.log_entries import Prediction
+from streaml1.training.delayed_labels.tally import pad_rows
 from streaml1.training.observers import Out, Part
 
-__all__ = ["Hearing"]
+__all__ = ["BatchCollector"]
 
 
-class Hearing:
-    """Gathers what some outs are to hear.
+class _Kind(Enum):
+    """What happened to the rows of a batch."""
+
+    PREDICTED = "predicted, the label is not known yet"
+    LEARNED = "predicted and then learned"
+    LABELLED = "the label has arrived, and the example was learned"
+
+
+class _Row(NamedTuple):
+    row: int
+    p: Prediction
+    y: Hashable
+    w: float
+
+
+class BatchCollector:
+    """Collects rows, which are handled one at a time, to batches for the observers.
+
+    A batch has consecutive rows of one kind. It also ends where the model has learned something in
+    between: `Part.learnt` gives the number of learned examples for its first row only.
 
     Parameters
     ----------
-    outs
-        Who hears.
+    observers
+        The observers.
     learnt
-        Tells how many examples the model has learnt by now.
+        Returns the number of examples that the model has learned.
     """
 
-    def __init__(self, outs: Sequence[Out], learnt: Callable[[], int]) -> None:
-        self._outs = outs
+    def __init__(self, observers: Sequence[Out], learnt: Callable[[], int]) -> None:
+        self._observers = observers
         self._learnt = learnt
-        self._before = 0  # learnt when the first of the rows was predicted
-        self._kind = ""
-        self._block: Any = None
-        self._rows: list[tuple[int, Any, Any, float]] = []
+        self._learnt_before = 0  # when the first row of the batch was predicted
+        self._kind = _Kind.PREDICTED
+        self._block: Block | None = None
+        self._rows: list[_Row] = []
 
-    def predicted(self, block: Any, row: int, p: Any, y: Any = None, w: float = 1.0) -> None:
-        """An example was predicted; y: and learnt after."""
-        self._hear("asked" if y is None else "learnt", block, row, p, y, w)
+    def add_predicted(
+        self, block: Block, row: int, p: Prediction, y: Hashable = None, w: float = 1.0
+    ) -> None:
+        """Add a row that was predicted and, if it has a label, learned after that."""
+        kind = _Kind.PREDICTED if y is None else _Kind.LEARNED
+        self._add(kind, block, _Row(row, p, y, w))
 
-    def answered(self, block: Any, row: int, p: Any, y: Any, w: float) -> None:
-        """A label has come, and its example, whose prediction was p, was learnt."""
-        self._hear("answered", block, row, p, y, w)
+    def add_label(self, block: Block, row: int, p: Prediction, y: Hashable, w: float) -> None:
+        """Add a row with a delayed label, whose example was learned; `p` was its prediction."""
+        self._add(_Kind.LABELLED, block, _Row(row, p, y, w))
 
-    def _hear(self, kind: str, block: Any, row: int, p: Any, y: Any, w: float) -> None:
-        if not self._outs:
+    def _add(self, kind: _Kind, block: Block, row: _Row) -> None:
+        if not self._observers:
             return
-        steps = int(kind == "learnt")  # which it has taken since it predicted the row
-        before = self._learnt() - steps
-        follows = self._rows and kind == self._kind and row == self._rows[-1][0] + 1
-        if not (follows and before == self._before + steps * len(self._rows)):
-            self.close()
-            self._before = before
+        steps_per_row = int(kind is _Kind.LEARNED)
+        learnt_before = self._learnt() - steps_per_row
+        follows = self._rows and kind is self._kind and row.row == self._rows[-1].row + 1
+        expected = self._learnt_before + steps_per_row * len(self._rows)
+        if not (follows and learnt_before == expected):
+            self.flush()
+            self._learnt_before = learnt_before
         self._kind, self._block = kind, block
-        self._rows.append((row, p, y, w))
+        self._rows.append(row)
 
-    def close(self) -> None:
-        """Have the outs hear all."""
+    def flush(self) -> None:
+        """Pass the collected rows to the observers."""
         if not self._rows:
             return
+        rows: list[int]
         rows, ps, ys, ws = map(list, zip(*self._rows, strict=True))
         self._rows.clear()
-        many = isinstance(ps[0], bytes)
-        p = padded([np.frombuffer(one) for one in ps]) if many else np.array(ps)
-        y, w = (None, None) if self._kind == "asked" else (_column(ys), np.array(ws))
-        part = Part(self._block, rows[0], rows[-1] + 1, y, w, p, self._before)
-        for out in self._outs:
-            (out.answered if self._kind == "answered" else out.predicted)(part)
+        multiclass = isinstance(ps[0], bytes)
+        p = pad_rows([np.frombuffer(row) for row in ps]) if multiclass else np.array(ps)
+        y, w = None, None
+        if self._kind is not _Kind.PREDICTED:
+            y, w = _label_column(ys), np.array(ws)
+        batch = Part(self._block, rows[0], rows[-1] + 1, y, w, p, self._learnt_before)
+        for observer in self._observers:
+            if self._kind is _Kind.LABELLED:
+                observer.answered(batch)
+            else:
+                observer.predicted(batch)
 
 
-def _column(labels: list[Any]) -> Any:
-    """Labels as a run has them: an array, but of many classes a list."""
+def _label_column(labels: list[Any]) -> Any:
+    """Return labels as a run passes them: an array, or a list for multiclass models."""
     return np.array(labels) if isinstance(labels[0], bool | float) else labels

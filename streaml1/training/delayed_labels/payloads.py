@@ -1,51 +1,86 @@
-"""What is kept of an example or a label until the other comes: bytes, where it was read as text."""
+"""Content of pending examples and labels: bytes if it was read as text, else a tuple.
+
+The body of an example is its place and its JSON text, separated by a newline. The body of a label
+is a JSON list of label and weight.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
 
 from streaml1.sources.kafka.records import Origin
 from streaml1.sources.readers.events import Event, parse_event
 
-__all__ = ["example_body", "kept_example", "kept_label", "label_body", "origin_of"]
+__all__ = [
+    "ExampleBody",
+    "LabelBody",
+    "PendingExample",
+    "PendingLabel",
+    "decode_example",
+    "decode_label",
+    "encode_example",
+    "encode_label",
+    "origin_of_example",
+]
 
 
-def example_body(place: str, event: Event) -> Any:
-    """What is kept of an example: the text it was read from."""
+class PendingExample(NamedTuple):
+    """Place, features and sample weight of an example."""
+
+    place: str
+    x: Mapping[Hashable, object]
+    w: float | None
+
+
+class PendingLabel(NamedTuple):
+    """A label as the model takes it, and the sample weight."""
+
+    y: Hashable
+    w: float | None
+
+
+ExampleBody = bytes | PendingExample
+LabelBody = bytes | PendingLabel
+
+
+def encode_example(place: str, event: Event) -> ExampleBody:
+    """Return the body of an example."""
     if event.raw is None:
-        return place, event.x, event.w
+        assert event.x is not None
+        return PendingExample(place, event.x, event.w)
     return f"{place}\n{event.raw}".encode()
 
 
-def kept_example(body: Any) -> tuple[str, Any, float | None]:
-    """Place, features and weight of an example."""
+def decode_example(body: ExampleBody) -> PendingExample:
+    """Return the example of a body."""
     if isinstance(body, tuple):
         return body
     place, _, raw = body.partition(b"\n")
-    read = parse_event(raw.decode(), timed=False)
-    assert read is not None
-    return place.decode(), read[0].x, read[0].w
+    parsed = parse_event(raw.decode(), timed=False)
+    assert parsed is not None
+    event = parsed[0]
+    return PendingExample(place.decode(), event.x, event.w)
 
 
-def origin_of(body: Any) -> Origin | None:
-    """Where an example of a topic stands, and its text; None for one of another source."""
+def origin_of_example(body: ExampleBody) -> Origin | None:
+    """Return the coordinates of an example in a topic; None for other sources."""
     if isinstance(body, tuple):
         return None
     place, _, raw = body.partition(b"\n")
     return Origin.from_place(place.decode(), raw)
 
 
-def label_body(y: Any, event: Event) -> Any:
-    """What is kept of a label, as the model takes it."""
+def encode_label(y: Hashable, event: Event) -> LabelBody:
+    """Return the body of a label."""
     if event.raw is None:
-        return y, event.w
+        return PendingLabel(y, event.w)
     return json.dumps([y, event.w]).encode()
 
 
-def kept_label(body: Any) -> tuple[Any, float | None]:
-    """Label and weight."""
+def decode_label(body: LabelBody) -> PendingLabel:
+    """Return the label of a body."""
     if isinstance(body, tuple):
         return body
-    y, w = json.loads(body)
-    return y, w
+    return PendingLabel(*json.loads(body))

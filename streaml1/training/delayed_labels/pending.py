@@ -1,4 +1,4 @@
-"""What waits for its label: a table in memory, a log of it beside the checkpoint, and counts."""
+"""Pending examples and labels: a table in memory, and a log of it for checkpoints."""
 
 from __future__ import annotations
 
@@ -8,173 +8,220 @@ from typing import Any
 
 from streaml1.training.delayed_labels.log_entries import (
     Entry,
+    Prediction,
     Replay,
-    done,
-    size_of,
-    turned,
-    written,
+    encode_assumed_negative,
+    encode_entry,
+    encode_removal,
+    estimate_size,
 )
-from streaml1.training.delayed_labels.pending_table import ASKED, EARLY, NEGATIVE, Id, Table
-from streaml1.training.delayed_labels.segment_log import SEGMENT, Log
-from streaml1.training.delayed_labels.stream_clock import Clock
+from streaml1.training.delayed_labels.pending_table import (
+    ASSUMED_NEGATIVE,
+    EARLY_LABEL,
+    UNLABELED,
+    Id,
+    PendingTable,
+)
+from streaml1.training.delayed_labels.segment_log import SEGMENT_BYTES, SegmentLog, Segments
+from streaml1.training.delayed_labels.stream_clock import StreamClock
 
-__all__ = ["COUNTS", "Waiting"]
+__all__ = ["COUNTS", "PendingStore"]
 
 COUNTS = (
     *("asked", "answered", "expired", "pushed_out", "corrected", "confirmed"),
     *("orphans", "duplicates"),
 )
-"""What is counted; `docs/late-labels.md` tells what each means."""
+"""Names of the counters, in checkpoints and metrics; see `docs/late-labels.md`."""
 
-MOVES = 2
-"""Entries that are written anew for each one that is written, while the log is cleaned."""
+COPIES_PER_WRITE = 2
+"""Entries that the cleaner may copy for each entry that is written."""
 
 
-class Waiting:
-    """What waits, oldest first; stream time; and what has become of the rest.
+class PendingStore:
+    """Pending items, oldest first; stream time; and counters.
 
-    With a log everything that waits is in it too.
+    With a log, every pending item is in it, too. Segments of the log are only appended to; a
+    cleaner copies the items of old segments to new ones, so that the old ones can be deleted.
+
+    Invariants of the log:
+
+    - `_live[s]` is the number of pending items in segment s, `_live_bytes` the size of all.
+    - No segment before `_oldest_segment` has any.
+    - While the cleaner runs (`_clean_before >= 0`), items in segments before `_clean_before` are at
+      its cursor or after it, in the order of the two queues.
 
     Parameters
     ----------
     within
-        How long each waits, in seconds of stream time.
+        Seconds of stream time for which an item stays pending.
     scalar
         Whether a prediction is one number.
     """
 
     def __init__(self, within: float, scalar: bool = True) -> None:
         self.within = within
-        self.clock = Clock(within / 10.0)
-        self.table = Table(scalar)
+        self.clock = StreamClock(within / 10.0)
+        self.table = PendingTable(scalar)
         self.counts = dict.fromkeys(COUNTS, 0)
         self._scalar = scalar
         self._seq = 0
-        self._log: Log | None = None
-        self._live: dict[int, int] = {}  # entries by segment
-        self._bytes = 0  # of all that is in the log and waits
-        self._oldest = 0  # the first segment with any
-        self._target = -1  # the log is being cleaned of the segments before it
+        self._log: SegmentLog | None = None
+        self._live: dict[int, int] = {}
+        self._live_bytes = 0
+        self._oldest_segment = 0
+        self._clean_before = -1
         self._cursor = -1
-        self._moves = 0
-        self._needed: list[list[list[int]]] = []  # the segments of the last checkpoints
+        self._copy_budget = 0
+        self._checkpoint_segments: list[Segments] = []  # of the last checkpoints
 
     def __len__(self) -> int:
         return len(self.table)
 
-    def numbers(self) -> dict[str, float]:
-        """What metrics tell: how many wait, and the counts so far."""
+    def metrics(self) -> dict[str, float]:
+        """Return the number of pending items of each kind, and the counters."""
         kinds = self.table.kinds
         return {
-            "waiting": kinds[ASKED],
-            "waiting_labels": kinds[EARLY],
-            "correctable": kinds[NEGATIVE],
+            "waiting": kinds[UNLABELED],
+            "waiting_labels": kinds[EARLY_LABEL],
+            "correctable": kinds[ASSUMED_NEGATIVE],
             **self.counts,
         }
 
-    # Comings and goings
+    # Items
 
-    def add(self, id: Id, kind: int, time: float | None, body: Any, p: Any = None) -> None:
-        """Have something wait from now on; p is the prediction of an example."""
+    def add(self, id: Id, kind: int, time: float | None, body: Any, p: Prediction = None) -> None:
+        """Add an item that has just arrived.
+
+        Parameters
+        ----------
+        id
+            Its id, which no other item has.
+        kind
+            `UNLABELED` or `EARLY_LABEL`.
+        time
+            Time of its record in seconds; None if it has none.
+        body
+            Its content, see `payloads`.
+        p
+            Prediction of an example.
+        """
         self._seq += 1
-        own = math.nan if time is None else time
-        slot = self.table.add(id, kind, self._seq, self.clock.at(time), own, body)
-        if kind == ASKED:
+        record_time = math.nan if time is None else time
+        arrival = self.clock.arrival_time(time)
+        slot = self.table.add(id, kind, self._seq, arrival, record_time, body)
+        if kind == UNLABELED:
             self.table.p[slot] = p
         if self._log is not None:
             self._write(slot, self._log)
 
-    def turn(self, slot: int, number: int, weight: float) -> None:
-        """Have an example, learnt as a negative, wait for a correction from now on.
+    def assume_negative(self, slot: int, number: int, weight: float) -> None:
+        """Keep an example that was learned as False, so that a label can still correct it.
 
-        `number` is which example of the report it is.
+        `number` is its number in the report, `weight` its sample weight.
         """
         if slot == self._cursor:
-            self._cursor = self._following(slot)
+            self._cursor = self._next_to_clean(slot)
         t = self.table
-        was = t.seq[slot]
+        old_seq = t.seq[slot]
         self._seq += 1
-        t.turn(slot, self._seq, self.clock.now)
+        t.assume_negative(slot, self._seq, self.clock.now)
         t.number[slot], t.weight[slot] = number, weight
         if self._log is not None:
-            self._log.append(turned(was, self._seq, self.clock.now, number, weight))
-            self._moves += MOVES
+            self._log.append(
+                encode_assumed_negative(old_seq, self._seq, self.clock.now, number, weight)
+            )
+            self._copy_budget += COPIES_PER_WRITE
 
     def remove(self, slot: int) -> None:
-        """Forget what waited in a slot."""
+        """Remove an item."""
         t = self.table
         if self._log is not None:
-            self._log.append(done(t.seq[slot]))
-            self._moves += MOVES
-            self._leave(slot)
+            self._log.append(encode_removal(t.seq[slot]))
+            self._copy_budget += COPIES_PER_WRITE
+            self._leave_segment(slot)
         if slot == self._cursor:
-            self._cursor = self._following(slot)
+            self._cursor = self._next_to_clean(slot)
         t.remove(slot)
 
-    def overdue(self, negative: bool) -> int:
-        """The oldest of a queue if its time is over, or -1."""
+    def first_overdue(self, negative: bool) -> int:
+        """Return the slot of the oldest item of a queue if its time is over, else -1."""
         slot = self.table.first(negative)
         if slot < 0 or self.clock.now == -math.inf:
             return -1
         since = max(self.table.since[slot], self.clock.start)
         return slot if self.clock.now > since + self.within else -1
 
-    def in_time(self, slot: int, time: float | None) -> bool:
-        """Whether a record of some time belongs to what waits, by the two times alone."""
-        own = self.table.time[slot]
-        if time is None or math.isnan(own):
+    def is_in_time(self, slot: int, time: float | None) -> bool:
+        """Return whether the times of a record and of an item are close enough to belong together.
+
+        Without both times the answer is True. An `ASSUMED_NEGATIVE` item has twice the time.
+        """
+        record_time = self.table.time[slot]
+        if time is None or math.isnan(record_time):
             return True
-        periods = 2 if self.table.kind[slot] == NEGATIVE else 1
-        return abs(time - own) <= periods * self.within
+        periods = 2 if self.table.kind[slot] == ASSUMED_NEGATIVE else 1
+        return abs(time - record_time) <= periods * self.within
 
     # The log
 
-    def keep(self, folder: Path, epoch: int, checkpoints: int) -> None:
-        """Keep a log in a folder, for so many checkpoints; nothing waits yet."""
-        self._log = Log(folder, epoch)
-        self._checkpoints = checkpoints
+    def open_log(self, folder: Path, epoch: int, checkpoints: int) -> None:
+        """Write a log to a directory from now on; the store must be empty.
+
+        Parameters
+        ----------
+        folder
+            The directory.
+        epoch
+            Number of the run, larger than that of all earlier runs in the directory.
+        checkpoints
+            Number of checkpoints that are retained, and whose segments must be, too.
+        """
+        self._log = SegmentLog(folder, epoch)
+        self._n_checkpoints = checkpoints
 
     def dump(self) -> dict[str, Any]:
-        """What `resume` goes on from, as JSON has it; the log is on the disk on return."""
+        """Make the log durable, and return the rest of the state as JSON can hold it."""
         assert self._log is not None
         self._log.flush()
-        while self._oldest < self._log.current and not self._live.get(self._oldest):
-            self._live.pop(self._oldest, None)
-            self._oldest += 1
-        self._log.forget(self._oldest)
-        segments = self._log.since(self._oldest)
+        while self._oldest_segment < self._log.current and not self._live.get(self._oldest_segment):
+            self._live.pop(self._oldest_segment, None)
+            self._oldest_segment += 1
+        self._log.forget(self._oldest_segment)
         return {
-            "segments": segments,
-            "needed": self._needed,
+            "segments": self._log.segments_from(self._oldest_segment),
+            "needed": self._checkpoint_segments,
             "seq": self._seq,
             "counts": self.counts,
             "clock": self.clock.dump(),
         }
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on where a checkpoint was."""
+        """Restore the state of a checkpoint."""
         assert self._log is not None
         replay = Replay(self._scalar)
         for segment, data in self._log.resume(state["segments"]):
-            replay.take(data, segment)
+            replay.add(data, segment)
         t = self.table
-        for entry, segment in replay.result():
+        for entry, segment in replay.pending():
             slot = t.add(entry.id, entry.kind, entry.seq, entry.since, entry.time, entry.body)
             if entry.p is not None:
                 t.p[slot] = entry.p
             t.segment[slot] = segment
             t.number[slot], t.weight[slot] = entry.number, entry.weight
-            self._enter(slot)
-        self._needed = [*state["needed"], state["segments"]]
+            self._enter_segment(slot)
+        self._checkpoint_segments = [*state["needed"], state["segments"]]
         self._seq = state["seq"]
         self.counts.update(state["counts"])
         self.clock.resume(state["clock"])
 
     def saved(self) -> None:
-        """A checkpoint of what `dump` told was written: drop what none needs any more."""
+        """Delete segments that no checkpoint needs: the state of the last `dump` is durable."""
         assert self._log is not None
-        self._needed = [*self._needed, self._log.since(self._oldest)][-self._checkpoints :]
-        self._log.drop({(epoch, number) for one in self._needed for epoch, number, _ in one})
+        segments = [*self._checkpoint_segments, self._log.segments_from(self._oldest_segment)]
+        self._checkpoint_segments = segments[-self._n_checkpoints :]
+        self._log.delete_except(
+            {(epoch, number) for needed in self._checkpoint_segments for epoch, number, _ in needed}
+        )
 
     def close(self) -> None:
         """Close the log."""
@@ -182,58 +229,58 @@ class Waiting:
             self._log.close()
 
     def clean(self) -> None:
-        """Write some of what waits anew, once most of the log is of what does not wait any more.
+        """Copy items of old segments to new ones, if most of the log is obsolete.
 
-        As much is done as has been written since the last time, so that the log stays small and
-        nothing takes long.
+        Each entry that is written allows `COPIES_PER_WRITE` copies. Copies count as writes, too: a
+        call that makes one copy goes on to the end of the queues.
         """
         if self._log is None:
             return
-        if self._target < 0:
-            self._moves = 0
-            if self._log.total <= 2 * self._bytes + 4 * SEGMENT:
+        if self._clean_before < 0:
+            self._copy_budget = 0
+            if self._log.total <= 2 * self._live_bytes + 4 * SEGMENT_BYTES:
                 return
-            self._target = self._log.roll()
-            self._cursor = self._from(False)
+            self._clean_before = self._log.roll()
+            self._cursor = self._first_to_clean(False)
         t = self.table
-        while self._moves > 0 and self._cursor >= 0:
-            slot, self._cursor = self._cursor, self._following(self._cursor)
-            self._moves -= 1
-            if t.segment[slot] < self._target:
-                self._leave(slot)
+        while self._copy_budget > 0 and self._cursor >= 0:
+            slot, self._cursor = self._cursor, self._next_to_clean(self._cursor)
+            self._copy_budget -= 1
+            if t.segment[slot] < self._clean_before:
+                self._leave_segment(slot)
                 self._write(slot, self._log)
         if self._cursor < 0:
-            self._target = -1
+            self._clean_before = -1
 
-    def _write(self, slot: int, log: Log) -> None:
+    def _write(self, slot: int, log: SegmentLog) -> None:
         t = self.table
-        p = None if t.kind[slot] == EARLY else t.p[slot]
+        p = None if t.kind[slot] == EARLY_LABEL else t.p[slot]
         entry = Entry(
             t.kind[slot], t.seq[slot], t.since[slot], t.time[slot], t.number[slot],
             t.weight[slot], p, t.id[slot], t.body[slot],
         )  # fmt: skip
-        t.segment[slot] = log.append(written(entry))
-        self._moves += MOVES
-        self._enter(slot)
+        t.segment[slot] = log.append(encode_entry(entry))
+        self._copy_budget += COPIES_PER_WRITE
+        self._enter_segment(slot)
 
-    def _enter(self, slot: int) -> None:
+    def _enter_segment(self, slot: int) -> None:
         t = self.table
         self._live[t.segment[slot]] = self._live.get(t.segment[slot], 0) + 1
-        self._bytes += size_of(t.p[slot], t.id[slot], t.body[slot])
+        self._live_bytes += estimate_size(t.p[slot], t.id[slot], t.body[slot])
 
-    def _leave(self, slot: int) -> None:
+    def _leave_segment(self, slot: int) -> None:
         t = self.table
         self._live[t.segment[slot]] -= 1
-        self._bytes -= size_of(t.p[slot], t.id[slot], t.body[slot])
+        self._live_bytes -= estimate_size(t.p[slot], t.id[slot], t.body[slot])
 
-    def _following(self, slot: int) -> int:
+    def _next_to_clean(self, slot: int) -> int:
         if slot < 0:
             return -1
         following = self.table.following(slot)
-        if following < 0 and self.table.kind[slot] != NEGATIVE:
-            return self._from(True)
+        if following < 0 and self.table.kind[slot] != ASSUMED_NEGATIVE:
+            return self._first_to_clean(True)
         return following
 
-    def _from(self, negative: bool) -> int:
+    def _first_to_clean(self, negative: bool) -> int:
         first = self.table.first(negative)
         return self.table.first(True) if first < 0 and not negative else first

@@ -1,7 +1,8 @@
-"""What waits, by id and in order of arrival: columns, so that a million of it is little to hold.
+"""Pending examples and labels, by id and in order of arrival.
 
-An object a waiting example would be some millions of objects, which Python's garbage collector
-walks over now and then for half a second; columns of numbers it never looks at.
+The table is a set of columns. With one object for each of a million pending examples, Python's
+garbage collector would traverse millions of objects, which stalls the run for half a second; it
+never traverses columns of numbers.
 """
 
 from __future__ import annotations
@@ -10,32 +11,49 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["ASKED", "EARLY", "NEGATIVE", "Id", "Table"]
+__all__ = ["ASSUMED_NEGATIVE", "EARLY_LABEL", "UNLABELED", "Id", "PendingTable"]
 
 Id = str | int
 
-ASKED, EARLY, NEGATIVE = 1, 2, 3
-"""An example without its label, a label without its example, and one learnt as False meanwhile."""
+UNLABELED, EARLY_LABEL, ASSUMED_NEGATIVE = 1, 2, 3
+"""Kinds: an example without its label, a label without its example, and an example that was learned
+as False because its label did not arrive in time."""
 
-_HEADS = 2  # slots 0 and 1 are the ends of the two queues
+_HEADS = 2  # slots 0 and 1 are the sentinels of the two queues
 
 
-class Table:
-    """Slots of columns, two queues through them, and the slot of each id.
+class PendingTable:
+    """Columns with a slot for each pending item, two queues through them, and the slot of each id.
 
-    What waits (`ASKED` and `EARLY`) is one queue, what was learnt as `NEGATIVE` the other; each is
-    in order of `seq`.
+    Queue False holds `UNLABELED` and `EARLY_LABEL`, queue True holds `ASSUMED_NEGATIVE`. Each is a
+    doubly linked list in order of `seq`; its sentinel is the slot with the number of the queue.
+    Invariant: every slot is a sentinel, in one queue, or free.
+
+    Parameters
+    ----------
+    scalar
+        Whether a prediction is one number, and not the bytes of several.
 
     Attributes
     ----------
-    kind, p, since, time, seq, segment, number, weight
-        Of each slot: what it holds; the prediction; stream time as it came; its own time, NaN
-        where it has none; its number in the order of arrival; where the log has it; which example
-        of the report a `NEGATIVE` is, and its weight.
-    id, body
-        Of each slot: the id, and what is to be learnt.
-    kinds
-        How many there are of each kind.
+    kind : array of int8
+        Kind of the item, or 0.
+    p : array of float64 or list of bytes
+        Prediction of the example.
+    since : array of float64
+        Stream time at which the item arrived.
+    time : array of float64
+        Time of its own record; NaN if it has none.
+    seq : array of int64
+        Sequence number in order of arrival.
+    segment : array of int32
+        Segment of the log that holds it.
+    number, weight : array of int64, array of float64
+        For `ASSUMED_NEGATIVE`: which example of the report it is, and its sample weight.
+    id, body : list
+        Id, and the content to be learned.
+    kinds : list of int
+        Number of items of each kind.
     """
 
     def __init__(self, scalar: bool = True) -> None:
@@ -50,21 +68,21 @@ class Table:
         self.segment = array("i")
         self.id: list[Any] = []
         self.body: list[Any] = []
-        self._before, self._after = array("i"), array("i")
+        self._previous, self._next = array("i"), array("i")
         self._grow(_HEADS)
         self._free.clear()
         for head in range(_HEADS):
-            self._before[head] = self._after[head] = head
+            self._previous[head] = self._next[head] = head
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def find(self, id: Id) -> int:
-        """The slot of an id, or -1."""
+        """Return the slot of an id, or -1."""
         return self._slots.get(id, -1)
 
     def add(self, id: Id, kind: int, seq: int, since: float, time: float, body: Any) -> int:
-        """Put something at the end of its queue, and return its slot."""
+        """Append an item to its queue, and return its slot."""
         if not self._free:
             self._grow(max(64, len(self.kind) // 2))
         slot = self._free.pop()
@@ -74,11 +92,11 @@ class Table:
         self.since[slot], self.time[slot] = since, time
         self.segment[slot] = self.number[slot] = -1
         self.id[slot], self.body[slot] = id, body
-        self._link(slot, kind == NEGATIVE)
+        self._append(slot, kind == ASSUMED_NEGATIVE)
         return slot
 
     def remove(self, slot: int) -> None:
-        """Forget a slot."""
+        """Remove an item and free its slot."""
         self._unlink(slot)
         del self._slots[self.id[slot]]
         self.kinds[self.kind[slot]] -= 1
@@ -88,60 +106,60 @@ class Table:
             self.p[slot] = None
         self._free.append(slot)
 
-    def turn(self, slot: int, seq: int, since: float) -> None:
-        """Make an `ASKED` one a `NEGATIVE`, the last of its queue."""
+    def assume_negative(self, slot: int, seq: int, since: float) -> None:
+        """Make an `UNLABELED` item an `ASSUMED_NEGATIVE`, the last of its queue."""
         self._unlink(slot)
-        self.kinds[ASKED] -= 1
-        self.kinds[NEGATIVE] += 1
-        self.kind[slot], self.seq[slot], self.since[slot] = NEGATIVE, seq, since
-        self._link(slot, True)
+        self.kinds[UNLABELED] -= 1
+        self.kinds[ASSUMED_NEGATIVE] += 1
+        self.kind[slot], self.seq[slot], self.since[slot] = ASSUMED_NEGATIVE, seq, since
+        self._append(slot, True)
 
     def first(self, negative: bool) -> int:
-        """The oldest of a queue, or -1."""
-        slot = self._after[negative]
+        """Return the slot of the oldest item of a queue, or -1."""
+        slot = self._next[negative]
         return -1 if slot < _HEADS else slot
 
     def following(self, slot: int) -> int:
-        """The next in the queue of a slot, or -1."""
-        slot = self._after[slot]
+        """Return the slot after a slot in its queue, or -1."""
+        slot = self._next[slot]
         return -1 if slot < _HEADS else slot
 
     def queue(self, negative: bool) -> Iterator[int]:
-        """The slots of a queue, the oldest first."""
+        """Yield the slots of a queue, the oldest first."""
         slot = self.first(negative)
         while slot >= 0:
             yield slot
             slot = self.following(slot)
 
-    def _link(self, slot: int, head: int) -> None:
-        last = self._before[head]
-        self._before[slot], self._after[slot] = last, head
-        self._after[last] = self._before[head] = slot
+    def _append(self, slot: int, head: int) -> None:
+        last = self._previous[head]
+        self._previous[slot], self._next[slot] = last, head
+        self._next[last] = self._previous[head] = slot
 
     def _unlink(self, slot: int) -> None:
-        before, after = self._before[slot], self._after[slot]
-        self._after[before], self._before[after] = after, before
+        previous, following = self._previous[slot], self._next[slot]
+        self._next[previous], self._previous[following] = following, previous
 
-    def _grow(self, more: int) -> None:
+    def _grow(self, n_new: int) -> None:
         n = len(self.kind)
         for column in (self.kind, self.since, self.time, self.weight, self.seq, self.number,
-                       self.segment, self._before, self._after):  # fmt: skip
-            column.frombytes(bytes(more * column.itemsize))
+                       self.segment, self._previous, self._next):  # fmt: skip
+            column.frombytes(bytes(n_new * column.itemsize))
         if self._scalar:
-            self.p.frombytes(bytes(more * 8))
+            self.p.frombytes(bytes(n_new * 8))
         else:
-            self.p += [None] * more
-        self.id += [None] * more
-        self.body += [None] * more
-        self._free += range(n + more - 1, n - 1, -1)
+            self.p += [None] * n_new
+        self.id += [None] * n_new
+        self.body += [None] * n_new
+        self._free += range(n + n_new - 1, n - 1, -1)
 
     def check(self) -> None:
-        """Raise AssertionError unless all parts agree; for tests."""
-        found = [[*self.queue(False)], [*self.queue(True)]]
-        for negative, slots in enumerate(found):
+        """Raise AssertionError if an invariant is broken; for tests."""
+        queues = [[*self.queue(False)], [*self.queue(True)]]
+        for negative, slots in enumerate(queues):
             assert [self.seq[slot] for slot in slots] == sorted(self.seq[slot] for slot in slots)
-            assert all((self.kind[slot] == NEGATIVE) == bool(negative) for slot in slots)
-        slots = found[0] + found[1]
+            assert all((self.kind[slot] == ASSUMED_NEGATIVE) == bool(negative) for slot in slots)
+        slots = queues[0] + queues[1]
         assert {self.id[slot]: slot for slot in slots} == self._slots
         assert len(slots) + len(self._free) + _HEADS == len(self.kind) == len(self.body)
         assert not {*slots} & {*self._free}

@@ -1,8 +1,9 @@
-"""A run over events: examples that wait for their labels, labels that find their examples."""
+"""A run over events: examples that wait for their labels, and labels that find their examples."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from streaml1.core.rows import BadExample
@@ -10,17 +11,19 @@ from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import binary_label, number_label
 from streaml1.sources.readers.events import Event
 from streaml1.training.checkpoint import Checkpoints
-from streaml1.training.delayed_labels.listener import Hearing
+from streaml1.training.delayed_labels.listener import BatchCollector
+from streaml1.training.delayed_labels.log_entries import Prediction
 from streaml1.training.delayed_labels.payloads import (
-    example_body,
-    kept_example,
-    kept_label,
-    label_body,
-    origin_of,
+    ExampleBody,
+    decode_example,
+    decode_label,
+    encode_example,
+    encode_label,
+    origin_of_example,
 )
-from streaml1.training.delayed_labels.pending import Waiting
-from streaml1.training.delayed_labels.pending_table import ASKED, EARLY
-from streaml1.training.delayed_labels.settings import LateLabels, require_late
+from streaml1.training.delayed_labels.pending import PendingStore
+from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
+from streaml1.training.delayed_labels.settings import DelayedLabels, require_valid
 from streaml1.training.delayed_labels.tally import Tally
 from streaml1.training.error_policy import LOGGED, Refusals
 from streaml1.training.examples import Opened
@@ -28,29 +31,29 @@ from streaml1.training.model_adapter import learner_of, learning_one_of, loss_of
 from streaml1.training.report import Report, line_after
 from streaml1.training.run import Run
 
-__all__ = ["FOLDER", "LateRun"]
+__all__ = ["LOG_FOLDER", "DelayedLabelRun"]
 
 logger = logging.getLogger("streaml1")
 
-FOLDER = "waiting"
-"""Of the log, in that of the checkpoints."""
+LOG_FOLDER = "waiting"
+"""Directory of the log, inside that of the checkpoints."""
 
 
-class LateRun(Run):
-    """One model over events: each example is predicted as it comes, and learnt with its label.
+class DelayedLabelRun(Run):
+    """A run that predicts each example when it arrives, and learns it when its label does.
 
-    Asking and answering take turns in a stream, so that the model is given one example at a time;
-    report and outs hear of many together.
+    Predictions depend on every label before them, so the model handles one example at a time.
+    Report and observers get many at once.
 
     Parameters
     ----------
     model, opened, refuse
-        As for `Run`; the blocks are of events.
-    late
-        How labels are waited for.
+        As for `Run`; blocks hold events.
+    settings
+        Settings of delayed labels.
     store
-        Where checkpoints are kept; the log of what waits is in a folder beside.
-    options
+        Directory of checkpoints. It also has the directory of the log of pending items.
+    **options
         As for `Run`.
     """
 
@@ -59,57 +62,59 @@ class LateRun(Run):
         model: Any,
         opened: Opened,
         refuse: Refusals,
-        late: LateLabels,
+        settings: DelayedLabels,
         *,
         store: Checkpoints | None = None,
         **options: Any,
     ) -> None:
-        require_late(late, model)
+        require_valid(settings, model)
+        self._settings = settings
         loss = loss_of(learner_of(model))
-        self._late = late
-        self.waiting = Waiting(late.within, scalar=loss != "softmax")
-        super().__init__(model, opened, refuse, store=store, beside=self.waiting, **options)
+        self.pending = PendingStore(self._settings.within, scalar=loss != "softmax")
+        super().__init__(model, opened, refuse, store=store, beside=self.pending, **options)
         if store is not None:
-            self.waiting.keep(store.folder / FOLDER, store.epoch, store.keep)
+            self.pending.open_log(store.folder / LOG_FOLDER, store.epoch, store.keep)
         self._predict = predicting_one_of(model, loss)
-        self._teach = learning_one_of(model)
+        self._learn_one = learning_one_of(model)
         self._tally = Tally(self.report, self.learner)
-        self._hearing = Hearing(self.outs, lambda: getattr(self.learner, "n_iterations", 0))
-        self._named = 0
+        self._batches = BatchCollector(self.outs, lambda: getattr(self.learner, "n_iterations", 0))
+        self._n_logged = 0  # duplicates
         self._number = 0  # of the last event
 
     def begin(self) -> None:
-        """Compile what is to run, and go on from the last checkpoint, if there is one."""
+        """Compile the kernels, and resume from the latest checkpoint if there is one."""
         if hasattr(self.model, "clone"):
-            self._warm_up(self.model.clone())
+            self._compile(self.model.clone())
         super().begin()
         self.report.numbers = self.numbers()
 
-    def _warm_up(self, model: Any) -> None:
+    def _compile(self, model: Any) -> None:
         labels = getattr(learner_of(model), "classes", None) or [True]
         for x in ({"a": 1.0}, {"a": 1.0, "b": 1.0}):
             predicting_one_of(model, self._loss)(x)
             learning_one_of(model)(x, labels[0], 1.0)
 
     def numbers(self) -> dict[str, float]:
-        """How many wait, and what has become of the others."""
-        return {**super().numbers(), **self.waiting.numbers()}
+        """Return the number of pending items, and the counters of what happened to others."""
+        return {**super().numbers(), **self.pending.metrics()}
 
     def _feed(self, block: Any) -> None:
         self._block = block
         rows = len(block)
         for row, event in enumerate(block.x):
             if not isinstance(event, Event):
-                raise TypeError(f"{block.place(row)} is no event: late labels need JSON lines")
+                raise TypeError(
+                    f"delayed labels need JSON lines with events, got {block.place(row)}"
+                )
             self._number = block.lines[row]
-            if not self._take(row, event):
+            if not self._handle_event(row, event):
                 rows = row
                 break
         else:
-            self._give_up()
-        self._tally.close()
-        self._hearing.close()
-        self.waiting.clean()
+            self._expire_overdue()
+        self._tally.flush()
+        self._batches.flush()
+        self.pending.clean()
         self.report.refused = self._refuse.count
         self.report.numbers = self.numbers()
         if self._keeper.keeps:
@@ -118,209 +123,254 @@ class LateRun(Run):
             out.fed()
 
     def finish(self) -> Report:
-        """Save what has not been saved, write the last line, and close the log."""
+        """Save what is not saved yet, write the last line of the report, and close the log."""
         try:
             return super().finish()
         finally:
-            self.waiting.close()
+            self.pending.close()
 
-    # One event. Each of these returns False where the limit ends the run before the event is done
-    # with; it is then taken again when the run goes on, and finds what has been done.
+    # Events
+    #
+    # Each of these methods returns False if the limit of examples ends the run before the event is
+    # finished. The event is then handled again when the run resumes, so each step leaves a state
+    # from which handling the event again completes it.
 
-    def _take(self, row: int, event: Event) -> bool:
-        if not (self._give_up() and self._may_learn()):
+    def _handle_event(self, row: int, event: Event) -> bool:
+        if not (self._expire_overdue() and self._below_limit()):
             return False
         origin = self._block.origin(row)
         time = event.time if origin is None else origin.time / 1000.0 if origin.time > 0 else None
         try:
-            y = None if event.y is None else self._label(event.y)
+            y = None if event.y is None else self._parse_label(event.y)
         except ValueError as error:
-            self._refused(row, str(error))
+            self._reject(row, str(error))
             done = True
         else:
-            take = self._answered if event.x is None else self._asked
-            done = take(row, event, y, time)
+            handle = self._handle_label if event.x is None else self._handle_features
+            done = handle(row, event, y, time)
         if done:
-            self.waiting.clock.tell(time)
+            self.pending.clock.advance(time)
         return done
 
-    def _label(self, y: Any) -> Any:
+    def _parse_label(self, y: Any) -> Any:
         if self._loss == "softmax":
             return self.source.label(y)
         return number_label(y) if self._loss in REGRESSION else binary_label(y)
 
-    def _asked(self, row: int, event: Event, y: Any, time: float | None) -> bool:
-        """Features have come, perhaps with their label."""
-        waiting, table = self.waiting, self.waiting.table
+    def _handle_features(self, row: int, event: Event, y: Any, time: float | None) -> bool:
+        """Handle features, perhaps with their label."""
+        pending, table = self.pending, self.pending.table
         slot = -1 if event.id is None else table.find(event.id)
         w = event.w
-        early = False  # its label came before
-        if slot >= 0 and table.kind[slot] != EARLY:
+        label_was_early = False
+        if slot >= 0 and table.kind[slot] != EARLY_LABEL:
             if y is not None:
-                return self._answered(row, event, y, time)
-            self._duplicate(row, event, "is asked again")
+                return self._handle_label(row, event, y, time)
+            self._skip_duplicate(row, event, "already has features")
             return True
         if slot >= 0:
             if y is not None:
-                self._duplicate(row, event, "has had a label before")
-            elif waiting.in_time(slot, time):
-                y, own = kept_label(table.body[slot])
-                w = w if own is None else own
-                early = True
+                self._skip_duplicate(row, event, "already has a label")
+            elif pending.is_in_time(slot, time):
+                y, label_w = decode_label(table.body[slot])
+                w = w if label_w is None else label_w
+                label_was_early = True
             else:
-                waiting.counts["orphans"] += 1
-            waiting.remove(slot)
+                pending.counts["orphans"] += 1
+            pending.remove(slot)
         if y is None:
-            return self._ask(row, event, time)
+            return self._predict_and_wait(row, event, time)
         try:
             p = self._predict(event.x)
         except BadExample as bad:
-            self._refused(row, bad.reason)
+            self._reject(row, bad.reason)
             return True
-        waiting.counts["asked"] += early
-        waiting.counts["answered"] += early
+        pending.counts["asked"] += label_was_early
+        pending.counts["answered"] += label_was_early
         w = 1.0 if w is None else w
-        if self._learn_it(event.x, y, w, p, row):
-            self._hearing.predicted(self._block, row, p, y, w)
+        assert event.x is not None
+        if self._learn_predicted(event.x, y, w, p, row):
+            self._batches.add_predicted(self._block, row, p, y, w)
         return True
 
-    def _ask(self, row: int, event: Event, time: float | None) -> bool:
+    def _predict_and_wait(self, row: int, event: Event, time: float | None) -> bool:
+        """Predict an example, and keep it until its label arrives."""
         if not self._make_room():
             return False
         try:
             p = self._predict(event.x)
         except BadExample as bad:
-            self._refused(row, bad.reason)
+            self._reject(row, bad.reason)
             return True
         assert event.id is not None
-        self.waiting.counts["asked"] += 1
-        self.waiting.add(event.id, ASKED, time, example_body(self._block.place(row), event), p)
-        self._hearing.predicted(self._block, row, p)
+        self.pending.counts["asked"] += 1
+        body = encode_example(self._block.place(row), event)
+        self.pending.add(event.id, UNLABELED, time, body, p)
+        self._batches.add_predicted(self._block, row, p)
         return True
 
-    def _answered(self, row: int, event: Event, y: Any, time: float | None) -> bool:
-        """A label has come."""
-        waiting, table = self.waiting, self.waiting.table
+    def _handle_label(self, row: int, event: Event, y: Any, time: float | None) -> bool:
+        """Handle a label."""
+        pending, table = self.pending, self.pending.table
         assert event.id is not None
         slot = table.find(event.id)
         if slot < 0:
             if not self._make_room():
                 return False
-            waiting.add(event.id, EARLY, time, label_body(y, event))
+            pending.add(event.id, EARLY_LABEL, time, encode_label(y, event))
             return True
-        if table.kind[slot] == EARLY:
-            self._duplicate(row, event, "has had a label before")
+        if table.kind[slot] == EARLY_LABEL:
+            self._skip_duplicate(row, event, "already has a label")
             return True
-        if not waiting.in_time(slot, time):
-            if table.kind[slot] == ASKED:
-                if not self._give_up_one(slot, "expired"):
+        if not pending.is_in_time(slot, time):
+            if table.kind[slot] == UNLABELED:
+                if not self._expire(slot, "expired"):
                     return False
-                if self._late.unanswered == "negative":
-                    return self._may_learn() and self._answered(row, event, y, time)
-            waiting.counts["orphans"] += 1
+                if self._settings.unanswered == "negative":
+                    # The example was learned as False just now: the label may correct it.
+                    return self._below_limit() and self._handle_label(row, event, y, time)
+            pending.counts["orphans"] += 1
             return True
-        _, x, w = kept_example(table.body[slot])
-        w = w if event.w is None else event.w
-        w, p = 1.0 if w is None else w, table.p[slot]
-        if table.kind[slot] == ASKED:
-            waiting.counts["answered"] += 1
-            waiting.remove(slot)
-            if self._learn_it(x, y, w, p, row):
-                self._hearing.answered(self._block, row, p, y, w)
-            return True
-        number, before = table.number[slot], table.weight[slot]
-        waiting.remove(slot)
-        if not y:
-            waiting.counts["confirmed"] += 1
-            return True
-        waiting.counts["corrected"] += 1
-        try:
-            self._teach(x, y, w)
-        except BadExample as bad:
-            self._refused(row, bad.reason)
-            return True
-        self._tally.correct(number, p, before, w)
-        self._hearing.answered(self._block, row, p, y, w)
+        if table.kind[slot] == UNLABELED:
+            self._learn_pending(slot, row, event, y)
+        else:
+            self._correct(slot, row, event, y)
         return True
 
-    # What is not waited for any more
+    def _learn_pending(self, slot: int, row: int, event: Event, y: Any) -> None:
+        """Learn a pending example with its label."""
+        example = decode_example(self.pending.table.body[slot])
+        w = _weight(example.w, event.w)
+        p = self.pending.table.p[slot]
+        self.pending.counts["answered"] += 1
+        self.pending.remove(slot)
+        if self._learn_predicted(example.x, y, w, p, row):
+            self._batches.add_label(self._block, row, p, y, w)
 
-    def _give_up(self) -> bool:
-        """Give up all whose time is over."""
-        while (slot := self.waiting.overdue(negative=True)) >= 0:
-            self.waiting.remove(slot)
-        while (slot := self.waiting.overdue(negative=False)) >= 0:
-            if not self._give_up_one(slot, "expired"):
+    def _correct(self, slot: int, row: int, event: Event, y: Any) -> None:
+        """Learn an example again whose label arrived after it was learned as False."""
+        table = self.pending.table
+        example = decode_example(table.body[slot])
+        w = _weight(example.w, event.w)
+        p, number, old_weight = table.p[slot], table.number[slot], table.weight[slot]
+        self.pending.remove(slot)
+        if not y:
+            self.pending.counts["confirmed"] += 1
+            return
+        self.pending.counts["corrected"] += 1
+        try:
+            self._learn_one(example.x, y, w)
+        except BadExample as bad:
+            self._reject(row, bad.reason)
+            return
+        self._tally.correct(number, p, old_weight, w)
+        self._batches.add_label(self._block, row, p, y, w)
+
+    # Expiry. These methods, too, return False at the limit of examples.
+
+    def _expire_overdue(self) -> bool:
+        """Expire all items whose time is over."""
+        while (slot := self.pending.first_overdue(negative=True)) >= 0:
+            self.pending.remove(slot)
+        while (slot := self.pending.first_overdue(negative=False)) >= 0:
+            if not self._expire(slot, "expired"):
                 return False
         return True
 
     def _make_room(self) -> bool:
-        """Have room for one more: corrections are given up first, then the oldest."""
-        waiting = self.waiting
-        while len(waiting) >= self._late.most:
-            slot = waiting.table.first(negative=True)
+        """Make room for one more item: drop assumed negatives first, then the oldest others."""
+        pending = self.pending
+        while len(pending) >= self._settings.max_pending:
+            slot = pending.table.first(negative=True)
             if slot >= 0:
-                waiting.remove(slot)
-            elif not self._give_up_one(waiting.table.first(negative=False), "pushed_out"):
+                pending.remove(slot)
+            elif not self._expire(pending.table.first(negative=False), "pushed_out"):
                 return False
         return True
 
-    def _give_up_one(self, slot: int, why: str) -> bool:
-        waiting, table = self.waiting, self.waiting.table
-        if table.kind[slot] == EARLY:
-            waiting.counts["orphans"] += 1
-            waiting.remove(slot)
+    def _expire(self, slot: int, counter: str) -> bool:
+        """Drop an item, or learn it as False; `counter` counts it if it is an example."""
+        pending, table = self.pending, self.pending.table
+        if table.kind[slot] == EARLY_LABEL:
+            pending.counts["orphans"] += 1
+            pending.remove(slot)
             return True
-        if self._late.unanswered == "drop":
-            waiting.counts[why] += 1
-            waiting.remove(slot)
+        if self._settings.unanswered == "drop":
+            pending.counts[counter] += 1
+            pending.remove(slot)
             return True
-        if not self._may_learn():
+        if not self._below_limit():
             return False
         body = table.body[slot]
-        _, x, w = kept_example(body)
-        w, number = 1.0 if w is None else w, self._tally.examples
-        waiting.counts[why] += 1
-        if self._learn_it(x, False, w, table.p[slot], -1, body) and why == "expired":
-            waiting.turn(slot, number, w)
+        example = decode_example(body)
+        w, number = _weight(example.w, None), self._tally.examples
+        pending.counts[counter] += 1
+        learned = self._learn_predicted(example.x, False, w, table.p[slot], -1, body)
+        if learned and counter == "expired":
+            pending.assume_negative(slot, number, w)
         else:
-            waiting.remove(slot)
+            pending.remove(slot)
         return True
 
-    # One example
+    # Examples
 
-    def _may_learn(self) -> bool:
-        """Whether the limit has room for one more."""
+    def _below_limit(self) -> bool:
+        """Return whether the limit allows another example."""
         return self._limit is None or self._tally.examples - self._before < self._limit
 
-    def _learn_it(self, x: Any, y: Any, w: float, p: Any, row: int, body: Any = None) -> bool:
-        """Learn an example that was predicted, and count it; False where it is refused.
+    def _learn_predicted(
+        self,
+        x: Mapping[Hashable, object],
+        y: Any,
+        w: float,
+        p: Prediction,
+        row: int,
+        body: ExampleBody | None = None,
+    ) -> bool:
+        """Learn an example that was predicted, and count it; return False if it is rejected.
 
-        It stands in a row of the block; below 0: it has waited, as `body`.
+        Parameters
+        ----------
+        x, y, w
+            The example.
+        p
+            Its prediction.
+        row
+            Row of the block; -1 for an expired example.
+        body
+            Body of an expired example.
         """
         try:
-            self._teach(x, y, w)
+            self._learn_one(x, y, w)
         except BadExample as bad:
-            self._refused(row, bad.reason, body)
+            self._reject(row, bad.reason, body)
             return False
         self._tally.add(p, y, w)
         if self._tally.examples == line_after(self._tally.examples - 1, self._every):
-            self._tally.close()
+            self._tally.flush()
             self.report.refused = self._refuse.count
             self._tell(self.report.line(self.learner))
         return True
 
-    def _refused(self, row: int, reason: str, body: Any = None) -> None:
-        self._tally.close()
-        self._hearing.close()
-        if row < 0:
-            self._refuse(kept_example(body)[0], reason, self._number, origin_of(body))
+    def _reject(self, row: int, reason: str, body: ExampleBody | None = None) -> None:
+        self._tally.flush()
+        self._batches.flush()
+        if body is not None:
+            place = decode_example(body).place
+            self._refuse(place, reason, self._number, origin_of_example(body))
         else:
             block = self._block
             self._refuse(block.place(row), reason, block.lines[row], block.origin(row))
 
-    def _duplicate(self, row: int, event: Event, what: str) -> None:
-        self.waiting.counts["duplicates"] += 1
-        self._named += 1
-        if self._named <= LOGGED:
-            logger.warning("%s: %r %s: left out", self._block.place(row), event.id, what)
+    def _skip_duplicate(self, row: int, event: Event, reason: str) -> None:
+        self.pending.counts["duplicates"] += 1
+        self._n_logged += 1
+        if self._n_logged <= LOGGED:
+            place = self._block.place(row)
+            logger.warning("%s: skipped, as id %r %s", place, event.id, reason)
+
+
+def _weight(example_w: float | None, label_w: float | None) -> float:
+    """Return the sample weight: that of the label, else that of the example, else 1."""
+    w = example_w if label_w is None else label_w
+    return 1.0 if w is None else w

@@ -1,11 +1,12 @@
-"""An append-only log in segments, beside checkpoints that tell how much of it they know.
+"""An append-only log in segments, next to checkpoints that record how much of it they cover.
 
-A segment is a file `EEEEEEEE-NNNNNNNN.log`: the epoch of the owner that began it, and its number.
-Nothing in a file is ever written anew, and a new owner begins a new one: what stands behind the
-length that a checkpoint tells, torn or not, belongs to nobody.
+A segment is a file ``EEEEEEEE-NNNNNNNN.log``: the epoch of the run that created it, and its number.
+Files are only appended to, and each run creates new ones. Bytes after the length that a checkpoint
+records, torn or not, are ignored.
 
-Layout of a file: 8 bytes `streamwl`, the format's version (uint32, little-endian); then entries,
-each its length and CRC-32 (2 uint32) and as many bytes. The CRC begins with the length.
+Layout of a file: 8 bytes ``streamwl`` and the format version (uint32, little-endian); then entries,
+each with its length and CRC-32 (two uint32) before its bytes. The length is the initial value of
+the CRC, so that the CRC covers it, too.
 """
 
 from __future__ import annotations
@@ -22,137 +23,152 @@ from streaml1.core.atomic_write import sync_folder
 from streaml1.training.checkpoint import CheckpointError, Unreadable
 from streaml1.training.checkpoint.ownership import unwritable
 
-__all__ = ["Log", "Segments"]
+__all__ = ["SEGMENT_BYTES", "SegmentLog", "Segments"]
 
 MAGIC = b"streamwl"
 FORMAT = 1
-_HEAD = struct.Struct("<8sI")
-_ENTRY = struct.Struct("<II")
+_FILE_HEAD = struct.Struct("<8sI")
+_ENTRY_HEAD = struct.Struct("<II")
 _NAME = re.compile(r"(\d{8})-(\d{8})\.log")
 
-SEGMENT = 2**24
-"""A segment that has so many bytes is the last one no longer."""
+SEGMENT_BYTES = 2**24
+"""Size from which a new segment is started."""
 
-BUFFER = 2**18
-"""So many bytes are held in memory before they go to the file."""
+BUFFER_BYTES = 2**18
+"""Entries are buffered up to this size before they are written."""
 
 Segments = list[list[int]]
-"""Epoch, number and length of some segments, in order: what a checkpoint tells."""
+"""Epoch, number and length of some segments, in order, as a checkpoint records them."""
 
 
-class Log:
-    """Entries that are appended, in files of a folder.
+class SegmentLog:
+    """Log of entries in files of a directory.
 
     Parameters
     ----------
     folder
-        Made if it is not there.
+        The directory; created if it does not exist.
     epoch
-        Of the owner of the folder, larger than that of all before.
+        Number of the run, larger than that of all earlier runs in the directory.
+
+    Attributes
+    ----------
+    current : int
+        Index of the last segment, which entries are appended to; indices count from 0 in order.
+    total : int
+        Bytes of all segments that are not forgotten.
 
     Raises
     ------
     CheckpointError
-        Where the folder cannot be written.
+        If the directory cannot be written.
     """
 
     def __init__(self, folder: Path, epoch: int) -> None:
         self.folder = folder
         self.epoch = epoch
-        # By a number of its own, in order: epoch, number and length.
-        self._segments: dict[int, list[int]] = {}
+        self._segments: dict[int, list[int]] = {}  # epoch, number and length by index
         self.current = -1
         self.total = 0
         self._file = -1
         self._buffer: list[bytes] = []
         self._buffered = 0
         self._unsynced: list[int] = []
-        self._new = False
-        with self._writing():
+        self._has_new_file = False
+        with self._translate_errors():
             folder.mkdir(parents=True, exist_ok=True)
-        self._number = max((number for own, number in self._names() if own == epoch), default=0)
+        self._number = max((number for e, number in self._list_files() if e == epoch), default=0)
 
     def resume(self, segments: Segments) -> Iterator[tuple[int, bytes]]:
-        """Each entry that a checkpoint knows, and the segment it is in."""
+        """Yield the entries that a checkpoint covers, each with the index of its segment.
+
+        Raises
+        ------
+        Unreadable
+            If a segment is missing or damaged.
+        CheckpointError
+            If a segment cannot be read, or has a newer format.
+        """
         for epoch, number, length in segments:
             self.current += 1
             self._segments[self.current] = [epoch, number, length]
             self.total += length
-            for data in self._entries(self._path(epoch, number), length):
+            for data in self._read_entries(self._path(epoch, number), length):
                 yield self.current, data
 
-    def _entries(self, path: Path, length: int) -> Iterator[bytes]:
+    def _read_entries(self, path: Path, length: int) -> Iterator[bytes]:
         try:
             with path.open("rb") as file:
                 data = file.read(length)
         except OSError as error:
             reason = (error.strerror or "cannot be read").lower()
             kind = Unreadable if isinstance(error, FileNotFoundError) else CheckpointError
-            raise kind(f"{path}: {reason}; the last checkpoint needs it") from None
-        lost = "what waits for its label is lost, so take another folder"
-        whole = _HEAD.size <= length <= len(data)
-        magic, version = _HEAD.unpack_from(data) if whole else (b"", 0)
+            raise kind(f"{path}: {reason}; the latest checkpoint needs it") from None
+        lost = "the pending examples are lost; use another directory"
+        complete = _FILE_HEAD.size <= length <= len(data)
+        magic, version = _FILE_HEAD.unpack_from(data) if complete else (b"", 0)
         if magic != MAGIC or version < 1:
-            raise Unreadable(f"{path} is torn, or no log: {lost}")
+            raise Unreadable(f"{path} is truncated or not a log: {lost}")
         if version > FORMAT:
             raise CheckpointError(
-                f"{path} has format {version}, newer than {FORMAT}: upgrade streaml1"
+                f"{path} has format {version}, newer than {FORMAT}; upgrade streaml1"
             )
-        at = _HEAD.size
-        while at < length:
-            size, crc = _ENTRY.unpack_from(data, at) if at + _ENTRY.size <= length else (0, 0)
-            entry = data[at + _ENTRY.size : at + _ENTRY.size + size]
-            end = at + _ENTRY.size + size
+        pos = _FILE_HEAD.size
+        while pos < length:
+            start = pos + _ENTRY_HEAD.size
+            size, crc = _ENTRY_HEAD.unpack_from(data, pos) if start <= length else (0, 0)
+            end = start + size
+            entry = data[start:end]
             if not size or end > length or zlib.crc32(entry, size) != crc:
-                raise Unreadable(f"{path} is damaged at byte {at}: {lost}")
+                raise Unreadable(f"{path} is damaged at byte {pos}: {lost}")
             yield entry
-            at = end
+            pos = end
 
     def append(self, entry: bytes) -> int:
-        """Put an entry at the end; returns its segment."""
-        if self._file < 0 or self._segments[self.current][2] >= SEGMENT:
+        """Append an entry, and return the index of its segment."""
+        if self._file < 0 or self._segments[self.current][2] >= SEGMENT_BYTES:
             self.roll()
         size = len(entry)
-        self._buffer += (_ENTRY.pack(size, zlib.crc32(entry, size)), entry)
-        self._segments[self.current][2] += _ENTRY.size + size
-        self.total += _ENTRY.size + size
-        self._buffered += _ENTRY.size + size
-        if self._buffered >= BUFFER:
+        self._buffer += (_ENTRY_HEAD.pack(size, zlib.crc32(entry, size)), entry)
+        self._segments[self.current][2] += _ENTRY_HEAD.size + size
+        self.total += _ENTRY_HEAD.size + size
+        self._buffered += _ENTRY_HEAD.size + size
+        if self._buffered >= BUFFER_BYTES:
             self._write()
         return self.current
 
     def roll(self) -> int:
-        """Begin a new segment; returns it."""
+        """Start a new segment, and return its index."""
         self._write()
         if self._file >= 0:
             self._unsynced.append(self._file)
             self._file = -1
         self._number += 1
         path = self._path(self.epoch, self._number)
-        with self._writing():
+        with self._translate_errors():
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
-        self._new = True
+        self._has_new_file = True
         self.current += 1
-        self._segments[self.current] = [self.epoch, self._number, _HEAD.size]
-        self.total += _HEAD.size
-        self._buffer.append(_HEAD.pack(MAGIC, FORMAT))
-        self._buffered += _HEAD.size
+        self._segments[self.current] = [self.epoch, self._number, _FILE_HEAD.size]
+        self.total += _FILE_HEAD.size
+        self._buffer.append(_FILE_HEAD.pack(MAGIC, FORMAT))
+        self._buffered += _FILE_HEAD.size
         return self.current
 
     def flush(self) -> None:
-        """See that everything is on the disk."""
+        """Make all entries durable."""
         self._write()
-        with self._writing():
+        with self._translate_errors():
             for file in self._unsynced:
                 os.fsync(file)
                 os.close(file)
             self._unsynced.clear()
             if self._file >= 0:
                 os.fsync(self._file)
-            if self._new:
+            if self._has_new_file:
                 sync_folder(self.folder)
                 sync_folder(self.folder.parent)
-                self._new = False
+                self._has_new_file = False
 
     def _write(self) -> None:
         if not self._buffer:
@@ -160,34 +176,40 @@ class Log:
         data = b"".join(self._buffer)
         self._buffer.clear()
         self._buffered = 0
-        with self._writing():
+        with self._translate_errors():
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
-            # The disk may begin at once, so that little is left for `flush`.
-            at = self._segments[self.current][2] - len(data)
+            # DONTNEED starts the write-back now, so that `flush` has little left to wait for.
+            pos = self._segments[self.current][2] - len(data)
             with contextlib.suppress(OSError):
-                os.posix_fadvise(self._file, at, len(data), os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(self._file, pos, len(data), os.POSIX_FADV_DONTNEED)
 
-    def since(self, first: int) -> Segments:
-        """What a checkpoint tells: the segments from `first` on."""
-        return [list(there) for one, there in self._segments.items() if one >= first]
+    def segments_from(self, first: int) -> Segments:
+        """Return the segments from index `first` on, for a checkpoint."""
+        return [list(segment) for index, segment in self._segments.items() if index >= first]
 
     def forget(self, first: int) -> None:
-        """Leave the segments before `first` out of `total`: nothing in them is to be known."""
-        for one in [one for one in self._segments if one < first]:
-            self.total -= self._segments.pop(one)[2]
+        """Remove the segments before index `first` from `total`: they hold nothing pending."""
+        for index in [index for index in self._segments if index < first]:
+            self.total -= self._segments.pop(index)[2]
 
-    def drop(self, needed: Collection[tuple[int, int]]) -> None:
-        """Delete the files that no checkpoint needs, those of later owners aside."""
+    def delete_except(self, needed: Collection[tuple[int, int]]) -> None:
+        """Delete the files of this and earlier epochs that no checkpoint needs.
+
+        Parameters
+        ----------
+        needed
+            Epoch and number of the segments of all retained checkpoints.
+        """
         known = {*needed, *((epoch, number) for epoch, number, _ in self._segments.values())}
-        for epoch, number in self._names():
+        for epoch, number in self._list_files():
             if (epoch, number) not in known and epoch <= self.epoch:
-                with self._writing():
+                with self._translate_errors():
                     self._path(epoch, number).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the files; what was not flushed may be lost."""
+        """Close the files; entries that were not flushed may be lost."""
         for file in (*self._unsynced, self._file):
             if file >= 0:
                 os.close(file)
@@ -195,18 +217,19 @@ class Log:
         self._file = -1
 
     def __del__(self) -> None:
-        if hasattr(self, "_unsynced"):  # a run that failed has not closed it
+        if hasattr(self, "_unsynced"):  # a run that failed has not closed the log
             self.close()
 
-    def _names(self) -> list[tuple[int, int]]:
-        found = [_NAME.fullmatch(path.name) for path in self.folder.iterdir()]
-        return sorted((int(one[1]), int(one[2])) for one in found if one)
+    def _list_files(self) -> list[tuple[int, int]]:
+        """Return epoch and number of all segments in the directory."""
+        matches = [_NAME.fullmatch(path.name) for path in self.folder.iterdir()]
+        return sorted((int(match[1]), int(match[2])) for match in matches if match)
 
     def _path(self, epoch: int, number: int) -> Path:
         return self.folder / f"{epoch:08}-{number:08}.log"
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""How labels are waited for."""
+"""Settings of delayed labels."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import Any, NamedTuple
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.model_adapter import learner_of, loss_of
 
-__all__ = ["LateLabels", "require_late"]
+__all__ = ["DelayedLabels", "require_valid"]
 
 
-class LateLabels(NamedTuple):
-    """How labels are waited for.
+class DelayedLabels(NamedTuple):
+    """How long examples wait for their labels, and what happens without one.
 
     Parameters
     ----------
     within
-        For how many seconds of stream time.
-    most
-        How many examples and labels may wait at once.
+        Seconds of stream time for which an example or label stays pending.
+    max_pending
+        Maximum number of pending examples and labels.
     unanswered
-        `"drop"` an example whose label has not come by then, or learn it as a `"negative"`.
+        ``"drop"`` drops examples whose label does not arrive in time; ``"negative"`` learns them as
+        False.
     """
 
     within: float
-    most: int = 1_000_000
+    max_pending: int = 1_000_000
     unanswered: str = "drop"
 
 
-def require_late(late: LateLabels, model: Any) -> None:
-    """Refuse settings that make no sense, or not for a model."""
-    if not 0.0 < late.within < float("inf"):
-        raise ValueError(f"label_within={late.within!r} is out of range; give seconds above 0")
-    if late.most < 1:
-        raise ValueError(f"waiting={late.most!r} is out of range; give 1 or more")
-    if late.unanswered not in ("drop", "negative"):
+def require_valid(settings: DelayedLabels, model: Any) -> None:
+    """Raise ValueError if a setting is out of range, or does not fit a model."""
+    if not 0.0 < settings.within < float("inf"):
         raise ValueError(
-            f'unanswered={late.unanswered!r} is not known; give one of "drop", "negative"'
+            f"label_within must be a finite number of seconds > 0, got {settings.within!r}"
         )
-    if late.unanswered == "negative" and loss_of(learner_of(model)) in (*REGRESSION, "softmax"):
+    if settings.max_pending < 1:
+        raise ValueError(f"waiting must be >= 1, got {settings.max_pending!r}")
+    if settings.unanswered not in ("drop", "negative"):
+        raise ValueError(f'unanswered must be "drop" or "negative", got {settings.unanswered!r}')
+    if settings.unanswered == "negative" and loss_of(learner_of(model)) in (*REGRESSION, "softmax"):
         raise ValueError(
-            "unanswered examples can be negatives only where labels are True and False: "
-            "for a classifier of two labels"
+            'unanswered="negative" needs a binary classifier: labels must be True and False'
         )

@@ -66,19 +66,19 @@ def load(path: str | Path) -> Any:
         If no broker answers, or the topic cannot be read.
     """
     if not (isinstance(path, str) and path.startswith("kafka:")):
-        return _of_folder(Path(path)) if Path(path).is_dir() else models.load(path)
+        return _load_checkpoint(Path(path)) if Path(path).is_dir() else models.load(path)
     from streaml1.training.model_registry.reader import read
 
     return read(path)
 
 
-def _of_folder(folder: Path) -> Any:
+def _load_checkpoint(folder: Path) -> Any:
     from streaml1.training.checkpoint import Unreadable, look
     from streaml1.training.checkpoint.ownership import names_in
 
-    found = look(folder)
-    if found is None and names_in(folder):
-        raise Unreadable(f"{folder} holds no checkpoint that can be read: all are torn or altered")
-    if found is None:
-        raise ModelFileError(f"{folder} is a directory without a whole checkpoint: name a file")
-    return found.model
+    checkpoint = look(folder)
+    if checkpoint is None and names_in(folder):
+        raise Unreadable(f"{folder} holds no readable checkpoint: all are truncated or modified")
+    if checkpoint is None:
+        raise ModelFileError(f"{folder} is a directory without a checkpoint; give a model file")
+    return checkpoint.model
