@@ -25,7 +25,7 @@ from streaml1.features.interactions import Interactions
 from streaml1.features.ngrams import NGrams
 from streaml1.features.vocabulary.crossed_name import JOINT, display_order
 from streaml1.solvers import fista, scd, sdca
-from streaml1.training.regret import Hindsight, Point, Regret, RegretError, bounds
+from streaml1.training.regret import Point, Regret, RegretError, RegretObserver, bounds
 from streaml1.training.regret.observer import marks
 
 N, D = 36, 3
@@ -415,20 +415,15 @@ def test_what_cannot_be_told_is_refused() -> None:
     net = streaml1.ElasticNetClassifier()
     cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
         ('loss="absolute"', streaml1.ElasticNetRegressor(loss="absolute"), (X, y * 1.0), {}),
-        (
-            "requires threshold=inf, got 1",
-            streaml1.TruncatedGradientClassifier(threshold=1.0),
-            (X, y),
-            {},
-        ),
+        ("requires threshold=inf", streaml1.TruncatedGradientClassifier(threshold=1.0), (X, y), {}),
         (
             "intercept_init must be 0 with intercept_lr=0, got 0.5",
             streaml1.ElasticNetClassifier(intercept_lr=0.0, intercept_init=0.5),
             (X, y),
             {},
         ),
-        ("other weights than 1", net, (X, y, np.full(N, 2.0)), {}),
-        ("takes 50:", net, (X, y), {"most": 50}),
+        ("sample weights of 1, got others", net, (X, y, np.full(N, 2.0)), {}),
+        ("keeps at most 50 non-zero entries", net, (X, y), {"most": 50}),
         ("first must be .*, got 0", net, (X, y), {"first": 0}),
         (
             "first must be an integer from 1 to 4,611,686,018,427,387,904, got 'x'",
@@ -448,18 +443,18 @@ def test_what_cannot_be_told_is_refused() -> None:
             (X, y),
             {"most": None},
         ),
-        ("tol must be .*, got 0.0", net, (X, y), {"tol": 0.0}),
+        ("tol must be .*, got 0", net, (X, y), {"tol": 0.0}),
         (r"tol must be a number above 0 and at most 1e\+100, got None", net, (X, y), {"tol": None}),
         ("learners of streaml1 only, got LogisticRegression", LogisticRegression(), (X, y), {}),
-        ("leave out passes", net, (X, y), {"passes": 2}),
-        ("no example was learnt", net, [], {}),
+        ("remove passes", net, (X, y), {"passes": 2}),
+        ("at least one example, got none", net, [], {}),
     ]
     for reason, model, source, options in cases:
         with pytest.raises(RegretError, match=reason) as error:
             streaml1.regret(model.clone(), source, **options)
         assert str(error.value).count("\n") == 0
-    with pytest.raises(RegretError, match="last step of the pipeline"):
-        Hindsight(preprocessing.StandardScaler() | net)
+    with pytest.raises(RegretError, match="pass its last step"):
+        RegretObserver(preprocessing.StandardScaler() | net)
 
 
 def test_the_command_line_tells_it(tmp_path: Path) -> None:
@@ -561,7 +556,7 @@ def test_fista_starts_where_it_is_told() -> None:
         assert len(warm.trace) < len(cold.trace) / 2
     far = fista(X, y, tol=1e-9, penalty="ball", radius=1.0, start=(np.full(D, 9.0), 0.0))
     assert np.abs(far.weights).sum() <= 1.0 + 1e-9 and far.converged
-    with pytest.raises(ValueError, match="start has weights of shape"):
+    with pytest.raises(ValueError, match="start must have weights of shape"):
         fista(X, y, l1=0.1, start=(np.zeros(D + 1), 0.0))
 
 

@@ -10,7 +10,7 @@ from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
-    from streaml1.training.regret import Hindsight
+    from streaml1.training.regret import RegretObserver
 
 __all__ = ["regret_observer", "regret_option", "require_no_conflict"]
 
@@ -31,10 +31,10 @@ def require_no_conflict(regret: bool, conflicts: dict[str, bool]) -> None:
             )
 
 
-def regret_observer(regret: bool, learner: OnlineModel) -> Hindsight | None:
+def regret_observer(regret: bool, learner: OnlineModel) -> RegretObserver | None:
     """Return the observer that computes the regret, or None without --regret."""
     if not regret:
         return None
-    from streaml1.training.regret import Hindsight
+    from streaml1.training.regret import RegretObserver
 
-    return Hindsight(learner)
+    return RegretObserver(learner)

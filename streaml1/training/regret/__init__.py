@@ -1,4 +1,4 @@
-"""The best fixed weights in hindsight: what a run has cost more than they would have."""
+"""Regret: the cost of a run in excess of the best fixed weights in hindsight."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 from streaml1.training import progressive
-from streaml1.training.regret.observer import Hindsight
+from streaml1.training.regret.observer import RegretObserver
 from streaml1.training.regret.result import Point, Regret, RegretError
 
-__all__ = ["Hindsight", "Point", "Regret", "RegretError", "regret"]
+__all__ = ["RegretObserver", "Point", "Regret", "RegretError", "regret"]
 
 
 def regret(
@@ -23,26 +23,26 @@ def regret(
     most: int = 2**26,
     **reading: Any,
 ) -> Regret:
-    r"""Run a model over a stream and tell its regret, $\sum_t [f_t(w_t) + r(w_t)]$ less the least.
+    r"""Run a model over a stream and measure its regret.
 
-    The least is that of all fixed weights, with the same loss and penalty, in the same ball, on the
-    same examples; for each number of examples T another. What is meant for each model is in
-    docs/regret.md.
+    The regret after T examples is $\sum_t [f_t(w_t) + r(w_t)]$ minus the minimum of the same sum
+    over fixed weights, with the same loss, penalty and constraint. docs/regret.md defines it for
+    each model.
 
     Parameters
     ----------
     model
-        A model of streaml1, by itself. It learns.
+        A model of streaml1, not a pipeline. It learns the stream.
     source
         As for `progressive`.
     first, per_decade
-        It is told after `first` examples, `per_decade` times while their number grows to its
-        tenfold, evenly in its logarithm, and at the end.
+        The regret is computed after `first` examples, then `per_decade` times per factor of ten,
+        evenly spaced in the logarithm, and at the end.
     tol
-        How well the best weights are searched for: until the gap of their mean loss is at most
-        that (relative, where the mean loss is above 1).
+        Duality gap of the mean objective to which the best weights are computed (relative, if the
+        objective is above 1).
     most
-        All rows are kept: at most so many entries that are not zero, 12 bytes each.
+        Maximum number of non-zero entries to keep, 12 bytes each: all rows stay in memory.
     reading
         As for `progressive`: `limit`, `bad`, `format`, `target`, `seed`, ...
 
@@ -54,29 +54,30 @@ def regret(
     Raises
     ------
     RegretError
-        With one sentence: a model whose regret cannot be told, weighted examples, or too many rows.
+        If the regret is undefined for the model, if examples have weights, or if there are too
+        many rows.
     TypeError
-        Where the source is none, or a parameter of `reading`.
+        If the source or a parameter of `reading` is invalid.
 
     Examples
     --------
     >>> import streaml1
     >>> from streaml1.datasets import Drifting
     >>> stream = Drifting(n=1000, d=50, change="none", seed=1)
-    >>> told = streaml1.regret(streaml1.ElasticNetClassifier(l1=1e-3), stream, per_decade=1)
-    >>> [point.examples for point in told.points]
+    >>> result = streaml1.regret(streaml1.ElasticNetClassifier(l1=1e-3), stream, per_decade=1)
+    >>> [point.examples for point in result.points]
     [100, 1000]
-    >>> told.points[1].regret > 0.0, told.slope < 1.0
+    >>> result.points[1].regret > 0.0, result.slope < 1.0
     (True, True)
     """
     known = inspect.signature(progressive).parameters
     for name in reading:
         if name not in known:
             raise TypeError(f"regret() got an unexpected keyword argument {name!r}")
-    heard = Hindsight(model, first=first, per_decade=per_decade, tol=tol, most=most)
+    observer = RegretObserver(model, first=first, per_decade=per_decade, tol=tol, most=most)
     for name in ("passes", "checkpoint", "label_within", "outs"):
         if name in reading:
-            raise RegretError(f"regret is of one pass that begins anew: leave out {name}")
+            raise RegretError(f"the regret is defined for one pass from the start; remove {name}")
     limit = reading.get("limit") or math.inf
-    report = progressive(model, source, every=int(min(2**40, limit)), outs=[heard], **reading)
-    return heard.regret(report.title)
+    report = progressive(model, source, every=int(min(2**40, limit)), outs=[observer], **reading)
+    return observer.regret(report.title)

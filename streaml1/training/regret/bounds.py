@@ -1,7 +1,7 @@
-r"""What the papers promise, to lay beside what is measured: bounds on regret and on the optimum.
+r"""Bounds on regret and on the distance from the optimum, from the papers.
 
-No run takes them: they are for tests, demos and whoever measures one. Each holds under the
-conditions it names; docs/regret.md has them beside what is measured. Sources:
+The solvers and learners do not use them: they are for tests, demos and experiments. Each holds
+under the conditions in its docstring; docs/regret.md compares them with measurements. Sources:
 
 - Duchi, J. and Singer, Y., 2009. Efficient learning using forward-backward splitting. NIPS.
 - Shalev-Shwartz, S. and Tewari, A., 2009. Stochastic methods for l1 regularized loss minimization.
@@ -27,18 +27,18 @@ __all__ = [
 
 
 def fobos_regret(T: int, D: float, G: float, c: float) -> float:
-    r"""FoBoS, Theorem 3: $G D + (D^2 / 2c + 7 G^2 c) \sqrt T$.
+    r"""Return the regret bound of FoBoS, Theorem 3: $G D + (D^2 / 2c + 7 G^2 c) \sqrt T$.
 
     Parameters
     ----------
     T
-        Steps, with the rate $\eta_t = c / \sqrt t$.
+        Steps, with the learning rate $\eta_t = c / \sqrt t$.
     D
-        The most that $|w_t - w^*|_2$ is in any step.
+        Upper bound on $|w_t - w^*|_2$ in all steps.
     G
-        The most that the l2 norm of a subgradient of a loss $f_t$, or of the penalty r, is.
+        Upper bound on the l2 norm of a subgradient of a loss $f_t$, or of the penalty r.
     c
-        The rate's factor: `lr` of the schedule "invsqrt".
+        Factor of the learning rate: `lr` of the schedule "invsqrt".
 
     Examples
     --------
@@ -49,36 +49,38 @@ def fobos_regret(T: int, D: float, G: float, c: float) -> float:
 
 
 def fobos_excess(T: int, D: float, G: float, A: float = 0.0, c: float = 4.0) -> tuple[float, float]:
-    r"""FoBoS, Corollary 2: (a, b), and the mean of $f(w_t) + r(w_t)$ is at most a + b (f + r)(w*).
+    r"""Return the bound of FoBoS, Corollary 2, as (a, b).
 
-    $a = 3 D G / (\sqrt T q)$ and $b = 1 / q$, where $q = 1 - c A D / (G \sqrt{7 T})$ has to be
-    above 0. It is for the constant rate $\eta = D / (\sqrt{7T} G)$. The square root of 7 would do
-    for the 3.
+    The mean of $f(w_t) + r(w_t)$ is at most a + b (f + r)(w*), for the constant learning rate
+    $\eta = D / (\sqrt{7T} G)$. Here $a = 3 D G / (\sqrt T q)$, $b = 1 / q$, and
+    $q = 1 - c A D / (G \sqrt{7 T})$ must be positive. The 3 is $\sqrt 7$ rounded up.
 
     Parameters
     ----------
-    T, D, G
-        Steps; the most that $|w^*|_2$ is; with A, $|g|^2 \le A f(w) + G^2$ for all subgradients.
-    A
-        0 for losses of bounded slope.
+    T
+        Steps.
+    D
+        Upper bound on $|w^*|_2$.
+    G, A
+        $|g|^2 \le A f(w) + G^2$ for all subgradients g; A is 0 for losses of bounded slope.
     c
         At most 4.
 
     Raises
     ------
     ValueError
-        Where T is too small for q to be above 0.
+        If T is too small for q to be positive.
     """
     q = 1.0 - c * A * D / (G * math.sqrt(7.0 * T))
     if q <= 0.0:
-        raise ValueError(f"T={T} is too few steps for a bound: {q:.3g} must be above 0")
+        raise ValueError(f"T={T} is too few steps for a bound: q must be > 0, got {q:.3g}")
     return 3.0 * D * G / (math.sqrt(T) * q), 1.0 / q
 
 
 def smidas_rate(T: int, w1: float, p: float, d: int, rho: float = 1.0) -> float:
-    r"""The constant rate at which `smidas_regret` is least.
+    r"""Return the constant learning rate that minimises `smidas_regret`.
 
-    $|w^*|_1 / \sqrt{(p-1) d^{2/p} \rho T}$. Parameters are those of `smidas_regret`.
+    It is $|w^*|_1 / \sqrt{(p-1) d^{2/p} \rho T}$. Parameters are those of `smidas_regret`.
     """
     return w1 / math.sqrt((p - 1.0) * math.pow(d, 2.0 / p) * rho * T)
 
@@ -86,25 +88,25 @@ def smidas_rate(T: int, w1: float, p: float, d: int, rho: float = 1.0) -> float:
 def smidas_regret(
     T: int, w1: float, p: float, d: int, rho: float = 1.0, eta: float | None = None
 ) -> float:
-    r"""SMIDAS, Theorem 2, as a regret and with the constants of its proof.
+    r"""Return the regret bound of SMIDAS, Theorem 2, with the constants of its proof.
 
-    $|w^*|_1^2 / 2\eta + \eta T (p - 1) d^{2/p} \rho / 2$, from the sum of the proof's last
-    inequality over T steps, in which $\Psi(w_1) = |w^*|_q^2 / 2 \le |w^*|_1^2 / 2$ and
-    $w_1 = 0$. At the best rate that is $|w^*|_1 \sqrt{(p-1) d^{2/p} \rho T}$, and with p = 2 log d,
-    where $d^{2/p} = e$, over T the theorem's $O(|w^*|_1 \sqrt{\log(d) / T})$.
+    It is $|w^*|_1^2 / 2\eta + \eta T (p - 1) d^{2/p} \rho / 2$: the last inequality of the proof,
+    summed over T steps, with $\Psi(w_1) = |w^*|_q^2 / 2 \le |w^*|_1^2 / 2$ and $w_1 = 0$. At the
+    best learning rate it is $|w^*|_1 \sqrt{(p-1) d^{2/p} \rho T}$. With p = 2 log d, where
+    $d^{2/p} = e$, this divided by T is the theorem's $O(|w^*|_1 \sqrt{\log(d) / T})$.
 
     Parameters
     ----------
     T
-        Steps, all with the rate eta.
+        Steps, all with the learning rate eta.
     w1
         $|w^*|_1$.
     p, d
-        Of the norm, and how many features; all values of them are from -1 to 1.
+        Parameter of the norm, and number of features; all values are between -1 and 1.
     rho
-        The most that the squared derivative of a loss is: 1 for the logistic loss and the hinges.
+        Upper bound on the squared derivative of a loss: 1 for the logistic loss and the hinges.
     eta
-        The constant rate; None: the best.
+        The constant learning rate; None: the best.
 
     Examples
     --------
@@ -117,19 +119,20 @@ def smidas_regret(
 
 
 def scd_excess(steps: int, coordinates: int, beta_w2: float, at_zero: float) -> float:
-    r"""SCD, Theorem 1: $k (\beta |w^*|_2^2 + 2 R(0)) / 2T$, what is left to the optimum.
+    r"""Return the bound of SCD, Theorem 1, on the expected distance from the optimum.
 
-    In expectation, after T steps from 0 at one of k coordinates drawn uniformly. The paper has 2d
-    of them, a weight of each sign; here a step moves a weight of any sign, and k = d.
+    It is $k (\beta |w^*|_2^2 + 2 R(0)) / 2T$ after T steps from 0, each at one of k coordinates
+    drawn uniformly. The paper has k = 2d, one coordinate for each sign of a weight; for signed
+    weights k = d.
 
     Parameters
     ----------
     steps, coordinates
         T and k.
     beta_w2
-        $\beta |w^*|_2^2$; with a bound of the curvature for each coordinate $\sum_j \beta_j w_j^2$.
+        $\beta |w^*|_2^2$, or with a curvature bound for each coordinate $\sum_j \beta_j w_j^2$.
     at_zero
-        The objective of zero weights.
+        The objective at zero weights, R(0).
     """
     return coordinates * (beta_w2 + 2.0 * at_zero) / (2.0 * steps)
 
@@ -137,21 +140,21 @@ def scd_excess(steps: int, coordinates: int, beta_w2: float, at_zero: float) -> 
 def sdca_dual(
     steps: int, n: int, l2: float, gamma: float, radius: float = 1.0, start: float = 1.0
 ) -> float:
-    r"""SDCA, of the main lemma for smooth losses: $(1 - s/n)^t$ times what was left at the start.
+    r"""Return the bound of SDCA on the expected $D(\alpha^*) - D(\alpha^{(t)})$ for smooth losses.
 
-    It bounds the expected $D(\alpha^*) - D(\alpha^{(t)})$. With $s = \lambda n \gamma / (R^2 +
-    \lambda n \gamma)$ the lemma's G is not above 0, so each step closes s/n of the gap, which is
-    not below what is left of the dual.
+    It is $(1 - s/n)^t$ times the value at the start. With
+    $s = \lambda n \gamma / (R^2 + \lambda n \gamma)$ the G of the main lemma is at most 0, so that
+    each step closes s/n of the gap, which is at least the suboptimality of the dual.
 
     Parameters
     ----------
     steps, n
         Steps t at examples drawn uniformly from n.
     l2, gamma
-        The strength, and the loss is 1/gamma-smooth: 4 for the logistic loss, 1 for the squared
-        one, the width of a smoothed hinge.
+        Strength of the penalty; the loss is 1/gamma-smooth, with gamma 4 for the logistic loss, 1
+        for the squared loss, and its width for a smoothed hinge.
     radius
-        The most that $|x_i|_2$ is.
+        Upper bound on $|x_i|_2$.
     start
         $D(\alpha^*) - D(0)$; at most 1 for losses that are at most 1 at 0.
     """
@@ -160,22 +163,22 @@ def sdca_dual(
 
 
 def sdca_gap(steps: int, n: int, l2: float, s: float, G: float, rise: float) -> float:
-    r"""SDCA, the slide "Proof idea": $n / (s (T - T_0)) E[D(T) - D(T_0)] + s G / (2 \lambda n)$.
+    r"""Return the bound of SDCA on the expected gap at a random one of the last steps.
 
-    It bounds the expected duality gap at a step drawn from the last ones.
+    It is $n / (s (T - T_0)) E[D(T) - D(T_0)] + s G / (2 \lambda n)$, from the slide "Proof Idea".
 
     Parameters
     ----------
     steps
         $T - T_0$.
     n, l2
-        Examples, and the strength.
+        Number of examples, and strength of the penalty.
     s
-        From 0 to 1.
+        Between 0 and 1.
     G
-        The most that the lemma's $G^{(t)}$ is: for a loss of slope at most L, $4 L^2 R^2$.
+        Upper bound on the lemma's $G^{(t)}$: $4 L^2 R^2$ for a loss of slope at most L.
     rise
-        What the dual has risen by in those steps.
+        Increase of the dual in those steps.
     """
     return n / (s * steps) * rise + s * G / (2.0 * l2 * n)
 
@@ -183,18 +186,18 @@ def sdca_gap(steps: int, n: int, l2: float, s: float, G: float, rise: float) -> 
 def sdca_steps(
     n: int, l2: float, epsilon: float, gamma: float | None = None, L: float | None = None
 ) -> float:
-    r"""SDCA, the slide "Our results": steps until the gap is epsilon, constants aside.
+    r"""Return the steps of SDCA until the gap is epsilon, up to constants and logarithms.
 
-    And logarithms: $(n + 1 / \lambda \gamma) \log(1 / \epsilon)$ for a 1/gamma-smooth loss,
-    $n + L / (\lambda \epsilon)$ for one of slope at most L.
+    From the slide "Our results": $(n + 1 / \lambda \gamma) \log(1 / \epsilon)$ for a
+    1/gamma-smooth loss, $n + L / (\lambda \epsilon)$ for a loss of slope at most L.
 
     Raises
     ------
     ValueError
-        Unless one of gamma and L is given.
+        Unless exactly one of gamma and L is given.
     """
     if (gamma is None) == (L is None):
-        raise ValueError("sdca_steps is of a smooth loss or of one of bounded slope: give one")
+        raise ValueError("sdca_steps needs gamma for a smooth loss, or else L: give one of them")
     if gamma is not None:
         return (n + 1.0 / (l2 * gamma)) * math.log(1.0 / epsilon)
     assert L is not None

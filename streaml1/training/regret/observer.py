@@ -1,14 +1,16 @@
-"""Who hears of a run and keeps what its regret takes: losses, penalties, and all rows."""
+"""The observer of a run that keeps what its regret needs: losses, penalties and all rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hash
+from streaml1.core.types import Floats, Ids, Indptr, Ints
 from streaml1.features.batch import Batch, checked
 from streaml1.features.interactions import (
     Interactions,
@@ -22,27 +24,30 @@ from streaml1.models.parameters import Integer, Number
 from streaml1.training.examples import rows_of
 from streaml1.training.model_adapter import learner_of, loss_of, places_of
 from streaml1.training.observers import Out, Part
-from streaml1.training.regret.comparator import Best, comparator_of
+from streaml1.training.regret.comparator import BestWeights, comparator_of
 from streaml1.training.regret.result import Point, Regret, RegretError
 from streaml1.training.report import NAMES, losses
 
-__all__ = ["Hindsight"]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+__all__ = ["RegretObserver"]
 
 
-class Hindsight(Out):
-    """Keeps what is learnt, and tells the regret when the run has ended.
+class RegretObserver(Out):
+    """Keep the examples of a run and their losses, and compute the regret at its end.
 
     Parameters
     ----------
     model
-        What will learn; it may have learnt before.
+        The model of the run; it may have learnt before.
     first, per_decade, tol, most
         As for `streaml1.regret`.
 
     Raises
     ------
     RegretError
-        Where there is nothing that the model could be compared with.
+        If the regret is undefined for the model.
     """
 
     def __init__(
@@ -55,7 +60,9 @@ class Hindsight(Out):
         most: int = 2**26,
     ) -> None:
         if learner_of(model) is not model:
-            raise RegretError("regret is of a model by itself: give the last step of the pipeline")
+            raise RegretError(
+                "the regret is defined for a model without a pipeline; pass its last step"
+            )
         try:
             for name, value in {"first": first, "per_decade": per_decade, "most": most}.items():
                 Integer(1, 2**62)(name, value)
@@ -66,53 +73,55 @@ class Hindsight(Out):
         self.loss = loss_of(model)
         self.comparator = comparator_of(model, self.loss)
         self._pays = self.comparator.cost is not None
-        self._rows = _Rows(most)
-        self._losses: list[Any] = []
+        self._rows = _RowStore(most)
+        self._losses: list[Floats] = []
         self._penalties: list[float] = []
-        self._y: list[Any] = []
-        self._classes: dict[Hashable, int] = {}  # labels of many classes, numbered as they come
-        self._penalty = self._cost()
-        self._heard = 0
+        self._y: list[NDArray[Any]] = []
+        self._classes: dict[
+            Hashable, int
+        ] = {}  # softmax labels -> their codes, in order of occurrence
+        self._penalty = self._current_penalty()
+        self._n_examples = 0
         self._next = next_mark(0, first, per_decade)
         self._nonzero: dict[int, int] = {}
 
     def room(self) -> int:
-        """One example where weights pay in each step; else those up to the next point."""
-        return 1 if self._pays else self._next - self._heard
+        """Return 1 if each step pays a penalty, else the number of rows up to the next point."""
+        return 1 if self._pays else self._next - self._n_examples
 
     def predicted(self, part: Part) -> None:
-        """Keep some examples, and what they have cost."""
+        """Keep some examples and their losses."""
         if part.y is None or part.learnt is not None:
-            raise RegretError("regret is of labels that come with their examples: no late ones")
+            raise RegretError("the regret is undefined for delayed labels")
         if part.w is not None and np.any(np.asarray(part.w) != 1.0):
             raise RegretError(
-                f"{part.block.place(part.lo)} begins examples of other weights than 1, which "
-                "regret is not told of: leave the weights out"
+                f"the regret is defined for sample weights of 1, got others from "
+                f"{part.block.place(part.lo)} on; drop the weights"
             )
-        # Crosses and words are features: the best weights are over them too.
+        # The best weights include those of interactions and n-grams.
         engine = self.model._state
         batch = engine.batch(rows_of(part.block.x, part.lo, part.hi))
         self._rows.add(batch, engine.interactions)
         y = part.y
         places = places_of(self.model, y) if self.loss == "softmax" else np.asarray(y)
         self._losses.append(losses(self.loss, part.p, places))
-        if self.loss == "softmax":  # an array would make one type of labels of several
-            y = [self._classes.setdefault(one, len(self._classes)) for one in y]
+        if self.loss == "softmax":  # an array would convert labels to one type
+            y = [self._classes.setdefault(label, len(self._classes)) for label in y]
         self._y.append(np.asarray(y))
         if self._pays:
             self._penalties.append(self._penalty)
-            self._penalty = self._cost()
-        self._heard += part.hi - part.lo
-        if self._heard == self._next:
-            self._nonzero[self._heard] = self.model.n_nonzero
-            self._next = next_mark(self._heard, self.first, self.per_decade)
+            self._penalty = self._current_penalty()
+        self._n_examples += part.hi - part.lo
+        if self._n_examples == self._next:
+            self._nonzero[self._n_examples] = self.model.n_nonzero
+            self._next = next_mark(self._n_examples, self.first, self.per_decade)
 
     def next_pass(self) -> None:
-        """Refuse: the best fixed weights of a stream are those of one pass."""
-        raise RegretError("regret is of one pass over the stream: leave the others out")
+        """Reject further passes: the regret is defined for one pass."""
+        raise RegretError("the regret is defined for one pass over the stream; use passes=1")
 
-    def _cost(self) -> float:
-        """The penalty of the weights as they are."""
+    def _current_penalty(self) -> float:
+        """Return the penalty of the current weights."""
         cost = self.comparator.cost
         if cost is None:
             return 0.0
@@ -124,38 +133,56 @@ class Hindsight(Out):
             return cost(rule.weights())
 
     def regret(self, title: str = "") -> Regret:
-        """Find the best fixed weights at each point.
+        """Find the best fixed weights at each point, and compute the regret.
+
+        Parameters
+        ----------
+        title
+            The data and the model.
 
         Raises
         ------
         RegretError
-            Where nothing was learnt.
+            If nothing was learnt.
         """
         if not self._losses:
-            raise RegretError("no example was learnt, so there is no regret to tell")
-        lost = np.cumsum(np.concatenate(self._losses))
-        total = lost + np.cumsum(self._penalties) if self._pays else lost
+            raise RegretError("the regret needs at least one example, got none")
+        loss = np.cumsum(np.concatenate(self._losses))
+        total = loss + np.cumsum(self._penalties) if self._pays else loss
         X = self._rows.matrix()
         y = np.concatenate(self._y)
         points = []
-        best: Best | None = None
+        best: BestWeights | None = None
         for t in marks(len(total), self.first, self.per_decade):
             best = self.comparator.best(X[:t], y[:t], self.tol, best)
-            least = t * best.objective
-            n = int(np.count_nonzero(best.solution.weights))
-            error = t * max(0.0, best.objective - best.bound)
-            cumulative, mean = float(total[t - 1]), float(lost[t - 1]) / t
-            own = self._nonzero.get(t, self.model.n_nonzero)
-            points.append(Point(t, cumulative, least, cumulative - least, error, n, mean, own))
+            best_total, cumulative = t * best.objective, float(total[t - 1])
+            points.append(
+                Point(
+                    examples=t,
+                    cumulative=cumulative,
+                    best=best_total,
+                    regret=cumulative - best_total,
+                    error=t * max(0.0, best.objective - best.bound),
+                    n_nonzero=int(np.count_nonzero(best.solution.weights)),
+                    loss=float(loss[t - 1]) / t,
+                    learner_nonzero=self._nonzero.get(t, self.model.n_nonzero),
+                )
+            )
         assert best is not None
-        found = best.solution
-        weights = (found.weights, self._rows.names, found.intercept)
-        classes = list(self._classes)
-        return Regret(title, self.comparator.of, points, *weights, NAMES[self.loss], classes)
+        return Regret(
+            title,
+            self.comparator.description,
+            points,
+            best.solution.weights,
+            self._rows.names,
+            best.solution.intercept,
+            NAMES[self.loss],
+            list(self._classes),
+        )
 
 
 def next_mark(t: int, first: int, per_decade: int) -> int:
-    """The first number of examples above t, of those even in their logarithm."""
+    """Return the first point above t; points are evenly spaced in their logarithm."""
     i = max(0, int(math.log10(max(t, first) / first) * per_decade) - 1)
     while (mark := int(round(first * 10.0 ** (i / per_decade)))) <= t:
         i += 1
@@ -163,38 +190,47 @@ def next_mark(t: int, first: int, per_decade: int) -> int:
 
 
 def marks(n: int, first: int, per_decade: int) -> list[int]:
-    """Numbers of examples up to n, even in their logarithm, and n."""
-    found, t = [], next_mark(0, first, per_decade)
+    """Return the points up to n, evenly spaced in their logarithm, and n."""
+    points, t = [], next_mark(0, first, per_decade)
     while t < n:
-        found.append(t)
+        points.append(t)
         t = next_mark(t, first, per_decade)
-    return [*found, n]
+    return [*points, n]
 
 
-class _Rows:
-    """Rows as a model reads them, kept as those of one matrix.
+class _RowStore:
+    """The rows that a model reads, as one matrix.
+
+    Columns are numbered in the order in which their features occur. A feature is identified by a
+    key: an int by itself, a string by 2**64 + its hash, a crossed feature by 2**65 + its hash, any
+    other name by itself.
+
+    Parameters
+    ----------
+    max_nnz
+        Maximum number of non-zero entries.
 
     Attributes
     ----------
     names : list
-        What the columns are called.
+        Names of the columns.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_nnz: int) -> None:
+        self.max_nnz = max_nnz
         self.names: list[Hashable] = []
-        self._places: dict[Hashable, int] = {}  # by names, of strings by what their hashes are
-        self._ids: list[Any] = []
-        self._values: list[Any] = []
-        self._counts: list[Any] = []
+        self._column_of_key: dict[Hashable, int] = {}
+        self._ids: list[Ids] = []
+        self._values: list[Floats] = []
+        self._counts: list[Ints] = []
         self._n = self._nnz = 0
 
     def add(self, batch: Batch, crosses: Interactions | None) -> None:
-        """Keep some rows, and what is crossed in them."""
+        """Append rows, and the interactions of their features."""
         batch = checked(batch)
         self._n += batch.n
         if crosses is None:
-            self._keep(self._columns_of(batch), batch.rows.values, batch.rows.indptr)
+            self._append(self._columns_of(batch), batch.rows.values, batch.rows.indptr)
             return
         whole = select_factors(crosses, batch)
         for lo, hi in whole.chunks():
@@ -212,44 +248,53 @@ class _Rows:
             rows.indptr, crossing.indptr, self._columns_of(some.batch), rows.values, crossed,
             crossing.values, ids, values,
         )  # fmt: skip
-        self._keep(ids, values, indptr)
+        self._append(ids, values, indptr)
 
-    def _keep(self, ids: Any, values: Any, indptr: Any) -> None:
+    def _append(self, ids: Ids, values: Floats, indptr: Indptr) -> None:
         self._nnz += len(ids)
-        if self._nnz > self.most:
+        if self._nnz > self.max_nnz:
             raise RegretError(
-                f"{self._n:,} examples have {self._nnz:,} entries that are not zero, and regret, "
-                f"which keeps them all, takes {self.most:,}: read fewer examples, or give most"
+                f"the regret keeps at most {self.max_nnz:,} non-zero entries, got {self._nnz:,} in "
+                f"{self._n:,} examples; read fewer examples, or raise most"
             )
         self._ids.append(ids)
         self._values.append(values)
-        self._counts.append(np.diff(indptr.astype(np.int64)))
+        ends = indptr.astype(np.int64)
+        self._counts.append(ends[1:] - ends[:-1])
 
-    def _columns_of(self, batch: Batch) -> Any:
-        """The column of each entry of a batch."""
+    def _columns_of(self, batch: Batch) -> Ids:
+        """Return the column of each entry of a batch."""
         if batch.texts is not None:
             hashes, _, _ = batch.texts.parts()
             return self._columns([2**64 + h for h in hashes.tolist()], batch.texts.names_of)
         if batch.names is not None:
             names = batch.names
             keys = [_key(name) for name in names]
-            return self._columns(keys, lambda new: [names[k] for k in new.tolist()])[batch.rows.ids]
-        found, at = np.unique(batch.rows.ids, return_inverse=True)
-        return self._columns(found.tolist(), lambda new: found[new].tolist())[at]
+            columns = self._columns(keys, lambda new: [names[k] for k in new.tolist()])
+            of_entries: Ids = columns[batch.rows.ids]
+            return of_entries
+        found, index = np.unique(batch.rows.ids, return_inverse=True)
+        of_entries = self._columns(found.tolist(), lambda new: found[new].tolist())[index]
+        return of_entries
 
-    def _columns(self, keys: list[Any], names_of: Callable[[Any], Iterable[Hashable]]) -> Any:
-        """The columns of some keys; `names_of` tells what those that are new are called."""
+    def _columns(
+        self, keys: list[Any], names_of: Callable[[NDArray[np.intp]], Iterable[Hashable]]
+    ) -> Ids:
+        """Return the columns of some keys, adding new ones.
+
+        `names_of` returns the names of the keys at some indices.
+        """
         new = [k for k, key in enumerate(keys) if self._is_new(key)]
         if new:
             self.names += names_of(np.array(new))
-        return np.array([self._places[key] for key in keys], np.uint32)
+        return np.array([self._column_of_key[key] for key in keys], np.uint32)
 
     def _is_new(self, key: Hashable) -> bool:
-        n = len(self._places)
-        return self._places.setdefault(key, n) == n
+        n = len(self._column_of_key)
+        return self._column_of_key.setdefault(key, n) == n
 
-    def matrix(self) -> Any:
-        """All rows as a CSR matrix."""
+    def matrix(self) -> csr_matrix:
+        """Return all rows as a CSR matrix."""
         from scipy.sparse import csr_matrix
 
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(self._counts))])
@@ -258,5 +303,5 @@ class _Rows:
 
 
 def _key(name: Hashable) -> Hashable:
-    """A name, or what is the same of it where only hashes are read: a string by its hash."""
+    """Return the key of a name; that of a string is the same where only its hash is known."""
     return 2**64 + name_hash(name) if isinstance(name, str) else name

@@ -1,14 +1,16 @@
-"""A regret, told: points, a table, a picture."""
+"""The result of a regret measurement: points, a table, a plot."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streaml1.core.text_table import TableColumn, render_table
 from streaml1.sources import SourceError
 from streaml1.training.report import require_plotting
 from streaml1.training.report.text_table import format_four
@@ -17,31 +19,31 @@ __all__ = ["Point", "Regret", "RegretError"]
 
 
 class RegretError(SourceError):
-    """A regret that cannot be told; its text is one sentence."""
+    """The regret is undefined for this model or stream."""
 
 
 class Point(NamedTuple):
-    """How things stood after some examples; sums over them, not means.
+    """The regret after some examples. Costs are sums over the examples, not means.
 
     Parameters
     ----------
     examples
-        How many, T.
+        Number of examples, T.
     cumulative
-        What the model has cost: the loss of each example before it was learnt, and the penalty of
-        the weights that predicted it, where there is one.
+        Cost of the model: the loss of each example before it was learnt, plus the penalty, if any,
+        of the weights that predicted it.
     best
-        What the best fixed weights that were found would have cost.
+        Cost of the best fixed weights that were found.
     regret
         `cumulative - best`.
     error
-        The true regret is at most so much larger, and not smaller: the gap of the solver.
+        Duality gap of the solver: the true regret is between `regret` and `regret + error`.
     n_nonzero
-        How many of the best weights are not zero.
+        Non-zero weights of the best fixed weights.
     loss
-        The model's mean loss so far, as the report has it: without a penalty.
+        Mean loss of the model so far without a penalty, as in the report.
     learner_nonzero
-        How many of the model's weights were not zero then, as the report has it.
+        Non-zero weights of the model at that time, as in the report.
     """
 
     examples: int
@@ -55,43 +57,43 @@ class Point(NamedTuple):
 
 
 class Regret:
-    """The regret of a run, at points that are even in the logarithm of the number of examples.
+    """The regret of a run, at points evenly spaced in the logarithm of the number of examples.
 
     Attributes
     ----------
     title : str
-        What was learnt from what.
-    of : str
-        What the best weights were free to be, in words.
+        The data and the model.
+    comparator : str
+        Description of the class of weights that the model is compared with.
     points : list of Point
-        How things stood.
+        The regret at each point.
     weights : ndarray
-        The best fixed weights at the last point; a row for each of `classes` where there are many.
-        Their columns are `names`.
+        The best fixed weights at the last point, shape (d,), or (k, d) with a row for each of
+        `classes`. Their columns are `names`.
     names : list
-        What the columns are called, as in the `weights` of the model.
+        Names of the columns, as in the `weights` of the model.
     intercept : float or ndarray
-        Beside them.
+        The intercept of these weights, or one for each class.
     loss_name : str
-        What the loss is called: log-loss only for the logistic loss.
+        Name of the loss; "log-loss" only for the logistic loss.
     classes : list
-        Of many labels those that were met, in the order of their first examples; else empty.
+        With several labels, those that occurred, in the order of their first examples; else empty.
     """
 
     def __init__(
         self,
         title: str,
-        of: str,
+        comparator: str,
         points: list[Point],
-        weights: Any,
-        names: Any,
-        intercept: Any,
+        weights: NDArray[np.float64],
+        names: list[Hashable],
+        intercept: float | NDArray[np.float64],
         loss_name: str,
         classes: Sequence[Hashable] = (),
     ) -> None:
-        self.title, self.of, self.points, self.loss_name = title, of, points, loss_name
+        self.title, self.comparator, self.points = title, comparator, points
         self.weights, self.names, self.intercept = weights, names, intercept
-        self.classes = list(classes)
+        self.loss_name, self.classes = loss_name, list(classes)
 
     def __repr__(self) -> str:
         last = self.points[-1]
@@ -99,46 +101,75 @@ class Regret:
 
     @property
     def slope(self) -> float:
-        """How fast it grows: about as T to this power; below 1 the mean regret falls.
+        """Growth exponent: the regret grows about as T to this power.
 
-        By least squares of its logarithm, over the points from a tenth of the examples on, or all
-        if that is one; NaN where it is not above 0, or infinite.
+        Below 1 the regret per example falls. It is the least-squares slope of log regret against
+        log T, over the points in the last tenth to the end, or over all if there is only one. NaN
+        unless all these regrets are positive and finite.
         """
         end = self.points[-1].examples
-        kept = [point for point in self.points if 10 * point.examples >= end]
-        kept = kept if len(kept) > 1 else self.points
-        if len(kept) < 2 or not all(0.0 < point.regret < math.inf for point in kept):
+        recent = [point for point in self.points if 10 * point.examples >= end]
+        recent = recent if len(recent) > 1 else self.points
+        if len(recent) < 2 or not all(0.0 < point.regret < math.inf for point in recent):
             return float("nan")
-        t, r = np.log([(point.examples, point.regret) for point in kept]).T
+        t, r = np.log([(point.examples, point.regret) for point in recent]).T
         return float(np.polyfit(t, r, 1)[0])
 
     def table(self) -> str:
-        """The points as a table, the columns of the report among them; and the slope."""
-        wide = max(9, len(self.loss_name))
-        lines = [
-            f"{'':>10} {self.loss_name:>{wide}} {'non-':>9} {'learner':>12} {'best fixed':>12}"
-            f" {'its non-':>9} {'':>10} {'at most':>10} {'a step':>9}",
-            f"{'examples':>10} {'(all)':>{wide}} {'zeros':>9} {'in all':>12} {'in all':>12}"
-            f" {'zeros':>9} {'regret':>10} {'more':>10} {'':>9}",
+        """Return the points as a text table, followed by the growth exponent."""
+        columns = [
+            TableColumn("examples", min_width=10),
+            TableColumn(f"{self.loss_name}\n(all)", min_width=9),
+            TableColumn("non-\nzeros", min_width=9),
+            TableColumn("learner\ntotal", min_width=12),
+            TableColumn("best fixed\ntotal", min_width=12),
+            TableColumn("its non-\nzeros", min_width=9),
+            TableColumn("regret", min_width=10),
+            TableColumn("error\nbound", min_width=10),
+            TableColumn("regret per\nexample", min_width=10),
         ]
-        lines += [
-            f"{p.examples:>10,} {format_four(p.loss):>{wide}} {p.learner_nonzero:>9,} "
-            f"{_sum(p.cumulative, 12)} {_sum(p.best, 12)} {p.n_nonzero:>9,} {_sum(p.regret, 10)} "
-            f"{_sum(p.error, 10)} {format_four(p.regret / p.examples):>9}"
+        cells = [
+            (
+                f"{p.examples:,}",
+                format_four(p.loss),
+                f"{p.learner_nonzero:,}",
+                _format_sum(p.cumulative, 12),
+                _format_sum(p.best, 12),
+                f"{p.n_nonzero:,}",
+                _format_sum(p.regret, 10),
+                _format_sum(p.error, 10),
+                format_four(p.regret / p.examples),
+            )
             for p in self.points
         ]
         slope = self.slope
-        told = f"regret grows as T^{slope:.2f}, over {self.of}"
+        summary = f"regret grows as T^{slope:.2f}, compared with {self.comparator}"
         if math.isnan(slope):
-            told = f"regret over {self.of}; how it grows takes two points, all above 0 and finite"
-        return "\n".join([*lines, told])
+            summary = (
+                f"regret compared with {self.comparator}; its growth takes two points, all "
+                "positive and finite"
+            )
+        return f"{render_table(columns, cells)}\n{summary}"
 
     def rows(self) -> list[dict[str, float]]:
-        """The points as dicts."""
+        """Return the points as dicts."""
         return [point._asdict() for point in self.points]
 
     def plot(self, path: str | Path) -> None:
-        """Draw regret, with its error, and the line that falls below it where it grows as T."""
+        """Plot the regret with its error bound, and the growth rates T and sqrt(T).
+
+        Parameters
+        ----------
+        path
+            Output file; its extension sets the format: .png, .svg or .pdf.
+
+        Raises
+        ------
+        RuntimeError
+            If matplotlib is not installed.
+        ValueError
+            If the extension is not that of an image format.
+        """
         require_plotting(path)
         from matplotlib.figure import Figure
 
@@ -148,8 +179,8 @@ class Regret:
         r = np.array([point.regret for point in self.points])
         error = np.array([point.error for point in self.points])
         axes.errorbar(t, r, yerr=[np.zeros(len(r)), error], marker="o", capsize=2, label="regret")
-        axes.plot(t, r[0] * t / t[0], ":", color="0.5", label="grows as T")
-        axes.plot(t, r[0] * np.sqrt(t / t[0]), "--", color="0.5", label="grows as the root of T")
+        axes.plot(t, r[0] * t / t[0], ":", color="0.5", label="T")
+        axes.plot(t, r[0] * np.sqrt(t / t[0]), "--", color="0.5", label="sqrt(T)")
         if (r > 0.0).all():
             axes.set(xscale="log", yscale="log")
         axes.set(xlabel="examples", ylabel="regret", title=self.title)
@@ -157,7 +188,7 @@ class Regret:
         figure.savefig(str(path), dpi=150)
 
 
-def _sum(value: float, wide: int) -> str:
-    """To two places; of a model that has diverged, which would not fit, four digits."""
+def _format_sum(value: float, width: int) -> str:
+    """Format a sum with two decimals, or with four digits if it does not fit into `width`."""
     text = f"{value:,.2f}"
-    return f"{text if len(text) <= wide else f'{value:.4g}':>{wide}}"
+    return text if len(text) <= width else f"{value:.4g}"
