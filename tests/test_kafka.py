@@ -29,7 +29,7 @@ from streaml1.sources import SourceError, open_source
 from streaml1.sources.kafka.records import KafkaBlock
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.kafka.topic_ids import refresh_metadata
-from streaml1.sources.kafka.topic_source import KafkaSource
+from streaml1.sources.kafka.topic_source import Bounds, KafkaSource
 from streaml1.sources.source import Lost
 from streaml1.training import predictions, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, look
@@ -454,7 +454,7 @@ def test_an_offset_that_is_gone(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, rows(5))
     source = KafkaSource(broker.url(topic), until_end=True)
-    source._bounds = {0: 40}, {0: 50}
+    source._bounds = Bounds({0: 40}, {0: 50})
     with pytest.raises(
         SourceError, match=rf"^{topic}/0@40 no longer exists: the topic has deleted"
     ):
