@@ -1,6 +1,6 @@
-"""The slow truth of the offline solvers: dense numpy that a reader believes at sight.
+"""Slow reference implementations of the solvers, in dense numpy.
 
-No code is shared with the package. Projections bisect; `ista` takes short steps for long.
+They share no code with the package. Projections bisect; `ista` takes many short steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def simplex(v: Any, z: float) -> Any:
-    """Project on {w >= 0, sum w = z}: bisect the threshold."""
+    """Project onto {w >= 0, sum w = z}: bisect the threshold."""
     v = np.asarray(v, float)
     low, high = v.max() - z, v.max()
     for _ in range(70):
@@ -22,7 +22,7 @@ def simplex(v: Any, z: float) -> Any:
 
 
 def ball(v: Any, z: float, a: Any = None) -> Any:
-    """Project on {sum a_i |w_i| <= z}: bisect the multiplier."""
+    """Project onto {sum a_i |w_i| <= z}: bisect the multiplier."""
     v = np.asarray(v, float)
     a = np.ones(len(v)) if a is None else np.asarray(a, float)
     if (a * np.abs(v)).sum() <= z:
@@ -36,7 +36,7 @@ def ball(v: Any, z: float, a: Any = None) -> Any:
 
 
 def loss(name: str, a: float, y: float, gamma: float = 1.0) -> tuple[float, float]:
-    """Value and derivative."""
+    """Return the value and the derivative of a loss."""
     if name == "squared":
         return (a - y) ** 2 / 2, a - y
     if name == "absolute":
@@ -58,7 +58,7 @@ def loss(name: str, a: float, y: float, gamma: float = 1.0) -> tuple[float, floa
 def mean_loss(
     name: str, X: Any, y: Any, w: Any, b: Any, gamma: float = 1.0
 ) -> tuple[float, Any, Any]:
-    """Mean loss and its gradient in weights and intercept; "softmax" has a row a class."""
+    """Return the mean loss and its gradient in weights and intercept."""
     n = len(X)
     if name == "softmax":
         a = X @ w.T + b
@@ -66,14 +66,14 @@ def mean_loss(
         p = np.exp(logs)
         p[range(n), y] -= 1.0
         return -logs[range(n), y].mean(), p.T @ X / n, p.mean(axis=0)
-    each = np.array(
+    losses = np.array(
         [loss(name, float(a), float(t), gamma) for a, t in zip(X @ w + b, y, strict=True)]
     )
-    return each[:, 0].mean(), each[:, 1] @ X / n, each[:, 1].mean()
+    return losses[:, 0].mean(), losses[:, 1] @ X / n, losses[:, 1].mean()
 
 
 def penalty(kind: str, w: Any, s: float, l2: float) -> float:
-    """The norm of that kind times s, and l2/2 |w|^2; sets are 0."""
+    """Return s times a norm plus l2/2 |w|^2; a set counts as 0."""
     size = np.abs(w)
     norm = {
         "l1": lambda: size.sum(),
@@ -86,7 +86,7 @@ def penalty(kind: str, w: Any, s: float, l2: float) -> float:
 
 
 def prox(kind: str, v: Any, eta: float, s: float, l2: float) -> Any:
-    """The least eta times penalty + |w - v|^2 / 2; s is the radius of a set."""
+    """Return argmin eta penalty(w) + |w - v|^2 / 2; s is the radius of a set."""
     eta, v = eta / (1.0 + eta * l2), v / (1.0 + eta * l2)
     if kind == "l1":
         return np.sign(v) * np.maximum(np.abs(v) - eta * s, 0.0)
@@ -96,7 +96,7 @@ def prox(kind: str, v: Any, eta: float, s: float, l2: float) -> Any:
         return (v.ravel() - ball(v.ravel(), eta * s)).reshape(v.shape)
     if kind == "l1/l2":
         return np.array([prox("l2", column, eta, s, 0.0) for column in v.T]).T
-    if kind == "l1/linf":  # clip each column at c, so that what is cut off sums to eta s
+    if kind == "l1/linf":  # clip each column at c, so that the excess sums to eta s
         low, high = np.zeros(v.shape[1]), np.abs(v).max(axis=0)
         for _ in range(70):
             c = 0.5 * (low + high)
@@ -124,7 +124,7 @@ def ista(
     intercept: bool = False,
     steps: int = 800,
 ) -> tuple[float, Any, Any]:
-    """The least objective that proximal steps of the safe length reach; weights, intercept."""
+    """Minimise by proximal gradient with a safe step size; return objective, weights, intercept."""
     k = 1 + int(max(y)) if name == "softmax" else None
     w = np.zeros(X.shape[1] if k is None else (k, X.shape[1]))
     b = 0.0 if k is None else np.zeros(k)
@@ -148,7 +148,7 @@ def projected(
     parts: list[list[Any]],
     schedule: str = "invsqrt",
 ) -> list[Any]:
-    """The weights after each epoch of steps on these rows, one step a part; lr / sqrt(t)."""
+    """Return the weights after each epoch of projected gradient, one step for each batch."""
     d, t, found = X.shape[1], 0, []
     w = np.zeros(d)
     plus, minus = np.full(d, z / (2 * d)), np.full(d, z / (2 * d))

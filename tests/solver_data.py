@@ -1,4 +1,4 @@
-"""Data for the solvers' tests: made here, or real where `STREAML1_DATA` names a folder of it."""
+"""Data for the tests of the solvers: synthetic, or real if `STREAML1_DATA` names a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaml1.datasets import MAGIC04, RCV1, Arcene
 
 
 def toy(loss: str, n: int = 60, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
-    """Rows with zeros among them, and noisy labels of a linear model."""
+    """Return sparse rows, and noisy labels of a linear model."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(n, d)) * (random.random((n, d)) < 0.6)
     a = X @ random.normal(size=d) + 0.5 * random.normal(size=n)
@@ -22,8 +22,8 @@ def toy(loss: str, n: int = 60, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
     return X, a if loss in ("squared", "absolute") else np.where(a > 0.0, 1.0, -1.0)
 
 
-def poor(case: str, loss: str) -> tuple[Any, Any]:
-    """Data that something is the matter with."""
+def degenerate(case: str, loss: str) -> tuple[Any, Any]:
+    """Return data with a degeneracy."""
     X, y = toy(loss)
     if case == "separable":
         X = X + 3.0 * np.outer(np.sign(y), np.ones(X.shape[1]))
@@ -44,14 +44,14 @@ def poor(case: str, loss: str) -> tuple[Any, Any]:
     return X, y
 
 
-POOR = [
+DEGENERATE = [
     *("separable", "constant", "duplicate column", "all zero", "no columns", "one row"),
     *("one label", "large"),
 ]
 
 
 def real(name: str) -> tuple[Any, Any]:
-    """The data set of that name, all of it; skips the test where the folder is missing."""
+    """Return a real data set; skip the test if the folder is missing."""
     folder = os.environ.get("STREAML1_DATA")
     if folder is None or not Path(folder).is_dir():
         pytest.skip("STREAML1_DATA names no folder with real data sets")

@@ -1,4 +1,4 @@
-"""The data set `stdlib`: enough of it, the same every time, and nothing of the label in it."""
+"""The data set `stdlib`: its size, its reproducibility, and no leak of the label."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def library() -> Stdlib:
 
 
 def read(root: Path, **files: str) -> list[LabelledFunction]:
-    """Write modules with these names and texts, and read them as if they were the library."""
+    """Write modules with these names and texts, and read them as the library."""
     for name, text in files.items():
         (root / f"{name}.py").write_text(text, encoding="utf-8")
     return list(standard_library._read.__wrapped__(root))
 
 
 def words(text: str, root: Path) -> set[str]:
-    """Return the single words of the one function in a text."""
+    """Return the unigrams of the only function in a text."""
     [(features, _)] = read(root, os=text)
     return {feature for feature in features if " " not in feature}
 
@@ -43,7 +43,7 @@ def refuse(place: str, reason: str) -> None:
 # The library of the running Python.
 
 
-def test_there_are_enough_examples_features_and_both_labels(library: Stdlib) -> None:
+def test_size_and_label_balance(library: Stdlib) -> None:
     x, y = zip(*library, strict=True)
     assert len(library) == len(x) >= 12_000
     assert len(set().union(*x)) >= 50_000
@@ -52,7 +52,7 @@ def test_there_are_enough_examples_features_and_both_labels(library: Stdlib) -> 
     assert all("def" in row for row in x)
 
 
-def test_blocks_hold_the_examples_in_order_and_number_them(library: Stdlib) -> None:
+def test_blocks_keep_order_and_line_numbers(library: Stdlib) -> None:
     blocks = list(library.blocks(1000, refuse))
     assert [row for block in blocks for row in zip(block.x, block.y, strict=True)] == list(library)
     assert [n for block in blocks for n in block.lines] == list(range(1, len(library) + 1))
@@ -61,14 +61,14 @@ def test_blocks_hold_the_examples_in_order_and_number_them(library: Stdlib) -> N
     assert blocks[1].place(0) == "stdlib:1001"
 
 
-def test_changing_what_one_pass_gave_does_not_change_the_next(library: Stdlib) -> None:
+def test_passes_do_not_share_dicts(library: Stdlib) -> None:
     block = next(library.blocks(1, refuse))
     before = dict(block.x[0])
     block.x[0].clear()
     assert next(iter(library))[0] == before
 
 
-def test_the_seed_sets_the_order_and_nothing_else(library: Stdlib) -> None:
+def test_seed_sets_only_the_order(library: Stdlib) -> None:
     again, other = stdlib(), stdlib(seed=1)
     assert list(again) == list(library)
     assert again._shuffled != other._shuffled
@@ -80,15 +80,13 @@ def functions_of(tree: ast.AST) -> Iterator[standard_library.Function]:
 
 
 @pytest.mark.parametrize("module", ["json/decoder", "argparse", "typing", "contextlib"])
-def test_a_docstring_put_into_every_function_changes_only_the_labels(
-    module: str, tmp_path: Path
-) -> None:
+def test_features_do_not_reveal_docstrings(module: str, tmp_path: Path) -> None:
     tree = ast.parse((stdlib().root / f"{module}.py").read_bytes())
     as_it_is = read(tmp_path, os=ast.unparse(tree))
     for function in functions_of(tree):
         if ast.get_docstring(function) is None:
             docstring = ast.Expr(ast.Constant(ZEBRA))
-            # Whoever writes one into an empty function lets the `pass` go.
+            # A docstring replaces the `pass` of an empty function.
             empty = isinstance(function.body[0], ast.Pass)
             function.body = [docstring, *function.body[empty:]]
     documented = read(tmp_path, os=ast.unparse(ast.fix_missing_locations(tree)))
@@ -99,7 +97,7 @@ def test_a_docstring_put_into_every_function_changes_only_the_labels(
 # Small libraries, made up.
 
 
-def test_the_features_are_the_words_and_the_pairs_of_neighbours(tmp_path: Path) -> None:
+def test_features_are_unigrams_and_bigrams(tmp_path: Path) -> None:
     code = "def _getItem(self):\n    return HTTPServer.two_words + 'a string'\n"
     [(features, label)] = read(tmp_path, os=code)
     expected = ["def", "_", "get", "item", "self", "return", "http", "server", "two", "words"]
@@ -122,11 +120,11 @@ def test_the_features_are_the_words_and_the_pairs_of_neighbours(tmp_path: Path) 
         "    'zebra'\n    return 1\n# zebra\n",
     ],
 )
-def test_docstrings_bare_strings_and_comments_are_taken_out(body: str, tmp_path: Path) -> None:
+def test_docstrings_bare_strings_and_comments_are_removed(body: str, tmp_path: Path) -> None:
     assert words(f"'''Zebra.'''\n# zebra\ndef f():\n{body}", tmp_path) == {"def", "f", "return"}
 
 
-def test_docstrings_of_inner_functions_and_classes_are_taken_out(tmp_path: Path) -> None:
+def test_inner_docstrings_are_removed(tmp_path: Path) -> None:
     code = """
 def outer():
     'zebra'
@@ -153,23 +151,23 @@ def outer():
     assert {"inner", "method", "one", "two", "three", "four", "five", "last"} <= found
 
 
-def test_a_function_of_a_docstring_alone_reads_as_one_of_pass(tmp_path: Path) -> None:
+def test_function_with_only_a_docstring_equals_pass(tmp_path: Path) -> None:
     with_docstring, without = read(tmp_path, os="def f():\n 'Zebra.'\ndef f():\n pass\n")
     assert with_docstring == (without[0], True)
     assert "f pass" in without[0]
 
 
 @pytest.mark.parametrize("string", ["'#kept'", '"#kept"', "'''#kept'''", "f'#kept'", "'\\'#kept'"])
-def test_a_hash_inside_a_string_starts_no_comment(string: str, tmp_path: Path) -> None:
+def test_hash_inside_a_string_is_not_a_comment(string: str, tmp_path: Path) -> None:
     assert words(f"def f():\n    return {string}\n", tmp_path) >= {"kept"}
 
 
-def test_decorators_stay_and_code_outside_of_functions_is_not_read(tmp_path: Path) -> None:
+def test_decorators_are_kept_and_module_code_is_skipped(tmp_path: Path) -> None:
     code = "zebra = 1\nclass Zebra:\n    @property\n    def f(self): return 1\n"
     assert words(code, tmp_path) == {"property", "def", "f", "self", "return"}
 
 
-def test_inner_functions_belong_to_the_outer_one(tmp_path: Path) -> None:
+def test_inner_functions_belong_to_the_outer_function(tmp_path: Path) -> None:
     [(features, label)] = read(tmp_path, os="def f():\n  def g():\n    'Doc.'\n  return g\n")
     assert label is False
     assert {"f def", "def g", "g pass", "pass return"} <= set(features)
@@ -178,21 +176,21 @@ def test_inner_functions_belong_to_the_outer_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "broken", [b"def broken(:\n", b"# coding: nonesuch\n", b"def f(): '\xff'\n", b"def f(): 0\0\n"]
 )
-def test_a_file_that_cannot_be_read_is_left_out(broken: bytes, tmp_path: Path) -> None:
+def test_unreadable_files_are_skipped(broken: bytes, tmp_path: Path) -> None:
     (tmp_path / "json").mkdir()
     (tmp_path / "json" / "decoder.py").write_bytes(broken)
     (tmp_path / "abc.py").mkdir()
     assert len(read(tmp_path, os="def f(): return 1\n")) == 1
 
 
-def test_a_file_is_decoded_as_it_says(tmp_path: Path) -> None:
+def test_encoding_declarations_are_respected(tmp_path: Path) -> None:
     code = "# coding: latin-1\ndef f(x='é'): 'é'; return caf\n".encode("latin-1")
     (tmp_path / "os.py").write_bytes(code)
     [(features, _)] = read(tmp_path)
     assert features[:5] == ("def", "f", "x", "return", "caf")
 
 
-def test_only_modules_of_the_library_are_read_and_no_tests(tmp_path: Path) -> None:
+def test_only_library_modules_are_read(tmp_path: Path) -> None:
     for folder in ("json/test", "site-packages/json", "numpy", "tkinter", "unittest"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "os.py").write_text("def f(): pass\n")
@@ -200,7 +198,7 @@ def test_only_modules_of_the_library_are_read_and_no_tests(tmp_path: Path) -> No
     assert [features[1] for features, _ in found] == ["g", "f"]  # re.py, unittest/os.py
 
 
-def test_the_order_is_that_of_the_names_then_of_the_lines(tmp_path: Path) -> None:
+def test_order_is_by_file_name_then_line(tmp_path: Path) -> None:
     names = ["abc", "bisect", "cmd", "dis", "os"]
     random.Random(0).shuffle(names)
     found = read(tmp_path, **{name: f"def {name}(): pass\ndef last(): pass\n" for name in names})
@@ -208,10 +206,10 @@ def test_the_order_is_that_of_the_names_then_of_the_lines(tmp_path: Path) -> Non
     assert [features[1] for features, _ in found] == ordered
 
 
-def test_the_root_may_be_any_folder_and_an_empty_one_is_refused(
+def test_any_root_and_an_empty_one_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Kept in memory is the true library, which takes seconds to read.
+    # The cache holds the real library, which takes seconds to read.
     monkeypatch.setattr(standard_library, "_read", standard_library._read.__wrapped__)
     with pytest.raises(SourceError, match="holds no source files of Python's standard library"):
         len(Stdlib(root=tmp_path))
@@ -219,7 +217,7 @@ def test_the_root_may_be_any_folder_and_an_empty_one_is_refused(
     assert len(Stdlib(root=tmp_path)) == 1
 
 
-def test_it_is_a_source_by_its_name() -> None:
+def test_stdlib_is_a_source() -> None:
     source = SOURCES["stdlib"]("stdlib", 7)
     assert source.name == "stdlib"
     assert repr(source) == "stdlib(seed=7)"

@@ -13,7 +13,7 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 import streaml1
 from streaml1.solvers import NotConverged, fista
 from tests import reference_solvers as slow
-from tests.solver_data import POOR, poor, real, toy
+from tests.solver_data import DEGENERATE, degenerate, real, toy
 
 LOSSES = ("logistic", "smoothed_hinge", "squared", "softmax")
 
@@ -84,10 +84,10 @@ def test_conditions_of_the_elastic_net() -> None:
             assert abs(slope) < 1e-6
 
 
-@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_poor_data(loss: str, case: str) -> None:
-    X, y = poor(case, loss)
+    X, y = degenerate(case, loss)
     if loss == "softmax" and case == "one label":
         y = np.zeros(len(y), int)
     for kind in ("elastic-net", "linf", "ball", "l2-ball"):

@@ -10,7 +10,7 @@ import pytest
 
 from streaml1.solvers import NotConverged, fista, projected_gradient
 from tests import reference_solvers as slow
-from tests.solver_data import POOR, poor, real, toy
+from tests.solver_data import DEGENERATE, degenerate, real, toy
 
 LOSSES = ("logistic", "hinge", "smoothed_hinge", "squared", "absolute", "softmax")
 SMOOTH = ("logistic", "smoothed_hinge", "squared", "softmax")
@@ -146,15 +146,15 @@ def test_an_intercept_is_in_no_ball() -> None:
         )
 
 
-@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_poor_data(geometry: str, case: str) -> None:
     if geometry == "eg" and case == "no columns":
         with pytest.raises(ValueError, match='does not support geometry="eg" with no columns'):
-            projected_gradient(*poor(case, "logistic"), geometry=geometry)
+            projected_gradient(*degenerate(case, "logistic"), geometry=geometry)
         return
     for loss in LOSSES:
-        X, y = poor(case, loss)
+        X, y = degenerate(case, loss)
         if loss == "softmax" and case == "one label":
             y = np.zeros(len(y), int)
         for step in ("line", "invsqrt") if loss in SMOOTH else ("invsqrt",):

@@ -1,4 +1,4 @@
-"""Regret: beside sums taken by hand, and best weights that scipy.optimize finds."""
+"""Regret: compared with manual sums, and with the best weights found by scipy.optimize."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ N, D = 36, 3
 
 
 def stream(classes: int = 2) -> tuple[Any, Any]:
-    """Rows with zeros among them, and noisy labels."""
+    """Return sparse rows and noisy labels."""
     random = np.random.default_rng(3)
     X = random.normal(size=(N, D)) * (random.random((N, D)) < 0.7)
     a = X @ random.normal(size=(D, max(1, classes))) + random.normal(size=(N, max(1, classes)))
@@ -41,11 +41,11 @@ def stream(classes: int = 2) -> tuple[Any, Any]:
     return X, a[:, 0] if classes == 0 else np.argmax(a, axis=1)
 
 
-# The dense twin: what a step costs, by hand.
+# The dense reference: the cost of each step.
 
 
 def loss_of(name: str, a: Any, y: Any) -> float:
-    """The sum of the losses of margins."""
+    """Return the summed loss of margins."""
     if name == "softmax":
         return float(np.sum(np.log(np.exp(a).sum(axis=1)) - a[np.arange(len(y)), y]))
     if name == "squared":
@@ -60,7 +60,7 @@ def loss_of(name: str, a: Any, y: Any) -> float:
 
 
 def split(best: Any, d: int, l1: float, l2: float) -> tuple[Any, Any]:
-    """f(w, b) + l1 |w| + l2/2 |w|^2 as a smooth function of w = u - v, u, v >= 0."""
+    """Return f(w, b) + l1 |w| + l2/2 |w|^2 as a smooth function of w = u - v, u, v >= 0."""
 
     def f(z: Any) -> float:
         u, v, b = z[:d], z[d : 2 * d], z[2 * d :]
@@ -69,8 +69,8 @@ def split(best: Any, d: int, l1: float, l2: float) -> tuple[Any, Any]:
     return f, [(0, None)] * (2 * d)
 
 
-def least(loss: str, X: Any, y: Any, kind: str, intercept: bool, **s: float) -> float:
-    """The least of the summed loss and n times the penalty, by scipy."""
+def scipy_minimum(loss: str, X: Any, y: Any, kind: str, intercept: bool, **s: float) -> float:
+    """Return the minimum of the summed loss plus n times the penalty."""
     n = len(y)
     k = int(y.max()) + 1 if loss == "softmax" else 1
     d = D * k
@@ -134,8 +134,8 @@ def least(loss: str, X: Any, y: Any, kind: str, intercept: bool, **s: float) -> 
     return float(n * found.fun)
 
 
-def by_hand(model: Any, X: Any, y: Any, kind: str, s: dict[str, float]) -> Any:
-    """What each step costs: the loss of the prediction, and the penalty of its weights."""
+def expected_costs(model: Any, X: Any, y: Any, kind: str, s: dict[str, float]) -> Any:
+    """Return the cost of each step: the loss of the prediction and the penalty of its weights."""
     costs = []
     classes = hasattr(model, "classes_met")
     for row, label in zip(X, y, strict=True):
@@ -212,22 +212,22 @@ LEARNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
 
 
 @pytest.mark.parametrize("name", list(LEARNERS))
-def test_equals_sums_by_hand_and_what_scipy_finds(name: str) -> None:
+def test_matches_manual_sums_and_scipy(name: str) -> None:
     model, kind, s = LEARNERS[name]
     softmax = hasattr(model, "classes_met")
     loss = "softmax" if softmax else model.loss
     X, y = stream(3 if softmax else 0 if loss == "squared" else 2)
-    told = streaml1.regret(model.clone(), (csr_matrix(X), y), first=18, per_decade=3, tol=1e-9)
-    assert [point.examples for point in told.points] == [18, N]
-    costs = by_hand(model.clone(), X, y, kind, s)
-    for point in told.points:
+    result = streaml1.regret(model.clone(), (csr_matrix(X), y), first=18, per_decade=3, tol=1e-9)
+    assert [point.examples for point in result.points] == [18, N]
+    costs = expected_costs(model.clone(), X, y, kind, s)
+    for point in result.points:
         t = point.examples
         assert point.cumulative == pytest.approx(costs[t - 1], rel=1e-9)
         assert point.regret == point.cumulative - point.best
         if t < N:
             continue
         strengths = {one: v / t for one, v in s.items()} if kind == "once" else s
-        best = least(
+        best = scipy_minimum(
             loss, X[:t], y[:t], "net" if kind == "once" else kind, model.intercept_lr > 0.0,
             **strengths,
         )  # fmt: skip
@@ -236,17 +236,17 @@ def test_equals_sums_by_hand_and_what_scipy_finds(name: str) -> None:
         assert point.error < (0.3 if name == "hinge" else 1e-5)  # a smoothed hinge stands in
 
 
-def test_the_weights_are_the_best_by_name() -> None:
+def test_best_weights_by_name() -> None:
     X, y = stream()
     rows = [{f"f{j}": v for j, v in enumerate(row) if v} for row in X.tolist()]
-    told = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (rows, y), tol=1e-10)
+    result = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (rows, y), tol=1e-10)
     found = fista(X, y, l1=0.02, fit_intercept=True, tol=1e-10)
-    assert told.intercept == pytest.approx(found.intercept, abs=1e-5)
-    assert sorted(told.names) == ["f0", "f1", "f2"]
-    np.testing.assert_allclose(sorted(told.weights), sorted(found.weights), atol=1e-4)
+    assert result.intercept == pytest.approx(found.intercept, abs=1e-5)
+    assert sorted(result.names) == ["f0", "f1", "f2"]
+    np.testing.assert_allclose(sorted(result.weights), sorted(found.weights), atol=1e-4)
 
 
-def test_examples_of_any_kind_are_the_same_rows(tmp_path: Path) -> None:
+def test_all_input_kinds_give_the_same_rows(tmp_path: Path) -> None:
     X, y = stream()
     X = np.round(X, 3)
     rows = [[(j, v) for j, v in enumerate(row) if v] for row in X.tolist()]
@@ -272,14 +272,14 @@ def test_examples_of_any_kind_are_the_same_rows(tmp_path: Path) -> None:
         for k, run in enumerate(runs):
             named = k in (1, 4)
             assert sorted(run.names) == (["f0", "f1", "f2"] if named else [0, 1, 2])
-        told = [run.points[0] for run in runs]
-        for point in told:
-            assert point.cumulative == pytest.approx(told[0].cumulative, abs=1e-9)
-            assert point.best == pytest.approx(told[0].best, abs=1e-6)
+        result = [run.points[0] for run in runs]
+        for point in result:
+            assert point.cumulative == pytest.approx(result[0].cumulative, abs=1e-9)
+            assert point.best == pytest.approx(result[0].best, abs=1e-6)
 
 
 def xor() -> tuple[list[dict[str, Any]], list[bool]]:
-    """Labels that no single feature tells, with a number and a text beside."""
+    """Return examples whose label depends on a pair of features, with a number and a text."""
     random = np.random.default_rng(5)
     draws = random.integers(0, 2, size=(120, 2)).tolist()
     words = ("ham", "Spam spam", "eggs, spam", "h\u00e4m")
@@ -300,8 +300,8 @@ READ = {
 
 @pytest.mark.parametrize("kind", ["dicts", "frame", "lines", "pairs"])
 @pytest.mark.parametrize("name", READ)
-def test_crosses_and_words_are_features(name: str, kind: str, tmp_path: Path) -> None:
-    """As of a model that is given them written out."""
+def test_interactions_and_ngrams_are_features(name: str, kind: str, tmp_path: Path) -> None:
+    """The regret equals that of a model which gets these features explicitly."""
     rows, y = xor()
     given = dict(READ[name])
     (tmp_path / "a.jsonl").write_text(
@@ -312,7 +312,7 @@ def test_crosses_and_words_are_features(name: str, kind: str, tmp_path: Path) ->
         "lines": str(tmp_path / "a.jsonl"), "pairs": list(zip(rows, y, strict=True)),
     }[kind]  # fmt: skip
     model = streaml1.ElasticNetClassifier(l1=0.02, **given)
-    told = streaml1.regret(model, source, tol=1e-9)
+    result = streaml1.regret(model, source, tol=1e-9)
     words = NGrams(given.get("text", []), given.get("ngrams", 1))
     written = [dict(plain_items(words.of(x))) for x in rows]
     for x in written if "cross" in given else ():
@@ -322,17 +322,17 @@ def test_crosses_and_words_are_features(name: str, kind: str, tmp_path: Path) ->
             x[name] = x.get(name, 0.0) + one.value
     plain = streaml1.ElasticNetClassifier(l1=0.02)
     expected = streaml1.regret(plain, (written, y), tol=1e-9)
-    for point, other in zip(told.points, expected.points, strict=True):
+    for point, other in zip(result.points, expected.points, strict=True):
         assert point.best == pytest.approx(other.best, abs=1e-4)
         assert point.cumulative == pytest.approx(other.cumulative, abs=1e-8)
         assert point.regret > 0.0
-    assert set(told.names) == set(expected.names) >= set(plain.weights)
-    best = dict(zip(told.names, told.weights.tolist(), strict=True))
+    assert set(result.names) == set(expected.names) >= set(plain.weights)
+    best = dict(zip(result.names, result.weights.tolist(), strict=True))
     for feature, w in zip(expected.names, expected.weights.tolist(), strict=True):
         assert best[feature] == pytest.approx(w, abs=0.05), feature
 
 
-def test_marks() -> None:
+def test_points_are_log_spaced() -> None:
     assert marks(50, 100, 4) == [50]
     assert marks(100, 100, 4) == [100]
     assert marks(1000, 100, 2) == [100, 316, 1000]
@@ -354,18 +354,18 @@ SLOPES = {
 
 
 @pytest.mark.parametrize("name", list(SLOPES))
-def test_regret_falls_below_the_number_of_examples(name: str) -> None:
+def test_regret_is_sublinear(name: str) -> None:
     X, y = Drifting(n=1500, d=60, nonzeros=12, relevant=15, change="none", noise=1.0).matrix()
-    told = streaml1.regret(SLOPES[name].clone(), (X / 3.0, y), per_decade=3, tol=1e-3)
-    assert told.points[-1].regret > told.points[-1].error
-    assert told.slope < 0.9
-    means = [point.regret / point.examples for point in told.points]
+    result = streaml1.regret(SLOPES[name].clone(), (X / 3.0, y), per_decade=3, tol=1e-3)
+    assert result.points[-1].regret > result.points[-1].error
+    assert result.slope < 0.9
+    means = [point.regret / point.examples for point in result.points]
     assert means[-1] < means[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(SLOPES))
-def test_regret_falls_below_the_number_of_examples_on_rcv1(name: str) -> None:
+def test_regret_is_sublinear_on_rcv1(name: str) -> None:
     folder = os.environ.get("STREAML1_DATA")
     if folder is None or not Path(folder, "rcv1").is_dir():
         pytest.skip("STREAML1_DATA names no folder with RCV1")
@@ -374,22 +374,22 @@ def test_regret_falls_below_the_number_of_examples_on_rcv1(name: str) -> None:
     model = SLOPES[name].clone()
     if name == "eg":  # 100,000 weights begin equal: only a large rate tells them apart so soon
         model = streaml1.EGClassifier(radius=50.0, lr=60.0, n_features=50_000)
-    told = streaml1.regret(model, (X[order], y[order]), per_decade=3, tol=1e-3)
-    assert told.points[-1].regret > told.points[-1].error
-    assert told.slope < 0.95
+    result = streaml1.regret(model, (X[order], y[order]), per_decade=3, tol=1e-3)
+    assert result.points[-1].regret > result.points[-1].error
+    assert result.slope < 0.95
 
 
-def test_a_stream_that_drifts_has_more_regret_left() -> None:
-    """On weights that change sign half-way no fixed ones do well: the learner may be better."""
+def test_regret_can_be_negative_under_drift() -> None:
+    """If the weights change sign half-way, the learner may beat all fixed weights."""
     X, y = Drifting(n=1500, d=40, nonzeros=12, relevant=40, change="none", noise=0.5).matrix()
     y[750:] = ~y[750:]
     model = streaml1.ElasticNetClassifier(l1=1e-3, lr=0.1, schedule="constant")
-    told = streaml1.regret(model, (X, y), per_decade=3, tol=1e-3)
-    assert told.points[-1].regret < 0.0 and math.isnan(told.slope)
+    result = streaml1.regret(model, (X, y), per_decade=3, tol=1e-3)
+    assert result.points[-1].regret < 0.0 and math.isnan(result.slope)
 
 
 @pytest.mark.parametrize("labels", [[1, 2, "1"], [(1, 2), (3, 4), (5, 6)], [(1, 2), "a", 3]])
-def test_labels_of_any_type_are_as_many(labels: list[Any]) -> None:
+def test_softmax_labels_of_any_type(labels: list[Any]) -> None:
     X, y = stream(3)
     plain, mixed = (
         streaml1.regret(
@@ -404,13 +404,13 @@ def test_labels_of_any_type_are_as_many(labels: list[Any]) -> None:
     np.testing.assert_array_equal(mixed.weights, plain.weights)
 
 
-def test_without_a_penalty_the_error_is_what_the_best_weights_cost() -> None:
+def test_without_a_penalty_the_error_equals_the_best_cost() -> None:
     X, y = stream()
     last = streaml1.regret(streaml1.ElasticNetClassifier(), (X, y)).points[-1]
     assert last.error == pytest.approx(last.best)
 
 
-def test_what_cannot_be_told_is_refused() -> None:
+def test_undefined_regret_is_rejected() -> None:
     X, y = stream()
     net = streaml1.ElasticNetClassifier()
     cases: list[tuple[str, Any, Any, dict[str, Any]]] = [
@@ -457,30 +457,30 @@ def test_what_cannot_be_told_is_refused() -> None:
         RegretObserver(preprocessing.StandardScaler() | net)
 
 
-def test_the_command_line_tells_it(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path) -> None:
     X, y = stream()
     text = "".join(
         f"{int(one)} {' '.join(f'{j}:{v}' for j, v in enumerate(row) if v)}\n"
         for one, row in zip(y, X.tolist(), strict=True)
     )
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         cli, ["learn", "-", "--format", "svmlight", "--l1", "0.02", "--lr", "0.5", "--regret"],
         input=text,
     )  # fmt: skip
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     model = streaml1.ElasticNetClassifier(l1=0.02, lr=0.5)
     alone = streaml1.regret(model, (csr_matrix(X), y)).table()
-    assert alone in told.output and f"{N:>10,} " in alone
+    assert alone in result.output and f"{N:>10,} " in alone
     refused = CliRunner().invoke(cli, ["learn", "stdlib", "--regret", "--passes", "2"])
     assert refused.exit_code == 2
     assert "--regret cannot be combined with --passes" in refused.output
 
 
-def test_a_single_point_does_not_tell_how_regret_grows() -> None:
+def test_slope_of_a_single_point_is_nan() -> None:
     X, y = stream()
-    told = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (csr_matrix(X)[:5], y[:5]))
-    assert math.isnan(told.slope)
-    assert "nan" not in told.table() and "takes two points" in told.table()
+    result = streaml1.regret(streaml1.ElasticNetClassifier(l1=0.02), (csr_matrix(X)[:5], y[:5]))
+    assert math.isnan(result.slope)
+    assert "nan" not in result.table() and "takes two points" in result.table()
 
 
 @pytest.mark.parametrize(
@@ -493,13 +493,13 @@ def test_a_single_point_does_not_tell_how_regret_grows() -> None:
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_the_columns_of_the_report_are_those_of_a_report(model: Any) -> None:
-    """Its loss and non-zeros, at points that are not where parts of a run would end."""
+def test_loss_and_nonzeros_match_the_report(model: Any) -> None:
+    """Points need not coincide with the ends of batches."""
     X, y = stream(0 if isinstance(model, streaml1.FTRLRegressor) else 2)
-    told = streaml1.regret(model.clone(), (X, y), first=1, per_decade=3)
-    assert [point.examples for point in told.points] == marks(N, 1, 3) == [1, 2, 5, 10, 22, N]
-    table = told.table().splitlines()
-    for point, row in zip(told.points, table[2:], strict=False):
+    result = streaml1.regret(model.clone(), (X, y), first=1, per_decade=3)
+    assert [point.examples for point in result.points] == marks(N, 1, 3) == [1, 2, 5, 10, 22, N]
+    table = result.table().splitlines()
+    for point, row in zip(result.points, table[2:], strict=False):
         report = streaml1.progressive(model.clone(), (X, y), limit=point.examples)
         line = report.lines[-1]
         assert point.loss == pytest.approx(line.loss, rel=1e-12)
@@ -509,43 +509,43 @@ def test_the_columns_of_the_report_are_those_of_a_report(model: Any) -> None:
             [point.examples, point.loss, point.learner_nonzero], abs=6e-5
         )
         assert f" {report.loss_name} " in table[0]
-    assert len({point.learner_nonzero for point in told.points}) > 1
+    assert len({point.learner_nonzero for point in result.points}) > 1
 
 
-def test_columns_stay_one_below_the_other_where_a_model_has_diverged() -> None:
+def test_table_of_a_diverged_model_is_aligned() -> None:
     points = [
         Point(10, 12.5, 2.25, 10.25, 0.0, 3, 1.25, 4),
         Point(100, 1.5e39, 2.25e3, 1.5e39, 1e12, 3, 1.5e37, 4),
         Point(1000, math.inf, 9_999_999.99, math.inf, 0.5, 3, math.inf, 4),
     ]
-    told = Regret("a run", "all weights", points, np.zeros(3), [0, 1, 2], 0.0, "squared loss")
-    table = told.table().splitlines()[:-1]
+    result = Regret("a run", "all weights", points, np.zeros(3), [0, 1, 2], 0.0, "squared loss")
+    table = result.table().splitlines()[:-1]
     assert {len(line) for line in table} == {len(table[0])}
     assert table[2].split()[1:5] == ["1.2500", "4", "12.50", "2.25"]
     assert table[2].split()[5:] == ["3", "10.25", "0.00", "1.0250"]
-    assert math.isnan(told.slope)
+    assert math.isnan(result.slope)
     assert table[3].split()[1:5] == ["1.5e+37", "4", "1.5e+39", "2,250.00"]
     assert table[4].split()[1:5] == ["inf", "4", "inf", "9,999,999.99"]
 
 
-def test_what_regret_does_not_take_is_refused_by_its_name() -> None:
+def test_unknown_arguments_are_rejected() -> None:
     with pytest.raises(TypeError, match=r"^regret\(\) got an unexpected keyword argument 'foo'"):
         streaml1.regret(streaml1.ElasticNetClassifier(), [], foo=1)  # type: ignore[call-arg]
 
 
-def test_the_picture(tmp_path: Path) -> None:
+def test_plot(tmp_path: Path) -> None:
     X, y = stream()
-    told = streaml1.regret(streaml1.L1BallClassifier(), (X, y), first=10)
-    told.plot(tmp_path / "regret.png")
+    result = streaml1.regret(streaml1.L1BallClassifier(), (X, y), first=10)
+    result.plot(tmp_path / "regret.png")
     assert (tmp_path / "regret.png").stat().st_size > 10_000
-    assert repr(told).startswith("<Regret of ")
-    assert told.rows()[0]["examples"] == 10
+    assert repr(result).startswith("<Regret of ")
+    assert result.rows()[0]["examples"] == 10
 
 
 # fista from where another has been
 
 
-def test_fista_starts_where_it_is_told() -> None:
+def test_fista_start() -> None:
     X, y = stream()
     for given in ({"l1": 0.02}, {"penalty": "ball", "radius": 1.0}):
         cold = fista(X, y, fit_intercept=True, tol=1e-9, **given)
@@ -564,20 +564,20 @@ def test_fista_starts_where_it_is_told() -> None:
 
 
 def unit(n: int = 400, d: int = 30) -> tuple[Any, Any]:
-    """Rows of length 1."""
+    """Return rows of unit norm."""
     random = np.random.default_rng(5)
     X = random.normal(size=(n, d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     return X, X @ random.normal(size=d) + 0.3 * random.normal(size=n) > 0.0
 
 
-def test_fobos_is_within_its_theorem() -> None:
+def test_fobos_theorem_3() -> None:
     X, y = unit()
     n, d = X.shape
     l1, c = 1e-2, 0.5
     model = streaml1.ElasticNetClassifier(l1=l1, lr=c, intercept_lr=0.0)
-    told = streaml1.regret(model.clone(), (X, y), first=50, tol=1e-8)
-    for point in told.points:
+    result = streaml1.regret(model.clone(), (X, y), first=50, tol=1e-8)
+    for point in result.points:
         t = point.examples
         best = fista(X[:t], y[:t], l1=l1, tol=1e-8).weights
         (
@@ -593,7 +593,7 @@ def test_fobos_is_within_its_theorem() -> None:
         assert 0.0 < point.regret + point.error <= bounds.fobos_regret(t, D_, G, c)
 
 
-def test_fobos_with_a_constant_rate_is_within_its_corollary() -> None:
+def test_fobos_corollary_2() -> None:
     X, y = unit()
     n, d = X.shape
     l1 = 1e-2
@@ -602,14 +602,14 @@ def test_fobos_with_a_constant_rate_is_within_its_corollary() -> None:
     D_ = float(np.linalg.norm(best.weights))
     rate = D_ / (math.sqrt(7 * n) * G)
     model = streaml1.ElasticNetClassifier(l1=l1, lr=rate, schedule="constant", intercept_lr=0.0)
-    told = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
+    result = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
     a, b = bounds.fobos_excess(n, D_, G)
-    assert b == 1.0 and told.regret + told.error <= n * a
+    assert b == 1.0 and result.regret + result.error <= n * a
     with pytest.raises(ValueError, match="too few steps"):
         bounds.fobos_excess(1, 10.0, 1.0, A=4.0)
 
 
-def test_smidas_is_within_its_theorem() -> None:
+def test_smidas_theorem_2() -> None:
     X, y = unit()
     n, d = X.shape
     p = max(2.0, 2.0 * math.log(d))
@@ -621,13 +621,13 @@ def test_smidas_is_within_its_theorem() -> None:
         model = streaml1.SMIDASClassifier(
             l1=1e-3, lr=eta, schedule="constant", n_features=d, intercept_lr=0.0
         )
-        told = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
+        result = streaml1.regret(model, (X, y), tol=1e-8).points[-1]
         bound = bounds.smidas_regret(n, w1, p, d, eta=eta)
-        assert told.regret + told.error <= bound
+        assert result.regret + result.error <= bound
         assert least_bound <= bound * (1 + 1e-12)
 
 
-def test_scd_and_sdca_are_within_what_is_promised() -> None:
+def test_scd_and_sdca_bounds() -> None:
     X, y = unit()
     n, d = X.shape
     best = fista(X, y, l1=1e-3, tol=1e-10)
@@ -649,7 +649,7 @@ def test_scd_and_sdca_are_within_what_is_promised() -> None:
         assert solved.dual - record.dual <= bound + 1e-9
 
 
-def test_rates_of_the_slides() -> None:
+def test_sdca_rates() -> None:
     assert bounds.sdca_steps(100, 0.01, 1e-3, gamma=1.0) == pytest.approx(200 * math.log(1000))
     assert bounds.sdca_steps(100, 0.01, 1e-3, L=2.0) == pytest.approx(100 + 2 / 1e-5)
     with pytest.raises(ValueError, match="give one"):

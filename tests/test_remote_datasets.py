@@ -23,7 +23,7 @@ from streaml1.sources.source import SOURCES, Lost, SourceError, Unavailable
 
 
 @pytest.fixture(autouse=True)
-def nothing_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_local_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAML1_DATA", raising=False)
     monkeypatch.setenv("RIVER_DATA", str(tmp_path / "river"))
     monkeypatch.setattr(shared.request, "urlopen", lambda *_, **__: offline())
@@ -56,7 +56,7 @@ def magic(folder: Path, **options: Any) -> MAGIC04:
     return data
 
 
-def test_a_matrix_and_the_same_as_dicts(tmp_path: Path) -> None:
+def test_matrix_equals_dicts(tmp_path: Path) -> None:
     data = magic(tmp_path)
     X, y = data.matrix()
     assert X.format == "csr" and X.dtype == np.float64 and y.tolist() == [True, False]
@@ -65,7 +65,7 @@ def test_a_matrix_and_the_same_as_dicts(tmp_path: Path) -> None:
     assert data.matrix()[0] is X
 
 
-def test_noise_is_of_the_paper_and_the_seed(tmp_path: Path) -> None:
+def test_noise_columns(tmp_path: Path) -> None:
     sparse, dense = (magic(tmp_path, noise=noise, seed=4) for noise in ("sparse", "dense"))
     X = sparse.matrix()[0][:, 10:].toarray()
     assert X.shape == (2, 1000) and set(np.unique(X)) == {0.0, 1.0} and 50 < X.sum() < 150
@@ -75,7 +75,7 @@ def test_noise_is_of_the_paper_and_the_seed(tmp_path: Path) -> None:
     assert not np.array_equal(magic(tmp_path, noise="sparse").matrix()[0][:, 10:].toarray(), X)
 
 
-def test_a_download_is_verified_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_is_verified_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = MAGIC04()
     asked = serve(monkeypatch, MAGIC)
     with pytest.raises(Lost, match=r"gave \d+ bytes with SHA-256 .*, expected .*; nothing was"):
@@ -91,19 +91,19 @@ def test_a_download_is_verified_and_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert data.path == tmp_path / "river" / "MAGIC04" / "magic04.data"
 
 
-def test_no_network_is_one_sentence(tmp_path: Path) -> None:
+def test_errors_without_network(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"cannot be downloaded \(no network here\); retry"):
         MAGIC04().matrix()
     with pytest.raises(SourceError, match="needs a Kaggle account"):
         next(iter(TalkingData()))
     with pytest.raises(SourceError, match=r"magic04.data of MAGIC04 is missing in directory="):
         MAGIC04(directory=tmp_path).matrix()
-    told = CliRunner().invoke(cli, ["learn", "data:magic04"])
-    assert told.exit_code == Unavailable.exit_code
-    assert told.stderr.count("\n") == 1 and "cannot be downloaded" in told.stderr
+    result = CliRunner().invoke(cli, ["learn", "data:magic04"])
+    assert result.exit_code == Unavailable.exit_code
+    assert result.stderr.count("\n") == 1 and "cannot be downloaded" in result.stderr
 
 
-def test_an_archive_gives_its_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_member_is_extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("SMSSpamCollection", "ham\tOk lar...\nspam\tWIN a\n prize!!\n")
@@ -112,12 +112,12 @@ def test_an_archive_gives_its_member(tmp_path: Path, monkeypatch: pytest.MonkeyP
     right = hashlib.sha256(packed.getvalue()).hexdigest()
     data.files = (data.files[0]._replace(sha256=right),)
     data.download(verbose=False)
-    # A message over two lines, as some copies have one.
+    # A message that spans two lines, as in some copies.
     assert list(data.messages()) == [("Ok lar...", False), ("WIN a prize!!", True)]
     assert list(data)[1] == ({"win": 1.0, "a": 1.0, "prize": 1.0, "!!": 1.0}, True)
 
 
-def test_words_are_what_counts_where_copies_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checksum_can_ignore_whitespace(monkeypatch: pytest.MonkeyPatch) -> None:
     file = shared.File(
         "a", "http://a", None, hashlib.sha256(b"1 2 3").hexdigest(), ignore_whitespace=True
     )
@@ -132,7 +132,7 @@ def test_words_are_what_counts_where_copies_differ(monkeypatch: pytest.MonkeyPat
                 shared.verify(path, file)
 
 
-def test_files_of_one_s_own_may_be_packed_or_not(tmp_path: Path) -> None:
+def test_user_files_may_be_compressed(tmp_path: Path) -> None:
     numbers = np.arange(20_000).reshape(2, 10_000) % 7
     text = "\n".join(" ".join(map(str, row)) for row in numbers.tolist()).encode()
     (tmp_path / "arcene_valid.data.gz").write_bytes(gzip.compress(b"\n" + text + b" \n"))
@@ -145,7 +145,7 @@ def test_files_of_one_s_own_may_be_packed_or_not(tmp_path: Path) -> None:
     assert np.array_equal(X.toarray(), numbers) and y.tolist() == [True, False]
 
 
-def test_landsat_s_products(tmp_path: Path) -> None:
+def test_landsat_products(tmp_path: Path) -> None:
     rows = np.arange(74).reshape(2, 37) % 11
     (tmp_path / "sat.tst").write_text("\n".join(" ".join(map(str, row)) for row in rows.tolist()))
     plain, products = (Landsat("test", p, directory=tmp_path) for p in (False, True))
@@ -159,7 +159,7 @@ def test_landsat_s_products(tmp_path: Path) -> None:
         )
 
 
-def test_mnist_is_read_from_idx(tmp_path: Path) -> None:
+def test_mnist_from_idx(tmp_path: Path) -> None:
     pixels = (np.arange(2 * 784) % 251).astype(np.uint8)
     head = b"\0\0\x08\x03" + np.array([2, 28, 28], ">u4").tobytes()
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(head + pixels.tobytes())
@@ -175,7 +175,7 @@ def test_mnist_is_read_from_idx(tmp_path: Path) -> None:
 
 
 def rcv1_files(folder: Path) -> None:
-    """The original's form: five parts, of two news each, and their topics."""
+    """Write files in the original format: five parts with two stories each, and their topics."""
     for part, file in enumerate(VECTORS):
         lines = [f"{10 * part + k}  {part + 1}:0.5 47236:{k + 1}.25\n" for k in (1, 2)]
         (folder / file.name).write_bytes(gzip.compress("".join(lines).encode()))
@@ -183,7 +183,7 @@ def rcv1_files(folder: Path) -> None:
     (folder / TOPICS.name).write_bytes(gzip.compress(topics.encode()))
 
 
-def test_rcv1_in_its_original_form(tmp_path: Path) -> None:
+def test_rcv1_original_files(tmp_path: Path) -> None:
     rcv1_files(tmp_path)
     data = RCV1(directory=tmp_path)
     data.n_samples = 10
@@ -196,7 +196,7 @@ def test_rcv1_in_its_original_form(tmp_path: Path) -> None:
         RCV1("X", directory=tmp_path).matrix()
 
 
-def test_rcv1_s_sample_is_the_same_rows(tmp_path: Path) -> None:
+def test_rcv1_sample(tmp_path: Path) -> None:
     np.savez(
         tmp_path / "rcv1_2.npz", data=np.float32([0.5, 0.25]), indices=np.int32([3, 1]),
         indptr=np.int32([0, 1, 2]), shape=np.array([2, 47_236]), yindices=np.int32([1]),
@@ -215,7 +215,7 @@ def test_clicks_are_sorted_by_time(tmp_path: Path) -> None:
     assert [x["ip"] for x, _ in found] == ["6", "1"] and [y for _, y in found] == [True, False]
 
 
-# River's own checks of a data set, as its tests have them: its description, and its dimensions.
+# The checks of river's own tests: description and dimensions.
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_clicks_are_sorted_by_time(tmp_path: Path) -> None:
     [RCV1(), MAGIC04(), Arcene(), Landsat(), MNIST(), SMSSpam(), TalkingData(), Drifting(n=30)],
     ids=lambda data: type(data).__name__,
 )
-def test_river_s_description(data: Any) -> None:
+def test_description_of_river(data: Any) -> None:
     text = repr(data)
     assert f"Name  {type(data).__name__}" in text and "Task  " in text
     assert len(data) == data.n_samples and data.desc.strip()
@@ -235,7 +235,7 @@ REAL = [RCV1, MAGIC04, Arcene, Landsat, MNIST, SMSSpam, TalkingData]
 
 
 @pytest.mark.parametrize("kind", REAL)
-def test_the_real_ones(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_data(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = REAL_FOLDER
     if folder is None or not Path(folder).is_dir():
         pytest.skip("STREAML1_DATA names no folder with real data sets")
@@ -260,7 +260,7 @@ def test_the_real_ones(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 REAL_FOLDER = os.environ.get("STREAML1_DATA")
 
 
-def test_drifting_is_what_it_says() -> None:
+def test_drifting_follows_its_weights() -> None:
     plain = {"n": 400, "d": 50, "nonzeros": 6, "relevant": 10, "noise": 0.0}
     for change in ("none", "abrupt", "gradual"):
         data = Drifting(change=change, period=100, seed=3, **plain)
@@ -268,8 +268,8 @@ def test_drifting_is_what_it_says() -> None:
         rows = list(data)
         assert [label for _, label in rows] == y.tolist()
         assert [sorted(x) for x, _ in rows] == [X[i].indices.tolist() for i in range(400)]
-        told = [float(X[i].toarray().ravel() @ data.truth(i)) for i in range(400)]
-        assert [a > 0.0 for a in told] == y.tolist()
+        result = [float(X[i].toarray().ravel() @ data.truth(i)) for i in range(400)]
+        assert [a > 0.0 for a in result] == y.tolist()
         assert min(len(x) for x, _ in rows) >= 1 and max(len(x) for x, _ in rows) <= 6
     assert np.array_equal(data.truth(10), data.truth(40)) and data.truth(399).any()
     assert not np.array_equal(data.truth(60), data.truth(90))
@@ -283,7 +283,7 @@ def test_drifting_is_what_it_says() -> None:
 # As sources.
 
 
-def test_a_source_shuffles_by_its_seed_and_cuts_blocks(tmp_path: Path) -> None:
+def test_source_shuffles_and_splits_into_blocks(tmp_path: Path) -> None:
     (tmp_path / "river").mkdir()
     rows = np.arange(37 * 40).reshape(40, 37) % 23
     (tmp_path / "sat.trn").write_text("\n".join(" ".join(map(str, row)) for row in rows.tolist()))
@@ -328,7 +328,7 @@ def test_a_source_shuffles_by_its_seed_and_cuts_blocks(tmp_path: Path) -> None:
         list(opened(f"{spec}&label=99"))
 
 
-def test_they_wait_until_they_are_called_for() -> None:
+def test_classes_are_loaded_lazily() -> None:
     assert "RCV1" in dir(datasets)
     with pytest.raises(AttributeError, match="has no attribute 'Nonesuch'"):
         _ = datasets.Nonesuch

@@ -1,4 +1,4 @@
-"""The report: its numbers against slow sums, its table, its files."""
+"""The report: its figures compared with slow sums, its table, its files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REGRESSORS = ("squared", "absolute")
 
 
 def stream(loss: str, n: int = 500, rate: float = 0.4) -> tuple[Any, Any, Any]:
-    """Outputs, labels and weights."""
+    """Return predictions, labels and sample weights."""
     rng = np.random.default_rng(7)
     w = rng.choice([0.0, 1.0, 2.5], n)
     if loss in REGRESSORS:
@@ -36,7 +36,7 @@ def stream(loss: str, n: int = 500, rate: float = 0.4) -> tuple[Any, Any, Any]:
     return (1.0 / (1.0 + np.exp(-margin)) if loss == "logistic" else margin), y, w
 
 
-def best_constant(loss: str, n: float, total: float) -> float:
+def baseline(loss: str, n: float, total: float) -> float:
     """Return the prediction of the baseline, found by search for the hinges."""
     if loss in REGRESSORS:
         return total / n if n else 0.0
@@ -46,11 +46,11 @@ def best_constant(loss: str, n: float, total: float) -> float:
     margins = np.linspace(-1.5, 1.5, 30_001)
     mean = rate * losses(loss, margins, True) + (1 - rate) * losses(loss, margins, False)
     best = np.flatnonzero(mean <= mean.min() + 1e-12)
-    return float(margins[best].mean())  # the hinge at a rate of 1/2 has many
+    return float(margins[best].mean())  # the hinge has several at a rate of 1/2
 
 
 @pytest.mark.parametrize("every", [None, 1, 7, 1000])
-def test_lines_come_after_rising_numbers_of_examples(every: int | None) -> None:
+def test_line_after(every: int | None) -> None:
     at = [line_after(0, every)]
     while at[-1] < 1000 * (every or 10_000):
         between = range(at[-1], line_after(at[-1], every), every or 100)
@@ -64,12 +64,12 @@ def test_lines_come_after_rising_numbers_of_examples(every: int | None) -> None:
 
 
 @pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])
-def test_losses_are_those_the_models_minimise(loss: str) -> None:
+def test_losses_match_the_models(loss: str) -> None:
     code = kernels.CODES[loss]
     margins = [-1e4, -30.0, -2.0, -1.0, -0.3, 0.0, 0.5, 1.0, 1.7, 30.0, 1e4]
     for a in margins:
         if loss == "logistic" and abs(a) > 30.0:
-            continue  # a probability so near 0 or 1 does not tell its margin
+            continue  # a probability so close to 0 or 1 does not determine its margin
         for y in (False, True) if loss in CLASSIFIERS else (-1.5, 0.0, 2.0):
             sign = (1.0 if y else -1.0) if loss in CLASSIFIERS else y
             p = np.array([kernels.output(code, a)])
@@ -77,14 +77,14 @@ def test_losses_are_those_the_models_minimise(loss: str) -> None:
             assert losses(loss, p, np.array([y]))[0] == pytest.approx(expected, rel=1e-3, abs=1e-12)
 
 
-def test_a_certainty_that_is_right_costs_nothing() -> None:
-    """Not the negative zero of a logarithm, which would be told as -0.0000."""
+def test_correct_certainty_costs_zero() -> None:
+    """It must not be the negative zero of a logarithm, which prints as -0.0000."""
     cost = losses("softmax", np.array([[1.0, 0.0]]), np.array([0]))
     assert cost.tolist() == [0.0] and not np.signbit(cost[0])
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
-def test_a_wrong_certainty_costs_as_much_as_in_river(p: float) -> None:
+def test_wrong_certainty_costs_as_in_river(p: float) -> None:
     from river import metrics
 
     y = p == 0.0
@@ -102,7 +102,7 @@ def test_sums_equal_a_loop_over_the_examples(loss: str, weighted: bool) -> None:
     w = w if weighted else np.ones(len(p))
     n = total = sum_loss = sum_constant = sum_error = 0.0
     for i in range(len(p)):
-        constant = best_constant(loss, n, total)
+        constant = baseline(loss, n, total)
         one = slice(i, i + 1)
         sum_loss += w[i] * losses(loss, p[one], y[one])[0]
         sum_constant += w[i] * losses(loss, np.array([constant]), y[one])[0]
@@ -122,7 +122,7 @@ def test_sums_equal_a_loop_over_the_examples(loss: str, weighted: bool) -> None:
 
 
 @pytest.mark.parametrize("loss", [*CLASSIFIERS, *REGRESSORS])
-def test_numbers_do_not_depend_on_the_blocks(loss: str) -> None:
+def test_sums_do_not_depend_on_the_blocks(loss: str) -> None:
     p, y, w = stream(loss, rate=0.05)
     whole, cut = Report(loss), Report(loss)
     whole.add(p, y, w)
@@ -132,7 +132,7 @@ def test_numbers_do_not_depend_on_the_blocks(loss: str) -> None:
     assert replace(whole.line(), **clock) == replace(cut.line(), **clock)
 
 
-def test_a_line_tells_of_what_came_since_the_last() -> None:
+def test_recent_loss_covers_the_last_line() -> None:
     report = Report("hinge")
     report.add([1.0, -1.0], [True, True])
     assert report.line().recent_loss == 1.0
@@ -154,7 +154,7 @@ class Counted:
     n_nonzero, n_features_seen = 30, 120
 
 
-def test_sparsity_is_of_the_features_seen_and_the_share_of_all() -> None:
+def test_sparsity_and_share_of_all_features() -> None:
     report = Report("logistic", d=1000)
     report.add([0.5], [True])
     line = report.line(Counted())
@@ -172,8 +172,8 @@ def test_sparsity_is_of_the_features_seen_and_the_share_of_all() -> None:
         (streaml1.SoftmaxClassifier(strength=0.05, lr=1.0, classes=[False, True]), "softmax"),
     ],
 )
-def test_who_is_followed_is_counted_as_it_counts_itself(model: Any, loss: str) -> None:
-    """By the look that tells births and deaths, or by its own properties."""
+def test_followed_model_is_counted_consistently(model: Any, loss: str) -> None:
+    """The change tracker and the model's own properties agree."""
     followed, alone = Report(loss, d=20, k=2), Report(loss, d=20, k=2)
     followed.follow(model)
     for i in range(60):
@@ -212,7 +212,7 @@ def test_skewed_labels(loss: str, rate: float) -> None:
     assert "ROC AUC" in report.summary() and "last 2^20 examples" in report.summary()
 
 
-def test_labels_that_are_not_skewed_have_no_more_columns() -> None:
+def test_balanced_labels_have_no_extra_columns() -> None:
     p, y, _ = stream("logistic")
     report = Report("logistic")
     report.add(p, y)
@@ -221,14 +221,14 @@ def test_labels_that_are_not_skewed_have_no_more_columns() -> None:
     assert "AUC" not in report.table()
 
 
-def test_one_label_only_has_no_auc_and_no_entropy() -> None:
+def test_single_label_has_no_auc_and_no_entropy() -> None:
     report = Report("logistic")
     report.add([0.1, 0.2], [False, False])
     line = report.line()
     assert (line.auc, line.normalised_entropy, line.rate) == (None, None, 0.0)
 
 
-def test_auc_is_of_the_last_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auc_covers_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     from sklearn.metrics import roc_auc_score
 
     monkeypatch.setattr(window, "WINDOW", 100)
@@ -240,18 +240,18 @@ def test_auc_is_of_the_last_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.line().auc == pytest.approx(roc_auc_score(y[-100:], p[-100:]))
 
 
-def test_auc_is_not_ranked_anew_for_a_few_examples() -> None:
+def test_auc_is_not_recomputed_for_a_few_examples() -> None:
     p, y, _ = stream("logistic", 4001, 0.04)
     report = Report("logistic")
     report.add(p[:4000], y[:4000])
     assert report.line().auc is not None
     report.add(p[4000:], y[4000:])
     assert report.line().auc is None
-    assert not report.finish()  # no new line, but the last tells all
+    assert not report.finish()  # no new line, but the last one is complete
     assert report.lines[-1].auc is not None
 
 
-def test_a_label_that_turns_is_ranked_anew() -> None:
+def test_corrected_label_changes_the_auc() -> None:
     from sklearn.metrics import roc_auc_score
 
     p, y, _ = stream("logistic", 4000, 0.04)
@@ -276,7 +276,7 @@ def test_auc_is_the_share_of_pairs_in_order(examples: list[tuple[float, bool]]) 
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.floats(0, 1e6)), min_size=1))
-def test_no_stream_breaks_a_report(examples: list[tuple[float, bool, float]]) -> None:
+def test_any_stream_gives_a_report(examples: list[tuple[float, bool, float]]) -> None:
     p, y, w = map(np.array, zip(*examples, strict=True))
     report = Report("logistic")
     report.add(p, y, w)
@@ -324,7 +324,7 @@ def test_table() -> None:
     assert max(map(len, report.table().split("\n"))) < 80
 
 
-def test_rows_are_as_wide_as_the_header() -> None:
+def test_rows_align_with_the_header() -> None:
     for loss in (*CLASSIFIERS, *REGRESSORS):
         report = Report(loss)
         heads = report.header(refused=True, skewed=True).split("\n")
@@ -343,7 +343,7 @@ def test_only_the_logistic_loss_is_called_log_loss(loss: str) -> None:
         assert ("log-loss" in text) == (loss == "logistic")
 
 
-def test_repr_tells_the_last_line() -> None:
+def test_repr_describes_the_last_line() -> None:
     report = Report("logistic")
     assert repr(report) == "<Report of no examples>"
     report.lines = [a_line(refused=2)]
@@ -353,7 +353,7 @@ def test_repr_tells_the_last_line() -> None:
     )
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_arguments() -> None:
     with pytest.raises(ValueError, match="loss must be one of logistic"):
         Report("log")
     with pytest.raises(ValueError, match="2 predictions, 1 labels and 2 weights"):
@@ -383,9 +383,7 @@ def test_json_lines(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 @pytest.mark.parametrize("name", ["a$\\frac$.vw", "\udcff.vw", "日本.vw", "a\tb\n\0.vw"])
-def test_any_name_of_a_file_can_stand_above_the_picture(
-    tmp_path: Path, name: str, kind: str
-) -> None:
+def test_any_file_name_can_be_a_plot_title(tmp_path: Path, name: str, kind: str) -> None:
     report = small()
     report.title = f"{name}: ElasticNetClassifier()"
     report.plot(tmp_path / f"r.{kind}")
@@ -403,7 +401,7 @@ def test_infinity_is_null_in_json(tmp_path: Path) -> None:
     report.plot(tmp_path / "r.png")
 
 
-def test_picture(tmp_path: Path) -> None:
+def test_plot(tmp_path: Path) -> None:
     report = small()
     report.plot(tmp_path / "r.png")
     head = (tmp_path / "r.png").read_bytes()[:24]
@@ -418,7 +416,7 @@ def test_picture(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.png", "r.svg"]
 
 
-def test_picture_of_a_model_that_does_not_count(tmp_path: Path) -> None:
+def test_plot_of_a_model_without_counts(tmp_path: Path) -> None:
     report = Report("hinge")
     report.add([0.5], [True])
     report.line()
@@ -428,7 +426,7 @@ def test_picture_of_a_model_that_does_not_count(tmp_path: Path) -> None:
     assert len(top.lines) == 2 and np.isnan(bottom.lines[0].get_ydata()).all()
 
 
-def test_a_picture_of_one_line_has_axes_of_whole_numbers() -> None:
+def test_plot_of_one_line_has_integer_axes() -> None:
     report = Report("hinge")
     report.add([0.5] * 3, [True] * 3)
     model = streaml1.ElasticNetClassifier()
@@ -437,8 +435,8 @@ def test_a_picture_of_one_line_has_axes_of_whole_numbers() -> None:
     made = plot.figure(report.lines, "hinge", "")
     FigureCanvasAgg(made).draw()
     for axis in (made.axes[1].xaxis, made.axes[1].yaxis):
-        told = [label.get_text() for label in axis.get_ticklabels()]
-        assert len(set(told)) == len(told) and all(one.isdecimal() for one in told)
+        labels = [label.get_text() for label in axis.get_ticklabels()]
+        assert len(set(labels)) == len(labels) and all(one.isdecimal() for one in labels)
 
 
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -448,12 +446,12 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["r.foo", "r"])
-def test_a_picture_needs_a_known_ending(name: str, tmp_path: Path) -> None:
+def test_plot_needs_an_image_extension(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must end in \.png"):
         small().plot(tmp_path / name)
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "r.jsonl"
     old.write_text("old")
 
@@ -466,7 +464,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
     assert old.read_text() == "old" and list(tmp_path.iterdir()) == [old]
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_symlinks_are_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "r.jsonl")
     small().write(tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "r.jsonl").stat().st_size > 0

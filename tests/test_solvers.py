@@ -97,7 +97,7 @@ def test_bad_data(X: Any, y: Any, loss: str, sentence: str) -> None:
         Data([{"a": 1.0}], [1], loss)
 
 
-def test_refusals_by_name() -> None:
+def test_errors_name_solver_and_argument() -> None:
     assert (
         str(unsupported("sdca", "l1=0.1", "use prox_sdca"))
         == "sdca does not support l1=0.1; use prox_sdca"
@@ -125,7 +125,7 @@ def test_refusals_by_name() -> None:
 @pytest.mark.parametrize("gamma", [1.0, 0.25, 3.0])
 @pytest.mark.parametrize("loss", FIVE)
 def test_losses(loss: str, gamma: float) -> None:
-    """Value and derivative are the twin's; the conjugate is the most of theta a - loss(a)."""
+    """Compare with the reference; the conjugate is max_a theta a - loss(a)."""
     code = CODES[loss]
     grid = np.linspace(-40.0, 40.0, 4001)
     for y in (-1.0, 1.0) if loss not in ("squared", "absolute") else (-0.7, 2.0):
@@ -165,8 +165,8 @@ def test_sums_over_rows() -> None:
 
 
 @given(st.sampled_from([*FIVE, "softmax"]), st.integers(0, 10**6), st.booleans())
-def test_the_dual_is_below(loss: str, seed: int, fit_intercept: bool) -> None:
-    """Any slopes bound the objective of any weights, for each penalty and ball."""
+def test_any_dual_bounds_any_objective(loss: str, seed: int, fit_intercept: bool) -> None:
+    """Any dual variables give a lower bound, for each penalty and constraint."""
     X, y = toy(loss, n=12, d=5, seed=seed)
     data, random = Data(X, y, loss), np.random.default_rng(seed)
     term = make_loss_term(data, loss, 1.0)
@@ -188,7 +188,7 @@ def test_the_dual_is_below(loss: str, seed: int, fit_intercept: bool) -> None:
             primal = term.mean(term.margins(w, b)) + g.value(w)
             bound = dual_bound(term, g, theta, term.gradient(theta), fit_intercept)
             assert -math.inf < bound <= primal + 1e-12
-    if loss != "softmax":  # the elastic net's own formula, which other solvers use
+    if loss != "softmax":  # the direct formula of the elastic net
         v = -term.gradient(theta)
         for l1, l2 in ((0.1, 0.0), (0.1, 0.3), (0.0, 0.3)):
             g = make_penalty("fista", "elastic-net", l1=l1, l2=l2)
@@ -199,8 +199,8 @@ def test_the_dual_is_below(loss: str, seed: int, fit_intercept: bool) -> None:
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge", "squared", "softmax"])
-def test_the_dual_is_below_the_optimum(loss: str, fit_intercept: bool) -> None:
-    """Slopes at and about the optimum, where a bound that is too high shows."""
+def test_dual_near_the_optimum_stays_below_it(loss: str, fit_intercept: bool) -> None:
+    """Check dual variables at and near the optimum, where the bound is tight."""
     X, y = toy(loss, n=12, d=5)
     data, random = Data(X, y, loss), np.random.default_rng(0)
     term = make_loss_term(data, loss, 1.0)
@@ -225,8 +225,8 @@ def test_the_dual_is_below_the_optimum(loss: str, fit_intercept: bool) -> None:
 
 
 @given(st.sampled_from([*FIVE, "softmax"]), st.integers(0, 10**6))
-def test_balanced_slopes(loss: str, seed: int) -> None:
-    """They sum to zero and stay where the conjugate is finite."""
+def test_balanced_dual_variables(loss: str, seed: int) -> None:
+    """Balanced dual variables sum to zero and stay in the domain of the conjugate."""
     X, y = toy(loss, n=9, seed=seed)
     term = make_loss_term(Data(X, y, loss), loss, 1.0)
     a = np.random.default_rng(seed).normal(size=(9, *term.shape[:-1])) * 5.0
@@ -241,7 +241,7 @@ def test_trace() -> None:
     w = np.array([0.0, 2.0])
     assert not trace.record(0, 1.0, -math.inf, 0, w)
     assert not trace.record(1, 0.9, 0.5, 10, w)
-    assert not trace.record(2, 0.8, 0.2, 20, w)  # the better bound is kept
+    assert not trace.record(2, 0.8, 0.2, 20, w)  # the larger bound is kept
     assert trace.record(3, 0.5, math.nan, 30, w)
     solution = trace.solution(w, 0.25)
     assert solution.converged and solution.gap == 0.0 and solution.dual == 0.5
@@ -252,7 +252,7 @@ def test_trace() -> None:
         solution.gap = 1.0  # type: ignore[misc]
 
 
-def test_a_warning_names_the_gap() -> None:
+def test_warning_names_the_gap() -> None:
     trace = Trace("scd", 1e-6, 1)
     assert trace.record(1, 2.0, 1.5, 0, np.zeros(1))
     sentence = (
@@ -269,7 +269,7 @@ SOLVERS = [
 ]
 
 
-def test_a_callback_ends_the_run() -> None:
+def test_callback_ends_the_run() -> None:
     seen = []
 
     def callback(record: Any, weights: Any) -> bool:
@@ -277,14 +277,14 @@ def test_a_callback_ends_the_run() -> None:
         return record.epoch == 3
 
     X, y = toy("logistic")
-    with warnings.catch_warnings(action="error"):  # who stops it need not be warned
+    with warnings.catch_warnings(action="error"):  # a stop by the callback does not warn
         solution = solvers.fista(X, y, tol=0.0, callback=callback)
     assert [epoch for epoch, _ in seen] == [0, 1, 2, 3] and not solution.converged
     assert np.array_equal(seen[-1][1], solution.weights)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_what_cannot_be_called_is_refused_before_the_data_are_read(name: str) -> None:
+def test_callback_is_validated_before_the_data(name: str) -> None:
     given = {"radius": 1.0} if name == "projected_gradient" else {}
     with pytest.raises(ValueError, match="callback must be a function .*, got 3"):
         getattr(solvers, name)(None, None, callback=3, **given)
@@ -307,7 +307,7 @@ def test_every_parameter_is_described(name: str) -> None:
 
 
 def test_warm_leaves_no_solver_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `streaml1 warm --with solvers` calls compiles all that other data and options take."""
+    """`streaml1 warm --with solvers` compiles every kernel that other data and options need."""
 
     def compiled() -> dict[str, int]:
         found = {}
@@ -319,10 +319,10 @@ def test_warm_leaves_no_solver_to_compile(monkeypatch: pytest.MonkeyPatch) -> No
         return found
 
     warm = import_module("streaml1.cli.warm")
-    monkeypatch.setattr(warm, "LEARNERS", {})  # those have a test of their own
+    monkeypatch.setattr(warm, "LEARNERS", {})  # they have their own test
     monkeypatch.setattr(warm, "_parse", lambda: None)
-    told = CliRunner().invoke(cli, ["warm", "--with", "solvers"])
-    assert told.exit_code == 0 and told.output.startswith("compiled in ")
+    result = CliRunner().invoke(cli, ["warm", "--with", "solvers"])
+    assert result.exit_code == 0 and result.output.startswith("compiled in ")
     before = compiled()
     assert sum(before.values()) > 20 or os.environ.get("NUMBA_DISABLE_JIT")
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Accelerated SDCA: its iterations by their definition, the optimum by others."""
+"""Accelerated SDCA: its iterations by definition, its optimum by other solvers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaml1.solvers import NotConverged, accelerated_sdca, sdca
 from streaml1.solvers.sampling import PERMUTATION, fill_order, rng_state
 from tests import reference_ascent as slow
 from tests.reference_solvers import mean_loss, penalty
-from tests.solver_data import POOR, poor, toy
+from tests.solver_data import DEGENERATE, degenerate, toy
 
 SMOOTH = {"logistic": 4.0, "smoothed_hinge": 0.5, "squared": 1.0}
 
@@ -21,7 +21,7 @@ def objective(name: str, X: Any, y: Any, w: Any, l2: float, gamma: float = 1.0) 
     return float(mean_loss(name, X, y, w, 0.0, gamma)[0]) + penalty("l1", w, 0.0, l2)
 
 
-def no_warning(*args: Any, **options: Any) -> Any:
+def solve_quietly(*args: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
         return accelerated_sdca(*args, **options)
@@ -38,10 +38,10 @@ def batches(n: int, m: int, epochs: int, seed: int) -> list[Any]:
 
 @pytest.mark.parametrize("m", [1, 7, 60, 100])
 @pytest.mark.parametrize("name", SMOOTH)
-def test_it_takes_the_iterations_of_the_twin(name: str, m: int) -> None:
+def test_iterations_match_the_reference(name: str, m: int) -> None:
     X, y = toy(name)
     options: dict[str, Any] = {"l2": 0.05, "batch": m, "gamma": 0.5, "seed": 3, "tol": 0.0}
-    found = no_warning(X, y, name, max_epochs=5, **options)
+    found = solve_quietly(X, y, name, max_epochs=5, **options)
     parts = batches(len(X), m, 5, 3)
     w = slow.accelerated(name, X, y, 0.05, 0.5, SMOOTH[name], parts, min(m, len(X)))
     assert found.weights == pytest.approx(w, abs=1e-11)
@@ -59,20 +59,20 @@ def test_optimum(name: str, m: int) -> None:
     assert found.objective == pytest.approx(other.objective, abs=2e-8)
 
 
-def test_long_runs_keep_their_digits() -> None:
-    # s falls below its least value several times.
+def test_long_runs_stay_accurate() -> None:
+    # s falls below its minimum several times.
     X, y = toy("squared")
-    found = no_warning(X, y, "squared", l2=1.0, batch=1, tol=0.0, max_epochs=1000)
+    found = solve_quietly(X, y, "squared", l2=1.0, batch=1, tol=0.0, max_epochs=1000)
     n, d = X.shape
     w = np.linalg.solve(X.T @ X / n + np.eye(d), X.T @ y / n)
     assert found.weights == pytest.approx(w, abs=1e-9)
 
 
-@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("name", SMOOTH)
-def test_poor_data(name: str, case: str) -> None:
-    X, y = poor(case, name)
-    found = no_warning(X, y, name, l2=0.1, max_epochs=20_000, tol=1e-5)
+def test_degenerate_data(name: str, case: str) -> None:
+    X, y = degenerate(case, name)
+    found = solve_quietly(X, y, name, l2=0.1, max_epochs=20_000, tol=1e-5)
     assert found.objective == pytest.approx(objective(name, X, y, found.weights, 0.1))
     assert found.converged or case == "large"
 
@@ -88,13 +88,13 @@ def test_poor_data(name: str, case: str) -> None:
         ({"batch": 1.5}, r"batch must be .*, got 1.5"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
+def test_unsupported_arguments(options: dict[str, Any], sentence: str) -> None:
     X, y = toy("logistic")
     with pytest.raises(ValueError, match=sentence):
         accelerated_sdca(X, y, **options)
 
 
-def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
+def test_not_converged_warning_names_the_gap() -> None:
     X, y = toy("logistic")
     with pytest.warns(NotConverged, match=r"accelerated_sdca stopped after 2 epochs with a gap"):
         accelerated_sdca(X, y, l2=1e-4, tol=1e-12, max_epochs=2)

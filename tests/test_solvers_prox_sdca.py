@@ -1,4 +1,4 @@
-"""Prox-SDCA: a step by its definition, the dual on the way, the optimum by others."""
+"""Prox-SDCA: a step by definition, a monotone dual, its optimum by other solvers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streaml1.solvers.prox_steps import SquaredNorm
 from streaml1.solvers.solution import Trace
 from tests import reference_ascent as slow
 from tests.reference_solvers import mean_loss, penalty
-from tests.solver_data import POOR, poor, real, toy
+from tests.solver_data import DEGENERATE, degenerate, real, toy
 
 FIVE = list(CODES)
 SMOOTH = ["logistic", "smoothed_hinge", "squared"]
@@ -29,7 +29,7 @@ def objective(name: str, X: Any, y: Any, w: Any, l1: float, l2: float, gamma: fl
     return float(mean_loss(name, X, y, w, 0.0, gamma)[0]) + penalty("l1", w, l1, l2)
 
 
-def no_warning(*args: Any, **options: Any) -> Any:
+def solve_quietly(*args: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
         return prox_sdca(*args, **options)
@@ -37,14 +37,14 @@ def no_warning(*args: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("norm", ["l2", "q"])
 @pytest.mark.parametrize("name", [name for name in FIVE if name != "logistic"])
-def test_it_takes_the_steps_of_the_twin(name: str, norm: str) -> None:
+def test_steps_match_the_reference(name: str, norm: str) -> None:
     X, y = toy(name, n=12, d=40)
     options: dict[str, Any] = {"gamma": 0.5, "order": "cyclic", "tol": 0.0}
-    found = no_warning(X, y, name, 0.03, norm=norm, inner=0.1, max_epochs=1, **options)
+    found = solve_quietly(X, y, name, 0.03, norm=norm, inner=0.1, max_epochs=1, **options)
     w = slow.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=1)
     assert found.weights == pytest.approx(w, abs=1e-9) and w.any()
     if norm == "l2":
-        found = no_warning(X, y, name, 0.03, 0.1, max_epochs=2, **options)
+        found = solve_quietly(X, y, name, 0.03, 0.1, max_epochs=2, **options)
         w = slow.prox_sdca(name, X, y, 0.03, 0.1, norm, 0.5, epochs=2)
         assert found.weights == pytest.approx(w, abs=1e-9)
 
@@ -54,7 +54,7 @@ def test_it_takes_the_steps_of_the_twin(name: str, norm: str) -> None:
     p=st.sampled_from([2.0, 2.5, 6.0, 12.0]),
     seed=st.integers(0, 99),
 )
-def test_a_norm(u: list[float], p: float, seed: int) -> None:
+def test_squared_norm(u: list[float], p: float, seed: int) -> None:
     h = SquaredNorm(p, 3.0 * p)
     theta = np.array(u)
     other = np.random.default_rng(seed).normal(size=len(u))
@@ -63,12 +63,12 @@ def test_a_norm(u: list[float], p: float, seed: int) -> None:
         return h.dual_norm(v) ** 2 / (2.0 * h.c)
 
     w = h.weights(theta)
-    # The gradient of h* = |.|_p^2 / 2c, whose differences are bounded by its smoothness ...
+    # h* = |.|_p^2 / 2c: its gradient, and its smoothness ...
     for t in (1e-4, 0.1, 1.0):
         change = conjugate(theta + t * other) - conjugate(theta) - t * float(w @ other)
         most = (p - 1.0) / (2.0 * h.c) * (t * h.dual_norm(other)) ** 2
         assert -1e-9 <= change <= most * (1.0 + 1e-9) + 1e-9
-    # ... and h itself, by its definition.
+    # ... and h by its definition.
     q = p / (p - 1.0)
 
     def value(x: Any) -> float:
@@ -81,14 +81,14 @@ def test_a_norm(u: list[float], p: float, seed: int) -> None:
 
 @pytest.mark.parametrize("order", ["permutation", "random", "cyclic"])
 @pytest.mark.parametrize("name", FIVE)
-def test_with_l2_the_dual_never_falls(
+def test_with_l2_the_dual_never_decreases(
     name: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[tuple[float, float]] = []
+    records: list[tuple[float, float]] = []
     plain = Trace.record
 
     def record(self: Trace, epoch: int, value: float, dual: float, *rest: Any) -> bool:
-        told.append((value, dual))
+        records.append((value, dual))
         return plain(self, epoch, value, dual, *rest)
 
     monkeypatch.setattr(Trace, "record", record)
@@ -98,7 +98,7 @@ def test_with_l2_the_dual_never_falls(
         **{"gamma": 0.5, "order": order, "tol": 1e-8, "max_epochs": 20_000},
         callback=lambda record, w: None,
     )
-    values, dual = np.array(told).T
+    values, dual = np.array(records).T
     assert found.converged and (np.diff(dual) >= -1e-13).all() and (values >= dual - 1e-13).all()
     expected = objective(name, X, y, found.weights, 0.02, 0.05, 0.5)
     assert found.objective == pytest.approx(expected, abs=1e-12)
@@ -127,7 +127,7 @@ def test_l1_alone(name: str, d: int, norm: str) -> None:
 
 @pytest.mark.parametrize("norm", ["l2", "q"])
 @pytest.mark.parametrize("name", ["hinge", "absolute"])
-def test_l1_beside_a_loss_with_kinks_is_a_linear_program(name: str, norm: str) -> None:
+def test_l1_with_a_piecewise_linear_loss_is_a_linear_program(name: str, norm: str) -> None:
     X, y = toy(name, n=40, d=5)
     n, d, l1 = *X.shape, 0.05
     found = prox_sdca(X, y, name, l1, norm=norm, tol=1e-6, max_epochs=50_000)
@@ -143,21 +143,21 @@ def test_l1_beside_a_loss_with_kinks_is_a_linear_program(name: str, norm: str) -
     assert found.converged and found.objective == pytest.approx(other.fun, abs=2e-6)
 
 
-@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("name", FIVE)
-def test_poor_data(name: str, case: str) -> None:
-    X, y = poor(case, name)
+def test_degenerate_data(name: str, case: str) -> None:
+    X, y = degenerate(case, name)
     for l1, l2, norm in ((0.1, 0.0, "l2"), (0.1, 0.0, "q"), (0.1, 0.1, "l2")):
-        found = no_warning(X, y, name, l1, l2, norm=norm, max_epochs=3000, tol=1e-5)
-        told = objective(name, X, y, found.weights, l1, l2)
-        assert found.objective == pytest.approx(told, rel=1e-9)
+        found = solve_quietly(X, y, name, l1, l2, norm=norm, max_epochs=3000, tol=1e-5)
+        value = objective(name, X, y, found.weights, l1, l2)
+        assert found.objective == pytest.approx(value, rel=1e-9)
         zero = objective(name, X, y, np.zeros(X.shape[1]), l1, l2)
         assert found.gap >= 0.0 and found.dual <= zero + 1e-12
         hard = case == "large" or (name in ("hinge", "absolute") and not l2)
         assert found.converged or hard
 
 
-def test_without_l1_it_is_sdca_and_rows_come_in_any_order() -> None:
+def test_without_l1_it_equals_sdca_in_any_row_order() -> None:
     X, y = toy("hinge")
     plain = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
     found = prox_sdca(X, y, "hinge", 0.0, 0.01, tol=1e-9, max_epochs=9999)
@@ -173,8 +173,8 @@ def test_without_l1_it_is_sdca_and_rows_come_in_any_order() -> None:
 
 @pytest.mark.parametrize("norm", ["l2", "q"])
 @pytest.mark.parametrize("name", ["logistic", "hinge", "squared"])
-def test_values_whose_squares_are_hardly_numbers(name: str, norm: str) -> None:
-    """What is inside is at least what can be divided by: no weight is NaN."""
+def test_values_with_denormal_squares(name: str, norm: str) -> None:
+    """The inner strength stays large enough to divide by: no weight is NaN."""
     X, y = toy(name)
     for size in (1e-150, 1e-155, 1e-160, 1e-161, 1e-170):
         found = prox_sdca(X * size, y, name, 0.1, norm=norm)
@@ -184,7 +184,7 @@ def test_values_whose_squares_are_hardly_numbers(name: str, norm: str) -> None:
     assert np.isfinite(found.weights).all()
 
 
-def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
+def test_not_converged_warning_names_the_gap() -> None:
     X, y = toy("hinge")
     with pytest.warns(NotConverged, match=r"prox_sdca stopped after 2 epochs with a gap of \d"):
         prox_sdca(X, y, "hinge", 1e-4, tol=1e-12, max_epochs=2)
@@ -204,7 +204,7 @@ def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
         ({"l1": math.nan}, r"l1 must be .*, got nan"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
+def test_unsupported_arguments(options: dict[str, Any], sentence: str) -> None:
     X, y = toy("logistic")
     with pytest.raises(ValueError, match=sentence):
         prox_sdca(X, y, **options)

@@ -1,4 +1,4 @@
-"""SCD and DETCD: steps by their definition, a falling objective, the optimum by others."""
+"""SCD and DETCD: steps by definition, a monotone objective, the optimum by other solvers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streaml1.solvers.coordinate_kernels import (
 from streaml1.solvers.data import Data
 from tests import reference_ascent as slow
 from tests.reference_solvers import mean_loss, penalty
-from tests.solver_data import POOR, poor, real, toy
+from tests.solver_data import DEGENERATE, degenerate, real, toy
 
 TWO = ["logistic", "squared"]
 STEPS = [(scd, {"step": "newton"}), (scd, {"step": "bound"}), (detcd, {})]
@@ -33,32 +33,32 @@ def objective(name: str, X: Any, y: Any, w: Any, b: float, l1: float, l2: float)
     return float(mean_loss(name, X, y, w, b)[0]) + penalty("l1", w, l1, l2)
 
 
-def no_warning(solver: Any, *args: Any, **options: Any) -> Any:
+def solve_quietly(solver: Any, *args: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConverged)
         return solver(*args, **options)
 
 
 @pytest.mark.parametrize("name", TWO)
-def test_it_takes_the_steps_of_the_twin(name: str) -> None:
+def test_steps_match_the_reference(name: str) -> None:
     X, y = toy(name)
     d = X.shape[1]
-    # Without l1 all weights may move, so that none is left out.
+    # Without l1 all weights may move, so that none is dropped.
     for c, lo, hi in ((0.0, -math.inf, math.inf), (-0.01, -0.1, 0.2)):
         options: dict[str, Any] = {"linear": c, "lower": lo, "upper": hi, "tol": 0.0}
         w = slow.scd(name, X, y, 0.0, 0.05, lo, hi, c, list(range(d)) * 2)
-        found = no_warning(
+        found = solve_quietly(
             *(scd, X, y, name, 0.0, 0.05), step="bound", order="cyclic", max_epochs=2, **options
         )
         assert found.weights == pytest.approx(w, abs=1e-12)
         for l1 in (0.0, 0.05):
             w = slow.scd(name, X, y, l1, 0.05, lo, hi, c, [-1] * d)
-            found = no_warning(detcd, X, y, name, l1, 0.05, max_epochs=1, **options)
+            found = solve_quietly(detcd, X, y, name, l1, 0.05, max_epochs=1, **options)
             assert found.weights == pytest.approx(w, abs=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (1, 30), (30, 1), (200, 300)])
-def test_columns_of_signed_rows(shape: tuple[int, int]) -> None:
+def test_transpose_of_signed_rows(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(3)
     X = csr_matrix(random_array(shape, density=0.2, rng=rng, data_sampler=rng.normal))
     data = Data(X, rng.integers(0, 2, shape[0]), "logistic")
@@ -71,7 +71,7 @@ def test_columns_of_signed_rows(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.3])
-def test_the_least_of_the_penalty(l2: float) -> None:
+def test_infimum_of_the_penalty(l2: float) -> None:
     rng, grid = np.random.default_rng(5), np.linspace(-40.0, 40.0, 80_001)
     none = np.empty(0)
     for _ in range(60):
@@ -83,17 +83,17 @@ def test_the_least_of_the_penalty(l2: float) -> None:
         inside = grid[(grid >= lo) & (grid <= hi)]
         values = (v + c) * inside + l1 * np.abs(inside) + 0.5 * l2 * inside**2
         k = int(values.argmin())
-        endless = l2 == 0.0 and abs(inside[k]) == 40.0
+        is_unbounded = l2 == 0.0 and abs(inside[k]) == 40.0
         found = separable_infimum(p, np.full(1, v), 1.0, 1e-13)
-        assert found == (-math.inf if endless else pytest.approx(values[k], abs=1e-6))
-        if l2 == 0.0 and endless and abs(c) <= l1:  # v may come as near as it is allowed to
+        assert found == (-math.inf if is_unbounded else pytest.approx(values[k], abs=1e-6))
+        if l2 == 0.0 and is_unbounded and abs(c) <= l1:  # the largest scale with a finite infimum
             s = max_dual_scale(p, np.full(1, v), 1)
             assert 0.0 <= s < 1.0
             assert separable_infimum(p, np.full(1, v), s, 1e-13) > -math.inf
             assert separable_infimum(p, np.full(1, v), s * 1.001 + 1e-6, 1e-13) == -math.inf
 
 
-def test_records_as_often_as_asked_for() -> None:
+def test_every_sets_the_number_of_records() -> None:
     X, y = toy("logistic")
     steps: list[int] = []
 
@@ -102,9 +102,9 @@ def test_records_as_often_as_asked_for() -> None:
         assert weights == pytest.approx(w, abs=1e-12)
         steps.append(record.epoch)
 
-    often = no_warning(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=4, callback=count)
+    often = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=4, callback=count)
     assert steps == [4 * k // X.shape[1] for k in range(len(steps))]
-    rarely = no_warning(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0)
+    rarely = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0)
     assert often.weights == pytest.approx(rarely.weights, abs=1e-12)
     epochs: list[int] = []
     scd(X, y, l1=0.02, every=1, callback=lambda record, weights: epochs.append(record.epoch))
@@ -114,19 +114,19 @@ def test_records_as_often_as_asked_for() -> None:
             solver(X, y, l1=0.02, every=0)
 
 
-def test_accesses_are_those_of_the_steps() -> None:
-    # Without zeros: a step of detcd changes all slopes, by all entries; it takes them all once.
+def test_accesses_count_the_steps() -> None:
+    # X is dense: a step of detcd reads all entries to update the gradient, the first pass too.
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(20, 6)), rng.random(20) < 0.5
     for every in (1, 3, 5):
-        found = no_warning(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=every)
-        told = [record.accesses for record in found.trace]
-        assert told == [0] + [X.size * (1 + every * k) for k in range(1, len(told))]
-        assert len(told) > 3
-    # In an epoch of scd that moves all weights: all slopes, and each column twice.
+        found = solve_quietly(detcd, X, y, l1=0.02, max_epochs=2, tol=0.0, every=every)
+        accesses = [record.accesses for record in found.trace]
+        assert accesses == [0] + [X.size * (1 + every * k) for k in range(1, len(accesses))]
+        assert len(accesses) > 3
+    # An epoch of scd that moves all weights reads all entries for the gap, and each column twice.
     options: dict[str, Any] = {"step": "bound", "order": "cyclic", "every": 1, "tol": 0.0}
     for name in TWO:
-        found = no_warning(scd, X, y, name, 0.0, 0.05, max_epochs=4, **options)
+        found = solve_quietly(scd, X, y, name, 0.0, 0.05, max_epochs=4, **options)
         assert [record.accesses for record in found.trace] == [3 * X.size * k for k in range(5)]
 
 
@@ -138,7 +138,7 @@ def test_optimum(
     name: str, solver: Any, options: Any, l1: float, l2: float, fit_intercept: bool
 ) -> None:
     X, y = toy(name)
-    X = X * 3.0  # the paper's step would be too long
+    X = X * 3.0  # too large for the step size of the paper
     found = solver(
         X, y, name, l1, l2, fit_intercept=fit_intercept, tol=1e-9, max_epochs=5000, **options
     )
@@ -151,14 +151,14 @@ def test_optimum(
         *(X, y), loss=name, l1=l1, l2=l2, fit_intercept=fit_intercept, tol=1e-9, max_epochs=9999
     )
     assert found.objective == pytest.approx(other.objective, abs=5e-9)
-    # The conditions of the optimum.
+    # Optimality conditions.
     _, g, slope = mean_loss(name, X, y, w, b)
     g = g + l2 * w
     assert np.where(w != 0.0, np.abs(g + l1 * np.sign(w)), np.abs(g) - l1).max() < 1e-3
     assert not fit_intercept or abs(slope) < 1e-3
 
 
-def test_it_agrees_with_others() -> None:
+def test_agrees_with_scikit_learn() -> None:
     X, y = toy("logistic")
     n = len(X)
     rival: Any = LogisticRegression(
@@ -179,7 +179,7 @@ def test_it_agrees_with_others() -> None:
         assert ((found.weights == 0.0) == (rival.coef_ == 0.0)).all()
 
 
-def test_the_dual_of_the_hinge_loss() -> None:
+def test_dual_of_the_hinge_loss() -> None:
     X, y = toy("hinge")
     n, d, l2 = *X.shape, 0.05
     A = (X * y[:, None]).T
@@ -207,28 +207,28 @@ def test_bounds_of_each_weight() -> None:
     assert held.any() and (g[held] > 0.0).all() and np.abs(g[~held]).max() < 1e-4
 
 
-@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize(("solver", "options"), STEPS, ids=NAMES)
 @pytest.mark.parametrize("name", TWO)
-def test_poor_data(name: str, solver: Any, options: Any, case: str) -> None:
-    X, y = poor(case, name)
+def test_degenerate_data(name: str, solver: Any, options: Any, case: str) -> None:
+    X, y = degenerate(case, name)
     for fit_intercept in (False, True):
-        found = no_warning(
+        found = solve_quietly(
             *(solver, X, y, name, 0.02), fit_intercept=fit_intercept, max_epochs=30_000, **options
         )
-        told = objective(name, X, y, found.weights, found.intercept, 0.02, 0.0)
-        assert found.objective == pytest.approx(told, rel=1e-9, abs=1e-12)
+        value = objective(name, X, y, found.weights, found.intercept, 0.02, 0.0)
+        assert found.objective == pytest.approx(value, rel=1e-9, abs=1e-12)
         zero = objective(name, X, y, np.zeros(X.shape[1]), 0.0, 0.02, 0.0)
         assert found.objective <= zero + 1e-12 and found.gap >= 0.0
-        # One label and an intercept have no optimum: the intercept grows for ever.
-        endless = name == "logistic" and fit_intercept and case in ("one row", "one label")
-        assert found.converged or case == "large" or endless
+        # With one label and an intercept there is no optimum: the intercept grows without bound.
+        is_unbounded = name == "logistic" and fit_intercept and case in ("one row", "one label")
+        assert found.converged or case == "large" or is_unbounded
         if case == "duplicate column":
             alone = fista(X[:, 1:], y, loss=name, l1=0.02, fit_intercept=fit_intercept, tol=1e-8)
             assert found.objective == pytest.approx(alone.objective, abs=2e-6 * max(1.0, zero))
 
 
-def test_rows_and_columns_in_any_order_and_any_order_of_steps() -> None:
+def test_any_order_of_rows_columns_and_steps() -> None:
     X, y = toy("logistic")
     rng = np.random.default_rng(1)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
@@ -242,7 +242,7 @@ def test_rows_and_columns_in_any_order_and_any_order_of_steps() -> None:
     assert (called.weights == one.weights).all()
 
 
-def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
+def test_not_converged_warning_names_the_gap() -> None:
     X, y = toy("logistic")
     for solver in (scd, detcd):
         sentence = rf"{solver.__name__} stopped after 1 epochs with a gap of \d"
@@ -273,7 +273,7 @@ def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
         ({"l1": 0.1, "fit_intercept": 2}, r"fit_intercept must be a bool, got 2"),
     ],
 )
-def test_what_they_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
+def test_unsupported_arguments(options: dict[str, Any], sentence: str) -> None:
     X, y = toy("logistic")
     for solver in (scd, detcd):
         with pytest.raises(ValueError, match=sentence):

@@ -1,4 +1,4 @@
-"""SDCA: a step by its definition, the dual and the gap on the way, the optimum by others."""
+"""SDCA: a step by definition, a monotone dual, a valid gap, its optimum by other solvers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streaml1.solvers.solution import Trace
 from tests import reference_ascent as slow
 from tests.reference_solvers import loss as slow_loss
 from tests.reference_solvers import mean_loss, penalty
-from tests.solver_data import POOR, poor, real, toy
+from tests.solver_data import DEGENERATE, degenerate, real, toy
 
 FIVE = list(CODES)
 ORDERS = ["permutation", "random", "cyclic"]
@@ -35,16 +35,16 @@ def objective(name: str, X: Any, y: Any, w: Any, l2: float, gamma: float = 1.0) 
 
 @pytest.fixture
 def duals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
-    """Objective and dual of each record, as the solver tells them: a trace keeps the best dual."""
-    told: list[tuple[float, float]] = []
+    """Collect objective and dual of each record; the trace itself keeps the largest dual."""
+    records: list[tuple[float, float]] = []
     plain = Trace.record
 
     def record(self: Trace, epoch: int, value: float, dual: float, *rest: Any) -> bool:
-        told.append((value, dual))
+        records.append((value, dual))
         return plain(self, epoch, value, dual, *rest)
 
     monkeypatch.setattr(Trace, "record", record)
-    return told
+    return records
 
 
 # A step.
@@ -56,7 +56,7 @@ def best(code: int, a: float, alpha: float, y: float, q: float, gamma: float) ->
     return dual_steps.optimal_alpha(code, a, alpha, label_logit(code, alpha, y), y, q, gamma)
 
 
-def gap_of(code: int, a: float, alpha: float, y: float, gamma: float) -> float:
+def share_of_gap(code: int, a: float, alpha: float, y: float, gamma: float) -> float:
     return dual_steps.example_gap(code, a, alpha, label_logit(code, alpha, y), y, gamma)
 
 
@@ -68,13 +68,13 @@ def gap_of(code: int, a: float, alpha: float, y: float, gamma: float) -> float:
     q=st.floats(1e-3, 1e3),
     gamma=st.floats(0.05, 3.0),
 )
-def test_a_step_is_the_best(
+def test_step_is_optimal(
     name: str, a: float, part: float, y: float, q: float, gamma: float
 ) -> None:
     y = y if name in ("squared", "absolute") else 1.0 if y > 0 else -1.0
     alpha = part * (y if name != "absolute" else 1.0)
     found = best(CODES[name], a, alpha, y, q, gamma)
-    # The bisection knows z = a + q (alpha' - alpha) to 1e-12 or so.
+    # The bisection finds z = a + q (alpha' - alpha) to about 1e-12.
     expected = slow.dual_step(name, a, alpha, y, q, gamma)
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-9 / min(q, 1.0))
 
@@ -89,7 +89,7 @@ def entropy(b: float) -> float:
     q=st.one_of(st.just(0.0), st.floats(1e-6, 1e6)),
     y=st.sampled_from([-1.0, 1.0]),
 )
-def test_a_logistic_step_leaves_little_and_never_falls(
+def test_logistic_step_is_nearly_optimal_and_never_decreases(
     ya: float, logit: float, q: float, y: float
 ) -> None:
     b = 1.0 / (1.0 + math.exp(-logit)) if abs(logit) < 1e300 else float(logit > 0)
@@ -121,23 +121,23 @@ def test_a_logistic_step_leaves_little_and_never_falls(
     gamma=st.floats(0.05, 3.0),
     far=st.floats(0.0, 3.0),
 )
-def test_what_is_left_out_would_not_move(
+def test_dropped_examples_would_not_move(
     name: str, a: float, part: float, y: float, gamma: float, far: float
 ) -> None:
     code, alpha = CODES[name], y * round(part)
     if is_at_bound(code, a, alpha, y, gamma, far):
         assert best(code, a, alpha, y, 0.7, gamma) == alpha
-        # Nor where others have moved the margin by less than `far`.
+        # Nor after other steps moved the margin by less than `far`.
         for other in (a - 0.99 * far, a + 0.99 * far):
             assert best(code, other, alpha, y, 0.7, gamma) == alpha
 
 
 @given(name=st.sampled_from(FIVE), a=NUMBERS, part=st.floats(0.0, 1.0))
-def test_a_part_of_the_gap(name: str, a: float, part: float) -> None:
+def test_share_of_the_gap(name: str, a: float, part: float) -> None:
     y, alpha = 1.0, part
-    found = gap_of(CODES[name], a, alpha, y, 0.5)
+    found = share_of_gap(CODES[name], a, alpha, y, 0.5)
     assert found >= -1e-12
-    # phi*(-alpha), as the largest of -alpha z - phi(z) over many z.
+    # phi*(-alpha), as the maximum of -alpha z - phi(z) over many z.
     z = np.linspace(-40.0, 40.0, 8001)
     conjugate = max(-alpha * t - slow_loss(name, float(t), y, 0.5)[0] for t in z)
     expected = slow_loss(name, a, y, 0.5)[0] + conjugate + alpha * a
@@ -151,7 +151,7 @@ def test_a_part_of_the_gap(name: str, a: float, part: float) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FIVE if name != "logistic"])
-def test_it_takes_the_steps_of_the_twin(name: str) -> None:
+def test_steps_match_the_reference(name: str) -> None:
     X, y = toy(name, n=30)
     w, _ = slow.sdca(name, X, y, 0.02, 0.5, epochs=2)
     with warnings.catch_warnings():
@@ -162,7 +162,7 @@ def test_it_takes_the_steps_of_the_twin(name: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", FIVE)
-def test_the_dual_never_falls_and_the_gap_is_true(
+def test_dual_never_decreases_and_gap_is_valid(
     name: str, order: str, duals: list[tuple[float, float]]
 ) -> None:
     X, y = toy(name)
@@ -185,7 +185,7 @@ def test_the_dual_never_falls_and_the_gap_is_true(
         assert np.abs(gradient).max() < 1e-3
 
 
-def test_it_agrees_with_others() -> None:
+def test_agrees_with_scikit_learn() -> None:
     n = 60
     for name, C in (("hinge", 2.0), ("logistic", 2.0), ("squared", 2.0), ("absolute", 2.0)):
         X, y = toy(name, n=n)
@@ -204,10 +204,10 @@ def test_it_agrees_with_others() -> None:
         assert found.objective == pytest.approx(theirs, abs=1e-6)
 
 
-@pytest.mark.parametrize("case", POOR)
+@pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("name", FIVE)
-def test_poor_data(name: str, case: str) -> None:
-    X, y = poor(case, name)
+def test_degenerate_data(name: str, case: str) -> None:
+    X, y = degenerate(case, name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if case == "large" else "error", NotConverged)
         found = sdca(X, y, name, l2=0.1, max_epochs=2000 if case == "large" else 100_000)
@@ -220,7 +220,7 @@ def test_poor_data(name: str, case: str) -> None:
         assert not found.weights.any() and found.gap <= 1e-6
 
 
-def test_examples_that_do_not_count_and_rows_in_any_order() -> None:
+def test_zero_rows_and_any_row_order() -> None:
     X, y = toy("hinge")
     rng = np.random.default_rng(1)
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
@@ -234,7 +234,7 @@ def test_examples_that_do_not_count_and_rows_in_any_order() -> None:
     assert twice.objective == pytest.approx(one.objective, abs=2e-9)
 
 
-def test_the_same_seed_is_the_same_run_and_looking_changes_nothing() -> None:
+def test_runs_are_reproducible_with_and_without_callback() -> None:
     X, y = toy("logistic")
     seen: list[int] = []
     run: dict[str, Any] = {"l2": 1e-3, "tol": 1e-8, "seed": 3}
@@ -251,7 +251,7 @@ def test_the_same_seed_is_the_same_run_and_looking_changes_nothing() -> None:
     assert stopped.trace[-1].epoch == 2 and not stopped.converged
 
 
-def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
+def test_not_converged_warning_names_the_gap() -> None:
     X, y = toy("hinge")
     with pytest.warns(NotConverged, match=r"sdca stopped after 3 epochs with a gap of \d"):
         found = sdca(X, y, "hinge", l2=1e-6, tol=1e-12, max_epochs=3)
@@ -279,7 +279,7 @@ def test_no_convergence_is_a_warning_that_names_the_gap() -> None:
         ({"tol": -1.0}, r"tol must be .*, got -1.0"),
     ],
 )
-def test_what_it_cannot_do_is_refused_by_name(options: dict[str, Any], sentence: str) -> None:
+def test_unsupported_arguments(options: dict[str, Any], sentence: str) -> None:
     X, y = toy("logistic")
     with pytest.raises(ValueError, match=sentence):
         sdca(X, y, **options)
@@ -311,7 +311,7 @@ def many(n: int = 24, k: int = 3) -> tuple[Any, Any, Any]:
     return X, rng.integers(0, k, n), rng.random((k, k)) * (1.0 - np.eye(k)) * 2
 
 
-def test_multiclass_takes_the_steps_of_the_twin() -> None:
+def test_multiclass_steps_match_the_reference() -> None:
     X, y, cost = many()
     W = slow.multiclass(X, y, cost, 0.05, epochs=2)
     with warnings.catch_warnings():
@@ -332,10 +332,10 @@ def test_multiclass_optimum(order: str, duals: list[tuple[float, float]]) -> Non
     )
     values, dual = np.array(duals).T
     assert found.converged and (np.diff(dual) >= -1e-13).all() and (values >= dual - 1e-13).all()
-    told = slow.multiclass_objective(X, y, cost, 0.05, found.weights)
-    assert found.objective == pytest.approx(told, abs=1e-12)
+    value = slow.multiclass_objective(X, y, cost, 0.05, found.weights)
+    assert found.objective == pytest.approx(value, abs=1e-12)
 
-    # The same as a quadratic program: slacks above each of the k costs.
+    # The same as a quadratic program with slacks above each of the k costs.
     n, k, d = len(X), 3, 4
     constraint = {
         "type": "ineq",
@@ -356,7 +356,7 @@ def test_multiclass_optimum(order: str, duals: list[tuple[float, float]]) -> Non
     assert found.objective == pytest.approx(other.fun, abs=1e-6)
 
 
-def test_two_classes_are_the_hinge_loss() -> None:
+def test_two_classes_equal_the_hinge_loss() -> None:
     X, y = toy("hinge")
     two = sdca(X, y, "multiclass_hinge", l2=0.02, tol=1e-9, max_epochs=9999)
     one = sdca(X, y, "hinge", l2=0.01, tol=1e-9, max_epochs=9999)
@@ -365,7 +365,7 @@ def test_two_classes_are_the_hinge_loss() -> None:
     assert two.weights[1] - two.weights[0] == pytest.approx(one.weights, abs=1e-3)
 
 
-def test_poor_classes() -> None:
+def test_degenerate_classes() -> None:
     X, y, _ = many()
     one = sdca(X, np.zeros(len(X)), "multiclass_hinge", l2=0.1)
     assert one.converged and not one.weights.any() and one.classes == (0.0,)

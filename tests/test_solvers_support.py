@@ -1,4 +1,4 @@
-"""Newton steps on the support: beside a dense minimiser, and never upwards."""
+"""Newton steps on the support: compared with a dense minimiser, and monotone."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def signs(name: str, y: Any) -> Any:
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.02, 0.0), (0.0, 0.05), (0.02, 0.05)])
 @pytest.mark.parametrize("name", SMOOTH)
-def test_it_comes_to_the_least_of_its_face(name: str, l1: float, l2: float) -> None:
+def test_polish_finds_the_minimum_of_the_face(name: str, l1: float, l2: float) -> None:
     X, y = toy(name, n=60, d=12)
     best = scd(X, y, name, l1, l2, tol=1e-10) if name != "smoothed_hinge" else None
     w = prox_sdca(X, y, name, l1, l2, tol=1e-4).weights if best is None else best.weights
     chosen = np.flatnonzero(w)
     sign = np.sign(w[chosen])
-    # Away from there, with one at zero that has yet to move.
+    # Start away from the optimum, with one weight at zero.
     start = w[chosen] + 0.1 * sign
     start[0] = 0.0
     A, face = X[:, chosen], face_of(X, chosen, sign, l1, l2)
@@ -49,25 +49,29 @@ def test_it_comes_to_the_least_of_its_face(name: str, l1: float, l2: float) -> N
         loss, g, _ = mean_loss(name, A, y, v, 0.0)
         return float(loss) + l1 * np.abs(v).sum() + l2 / 2 * v @ v, g + l1 * sign + l2 * v
 
-    told = [value(start)[0]]
-    there = start
+    values = [value(start)[0]]
+    weights = start
     for _ in range(20):
-        there, passes, read = polish(face, signs(name, y), CODES[name], 1.0, there, 1e-10, 1000)
-        told.append(value(there)[0])
+        weights, passes, read = polish(face, signs(name, y), CODES[name], 1.0, weights, 1e-10, 1000)
+        values.append(value(weights)[0])
         assert read == 2 * passes * np.count_nonzero(A)
-    assert np.diff(told).max() <= 1e-14
+    assert np.diff(values).max() <= 1e-14
     bounds = [(0.0, None) if s > 0 or not l1 else (None, 0.0) for s in sign] if l1 else None
     expected = minimize(
         value, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-15}
     )
-    assert told[-1] <= expected.fun + 1e-9
-    assert told[0] > told[-1] + 1e-4
+    assert values[-1] <= expected.fun + 1e-9
+    assert values[0] > values[-1] + 1e-4
 
 
 @given(
-    seed=st.integers(0, 999), most=st.integers(0, 30), size=st.sampled_from([1e-3, 1.0, 1e3, 1e12])
+    seed=st.integers(0, 999),
+    max_passes=st.integers(0, 30),
+    size=st.sampled_from([1e-3, 1.0, 1e3, 1e12]),
 )
-def test_it_never_goes_up_nor_over_what_it_may(seed: int, most: int, size: float) -> None:
+def test_polish_is_monotone_and_respects_max_passes(
+    seed: int, max_passes: int, size: float
+) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(9, 6)) * (rng.random((9, 6)) < 0.4) * size
     y = np.where(rng.random(9) < 0.5, 1.0, -1.0)
@@ -75,16 +79,16 @@ def test_it_never_goes_up_nor_over_what_it_may(seed: int, most: int, size: float
     w = rng.normal(size=len(chosen)) * (rng.random(len(chosen)) < 0.8)
     sign = np.where(w != 0.0, np.sign(w), rng.choice([-1.0, 1.0], len(chosen)))
     face = face_of(X, chosen, sign, 0.1, 0.0)
-    there, passes, _ = polish(face, y, CODES["logistic"], 1.0, w, 1e-9, most)
-    assert passes <= most and (there * sign >= 0.0).all()
+    weights, passes, _ = polish(face, y, CODES["logistic"], 1.0, w, 1e-9, max_passes)
+    assert passes <= max_passes and (weights * sign >= 0.0).all()
 
     def value(v: Any) -> float:
         return float(np.logaddexp(0.0, -y * (X[:, chosen] @ v)).mean() + 0.1 * np.abs(v).sum())
 
-    assert value(there) <= value(w) * (1.0 + 1e-12)
+    assert value(weights) <= value(w) * (1.0 + 1e-12)
 
 
-def test_what_has_not_paid_is_not_tried_at_once_again() -> None:
+def test_monitor_backs_off() -> None:
     monitor, w = SupportMonitor(), np.array([1.0, 0.0])
     assert not monitor.is_settled(w) and monitor.is_settled(w)
     assert not monitor.is_settled(w[::-1]) and monitor.is_settled(w[::-1])
@@ -99,13 +103,13 @@ def test_what_has_not_paid_is_not_tried_at_once_again() -> None:
 
 
 @pytest.mark.parametrize("solver", [scd, prox_sdca])
-def test_a_run_takes_no_more_epochs_than_it_may(solver: Any) -> None:
+def test_max_epochs_is_respected(solver: Any) -> None:
     X, y = toy("logistic", n=200, d=30)
     full = solver(X, y, l1=0.003, tol=1e-12, max_epochs=3000)
-    for most in [n for n in (1, 2, 3, 5, 8, 12, 17, 25) if n < full.trace[-1].epoch]:
+    for max_epochs in [n for n in (1, 2, 3, 5, 8, 12, 17, 25) if n < full.trace[-1].epoch]:
         with pytest.warns(UserWarning, match="stopped after"):
-            found = solver(X, y, l1=0.003, tol=1e-12, max_epochs=most)
-        assert found.trace[-1].epoch == most and found.gap >= 0.0
+            found = solver(X, y, l1=0.003, tol=1e-12, max_epochs=max_epochs)
+        assert found.trace[-1].epoch == max_epochs and found.gap >= 0.0
         z = (X @ found.weights) * np.where(np.asarray(y) > 0, 1.0, -1.0)
-        told = np.logaddexp(0.0, -z).mean() + 0.003 * np.abs(found.weights).sum()
-        assert found.objective == pytest.approx(told, abs=1e-12)
+        values = np.logaddexp(0.0, -z).mean() + 0.003 * np.abs(found.weights).sum()
+        assert found.objective == pytest.approx(values, abs=1e-12)
