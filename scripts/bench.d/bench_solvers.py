@@ -1,9 +1,9 @@
-"""Timings of the coordinate solvers beside scikit-learn's, to the same objective.
+"""Compare the coordinate solvers with scikit-learn's, at the same objective.
 
-The rows are those of RCV1, topic CCAT, where `STREAML1_DATA` names a folder that holds them; else
-drawn, of the same shape. The optimum comes first, from a long run. Rivals run at the loosest of
-some settings that brings them within 1e-6 of it; ours until their gap is 1e-6, which they prove,
-and beside it until they are within 1e-6, as a rival is.
+The rows are those of RCV1, topic CCAT, if `STREAML1_DATA` names a folder that has them; else
+synthetic rows of the same shape. A long run finds the optimum first. scikit-learn's solvers run
+with the loosest setting that brings them within 1e-6 of it. Ours run until the gap is 1e-6, and
+also until they are within 1e-6 of the optimum.
 """
 
 from __future__ import annotations
@@ -22,39 +22,40 @@ from sklearn.svm import LinearSVC
 
 from streaml1.solvers import prox_sdca, scd, sdca
 
-NEAR, ROUNDS = 1e-6, 3
-LONG = 2.0  # seconds: what takes longer runs once
+TOLERANCE, ROUNDS = 1e-6, 3
+SLOW = 2.0  # seconds: slower runs are timed once
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
-PASSES = (100, 400)  # of saga
+SAGA_PASSES = (100, 400)
 
 
-def rows(drawn: Callable[..., Any]) -> tuple[str, Any, Any]:
-    """Return name, rows and labels."""
+def load(make_rows: Callable[..., Any]) -> tuple[str, Any, Any]:
+    """Return a name, rows and labels."""
     path = Path(os.environ.get("STREAML1_DATA", "")) / "rcv1" / "rcv1_27613.npz"
     if not path.is_file():
-        return "drawn rows", *drawn(n=27_613, d=47_236)
-    with np.load(path) as kept:
-        X = csr_matrix((kept["data"], kept["indices"], kept["indptr"]), kept["shape"])
-        ids, ends, shape = kept["yindices"], kept["yindptr"], kept["yshape"]
-        of = csr_matrix((np.ones(len(ids)), ids, ends), shape)
-        topic = list(kept["topics"]).index("CCAT")
-    return "RCV1", X.astype(np.float64), of[:, [topic]].toarray().ravel() > 0.0
+        return "synthetic rows", *make_rows(n=27_613, d=47_236)
+    with np.load(path) as arrays:
+        X = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), arrays["shape"])
+        ids, indptr, shape = arrays["yindices"], arrays["yindptr"], arrays["yshape"]
+        topics = csr_matrix((np.ones(len(ids)), ids, indptr), shape)
+        column = list(arrays["topics"]).index("CCAT")
+    return "RCV1", X.astype(np.float64), topics[:, [column]].toarray().ravel() > 0.0
 
 
 def objective(X: Any, y: Any, loss: str, l1: float, l2: float, w: Any) -> float:
     m = np.where(y, 1.0, -1.0) * (X @ w)
-    each = np.logaddexp(0.0, -m) if loss == "logistic" else np.maximum(0.0, 1.0 - m)
-    return float(each.mean() + l1 * np.abs(w).sum() + 0.5 * l2 * (w @ w))
+    losses = np.logaddexp(0.0, -m) if loss == "logistic" else np.maximum(0.0, 1.0 - m)
+    return float(losses.mean() + l1 * np.abs(w).sum() + 0.5 * l2 * (w @ w))
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds of a call, and its result."""
     begin = time.thread_time()
-    made = run()
-    return time.thread_time() - begin, made
+    result = run()
+    return time.thread_time() - begin, result
 
 
 def rival_runs(X: Any, y: Any, loss: str, l1: float, l2: float) -> dict[str, list[Any]]:
-    """Settings of each rival, the loosest first."""
+    """Return the settings of scikit-learn's solvers, the loosest first."""
     C = 1.0 / ((l1 or l2) * X.shape[0])
     plain: dict[str, Any] = {"C": C, "fit_intercept": False}
     if loss == "hinge":
@@ -64,59 +65,60 @@ def rival_runs(X: Any, y: Any, loss: str, l1: float, l2: float) -> dict[str, lis
         plain["l1_ratio"] = 1.0
     dual = {"solver": "liblinear", "dual": not l1, "max_iter": 3000}
     liblinear = [LogisticRegression(tol=t, **dual, **plain) for t in TOLERANCES]
-    saga = [LogisticRegression(solver="saga", tol=0.0, max_iter=p, **plain) for p in PASSES]
+    saga = [LogisticRegression(solver="saga", tol=0.0, max_iter=p, **plain) for p in SAGA_PASSES]
     return {"liblinear, l1" if l1 else "liblinear, dual": liblinear} | (
         {"saga": saga} if l1 else {}
     )
 
 
-def near(model: Any, X: Any, y: Any, loss: str, l1: float, l2: float, least: float) -> bool:
-    return objective(X, y, loss, l1, l2, model.coef_.ravel()) <= least + NEAR
+def is_near(model: Any, X: Any, y: Any, loss: str, l1: float, l2: float, optimum: float) -> bool:
+    """Return whether a fitted model is within the tolerance of the optimum."""
+    return objective(X, y, loss, l1, l2, model.coef_.ravel()) <= optimum + TOLERANCE
 
 
 def problem(X: Any, y: Any, loss: str, l1: float, l2: float) -> list[list[str]]:
-    """Rows of the table: solver, seconds, ratio to the first rival's, how far from the optimum."""
+    """Return rows of the table: solver, seconds, speedup, distance from the optimum."""
     solvers = {"scd": scd, "prox_sdca": prox_sdca} if l1 else {"sdca": sdca}
     run: dict[str, Any] = {"loss": loss, "l1": l1, "l2": l2, "max_epochs": 100_000}
-    for solver in solvers.values():  # compiled before anything is timed
+    for solver in solvers.values():  # compile first
         solver(X[:200], y[:200], tol=1e-3, **run)
-    least = next(iter(solvers.values()))(X, y, tol=1e-8, **run).objective
+    optimum = next(iter(solvers.values()))(X, y, tol=1e-8, **run).objective
     runs: dict[str, Callable[[], Any]] = {}
     for name, solver in solvers.items():
         runs[f"{name}, gap 1e-6"] = lambda solver=solver: solver(X, y, **run)
         runs[f"{name}, near"] = lambda solver=solver: solver(
-            X, y, callback=lambda record, w: record.objective <= least + NEAR, **run
+            X, y, callback=lambda record, w: record.objective <= optimum + TOLERANCE, **run
         )
     first = ""
     for name, settings in rival_runs(X, y, loss, l1, l2).items():
         for model in settings:
-            if near(model.fit(X, y), X, y, loss, l1, l2, least):
+            if is_near(model.fit(X, y), X, y, loss, l1, l2, optimum):
                 break
         else:
             name += ", not near"
         runs[name] = lambda model=model: model.fit(X, y)
         first = first or name
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    made: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for turn in range(ROUNDS + 1):
         for name, call in runs.items():
-            if max(seconds[name], default=0.0) < LONG:
-                took, made[name] = timed(call)
-                seconds[name] += [took] if turn or took >= LONG else []
+            if max(seconds[name], default=0.0) < SLOW:
+                took, results[name] = timed(call)
+                seconds[name] += [took] if turn or took >= SLOW else []
     cells = []
     for name, times in seconds.items():
-        result = made[name]
+        result = results[name]
         w = result.coef_.ravel() if hasattr(result, "coef_") else result.weights
-        rest = objective(X, y, loss, l1, l2, w) - least
+        distance = objective(X, y, loss, l1, l2, w) - optimum
         shared = min(len(times), len(seconds[first]))
         ratio = np.median(np.array(seconds[first][:shared]) / np.array(times[:shared]))
-        cells.append([name, f"{np.median(times):.2f}", f"{ratio:.2f}", f"{rest:.0e}"])
+        cells.append([name, f"{np.median(times):.2f}", f"{ratio:.2f}", f"{distance:.0e}"])
     return cells
 
 
-def bench(drawn: Callable[..., Any], table: Callable[..., Any], show: Any) -> None:
-    """Print a table a problem."""
-    name, X, y = rows(drawn)
+def bench(make_rows: Callable[..., Any], table: Callable[..., Any], show: Any) -> None:
+    """Print a table for each problem."""
+    name, X, y = load(make_rows)
     warnings.simplefilter("ignore")
     for loss, l1, l2 in (
         ("logistic", 0.0, 1e-5),
@@ -125,7 +127,7 @@ def bench(drawn: Callable[..., Any], table: Callable[..., Any], show: Any) -> No
         ("logistic", 1e-5, 0.0),
     ):
         title = f"{name}, {X.shape[0]:,} x {X.shape[1]:,}, {loss}, l1 = {l1:g}, l2 = {l2:g}"
-        made = table(title, "", "seconds", "times as fast as liblinear", "above the optimum")
+        made = table(title, "", "seconds", "speedup over liblinear", "above the optimum")
         for cells in problem(X, y, loss, l1, l2):
             made.add_row(*cells)
         show(made)
