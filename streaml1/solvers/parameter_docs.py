@@ -26,7 +26,7 @@ DESCRIPTIONS = {
             Width of the smoothed hinge, > 0.""",
     "order": """
         order
-            Order of the steps within an epoch: "permutation" shuffles them anew each epoch,
+            Order of the steps within an epoch: "permutation" shuffles them for each epoch,
             "random" draws with replacement, "cyclic" keeps the order of the data.""",
     "fit_intercept": """
         fit_intercept
