@@ -18,6 +18,7 @@ __all__ = [
     "Ids",
     "Indptr",
     "Ints",
+    "Records",
     "RowsLike",
     "Values",
 ]
@@ -42,6 +43,9 @@ Hashes = NDArray[np.uint64]
 
 Bytes = NDArray[np.uint8]
 """Raw text."""
+
+Records = np.recarray[Any, Any]
+"""Records that compiled code reads by field: `a[k].field`."""
 
 Bools = NDArray[np.bool_]
 """A flag for each element."""

@@ -1,34 +1,38 @@
-r"""Lazy elastic net with explicit stamps: Algorithm 1, made exact and bounded.
+r"""Lazy elastic net with explicit time stamps: Algorithm 1 of the paper, made exact and bounded.
 
-Lipton & Elkan (2015), *Efficient elastic net regularization for sparse linear models*: a weight is
-left as it was when an example last touched it, with $\psi_j$, the time of that touch. Every step is
+Lipton & Elkan (2015), *Efficient elastic net regularization for sparse linear models*. Stored for each
+slot are the weight as an example last left it, and $\psi_j$, the time of that touch. Every step is
 $|w| \to [a_\tau|w| - b_\tau]_+$, with
 
 - FoBoS (Eq. 2): $a = 1/(1 + \eta\lambda_2)$, $b = \eta\lambda_1 a$
 - SGD (Eq. 3): $a = [1 - \eta\lambda_2]_+$, $b = \eta\lambda_1$
 
-so that what is pending at time $k$ is, from tables of $P(t) = \prod_{\tau<t} a_\tau$ and
-$B(t) = \frac1{\lambda_1}\sum_{\tau<t} b_\tau / P(\tau + 1)$ (Theorem 1: $P$ and $B$; Theorem 2: $\Phi$ and $\beta$),
+So the current weight at time $k$ follows from tables of $P(t) = \prod_{\tau<t} a_\tau$ and
+$B(t) = \frac1{\lambda_1}\sum_{\tau<t} b_\tau / P(\tau + 1)$ (Theorem 1: $P$ and $B$; Theorem 2: $\Phi$ and $\beta$):
 $$w_j = \mathrm{sgn}(w_j)\,P(k)\,\bigl[\,|w_j|/P(\psi_j) - \lambda_1(B(k) - B(\psi_j))\bigr]_+$$
 
-**Theorem 1 (SGD) is printed with two slips.** It leaves out $\lambda_1$ (the last line of its proof has it),
-and $B(t) = \sum \eta(\tau)/P(\tau - 1)$ should be $\sum \eta(\tau)/P(\tau)$, in the paper's indices: the loss of
-step $\tau$ is not shrunk by step $\tau$ itself. From $w = 1$, with $\eta = 0.5/\sqrt{t + 1}$, $\lambda_1 = 0.01$,
-$\lambda_2 = 0.1$, 50 steps of Eq. (3) end at 0.478086. As printed the theorem gives 0, with $\lambda_1$ put back
-0.478839, with both mended 0.478086. Theorem 2 (FoBoS) is right: 0.484628 both ways.
+**Theorem 1 (SGD) is printed with two errors.** It omits $\lambda_1$, which the last line of its proof has. And
+$B(t) = \sum \eta(\tau)/P(\tau - 1)$ should be $\sum \eta(\tau)/P(\tau)$, in the paper's indices: the l1 part of step $\tau$
+is not shrunk by step $\tau$ itself. From $w = 1$, with $\eta = 0.5/\sqrt{t + 1}$, $\lambda_1 = 0.01$, $\lambda_2 = 0.1$, 50
+steps of Eq. 3 end at 0.478086. The theorem gives 0 as printed, 0.478839 with $\lambda_1$ restored, and 0.478086
+with both corrected. Theorem 2 (FoBoS) is correct: 0.484628 both ways.
 
-Differs from the paper: a) B is all there is to look up: by both equations $1/P(t) = 1 + \lambda_2 B(t)$. Where
-$\lambda_2 = 0$ it is S, the paper's table of the pure l1 case. It belongs to the strengths of its day: where they
-change, all weights are brought current. b) It holds `budget` steps. Then, or before P underflows or B outgrows the
-weights, the same is done, and it starts anew (the paper's footnote 1). c) Where all steps since then were alike, n steps
-behind B are $B + B(n)/P$: B of 0 to 4,095 steps and that of each 4,096th do for 2^20 steps. So a constant rate
-takes 35 kB, near the processor at any dimension (the paper's O(1) space; powers in closed form would cost more than all
-the rest). d) A step with $\eta\lambda_2 \ge 1$, which the paper leaves out, makes every weight 0.
+Differences from the paper:
 
-A weight that is zero stays zero, in floats too: the weight over P falls by what B grows, and B never falls.
+a) B is the only table: by both equations $1/P(t) = 1 + \lambda_2 B(t)$. Where $\lambda_2 = 0$, B is S, the paper's
+   table of the pure l1 case. B depends on $\lambda_1$ and $\lambda_2$: when they change, all weights are brought
+   current.
+b) The table holds `budget` steps. When it is full, and before P underflows or B outgrows the weights, all
+   weights are brought current and time restarts (the paper's footnote 1).
+c) Where all steps since the restart were equal, n steps after B are $B + B(n)/P$. So B of 0 to 4,095 steps and
+   of each multiple of 4,096 cover 2^20 steps. A constant rate takes 35 kB, which stays in the cache at any
+   dimension. This is the paper's O(1) space; powers in closed form would cost more than everything else.
+d) A step with $\eta\lambda_2 \ge 1$, which the paper excludes, sets every weight to 0.
 
-Cost of a step: the non-zeros of the row, and a `budget`-th of all slots (2^20th, if steps are alike); 16 bytes a
-slot and up to 8 a step of the budget.
+A zero weight stays exactly zero, because the weight over P falls by what B grows, and B never falls.
+
+Cost of a step: O(non-zeros of the row), and 1/`budget` of all slots (1/2^20 if the steps are equal). Memory: 16
+bytes per slot, and up to 8 per step of the budget.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -61,25 +65,35 @@ from streaml1.core.simd import (
     sub,
     to_bits,
 )
-from streaml1.optim.structures.slot_arrays import grown, moved, records, scratch_for
-from streaml1.optim.structures.soft_threshold import beyond
+from streaml1.core.types import Bools, Floats, Ints, Records
+from streaml1.optim.rule_state import (
+    Ledger,
+    PerSlot,
+    RuleState,
+    Scratch,
+    ensure_array,
+    ensure_keys,
+    new_state,
+)
+from streaml1.optim.structures.slot_arrays import grown, scratch_for
+from streaml1.optim.structures.soft_threshold import soft_threshold
 from streaml1.optim.update_rule import renormalize
 
-__all__ = ["BUDGET_MOST", "EQUAL_MOST", "ElasticNetStamps"]
+__all__ = ["MAX_BUDGET", "MAX_EQUAL_STEPS", "ElasticNetStamps"]
 
-# psi is 0 where no example has touched the slot; time starts at 1.
+# psi is 0 until an example touches the slot; time starts at 1.
 SLOT = np.dtype([("w", "f8"), ("psi", "u8")], align=True)
 CLOCK = np.dtype(
     [
         ("now", "u8"),
         ("P", "f8"),
         ("B", "f8"),
-        ("B_low", "f8"),  # what the rounding of B has lost (Kahan)
-        ("B_l1", "f8"),  # the strengths that B is of
+        ("B_low", "f8"),  # Kahan compensation: by how much B is too large
+        ("B_l1", "f8"),  # the strengths that B was computed with
         ("B_l2", "f8"),
         ("eta", "f8"),  # of the last step
-        ("a", "f8"),  # and what its loss is not shrunk by
-        ("even", "i8"),  # whether all steps since the start were alike
+        ("a", "f8"),  # of the last step if SGD; 1 if FoBoS
+        ("even", "i8"),  # whether all steps since the restart were equal
         ("l1", "f8"),
         ("l2", "f8"),
         ("sgd", "i8"),
@@ -89,52 +103,59 @@ CLOCK = np.dtype(
 )
 
 START = np.uint64(1)
-WHOLE_BITS = np.uint64(12)
-WHOLE = START << WHOLE_BITS
-EQUAL_MOST = START << np.uint64(20)
-WHOLES = int(EQUAL_MOST >> WHOLE_BITS) + 2
-BUDGET_MOST = 2**30
-# With |v| < 1e150 (see rows.LIMIT), |v| / P stays finite.
-WEIGHT_MOST = 1e150
-P_LEAST = 1e-150
-# l1 times a difference of two B is known to eps * l1 * B * P: 64 keeps that at 1e-14. Where a step
-# shrinks by much, hundreds of steps go by between two passes over all slots all the same.
-SHRINKAGE_MOST = 64.0
-STEPS_LEAST = 256.0
+# Equal steps are split into blocks of 4,096: n steps are n >> 12 blocks and n & 4095 single steps.
+BLOCK_BITS = np.uint64(12)
+BLOCK = START << BLOCK_BITS
+MAX_EQUAL_STEPS = START << np.uint64(20)
+N_BLOCKS = int(MAX_EQUAL_STEPS >> BLOCK_BITS) + 2
+MAX_BUDGET = 2**30
+# With |v| < 1e150 (see core.rows.LIMIT), |v| / P stays finite.
+MAX_WEIGHT = 1e150
+MIN_P = 1e-150
+# l1 times a difference of two B is known to an absolute error of eps * l1 * B * P. A limit of 64
+# keeps that at 1e-14. Where one step shrinks by much, MIN_STEPS keeps hundreds of steps between two
+# passes.
+MAX_SHRINKAGE = 64.0
+MIN_STEPS = 256.0
 LANE = np.uint64(LANES)
-HERE = np.uint64(0)
+NO_OFFSET = np.uint64(0)
 
 
 @inlined
-def _eight_left(rule: Any, w: Any, psi: Any, even: Any, ledger: Any) -> Any:
-    """As `_left`, of eight slots."""
+def _weights_f64x8(rule: Any, w: Any, psi: Any, even: Any, ledger: Any) -> Any:
+    """Return `_weight_over_P` of eight slots."""
     last, l1, l2 = ledger
     if even:
-        t = add(psi, splat_u64(WHOLE - START))
-        whole = gather_at(addresses_of(rule.wholes, shift_right(t, splat_u64(WHOLE_BITS))), HERE)
-        few = gather_at(addresses_of(rule.sums, bit_and(t, splat_u64(WHOLE - START))), HERE)
-        B = add(whole, mul(add(splat(1.0), mul(splat(l2), whole)), few))
+        t = add(psi, splat_u64(BLOCK - START))
+        block = gather_at(
+            addresses_of(rule.blocks, shift_right(t, splat_u64(BLOCK_BITS))), NO_OFFSET
+        )
+        single = gather_at(addresses_of(rule.sums, bit_and(t, splat_u64(BLOCK - START))), NO_OFFSET)
+        B = add(block, mul(add(splat(1.0), mul(splat(l2), block)), single))
     else:
-        B = gather_at(addresses_of(rule.sums, psi), HERE)
+        B = gather_at(addresses_of(rule.sums, psi), NO_OFFSET)
     f = add(splat(1.0), mul(splat(l2), B))
     g = mul(splat(l1), sub(splat(last), B))
-    return beyond(mul(f, w), lane_max(g, splat(0.0)))
+    return soft_threshold(mul(f, w), lane_max(g, splat(0.0)))
 
 
 @inlined
-def _eights(rule: Any, ids: Any, values: Any, lo: Any, end: Any, even: Any, kept: Any) -> Any:
-    """Sums of products of weights over P and values; keeps the former for `apply_gradient`."""
+def _sum_eights(rule: Any, ids: Any, values: Any, lo: Any, end: Any, even: Any, fits: Any) -> Any:
+    """Return the sums of weight over P times value, eight at a time, of a row from `lo`.
+
+    If the scratch array `fits` the row, the weights over P are stored there.
+    """
     ledger = _ledger(rule)
     scratch = np.uint64(rule.scratch.ctypes.data)
-    far = ahead(ids, end)
+    distance = ahead(ids, end)
     sums = splat(0.0)
     for k in range(lo, end, LANE):
         ask_rows(ids, values, k)
-        for j in range(k + far, k + far + LANE):
+        for j in range(k + distance, k + distance + LANE):
             prefetch_early(rule.slots, np.uint64(ids[j]))
         w, psi = gather_pairs(rule.slots, ids, k)
-        w = _eight_left(rule, w, to_bits(psi), even, ledger)
-        if kept:
+        w = _weights_f64x8(rule, w, to_bits(psi), even, ledger)
+        if fits:
             store_f64x8(scratch + np.uint64(8) * (k - lo), w)
         sums = add(sums, mul(w, load(values, k)))
     return sums
@@ -142,56 +163,56 @@ def _eights(rule: Any, ids: Any, values: Any, lo: Any, end: Any, even: Any, kept
 
 @inlined
 def _ledger(rule: Any) -> tuple[float, float, float]:
-    """What `_left` wants of it: read once for many slots."""
+    """Return the arguments of `_weight_over_P` that all slots share: B, l1 and l2."""
     c = rule.clock[0]
     return c.B, c.B_l1, c.B_l2
 
 
 @inlined
-def _left(rule: Any, w: float, psi: Any, even: Any, ledger: Any) -> float:
-    """The weight of a slot as of now, over P; where there is no stamp, it is 0 at any B."""
+def _weight_over_P(rule: Any, w: float, psi: Any, even: Any, ledger: Any) -> float:
+    """Return the current weight of a slot over P. Without a stamp w is 0, and so is the result."""
     last, l1, l2 = ledger
-    B = _after(rule, psi + (WHOLE - START), l2) if even else rule.sums[psi]
-    return beyond((1.0 + l2 * B) * w, max(l1 * (last - B), 0.0))
+    B = _B_of_equal_steps(rule, psi + (BLOCK - START), l2) if even else rule.sums[psi]
+    return soft_threshold((1.0 + l2 * B) * w, max(l1 * (last - B), 0.0))
 
 
 @inlined
-def _after(rule: Any, t: Any, l2: float) -> float:
-    """B of equal steps, from one whole on counted: wholes, and fewer behind them."""
-    whole = rule.wholes[t >> WHOLE_BITS]
-    B: float = whole + (1.0 + l2 * whole) * rule.sums[t & (WHOLE - START)]
+def _B_of_equal_steps(rule: Any, t: Any, l2: float) -> float:
+    """Return B of t - BLOCK equal steps: that of whole blocks, then that of single steps."""
+    block = rule.blocks[t >> BLOCK_BITS]
+    B: float = block + (1.0 + l2 * block) * rule.sums[t & (BLOCK - START)]
     return B
 
 
 @inlined
-def _add_up(rule: Any, eta: float, a: float) -> None:
-    """Let a step be added to B and P."""
+def _add_step(rule: Any, eta: float, a: float) -> None:
+    """Add a step to B and P. B is a Kahan sum."""
     c = rule.clock[0]
-    grown = eta * (1.0 + c.B_l2 * c.B) / a - c.B_low
-    B = c.B + grown
-    c.B_low = (B - c.B) - grown
+    increase = eta * (1.0 + c.B_l2 * c.B) / a - c.B_low
+    B = c.B + increase
+    c.B_low = (B - c.B) - increase
     c.B = B
     c.P = 1.0 / (1.0 + c.B_l2 * B)
 
 
 @inlined
-def _enter_equal(rule: Any, n: Any, eta: float, a: float) -> None:
-    """Enter what n equal steps come to, given what fewer do."""
+def _add_equal_step(rule: Any, n: Any, eta: float, a: float) -> None:
+    """Compute B of n equal steps, given that of fewer."""
     c = rule.clock[0]
-    if n <= WHOLE:
-        _add_up(rule, eta, a)
+    if n <= BLOCK:
+        _add_step(rule, eta, a)
         rule.sums[n] = c.B
-    if n & (WHOLE - START) == np.uint64(0):
-        whole = rule.wholes[n >> WHOLE_BITS]
-        rule.wholes[(n >> WHOLE_BITS) + START] = whole + (1.0 + c.B_l2 * whole) * rule.sums[WHOLE]
-    if n > WHOLE:
-        c.B = _after(rule, n + WHOLE, c.B_l2)
+    if n & (BLOCK - START) == np.uint64(0):
+        block = rule.blocks[n >> BLOCK_BITS]
+        rule.blocks[(n >> BLOCK_BITS) + START] = block + (1.0 + c.B_l2 * block) * rule.sums[BLOCK]
+    if n > BLOCK:
+        c.B = _B_of_equal_steps(rule, n + BLOCK, c.B_l2)
         c.P = 1.0 / (1.0 + c.B_l2 * c.B)
 
 
 @inlined
-def _start_anew(rule: Any) -> None:
-    """Let time be 1, and the tables without a step."""
+def _restart(rule: Any) -> None:
+    """Set the time to 1, with tables of no steps."""
     c = rule.clock[0]
     c.now = START
     c.P = 1.0
@@ -199,43 +220,50 @@ def _start_anew(rule: Any) -> None:
     c.B_low = 0.0
     for k in range(2):
         rule.sums[k] = 0.0
-        rule.wholes[k] = 0.0
+        rule.blocks[k] = 0.0
 
 
 @inlined
-def _forget(rule: Any) -> None:
-    """Let all weights be zero."""
+def _set_all_to_zero(rule: Any) -> None:
+    """Set all weights to 0."""
     for j in range(np.uint64(len(rule.slots))):
         rule.slots[j].w = 0.0
     renormalize(rule)
 
 
-class ElasticNetStamps(NamedTuple):
-    """State of the elastic net with stamps: w and psi (d,), the tables and the ledger."""
+class ElasticNetStampsState(NamedTuple):
+    """w and psi of each slot, the tables, weights of the current row over P, and the ledger.
 
-    slots: Annotated[Any, SLOT]
-    # B of the time t at t; or, of equal steps, that of n at n, and that of n wholes at n + 1. No
-    # stamp is 0, which is read too: so there is room for a whole.
-    sums: Annotated[Any, np.float64]
-    wholes: Annotated[Any, np.float64]
-    scratch: Annotated[Any, np.float64]  # weights of the row in hand
-    clock: Annotated[Any, CLOCK]
+    `sums[t]` is B of the time t. If the steps are equal, `sums[n]` is B of n steps and
+    `blocks[n + 1]` that of n blocks. The time 0 is read too, for slots without a stamp: so `sums`
+    has at least a block of elements.
+    """
+
+    slots: Annotated[Records, PerSlot(SLOT, seen="psi")]
+    sums: Annotated[Floats, Scratch(np.float64, int(BLOCK) + 1)]
+    blocks: Annotated[Floats, Scratch(np.float64, N_BLOCKS)]
+    scratch: Annotated[Floats, Scratch(np.float64)]
+    clock: Annotated[Records, Ledger(CLOCK)]
+
+
+class ElasticNetStamps(RuleState, ElasticNetStampsState):
+    """The lazy elastic net with explicit time stamps."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c, ledger = self.clock[0], _ledger(self)
-        kept = hi - lo <= np.uint64(len(self.scratch))  # learning has had room made, predicting not
-        odd = hi - (hi - lo) % LANE
-        if c.even:  # a loop each
-            sums = _eights(self, ids, values, lo, odd, True, kept)
+        fits = hi - lo <= np.uint64(len(self.scratch))  # always to learn, not always to predict
+        tail = hi - (hi - lo) % LANE
+        if c.even:  # one loop for each case, compiled for a constant
+            sums = _sum_eights(self, ids, values, lo, tail, True, fits)
         else:
-            sums = _eights(self, ids, values, lo, odd, False, kept)
+            sums = _sum_eights(self, ids, values, lo, tail, False, fits)
         a = hsum(sums)
-        far = ahead(ids, hi)
-        for k in range(odd, hi):
-            prefetch_early(self.slots, np.uint64(ids[k + far]))
-            one = self.slots[ids[k]]
-            w = _left(self, one.w, one.psi, c.even, ledger)
-            if kept:
+        distance = ahead(ids, hi)
+        for k in range(tail, hi):
+            prefetch_early(self.slots, np.uint64(ids[k + distance]))
+            slot = self.slots[ids[k]]
+            w = _weight_over_P(self, slot.w, slot.psi, c.even, ledger)
+            if fits:
                 self.scratch[k - lo] = w
             a += w * values[k]
         return a * c.P
@@ -244,60 +272,60 @@ class ElasticNetStamps(NamedTuple):
         pass  # `margin` does
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        # The row was gathered just before: what its weights were is at hand.
+        # `margin` has left the weights of this row over P in the scratch array.
         c = self.clock[0]
         now, P = c.now, c.P
         nows, Ps, steps = splat_u64(now), splat(P), splat(step)
         scratch = np.uint64(self.scratch.ctypes.data)
-        odd = hi - (hi - lo) % LANE
-        for k in range(lo, odd, LANE):
+        tail = hi - (hi - lo) % LANE
+        for k in range(lo, tail, LANE):
             w = mul(load_f64x8(scratch + np.uint64(8) * (k - lo)), Ps)
             scatter_pairs(self.slots, ids, k, sub(w, mul(steps, load(values, k))), nows)
-        for k in range(odd, hi):
-            one = self.slots[ids[k]]
-            one.w = self.scratch[k - lo] * P - step * values[k]
-            one.psi = now
+        for k in range(tail, hi):
+            slot = self.slots[ids[k]]
+            slot.w = self.scratch[k - lo] * P - step * values[k]
+            slot.psi = now
 
     def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
         if c.l1 == 0.0 and c.l2 == 0.0:
-            eta = 0.0  # nothing will be pending
+            eta = 0.0  # steps without a penalty are equal at any rate
         a = max(1.0 - eta * c.l2, 0.0) if c.sgd else 1.0
-        same = c.B_l1 == c.l1 and c.B_l2 == c.l2
-        alike = eta == c.eta and a == c.a and same
+        same_strengths = c.B_l1 == c.l1 and c.B_l2 == c.l2
+        equal = eta == c.eta and a == c.a and same_strengths
         c.eta = eta
         c.a = a
-        if c.now != START and not (alike if c.even else same):
+        if c.now != START and not (equal if c.even else same_strengths):
             renormalize(self)
             c.even = 0
         c.B_l1 = c.l1
         c.B_l2 = c.l2
         if a == 0.0:
-            _forget(self)
+            _set_all_to_zero(self)
             return
         c.now += START
-        most = c.budget
+        max_steps = c.budget
         if c.even:
-            _enter_equal(self, c.now - START, eta, a)
-            most = min(most, EQUAL_MOST)
+            _add_equal_step(self, c.now - START, eta, a)
+            max_steps = min(max_steps, MAX_EQUAL_STEPS)
         else:
-            _add_up(self, eta, a)
+            _add_step(self, eta, a)
             self.sums[c.now] = c.B
         if (
-            c.P < P_LEAST
-            or max(SHRINKAGE_MOST, STEPS_LEAST * eta * c.l1) < c.l1 * c.B * c.P
-            or c.now - START >= most
+            c.P < MIN_P
+            or max(MAX_SHRINKAGE, MIN_STEPS * eta * c.l1) < c.l1 * c.B * c.P
+            or c.now - START >= max_steps
         ):
             renormalize(self)
-            c.even = c.even or alike
+            c.even = c.even or equal
 
     def renormalize(self) -> None:
         ledger, even, P = _ledger(self), self.clock[0].even, self.clock[0].P
         for j in range(np.uint64(len(self.slots))):
-            one = self.slots[j]
-            one.w = _left(self, one.w, one.psi, even, ledger) * P
-            one.psi = min(one.psi, START)
-        _start_anew(self)
+            slot = self.slots[j]
+            slot.w = _weight_over_P(self, slot.w, slot.psi, even, ledger) * P
+            slot.psi = min(slot.psi, START)
+        _restart(self)
 
     def has_capacity(self, nnz: Any) -> bool:
         c = self.clock[0]
@@ -305,116 +333,100 @@ class ElasticNetStamps(NamedTuple):
         return fits and nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
-        c, one = self.clock[0], self.slots[j]
-        w: float = _left(self, one.w, one.psi, c.even, _ledger(self)) * c.P
+        c, slot = self.clock[0], self.slots[j]
+        w: float = _weight_over_P(self, slot.w, slot.psi, c.even, _ledger(self)) * c.P
         return w
 
-    def weights(self) -> Any:
+    def weights(self) -> Floats:
         return np.copysign(self._sizes() * self.clock[0].P, self.slots["w"])
 
-    def _sizes(self) -> Any:
-        """The sizes of all weights over P."""
+    def _sizes(self) -> Floats:
+        """Return the absolute values of all weights over P."""
         c, size = self.clock[0], np.abs(self.slots["w"])
         B = self._B_at(self.slots["psi"])
         return np.maximum((1.0 + c.B_l2 * B) * size - np.maximum(c.B_l1 * (c.B - B), 0.0), 0.0)
 
     def _B_at(self, psi: Any) -> Any:
-        """B at some stamps."""
+        """Return B at the given stamps."""
         c = self.clock[0]
-        return _after(self, psi + (WHOLE - START), c.B_l2) if c.even else self.sums[psi]
+        return _B_of_equal_steps(self, psi + (BLOCK - START), c.B_l2) if c.even else self.sums[psi]
 
-    def seen_mask(self) -> Any:
-        return self.slots["psi"] != 0
+    def live_mask(self) -> Bools:
+        live: Bools = self._sizes() > 0.0
+        return live
 
-    def live_mask(self) -> Any:
-        return self._sizes() > 0.0
-
-    def drop(self, slots: Any) -> None:
+    def drop(self, slots: Ints) -> None:
         self.slots["w"][slots] = 0.0
         self.slots["psi"][slots] = self.clock[0].now
 
     def reserve(self, nnz: int) -> ElasticNetStamps:
         rule, c = self, self.clock[0]
         if not self.has_capacity(0):
-            most = int(max(c.budget, c.now)) + 2
-            rule = rule._replace(sums=grown(self.sums, min(2 * len(self.sums), most)))
+            max_steps = int(max(c.budget, c.now)) + 2
+            rule = rule._replace(sums=grown(self.sums, min(2 * len(self.sums), max_steps)))
         return rule._replace(scratch=scratch_for(nnz, rule.scratch))
 
-    @property
-    def size(self) -> int:
-        return len(self.slots)
+    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
+        # Of `sums`, what a live stamp points at. B of equal steps follows from the ledger.
+        slots, saved = super().state_dict()
+        B = np.zeros(len(slots)) if self.clock[0].even else self.sums[saved["psi"]]
+        clock = saved.pop("clock")
+        return slots, {**saved, "B": B, "clock": clock}
 
-    def grow(self, d: int) -> ElasticNetStamps:
-        return self._replace(slots=grown(self.slots, d))
-
-    def remap(self, new_slots: Any, d: int) -> ElasticNetStamps:
-        return self._replace(slots=moved(self.slots, new_slots, d))
-
-    def state_dict(self) -> tuple[Any, dict[str, Any]]:
-        # Of the sums what a stamp points at; what equal steps do follows from the ledger.
-        slots = np.flatnonzero(self.live_mask())
-        held = self.slots[slots]
-        B = np.zeros(len(slots)) if self.clock[0].even else self.sums[held["psi"]]
-        w, psi = held["w"].copy(), held["psi"].copy()
-        return slots, {"w": w, "psi": psi, "B": B, "clock": self.clock.copy()}
-
-    @staticmethod
-    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> ElasticNetStamps:
-        ensure(set(arrays) == {"w", "psi", "B", "clock"}, "other arrays")
-        for name, kind in (("w", "f8"), ("psi", "u8"), ("B", "f8")):
-            ensure(arrays[name].dtype == kind and arrays[name].shape == slots.shape, f"not {name}")
-        ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "not a ledger")
-        rule = ElasticNetStamps.start(d, 0.0, 0.0, sgd=False, budget=1)
-        rule.clock[:] = arrays["clock"]
+    @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> ElasticNetStamps:
+        ensure_keys(arrays, ("w", "psi", "B", "clock"))
+        B = arrays["B"]
+        ensure_array(B, "B", np.float64, slots.shape)
+        rule = super().from_state_dict(d, slots, {k: a for k, a in arrays.items() if k != "B"})
         c = rule.clock[0]
         # A budget that was lowered holds from the next step on.
-        ensure(START <= c.now <= BUDGET_MOST, f"now is {c.now}, out of range")
-        ensure(1 <= c.budget <= BUDGET_MOST, "the budget is out of range")
+        ensure(START <= c.now <= MAX_BUDGET, f"now={c.now} is out of range")
+        ensure(1 <= c.budget <= MAX_BUDGET, f"budget={c.budget} is out of range")
         ensure(np.all(arrays["psi"] <= c.now), "a stamp lies in the future")
-        rule.slots["w"][slots] = arrays["w"]
-        rule.slots["psi"][slots] = arrays["psi"]
-        ensure(not c.even or c.now <= EQUAL_MOST, "too many equal steps")
+        ensure(not c.even or c.now <= MAX_EQUAL_STEPS, "too many equal steps")
         if not c.even:
             sums = np.zeros(max(len(rule.sums), int(c.now) + 2))
-            sums[arrays["psi"]] = arrays["B"]
+            sums[arrays["psi"]] = B
             sums[int(c.now)] = c.B
             return rule._replace(sums=sums)
-        _start_anew(rule)
-        whole, now = int(WHOLE), int(arrays["clock"]["now"][0])
-        for n in (*range(1, min(now, whole + 1)), *range(2 * whole, now, whole)):
-            _enter_equal(rule, np.uint64(n), c.eta, c.a)
-        rule.clock[:] = arrays["clock"]
+        rule._rebuild_equal_steps()
         return rule
 
+    def _rebuild_equal_steps(self) -> None:
+        """Fill the tables for the equal steps since the restart."""
+        saved = self.clock.copy()
+        _restart(self)
+        c, block, now = self.clock[0], int(BLOCK), int(saved["now"][0])
+        for n in (*range(1, min(now, block + 1)), *range(2 * block, now, block)):
+            _add_equal_step(self, np.uint64(n), c.eta, c.a)
+        self.clock[:] = saved
+
     def check(self) -> None:
-        for name, dtype in (("slots", SLOT), ("clock", CLOCK)):
-            array = getattr(self, name)
-            ensure(array.dtype == dtype and array.ndim == 1, f"{name} is no row of records")
-        ensure(len(self.wholes) == WHOLES, "wholes has another length")
+        super().check()
+        ensure(len(self.blocks) == N_BLOCKS, "blocks has a wrong length")
         c, psi = self.clock[0], self.slots["psi"]
-        last = WHOLE if c.even else max(c.now, WHOLE)
-        ensure(c.now >= START and last < len(self.sums), "more steps than the tables hold")
+        last = BLOCK if c.even else max(c.now, BLOCK)
+        ensure(c.now >= START and last < len(self.sums), "the tables hold too few steps")
         ensure(np.all(psi <= c.now), "a stamp lies in the future")
-        ensure(np.all(self.slots["w"][psi == 0] == 0.0), "untouched but not zero")
-        ensure(np.all(np.abs(self.slots["w"]) < WEIGHT_MOST), "a weight is out of range")
-        ensure(P_LEAST <= c.P <= 1.0, f"P is {c.P}, out of range")
-        ensure(c.B >= 0.0 and c.B_l1 * c.B * c.P < WEIGHT_MOST, f"B is {c.B}, out of range")
-        ensure(abs(c.B_low) <= c.B, f"B_low is {c.B_low}, out of range")
-        ensure(1.0 / (1.0 + c.B_l2 * c.B) == c.P, "P and B do not belong together")
+        ensure(np.all(self.slots["w"][psi == 0] == 0.0), "a slot was not touched, but is not zero")
+        ensure(np.all(np.abs(self.slots["w"]) < MAX_WEIGHT), "a weight is out of range")
+        ensure(MIN_P <= c.P <= 1.0, f"P={c.P} is out of range")
+        ensure(c.B >= 0.0 and c.B_l1 * c.B * c.P < MAX_WEIGHT, f"B={c.B} is out of range")
+        ensure(abs(c.B_low) <= c.B, f"B_low={c.B_low} is out of range")
+        ensure(1.0 / (1.0 + c.B_l2 * c.B) == c.P, "P does not match B")
         ensure(0.0 <= c.a <= 1.0 and 0.0 <= c.eta < math.inf, "eta or a is out of range")
         ensure(0.0 <= c.l1 < math.inf and 0.0 <= c.l2 < math.inf, "l1 or l2 is out of range")
-        ensure(c.sgd in (0, 1) and c.even in (0, 1), "sgd or even is no flag")
-        ensure(1 <= c.budget <= BUDGET_MOST, "the budget is out of range")
-        ensure(not c.even or c.now <= EQUAL_MOST, "more than equal steps")
+        ensure(c.sgd in (0, 1) and c.even in (0, 1), "sgd or even is not a flag")
+        ensure(1 <= c.budget <= MAX_BUDGET, f"budget={c.budget} is out of range")
+        ensure(not c.even or c.now <= MAX_EQUAL_STEPS, "too many equal steps")
         B = self._B_at(psi[psi > 0])
-        ensure(np.all((B >= 0.0) & (B <= c.B)), "B is wrong")
+        ensure(np.all((B >= 0.0) & (B <= c.B)), "B is out of range at a stamp")
 
     @staticmethod
     def start(d: int, l1: float, l2: float, sgd: bool, budget: int) -> ElasticNetStamps:
-        """`d` zero weights."""
-        clock = records(1, CLOCK)
-        clock[0] = (START, 1.0, 0.0, 0.0, l1, l2, 0.0, 1.0, True, l1, l2, sgd, budget)
-        sums, scratch = np.zeros(int(WHOLE) + 1), np.zeros(0)
-        rule = ElasticNetStamps(records(d, SLOT), sums, np.zeros(WHOLES), scratch, clock)
-        _start_anew(rule)
+        """Return a rule with `d` zero weights; the table holds `budget` steps."""
+        rule = new_state(ElasticNetStamps, d)
+        rule.clock[0] = (START, 1.0, 0.0, 0.0, l1, l2, 0.0, 1.0, True, l1, l2, sgd, budget)
+        _restart(rule)
         return rule

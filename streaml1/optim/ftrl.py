@@ -1,4 +1,4 @@
-r"""FTRL-Proximal: follow the regularised leader, with a rate of its own for each coordinate.
+r"""FTRL-Proximal: follow the regularised leader, with a learning rate for each coordinate.
 
 McMahan et al. (2013), *Ad click prediction: a view from the trenches*, Algorithm 1. For each feature
 of the example, with $G = g x_j$ and $w$ the weight that predicted:
@@ -8,13 +8,16 @@ $$\sigma = \frac{\sqrt{n + G^2} - \sqrt{n}}{\alpha}, \qquad z \leftarrow z + G -
 $$w = \begin{cases}0 & \text{if } |z| \le \lambda_1\\
 -\dfrac{z - \mathrm{sgn}(z)\lambda_1}{(\beta + \sqrt{n})/\alpha + \lambda_2} & \text{else}\end{cases}$$
 
-A weight is a function of its own z and n: nothing is pending, and nothing is to be done for features
-that are absent. z and n live on where the weight is zero.
+Stored for each slot are z and n. A weight is a function of both alone: nothing is pending for features
+that are absent. z and n persist where the weight is zero.
 
-Differs from the paper: a) any loss, and the intercept is no coordinate of it. b) $\alpha$, $\beta$, $\lambda_1$ and
-$\lambda_2$ may change: the next step ends with weights by the new ones.
+Differences from the paper:
 
-Cost of a step: the non-zeros of the row, two roots and a quotient each; 16 bytes a slot.
+a) Any loss. The intercept is not one of the coordinates.
+b) $\alpha$, $\beta$, $\lambda_1$ and $\lambda_2$ may change. The weights follow at the end of the next step.
+
+Cost of a step: O(non-zeros of the row), with two square roots and a division each. Memory: 16 bytes
+per slot.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -28,73 +31,80 @@ from streaml1.core.jit import inlined
 from streaml1.core.prefetch import ahead
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
-from streaml1.optim.structures.slot_arrays import grown, moved, records, scratch_for
+from streaml1.core.types import Bools, Floats, Records
+from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch, new_state
+from streaml1.optim.structures.slot_arrays import scratch_for
 
 __all__ = ["FTRL"]
 
-# z is -0.0 where an example has touched the slot and left it at zero.
+MARK = -0.0  # the z of a touched slot is never +0.0: see `rule_state`
 SLOT = np.dtype([("z", "f8"), ("n", "f8")], align=True)
-MARK = -0.0
-ENTRY = np.dtype([("w", "f8"), ("root", "f8")], align=True)
+SCRATCH = np.dtype([("w", "f8"), ("root", "f8")], align=True)
 CLOCK = np.dtype(
     [
-        *(("alpha", "f8"), ("beta", "f8"), ("l1", "f8"), ("l2", "f8")),  # from the next step on
-        # What weights are by. Of alpha the inverse: a product is cheaper than a quotient.
+        # The parameters, from the next step on.
+        *(("alpha", "f8"), ("beta", "f8"), ("l1", "f8"), ("l2", "f8")),
+        # The parameters of the current weights, with 1 / alpha: products are cheaper than
+        # quotients.
         *(("over_alpha", "f8"), ("beta_now", "f8"), ("l1_now", "f8"), ("l2_now", "f8")),
     ],
     align=True,
 )
-NUMBER_MOST = 1e250
+MAX_NUMBER = 1e250
 
 
 @inlined
 def _weight(z: float, root: float, over_alpha: float, beta: float, l1: float, l2: float) -> float:
-    """The weight of z and the root of n."""
-    least = -l1
-    inside = z if z > least else least
+    """Return the weight of z and the square root of n, without a branch on the sign of z."""
+    lowest = -l1
+    inside = z if z > lowest else lowest
     inside = inside if inside < l1 else l1
     return (inside - z) / ((beta + root) * over_alpha + l2)
 
 
-class FTRL(NamedTuple):
-    """State of FTRL-Proximal: z and n (d,), and the parameters."""
+class FTRLState(NamedTuple):
+    """z and n of each slot, weights and roots of the current row, and the parameters."""
 
-    slots: Annotated[Any, SLOT]
-    scratch: Annotated[Any, ENTRY]  # of the row in hand
-    clock: Annotated[Any, CLOCK]
+    slots: Annotated[Records, PerSlot(SLOT, dropped=(MARK, 0.0))]
+    scratch: Annotated[Records, Scratch(SCRATCH)]
+    clock: Annotated[Records, Ledger(CLOCK)]
+
+
+class FTRL(RuleState, FTRLState):
+    """FTRL-Proximal."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
         over_alpha, beta, l1, l2 = c.over_alpha, c.beta_now, c.l1_now, c.l2_now
         a = 0.0
-        if hi - lo > np.uint64(len(self.scratch)):  # to predict: learning has had room made
+        if hi - lo > np.uint64(len(self.scratch)):  # possible only to predict
             for k in range(lo, hi):
-                one = self.slots[ids[k]]
-                a += _weight(one.z, math.sqrt(one.n), over_alpha, beta, l1, l2) * values[k]
+                slot = self.slots[ids[k]]
+                a += _weight(slot.z, math.sqrt(slot.n), over_alpha, beta, l1, l2) * values[k]
             return a
-        far = ahead(ids, hi)
+        distance = ahead(ids, hi)
         for k in range(lo, hi):
-            prefetch_early(self.slots, np.uint64(ids[k + far]))
-            one = self.slots[ids[k]]
-            root = math.sqrt(one.n)
-            w = _weight(one.z, root, over_alpha, beta, l1, l2)
-            entry = self.scratch[k - lo]
-            entry.w = w
-            entry.root = root
+            prefetch_early(self.slots, np.uint64(ids[k + distance]))
+            slot = self.slots[ids[k]]
+            root = math.sqrt(slot.n)
+            w = _weight(slot.z, root, over_alpha, beta, l1, l2)
+            saved = self.scratch[k - lo]
+            saved.w = w
+            saved.root = root
             a += w * values[k]
         return a
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-        # The row was gathered just before: weights and roots are at hand. `step` is g.
+        # `margin` has left weights and roots in the scratch array. `step` is g: the rate is 1.
         over_alpha = 1.0 / self.clock[0].alpha
         for k in range(lo, hi):
-            one = self.slots[ids[k]]
-            entry = self.scratch[k - lo]
+            slot = self.slots[ids[k]]
+            saved = self.scratch[k - lo]
             G = step * values[k]
-            n = one.n + G * G
-            z = one.z + (G - (math.sqrt(n) - entry.root) * over_alpha * entry.w)
-            one.z = z if z != 0.0 else MARK
-            one.n = n
+            n = slot.n + G * G
+            z = slot.z + (G - (math.sqrt(n) - saved.root) * over_alpha * saved.w)
+            slot.z = z if z != 0.0 else MARK
+            slot.n = n
 
     def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
@@ -110,71 +120,35 @@ class FTRL(NamedTuple):
         return nnz <= np.uint64(len(self.scratch))
 
     def weight(self, j: Any) -> float:
-        c, one = self.clock[0], self.slots[j]
-        root = math.sqrt(one.n)
-        return _weight(one.z, root, c.over_alpha, c.beta_now, c.l1_now, c.l2_now)
+        c, slot = self.clock[0], self.slots[j]
+        root = math.sqrt(slot.n)
+        return _weight(slot.z, root, c.over_alpha, c.beta_now, c.l1_now, c.l2_now)
 
-    def weights(self) -> Any:
+    def weights(self) -> Floats:
         c, z = self.clock[0], self.slots["z"]
-        beyond = np.clip(z, -c.l1_now, c.l1_now) - z
-        return beyond / ((c.beta_now + np.sqrt(self.slots["n"])) * c.over_alpha + c.l2_now)
+        outside = np.clip(z, -c.l1_now, c.l1_now) - z
+        return outside / ((c.beta_now + np.sqrt(self.slots["n"])) * c.over_alpha + c.l2_now)
 
-    def seen_mask(self) -> Any:
-        return (self.slots["z"] != 0.0) | np.signbit(self.slots["z"]) | (self.slots["n"] > 0.0)
-
-    def live_mask(self) -> Any:
-        return (self.slots["z"] != 0.0) | (self.slots["n"] > 0.0)
-
-    def drop(self, slots: Any) -> None:
-        self.slots["z"][slots] = MARK
-        self.slots["n"][slots] = 0.0
+    def live_mask(self) -> Bools:
+        live: Bools = (self.slots["z"] != 0.0) | (self.slots["n"] > 0.0)
+        return live
 
     def reserve(self, nnz: int) -> FTRL:
         return self._replace(scratch=scratch_for(nnz, self.scratch))
 
-    @property
-    def size(self) -> int:
-        return len(self.slots)
-
-    def grow(self, d: int) -> FTRL:
-        return self._replace(slots=grown(self.slots, d))
-
-    def remap(self, new_slots: Any, d: int) -> FTRL:
-        return self._replace(slots=moved(self.slots, new_slots, d))
-
-    def state_dict(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.live_mask())
-        arrays = {name: self.slots[name][slots] for name in ("z", "n")}
-        return slots, {**arrays, "clock": self.clock.copy()}
-
-    @staticmethod
-    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> FTRL:
-        ensure(set(arrays) == {"z", "n", "clock"}, "other arrays")
-        for name in ("z", "n"):
-            ensure(arrays[name].dtype == np.float64, f"not {name}")
-            ensure(arrays[name].shape == slots.shape, f"not {name}")
-        ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "no record")
-        rule = FTRL.start(d, 1.0, 1.0, 0.0, 0.0)
-        for name in ("z", "n"):
-            rule.slots[name][slots] = arrays[name]
-        rule.clock[:] = arrays["clock"]
-        return rule
-
     def check(self) -> None:
-        for name, dtype in (("slots", SLOT), ("scratch", ENTRY), ("clock", CLOCK)):
-            array = getattr(self, name)
-            ensure(array.dtype == dtype and array.ndim == 1, f"{name} is no row of records")
+        super().check()
         c, z, n = self.clock[0], self.slots["z"], self.slots["n"]
         for name in ("alpha", "over_alpha", "beta", "beta_now"):
             ensure(0.0 < c[name] < math.inf, f"{name} is out of range")
         for name in ("l1", "l1_now", "l2", "l2_now"):
             ensure(0.0 <= c[name] < math.inf, f"{name} is out of range")
-        ensure(np.all(np.abs(z) < NUMBER_MOST), "a z is out of range")
-        ensure(np.all((n >= 0.0) & (n < NUMBER_MOST)), "an n is out of range")
+        ensure(np.all(np.abs(z) < MAX_NUMBER), "a z is out of range")
+        ensure(np.all((n >= 0.0) & (n < MAX_NUMBER)), "an n is out of range")
 
     @staticmethod
     def start(d: int, alpha: float, beta: float, l1: float, l2: float) -> FTRL:
-        """`d` zero weights."""
-        clock = records(1, CLOCK)
-        clock[0] = (alpha, beta, l1, l2, 1.0 / alpha, beta, l1, l2)
-        return FTRL(records(d, SLOT), records(0, ENTRY), clock)
+        """Return a rule with `d` zero weights."""
+        rule = new_state(FTRL, d)
+        rule.clock[0] = (alpha, beta, l1, l2, 1.0 / alpha, beta, l1, l2)
+        return rule

@@ -1,27 +1,35 @@
-r"""Projection on the l1 ball after every step, by the paper's search tree.
+r"""Projection onto the l1 ball after every step, by the search tree of the paper.
 
 Duchi, Shalev-Shwartz, Singer & Chandra (2008), *Efficient projections onto the l1-ball for learning
-in high dimensions*, section 6 and Figure 3. One step at rate $\eta$, $g$ the gradient with k non-zeros:
+in high dimensions*, section 6 and Figure 3. One step at rate $\eta$, where $g$ is the gradient with k
+non-zeros:
 
 $$v = w - \eta g, \qquad w = \mathrm{sgn}(v)\,[\,|v| - \theta]_+, \qquad
 \theta = 0 \text{ if } \textstyle\sum |v| \le z, \text{ else } \theta: \sum [\,|v| - \theta]_+ = z.$$
 
-The weights that are not zero stand in a balanced tree by $|v|$ of the raw vector (`parts/raw_vector.py`), with
-the number and the sum of what is below each child: k deletions, k insertions; a descent that keeps
-$\rho$ and s, the number and the sum of what has been shown to be above the pivot (Eq. 11, turned
-round: x is not below the pivot if $\sum_{v \ge x} (v - x) < z$); then the tree is cut at $\theta$, all in O(k log n).
+The non-zero weights are in a balanced tree, ordered by $|v|$ of the raw vector
+(`structures/fixed_point_vector.py`), with the number and the sum of the weights below each child. A step
+takes k deletions, k insertions, and a descent that maintains $\rho$ and s, the number and the sum of the
+weights known to be above the pivot (Eq. 11 in the other direction: x is not below the pivot if
+$\sum_{v \ge x} (v - x) < z$). Then the tree is cut at $\theta$. All of it is O(k log n).
 
-Differs from the paper: a) the tree is as wide as memory likes it, a B+ tree and no red-black one
-(a B tree of order 4 in binary dress): see `wide_tree.py`. b) Nodes are not merged when they become
-sparse. c) Ties are told apart by slots. d) Number and sum are kept of each child, not of the right
-subtree and the node. e) Cutting takes the least weights: at each level some first children go, and
-the next is cut; it needs no joining. f) Whole numbers of $2^{-49}$ of the radius or less, so that sums
-are exact. g) The radius projected on is less by n of those, so that rounding leaves the weights
-inside. h) `nonnegative` cuts at zero before it projects: onto $\{w \ge 0, \sum w \le z\}$, where the
-paper's simplex has $\sum w = z$. i) In the end $\Theta$ is too large, and all is written down anew.
+Differences from the paper:
 
-Cost of a step: k log n. A pass over all slots, and a new tree, come when S first passes z, when
-$\Theta$ is too large, and at the first step after it. 8 bytes a slot, 150 a weight.
+a) The tree is a B+ tree with wide nodes, not a red-black tree (which is a B tree of order 4 in binary
+   form): see `structures/rank_tree.py`.
+b) Nodes are not merged when they become sparse.
+c) Ties are broken by slots.
+d) Number and sum are stored for each child, not for the right subtree and the node.
+e) Cutting removes the smallest weights: at each level some first children, and then it descends into the
+   next one. It needs no joining.
+f) Weights are integer multiples of a unit, at most $2^{-49}$ of the radius, so that sums are exact.
+g) The radius that is projected on is smaller by n units, so that rounding leaves the weights inside.
+h) `nonnegative` clamps at zero before it projects: onto $\{w \ge 0, \sum w \le z\}$, where the simplex of the
+   paper has $\sum w = z$.
+i) $\Theta$ outgrows the integers in the long run. Then `renormalize` rewrites all weights.
+
+Cost of a step: O(k log n). A pass over all slots and a new tree are due when S first exceeds z, when $\Theta$
+is too large, and at the first step after that. Memory: 8 bytes per slot, 150 per non-zero weight.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -31,12 +39,14 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import kernel
-from streaml1.core.rows import ensure
+from streaml1.core.types import Bools, Floats, Ints, Records
+from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, Scratch
 from streaml1.optim.structures import fixed_point_vector as raw_vector
+from streaml1.optim.structures import rank_tree
 from streaml1.optim.structures.fixed_point_vector import (
     LEDGER,
-    THETA_MOST,
-    Z_LEAST,
+    MAX_THETA,
+    MIN_Z,
     coarser_unit,
     finer_unit,
     is_short,
@@ -48,28 +58,16 @@ from streaml1.optim.structures.fixed_point_vector import (
 )
 from streaml1.optim.structures.rank_tree import cut, delete, insert, pivot_search, totals
 from streaml1.optim.structures.rank_tree_nodes import (
-    CHILDREN,
     CLOCK,
-    COUNTS,
-    FILL,
     HALF_LEAF,
     HALF_NODE,
-    KEYS,
-    KIDS,
     LEAF,
-    MODULUS,
-    NEVER,
     NEXT,
     NODE,
-    NONE,
-    SLOTS,
-    SUMS,
-    TIES,
-    WEIGHTS,
     clear,
     plant,
 )
-from streaml1.optim.structures.slot_arrays import grown, records
+from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.update_rule import renormalize
 
 __all__ = ["L1BallTree"]
@@ -78,8 +76,8 @@ SLOT = np.dtype([("v", "i8")], align=True)
 
 
 @kernel
-def _grow(leaves: Any, nodes: Any, clock: Any, keys: Any, slots: Any) -> None:
-    """A new tree of some weights."""
+def _build(leaves: Any, nodes: Any, clock: Any, keys: Any, slots: Any) -> None:
+    """Build a new tree of the given weights."""
     clear(leaves, nodes, clock)
     plant(leaves, nodes, clock)
     for k in range(np.uint64(len(keys))):
@@ -88,7 +86,7 @@ def _grow(leaves: Any, nodes: Any, clock: Any, keys: Any, slots: Any) -> None:
 
 @kernel
 def _wake(slots: Any, leaves: Any, nodes: Any, clock: Any) -> None:
-    """Grow the tree of all weights."""
+    """Build the tree of all weights."""
     c = clock[0]
     plant(leaves, nodes, clock)
     for j in range(len(slots)):
@@ -99,7 +97,7 @@ def _wake(slots: Any, leaves: Any, nodes: Any, clock: Any) -> None:
 
 @kernel
 def _project(slots: Any, leaves: Any, nodes: Any, clock: Any) -> None:
-    """Move all weights to where S is at most z."""
+    """Project: increase Theta until S is at most z."""
     c = clock[0]
     if c.awake == 0:
         _wake(slots, leaves, nodes, clock)
@@ -113,7 +111,7 @@ def _project(slots: Any, leaves: Any, nodes: Any, clock: Any) -> None:
 
 @kernel
 def _to_unit(slots: Any, leaves: Any, nodes: Any, clock: Any, unit: float) -> None:
-    """Write all down anew, in another unit; the tree is grown again when it is wanted."""
+    """Rewrite all weights in another unit; the tree is built again when it is needed."""
     clear(leaves, nodes, clock)
     rescale(slots, clock, unit)
 
@@ -122,6 +120,7 @@ def _to_unit(slots: Any, leaves: Any, nodes: Any, clock: Any, unit: float) -> No
 def _delete_row(
     slots: Any, leaves: Any, nodes: Any, clock: Any, ids: Any, lo: Any, hi: Any
 ) -> None:
+    """Delete the non-zero weights of a row from the tree."""
     c = clock[0]
     for k in range(lo, hi):
         j = np.int64(ids[k])
@@ -134,6 +133,7 @@ def _delete_row(
 def _insert_row(
     slots: Any, leaves: Any, nodes: Any, clock: Any, ids: Any, lo: Any, hi: Any
 ) -> None:
+    """Insert the non-zero weights of a row into the tree."""
     c = clock[0]
     for k in range(lo, hi):
         j = np.int64(ids[k])
@@ -147,23 +147,27 @@ def _project_far(
     slots: Any, leaves: Any, nodes: Any, clock: Any,
     ids: Any, values: Any, lo: Any, hi: Any, step: float,
 ) -> None:  # fmt: skip
-    """Move a row, which is not in the tree, by a step too long for the unit."""
+    """Move a row that is not in the tree by a step that is too long for the unit."""
     c = clock[0]
     q, S, n = project_row(slots, clock, ids, values, lo, hi, step)
     c.Theta += q
     cut(leaves, nodes, clock, c.Theta)
-    others, total = totals(nodes, clock)
-    c.n = others + n
+    n_tree, total = totals(nodes, clock)
+    c.n = n_tree + n
     c.S = total + S
 
 
-class L1BallTree(NamedTuple):
-    """State of the ball: one number a slot, the tree, and one record."""
+class L1BallTreeState(NamedTuple):
+    """v of each slot, the tree (see `structures.rank_tree_nodes`), and one record."""
 
-    slots: Annotated[Any, SLOT]
-    leaves: Annotated[Any, np.int64]
-    nodes: Annotated[Any, np.int64]
-    clock: Annotated[Any, CLOCK]
+    slots: Annotated[Records, PerSlot(SLOT)]
+    leaves: Annotated[Ints, Scratch(np.int64)]
+    nodes: Annotated[Ints, Scratch(np.int64)]
+    clock: Annotated[Records, Ledger(CLOCK)]
+
+
+class L1BallTree(RuleState, L1BallTreeState):
+    """Projection onto the l1 ball, by a search tree."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         return margin(self.slots, self.clock, ids, values, lo, hi)
@@ -192,9 +196,9 @@ class L1BallTree(NamedTuple):
         c = self.clock[0]
         if c.z < c.S:
             _project(self.slots, self.leaves, self.nodes, self.clock)
-        if c.Theta > THETA_MOST:
+        if c.Theta > MAX_THETA:
             renormalize(self)
-        while c.z < Z_LEAST:
+        while c.z < MIN_Z:
             _to_unit(self.slots, self.leaves, self.nodes, self.clock, finer_unit(self.clock))
             if c.z < c.S:
                 _project(self.slots, self.leaves, self.nodes, self.clock)
@@ -207,8 +211,8 @@ class L1BallTree(NamedTuple):
         k = np.int64(nnz)
         leaves = c.leaves if c.awake != 0 else c.n // HALF_LEAF + 1
         nodes = c.nodes if c.awake != 0 else leaves // (HALF_NODE - 1) + 2
-        # Those that are full may split at once, and then each that has got half of one more. With
-        # half-full nodes no tree is higher than eight.
+        # Each full leaf may split at once, and then each leaf that has got half its capacity more.
+        # With half-full nodes, no tree is higher than eight.
         splits = min(k, leaves + k // HALF_LEAF) + 1
         more = nodes + splits // (HALF_NODE - 1) + 8
         enough = leaves + splits <= len(self.leaves) // LEAF
@@ -217,138 +221,64 @@ class L1BallTree(NamedTuple):
     def weight(self, j: Any) -> float:
         return weight(self.slots, self.clock, j)
 
-    def weights(self) -> Any:
+    def weights(self) -> Floats:
         return raw_vector.weights(self.slots, self.clock)
 
-    def seen_mask(self) -> Any:
-        return self.slots["v"] != 0
-
-    def live_mask(self) -> Any:
+    def live_mask(self) -> Bools:
         return raw_vector.live_mask(self.slots, self.clock)
 
-    def drop(self, slots: Any) -> None:
-        slots = np.asarray(slots, np.uint32)
+    def drop(self, slots: Ints) -> None:
         if self.clock[0].awake:
-            end = np.uint64(len(slots))
-            _delete_row(self.slots, self.leaves, self.nodes, self.clock, slots, np.uint64(0), end)
+            ids, end = np.asarray(slots, np.uint32), np.uint64(len(slots))
+            _delete_row(self.slots, self.leaves, self.nodes, self.clock, ids, np.uint64(0), end)
         raw_vector.drop(self.slots, self.clock, slots)
 
     def reserve(self, nnz: int) -> L1BallTree:
-        """Room for twice the weights there are and twice a row of `nnz`, in a tree without gaps.
+        """Return the rule with room for twice its weights and twice a row, in a dense new tree.
 
-        Nothing that this rule reads is written to: it can go on if the new one is never used.
+        It writes to no array of this rule, which stays valid if the new one is never used.
         """
         n = 2 * (int(self.clock[0].n) + nnz)
         rule = _asleep(0, n // 12 + 8, n // 60 + 16, self.clock)._replace(slots=self.slots)
         if self.clock[0].awake:
-            keys, slots = self._entries()
-            _grow(rule.leaves, rule.nodes, rule.clock, keys, slots)
+            keys, slots = rank_tree.entries(self.leaves)
+            _build(rule.leaves, rule.nodes, rule.clock, keys, slots)
         return rule
 
     def set_radius(self, radius: float) -> None:
         raw_vector.set_radius(self.clock, radius)
 
-    @property
-    def size(self) -> int:
-        return len(self.slots)
-
-    def grow(self, d: int) -> L1BallTree:
-        return self._replace(slots=grown(self.slots, d))
-
-    def remap(self, new_slots: Any, d: int) -> L1BallTree:
-        kept = new_slots >= 0
+    def remap(self, new_slots: Ints, d: int) -> L1BallTree:
+        retained = new_slots >= 0
         leaves, nodes = len(self.leaves) // LEAF, len(self.nodes) // NODE
         rule = _asleep(d, leaves, nodes, self.clock)
-        rule.slots["v"][new_slots[kept]] = self.slots["v"][kept]
+        rule.slots["v"][new_slots[retained]] = self.slots["v"][retained]
         return rule
 
-    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
         return raw_vector.state_dict(self.slots, self.clock)
 
-    @staticmethod
-    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> L1BallTree:
+    @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> L1BallTree:
         rule = _asleep(d)
         raw_vector.from_state_dict(rule.slots, rule.clock, slots, arrays)
         return rule
 
     @staticmethod
     def start(d: int, radius: float, nonnegative: bool) -> L1BallTree:
-        """`d` zero weights."""
+        """Return a rule with `d` zero weights."""
         rule = _asleep(d)
         raw_vector.begin(rule.clock, radius, nonnegative)
         return rule
 
-    def _entries(self) -> tuple[Any, Any]:
-        """|v| and slots of what stands in leaves."""
-        leaves = self.leaves.reshape(-1, LEAF)
-        used = np.arange(WEIGHTS) < leaves[:, FILL, None]
-        return leaves[:, KEYS:SLOTS][used], leaves[:, SLOTS:][used]
-
     def check(self) -> None:
+        super().check()
         raw_vector.check(self.slots, self.clock)
-        c = self.clock[0]
-        keys, slots = self._entries()
-        ensure(len(self.leaves) % LEAF == 0 and len(self.nodes) % NODE == 0, "arrays do not fit")
-        leaves = self._chain(self.leaves, LEAF, c.free_leaf)
-        nodes = self._chain(self.nodes, NODE, c.free_node)
-        ensure(c.leaves == len(self.leaves) // LEAF - len(leaves), "leaves are miscounted")
-        ensure(c.nodes == len(self.nodes) // NODE - len(nodes), "nodes are miscounted")
-        if not c.awake:
-            ensure(c.leaves == 0 and c.nodes == 0 and len(keys) == 0, "a tree while it sleeps")
-            return
-        v = np.abs(self.slots["v"])
-        alive = np.flatnonzero(v > c.Theta)
-        ensure(np.array_equal(np.sort(slots), alive), "what is in the tree is not what is alive")
-        ensure(np.array_equal(keys, v[slots]), "a weight stands where another would")
-        count, _ = self._check_below(int(c.root), int(c.height), (0, 0), (NEVER, 0), leaves, nodes)
-        ensure(count == c.n, "n is not how many there are below the root")
-        ensure(sorted(leaves) == list(range(len(self.leaves) // LEAF)), "a leaf is lost, or twice")
-        ensure(sorted(nodes) == list(range(len(self.nodes) // NODE)), "a node is lost, or twice")
-
-    def _check_below(
-        self, child: int, height: int, low: Any, high: Any, leaves: list[int], nodes: list[int]
-    ) -> tuple[int, int]:
-        """Number and sum below a child between two bounds; it and all below it are noted."""
-        if height == 0:
-            leaves.append(child)
-            leaf = self.leaves[child * LEAF : (child + 1) * LEAF].tolist()
-            fill = leaf[FILL]
-            ensure(all(j == NONE for j in leaf[SLOTS + fill :]), "what is no weight has a slot")
-            found = list(zip(leaf[KEYS : KEYS + fill], leaf[SLOTS : SLOTS + fill], strict=True))
-            ensure(all(low <= one < high for one in found), "a weight is out of its leaf's bounds")
-            return fill, sum(key for key, _ in found)
-        nodes.append(child)
-        node = self.nodes[child * NODE : (child + 1) * NODE].tolist()
-        fill = node[FILL]
-        ensure(0 < fill <= CHILDREN and NEVER not in node[KEYS : KEYS + fill], "no such node")
-        ensure(all(key == NEVER for key in node[KEYS + fill : TIES]), "a bound of no child")
-        bounds = list(zip(node[KEYS : KEYS + fill], node[TIES : TIES + fill], strict=True))
-        bounds = [low, *bounds[1:], high]
-        ensure(bounds == sorted(bounds), "bounds do not rise")
-        count, total = 0, 0
-        for i in range(fill):
-            below = self._check_below(
-                node[KIDS + i], height - 1, bounds[i], bounds[i + 1], leaves, nodes
-            )
-            ensure(below[0] == node[COUNTS + i], "a child is miscounted")
-            ensure(below[1] & MODULUS == node[SUMS + i], "a child has another sum")
-            ensure(below[0] > 0 or fill == 1, "a child is empty")
-            count, total = count + below[0], total + below[1]
-        return count, total
-
-    @staticmethod
-    def _chain(array: Any, stride: int, first: int) -> list[int]:
-        """The free ones."""
-        last = len(array) // stride
-        chain: list[int] = []
-        while first < last and len(chain) <= last:
-            chain.append(int(first))
-            first = array[first * stride + NEXT]
-        return chain
+        rank_tree.check(self.leaves, self.nodes, self.clock, np.abs(self.slots["v"]))
 
 
 def _asleep(d: int, leaves: int = 1, nodes: int = 1, like: Any = None) -> L1BallTree:
-    """`d` empty slots, no tree but room for one, and a ledger like another."""
+    """Return a rule with `d` empty slots and room for a tree; scalars are those of `like`."""
     clock = records(1, CLOCK)
     if like is not None:
         for name, _ in LEDGER:

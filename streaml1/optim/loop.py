@@ -1,8 +1,8 @@
-"""The pass over rows: predict, then learn. One loop for every rule and every loss."""
+"""The online loop: predict, then learn. One loop for every update rule and every loss."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,39 +23,51 @@ from streaml1.optim.update_rule import (
 )
 
 __all__ = [
-    "CROWDED",
     "DONE",
-    "NO_ROOM",
+    "IRREGULAR",
+    "NO_CAPACITY",
     "ONLINE",
-    "OVER",
-    "alive",
+    "OVER_CAP",
+    "Progress",
+    "TOO_MANY_FEATURES",
     "learn",
-    "learn_plain",
+    "learn_row",
+    "nonzero_weights",
     "predict_row",
     "predict_rows",
     "step",
 ]
 
-NO_ROOM = -2
-CROWDED = -4  # more distinct features than the rule may see
-DONE, NOT_PLAIN = 0, 1
-_EIGHT = np.uint64(8)
-OVER = -16  # and below: learnt, and there may be more weights than the model may have
+# Why `learn` and `learn_row` have stopped.
+DONE = 0
+IRREGULAR = 1  # the next row is not a valid row, see `core.rows.is_plain_row`
+NO_CAPACITY = -2  # the rule must `reserve` room before the next row
+TOO_MANY_FEATURES = -4  # the next row exceeds the number of distinct features the rule may see
+OVER_CAP = -16  # the last row was learnt, and the model may have more weights than its cap
 
-# What every online learner has beside its rule.
+_EIGHT = np.uint64(8)
+
+# The state of every online learner in addition to its rule.
 ONLINE = np.dtype(
     [
         ("t", "i8"),  # examples learnt
         ("b", "f8"),  # intercept
         ("intercept_lr", "f8"),
         ("clip_gradient", "f8"),
-        ("loss", "i8"),
-        ("most", "i8"),  # weights that may be non-zero; 0: any number
-        ("held", "i8"),  # with `most` set: no more than so many are
-        ("cut", "i8"),  # weights that were given up for others
+        ("loss", "i8"),  # code of the loss
+        ("most", "i8"),  # cap of the number of non-zero weights; 0: no cap
+        ("held", "i8"),  # with a cap: upper bound of their number
+        ("cut", "i8"),  # weights dropped for the cap
     ],
     align=True,
 )
+
+
+class Progress(NamedTuple):
+    """Result of `learn`: why it stopped, and the index of the next row."""
+
+    status: int
+    next_row: int
 
 
 @inlined
@@ -72,21 +84,21 @@ def step(
     eta: float,
     out: Any,
 ) -> float:
-    """Learn one row that was gathered; returns what a report is made of, as it was before."""
+    """Learn one row whose `margin` was `a`; return what a report is made of, as of before."""
     o = online[0]
-    before = _alive(rule, ids, lo, hi) if o.most else 0
+    before = _count_nonzero(rule, ids, lo, hi) if o.most else 0
     p, g = output_and_gradient(rule, online, a, y, w, out)
     apply_gradient(rule, ids, values, lo, hi, eta * g)
     apply_penalty(rule, eta)
     o.t += 1
     if o.most:
-        o.held += _alive(rule, ids, lo, hi) - before
+        o.held += _count_nonzero(rule, ids, lo, hi) - before
     return float(p)
 
 
 @gil_kernel
-def _alive(rule: Any, ids: Any, lo: Any, hi: Any) -> int:
-    """How many weights of a row are not zero."""
+def _count_nonzero(rule: Any, ids: Any, lo: Any, hi: Any) -> int:
+    """Return the number of non-zero weights of a row."""
     n = 0
     for k in range(lo, hi):
         n += weight(rule, np.uint64(ids[k])) != 0.0
@@ -107,17 +119,32 @@ def learn(
     start: Any,
     d: Any,
 ) -> Any:
-    """Predict into `p` and learn the rows from `start`.
+    """Predict the rows from `start` into `p` and learn them, one after the other.
 
-    Where `d` is not 0, each row is looked at first: memory brings it but once.
-    There is one of `w` and of `eta` for all rows, or one for each.
-    A rule may have k outputs: then `p` is k times as long as `y`, or as long, for the first alone.
+    Parameters
+    ----------
+    rule, online
+        The update rule, and a record of `ONLINE`.
+    ids, values, indptr
+        CSR rows; slots are uint32.
+    y
+        Label of each row.
+    w, eta
+        Sample weight and learning rate: one for all rows, or one for each.
+    p
+        Predictions of the rows before they are learnt, of the length of `y`. With a rule of k
+        outputs, the first output of each row, or if k times as long all outputs.
+    start
+        Index of the first row.
+    d
+        If not 0, each row is validated first: its slots must be below `d`. To do so here and not
+        in a pass of its own saves reading the rows from memory twice.
 
     Returns
     -------
-    tuple of int
-        (DONE, n); or why it stopped and the row that is next: NO_ROOM, CROWDED or NOT_PLAIN (see
-        `rows.is_plain_row`) for it; OVER, with the row before learnt.
+    Progress
+        DONE and the number of rows; or NO_CAPACITY, TOO_MANY_FEATURES or IRREGULAR and the index
+        of the row that was not learnt; or OVER_CAP and the index after the row that was.
     """
     rule, online = borrowed(rule), borrowed(online)
     ids, values, indptr = borrowed(ids), borrowed(values), borrowed(indptr)
@@ -125,44 +152,49 @@ def learn(
     start, d = np.uint64(start), np.uint64(d)
     k_out = np.uint64(len(p)) // max(n, np.uint64(1))
     outputs = np.uint64(p.ctypes.data)
-    capped = online[0].most != 0
-    w_each, eta_each = np.uint64(len(w) == n), np.uint64(len(eta) == n)
+    has_cap = online[0].most != 0
+    # Strides: 1 if there is an element for each row, else 0.
+    w_stride, eta_stride = np.uint64(len(w) == n), np.uint64(len(eta) == n)
     one = np.uint64(1)
     plain = not d or start >= n or is_plain_row(ids, values, indptr[start], indptr[start + one], d)
     for i in range(start, n):
         lo = indptr[i]
         hi = indptr[i + one]
         if not plain:
-            return NOT_PLAIN, np.int64(i)
+            return Progress(IRREGULAR, np.int64(i))
         if not has_capacity(rule, hi - lo):
-            return NO_ROOM, np.int64(i)
+            return Progress(NO_CAPACITY, np.int64(i))
         if not accepts(rule, ids, lo, hi):
-            return CROWDED, np.int64(i)
+            return Progress(TOO_MANY_FEATURES, np.int64(i))
         prefetch_next(rule, ids, values, lo, hi)
         first = k_out * i
         out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
         a = margin(rule, ids, values, lo, hi)
-        if d and i + one < n:  # the next row is looked at while the margin of this one is awaited
+        if d and i + one < n:  # validating the next row fills the latency of this margin
             plain = is_plain_row(ids, values, hi, indptr[i + one + one], d)
-        w_i, eta_i = w[i * w_each], eta[i * eta_each]
+        w_i, eta_i = w[i * w_stride], eta[i * eta_stride]
         p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w_i, eta_i, out)
-        if capped and online[0].held > online[0].most:
-            return OVER, np.int64(i + one)
-    return DONE, np.int64(n)
+        if has_cap and online[0].held > online[0].most:
+            return Progress(OVER_CAP, np.int64(i + one))
+    return Progress(DONE, np.int64(n))
 
 
 @kernel
-def alive(rule: Any, slots: Any, weights: Any) -> int:
-    """Write down the slots whose weights are not zero, in order, and these; returns how many."""
+def nonzero_weights(rule: Any, slots: Any, weights: Any) -> int:
+    """Write the slots of the non-zero weights, in order, and these weights; return their number.
+
+    `slots` and `weights` are as long as the rule has slots.
+    """
     rule = borrowed(rule)
     n, size = np.uint64(0), np.uint64(len(slots))
     for first in range(np.uint64(0), size, _EIGHT):
         end = min(first + _EIGHT, size)
-        if end - first == _EIGHT and is_zero_block(rule, first):  # most are, where names are hashed
+        # Most blocks are zero if features are hashed.
+        if end - first == _EIGHT and is_zero_block(rule, first):
             continue
         for j in range(first, end):
             w = weight(rule, j)
-            slots[n] = j  # whether it stays cannot be foretold
+            slots[n] = j  # written in any case: whether the weight is zero is unpredictable
             weights[n] = w
             n += np.uint64(w != 0.0)
     return int(n)
@@ -170,31 +202,38 @@ def alive(rule: Any, slots: Any, weights: Any) -> int:
 
 @inlined
 def predict_row(rule: Any, online: Any, ids: Any, values: Any, n: Any, out: Any) -> float:
-    """What `rules.predict` tells of the first `n` entries."""
+    """Return `update_rule.predict` of the first `n` elements of `ids` and `values`."""
     return predict(rule, online, ids, values, np.uint64(0), np.uint64(n), np.uint64(out))
 
 
 @inlined
-def learn_plain(
+def learn_row(
     rule: Any, online: Any, ids: Any, values: Any, n: Any, y: float, w: float, eta: float
 ) -> int:
-    """Learn the first `n` entries; returns the new t, OVER - t, NO_ROOM or CROWDED."""
+    """Learn the first `n` elements of `ids` and `values` as one row.
+
+    Returns
+    -------
+    int
+        The new t; or OVER_CAP - t if the row was learnt and the cap may be exceeded; or
+        NO_CAPACITY or TOO_MANY_FEATURES if the row was not learnt.
+    """
     if not has_capacity(rule, np.uint64(n)):
-        return NO_ROOM
+        return NO_CAPACITY
     if not accepts(rule, ids, np.uint64(0), np.uint64(n)):
-        return CROWDED
+        return TOO_MANY_FEATURES
     lo, hi = np.uint64(0), np.uint64(n)
     a = margin(rule, ids, values, lo, hi)
     step(rule, online, ids, values, lo, hi, a, y, w, eta, np.uint64(0))
     o = online[0]
-    return int(OVER - o.t if o.held > o.most else o.t)
+    return int(OVER_CAP - o.t if o.held > o.most else o.t)
 
 
 @kernel
 def predict_rows(
     rule: Any, online: Any, ids: Any, values: Any, indptr: Any, a: Any, out: Any, stride: Any
 ) -> None:
-    """What `rules.predict` tells of rows into `a`; of row i with the address `out + stride i`."""
+    """Write `update_rule.predict` of CSR rows to `a`; row i gets the address `out + stride i`."""
     rule, online = borrowed(rule), borrowed(online)
     ids, values, indptr = borrowed(ids), borrowed(values), borrowed(indptr)
     out, stride = np.uint64(out), np.uint64(stride)

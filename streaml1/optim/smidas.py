@@ -1,23 +1,27 @@
-r"""SMIDAS: mirror descent by the p-norm, made sparse.
+r"""SMIDAS: mirror descent with the p-norm link function, made sparse.
 
 Shalev-Shwartz & Tewari (2009), *Stochastic methods for l1 regularized loss minimization*,
 Algorithm 3. One step at rate $\eta$, on all coordinates:
 $$\theta = \mathrm{soft}(\theta - \eta g x,\ \eta\lambda), \qquad
   w_j = \mathrm{sgn}(\theta_j)\,|\theta_j|^{p-1} / \|\theta\|_p^{p-2}$$
 
-With $A = \sum \eta\lambda$ since the last rebase and $u = \mathrm{sgn}(\theta)(|\theta| + A)$, which a step
-changes on its row alone, $|\theta_j| = [\,|u_j| - A]_+$. The truncation moves every $\theta_j$, and with
-it the norm: `streaml1.optim.structures.pnorm_moments` knows it from moments of u, until it asks for a rebase: all is written
-down anew with A = 0, a pass over what has been alive since the last one.
+With $A = \sum \eta\lambda$ since the last `renormalize`, stored is $u = \mathrm{sgn}(\theta)(|\theta| + A)$, which a
+step changes on its row alone: $|\theta_j| = [\,|u_j| - A]_+$. The truncation moves every $\theta_j$, and with
+them the norm. `structures.pnorm_moments` tracks the norm by moments of u until they are too
+inaccurate. Then `renormalize` rewrites all u with A = 0, a pass over what has been alive since the last
+one.
 
-Differs from the paper: a) its Section 3.1 keeps the sum of $|\theta_j|^p$ at the cost of the row,
-which holds for the gradient step; the truncation changes all of it, hence the moments. b) w is not
-stored: it is made when it is read. c) p = 2 is the truncated gradient, and needs no norm.
+Differences from the paper:
 
-The law of state: an entry that A has passed may be given back, or not; it is in no moment either way.
+a) Its Section 3.1 maintains the sum of $|\theta_j|^p$ at the cost of the row. That holds for the gradient
+   step, but the truncation changes every term; hence the moments.
+b) w is not stored. It is computed when it is read.
+c) p = 2 is the truncated gradient, and needs no norm.
 
-Cost of a step: the non-zeros of the row, a power each, and two more for those that are not small;
-12 bytes a slot.
+The law of state: an entry that A has passed may be given back or not. It is in no moment either way.
+
+Cost of a step: O(non-zeros of the row), with one power each, and two more for those that are not
+small. Memory: 12 bytes per slot.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -27,14 +31,14 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.aligned import in_lines
 from streaml1.core.jit import kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early, stack_buffer
+from streaml1.core.types import Bools, Floats, Ids, Ints, Records
 from streaml1.core.vecmath import power, small_int, times_powers
+from streaml1.optim.rule_state import Index, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures import pnorm_moments
 from streaml1.optim.structures.pnorm_moments import CHUNK, NORM, TERMS
-from streaml1.optim.structures.slot_arrays import grown, moved, records
 from streaml1.optim.update_rule import renormalize, weight
 
 __all__ = ["SMIDAS"]
@@ -42,45 +46,49 @@ __all__ = ["SMIDAS"]
 CLOCK = np.dtype(
     [
         ("A", "f8"),
-        ("A_low", "f8"),  # what the rounding of A has lost (Kahan)
+        ("A_low", "f8"),  # Kahan compensation: by how much A is too large
         ("l1", "f8"),
-        ("n", "i8"),  # how many entries `listed` has
+        ("n", "i8"),  # number of listed slots
     ],
     align=True,
 )
 MOMENTS = np.dtype([("M", "f8", (TERMS,))])
 
-# A starts here instead of at 0, so that a slot that is listed never holds less.
+# A starts here instead of at 0, so that a listed slot never holds less.
 A_START = 1e-300
-TOUCHED = 1e-305  # a slot that has been touched, is zero, and is not listed
-TINY = 1e-280  # a theta this small is zero at a rebase, so that 1 / ref is finite
-WEIGHT_MOST = 1e150
-WEIGHT_LEAST = 5e-324  # the weight of a theta that is not zero, where a float has no less
-PLAIN_MOST = 16.0  # p = 2: how many times the largest theta A may reach
+TOUCHED = 1e-305  # the u of a slot that was touched, is zero, and is not listed
+TINY = 1e-280  # `renormalize` sets a theta this small to zero, so that 1 / ref is finite
+MAX_WEIGHT = 1e150
+MIN_WEIGHT = 5e-324  # the weight of a non-zero theta where it underflows
+MAX_A_OVER_THETA = 16.0  # p = 2: A may reach this multiple of the largest theta
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
-class SMIDAS(NamedTuple):
-    """State: a number a slot, the list of slots that may be alive, the norm, and the ledger."""
+class SMIDASState(NamedTuple):
+    """u of each slot, the list of slots that may be alive, the norm, and the ledger."""
 
-    u: Annotated[Any, np.float64]
-    listed: Annotated[Any, np.uint32]
-    M: Annotated[Any, np.float64]
-    binomial: Annotated[Any, np.float64]
-    norm: Annotated[Any, NORM]
-    clock: Annotated[Any, CLOCK]
+    u: Annotated[Floats, PerSlot(np.float64)]
+    listed: Annotated[Ids, Index(np.uint32)]
+    M: Annotated[Floats, Ledger(np.float64, TERMS, saved_as=("moments", MOMENTS))]
+    binomial: Annotated[Floats, Scratch(np.float64, TERMS)]
+    norm: Annotated[Records, Ledger(NORM)]
+    clock: Annotated[Records, Ledger(CLOCK)]
+
+
+class SMIDAS(RuleState, SMIDASState):
+    """SMIDAS."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         A, scale, q = self.clock[0].A, self.norm[0].scale, self.norm[0].p - 2.0
         part, x = stack_buffer(), stack_buffer()
-        ahead = CHUNK if hi + CHUNK <= np.uint64(len(ids)) else ZERO
+        distance = CHUNK if hi + CHUNK <= np.uint64(len(ids)) else ZERO
         a = 0.0
-        for at in range(lo, hi, CHUNK):
-            n = min(CHUNK, hi - at)
+        for base in range(lo, hi, CHUNK):
+            n = min(CHUNK, hi - base)
             for k in range(n):
-                prefetch_early(self.u, np.uint64(ids[at + k + ahead]))
-                part[k] = self.u[ids[at + k]]
+                prefetch_early(self.u, np.uint64(ids[base + k + distance]))
+                part[k] = self.u[ids[base + k]]
             if small_int(q):
                 for k in range(n):
                     r = max(abs(part[k]) - A, 0.0)
@@ -91,9 +99,9 @@ class SMIDAS(NamedTuple):
                 for k in range(n):
                     r = max(abs(part[k]) - A, 0.0)
                     part[k] = math.copysign(r * power(r * scale, q), part[k])
-            # One by one: entries that are zero, or that have no slot, make no difference.
+            # One accumulator: zero entries, and entries without a slot, must not change the sum.
             for k in range(n):
-                a += part[k] * values[at + k]
+                a += part[k] * values[base + k]
         return a
 
     def apply_gradient(self, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
@@ -106,30 +114,30 @@ class SMIDAS(NamedTuple):
             return
         A = c.A
         old, new = stack_buffer(), stack_buffer()
-        for at in range(lo, hi, CHUNK):
-            n = min(CHUNK, hi - at)
+        for base in range(lo, hi, CHUNK):
+            n = min(CHUNK, hi - base)
             for k in range(n):
-                old[k] = self.u[ids[at + k]]
+                old[k] = self.u[ids[base + k]]
             for k in range(n):
                 u = old[k]
-                v = math.copysign(max(abs(u) - A, 0.0), u) - step * values[at + k]
+                v = math.copysign(max(abs(u) - A, 0.0), u) - step * values[base + k]
                 new[k] = v + math.copysign(A, v)
             for k in range(n):
-                self.u[ids[at + k]] = new[k]
+                self.u[ids[base + k]] = new[k]
                 if abs(old[k]) < A_START:
-                    self.listed[c.n] = ids[at + k]
+                    self.listed[c.n] = ids[base + k]
                     c.n += 1
             if self.norm[0].K >= 0:
                 pnorm_moments.exchange(self.norm, self.M, A, n, old, new)
 
     def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]
-        grown = eta * c.l1 - c.A_low
-        A = c.A + grown
-        c.A_low = (A - c.A) - grown
+        increase = eta * c.l1 - c.A_low
+        A = c.A + increase
+        c.A_low = (A - c.A) - increase
         c.A = A
-        if self.norm[0].K < 0:  # w is theta, and A may go far
-            known = PLAIN_MOST * self.norm[0].ref >= A
+        if self.norm[0].K < 0:  # w is theta
+            known = MAX_A_OVER_THETA * self.norm[0].ref >= A
         else:
             known = pnorm_moments.is_known(self.norm, self.M, self.binomial, A)
         if not known:
@@ -166,93 +174,59 @@ class SMIDAS(NamedTuple):
         if not r > 0.0:
             return 0.0
         w = r if c.p == 2.0 else r * power(r * c.scale, c.p - 2.0)
-        return math.copysign(max(w, WEIGHT_LEAST), u)
+        return math.copysign(max(w, MIN_WEIGHT), u)
 
-    def weights(self) -> Any:
+    def weights(self) -> Floats:
         w = np.zeros(self.size)
         _weights(self, w)
         return w
 
-    def seen_mask(self) -> Any:
-        return self.u != 0.0
+    def live_mask(self) -> Bools:
+        live: Bools = np.abs(self.u) > self.clock[0].A
+        return live
 
-    def live_mask(self) -> Any:
-        return np.abs(self.u) > self.clock[0].A
-
-    def drop(self, slots: Any) -> None:
+    def drop(self, slots: Ints) -> None:
         A, u = self.clock[0].A, self.u[slots]
         self.u[slots] = np.where(np.abs(u) < A_START, u, A)
         if np.any(np.abs(u) > A):
-            _rebase(self)
+            _renormalize(self)
 
     def reserve(self, nnz: int) -> SMIDAS:
         return self
 
-    @property
-    def size(self) -> int:
-        return len(self.listed)
-
-    def grow(self, d: int) -> SMIDAS:
-        return self._replace(u=grown(self.u, d), listed=grown(self.listed, d))
-
-    def remap(self, new_slots: Any, d: int) -> SMIDAS:
-        return self._replace(u=moved(self.u, new_slots, d))._listed_anew()
-
-    def _listed_anew(self) -> SMIDAS:
+    def _rebuild_index(self) -> None:
         slots = np.flatnonzero(np.abs(self.u) >= A_START)
-        listed = np.zeros(len(self.u), np.uint32)
-        listed[: len(slots)] = slots
+        self.listed[: len(slots)] = slots
         self.clock[0].n = len(slots)
-        return self._replace(listed=listed)
+
+    def _rebuild_scratch(self) -> None:
+        pnorm_moments.fill_binomial(self.binomial, float(self.norm[0].p))
 
     def set_p(self, p: float) -> None:
-        """Give theta another norm, as of now."""
+        """Set the exponent of the norm from now on."""
         pnorm_moments.set_p(self.norm, self.binomial, p)
-        _rebase(self)
-
-    def state_dict(self) -> tuple[Any, dict[str, Any]]:
-        slots = np.flatnonzero(self.live_mask())
-        moments = np.zeros(1, MOMENTS)
-        moments["M"] = self.M
-        records = {"moments": moments, "norm": self.norm.copy(), "clock": self.clock.copy()}
-        return slots, {"u": self.u[slots], **records}
-
-    @staticmethod
-    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> SMIDAS:
-        ensure(set(arrays) == {"u", "moments", "norm", "clock"}, "other arrays")
-        ensure(arrays["u"].dtype == np.float64 and arrays["u"].shape == slots.shape, "not u")
-        for name, dtype in (("clock", CLOCK), ("norm", NORM), ("moments", MOMENTS)):
-            ensure(arrays[name].dtype == dtype and arrays[name].shape == (1,), f"no {name}")
-        rule = SMIDAS.start(d, 0.0, float(arrays["norm"]["p"][0]))
-        rule.u[slots] = arrays["u"]
-        rule.M[:] = arrays["moments"]["M"][0]
-        rule.norm[:] = arrays["norm"]
-        rule.clock[:] = arrays["clock"]
-        return rule._listed_anew()
+        _renormalize(self)
 
     def check(self) -> None:
-        ensure(self.u.dtype == np.float64 and len(self.u) == self.size, "u is no row of floats")
-        ensure(self.listed.dtype == np.uint32, "listed holds no slots")
-        ensure(self.clock.dtype == CLOCK and self.clock.shape == (1,), "the ledger is no record")
+        super().check()
         c = self.clock[0]
-        ensure(A_START <= c.A < WEIGHT_MOST, f"A is {c.A}, out of range")
-        ensure(abs(c.A_low) <= c.A, f"A_low is {c.A_low}, out of range")
-        ensure(0.0 <= c.l1 < math.inf, f"l1 is {c.l1}, out of range")
+        ensure(A_START <= c.A < MAX_WEIGHT, f"A={c.A} is out of range")
+        ensure(abs(c.A_low) <= c.A, f"A_low={c.A_low} is out of range")
+        ensure(0.0 <= c.l1 < math.inf, f"l1={c.l1} is out of range")
         u = np.abs(self.u)
-        ensure(np.all(u < WEIGHT_MOST), "an entry of u is out of range")
-        ensure(0 <= c.n <= self.size, "a count is out of range")
+        ensure(np.all(u < MAX_WEIGHT), "an entry of u is out of range")
+        ensure(0 <= c.n <= self.size, f"n={c.n} is out of range")
         listed = np.flatnonzero(u >= A_START)
-        ensure(np.array_equal(np.sort(self.listed[: c.n]), listed), "the list is wrong")
+        ensure(np.array_equal(np.sort(self.listed[: c.n]), listed), "the list differs from u")
         pnorm_moments.check(self.norm, self.M, self.binomial, u, c.A)
 
     @staticmethod
     def start(d: int, l1: float, p: float) -> SMIDAS:
-        """`d` zero weights."""
-        clock, norm = (records(1, kind) for kind in (CLOCK, NORM))
-        clock[0].A, clock[0].l1 = A_START, l1
-        M, binomial = np.zeros(TERMS), np.zeros(TERMS)
-        pnorm_moments.set_p(norm, binomial, p)
-        return SMIDAS(in_lines(d, np.float64), np.zeros(d, np.uint32), M, binomial, norm, clock)
+        """Return a rule with `d` zero weights."""
+        rule = new_state(SMIDAS, d)
+        rule.clock[0].A, rule.clock[0].l1 = A_START, l1
+        pnorm_moments.set_p(rule.norm, rule.binomial, p)
+        return rule
 
 
 @kernel
@@ -263,5 +237,5 @@ def _weights(rule: Any, w: Any) -> None:
 
 
 @kernel
-def _rebase(rule: Any) -> None:
+def _renormalize(rule: Any) -> None:
     renormalize(rule)

@@ -1,27 +1,34 @@
-r"""Lazy multiclass logistic regression: a penalty on the row of k weights that each feature has.
+r"""Lazy multiclass logistic regression, with a penalty on the row of k weights of each feature.
 
-Duchi & Singer (2009), *Efficient learning using forward-backward splitting*: mixed norms, Eq. (8),
-Eq. (9). One step at rate $\eta$, on the row $w_j$ of each feature:
+Duchi & Singer (2009), *Efficient learning using forward-backward splitting*: mixed norms, Eq. 8 and
+Eq. 9. One step at rate $\eta$, on the row $w_j$ of each feature:
 
 - $v_j = w_j - \eta\,x_j\,r$ with $r_c = w\,(p_c - [c = y])$, clipped, and $p$ the softmax of the margins
 - $w_j = \mathrm{prox}_{\eta\lambda\|\cdot\|}(v_j) / (1 + \eta\lambda_2)$
 
-The prox of $c\|\cdot\|$: of $\ell_1$, $\mathrm{sgn}(v)[|v| - c]_+$; of $\ell_2$, $v\,[1 - c/\|v\|_2]_+$; of
-$\ell_\infty$, v cut at $\pm\theta$ with $\sum_i [|v_i| - \theta]_+ = c$, or 0 where $\|v\|_1 \le c$. All three are
-$a\,v + b\,\mathrm{clamp}(v, -\theta, \theta)$ with a, b and $\theta$ told by the row.
+The prox of $c\|\cdot\|$ is, for $\ell_1$, $\mathrm{sgn}(v)[|v| - c]_+$; for $\ell_2$, $v\,[1 - c/\|v\|_2]_+$; for
+$\ell_\infty$, v clamped to $\pm\theta$ with $\sum_i [|v_i| - \theta]_+ = c$, or 0 where $\|v\|_1 \le c$. All three have the
+form $a\,v + b\,\mathrm{clamp}(v, -\theta, \theta)$, where a, b and $\theta$ depend on the row.
 
-Lazily: $\mathrm{prox}_{c\|\cdot\|}(s v) = s\,\mathrm{prox}_{(c/s)\|\cdot\|}(v)$, and prox of c after prox of c' is
-prox of c + c'. So with $P = \prod 1/(1+\eta\lambda_2)$ and $A = \sum \eta\lambda/P_{before}$, as in the elastic
-net, a row $u = v/P$ that was last touched at $A_0$ is $P\,\mathrm{prox}_{A - A_0}(u)$ at any time: one stamp a
-row, two scalars for all.
+Lazily: $\mathrm{prox}_{c\|\cdot\|}(s v) = s\,\mathrm{prox}_{(c/s)\|\cdot\|}(v)$, and the prox of c after that of c' is that
+of c + c' (Proposition 4). So with $P = \prod 1/(1+\eta\lambda_2)$ and $A = \sum \eta\lambda/P_{before}$, as in the elastic
+net, a row $u = v/P$ that was last touched at $A_0$ is $P\,\mathrm{prox}_{A - A_0}(u)$ at any time: one stamp per row,
+and two scalars for all.
 
-Differs from the paper: a) it brings a row current by the summed strength alone (Proposition 4), which
-is not exact beside squared l2; (P, A) is. b) P underflows and A outgrows the weights in the end: then
-every row is written down anew (a pass over all rows). c) For $\ell_\infty$ it names a
-search by medians; here $\theta$ comes by Newton's method from the left, in two or three passes.
+Stored for each slot is a row of u, some unused columns, and the stamp $A_0$ in the last column, in the
+same stream of cache lines.
 
-Cost of a step: k times the non-zeros of the row, and k exponentials; 8 (k + 1) bytes a slot, rounded up
-to whole lanes of 8 floats. The stamp is the last column of its row, in the same stream of cache lines.
+Differences from the paper:
+
+a) The paper brings a row current by the summed strength alone (Proposition 4), which is not exact together
+   with squared l2. (P, A) is.
+b) P underflows and A outgrows the weights in the long run. Then `renormalize` rewrites every row (a pass over
+   all rows).
+c) For $\ell_\infty$ the paper refers to a search by medians. Here $\theta$ is found by Newton's method from the
+   left, in two or three passes.
+
+Cost of a step: O(k times the non-zeros of the row), and k exponentials. Memory: 8 (k + 1) bytes per slot,
+rounded up to a multiple of 64.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -35,7 +42,16 @@ from streaml1.core.aligned import in_lines
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
-from streaml1.optim.structures.multiclass import answer, fits, softmax
+from streaml1.core.types import Bools, Floats, Ints, Records
+from streaml1.optim.rule_state import (
+    Ledger,
+    PerRow,
+    RuleState,
+    Scratch,
+    ensure_array,
+    ensure_keys,
+)
+from streaml1.optim.structures.multiclass import begin_outputs, softmax, softmax_residuals
 from streaml1.optim.structures.slot_arrays import records
 from streaml1.optim.update_rule import renormalize
 
@@ -48,69 +64,71 @@ CLOCK = np.dtype(
     [
         ("P", "f8"),
         ("A", "f8"),
-        ("A_low", "f8"),  # what the rounding of A has lost (Kahan)
+        ("A_low", "f8"),  # Kahan compensation: by how much A is too large
         ("strength", "f8"),
         ("l2", "f8"),
-        ("b", "f8"),  # where the intercept of a new label starts
+        ("b", "f8"),  # intercept of a new label
         ("penalty", "i8"),
-        ("k", "i8"),  # labels met
-        ("width", "i8"),  # of a row, in floats: weights, some spare, the stamp
+        ("k", "i8"),  # number of labels seen
+        ("width", "i8"),  # of a row, in floats: weights, unused columns, the stamp
     ],
     align=True,
 )
 
-# A starts here instead of at 0, so that the stamp of a row that has been touched is never 0.
+# A starts here instead of at 0, so that the stamp of a touched row is never 0.
 A_START = 1e-300
-# With |v| < 1e90 (see rows.LIMIT: residuals are at most 1), squares of v / P stay finite.
-WEIGHT_MOST = 1e90
-P_LEAST = 1e-60
-# As in the elastic net: a row near its end is known to eps * A * P.
-SHRINKAGE_MOST = 64.0
-STEPS_LEAST = 256.0
+# With |v| < 1e90 (see core.rows.LIMIT: residuals are at most 1), squares of v / P stay finite.
+MAX_WEIGHT = 1e90
+MIN_P = 1e-60
+# As in the elastic net: a row near its end is known to an absolute error of eps * A * P.
+MAX_SHRINKAGE = 64.0
+MIN_STEPS = 256.0
 
 LANES = 8
 ONE, FOUR, LINE = np.uint64(1), np.uint64(4), np.uint64(8)
-# How many rows ahead of the current one memory is asked for.
+# By how many non-zeros the prefetch is ahead. Rows are whole cache lines: fewer than in
+# core.prefetch.
 AHEAD = np.uint64(64)
 
 
 def _width(k: int) -> int:
-    """How many floats a row of k weights and a stamp takes, in whole lanes."""
+    """Return the number of floats of a row of k weights and a stamp, a multiple of LANES."""
     return -(-(k + 1) // LANES) * LANES
 
 
-def _table(d: int, width: int) -> Any:
-    """Zeros for `d` rows, each in lines of the cache of its own."""
+def _rows(d: int, width: int) -> Floats:
+    """Return zeros for `d` rows, each in cache lines of its own; shape (d, width)."""
     return in_lines(d * width, np.float64).reshape(d, width)
 
 
 @inlined
 def _sum_of_squares(u: Any, base: Any, k: Any) -> float:
+    """Return the sum of u^2 of a row. Four accumulators hide the latency of the additions."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    whole = k - k % FOUR
-    for c in range(base, base + whole, FOUR):
+    end4 = k - k % FOUR
+    for c in range(base, base + end4, FOUR):
         s0 += u[c] * u[c]
         s1 += u[c + ONE] * u[c + ONE]
         s2 += u[c + np.uint64(2)] * u[c + np.uint64(2)]
         s3 += u[c + np.uint64(3)] * u[c + np.uint64(3)]
-    for c in range(base + whole, base + k):
+    for c in range(base + end4, base + k):
         s0 += u[c] * u[c]
     return (s0 + s1) + (s2 + s3)
 
 
 @inlined
-def _farthest(u: Any, base: Any, k: Any) -> float:
-    """The largest |u| of a row."""
+def _max_abs(u: Any, base: Any, k: Any) -> float:
+    """Return the largest |u| of a row."""
     m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0
-    whole = k - k % FOUR
-    for c in range(base, base + whole, FOUR):
+    end4 = k - k % FOUR
+    for c in range(base, base + end4, FOUR):
         v0, v1 = abs(u[c]), abs(u[c + ONE])
         v2, v3 = abs(u[c + np.uint64(2)]), abs(u[c + np.uint64(3)])
         m0 = v0 if v0 > m0 else m0
         m1 = v1 if v1 > m1 else m1
         m2 = v2 if v2 > m2 else m2
         m3 = v3 if v3 > m3 else m3
-    for c in range(base + whole, base + k):
+    for c in range(base + end4, base + k):
         v = abs(u[c])
         m0 = v if v > m0 else m0
     m0 = m0 if m0 > m1 else m1
@@ -119,38 +137,43 @@ def _farthest(u: Any, base: Any, k: Any) -> float:
 
 
 @inlined
-def _beyond(u: Any, base: Any, k: Any, edge: float) -> tuple[float, float]:
-    """By how much, in all, the entries of a row are farther from zero than `edge`; how many are."""
+def _excess(u: Any, base: Any, k: Any, threshold: float) -> tuple[float, float]:
+    """Return the sum of [|u| - threshold]_+ over a row, and the number of positive terms."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
     n = np.int64(0)
-    whole = k - k % FOUR
-    for c in range(base, base + whole, FOUR):
-        v0, v1 = abs(u[c]) - edge, abs(u[c + ONE]) - edge
-        v2, v3 = abs(u[c + np.uint64(2)]) - edge, abs(u[c + np.uint64(3)]) - edge
+    end4 = k - k % FOUR
+    for c in range(base, base + end4, FOUR):
+        v0, v1 = abs(u[c]) - threshold, abs(u[c + ONE]) - threshold
+        v2, v3 = abs(u[c + np.uint64(2)]) - threshold, abs(u[c + np.uint64(3)]) - threshold
         s0 += v0 if v0 > 0.0 else 0.0
         s1 += v1 if v1 > 0.0 else 0.0
         s2 += v2 if v2 > 0.0 else 0.0
         s3 += v3 if v3 > 0.0 else 0.0
         n += np.int64(v0 > 0.0) + np.int64(v1 > 0.0) + np.int64(v2 > 0.0) + np.int64(v3 > 0.0)
-    for c in range(base + whole, base + k):
-        v = abs(u[c]) - edge
+    for c in range(base + end4, base + k):
+        v = abs(u[c]) - threshold
         s0 += v if v > 0.0 else 0.0
         n += np.int64(v > 0.0)
     return (s0 + s1) + (s2 + s3), float(n)
 
 
 @inlined
-def _cut_at(u: Any, base: Any, k: Any, c: float) -> float:
-    """The theta at which cutting a row takes away `c` in all; 0 where there is less than that."""
-    # Cutting the farthest alone by c takes away c or more: a start from the left, and near.
-    theta, n = _farthest(u, base, k) - c, 1.0
+def _clamp_threshold(u: Any, base: Any, k: Any, c: float) -> float:
+    """Return the theta at which clamping a row removes `c` in all; 0 if the row has less than that.
+
+    Newton's method on a convex, decreasing, piecewise linear function. Invariant: theta is at most
+    the solution.
+    """
+    # Clamping the largest alone by c removes c or more: a start from the left, close to the
+    # solution.
+    theta, n = _max_abs(u, base, k) - c, 1.0
     if theta <= 0.0:
-        total, n = _beyond(u, base, k, 0.0)
+        total, n = _excess(u, base, k, 0.0)
         if total <= c:
             return 0.0
         theta = (total - c) / n
     while True:
-        total, fewer = _beyond(u, base, k, theta)
+        total, fewer = _excess(u, base, k, theta)
         if fewer == 0.0 or total <= c:
             return theta
         risen = theta + (total - c) / fewer
@@ -161,7 +184,7 @@ def _cut_at(u: Any, base: Any, k: Any, c: float) -> float:
 
 @inlined
 def _prox(u: Any, base: Any, k: Any, c: float, penalty: int) -> tuple[float, float, float]:
-    """(a, b, theta) of the prox of `c` times the norm: a u + b clamp(u, -theta, theta)."""
+    """Return (a, b, theta) of the prox of `c` times the norm: a u + b clamp(u, -theta, theta)."""
     if penalty == L1:
         return 1.0, -1.0, c
     if c <= 0.0:
@@ -169,44 +192,48 @@ def _prox(u: Any, base: Any, k: Any, c: float, penalty: int) -> tuple[float, flo
     if penalty == L1_L2:
         norm = math.sqrt(_sum_of_squares(u, base, k))
         return (1.0 - c / norm if norm > c else 0.0), 0.0, 0.0
-    return 0.0, 1.0, _cut_at(u, base, k, c)
+    return 0.0, 1.0, _clamp_threshold(u, base, k, c)
 
 
 @inlined
 def _largest(u: Any, base: Any, k: Any, c: float, penalty: int) -> float:
-    """The largest |u| of a row after the prox."""
+    """Return the largest |u| of a row after the prox."""
     a, b, theta = _prox(u, base, k, c, penalty)
-    most = _farthest(u, base, k)
-    return a * most + b * min(most, theta)
+    largest = _max_abs(u, base, k)
+    return a * largest + b * min(largest, theta)
 
 
-class Softmax(NamedTuple):
-    """State of softmax regression: rows of `u` one after the other, intercepts, the ledger."""
+class SoftmaxState(NamedTuple):
+    """Rows of u and stamps, intercepts, margins or residuals of the current row, and the ledger."""
 
-    u: Annotated[Any, np.float64]
-    b: Annotated[Any, np.float64]
-    scratch: Annotated[Any, np.float64]
-    clock: Annotated[Any, CLOCK]
+    u: Annotated[Floats, PerRow(np.float64)]
+    b: Annotated[Floats, Scratch(np.float64)]
+    scratch: Annotated[Floats, Scratch(np.float64)]
+    clock: Annotated[Records, Ledger(CLOCK)]
+
+
+class Softmax(RuleState, SoftmaxState):
+    """Lazy multiclass logistic regression."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        """Bring the rows current, and leave the margins, over P, in `scratch`."""
+        """Bring the rows current, store the margins over P in `scratch`, and return 0."""
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
         A, penalty, u, a = o.A, o.penalty, self.u, self.scratch
-        ahead = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
+        distance = AHEAD if hi + AHEAD <= np.uint64(len(ids)) else np.uint64(0)
         for c in range(k):
             a[c] = 0.0
         for i in range(lo, hi):
-            far = np.uint64(ids[i + ahead]) * width
-            for c in range(far, far + width, LINE):
+            next_base = np.uint64(ids[i + distance]) * width
+            for c in range(next_base, next_base + width, LINE):
                 prefetch_early(u, c)
             base = np.uint64(ids[i]) * width
             stamp = base + width - ONE
             s, t, theta = _prox(u, base, k, A - u[stamp], penalty)
-            x, least = values[i], -theta
+            x, lowest = values[i], -theta
             for c in range(k):
                 v = u[base + c]
-                inside = v if v > least else least
+                inside = v if v > lowest else lowest
                 inside = inside if inside < theta else theta
                 v = s * v + t * inside
                 u[base + c] = v
@@ -217,9 +244,9 @@ class Softmax(NamedTuple):
     def output_and_gradient(
         self, online: Any, a: float, y: float, w: float, out: Any
     ) -> tuple[float, float]:
-        """Probabilities to `out`, residuals to `scratch`; a label that is new joins."""
+        """Write probabilities to `out` and residuals to `scratch`; add the label if it is new."""
         o, shared = self.clock[0], online[0]
-        first = answer(self.scratch, self.b, o.k, o.P, shared, y, w, out)
+        first = softmax_residuals(self.scratch, self.b, o.k, o.P, shared, y, w, out)
         o.k = max(o.k, np.int64(y) + 1)
         return first, 1.0
 
@@ -236,12 +263,12 @@ class Softmax(NamedTuple):
 
     def apply_penalty(self, eta: float) -> None:
         o = self.clock[0]
-        grown = eta * o.strength / o.P - o.A_low
+        increase = eta * o.strength / o.P - o.A_low
         o.P /= 1.0 + eta * o.l2
-        A = o.A + grown
-        o.A_low = (A - o.A) - grown
+        A = o.A + increase
+        o.A_low = (A - o.A) - increase
         o.A = A
-        if o.P < P_LEAST or max(SHRINKAGE_MOST, STEPS_LEAST * eta * o.strength) < A * o.P:
+        if o.P < MIN_P or max(MAX_SHRINKAGE, MIN_STEPS * eta * o.strength) < A * o.P:
             renormalize(self)
 
     def renormalize(self) -> None:
@@ -260,14 +287,14 @@ class Softmax(NamedTuple):
         o.A_low = 0.0
 
     def predict(self, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-        """Place of the first largest probability, -1 where no label is met.
+        """Return the index of the largest probability, or -1 if no label was seen.
 
-        At `out` stands how many floats may follow; the number of labels takes its place, and where
-        they fit their probabilities follow.
+        The float at `out` is the number of floats that fit behind it. It is replaced by the number
+        of labels, and if they fit, their probabilities follow.
         """
         o = self.clock[0]
         k, width = np.uint64(o.k), np.uint64(o.width)
-        if not fits(out, k):
+        if not begin_outputs(out, k):
             return -1.0
         u, a = self.u, array_at(out + np.uint64(8), k, np.float64)
         for c in range(k):
@@ -275,10 +302,10 @@ class Softmax(NamedTuple):
         for i in range(lo, hi):
             base = np.uint64(ids[i]) * width
             s, t, theta = _prox(u, base, k, o.A - u[base + width - ONE], o.penalty)
-            x, least = values[i], -theta
+            x, lowest = values[i], -theta
             for c in range(k):
                 v = u[base + c]
-                inside = v if v > least else least
+                inside = v if v > lowest else lowest
                 inside = inside if inside < theta else theta
                 a[c] += (s * v + t * inside) * x
         for c in range(k):
@@ -289,7 +316,7 @@ class Softmax(NamedTuple):
         return True
 
     def weight(self, j: Any) -> float:
-        """Distance from zero of the farthest of the k weights of a slot."""
+        """Return the largest absolute value of the k weights of a slot."""
         o = self.clock[0]
         width = np.uint64(o.width)
         base = np.uint64(j) * width
@@ -297,22 +324,24 @@ class Softmax(NamedTuple):
         w: float = _largest(self.u, base, np.uint64(o.k), c, o.penalty) * o.P
         return w
 
-    def weights(self) -> Any:
-        return _sizes(self, np.empty(self.size)) * self.clock[0].P
+    def weights(self) -> Floats:
+        return _max_sizes(self, np.empty(self.size)) * self.clock[0].P
 
-    def rows(self, slots: Any) -> Any:
-        """The current k weights of some slots."""
+    def rows(self, slots: Ints) -> Floats:
+        """Return the current weights of some slots, shape (slots, k)."""
         w = np.empty((len(slots), int(self.clock[0].k)))
         _write_rows(self, np.asarray(slots, np.uint64), w)
         return w
 
-    def seen_mask(self) -> Any:
-        return self._table()[:, -1] != 0.0
+    def live_mask(self) -> Bools:
+        live: Bools = _max_sizes(self, np.empty(self.size)) > 0.0
+        return live
 
-    def live_mask(self) -> Any:
-        return _sizes(self, np.empty(self.size)) > 0.0
+    def seen_mask(self) -> Bools:
+        seen: Bools = self._table()[:, -1] != 0.0
+        return seen
 
-    def drop(self, slots: Any) -> None:
+    def drop(self, slots: Ints) -> None:
         table = self._table()
         table[slots] = 0.0
         table[slots, -1] = A_START
@@ -320,92 +349,81 @@ class Softmax(NamedTuple):
     def reserve(self, nnz: int) -> Softmax:
         return self
 
-    def _table(self) -> Any:
-        return self.u.reshape(-1, int(self.clock[0].width))
-
     @property
-    def size(self) -> int:
-        return len(self.u) // int(self.clock[0].width)
+    def row_width(self) -> int:
+        return int(self.clock[0].width)
+
+    def _table(self) -> Floats:
+        """Return `u` as a matrix of shape (slots, width)."""
+        return self.u.reshape(-1, self.row_width)
 
     @property
     def outputs(self) -> int:
-        """How many labels there may be without another rule."""
-        return int(self.clock[0].width) - 1
+        """Number of labels that there is room for."""
+        return self.row_width - 1
 
     def widen(self, k: int) -> Softmax:
-        """The same rule with room for `k` labels."""
+        """Return the same rule with room for `k` labels."""
         if k <= self.outputs:
             return self
-        met, old = int(self.clock[0].k), self._table()
+        n_seen, old = int(self.clock[0].k), self._table()
         width = _width(max(k, self.outputs * 5 // 4))
         clock = self.clock.copy()
         clock[0].width = width
-        table = _table(self.size, width)
-        table[:, :met], table[:, -1] = old[:, :met], old[:, -1]
+        table = _rows(self.size, width)
+        table[:, :n_seen], table[:, -1] = old[:, :n_seen], old[:, -1]
         b = np.full(width, clock[0].b)
-        b[:met] = self.b[:met]
+        b[:n_seen] = self.b[:n_seen]
         return Softmax(table.reshape(-1), b, np.zeros(width), clock)
 
-    def grow(self, d: int) -> Softmax:
-        u = in_lines(d * int(self.clock[0].width), np.float64)
-        u[: len(self.u)] = self.u
-        return self._replace(u=u)
-
-    def remap(self, new_slots: Any, d: int) -> Softmax:
-        kept = new_slots >= 0
-        table = _table(d, int(self.clock[0].width))
-        table[new_slots[kept]] = self._table()[kept]
-        return self._replace(u=table.reshape(-1))
-
-    def state_dict(self) -> tuple[Any, dict[str, Any]]:
+    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
         slots = np.flatnonzero(self.live_mask())
         k, table = int(self.clock[0].k), self._table()[slots]
         arrays = {"u": table[:, :k], "stamps": table[:, -1], "b": self.b[:k]}
         return slots, {**{n: a.copy() for n, a in arrays.items()}, "clock": self.clock.copy()}
 
-    @staticmethod
-    def from_state_dict(d: int, slots: Any, arrays: dict[str, Any]) -> Softmax:
-        ensure(set(arrays) == {"u", "stamps", "b", "clock"}, "other arrays")
-        ensure(arrays["clock"].dtype == CLOCK and arrays["clock"].shape == (1,), "not a ledger")
-        clock = records(1, CLOCK)  # aligned, as kernels are compiled for
+    @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> Softmax:
+        ensure_keys(arrays, ("u", "stamps", "b", "clock"))
+        ensure_array(arrays["clock"], "clock", CLOCK, (1,))
+        clock = records(1, CLOCK)  # a copy, because kernels are compiled for aligned records
         clock[:] = arrays["clock"]
         k = int(clock[0]["k"])
         for name, shape in (("u", (len(slots), k)), ("stamps", slots.shape), ("b", (k,))):
-            ensure(arrays[name].dtype == np.float64 and arrays[name].shape == shape, f"not {name}")
+            ensure_array(arrays[name], name, np.float64, shape)
         width = _width(k)
         clock["width"] = width
-        table, b = _table(d, width), np.full(width, clock["b"])
+        table, b = _rows(d, width), np.full(width, clock["b"])
         table[slots, :k], table[slots, -1] = arrays["u"], arrays["stamps"]
         b[:k] = arrays["b"]
         return Softmax(table.reshape(-1), b, np.zeros(width), clock)
 
     def check(self) -> None:
-        ensure(self.clock.dtype == CLOCK and self.clock.shape == (1,), "the ledger is no record")
+        super().check()
         o = self.clock[0]
         ensure(0 <= o.k < o.width and o.width % LANES == 0, "labels or width are out of range")
-        ensure(self.u.dtype == np.float64 and self.u.ndim == 1, "u is no row of floats")
-        ensure(len(self.u) % o.width == 0, "u has no whole rows")
-        ensure(self.b.shape == self.scratch.shape == (o.width,), "b or scratch has another width")
-        ensure(P_LEAST <= o.P <= 1.0, f"P is {o.P}, out of range")
-        ensure(A_START <= o.A and o.A * o.P < WEIGHT_MOST, f"A is {o.A}, out of range")
-        ensure(abs(o.A_low) <= o.A, f"A_low is {o.A_low}, out of range")
+        ensure(len(self.u) % o.width == 0, "u does not consist of whole rows")
+        ensure(self.b.shape == self.scratch.shape == (o.width,), "b or scratch has a wrong length")
+        ensure(MIN_P <= o.P <= 1.0, f"P={o.P} is out of range")
+        ensure(A_START <= o.A and o.A * o.P < MAX_WEIGHT, f"A={o.A} is out of range")
+        ensure(abs(o.A_low) <= o.A, f"A_low={o.A_low} is out of range")
         ensure(
             0.0 <= o.strength < math.inf and 0.0 <= o.l2 < math.inf, "a strength is out of range"
         )
-        ensure(o.penalty in PENALTIES.values(), f"penalty is {o.penalty}")
+        ensure(o.penalty in PENALTIES.values(), f"penalty={o.penalty} is unknown")
         table = self._table()
         stamps = table[:, -1]
         ensure(np.all((stamps == 0.0) | (stamps >= A_START)), "a stamp is out of range")
-        ensure(np.all(stamps <= o.A), "a stamp is later than now")
-        ensure(np.all(np.abs(table[:, :-1]) < WEIGHT_MOST / P_LEAST), "an entry is out of range")
-        ensure(not table[:, o.k : -1].any(), "a weight has no label")
-        ensure(not table[stamps == 0.0].any(), "a row has no stamp")
-        ensure(np.all(np.abs(self.b) < WEIGHT_MOST), "an intercept is out of range")
-        ensure(np.all(self.weights() < WEIGHT_MOST), "a weight is out of range")
+        ensure(np.all(stamps <= o.A), "a stamp lies in the future")
+        ensure(np.all(np.abs(table[:, :-1]) < MAX_WEIGHT / MIN_P), "an entry is out of range")
+        ensure(not table[:, o.k : -1].any(), "a column without a label is not zero")
+        ensure(not table[stamps == 0.0].any(), "a row without a stamp is not zero")
+        ensure(np.all(np.abs(self.b) < MAX_WEIGHT), "an intercept is out of range")
+        ensure(np.all(self.weights() < MAX_WEIGHT), "a weight is out of range")
 
     @staticmethod
     def start(d: int, k: int, penalty: int, strength: float, l2: float, b: float) -> Softmax:
-        """`d` rows of zeros, for `k` labels that are met."""
+        """Return a rule with `d` rows of zeros, for `k` labels that were seen."""
         width = _width(k)
         clock = records(1, CLOCK)
         clock[0] = (1.0, A_START, 0.0, strength, l2, b, penalty, k, width)
@@ -414,8 +432,8 @@ class Softmax(NamedTuple):
 
 
 @kernel
-def _sizes(rule: Any, sizes: Any) -> Any:
-    """The largest |u| of each row as of now."""
+def _max_sizes(rule: Any, sizes: Any) -> Any:
+    """Write the largest |u| of each row as of now to `sizes`."""
     o = rule.clock[0]
     width = np.uint64(o.width)
     for j in range(np.uint64(len(sizes))):
@@ -427,6 +445,7 @@ def _sizes(rule: Any, sizes: Any) -> Any:
 
 @kernel
 def _write_rows(rule: Any, slots: Any, w: Any) -> None:
+    """Write the current weights of some slots to `w`, shape (slots, k)."""
     o = rule.clock[0]
     k, width = np.uint64(o.k), np.uint64(o.width)
     for i in range(np.uint64(len(slots))):

@@ -1,38 +1,13 @@
-"""The losses: name, code in the kernels, and kind of label.
+"""Names of the losses for classification and for regression.
 
-This module imports nothing, so that the command line can list the losses without numpy.
+Importing this module does not load numpy: the command line starts with it.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
-__all__ = ["CLASSIFICATION", "LOSSES", "REGRESSION", "Loss"]
+from streaml1.optim.losses import LOSSES
 
-
-class Loss(NamedTuple):
-    """A loss of one margin and one label.
-
-    Attributes
-    ----------
-    name
-        The value of the parameter `loss`.
-    code
-        Its code in the kernels of `losses.py`, stored in model files.
-    task
-        "classification" for labels of two kinds, "regression" for numbers.
-    """
-
-    name: str
-    code: int
-    task: str
-
-
-LOSSES = (
-    Loss("logistic", 0, "classification"),
-    Loss("hinge", 1, "classification"),
-    Loss("smoothed_hinge", 2, "classification"),
-    Loss("squared", 3, "regression"),
-    Loss("absolute", 4, "regression"),
-)
+__all__ = ["CLASSIFICATION", "REGRESSION"]
 
 CLASSIFICATION = tuple(loss.name for loss in LOSSES if loss.task == "classification")
 REGRESSION = tuple(loss.name for loss in LOSSES if loss.task == "regression")

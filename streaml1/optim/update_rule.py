@@ -1,90 +1,166 @@
-"""How weights move: one method a file, in its paper's symbols.
+"""The contract of an update rule: how the weights move, one method per file.
 
-A rule is a `NamedTuple` of arrays that is its own state; a field is annotated with the type of its
-elements (`u: Annotated[Any, np.float64]`). It answers these verbs; a row is the
-part `lo:hi` of `ids` (distinct slots, uint32) and `values` (finite, none of them zero).
+`UpdateRule` lists what a rule must define and documents it. Rules do not inherit from it. The free
+functions of this module, the *verbs*, are how compiled loops call a rule: `margin(rule, ...)`
+becomes `Rule.margin` when the loop is compiled for that class. The verbs marked as optional have a
+default.
 
-| verb | when | meaning |
-|---|---|---|
-| `margin(rule, ids, values, lo, hi)` | compiled, a row | margin of the row, all pending steps included; writes nothing that counts |
-| `apply_gradient(rule, ids, values, lo, hi, step)` | compiled, a row | v = w - step x on the row's slots |
-| `apply_penalty(rule, eta)` | compiled, a step | the penalty of this step, on all coordinates |
-| `has_capacity(rule, nnz)` | compiled, a row | whether a row of `nnz` non-zeros can be learnt now |
-| `weight(rule, j)` | compiled | the current weight of one slot |
-| `output_and_gradient(rule, online, a, y, w, out)` | compiled, a row | after `margin` gave `a`: what is reported of the row, and what its gradient is multiplied by; moves the intercept. May be left out |
-| `predict(rule, online, ids, values, lo, hi, out)` | compiled, a row | what is told of a row that is not learnt; writes nothing of the rule. May be left out |
-| `accepts(rule, ids, lo, hi)` | compiled, a row | whether the row brings no more distinct features than the rule may see. May be left out: any number |
-| `prefetch_next(rule, ids, values, lo, hi)` | compiled, a row | before `margin`: have memory asked for of the rows that follow. May be left out |
-| `is_zero_block(rule, j)` | compiled | whether the weights of the eight slots from j on are known to be zero, at less than the cost of one. May be left out |
-| `renormalize(rule)` | compiled, rarely | write all weights down as of now; `apply_penalty` calls it |
-| `rule.weights()` | Python | the current weight of every slot, a new array; nothing is written |
-| `rule.intercept(online)` | Python | the intercept that is told. May be left out: that of the online record |
-| `rule.outputs`, `rule.widen(k)` | Python | where there are several outputs: how many there may be, and the same rule with room for `k` |
-| `rule.rows(slots)` | Python | where there are several outputs: the current weights of some slots, a row each; `weight` and `weights` then tell the largest absolute value of each row |
-| `rule.reserve(nnz)` | Python | after `has_capacity` said no: the same rule with room for the row |
-| `rule.features_left` | Python | how many more distinct features the rule may see. May be left out: any number |
-| `rule.unknown_slot` | Python | the slot beyond all others that stands for what has no slot: a row that is only predicted may have it, more than once. May be left out: what has no slot weighs nothing |
-| `rule.seen_mask()` | Python | which slots an example has touched since they were made, a bool each |
-| `rule.live_mask()` | Python | which slots hold what later steps depend on, a bool each; the others can be given back |
-| `rule.drop(slots)` | Python | the weights of these slots become 0, as of now; the slots stay touched |
-| `rule.size` | Python | how many slots there are |
-| `rule.grow(d)` | Python | the same rule with `d` slots |
-| `rule.remap(new_slots, d)` | Python | slot j moves to `new_slots[j]`, below d; where that is negative it is given back, and holds nothing |
-| `rule.state_dict()` | Python | (slots, arrays): all that later steps depend on; slots are those that hold something |
-| `Rule.from_state_dict(d, slots, arrays)` | Python | the rule that was dumped, its k-th entry at `slots[k]` |
-| `rule.check()` | Python | raises AssertionError where an invariant is broken |
+Terms that hold in all rules:
 
-A rule without `output_and_gradient` and `predict` has one output, the margin, and the intercept of the online
-record. Where there are more outputs, `out` is the address of where they go; of `output_and_gradient` it may be 0,
-and what `predict` is given begins with how many floats follow. Then only learning calls `margin`, which
-may bring the row's weights current.
+- A *row* is the part `lo:hi` of `ids` (distinct slots) and `values` (finite, non-zero).
+- A slot is *seen* once an example has touched it, and *live* while it holds something that later
+  steps depend on. `seen_mask` must tell a zero weight that was touched from one that was not.
+- A step is `margin`, then `apply_gradient` of the same row, then `apply_penalty`. `margin` may
+  leave values for `apply_gradient` in a scratch array; nothing else may depend on them.
 
-Arrays have one dimension and any length. `apply_gradient` follows `margin` of the same row, which may leave
-something for it in a field `scratch`; nothing else depends on that. `has_capacity` covers the worst case of scatter and tick together
-and may depend on capacity; after `reserve`, which may come unasked, it must say yes. `seen_mask` tells a zero weight that was
-touched from one that was not. `state_dict` gives arrays with an entry for each dumped slot, or records; what
-is only there for speed (queues, pools) is built anew by `from_state_dict`. After `remap` there are `d` slots.
+**The law of state.** Growing, renumbering, giving back zeros, saving and loading never change a
+float of what is learnt later. So no float may depend on the order of stored elements or on stale
+ones, and a running total that any of these may reorder must be exact. `renormalize` may change
+floats; it is triggered by the floats of the rule alone.
 
-The law of state: growing, renumbering, giving back zeros, sweeping, dumping and restoring never change
-a float of what is learnt later; so no float may depend on the order of entries or on stale ones, and a
-running total that any of these may reorder must be exact. Rebasing may change floats; it is triggered
-by the rule's own floats alone.
-
-Rules live in this package: numba names their classes in the cache of the loop, where the next process
-must find them.
-"""  # noqa: E501
+Rules live in this package, because the on-disk cache of compiled loops refers to their classes by
+name.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from streaml1.core.jit import generic, optional
 from streaml1.core.prefetch import ask_rows
+from streaml1.core.types import Bools, Floats, Ids, Ints, Values
 from streaml1.optim import losses
 
 __all__ = [
+    "MulticlassRule",
+    "UpdateRule",
     "accepts",
-    "is_zero_block",
-    "features_left",
-    "prefetch_next",
-    "margin",
-    "predict",
-    "renormalize",
-    "output_and_gradient",
-    "has_capacity",
     "apply_gradient",
     "apply_penalty",
+    "features_left",
+    "has_capacity",
+    "is_zero_block",
+    "margin",
+    "output_and_gradient",
+    "predict",
+    "prefetch_next",
+    "renormalize",
     "unknown_slot",
     "weight",
 ]
 
 
+class UpdateRule(Protocol):
+    """A method of learning and its state, a named tuple of one-dimensional arrays.
+
+    `rule_state.RuleState` provides `seen_mask`, and everything from `drop` on, for rules whose
+    fields are declared. Optional are the verbs of this module that have a default, and in Python
+    `intercept(online)`, `features_left` and `unknown_slot`.
+    """
+
+    # Compiled, called once for each row or step.
+
+    def margin(self, ids: Ids, values: Values, lo: int, hi: int) -> float:
+        """Return the margin of a row, with all pending penalties applied.
+
+        It writes nothing that later steps depend on. It may change how a weight is stored.
+        """
+
+    def apply_gradient(self, ids: Ids, values: Values, lo: int, hi: int, step: float) -> None:
+        """Move the weights of a row against its gradient: v = w - step x."""
+
+    def apply_penalty(self, eta: float) -> None:
+        """Apply the penalty of one step at rate `eta` to all coordinates, and count the step."""
+
+    def has_capacity(self, nnz: int) -> bool:
+        """Return whether a row of `nnz` non-zeros can be learnt without calling `reserve` first.
+
+        It covers the worst case of `apply_gradient` and `apply_penalty` together.
+        """
+
+    def weight(self, j: int) -> float:
+        """Return the current weight of slot j; with several outputs, the largest absolute value."""
+
+    def renormalize(self) -> None:
+        """Rewrite all stored numbers as of now, before a shared scalar leaves its range.
+
+        Rules call it from `apply_penalty`. It costs a pass over all slots.
+        """
+
+    # Python.
+
+    def weights(self) -> Floats:
+        """Return the current weight of every slot as a new array, the same floats as `weight`."""
+
+    def live_mask(self) -> Bools:
+        """Return which slots hold what later steps depend on; the others can be given back."""
+
+    def seen_mask(self) -> Bools:
+        """Return which slots an example has touched since they were created."""
+
+    def reserve(self, nnz: int) -> Self:
+        """Return the same rule with room for a row of `nnz` non-zeros, so that it has capacity."""
+
+    def drop(self, slots: Ints) -> None:
+        """Set the weights of some slots to 0 as of now; the slots stay seen."""
+
+    @property
+    def size(self) -> int:
+        """Number of slots."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays, in bytes."""
+
+    def grow(self, d: int) -> Self:
+        """Return the same rule with `d` slots, at least as many as now."""
+
+    def remap(self, new_slots: Ints, d: int) -> Self:
+        """Return the rule with `d` slots to which slot j has moved as `new_slots[j]`.
+
+        A slot with a negative entry is given back. It must not be live.
+        """
+
+    def state_dict(self) -> tuple[Ints, dict[str, Any]]:
+        """Return the live slots, and all that later steps depend on.
+
+        The arrays have an entry for each live slot, or are records. What exists for speed alone
+        (queues, indexes) is not part of it.
+        """
+
+    @classmethod
+    def from_state_dict(cls, d: int, slots: Ints, arrays: dict[str, Any]) -> Self:
+        """Return the rule with `d` slots whose `state_dict` was (slots, arrays)."""
+
+    def check(self) -> None:
+        """Raise AssertionError if an invariant is broken."""
+
+
+class MulticlassRule(UpdateRule, Protocol):
+    """A rule with k outputs. `weight` and `weights` return the largest absolute value of each row.
+
+    `output_and_gradient` and `predict` get the address where the k outputs go, as `out`. It may be
+    0 for `output_and_gradient`. `predict` finds at `out` how many floats fit behind it. Only
+    learning calls `margin`, which may bring the rows current.
+    """
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs that there is room for."""
+
+    def widen(self, k: int) -> Self:
+        """Return the same rule with room for `k` outputs."""
+
+    def rows(self, slots: Ints) -> Floats:
+        """Return the current weights of some slots, shape (slots, k)."""
+
+
 @generic
 def margin(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-    """Margin of a row, all pending steps included."""
+    """Return the margin of a row, with all pending penalties applied."""
     a: float = rule.margin(ids, values, lo, hi)
     return a
 
@@ -97,29 +173,39 @@ def apply_gradient(rule: Any, ids: Any, values: Any, lo: Any, hi: Any, step: flo
 
 @generic
 def apply_penalty(rule: Any, eta: float) -> None:
-    """Take the penalty's part of the step, on all coordinates."""
+    """Apply the penalty of one step to all coordinates."""
     rule.apply_penalty(eta)
 
 
 @generic
 def has_capacity(rule: Any, nnz: Any) -> bool:
-    """Whether a row of `nnz` non-zeros can be learnt without the shell making room first."""
+    """Return whether a row of `nnz` non-zeros can be learnt without calling `reserve` first."""
     free: bool = rule.has_capacity(nnz)
     return free
 
 
 @generic
 def weight(rule: Any, j: Any) -> float:
-    """Read the current weight of a slot, all pending steps included."""
+    """Return the current weight of slot j."""
     w: float = rule.weight(j)
     return w
+
+
+@generic
+def renormalize(rule: Any) -> None:
+    """Rewrite all stored numbers as of now, before a shared scalar leaves its range."""
+    rule.renormalize()
 
 
 @optional
 def output_and_gradient(
     rule: Any, online: Any, a: float, y: float, w: float, out: Any
 ) -> tuple[float, float]:
-    """Tell what is reported of a row, and what its gradient is multiplied by."""
+    """Return what is reported of a row, and what its gradient is multiplied by.
+
+    Called between `margin`, which returned `a`, and `apply_gradient`. It also moves the intercept.
+    By default there is one output, and the intercept is that of the online record.
+    """
     o = online[0]
     p, g = losses.output_and_derivative(o.loss, a + o.b, y)
     g = max(-o.clip_gradient, min(o.clip_gradient, g)) * w
@@ -129,42 +215,49 @@ def output_and_gradient(
 
 @optional
 def predict(rule: Any, online: Any, ids: Any, values: Any, lo: Any, hi: Any, out: Any) -> float:
-    """Margin of a row; with `out`, its sigmoid."""
+    """Return the margin of a row that is not learnt, or its sigmoid if `out` is not 0.
+
+    It writes nothing of the rule.
+    """
     a = margin(rule, ids, values, lo, hi) + online[0].b
     return losses.sigmoid(a) if out else a
 
 
 @optional
 def accepts(rule: Any, ids: Any, lo: Any, hi: Any) -> bool:
-    """Whether a row brings no more distinct features than the rule may see."""
+    """Return whether a row stays within the number of distinct features the rule may see.
+
+    By default there is no such limit.
+    """
     return True
 
 
 @optional
 def is_zero_block(rule: Any, j: Any) -> bool:
-    """Whether the weights of eight slots, from one on, are known to be zero."""
+    """Return whether the weights of the eight slots from j on are known to be zero.
+
+    It must cost less than one weight. By default it is unknown.
+    """
     return False
 
 
 @optional
 def prefetch_next(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> None:
-    """Have memory asked for of the rows that follow."""
+    """Prefetch the rows that follow; a rule whose `margin` does so defines a no-op."""
     for k in range(lo, hi, np.uint64(8)):
         ask_rows(ids, values, k)
 
 
-def features_left(rule: Any) -> float:
-    """How many more distinct features a rule may see."""
+def features_left(rule: UpdateRule) -> float:
+    """Return how many more distinct features a rule may see; by default any number."""
     return float(getattr(rule, "features_left", math.inf))
 
 
-def unknown_slot(rule: Any) -> int | None:
-    """The slot that stands for what has no slot; None where that weighs nothing."""
+def unknown_slot(rule: UpdateRule) -> int | None:
+    """Return the slot that stands for all features without a slot; None if those weigh nothing.
+
+    It is larger than any slot with a feature. A row that is only predicted may have it more than
+    once.
+    """
     slot: int | None = getattr(rule, "unknown_slot", None)
     return slot
-
-
-@generic
-def renormalize(rule: Any) -> None:
-    """Write all weights down as of now, so that no float of the ledger leaves its range."""
-    rule.renormalize()

@@ -51,7 +51,7 @@ def resolved(call: Any, name: str, otherwise: Any) -> None:
 
     @overload(call, strict=False, jit_options=_VERB)
     def resolve(rule: Any, *args: Any) -> Any:
-        return vars(getattr(rule, "instance_class", object)).get(name, otherwise)
+        return getattr(getattr(rule, "instance_class", object), name, otherwise)
 
 
 def has(context: Any, feature: str) -> bool:

@@ -7,8 +7,6 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from streaml1.core.jit.lazy_import import COMPILED, Deferred, when_loaded
 from streaml1.core.jit.object_cache import entry
 
@@ -42,7 +40,7 @@ def gil_kernel(fn: F) -> F:
 
 def _called_from_python(fn: F, **options: bool) -> F:
     if not COMPILED:
-        return np.errstate(over="ignore", invalid="ignore")(fn)
+        return _interpreted(fn)
 
     def make() -> Any:
         from streaml1.core.jit.compiler import whole
@@ -50,6 +48,13 @@ def _called_from_python(fn: F, **options: bool) -> F:
         return whole(fn, **options)
 
     return cast(F, Deferred(make, fn))
+
+
+def _interpreted(fn: F) -> F:
+    """Return `fn`, run by Python without warnings on overflow."""
+    import numpy as np  # not at the top: `optim.losses` is imported before numpy is loaded
+
+    return np.errstate(over="ignore", invalid="ignore")(fn)
 
 
 def typed_kernel(*argument_types: str) -> Callable[[F], F]:
@@ -63,7 +68,7 @@ def typed_kernel(*argument_types: str) -> Callable[[F], F]:
 
     def decorate(fn: F) -> F:
         if not COMPILED:
-            return np.errstate(over="ignore", invalid="ignore")(fn)
+            return _interpreted(fn)
 
         def make() -> Any:
             return entry(fn, argument_types)

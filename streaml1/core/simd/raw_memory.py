@@ -212,7 +212,7 @@ def _array_at(address: Any, n: Any, dtype: Any) -> Any:
 def rule_at(rule: Any, frame: Any, first: int) -> Any:
     """The rule whose arrays' addresses and lengths stand in `frame` from `first`; compiled only.
 
-    `rule` is a class whose fields are annotated with the types of their elements.
+    `rule` is a class whose fields declare their dtype (see `optim.rule_state`).
     """
     raise NotImplementedError("raw memory is read by compiled code only")
 
@@ -224,7 +224,7 @@ def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
     arrays = []
     fields = get_type_hints(cls, include_extras=True).values()
     for i, field in enumerate(fields):
-        names[f"dtype{i}"] = field.__metadata__[0]
+        names[f"dtype{i}"] = field.__metadata__[0].dtype
         arrays.append(f"array_at(frame[first + {2 * i}], frame[first + {2 * i + 1}], dtype{i})")
     # The number of fields differs by rule, and compiled code cannot loop over types.
     text = f"def compiled(rule, frame, first):\n    return Rule({', '.join(arrays)})"

@@ -1,17 +1,17 @@
-"""What rules stand on: structures and sums without verbs of their own.
+"""Data structures and arithmetic of the update rules, without verbs of their own.
 
-| file | what | whose |
+| file | structure | used by |
 |---|---|---|
-| `slots.py` | arrays as slots are made and moved | nearly all |
-| `ahead.py` | memory asked for before it is used | rules that walk rows by eights |
-| `shrinkage.py` | what is left beyond the penalty owed | elastic net, its lanes and stamps |
-| `lanes.py` | rows of eight floats; what eight nets predict together | elastic net's lanes |
-| `raw_vector.py` | weights as whole numbers and one shift for all | both balls |
-| `wheel.py` | timers: which weights end next | l1 ball, ball of each label |
-| `wide_tree.py`, `tree_nodes.py` | a tree with counts and sums | l1 ball by the tree |
-| `blocks.py`, `level.py` | equal weights as one, and how they fall together | l-infinity norm |
-| `candidates.py`, `floor.py`, `pool.py` | what they meet next | the same |
-| `pnorm.py` | the p-norm of what shrinks, from moments | SMIDAS |
-| `averages.py`, `lifetimes.py` | running means; when a weight ended | averaged rules |
-| `many.py` | softmax over the outputs of a row | rules of many labels |
+| `slot_arrays` | allocation, growth and renumbering of arrays by slot | all rules |
+| `soft_threshold` | soft-thresholding of stored weights | elastic nets |
+| `lane_mixture` | rows of eight floats; a mixture of eight predictions | `elastic_net_lanes` |
+| `running_averages`, `alive_intervals` | running means; when a weight died | averaged rules |
+| `fixed_point_vector` | weights as integers with one shift for all | l1 balls |
+| `timing_wheel` | which weights become zero next | `l1_ball`, `softmax_ball` |
+| `rank_tree`, `rank_tree_nodes` | a B+ tree with counts and sums | `l1_ball_tree` |
+| `weight_blocks` | equal weights as one | `fobos_linf` |
+| `linf_level` | how the level of equal weights moves | `fobos_linf` |
+| `linf_candidates`, `linf_floor`, `top_k` | the largest free weights | `fobos_linf` |
+| `pnorm_moments` | the p-norm of a vector that shrinks | `smidas` |
+| `multiclass` | softmax and residuals of a row | `softmax`, `softmax_ball` |
 """

@@ -1,16 +1,21 @@
 r"""The raw vector of Duchi et al. (2008), section 6: weights plus a shift that all of them share.
 
-A weight is $w = \mathrm{sgn}(v)\,[\,|v| - \Theta]_+$, and $v$ stands while no example touches it, however
-often all weights are moved towards zero: $\Theta$ grows instead. Beside it stand $n$, how many weights
-are not zero, and $S = \sum |w|$.
+A weight is $w = \mathrm{sgn}(v)\,[\,|v| - \Theta]_+$. $v$ does not change while no example touches it, however
+often all weights are moved towards zero: $\Theta$ grows instead. The ledger also holds $n$, the number of
+non-zero weights, and $S = \sum |w|$.
 
-$v$, $\Theta$, $S$ and the radius $z$ are whole numbers of a unit, a power of two. So sums are exact in
-any order, and which weights an index looks at first changes nothing. The unit is at most $2^{-49}$ of
-the radius, and finer as long as the weights stay far below it; where they outgrow it, all of them are
-rounded to a coarser one.
+$v$, $\Theta$, $S$ and the radius $z$ are integer multiples of a unit, a power of two. So sums are exact in
+any order, and the order in which an index visits the weights changes nothing. The unit is at most
+$2^{-49}$ of the radius, and finer as long as the weights stay far below the radius. Where they outgrow it,
+all of them are rounded to a coarser one.
 
-A row whose step may be several radii long would leave the range of whole numbers. It is projected by
-itself first, in floats: whatever the other weights are, it is moved by that much at least.
+Invariants: a touched slot has v != 0, because Theta starts at 1; S and n are exact at all times; S is below
+`FULL` and |v| below 2**62, so that no sum overflows.
+
+Cost: O(1) for each non-zero of a row; O(number of slots) for `rescale`.
+
+A row whose step may be several radii long would leave the range of the integers. It is first projected by
+itself, in floats: whatever the other weights are, it is moved by at least that much.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -24,90 +29,92 @@ from streaml1.core.jit import inlined
 from streaml1.core.prefetch import ahead
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
+from streaml1.core.types import Bools, Floats, Ints
 
 __all__ = [
     "LEDGER",
-    "THETA_MOST",
-    "Z_LEAST",
+    "MAX_THETA",
+    "MIN_Z",
     "begin",
     "check",
     "coarser_unit",
     "drop",
-    "state_dict",
     "finer_unit",
-    "live_mask",
+    "from_state_dict",
     "is_short",
-    "left_of",
+    "live_mask",
     "margin",
     "move_row",
     "project_row",
     "rescale",
-    "from_state_dict",
     "set_radius",
+    "size_of",
+    "state_dict",
     "weight",
     "weights",
 ]
 
 LEDGER = [
-    ("Theta", "i8"),  # from 1: the v of a slot that has been touched is never 0
+    ("Theta", "i8"),
     ("S", "i8"),
     ("n", "i8"),
     ("z", "i8"),
-    ("least", "i8"),  # the least weight there may be: 0 on the simplex
+    ("least", "i8"),  # lower bound of a weight: 0 if nonnegative
     ("unit", "f8"),
     ("radius", "f8"),
 ]
-KEPT = np.dtype([("radius", "f8"), ("unit", "f8"), ("nonnegative", "i8")])  # in a file
+SAVED = np.dtype([("radius", "f8"), ("unit", "f8"), ("nonnegative", "i8")])
 
-DIGITS = 50  # binary digits of z where the unit is as coarse as it may be
-Z_LEAST = 2 ** (DIGITS - 1)
-# S and the length of a step stay below, or the unit becomes coarser, or the row goes by itself.
+DIGITS = 50  # binary digits of z at the coarsest unit
+MIN_Z = 2 ** (DIGITS - 1)
+# S and the length of a step stay below this, or the unit becomes coarser, or the row goes by
+# itself.
 FULL = 2.0 ** (DIGITS + 2)
-# |v| < 2**62 then. One step moves Theta by less than 2 * FULL: hundreds of steps at the very least
-# go by between two passes over all slots.
-THETA_MOST = 2**61
+# Then |v| < 2**62. One step moves Theta by less than 2 * FULL, so at least hundreds of steps lie
+# between two passes over all slots.
+MAX_THETA = 2**61
 ANY_SIGN = -(2**62)
-# Where a radius has shrunk so far that the unit is too coarse for it, this is projected on first.
-Z_COARSE = 2**40
-REFINED_BY = 2.0**-10
-Z_MOST = 2**60
+# Where the radius has shrunk so far that the unit is too coarse for it, this is projected on first.
+COARSE_Z = 2**40
+REFINEMENT = 2.0**-10
+MAX_Z = 2**60
 
 
 @inlined
-def left_of(v: Any, Theta: Any) -> Any:
-    """|w|."""
+def size_of(v: Any, Theta: Any) -> Any:
+    """Return |w|."""
     return max(abs(v) - Theta, np.int64(0))
 
 
 @inlined
 def weight(slots: Any, clock: Any, j: Any) -> float:
-    """The weight of one slot."""
+    """Return the weight of a slot."""
     c = clock[0]
     v = slots[j].v
-    left = left_of(v, c.Theta)
-    return (left if v > 0 else -left) * c.unit
+    size = size_of(v, c.Theta)
+    return (size if v > 0 else -size) * c.unit
 
 
 @inlined
 def margin(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-    """The margin of a row."""
+    """Return the margin of a row."""
     c = clock[0]
     Theta = c.Theta
-    far = ahead(ids, hi)
+    distance = ahead(ids, hi)
     a = 0.0
     for k in range(lo, hi):
-        prefetch_early(slots, np.uint64(ids[k + far]))
+        prefetch_early(slots, np.uint64(ids[k + distance]))
         v = slots[ids[k]].v
-        sign = v >> 63  # 0 or -1: a branch would go wrong half of the time
-        left = ((v ^ sign) - sign) - Theta
-        left &= ~(left >> 63)
-        a += ((left ^ sign) - sign) * values[k]
+        sign = v >> 63  # 0 or -1. A branch on the sign would be mispredicted half of the time
+        size = ((v ^ sign) - sign) - Theta
+        size &= ~(size >> 63)
+        a += ((size ^ sign) - sign) * values[k]
     return a * c.unit
 
 
 @inlined
 def move_row(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
-    """Move the weights of a row: v = w - step x, and the totals."""
+    """Move the weights of a row: v = w - step x; update S and n."""
     c = clock[0]
     Theta, least = c.Theta, c.least
     s = step / c.unit
@@ -115,33 +122,33 @@ def move_row(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any, st
     for k in range(lo, hi):
         v = slots[ids[k]].v
         sign = v >> 63
-        left = ((v ^ sign) - sign) - Theta
-        left &= ~(left >> 63)
-        S -= left
-        n -= np.int64(left != 0)
-        w = ((left ^ sign) - sign) - np.int64(np.rint(s * values[k]))
+        size = ((v ^ sign) - sign) - Theta
+        size &= ~(size >> 63)
+        S -= size
+        n -= np.int64(size != 0)
+        w = ((size ^ sign) - sign) - np.int64(np.rint(s * values[k]))
         w = w if w > least else least
         sign = w >> 63
-        left = (w ^ sign) - sign
-        S += left
-        n += np.int64(left != 0)
-        left += Theta
-        slots[ids[k]].v = (left ^ sign) - sign
+        size = (w ^ sign) - sign
+        S += size
+        n += np.int64(size != 0)
+        size += Theta
+        slots[ids[k]].v = (size ^ sign) - sign
     c.S += S
     c.n += n
 
 
 @inlined
 def is_short(clock: Any, values: Any, lo: Any, hi: Any, step: float) -> bool:
-    """Whether `move_row` can be trusted with a row: where it says yes, it can."""
+    """Return whether `move_row` is certain not to overflow on a row."""
     c = clock[0]
     return float(c.S) + _length(values, lo, hi, step) / c.unit < FULL
 
 
 @inlined
 def _length(values: Any, lo: Any, hi: Any, step: float) -> float:
-    """An upper bound of sum |step x|."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four at a time: one would wait for the other
+    """Return an upper bound of sum |step x|."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four accumulators hide the latency
     quarter = (hi - lo) >> np.uint64(2)
     for k in range(lo, lo + quarter):
         x = abs(values[k])
@@ -158,49 +165,49 @@ def _length(values: Any, lo: Any, hi: Any, step: float) -> float:
     return abs(step) * max(max(a, b), max(c, d)) * float(hi - lo)
 
 
-def unit_of(most: float) -> float:
-    """The unit of which `most` is a number of DIGITS binary digits."""
-    return math.ldexp(1.0, math.frexp(most)[1] - DIGITS)
+def unit_of(size: float) -> float:
+    """Return the unit in which `size` has DIGITS binary digits."""
+    return math.ldexp(1.0, math.frexp(size)[1] - DIGITS)
 
 
 def z_of(radius: float, unit: float) -> float:
-    """The radius in units; S never comes near the upper limit."""
-    return min(max(radius / unit, float(Z_COARSE)), float(Z_MOST))
+    """Return the radius in units; S stays far below the upper limit."""
+    return min(max(radius / unit, float(COARSE_Z)), float(MAX_Z))
 
 
-# Python calls the plain ones, kernels these.
+# For kernels; Python calls the functions themselves.
 _unit_of = inlined(unit_of)
 _z_of = inlined(z_of)
 
 
 @inlined
 def coarser_unit(clock: Any, values: Any, lo: Any, hi: Any, step: float) -> float:
-    """The unit for the weights and a row's step; no coarser than the radius allows."""
+    """Return the unit for the weights and the step of a row, at most that of the radius."""
     c = clock[0]
-    most = c.S * c.unit + _length(values, lo, hi, step)
-    return max(c.unit, min(_unit_of(most), _unit_of(c.radius)))
+    length = c.S * c.unit + _length(values, lo, hi, step)
+    return max(c.unit, min(_unit_of(length), _unit_of(c.radius)))
 
 
 @inlined
 def finer_unit(clock: Any) -> float:
-    """A unit nearer to that of a radius that has shrunk; S is at most z."""
+    """Return a unit closer to that of a radius that has shrunk; S is at most z."""
     c = clock[0]
-    return max(c.unit * REFINED_BY, _unit_of(c.radius))
+    return max(c.unit * REFINEMENT, _unit_of(c.radius))
 
 
 @inlined
 def rescale(slots: Any, clock: Any, unit: float) -> None:
-    """Write all weights down anew, as multiples of `unit`, with the shift where it began."""
+    """Rewrite all weights as multiples of `unit`, and let the shift restart."""
     c = clock[0]
     factor = c.unit / unit
     S, n = np.int64(0), np.int64(0)
     for j in range(np.uint64(len(slots))):
         v = slots[j].v
         if v != 0:
-            left = np.int64(np.rint(left_of(v, c.Theta) * factor))
-            S += left
-            n += np.int64(left != 0)
-            slots[j].v = left + 1 if v > 0 else -1 - left
+            size = np.int64(np.rint(size_of(v, c.Theta) * factor))
+            S += size
+            n += np.int64(size != 0)
+            slots[j].v = size + 1 if v > 0 else -1 - size
     c.Theta, c.S, c.n = 1, S, n
     c.unit = unit
     c.z = np.int64(_z_of(c.radius, unit))
@@ -208,11 +215,11 @@ def rescale(slots: Any, clock: Any, unit: float) -> None:
 
 @inlined
 def _moved(slots: Any, clock: Any, j: Any, x: float, s: float) -> float:
-    """What `move_row` would make of a weight, in units and as a float."""
+    """Return the weight of slot j after the step, in units, as a float."""
     c = clock[0]
     v = slots[j].v
-    left = left_of(v, c.Theta)
-    w = float(left if v > 0 else -left) - s * x
+    size = size_of(v, c.Theta)
+    w = float(size if v > 0 else -size) - s * x
     return max(w, 0.0) if c.least == 0 else w
 
 
@@ -222,57 +229,58 @@ def project_row(
 ) -> Any:
     """Move a row by a long step and project it by itself, as if there were no other weights.
 
-    Its old weights are taken out of S and n; its new ones are written down for a Theta that is
-    larger by q, which is what all others must be moved by next.
+    Its old weights are removed from S and n. Its new ones are stored for a Theta that is larger by
+    q; the caller must move all other weights by q next.
 
     Returns
     -------
-    tuple
+    tuple of int
         q, and what the row then adds to S and to n.
     """
     c = clock[0]
     s = step / c.unit
     z = float(c.z)
-    most, S, n = 0.0, np.int64(0), np.int64(0)
+    largest, S, n = 0.0, np.int64(0), np.int64(0)
     for k in range(lo, hi):
-        left = left_of(slots[ids[k]].v, c.Theta)
-        S += left
-        n += np.int64(left != 0)
-        most = max(most, abs(_moved(slots, clock, ids[k], values[k], s)))
+        size = size_of(slots[ids[k]].v, c.Theta)
+        S += size
+        n += np.int64(size != 0)
+        largest = max(largest, abs(_moved(slots, clock, ids[k], values[k], s)))
     c.S -= S
     c.n -= n
-    # What is a radius below the largest becomes zero; the rest is small, and so precise.
-    base, top = max(most - z, 0.0), min(most, z)  # from `most`: far above z, base has lost z
+    # Weights more than a radius below the largest become zero. The differences to the largest are
+    # small, and so precise; far above z, `base` has lost z to rounding.
+    base, top = max(largest - z, 0.0), min(largest, z)
     theta, rho, before = 0.0, np.int64(0), np.int64(-1)
-    while rho != before:  # each theta is too small; what is below it goes, and the next is larger
+    while rho != before:  # invariant: theta is at most the solution
         total, before, rho = 0.0, rho, np.int64(0)
         for k in range(lo, hi):
-            u = (abs(_moved(slots, clock, ids[k], values[k], s)) - most) + top
+            u = (abs(_moved(slots, clock, ids[k], values[k], s)) - largest) + top
             total += u if u > theta else 0.0
             rho += np.int64(u > theta)
         if total - rho * theta <= z:
             break
         theta = max(theta, (total - z) / rho)
-    # A shift by S is the end of all the others.
+    # A shift by S ends all other weights.
     q = c.S if base + theta >= float(c.S) else np.int64(base + theta)
     Theta = c.Theta + q
     S, n = np.int64(0), np.int64(0)
     for k in range(lo, hi):
         w = _moved(slots, clock, ids[k], values[k], s)
-        left = np.int64(np.rint(max((abs(w) - most) + top - theta, 0.0)))
-        S += left
-        n += np.int64(left != 0)
-        # One that becomes zero must be so now: the index is not told of it.
-        v = left + Theta if left != 0 else np.int64(1)
+        size = np.int64(np.rint(max((abs(w) - largest) + top - theta, 0.0)))
+        S += size
+        n += np.int64(size != 0)
+        # A weight that becomes zero must be zero at the old Theta too: the index does not see it.
+        v = size + Theta if size != 0 else np.int64(1)
         slots[ids[k]].v = v if w >= 0.0 else -v
     return q, S, n
 
 
-# In Python
+# Python.
 
 
 def begin(clock: Any, radius: float, nonnegative: bool) -> None:
-    """No weights yet."""
+    """Initialise the ledger of no weights."""
     clock.Theta[0] = 1
     clock.unit[0] = unit_of(min(radius, 1.0))
     clock.least[0] = 0 if nonnegative else ANY_SIGN
@@ -280,53 +288,60 @@ def begin(clock: Any, radius: float, nonnegative: bool) -> None:
 
 
 def set_radius(clock: Any, radius: float) -> None:
-    """From the next step on."""
+    """Set the radius from the next step on."""
     clock.radius[0] = radius
     clock.z[0] = int(z_of(radius, float(clock.unit[0])))
 
 
-def _left(slots: Any, clock: Any) -> Any:
-    left = np.abs(slots["v"])
-    left -= clock[0].Theta
-    return np.maximum(left, 0, out=left)
+def _sizes(slots: Any, clock: Any) -> Ints:
+    """Return |w| of all slots, in units."""
+    size = np.abs(slots["v"])
+    size -= clock[0].Theta
+    return np.maximum(size, 0, out=size)
 
 
-def weights(slots: Any, clock: Any) -> Any:
-    """The weights of all slots."""
-    return np.copysign(_left(slots, clock) * clock[0].unit, slots["v"])
+def weights(slots: Any, clock: Any) -> Floats:
+    """Return the weights of all slots."""
+    return np.copysign(_sizes(slots, clock) * clock[0].unit, slots["v"])
 
 
-def live_mask(slots: Any, clock: Any) -> Any:
-    """Which weights are not zero."""
-    return np.abs(slots["v"]) > clock[0].Theta
+def live_mask(slots: Any, clock: Any) -> Bools:
+    """Return which weights are not zero."""
+    live: Bools = np.abs(slots["v"]) > clock[0].Theta
+    return live
 
 
 def drop(slots: Any, clock: Any, chosen: Any) -> None:
-    """The weights of some slots become zero; the index finds out in its time."""
-    left = _left(slots[chosen], clock)
-    clock.S[0] -= left.sum()
-    clock.n[0] -= np.count_nonzero(left)
+    """Set the weights of some slots to 0. The index notices when it visits them."""
+    size = _sizes(slots[chosen], clock)
+    clock.S[0] -= size.sum()
+    clock.n[0] -= np.count_nonzero(size)
     slots["v"][chosen] = 1
 
 
-def state_dict(slots: Any, clock: Any) -> tuple[Any, dict[str, Any]]:
-    """The slots of what is not zero, and all that counts; the shift does not."""
+def state_dict(slots: Any, clock: Any) -> tuple[Ints, dict[str, Any]]:
+    """Return the slots of the non-zero weights, their values in units, and the scalars.
+
+    The shift is not part of it.
+    """
     c = clock[0]
     alive = np.flatnonzero(live_mask(slots, clock))
-    kept = np.array([(c.radius, c.unit, c.least == 0)], KEPT)
-    return alive, {"w": np.sign(slots["v"][alive]) * _left(slots[alive], clock), "kept": kept}
+    kept = np.array([(c.radius, c.unit, c.least == 0)], SAVED)
+    return alive, {"w": np.sign(slots["v"][alive]) * _sizes(slots[alive], clock), "kept": kept}
 
 
 def from_state_dict(slots: Any, clock: Any, chosen: Any, arrays: dict[str, Any]) -> None:
-    """Fill empty slots, and a new record, with what was dumped."""
-    ensure(set(arrays) == {"w", "kept"}, "other arrays")
+    """Fill empty slots and a new ledger from a `state_dict`."""
+    ensure(
+        set(arrays) == {"w", "kept"}, f"the state must consist of w, kept, got {', '.join(arrays)}"
+    )
     w, kept = arrays["w"], arrays["kept"]
-    ensure(w.dtype == np.int64 and w.shape == chosen.shape, "no weights")
-    ensure(kept.dtype == KEPT and kept.shape == (1,), "no record")
+    ensure(w.dtype == np.int64 and w.shape == chosen.shape, "w must be int64, one for each slot")
+    ensure(kept.dtype == SAVED and kept.shape == (1,), "kept must be one record")
     ensure(np.all(np.abs(w) < FULL) and np.all(w != 0), "a weight is out of range")
     unit, radius = float(kept["unit"][0]), float(kept["radius"][0])
-    ensure(0.0 < unit < math.inf and 0.0 < radius < math.inf, "radius or unit out of range")
-    ensure(math.frexp(unit)[0] == 0.5, "the unit is no power of two")
+    ensure(0.0 < unit < math.inf and 0.0 < radius < math.inf, "radius or unit is out of range")
+    ensure(math.frexp(unit)[0] == 0.5, "the unit is not a power of two")
     begin(clock, radius, bool(kept["nonnegative"][0]))
     clock.unit[0] = unit
     set_radius(clock, radius)
@@ -336,18 +351,22 @@ def from_state_dict(slots: Any, clock: Any, chosen: Any, arrays: dict[str, Any])
 
 
 def check(slots: Any, clock: Any) -> None:
-    """Raise AssertionError where the ledger is not that of the slots."""
-    ensure(clock.shape == (1,), "the ledger is no record")
+    """Raise AssertionError if the ledger does not match the slots."""
     c = clock[0]
-    left = _left(slots, clock)
-    total = sum(left[left > 0].tolist())
-    ensure(1 <= c.Theta <= THETA_MOST, f"Theta is {c.Theta}, out of range")
-    ensure(total == c.S, f"S is {c.S}, but the weights add up to {total}")
-    ensure(np.count_nonzero(left) == c.n, f"n is {c.n}, which is not how many weights there are")
-    ensure(c.S < FULL, f"S is {c.S}, out of range")
-    ensure(math.frexp(c.unit)[0] == 0.5 and 0.0 < c.radius < math.inf, "unit or radius is none")
-    ensure(Z_COARSE <= c.z <= Z_MOST, f"z is {c.z}, out of range")
-    ensure(c.z == Z_COARSE or c.z == Z_MOST or c.z == int(c.radius / c.unit), "z is no radius")
-    ensure(c.least in (0, ANY_SIGN), f"least is {c.least}")
+    size = _sizes(slots, clock)
+    total = sum(size[size > 0].tolist())
+    ensure(1 <= c.Theta <= MAX_THETA, f"Theta={c.Theta} is out of range")
+    ensure(total == c.S, f"S={c.S} should be {total}")
+    ensure(np.count_nonzero(size) == c.n, f"n={c.n} is not the number of non-zero weights")
+    ensure(c.S < FULL, f"S={c.S} is out of range")
+    ensure(
+        math.frexp(c.unit)[0] == 0.5 and 0.0 < c.radius < math.inf, "unit or radius is out of range"
+    )
+    ensure(COARSE_Z <= c.z <= MAX_Z, f"z={c.z} is out of range")
+    ensure(
+        c.z == COARSE_Z or c.z == MAX_Z or c.z == int(c.radius / c.unit),
+        f"z={c.z} does not match the radius",
+    )
+    ensure(c.least in (0, ANY_SIGN), f"least={c.least} is neither bound")
     if c.least == 0:
-        ensure(np.all(slots["v"][left > 0] > 0), "a weight is negative")
+        ensure(np.all(slots["v"][size > 0] > 0), "a weight is negative")

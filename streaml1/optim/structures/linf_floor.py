@@ -1,9 +1,10 @@
-"""The floor below which no weight has a place, for `optim/fobos_linf.py`, which owns the arrays.
+"""The floor of `linf_candidates.py`: below it no weight has a place.
 
-When the level comes down to it, it is lowered and all slots are looked at. To raise it again only those are looked at
-that stand from the old one on; blocks that are below it then stay. That is done after as many non-zeros, and only
-while the next times that all slots are looked at are as good as paid by non-zeros.
-"""  # noqa: E501
+When the level reaches the floor, `lower` lowers the floor and scans all slots. To raise it again,
+only the weights with a place are scanned; blocks that are then below the floor stay. It is raised
+at the earliest after as many non-zeros as there are weights with a place, and only while the next
+scans of all slots are paid for by non-zeros. So the scans cost O(1) for each non-zero, amortised.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.optim.structures.linf_candidates import (
     BUCKETS,
-    FINE,
-    FLOOR_LEAST,
+    CELLS_PER_FLOOR,
     MARK,
-    POOL_MOST,
+    MAX_POOL,
+    MIN_FLOOR,
     START,
     bucket_of,
     link,
@@ -26,28 +27,29 @@ from streaml1.optim.structures.linf_candidates import (
 )
 from streaml1.optim.structures.weight_blocks import MEMBER, current, id_of, leave
 
-__all__ = ["fill", "lift", "lower"]
+__all__ = ["lower", "maybe_raise_floor", "rebuild"]
 
-LOW = 0.4  # of the level: a floor that is raised
-FINER, MANY = 16384.0, 1024  # buckets as wide as the floor is high, where the pool has so many
-SCANS, A_SCAN = 8, 4  # looks at all slots may be owed; a non-zero pays for so many slots of one
-# What the floor is multiplied by when it is lowered for the k-th time since it was raised.
+LOW = 0.4  # floor / level below which the floor is raised
+# Beyond MANY weights in the pool, buckets are finer: floor / width.
+FINER_CELLS_PER_FLOOR, MANY = 16384.0, 1024
+MAX_SCANS, SLOTS_PAID = 8, 4  # scans that may be owed; slots of a scan that a non-zero pays for
+# The k-th lowering since the floor was raised multiplies it by FACTORS[k].
 FACTORS = (0.7, 0.25, 0.00390625, 0.0)
 
 
 @inlined
-def _empty(c: Any, floor: float, fine: float) -> None:
-    """No bucket has a weight, and the pool has none."""
-    set_floor(c, floor, fine)
+def _clear(c: Any, floor: float, cells_per_floor: float) -> None:
+    """Initialise empty buckets and an empty pool."""
+    set_floor(c, floor, cells_per_floor)
     c.entries = 0
     c.open = np.int64(0)
-    c.most = np.int64(POOL_MOST)
+    c.most = np.int64(MAX_POOL)
     c.held = 0
 
 
 @inlined
-def _hold(rule: Any, j: Any, size: float) -> None:
-    """Link a weight that is from the floor on, while the pool is empty."""
+def _add_to_bucket(rule: Any, j: Any, size: float) -> None:
+    """Add a weight above the floor to its bucket, while the pool is empty."""
     c = rule.clock[0]
     b = bucket_of(c, size)
     c.open = max(c.open, b + 1)
@@ -56,52 +58,53 @@ def _hold(rule: Any, j: Any, size: float) -> None:
 
 
 @inlined
-def lift(rule: Any) -> None:
-    """Raise the floor where it is low for what the level has been, and there is time for it."""
+def maybe_raise_floor(rule: Any) -> None:
+    """Raise the floor if it is low for the recent levels and paid for; refine crowded buckets."""
     c = rule.clock[0]
     if c.touches < c.held + 4 * BUCKETS:
         return
-    c.owed = max(c.owed - A_SCAN * c.touches, 0)
+    c.owed = max(c.owed - SLOTS_PAID * c.touches, 0)
     c.touches = 0
     floor = START * c.lowest
-    low = c.floor < LOW * c.lowest and c.owed <= SCANS * len(rule.u)
-    crowded = c.most > MANY and c.scale * c.floor < 0.5 * FINER
-    if floor >= FLOOR_LEAST and (low or crowded):
+    low = c.floor < LOW * c.lowest and c.owed <= MAX_SCANS * len(rule.u)
+    crowded = c.most > MANY and c.scale * c.floor < 0.5 * FINER_CELLS_PER_FLOOR
+    if floor >= MIN_FLOOR and (low or crowded):
         c.lowered = np.int64(0) if low else c.lowered
-        keep(rule, max(floor, c.floor), FINE if low else FINER)
+        _raise_floor(rule, max(floor, c.floor), CELLS_PER_FLOOR if low else FINER_CELLS_PER_FLOOR)
     c.lowest = c.level
 
 
 @kernel
-def keep(rule: Any, floor: float, fine: float) -> None:
-    """Of the weights that have a place keep those from a floor on that is no lower than it was."""
-    one = _taken_off(rule, floor)
-    _empty(rule.clock[0], floor, fine)
-    while one >= 0:
-        j = np.uint64(one)
-        one = np.int64(rule.links[j].after)
-        _hold(rule, j, abs(rule.u[j]))
+def _raise_floor(rule: Any, floor: float, cells_per_floor: float) -> None:
+    """Raise the floor; weights below it lose their place."""
+    next_slot = _remove_all(rule, floor)
+    _clear(rule.clock[0], floor, cells_per_floor)
+    while next_slot >= 0:
+        j = np.uint64(next_slot)
+        next_slot = np.int64(rule.links[j].after)
+        _add_to_bucket(rule, j, abs(rule.u[j]))
 
 
 @inlined
-def _taken_off(rule: Any, floor: float) -> Any:
-    """Let no slot have a place; returns the first of the free weights from a floor on, a chain."""
+def _remove_all(rule: Any, floor: float) -> Any:
+    """Remove all places; return the first of a chain of the free weights above the floor, or -1."""
     c = rule.clock[0]
     chain = np.int64(-1)
-    for at in range(np.uint64(1), np.uint64(c.entries + 1)):
-        chain = _chained(rule, np.uint64(rule.ids[at]), floor, chain)
+    for pos in range(np.uint64(1), np.uint64(c.entries + 1)):
+        chain = _chained(rule, np.uint64(rule.ids[pos]), floor, chain)
     for b in range(np.uint64(c.open)):
-        one = np.int64(rule.heads[b])
+        next_slot = np.int64(rule.heads[b])
         rule.heads[b] = -1
-        while one >= 0:
-            j = np.uint64(one)
-            one = np.int64(rule.links[j].after)
+        while next_slot >= 0:
+            j = np.uint64(next_slot)
+            next_slot = np.int64(rule.links[j].after)
             chain = _chained(rule, j, floor, chain)
     return chain
 
 
 @inlined
 def _chained(rule: Any, j: Any, floor: float, chain: Any) -> Any:
+    """Remove the place of slot j; return the chain, with j in front if it is above the floor."""
     rule.places[j] = 0
     size = abs(rule.u[j])
     if not floor <= size < MEMBER or size == 0.0:
@@ -111,11 +114,11 @@ def _chained(rule: Any, j: Any, floor: float, chain: Any) -> Any:
 
 
 @kernel
-def fill(rule: Any, floor: float, fine: float) -> None:
-    """Link all free weights from `floor` on; blocks below it are taken apart."""
+def rebuild(rule: Any, floor: float, cells_per_floor: float) -> None:
+    """Fill the buckets with all free weights above `floor`; dissolve the blocks below it."""
     c = rule.clock[0]
-    _taken_off(rule, math.inf)
-    _empty(c, floor, fine)
+    _remove_all(rule, math.inf)
+    _clear(c, floor, cells_per_floor)
     c.touches = 0
     for j in range(np.uint64(len(rule.u))):
         size = abs(rule.u[j])
@@ -127,14 +130,14 @@ def fill(rule: Any, floor: float, fine: float) -> None:
                 leave(rule, id_of(rule.u[j]))
                 rule.u[j] = w if w != 0.0 else MARK
             continue
-        _hold(rule, j, size)
+        _add_to_bucket(rule, j, size)
 
 
 @kernel
 def lower(rule: Any) -> None:
-    """Lower the floor: the more often, the further, so that a few times are enough."""
+    """Lower the floor, each time by more, so that a few times are enough."""
     c = rule.clock[0]
     factor = FACTORS[min(c.lowered, np.int64(len(FACTORS) - 1))]
     c.lowered += 1
     c.owed += len(rule.u)
-    fill(rule, c.floor * factor, FINE)
+    rebuild(rule, c.floor * factor, CELLS_PER_FLOOR)

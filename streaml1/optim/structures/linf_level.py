@@ -1,4 +1,8 @@
-"""How the level rises and falls, for `optim/fobos_linf.py`, which owns the arrays."""
+"""How the level of `optim/fobos_linf.py` rises and falls; it owns the arrays.
+
+`left` is what the penalty may still take: eta * strength, minus what it has taken. A block of n
+weights that falls from `level` by h takes n h.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +24,19 @@ from streaml1.optim.structures.linf_floor import lower
 from streaml1.optim.structures.top_k import find
 from streaml1.optim.structures.weight_blocks import add, id_of, join, leave, merged, new_block
 
-__all__ = ["fall", "place_all", "rise"]
+__all__ = ["fall", "place_row", "rise"]
 
-SLACK = 1.25  # so that a weight that grows does not need another place each time,
-NEAR = 0.9  # up to this share of the level
+# A weight that must move goes to the bucket of SLACK times its size, at most NEAR times the level:
+# so a growing weight does not move each time.
+SLACK, NEAR = 1.25, 0.9
 ZERO = np.uint64(0)
 
 
 @inlined
-def place_all(rule: Any, n: Any) -> None:
-    """Have the first n of the scratch leave their blocks, and stand where they belong now.
+def place_row(rule: Any, n: Any) -> None:
+    """Remove the first n slots of the scratch array from their blocks, and place them anew.
 
-    What is asked of each is not foreseen, so it is asked without a branch.
+    Which of the cases applies to a slot is unpredictable, so the first loop has no branch.
     """
     c, scratch = rule.clock[0], rule.scratch
     floor, level = c.floor, c.level
@@ -59,15 +64,19 @@ def place_all(rule: Any, n: Any) -> None:
 
 @inlined
 def rise(rule: Any, left: float) -> None:
-    """Find the new level among what has risen to the old one or above: all else stays."""
+    """Find the new level among the weights that rose to the old one or above; nothing else moves.
+
+    Newton's method: each iteration takes the level at which the weights above the last one lose
+    `left` in all. Invariant: the level is at most the solution.
+    """
     c, scratch = rule.clock[0], rule.scratch
     old, level = c.level, c.level
     n, excess = c.risen, c.excess
-    if left == 0.0:  # nothing is cut
+    if left == 0.0:  # no penalty: the level is the largest weight
         for k in range(np.uint64(n)):
             level = max(level, abs(rule.u[np.uint64(scratch[k].risen)]))
         n = np.int64(0)
-    while n > 0:  # the level of those above it, until they are the same
+    while n > 0:
         level = old + (excess - left) / n
         above, excess = np.int64(0), 0.0
         for k in range(np.uint64(c.risen)):
@@ -75,9 +84,9 @@ def rise(rule: Any, left: float) -> None:
             over = size >= level
             above += np.int64(over)
             excess += (size - old) * over
-        same = above >= n  # more only by rounding
+        unchanged = above >= n  # rounding may add one
         n = above
-        if same:
+        if unchanged:
             break
     block = _at(rule, level) if n > 0 else ZERO
     for k in range(np.uint64(c.risen)):
@@ -93,35 +102,40 @@ def rise(rule: Any, left: float) -> None:
 
 @inlined
 def _at(rule: Any, level: float) -> Any:
-    """The highest block, if it is at the level; or one that is made."""
+    """Return the highest block if it is at the level, or else a new one."""
     top = np.uint64(rule.blocks[0].lower)
     return top if top > ZERO and rule.blocks[top].value == level else new_block(rule, level)
 
 
 @inlined
 def fall(rule: Any, left: float) -> None:
-    """Let all that has risen, and what is met on the way, fall until nothing is left."""
+    """Let the level fall until `left` is used up, with all weights that it reaches.
+
+    Invariants at the top of the loop: n weights are at `level`, in `block` if it is not 0; every
+    weight above `known` has been found; every free weight from `reach` on is in the pool; the first
+    `n_met` of the `n_found` candidates have joined.
+    """
     c = rule.clock[0]
     level, n = c.level, np.int64(0)
-    block = ZERO  # what falls, if it is a block yet; the highest
+    block = ZERO  # the block that falls, if there is one yet: the highest
     if c.risen > 0:
         block = _at(rule, level)
         for k in range(np.uint64(c.risen)):
             join(rule, np.uint64(rule.scratch[k].risen), block)
         add(rule, block, c.risen)
         n = rule.blocks[block].n
-    m, at = ZERO, ZERO  # found in the pool, and met
-    known = reach = math.inf  # all sizes from here on: have been found; are in the pool
+    n_found, n_met = ZERO, ZERO  # candidates found, and those that the level has reached
+    known = reach = math.inf
     while True:
         below = np.uint64(rule.blocks[block].lower)
         top = rule.blocks[below].value if below > ZERO else -1.0
         fallen = level - left / n if n > 0 else 0.0
-        if at == m and max(fallen, top, 0.0) < known:
-            m, known = find(rule, max(fallen, top, 0.0), level, n, left)
-            at = ZERO
+        if n_met == n_found and max(fallen, top, 0.0) < known:
+            n_found, known = find(rule, max(fallen, top, 0.0), level, n, left)
+            n_met = ZERO
             if known >= c.floor and bucket_of(c, known) >= c.open:
                 reach = min(reach, known)
-        key = rule.found[at].key if at < m else 0.0
+        key = rule.found[n_met].key if n_met < n_found else 0.0
         following = max(top, key)
         if max(fallen, following) < reach:
             reach = max(fallen, following)
@@ -131,7 +145,7 @@ def fall(rule: Any, left: float) -> None:
                 n, block = np.int64(0), ZERO
                 lower(rule)
             if ready != READY:
-                m, at = ZERO, ZERO
+                n_found, n_met = ZERO, ZERO
                 known = reach = math.inf
                 continue
         if n > 0 and fallen > following:
@@ -148,26 +162,26 @@ def fall(rule: Any, left: float) -> None:
             continue
         if block == ZERO:
             block = new_block(rule, key)
-        before = n
-        while at < m:  # those found, as long as nothing else comes first
-            key = rule.found[at].key
+        n_before = n
+        while n_met < n_found:  # candidates, until a block or a lower bucket comes first
+            key = rule.found[n_met].key
             if key <= top or key < reach or (n > 0 and level - left / n > key):
                 break
-            entry = np.uint64(rule.found[at].at)
+            entry = np.uint64(rule.found[n_met].at)
             left = max(left - n * (level - key), 0.0)
             level = key
             n += 1
             rule.keys[entry] = NONE
             join(rule, np.uint64(rule.ids[entry]), block)
-            at += np.uint64(1)
-        add(rule, block, n - before)
+            n_met += np.uint64(1)
+        add(rule, block, n - n_before)
     _land(rule, block, level)
     c.level = level
 
 
 @inlined
 def _land(rule: Any, block: Any, level: float) -> None:
-    """Let the block that has fallen stand at the level."""
+    """Set the value of the block that has fallen; merge it with a block at the same level."""
     below = np.uint64(rule.blocks[block].lower)
     if below > ZERO and rule.blocks[below].value == level:
         block = merged(rule, block, below)

@@ -1,4 +1,4 @@
-"""What rules of many labels share: probabilities, residuals, intercepts."""
+"""Softmax, residuals and intercepts of the rules with several labels."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.simd import array_at
 
-__all__ = ["answer", "fits", "softmax"]
+__all__ = ["begin_outputs", "softmax", "softmax_residuals"]
 
 ONE = np.uint64(1)
 
 
 @inlined
 def softmax(a: Any, k: Any) -> Any:
-    """Turn margins into probabilities, in place; returns the place of the first largest."""
+    """Turn margins into probabilities in place; return the index of the first largest."""
     best = np.uint64(0)
     for c in range(ONE, k):
         if a[c] > a[best]:
             best = np.uint64(c)
-    most, total = a[best], 0.0
+    largest, total = a[best], 0.0
     for c in range(k):
-        e = math.exp(a[c] - most)
+        e = math.exp(a[c] - largest)
         a[c] = e
         total += e
     for c in range(k):
@@ -33,15 +33,33 @@ def softmax(a: Any, k: Any) -> Any:
 
 
 @inlined
-def answer(
-    r: Any, b: Any, met: Any, scale: float, shared: Any, y: float, w: float, out: Any
+def softmax_residuals(
+    r: Any, b: Any, n_seen: Any, scale: float, shared: Any, y: float, w: float, out: Any
 ) -> float:
-    """Probabilities to `out`; margins over the scale become residuals; intercepts move.
+    """Turn margins into residuals in place, move the intercepts, and write probabilities to `out`.
 
-    Returns the probability of the first label. A label beyond those met joins.
+    Parameters
+    ----------
+    r
+        Margins without intercepts, divided by `scale`; becomes the clipped and weighted residuals.
+    b
+        Intercepts.
+    n_seen
+        Number of labels seen. A label `y` beyond those joins with a margin of 0.
+    shared
+        The online record.
+    y, w
+        Label and sample weight.
+    out
+        Address for the probabilities, or 0.
+
+    Returns
+    -------
+    float
+        Probability of the first label.
     """
     label = np.uint64(y)
-    k = np.uint64(met)
+    k = np.uint64(n_seen)
     for c in range(k, label + ONE):
         r[c] = 0.0
         k = np.uint64(c) + ONE
@@ -50,22 +68,25 @@ def answer(
     softmax(r, k)
     first: float = r[0]
     if out:
-        told = array_at(out, k, np.float64)
+        probabilities = array_at(out, k, np.float64)
         for c in range(k):
-            told[c] = r[c]
+            probabilities[c] = r[c]
     r[label] -= 1.0
-    most = shared.clip_gradient
+    limit = shared.clip_gradient
     for c in range(k):
-        g = max(-most, min(most, r[c])) * w
+        g = max(-limit, min(limit, r[c])) * w
         r[c] = g
         b[c] -= shared.intercept_lr * g
     return first
 
 
 @inlined
-def fits(out: Any, k: Any) -> bool:
-    """Whether the outputs of k labels, one or more, fit at `out`; says there how many they are."""
-    head = array_at(out, 1, np.float64)
-    room = head[0]
-    head[0] = k
-    return bool(room >= k and k)
+def begin_outputs(out: Any, k: Any) -> bool:
+    """Write k to the float at `out`; return whether k floats fit behind it, and k > 0.
+
+    Before, the float is the number of floats that fit.
+    """
+    count = array_at(out, 1, np.float64)
+    n_fitting = count[0]
+    count[0] = k
+    return bool(n_fitting >= k and k)

@@ -1,16 +1,22 @@
 r"""The p-norm of a vector whose entries all shrink, from moments.
 
-Entries are $r_j = |u_j| - A$ where $A$ grows at every step and the $u_j$ stay. With lengths x and a in
-units of `ref`, the largest entry when they were counted last, an entry is *high* where $x_j \ge B$; as
-long as $a \le 0.9 B$, every binomial series of a high entry converges:
+For `smidas.py`, which owns the arrays. Entries are $r_j = |u_j| - A$, where $A$ grows at every step and
+the $u_j$ do not change. Let x and a be $|u|$ and A in units of `ref`, the largest entry of the last
+count. An entry is *high* if $x_j \ge B$. As long as $a \le 0.9 B$, the binomial series of every high entry
+converges:
 $$\sum_{x_j \ge B} (x_j - a)^p = \sum_{k \le K} \tbinom{p}{k} (-a)^k M_k + R, \quad
   M_k = \sum_{x_j \ge B} x_j^{p-k}, \quad |R| \le 10 \bigl|\tbinom{p}{K+1}\bigr| a^{K+1} M_{K+1}$$
-The low entries are left out. They have $B^{p-2} \sum_{x_j < B} x_j^2$ at most; $B^2$ is the largest power
-of two that keeps this below the tolerance. Where either bound, rounding, or the range of a float asks for
-it, all is counted anew, with $A = 0$.
+The low entries are omitted. Their sum is at most $B^{p-2} \sum_{x_j < B} x_j^2$; $B^2$ is the largest power
+of two that keeps this below the tolerance. Where one of the bounds, rounding, or the range of a float requires
+it, everything is counted again, with $A = 0$.
 
-Moments do not change when A does. Sums of a count are exact (two levels of floats on a grid), so that
-the order of the entries does not matter.
+Stored: the moments M_0 to M_{K+1}, which do not change when A does, and a bound of the sum of x^2 over the
+low entries.
+
+Invariants: M is the sum over the high entries up to a tracked rounding error; sums of a count are exact (two
+levels of floats on a grid), so they are the same in any order.
+
+Cost: `is_known` O(K); `exchange` O(K) for each entry that is high; `count` O(K n).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -23,54 +29,70 @@ import numpy as np
 from streaml1.core.jit import inlined
 from streaml1.core.rows import ensure
 from streaml1.core.simd import stack_buffer
+from streaml1.core.types import Floats
 from streaml1.core.vecmath import exponent_below_one, power, small_int, times_powers, total
 
-__all__ = ["CHUNK", "NORM", "TERMS", "check", "count", "exchange", "is_known", "set_p"]
+__all__ = [
+    "CHUNK",
+    "NORM",
+    "TERMS",
+    "check",
+    "count",
+    "exchange",
+    "fill_binomial",
+    "is_known",
+    "set_p",
+]
 
-K_LEAST, K_MOST = 2, 22  # K + 2 is a multiple of 4: four moments at a time
-TERMS = K_MOST + 2
+MIN_K, MAX_K = 2, 22  # K + 2 is a multiple of 4: moments are updated by fours
+TERMS = MAX_K + 2
 
 NORM = np.dtype(
     [
         ("p", "f8"),
         ("root", "f8"),  # -1 / p
-        ("tolerance", "f8"),  # of the sum, relative
-        ("top", "f8"),  # an entry of so many ref takes the sum out of its range
+        ("tolerance", "f8"),  # relative, of the sum
+        ("top", "f8"),  # an entry of this multiple of ref takes the sum out of its range
         ("ref", "f8"),
-        ("inverse", "f8"),  # 1 / ref, 0 where that is 0
+        ("inverse", "f8"),  # 1 / ref, or 0 if ref is 0
         ("scale", "f8"),  # 1 / norm
         ("B", "f8"),
         ("B_power", "f8"),  # B^(p - 2)
-        ("low", "f8"),  # what the x^2 of the low entries sum up to at most
+        ("low", "f8"),  # upper bound of the sum of x^2 over the low entries
         ("noise", "f8"),  # sum of the squares of M_0 since the last count
-        ("K", "i8"),  # -2: p = 2, no norm is needed
+        ("K", "i8"),  # -2 if p = 2, where no norm is needed
         ("counted", "i8"),  # entries of the last count
-        ("learnt", "i8"),  # non-zeros of rows since
+        ("learnt", "i8"),  # non-zeros of rows since then
     ],
     align=True,
 )
 
-LEAST, MOST = 1e-30, 1e30  # of the sum
-TOLERANCE = 1e-9  # of a weight, relative, while the sum is not far from the norm's
-NOISE_MOST = 1e-22 / (16 * 2e-32)  # four sigma of rounding: 1e-11
-A_MOST = 0.9  # of B: so, 1 / (1 - A_MOST) is 10
-SHARE = 0.1  # of the tolerance is for R, the rest for what is low
-HALVINGS = np.uint64(48)  # B^2 is 2^-48 at least
+MIN_SUM, MAX_SUM = 1e-30, 1e30
+TOLERANCE = 1e-9  # relative, of a weight
+MAX_NOISE = 1e-22 / (16 * 2e-32)  # four standard deviations of the rounding error are 1e-11
+MAX_A = 0.9  # over B. The factor 10 of R is 1 / (1 - MAX_A)
+SHARE = 0.1  # of the tolerance is for R, the rest for the low entries
+HALVINGS = np.uint64(48)  # B^2 is at least 2^-48
 
-CHUNK = np.uint64(128)  # entries worked on together, as long as a scratch
+CHUNK = np.uint64(128)  # entries that are processed together; the length of a `stack_buffer`
 ZERO, ONE, TWO, THREE, FOUR = (np.uint64(n) for n in range(5))
 SEVEN = np.uint64(7)
 
 
-def set_p(norm: Any, binomial: Any, p: float) -> None:
-    """Set what depends on p alone; a count must follow."""
+def set_p(norm: Any, binomial: Floats, p: float) -> None:
+    """Set what depends on p alone; a `count` must follow."""
     c = norm[0]
     c.p = p
     c.root = -1.0 / p
-    c.top = 2.0 * MOST ** (1.0 / p)
-    # A weight goes with the sum to the power (2 - p) / p.
+    c.top = 2.0 * MAX_SUM ** (1.0 / p)
+    # A weight is proportional to the sum to the power (2 - p) / p.
     c.tolerance = 1e-3 if p - 2.0 < 1e-7 * p else TOLERANCE * p / (p - 2.0)
-    c.K = -2 if p == 2.0 else K_LEAST
+    c.K = -2 if p == 2.0 else MIN_K
+    fill_binomial(binomial, p)
+
+
+def fill_binomial(binomial: Floats, p: float) -> None:
+    """Write the binomial coefficients (p over k)."""
     binomial[0] = 1.0
     for k in range(TERMS - 1):
         binomial[k + 1] = binomial[k] * (p - k) / (k + 1.0)
@@ -78,9 +100,9 @@ def set_p(norm: Any, binomial: Any, p: float) -> None:
 
 @inlined
 def is_known(norm: Any, M: Any, binomial: Any, A: float) -> bool:
-    """Take the norm from the moments, if it is known well enough from them."""
+    """Set the norm from the moments; return False if they are too inaccurate."""
     c = norm[0]
-    if not A_MOST * c.B * c.ref >= A:
+    if not MAX_A * c.B * c.ref >= A:
         return False
     a = -A * c.inverse
     power_of_a, s, size = 1.0, 0.0, 0.0
@@ -96,7 +118,7 @@ def is_known(norm: Any, M: Any, binomial: Any, A: float) -> bool:
         return False
     M_0 = M[0]
     c.noise += M_0 * M_0
-    if not LEAST <= s <= MOST or c.noise * size * size > NOISE_MOST * M_0 * M_0 * s * s:
+    if not MIN_SUM <= s <= MAX_SUM or c.noise * size * size > MAX_NOISE * M_0 * M_0 * s * s:
         return False
     if c.low * c.B_power > (1.0 - SHARE) * c.tolerance * s:
         return False
@@ -106,19 +128,19 @@ def is_known(norm: Any, M: Any, binomial: Any, A: float) -> bool:
 
 @inlined
 def _choose_K(c: Any) -> None:
-    """More terms where counts cost more than the rows between them, else fewer."""
+    """Use more terms if counts cost more than the rows between them, fewer if far less."""
     if c.learnt < 6 * c.counted:
         c.K += 4
     elif c.learnt > 150 * c.counted:
         c.K -= 4
-    c.K = min(max(c.K, K_LEAST), K_MOST)
+    c.K = min(max(c.K, MIN_K), MAX_K)
 
 
 @inlined
 def exchange(norm: Any, M: Any, A: float, n: Any, old: Any, new: Any) -> None:
-    """Entries `old`, u of either sign, have become `new`; both are lost.
+    """Update the moments for entries u that change from `old` to `new`; overwrites both arrays.
 
-    What A has passed is low, and was counted: whether its place still shows it does not matter.
+    An old entry that A has passed is already part of `low`, whether or not its slot still holds it.
     """
     c = norm[0]
     B, inverse, most = c.B, c.inverse, c.top * c.ref
@@ -143,17 +165,18 @@ def exchange(norm: Any, M: Any, A: float, n: Any, old: Any, new: Any) -> None:
 
 @inlined
 def _exchange_high(c: Any, M: Any, n: Any, x: Any, y: Any) -> None:
+    """Update the moments for `n` entries of which the old or the new one is high."""
     q, B = c.p - (c.K + 1.0), c.B
     was, now, base = stack_buffer(), stack_buffer(), stack_buffer()
     part, part_2, part_3, part_4 = stack_buffer(), stack_buffer(), stack_buffer(), stack_buffer()
-    whole = (n + SEVEN) & ~SEVEN  # a vector takes no longer than a number
-    for k in range(n, whole):
+    padded = (n + SEVEN) & ~SEVEN  # padded to whole vectors: a vector takes as long as a number
+    for k in range(n, padded):
         x[k] = y[k] = 0.0
-    _powers_of_high(x, was, base, whole, q, B)
-    _powers_of_high(y, now, base, whole, q, B)
+    _powers_of_high(x, was, base, padded, q, B)
+    _powers_of_high(y, now, base, padded, q, B)
     terms = np.uint64(c.K + 2)
     for i in range(ZERO, terms, FOUR):
-        for k in range(whole):
+        for k in range(padded):
             old, new = was[k], now[k]
             part[k] = new - old
             new *= y[k]
@@ -175,7 +198,7 @@ def _exchange_high(c: Any, M: Any, n: Any, x: Any, y: Any) -> None:
 
 @inlined
 def _powers_of_high(x: Any, powers: Any, base: Any, n: Any, q: float, B: float) -> None:
-    """Powers of entries; 0 where they are low."""
+    """Write x^q to `powers` for the high entries, 0 for the low ones."""
     if small_int(q):
         for k in range(n):
             base[k] = x[k] if x[k] >= B else 1.0
@@ -189,7 +212,7 @@ def _powers_of_high(x: Any, powers: Any, base: Any, n: Any, q: float, B: float) 
 
 @inlined
 def count(norm: Any, M: Any, u: Any, listed: Any, n: Any, ref: float) -> None:
-    """Count `n` entries of `u`, those that are listed, of which `ref` is the largest; A is 0."""
+    """Compute everything from the `n` listed entries of `u`, with A = 0; `ref` is the largest."""
     c = norm[0]
     c.ref = ref
     c.inverse = 1.0 / ref if ref > 0.0 else 0.0
@@ -207,24 +230,25 @@ def count(norm: Any, M: Any, u: Any, listed: Any, n: Any, ref: float) -> None:
 
 @inlined
 def _choose_B(c: Any, u: Any, listed: Any, n: Any) -> float:
-    """Set B and what is below it; returns b where B is 2^-b."""
-    found = stack_buffer()  # b-th: x^2 from 2^-b, below 2^(1 - b)
+    """Set B and `low`; return b where B is 2^-b."""
+    # Histogram of x^2: element b counts those in [2^-b, 2^(1 - b)).
+    histogram = stack_buffer()
     for b in range(HALVINGS + TWO):
-        found[b] = 0.0
+        histogram[b] = 0.0
     for k in range(n):
         x = abs(u[listed[k]]) * c.inverse
-        found[min(exponent_below_one(x * x), HALVINGS + ONE)] += 1.0
+        histogram[min(exponent_below_one(x * x), HALVINGS + ONE)] += 1.0
     half = math.pow(0.5, 0.5 * c.p)
-    s, power_of_x = found[ZERO], 1.0
+    s, power_of_x = histogram[ZERO], 1.0
     for b in range(ONE, HALVINGS + ONE):
         power_of_x *= half
-        s += found[b] * power_of_x
+        s += histogram[b] * power_of_x
     square = math.pow(0.5, float(HALVINGS))
-    found[HALVINGS + ONE] *= square
-    for i in range(HALVINGS):  # now: the sum of x^2 below 2^(1 - b), at most
+    histogram[HALVINGS + ONE] *= square
+    for i in range(HALVINGS):  # from here: upper bounds of the sum of x^2 below 2^(1 - b)
         at = HALVINGS - i
         square *= 2.0
-        found[at] = found[at] * square + found[at + ONE]
+        histogram[at] = histogram[at] * square + histogram[at + ONE]
     most = (1.0 - SHARE) * c.tolerance * s
     half = math.pow(0.5, 0.5 * (c.p - 2.0))
     c.B_power = 1.0
@@ -232,8 +256,8 @@ def _choose_B(c: Any, u: Any, listed: Any, n: Any) -> float:
         square *= 0.5
         c.B_power *= half
         c.B = math.sqrt(square)
-        c.low = found[b + ONE]
-        # More may come: half as many again, or with an even spread n B.
+        c.low = histogram[b + ONE]
+        # Entries may become low until the next count: assume half as many again, or an even spread.
         if (1.5 * c.low + (n * c.B + 64.0) * square) * c.B_power <= most:
             break
     return -math.log2(c.B)
@@ -241,10 +265,11 @@ def _choose_B(c: Any, u: Any, listed: Any, n: Any) -> float:
 
 @inlined
 def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
-    """Sum up the moments, exactly: in any order, the same floats.
+    """Compute the moments, the same floats in any order.
 
-    No term of M_k is above 1, or above B^(p - k), so on a grid that `n` of those fit, partial sums
-    are exact; what is off the grid is on a finer one.
+    No term of M_k is above 1, or above B^(p - k). So partial sums of terms rounded to a grid that
+    is coarse enough for `n` of them are exact. The remainders are rounded to a finer grid and
+    summed likewise.
     """
     terms = np.uint64(c.K + 2)
     q = c.p - (c.K + 1.0)
@@ -278,23 +303,29 @@ def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
 
 
 def check(norm: Any, M: Any, binomial: Any, u: Any, A: float) -> None:
-    """Raise AssertionError where an invariant is broken; `u` are all entries."""
-    ensure(M.shape == binomial.shape == (TERMS,), "moments are missing")
-    ensure(norm.dtype == NORM and norm.shape == (1,), "there is no record of the norm")
+    """Raise AssertionError if an invariant is broken; `u` are all entries."""
+    ensure(M.shape == binomial.shape == (TERMS,), "M or binomial has a wrong length")
     c = norm[0]
-    ensure(2.0 <= c.p <= 100.0, f"p is {c.p}, out of range")
-    ensure(c.top == 2.0 * MOST ** (1.0 / c.p) and c.root == -1.0 / c.p, "not of this p")
-    ensure(0.0 <= c.ref < np.inf, f"ref is {c.ref}, out of range")
-    ensure(c.inverse == (1.0 / c.ref if c.ref > 0.0 else 0.0), f"1 / ref is {c.inverse}")
-    ensure(0.0 <= c.noise < np.inf, f"noise is {c.noise}, out of range")
+    ensure(2.0 <= c.p <= 100.0, f"p={c.p} is out of range")
+    ensure(
+        c.top == 2.0 * MAX_SUM ** (1.0 / c.p) and c.root == -1.0 / c.p,
+        "top or root does not match p",
+    )
+    ensure(0.0 <= c.ref < np.inf, f"ref={c.ref} is out of range")
+    ensure(
+        c.inverse == (1.0 / c.ref if c.ref > 0.0 else 0.0), f"inverse={c.inverse} is not 1 / ref"
+    )
+    ensure(0.0 <= c.noise < np.inf, f"noise={c.noise} is out of range")
     ensure(np.all(np.isfinite(M)), "a moment is not finite")
-    ensure(c.counted >= 0 and c.learnt >= 0, "a count is below 0")
-    ensure(c.K == -2 if c.p == 2.0 else K_LEAST <= c.K <= K_MOST, f"K is {c.K}")
+    ensure(c.counted >= 0 and c.learnt >= 0, "counted or learnt is negative")
+    ensure(c.K == -2 if c.p == 2.0 else MIN_K <= c.K <= MAX_K, f"K={c.K} is out of range")
     r = np.maximum(np.abs(u) - A, 0.0)
     if c.p == 2.0 or not r.any():
         return
     x = np.abs(u[r > 0.0]) * c.inverse
-    ensure(np.sum(x[x < c.B] ** 2) <= c.low + 1e-12, "the low entries are more than is known")
+    ensure(np.sum(x[x < c.B] ** 2) <= c.low + 1e-12, "the low entries exceed their bound")
     largest = r.max()
     norm_now = largest * np.sum((r / largest) ** c.p) ** (1.0 / c.p)
-    ensure(abs(c.scale * norm_now - 1.0) < 1e-9 + c.tolerance, f"not 1 / {norm_now}: {c.scale}")
+    ensure(
+        abs(c.scale * norm_now - 1.0) < 1e-9 + c.tolerance, f"scale={c.scale} is not 1 / {norm_now}"
+    )

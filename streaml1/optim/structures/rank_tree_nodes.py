@@ -1,9 +1,15 @@
-"""What a wide tree is made of: leaves and nodes in two arrays of numbers, the free ones in chains.
+"""Layout and allocation of the leaves and nodes of `rank_tree.py`.
 
-A leaf is LEAF numbers: how many weights, the next free leaf, their |v|, their slots (NONE where
-there is none). A node is NODE numbers: how many children, the next free node or, while the tree
-is cut, the parent; a lower bound of each child's |v| (NEVER where there is none) and slot; the
-children; number and sum of the weights below each.
+Leaves and nodes are fixed-size parts of two arrays of int64. Free ones are chained by `NEXT`.
+
+| part of a leaf | elements | part of a node | elements |
+|---|---:|---|---:|
+| `FILL`: number of weights | 1 | `FILL`: number of children | 1 |
+| `NEXT`: next free leaf | 1 | `NEXT`: next free node; during a cut, the parent | 1 |
+| `KEYS`: key of each weight | 32 | `KEYS`: lower bound of each child; `NEVER` if unused | 32 |
+| `SLOTS`: slot of each weight; `NONE` if unused | 32 | `TIES`: slot of the bound | 32 |
+| | | `KIDS`: the children | 32 |
+| | | `COUNTS`, `SUMS`: number and sum of the keys below each | 32 + 32 |
 """
 
 from __future__ import annotations
@@ -34,10 +40,10 @@ __all__ = [
     "SUMS",
     "TIES",
     "WEIGHTS",
-    "at",
     "clear",
     "free",
-    "inside",
+    "in_leaf",
+    "in_node",
     "new_leaf",
     "new_node",
     "plant",
@@ -51,7 +57,7 @@ CLOCK = np.dtype(
         ("height", "i8"),  # of the root; that of a node above leaves is 1
         ("free_leaf", "i8"),  # first of a chain
         ("free_node", "i8"),
-        ("leaves", "i8"),  # how many are in use
+        ("leaves", "i8"),  # number in use
         ("nodes", "i8"),
     ],
     align=True,
@@ -76,104 +82,108 @@ HALF_NODE = CHILDREN // 2
 
 
 @inlined
-def at(node: Any, field: Any) -> Any:
-    """Where a field of a node is."""
+def in_node(node: Any, field: Any) -> Any:
+    """Return the position of an element of a node."""
     return np.uint64(node * NODE + field)
 
 
 @inlined
-def inside(leaf: Any, field: Any) -> Any:
-    """Where a field of a leaf is."""
+def in_leaf(leaf: Any, field: Any) -> Any:
+    """Return the position of an element of a leaf."""
     return np.uint64(leaf * LEAF + field)
 
 
 @inlined
 def new_leaf(leaves: Any, clock: Any) -> Any:
-    """Take a free leaf: no weights."""
+    """Allocate a leaf without weights."""
     c = clock[0]
     leaf = c.free_leaf
-    c.free_leaf = leaves[inside(leaf, NEXT)]
+    c.free_leaf = leaves[in_leaf(leaf, NEXT)]
     c.leaves += 1
-    leaves[inside(leaf, FILL)] = 0
+    leaves[in_leaf(leaf, FILL)] = 0
     for i in range(WEIGHTS):
-        leaves[inside(leaf, SLOTS + i)] = NONE
+        leaves[in_leaf(leaf, SLOTS + i)] = NONE
     return leaf
 
 
 @inlined
 def new_node(nodes: Any, clock: Any) -> Any:
-    """Take a free node: no children."""
+    """Allocate a node without children."""
     c = clock[0]
     node = c.free_node
-    c.free_node = nodes[at(node, NEXT)]
+    c.free_node = nodes[in_node(node, NEXT)]
     c.nodes += 1
-    nodes[at(node, FILL)] = 0
+    nodes[in_node(node, FILL)] = 0
     for i in range(CHILDREN):
-        nodes[at(node, KEYS + i)] = NEVER
+        nodes[in_node(node, KEYS + i)] = NEVER
     return node
 
 
 @inlined
 def _free_leaf(leaves: Any, clock: Any, leaf: Any) -> None:
+    """Free a leaf."""
     c = clock[0]
-    leaves[inside(leaf, FILL)] = 0
-    leaves[inside(leaf, NEXT)] = c.free_leaf
+    leaves[in_leaf(leaf, FILL)] = 0
+    leaves[in_leaf(leaf, NEXT)] = c.free_leaf
     c.free_leaf = leaf
     c.leaves -= 1
 
 
 @kernel
 def free(leaves: Any, nodes: Any, clock: Any, child: Any, height: Any) -> None:
-    """Free a child of a node of that height, and all below it."""
+    """Free a child of a node of the given height, and everything below it.
+
+    Depth first, without recursion: pending nodes are chained by `NEXT`, and hold their height in
+    the first element of `SUMS`, which is not needed any more.
+    """
     c = clock[0]
     if height == 1:
         _free_leaf(leaves, clock, child)
         return
-    # What waits is chained; the height above leaves is told by an unused field.
-    nodes[at(child, NEXT)] = NONE
-    nodes[at(child, SUMS)] = height - 1
-    waiting = child
-    while waiting != NONE:
-        node = waiting
-        level = nodes[at(node, SUMS)]
-        waiting = nodes[at(node, NEXT)]
-        for i in range(nodes[at(node, FILL)]):
-            kid = nodes[at(node, KIDS + i)]
+    nodes[in_node(child, NEXT)] = NONE
+    nodes[in_node(child, SUMS)] = height - 1
+    pending = child
+    while pending != NONE:
+        node = pending
+        level = nodes[in_node(node, SUMS)]
+        pending = nodes[in_node(node, NEXT)]
+        for i in range(nodes[in_node(node, FILL)]):
+            kid = nodes[in_node(node, KIDS + i)]
             if level == 1:
                 _free_leaf(leaves, clock, kid)
             else:
-                nodes[at(kid, NEXT)] = waiting
-                nodes[at(kid, SUMS)] = level - 1
-                waiting = kid
-        nodes[at(node, FILL)] = 0
-        nodes[at(node, NEXT)] = c.free_node
+                nodes[in_node(kid, NEXT)] = pending
+                nodes[in_node(kid, SUMS)] = level - 1
+                pending = kid
+        nodes[in_node(node, FILL)] = 0
+        nodes[in_node(node, NEXT)] = c.free_node
         c.free_node = node
         c.nodes -= 1
 
 
 @kernel
 def clear(leaves: Any, nodes: Any, clock: Any) -> None:
-    """All leaves and nodes are free."""
+    """Free all leaves and nodes."""
     c = clock[0]
     for leaf in range(len(leaves) // LEAF):
-        leaves[inside(leaf, FILL)] = 0
-        leaves[inside(leaf, NEXT)] = leaf + 1
+        leaves[in_leaf(leaf, FILL)] = 0
+        leaves[in_leaf(leaf, NEXT)] = leaf + 1
     for node in range(len(nodes) // NODE):
-        nodes[at(node, FILL)] = 0
-        nodes[at(node, NEXT)] = node + 1
+        nodes[in_node(node, FILL)] = 0
+        nodes[in_node(node, NEXT)] = node + 1
     c.free_leaf, c.free_node, c.leaves, c.nodes, c.awake = 0, 0, 0, 0, 0
 
 
 @inlined
 def plant(leaves: Any, nodes: Any, clock: Any) -> None:
-    """A tree of no weights: a root, and one leaf."""
+    """Create a tree without weights: a root and one leaf."""
     c = clock[0]
     c.root = new_node(nodes, clock)
     c.height = 1
-    nodes[at(c.root, FILL)] = 1
-    nodes[at(c.root, KEYS)] = 0
-    nodes[at(c.root, TIES)] = 0
-    nodes[at(c.root, KIDS)] = new_leaf(leaves, clock)
-    nodes[at(c.root, COUNTS)] = 0
-    nodes[at(c.root, SUMS)] = 0
+    nodes[in_node(c.root, FILL)] = 1
+    nodes[in_node(c.root, KEYS)] = 0
+    nodes[in_node(c.root, TIES)] = 0
+    nodes[in_node(c.root, KIDS)] = new_leaf(leaves, clock)
+    nodes[in_node(c.root, COUNTS)] = 0
+    nodes[in_node(c.root, SUMS)] = 0
     c.awake = 1

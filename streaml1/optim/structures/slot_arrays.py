@@ -1,4 +1,4 @@
-"""Arrays with an entry for each slot, and what becomes of them when slots are made or moved."""
+"""Arrays with elements for each slot: allocation, growth, and renumbering of slots."""
 
 from __future__ import annotations
 
@@ -7,40 +7,63 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.aligned import in_lines
+from streaml1.core.types import Ints
 
 __all__ = ["grown", "moved", "records", "scratch_for", "zeros"]
 
-ROOM_LEAST = 256
+MIN_SCRATCH = 256
 
 
 def records(n: int, dtype: Any) -> Any:
-    """`n` zeros that compiled code reads as records, as `in_lines`."""
+    """Return `n` zero records as a record array, aligned to a cache line."""
     return in_lines(n, dtype).view(np.recarray)
 
 
 def zeros(n: int, like: Any) -> Any:
-    """`n` zeros of the kind of the array `like`, as `in_lines`."""
-    return records(n, like.dtype) if like.dtype.names else in_lines(n, like.dtype)
+    """Return `n` zeros of the dtype `like`, or of that of the array `like`.
+
+    A structured dtype gives a record array. The array is aligned to a cache line.
+    """
+    dtype = like if isinstance(like, np.dtype) else like.dtype
+    return records(n, dtype) if dtype.names else in_lines(n, dtype)
 
 
-def grown(a: Any, d: int) -> Any:
-    """The same entries, and zeros up to `d`."""
-    larger = zeros(d, a)
+def grown(a: Any, n: int) -> Any:
+    """Return a copy of `a` that is padded with zeros to `n` elements."""
+    larger = zeros(n, a)
     larger[: len(a)] = a
     return larger
 
 
 def scratch_for(nnz: int, scratch: Any) -> Any:
-    """What a row of `nnz` non-zeros is kept in: `scratch` where it is long enough."""
+    """Return a scratch array for a row of `nnz` non-zeros: `scratch` itself if it is long enough.
+
+    The length at least doubles, so that rows of growing length cost amortised constant time.
+    """
     if nnz <= len(scratch):
         return scratch
-    longer = in_lines(max(nnz, 2 * len(scratch), ROOM_LEAST), scratch.dtype)
+    longer = in_lines(max(nnz, 2 * len(scratch), MIN_SCRATCH), scratch.dtype)
     return longer.view(type(scratch))
 
 
-def moved(a: Any, new_slots: Any, d: int) -> Any:
-    """`d` entries: the j-th has gone to `new_slots[j]`, or where that is negative away."""
-    kept = np.flatnonzero(new_slots >= 0)  # places are read at a third of the cost of flags
-    there = zeros(d, a)
-    there[new_slots[kept]] = a[kept]
+def moved(a: Any, new_slots: Ints, d: int, width: int = 1, extra: int = 0) -> Any:
+    """Return the elements of `a` in renumbered slots.
+
+    Parameters
+    ----------
+    a
+        `width` elements for each slot.
+    new_slots
+        The new number of each slot, below `d`; negative where a slot is given back.
+    d
+        Number of slots of the result.
+    extra
+        Number of zero slots that follow them.
+    """
+    retained = np.flatnonzero(new_slots >= 0)  # indexing by positions is 3x as fast as by a mask
+    there = zeros((d + extra) * width, a)
+    if width == 1:
+        there[new_slots[retained]] = a[retained]
+    else:
+        there.reshape(-1, width)[new_slots[retained]] = a.reshape(-1, width)[retained]
     return there

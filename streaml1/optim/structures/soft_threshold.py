@@ -1,4 +1,4 @@
-"""What is left of a u that owes a penalty of A, and the u of what steps: floats, or eight."""
+"""Soft-thresholding of a stored number u by the accumulated penalty A, for floats or f64x8."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from typing import Any
 from streaml1.core.jit import inlined
 from streaml1.core.simd import add, copysign, lane_max, lane_min, mul, neg, sub
 
-__all__ = ["beyond", "stepped"]
+__all__ = ["soft_threshold", "stepped"]
 
 
 @inlined
-def beyond(u: Any, A: Any) -> Any:
-    """The part of u outside of [-A, A]: sgn(u) [|u| - A]_+ without a look at the sign."""
+def soft_threshold(u: Any, A: Any) -> Any:
+    """Soft-threshold `u` by `A`: sgn(u) [|u| - A]_+.
+
+    It subtracts from u its part inside of [-A, A]. That takes no test of the sign, which a
+    processor could not predict.
+    """
     return sub(u, lane_min(lane_max(u, neg(A)), A))
 
 
 @inlined
 def stepped(w: Any, A: Any, step: Any, x: Any) -> Any:
-    """The u of what was left, w, and goes by -step x."""
+    """Return the u of the weight w - step x: the inverse of `soft_threshold`."""
     v = sub(w, mul(step, x))
     return add(v, copysign(A, v))

@@ -1,16 +1,35 @@
-"""A lazy timing wheel: which weights of a raw vector become zero as Theta grows.
+"""A lazy timing wheel: finds the weights of a raw vector that become zero as Theta grows.
 
-A timer ends when Theta reaches its key, the |v| of a slot. Timers stand in a ring of `mask + 1`
-buckets, where the bucket b has the keys from b * 2**shift; those beyond the ring stand in its last
-bucket. A timer whose key has risen stays where it is: that it is too early is seen when its bucket
-is opened, and put right. One whose key has fallen is entered anew; `place` tells which entry
-counts, and the other is passed over.
+After the hashed and hierarchical timing wheels of Varghese & Lauck (1987), with Theta as the time.
+For `l1_ball.py` and each label of `softmax_ball.py`, which own the arrays. Symbols as in
+`fixed_point_vector.py`.
 
-The slots of a row wait in `todo` until the step's projection is over: what that ends need not be
-entered. Until the first projection the timers sleep: there are no entries at all.
+A *timer* is a weight; its *key* is |v|, and it expires when Theta reaches the key.
 
-In what order entries stand depends on growth, tuning and restoring. Looking at one changes nothing
-but S and n, and those are sums of whole numbers.
+Structure:
+
+- A ring of `mask + 1` buckets. Bucket b has the keys from b * 2**shift on. It is at index b & mask
+  of `ends`. `now` is the bucket that Theta is in. Keys beyond the ring are in its last bucket.
+- Entries (slots) of a bucket are in a chain of chunks of `pool`. Chunk c begins at `pool[16 c]`:
+  first the next chunk of its chain (0 if none), then up to 15 slots. `ends` holds the position
+  after the last entry of each bucket. A multiple of 16 is the end of a full chunk. Chunk 0 does not
+  exist; it counts as full, so an empty bucket has the end 16.
+- `place` of a slot is 1 + the bucket that has its valid entry, or 0. Entries elsewhere are stale.
+- `todo` holds slots of the current row. They are entered after the projection of the step: those
+  that expire in it need no entry.
+
+Invariants: a timer is never in a bucket later than its key, so none expires unnoticed. A timer
+whose key has risen stays where it is, too early; that is corrected when its bucket is opened. A
+timer whose key has fallen below its bucket is entered again, and its old entry becomes stale.
+
+Until the first projection the wheel sleeps: there are no entries at all.
+
+Cost: O(1) to enter a timer; each entry is looked at once for each time its bucket is opened. `tune`
+sets the width of the buckets such that a projection passes few of them, and is called when the work
+per projection exceeds what `patience` allows.
+
+The order of the entries depends on growth, tuning and loading. It must not matter: looking at an
+entry changes S and n alone, which are sums of integers.
 """
 
 from __future__ import annotations
@@ -21,6 +40,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
+from streaml1.core.rows import ensure
 from streaml1.optim.structures.fixed_point_vector import (
     LEDGER,
     coarser_unit,
@@ -31,70 +51,64 @@ from streaml1.optim.structures.fixed_point_vector import (
 )
 
 __all__ = [
-    "BUCKETS_LEAST",
     "CHUNK",
     "CLOCK",
     "EMPTY",
     "ITEMS",
+    "MIN_BUCKETS",
     "NEVER",
     "SLOT",
-    "WEIGHTS_A_BUCKET",
+    "WEIGHTS_PER_BUCKET",
+    "check",
     "enter",
-    "mark",
+    "find_early",
     "move_far",
     "project",
     "to_unit",
     "tune",
 ]
 
-SLOT = np.dtype(
-    [
-        ("v", "i8"),
-        ("place", "i8"),  # 1 + the bucket with the entry that counts, or 0
-    ],
-    align=True,
-)
+SLOT = np.dtype([("v", "i8"), ("place", "i8")], align=True)
 CLOCK = np.dtype(
     [
         *LEDGER,
         ("awake", "i8"),  # whether there are entries
-        ("now", "i8"),  # the bucket that Theta is in
+        ("now", "i8"),
         ("shift", "i8"),
         ("mask", "i8"),
-        ("low", "i8"),  # no key in that bucket is lower
-        ("entries", "i8"),  # with those that are passed over
-        ("room", "i8"),  # how many there may be
-        ("free", "i8"),  # first chunk of the free ones
-        ("pending", "i8"),  # how many slots wait in `todo`
+        ("low", "i8"),  # lower bound of the keys in the bucket `now`
+        ("entries", "i8"),  # with stale ones
+        ("room", "i8"),  # upper bound of `entries`
+        ("free", "i8"),  # first chunk of the free chain
+        ("pending", "i8"),  # number of slots in `todo`
         ("steps", "i8"),  # projections since the wheel was tuned,
         ("way", "f8"),  # and by how much they have moved Theta
-        ("patience", "i8"),  # work that is borne until the wheel is tuned again
+        ("patience", "i8"),  # work that is left until the wheel is tuned
     ],
     align=True,
 )
 
-# Chunk c is the part of `pool` from 16 c: first the next chunk of its chain (0: none), then up to
-# 15 slots. `ends` holds where the next entry of a bucket goes. A multiple of 16 is the end of a
-# full chunk, where another begins; chunk 0, which does not exist, is full.
 CHUNK = 16
 ITEMS = CHUNK - 1
 EMPTY = CHUNK
 NEVER = 2**62
-BUCKETS_LEAST = 16
-WEIGHTS_A_BUCKET = 16
-WIDTH = 4.0  # of a bucket, in what a projection moves Theta by
+MIN_BUCKETS = 16
+WEIGHTS_PER_BUCKET = 16
+WIDTH = 4.0  # of a bucket, in moves of Theta by one projection
 
-# What a projection may cost before the width of the buckets is in doubt: entries looked at and
-# buckets passed, at all and for each weight that ends. What is above it must add up to some passes
-# over all timers.
-BORNE = 32
-BORNE_A_WEIGHT = 4
+# Work (entries looked at, buckets passed) that a projection may cost before it reduces `patience`:
+# a constant, and some for each weight that expires. Patience lasts for some passes over all timers.
+FREE_WORK = 32
+FREE_WORK_PER_WEIGHT = 4
 PATIENCE = 8
 
 
 @inlined
-def mark(slots: Any, todo: Any, clock: Any, ids: Any, lo: Any, hi: Any) -> None:
-    """Write down those slots of a row whose key is before the bucket they stand in, or in none."""
+def find_early(slots: Any, todo: Any, clock: Any, ids: Any, lo: Any, hi: Any) -> None:
+    """Append to `todo` the slots of a row whose key is before their bucket, or that have none.
+
+    Without a branch: whether a key has fallen is unpredictable.
+    """
     c = clock[0]
     shift, low = c.shift, c.low
     m = np.uint64(0)
@@ -103,7 +117,7 @@ def mark(slots: Any, todo: Any, clock: Any, ids: Any, lo: Any, hi: Any) -> None:
         key = abs(slots[j].v)
         place = slots[j].place
         low = min(low, key)
-        # No place, less 1 and without a sign, is later than any.
+        # place = 0, minus 1, is the largest unsigned number: later than any bucket.
         due = np.int64(np.uint64(key >> shift) < np.uint64(place - 1))
         slots[j].place = place & (due - 1)
         todo[m] = j
@@ -114,16 +128,16 @@ def mark(slots: Any, todo: Any, clock: Any, ids: Any, lo: Any, hi: Any) -> None:
 
 @inlined
 def enter(slots: Any, ends: Any, pool: Any, clock: Any, ids: Any, lo: Any, hi: Any) -> None:
-    """Enter timers where they belong, or as far out as there are buckets."""
+    """Enter timers into their buckets, or into the last bucket of the ring."""
     c = clock[0]
     shift, now, mask = c.shift, c.now, c.mask
-    far = now + mask
+    last_bucket = now + mask
     low = c.low
     for k in range(np.uint64(lo), np.uint64(hi)):
         j = ids[k]
         key = abs(slots[j].v)
         low = min(low, key)
-        b = max(min(key >> shift, far), now)
+        b = max(min(key >> shift, last_bucket), now)
         ring = np.uint64(b & mask)
         end = np.int64(ends[ring])
         if end & (CHUNK - 1) == 0:
@@ -140,61 +154,65 @@ def enter(slots: Any, ends: Any, pool: Any, clock: Any, ids: Any, lo: Any, hi: A
 
 @inlined
 def _open(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
-    """Empty the bucket that Theta is in: end what ends by T, enter the rest anew."""
+    """Empty the bucket `now`: end the timers with keys up to T, enter the others again.
+
+    Entries are compacted in place: `n_kept` never passes i. The chunk is not free before its
+    survivors are entered elsewhere.
+    """
     c = clock[0]
     Theta = c.Theta
-    here = c.now + 1
+    place_now = c.now + 1
     ring = np.uint64(c.now & c.mask)
     end = np.int64(ends[ring])
     ends[ring] = EMPTY
     chunk = (end - 1) // CHUNK
-    S, n, seen = np.int64(0), np.int64(0), np.int64(0)
+    S, n, n_seen = np.int64(0), np.int64(0), np.int64(0)
     c.low = NEVER
     while chunk != 0:
         after = np.int64(pool[np.uint64(CHUNK * chunk)])
         first = CHUNK * chunk + 1
-        seen += end - first
-        kept = np.uint64(first)
+        n_seen += end - first
+        n_kept = np.uint64(first)
         for i in range(np.uint64(first), np.uint64(end)):
             j = pool[i]
             place = slots[j].place
             key = abs(slots[j].v)
-            counts = np.int64(place == here)
-            over = counts & np.int64(key <= T)
-            left = key - Theta
-            left &= ~(left >> 63)
-            S += left & -over
-            n += np.int64(left != 0) & over
+            counts = np.int64(place == place_now)
+            ends_now = counts & np.int64(key <= T)
+            remaining = key - Theta
+            remaining &= ~(remaining >> 63)
+            S += remaining & -ends_now
+            n += np.int64(remaining != 0) & ends_now
             slots[j].place = place & (counts - 1)
-            pool[kept] = j
-            kept += np.uint64(counts - over)
-        enter(slots, ends, pool, clock, pool, first, kept)
+            pool[n_kept] = j
+            n_kept += np.uint64(counts - ends_now)
+        enter(slots, ends, pool, clock, pool, first, n_kept)
         pool[np.uint64(CHUNK * chunk)] = c.free
         c.free = chunk
         chunk = after
         end = CHUNK * (chunk + 1)
     c.S -= S
     c.n -= n
-    c.entries -= seen
-    c.patience -= seen
+    c.entries -= n_seen
+    c.patience -= n_seen
 
 
 @inlined
 def _end_pending(slots: Any, todo: Any, clock: Any, T: Any) -> None:
-    """End what ends by T of the slots that wait."""
+    """End the timers in `todo` with keys up to T."""
     c = clock[0]
     Theta = c.Theta
     S, n, m = np.int64(0), np.int64(0), np.uint64(0)
     for k in range(np.uint64(c.pending)):
         j = todo[k]
         key = abs(slots[j].v)
-        over = np.int64(key <= T)
-        left = key - Theta
-        left &= ~(left >> 63)
-        S += left & -over
-        n += np.int64(left != 0) & over
+        ends_now = np.int64(key <= T)
+        remaining = key - Theta
+        remaining &= ~(remaining >> 63)
+        S += remaining & -ends_now
+        n += np.int64(remaining != 0) & ends_now
         todo[m] = j
-        m += np.uint64(1 - over)
+        m += np.uint64(1 - ends_now)
     c.S -= S
     c.n -= n
     c.pending = np.int64(m)
@@ -202,7 +220,7 @@ def _end_pending(slots: Any, todo: Any, clock: Any, T: Any) -> None:
 
 @kernel
 def _end(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
-    """End the weights in the wheel that are zero once Theta is T."""
+    """End the timers in the wheel with keys up to T."""
     c = clock[0]
     last = T >> c.shift
     if last - c.now > c.mask:
@@ -219,15 +237,15 @@ def _end(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
 
 
 @kernel
-def _lift(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> Any:
-    """Take all entries out, end what ends by T; returns a chain of the other timers, and n.
+def _take_out_all(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> Any:
+    """Empty the wheel and end the timers with keys up to T; return a chain of the others, and n.
 
-    In place: the chunks are chained as they come, and what is kept is written into the first of
-    them, behind what is being read.
+    In place: the chunks are chained in the order in which they are read, and survivors are written
+    to the first of them. Invariant: the write position is at or behind the read position.
     """
     c = clock[0]
-    first, tail, into = np.int64(0), np.int64(0), np.int64(0)
-    kept, count = np.int64(0), np.int64(0)
+    first, tail, target = np.int64(0), np.int64(0), np.int64(0)
+    n_kept, count = np.int64(0), np.int64(0)
     for ring in range(c.mask + 1):
         end = np.int64(ends[ring])
         ends[ring] = EMPTY
@@ -235,7 +253,7 @@ def _lift(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> Any:
         while chunk != 0:
             after = np.int64(pool[CHUNK * chunk])
             if first == 0:
-                first, into, kept = chunk, chunk, CHUNK * chunk + 1
+                first, target, n_kept = chunk, chunk, CHUNK * chunk + 1
             else:
                 pool[CHUNK * tail] = chunk
             tail = chunk
@@ -248,32 +266,32 @@ def _lift(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> Any:
                 slots[j].place = 0
                 key = abs(slots[j].v)
                 if key <= T:
-                    left = max(key - c.Theta, 0)
-                    c.S -= left
-                    c.n -= np.int64(left != 0)
+                    remaining = max(key - c.Theta, 0)
+                    c.S -= remaining
+                    c.n -= np.int64(remaining != 0)
                     continue
-                if kept == CHUNK * (into + 1):
-                    into = np.int64(pool[CHUNK * into])
-                    kept = CHUNK * into + 1
-                pool[kept] = j
-                kept += 1
+                if n_kept == CHUNK * (target + 1):
+                    target = np.int64(pool[CHUNK * target])
+                    n_kept = CHUNK * target + 1
+                pool[n_kept] = j
+                n_kept += 1
                 count += 1
             chunk = after
             end = CHUNK * (chunk + 1)
-    if first != 0:  # the chunks after those that are kept are free
+    if first != 0:  # the chunks behind the survivors are free
         pool[CHUNK * tail] = c.free
-        c.free = np.int64(pool[CHUNK * into])
-        pool[CHUNK * into] = 0
+        c.free = np.int64(pool[CHUNK * target])
+        pool[CHUNK * target] = 0
     c.entries = 0
     return first, count
 
 
 @inlined
-def _set_up(ends: Any, clock: Any, count: Any, T: Any) -> None:
-    """Number and width of the buckets for `count` timers; the wheel is empty."""
+def _set_buckets(ends: Any, clock: Any, count: Any, T: Any) -> None:
+    """Set number and width of the buckets for `count` timers; the wheel is empty."""
     c = clock[0]
     size = np.int64(len(ends))
-    while size > BUCKETS_LEAST and size * WEIGHTS_A_BUCKET > count:
+    while size > MIN_BUCKETS and size * WEIGHTS_PER_BUCKET > count:
         size >>= 1
     width = WIDTH * float(c.S) / float((c.n + 1) * size)
     if c.steps > 0:
@@ -288,10 +306,10 @@ def _set_up(ends: Any, clock: Any, count: Any, T: Any) -> None:
 
 @kernel
 def tune(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
-    """Enter all timers anew, in buckets as wide as is best now; end what ends by T."""
+    """Enter all timers again, in buckets of a better width; end those with keys up to T."""
     c = clock[0]
-    chunk, count = _lift(slots, ends, pool, clock, T)
-    _set_up(ends, clock, count, T)
+    chunk, count = _take_out_all(slots, ends, pool, clock, T)
+    _set_buckets(ends, clock, count, T)
     while chunk != 0:
         after = np.int64(pool[CHUNK * chunk])
         first = CHUNK * chunk + 1
@@ -304,9 +322,9 @@ def tune(slots: Any, ends: Any, pool: Any, clock: Any, T: Any) -> None:
 
 @kernel
 def _wake(slots: Any, ends: Any, pool: Any, todo: Any, clock: Any) -> None:
-    """Enter the timers of all weights."""
+    """Wake the wheel: enter the timers of all weights."""
     c = clock[0]
-    _set_up(ends, clock, c.n, c.Theta)
+    _set_buckets(ends, clock, c.n, c.Theta)
     for j in range(np.uint64(len(slots))):
         if abs(slots[j].v) > c.Theta:
             todo[0] = j
@@ -317,11 +335,15 @@ def _wake(slots: Any, ends: Any, pool: Any, todo: Any, clock: Any) -> None:
 
 @kernel
 def project(slots: Any, ends: Any, pool: Any, todo: Any, clock: Any) -> None:
-    """Move all weights to where S is at most z."""
+    """Project: increase Theta until S is at most z.
+
+    Invariant of the loop: q is a lower bound of the solution, because n and S count weights that
+    expire before it. It is the solution when no timer expires any more.
+    """
     c = clock[0]
     if c.awake == 0:
         _wake(slots, ends, pool, todo, clock)
-    z, n = c.z - c.n, c.n  # so much less that rounding q down leaves S within z
+    z, n = c.z - c.n, c.n  # n less, so that S is within z although q is rounded down
     T = c.Theta
     while True:
         q = (c.S - z) // c.n
@@ -335,13 +357,13 @@ def project(slots: Any, ends: Any, pool: Any, todo: Any, clock: Any) -> None:
     c.S -= c.n * q
     c.way += q
     c.steps += 1
-    borne = BORNE + BORNE_A_WEIGHT * (n - c.n)
-    c.patience = min(c.patience + borne, PATIENCE * (c.n + c.mask))
+    free_work = FREE_WORK + FREE_WORK_PER_WEIGHT * (n - c.n)
+    c.patience = min(c.patience + free_work, PATIENCE * (c.n + c.mask))
 
 
 @kernel
 def to_unit(slots: Any, ends: Any, pool: Any, clock: Any, unit: float) -> None:
-    """Write all down anew, in another unit; the timers sleep."""
+    """Rewrite all weights in another unit; the wheel sleeps."""
     c = clock[0]
     if c.awake != 0:
         for j in range(np.uint64(len(slots))):
@@ -362,7 +384,7 @@ def move_far(
     slots: Any, ends: Any, pool: Any, todo: Any, clock: Any,
     ids: Any, values: Any, lo: Any, hi: Any, step: float,
 ) -> None:  # fmt: skip
-    """Move a row by a step that may be too long for the unit."""
+    """Move a row by a step that may be too long for the current unit."""
     c = clock[0]
     unit = coarser_unit(clock, values, lo, hi, step)
     if unit > c.unit:
@@ -377,3 +399,64 @@ def move_far(
     c.Theta += q
     c.S += S - c.n * q
     c.n += n
+
+
+def check(slots: Any, ends: Any, pool: Any, clock: Any) -> None:
+    """Raise AssertionError if an invariant of the wheel is broken."""
+    c = clock[0]
+    place = slots["place"]
+    chains = [_chain(ends, pool, bucket) for bucket in range(len(ends))]
+    used = sum((chunks for chunks, _ in chains), _free_chunks(pool, clock))
+    chunks = len(pool) // CHUNK
+    ensure(sorted(used) == list(range(1, chunks)), "a chunk is lost, or used twice")
+    ensure(c.pending == 0, f"{c.pending} slots of a row are pending")
+    n_entries = sum(len(entries) for _, entries in chains)
+    ensure(c.entries == n_entries, f"entries={c.entries} should be {n_entries}")
+    ensure(c.entries <= c.room, f"{c.entries} entries exceed room={c.room}")
+    if not c.awake:
+        ensure(c.entries == 0 and not place.any(), "the wheel sleeps, but has entries")
+        return
+    ensure(c.now == c.Theta >> c.shift, f"Theta is not in bucket {c.now}")
+    is_mask = c.mask & (c.mask + 1) == 0 and c.mask < len(ends)
+    ensure(is_mask, f"mask={c.mask} does not fit {len(ends)} buckets")
+    _check_timers(slots, clock, [entries for _, entries in chains])
+
+
+def _check_timers(slots: Any, clock: Any, buckets: list[list[int]]) -> None:
+    c = clock[0]
+    key, place = np.abs(slots["v"]), slots["place"]
+    late = (key > c.Theta) & ((place == 0) | ((place - 1) << c.shift > key))
+    ensure(not late.any(), f"the timer of slot {np.argmax(late)} is too late")
+    placed = np.flatnonzero(place)
+    bucket = place[placed] - 1
+    ensure(np.all((c.now <= bucket) & (bucket <= c.now + c.mask)), "a bucket is out of the ring")
+    entries = {(ring, j) for ring, members in enumerate(buckets) for j in members}
+    valid = set(zip((bucket & c.mask).tolist(), placed.tolist(), strict=True))
+    ensure(valid <= entries, "a valid entry is missing")
+    now = c.now & c.mask
+    keys = [key[j] for ring, j in valid if ring == now and key[j] > c.Theta]
+    ensure(min(keys, default=NEVER) >= c.low, f"a timer of bucket {c.now} is below low={c.low}")
+
+
+def _chain(ends: Any, pool: Any, bucket: int) -> tuple[list[int], list[int]]:
+    """Return the chunks and the entries of a bucket."""
+    end = int(ends[bucket])
+    chunk = (end - 1) // CHUNK
+    chunks: list[int] = []
+    entries: list[int] = []
+    while chunk and len(chunks) < len(pool):
+        chunks.append(chunk)
+        entries += pool[CHUNK * chunk + 1 : end].tolist()
+        chunk = int(pool[CHUNK * chunk])
+        end = CHUNK * (chunk + 1)
+    return chunks, entries
+
+
+def _free_chunks(pool: Any, clock: Any) -> list[int]:
+    """Return the chunks of the free chain."""
+    chunk = int(clock[0].free)
+    chunks: list[int] = []
+    while chunk and len(chunks) < len(pool):
+        chunks.append(chunk)
+        chunk = int(pool[CHUNK * chunk])
+    return chunks

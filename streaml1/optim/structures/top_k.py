@@ -1,8 +1,12 @@
-"""The largest of many sizes that stand in no order, for `optim/fobos_linf.py`, which owns the arrays.
+"""The largest elements of an unordered array, for `optim/fobos_linf.py`, which owns the arrays.
 
-The sizes are neighbours in memory, from 1 on, and are compared with a bound 64 at a time; what is not below it is
-sorted. The slots that they belong to are not looked at.
-"""  # noqa: E501
+The sizes of the pool (`keys`, from index 1 on) are adjacent in memory. They are compared with a
+lower bound, 64 at a time. Those that are not below it are copied to `found`; the bound is raised
+while it excludes some of them; then they are sorted, by insertion if they are few, else by
+heapsort. The slots of the pool are not read.
+
+Cost: O(pool / 64 + m log m) for m results.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,28 @@ from streaml1.core.simd import ctz, mask_ge
 
 __all__ = ["FOUND", "WIDE", "find"]
 
-FOUND = np.dtype([("key", "f8"), ("at", "i8")], align=True)
-WIDE = np.uint64(64)  # sizes are looked at together; the array is so much longer
-FEW = np.uint64(32)  # are sorted in the simplest way
+FOUND = np.dtype([("key", "f8"), ("at", "i8")], align=True)  # a size, and its index in the pool
+WIDE = np.uint64(64)  # sizes that are compared at once; `keys` must be longer by this number
+FEW = np.uint64(32)  # at most this number is sorted by insertion
 
 
 @inlined
 def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[Any, float]:
-    """Find sizes in the pool, from `bound` on, the largest first; how many, and from where on.
+    """Find the sizes of the pool from `bound` on that the level may reach, in falling order.
 
-    Not those that n weights at the level, with the others, would not come down to.
+    Parameters
+    ----------
+    bound
+        Lower bound of the sizes.
+    level, n, left
+        The level, the number of weights at it, and what the penalty may still take.
+
+    Returns
+    -------
+    m : int
+        Number of elements of `found`.
+    bound : float
+        All sizes from this bound on were found.
     """
     c = rule.clock[0]
     found = rule.found
@@ -41,22 +57,22 @@ def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[An
             found[m].at = np.int64(at)
             m += one
     while m > FEW:
-        # Where all of them would be, if no others were met: the level is no lower.
+        # The level at which all of them would lose `left`: it does not fall below that.
         total = n * level - left
-        most = 0.0
+        largest = 0.0
         for k in range(m):
             total += found[k].key
-            most = max(most, found[k].key)
-        bound = max(bound, min(most, total / (float(n) + float(m))))
-        kept = np.uint64(0)
+            largest = max(largest, found[k].key)
+        bound = max(bound, min(largest, total / (float(n) + float(m))))
+        n_retained = np.uint64(0)
         for k in range(m):
             key = found[k].key
-            found[kept].key = key
-            found[kept].at = found[k].at
-            kept += np.uint64(key >= bound)
-        if kept == m:
+            found[n_retained].key = key
+            found[n_retained].at = found[k].at
+            n_retained += np.uint64(key >= bound)
+        if n_retained == m:
             break
-        m = kept
+        m = n_retained
     if m <= FEW:
         _insert_all(found, m)
     else:
@@ -66,21 +82,21 @@ def find(rule: Any, bound: float, level: float, n: Any, left: float) -> tuple[An
 
 @inlined
 def _insert_all(found: Any, m: Any) -> None:
-    """Sort a few."""
+    """Sort by insertion, in falling order."""
     one = np.uint64(1)
     for k in range(one, m):
-        key, at, place = found[k].key, found[k].at, np.uint64(k)
-        while place > np.uint64(0) and found[place - one].key < key:
-            found[place].key = found[place - one].key
-            found[place].at = found[place - one].at
-            place = place - one
-        found[place].key = key
-        found[place].at = at
+        key, at, pos = found[k].key, found[k].at, np.uint64(k)
+        while pos > np.uint64(0) and found[pos - one].key < key:
+            found[pos].key = found[pos - one].key
+            found[pos].at = found[pos - one].at
+            pos = pos - one
+        found[pos].key = key
+        found[pos].at = at
 
 
 @inlined
 def _sort(found: Any, m: Any) -> None:
-    """Sort by a heap, the least on its top."""
+    """Sort by a heap with the smallest on top, in falling order."""
     for k in range(m >> np.uint64(1)):
         first = (m >> np.uint64(1)) - np.uint64(1) - k
         _sift(found, m, first, found[first].key, found[first].at)
@@ -94,18 +110,18 @@ def _sort(found: Any, m: Any) -> None:
 
 @inlined
 def _sift(found: Any, n: Any, k: Any, key: float, at: Any) -> None:
-    """Put an entry at place k or below, where it belongs."""
+    """Sift an element down from position k."""
     one = np.uint64(1)
     while True:
-        below = k + k + one
-        if below >= n:
+        child = k + k + one
+        if child >= n:
             break
-        if below + one < n:
-            below += np.uint64(found[below + one].key < found[below].key)
-        if found[below].key >= key:
+        if child + one < n:
+            child += np.uint64(found[child + one].key < found[child].key)
+        if found[child].key >= key:
             break
-        found[k].key = found[below].key
-        found[k].at = found[below].at
-        k = below
+        found[k].key = found[child].key
+        found[k].at = found[child].at
+        k = child
     found[k].key = key
     found[k].at = at

@@ -1,12 +1,24 @@
 """Blocks of equal weights, for `optim/fobos_linf.py`, which owns the arrays.
 
-What a fall of the level has cut stands in one block until the level comes down to it again or its last
-member leaves. So the blocks are a staircase: later ones are higher, and only the highest falls.
+A disjoint-set structure (union by size, with a direct pointer to the representative) whose sets are
+ordered by value. Weights that the level has clamped form a block until the level falls to it again, or
+its last member leaves. So the blocks are a *staircase*: later ones are higher, and only the highest falls.
 
-The u of a member is no weight but MEMBER times an id, with the sign of the weight. Each id tells the one that
-leads its block, which has the value: a weight is found by two loads, and no branch. Where two blocks become one,
-the ids of the one with fewer members are told the other's: a member pays for as many of these as its block has
-doubled. An id is free again when no member carries it, unless it leads.
+Structure:
+
+- The u of a member is not its weight, but `MEMBER` times an id, with the sign of the weight. Larger than any
+  weight, it tells members from free weights without a branch.
+- `blocks` has a record for each id. Each id points to the one that leads its block (`lead`), which has the
+  value, the number of members, and its neighbours on the staircase (`lower`, `higher`). So a weight is found
+  by two loads.
+- The ids of a block form a ring (`after`, `before`); free ids form a chain from `blocks[0].after`.
+- Id 0 is carried by all free weights, so that they need no special case. It is both ends of the staircase.
+
+Invariants: values rise along the staircase; n of a block is the sum of `carried` over its ring; every id
+except the leading one is carried by a member.
+
+Cost: O(1) for everything except `merged`, which redirects the ids of the block with fewer members: O(log n)
+for each member, amortised, because its block at least doubles.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -38,37 +50,35 @@ __all__ = [
     "with_room",
 ]
 
-# The record of an id. That of 0, which no member carries, stands for all free weights, so that none
-# need be told apart; it is both ends of the staircase, and its `after` is the first free id.
 BLOCK = np.dtype(
     [
-        ("lead", "i8"),  # its block's; of a free id -1
-        ("carried", "i8"),  # by so many members
-        ("after", "i8"),  # the ids of a block are a ring; free ones a chain
+        ("lead", "i8"),  # the id that leads its block; -1 if the id is free
+        ("carried", "i8"),  # number of members that carry the id
+        ("after", "i8"),
         ("before", "i8"),
-        # Of the id that leads:
+        # For an id that leads:
         ("value", "f8"),
-        ("n", "i8"),  # members
-        ("lower", "i8"),  # the next blocks of the staircase
+        ("n", "i8"),  # number of members
+        ("lower", "i8"),
         ("higher", "i8"),
     ],
     align=True,
-)  # fmt: skip
-MEMBER = 2.0**600  # above all weights
+)
+MEMBER = 2.0**600  # above any weight
 ONE_ID = 2.0**-600
-LEAST = 64
-ALWAYS = np.int64(2**62)  # members that carry 0
+MIN_IDS = 64
+ALWAYS = np.int64(2**62)  # `carried` of id 0: never falls to 0
 
 
-def no_blocks(n: int = LEAST) -> Any:
-    """Records of `n` ids, all free."""
+def no_blocks(n: int = MIN_IDS) -> Any:
+    """Return records of `n` ids, all free."""
     blocks = records(n, BLOCK)
     blocks["carried"][0] = ALWAYS
     return _freed(blocks, 1)
 
 
 def _freed(blocks: Any, first: int) -> Any:
-    """Chain the ids from `first` on in front of those that are free."""
+    """Put the ids from `first` on in front of the chain of free ids."""
     n = len(blocks)
     blocks["lead"][first:] = -1
     blocks["after"][first:] = np.arange(first + 1, n + 1)
@@ -78,7 +88,7 @@ def _freed(blocks: Any, first: int) -> Any:
 
 
 def with_room(blocks: Any) -> Any:
-    """The same records, and as many more."""
+    """Return the same records, and as many new ones."""
     larger = records(2 * len(blocks), BLOCK)
     larger[: len(blocks)] = blocks
     return _freed(larger, len(blocks))
@@ -86,19 +96,19 @@ def with_room(blocks: Any) -> Any:
 
 @inlined
 def has_room(rule: Any) -> bool:
-    """Whether there is an id for a new block: a step takes no more than one."""
+    """Return whether there is a free id; a step takes at most one."""
     return bool(rule.blocks[0].after != 0)
 
 
 @inlined
 def id_of(u: float) -> Any:
-    """The id that a member with this u carries; 0 of a free weight."""
+    """Return the id in u; 0 for a free weight."""
     return np.uint64(np.int64(abs(u) * ONE_ID))
 
 
 @inlined
 def current(rule: Any, u: float) -> float:
-    """The weight of a slot with this u."""
+    """Return the weight of a slot that stores u."""
     id = id_of(u)
     size = rule.blocks[np.uint64(rule.blocks[id].lead)].value
     return math.copysign(size, u) if id > np.uint64(0) else u
@@ -106,17 +116,17 @@ def current(rule: Any, u: float) -> float:
 
 @inlined
 def leave(rule: Any, id: Any) -> None:
-    """Let a member that carries this id go; 0 is none."""
-    one = rule.blocks[id]
-    one.carried -= 1
-    rule.blocks[np.uint64(one.lead)].n -= 1
-    if one.carried == 0:
-        _let_go(rule, id)
+    """Remove a member that carries this id; no-op for id 0."""
+    record = rule.blocks[id]
+    record.carried -= 1
+    rule.blocks[np.uint64(record.lead)].n -= 1
+    if record.carried == 0:
+        _free_unused(rule, id)
 
 
 @inlined
-def _let_go(rule: Any, id: Any) -> None:
-    """Nobody carries it: it is free, unless it leads others; so is one that leads nobody."""
+def _free_unused(rule: Any, id: Any) -> None:
+    """Free an id without members, unless it leads others; free the leading id of an empty block."""
     blocks = rule.blocks
     lead = np.uint64(blocks[id].lead)
     if id != lead:
@@ -128,6 +138,7 @@ def _let_go(rule: Any, id: Any) -> None:
 
 @inlined
 def _unring(blocks: Any, id: Any) -> None:
+    """Remove an id from its ring and free it."""
     before, after = blocks[id].before, blocks[id].after
     blocks[np.uint64(before)].after = after
     blocks[np.uint64(after)].before = before
@@ -136,6 +147,7 @@ def _unring(blocks: Any, id: Any) -> None:
 
 @inlined
 def _unstair(blocks: Any, id: Any) -> None:
+    """Remove a block from the staircase."""
     lower, higher = blocks[id].lower, blocks[id].higher
     blocks[np.uint64(lower)].higher = higher
     blocks[np.uint64(higher)].lower = lower
@@ -143,6 +155,7 @@ def _unstair(blocks: Any, id: Any) -> None:
 
 @inlined
 def _free(blocks: Any, id: Any) -> None:
+    """Put an id in front of the chain of free ids."""
     blocks[id].lead = -1
     blocks[id].after = blocks[0].after
     blocks[0].after = np.int64(id)
@@ -150,17 +163,17 @@ def _free(blocks: Any, id: Any) -> None:
 
 @inlined
 def new_block(rule: Any, value: float) -> Any:
-    """Begin a block above all others; returns its id."""
+    """Create a block above all others, without members; return its id."""
     blocks = rule.blocks
     id = np.uint64(blocks[0].after)
     top = blocks[0].lower
-    one = blocks[id]
-    blocks[0].after = one.after
-    one.lead = one.after = one.before = np.int64(id)
-    one.carried = one.n = 0
-    one.value = value
-    one.lower = top
-    one.higher = 0
+    record = blocks[id]
+    blocks[0].after = record.after
+    record.lead = record.after = record.before = np.int64(id)
+    record.carried = record.n = 0
+    record.value = value
+    record.lower = top
+    record.higher = 0
     blocks[np.uint64(top)].higher = np.int64(id)
     blocks[0].lower = np.int64(id)
     return id
@@ -168,22 +181,22 @@ def new_block(rule: Any, value: float) -> Any:
 
 @inlined
 def join(rule: Any, j: Any, id: Any) -> None:
-    """Let a slot carry this id; `add` counts it."""
+    """Let a slot carry this id; the caller counts it with `add`."""
     rule.u[j] = math.copysign(MEMBER * float(id), rule.u[j])
 
 
 @inlined
 def add(rule: Any, id: Any, n: Any) -> None:
-    """Count n members that have joined, with an id that leads."""
+    """Count n members that have joined the block of a leading id."""
     rule.blocks[id].carried += n
     rule.blocks[id].n += n
 
 
 @inlined
 def merged(rule: Any, a: Any, b: Any) -> Any:
-    """Make one of two blocks, neighbours on the staircase; returns the id that leads it.
+    """Merge two adjacent blocks of the staircase; return the id that leads the result.
 
-    Where 0 is one of them, the other it is.
+    If one of them is 0, the result is the other.
     """
     blocks = rule.blocks
     if a == np.uint64(0) or b == np.uint64(0):
@@ -208,46 +221,46 @@ def merged(rule: Any, a: Any, b: Any) -> Any:
 
 @kernel
 def leave_all(rule: Any, slots: Any) -> None:
-    """Let these slots leave their blocks; what their u is then is left to the caller."""
+    """Remove slots from their blocks; the caller sets their u."""
     for k in range(np.uint64(len(slots))):
         leave(rule, id_of(rule.u[slots[k]]))
 
 
 def ids_of(u: Any) -> Any:
-    """The id that each of some members carries."""
+    """Return the ids in an array of u."""
     return (np.abs(u) * ONE_ID).astype(np.int64)
 
 
 def check(rule: Any) -> None:
-    """Raise AssertionError where an invariant is broken."""
+    """Raise AssertionError if an invariant is broken."""
     blocks, d = rule.blocks, len(rule.blocks)
     size = np.abs(rule.u)
     carried = size[size >= MEMBER] * ONE_ID
     ensure(np.all(carried < d), "an id is out of range")
-    ensure(np.all(carried % 1.0 == 0.0), "an id is no whole number")
+    ensure(np.all(carried % 1.0 == 0.0), "an id is not an integer")
     carried = np.bincount(carried.astype(np.int64), minlength=d)
     for name in ("after", "before", "lower", "higher"):
-        ensure(np.all((blocks[name] >= 0) & (blocks[name] < d)), f"{name} is no id")
+        ensure(np.all((blocks[name] >= 0) & (blocks[name] < d)), f"{name} is not an id")
     alive, value, id = np.zeros(d, bool), np.inf, int(blocks["lower"][0])
     while id != 0:
-        ensure(not alive[id], "the staircase has no end")
+        ensure(not alive[id], "the staircase is a cycle")
         ensure(blocks["higher"][blocks["lower"][id]] == id, "the staircase is broken")
-        ensure(0.0 <= blocks["value"][id] < value, "the blocks are no staircase")
-        ensure(blocks["value"][id] <= rule.clock[0].level, "a value is out of range")
+        ensure(0.0 <= blocks["value"][id] < value, "the values do not rise")
+        ensure(blocks["value"][id] <= rule.clock[0].level, "a value is above the level")
         value, ring, next_id = blocks["value"][id], [id], int(blocks["after"][id])
         while next_id != id:
-            ensure(len(ring) < d, "a ring does not come back")
+            ensure(len(ring) < d, "a ring is not closed")
             ring.append(next_id)
             next_id = int(blocks["after"][next_id])
         ensure(np.all(blocks["after"][blocks["before"][ring]] == ring), "a ring is broken")
-        ensure(np.all(blocks["lead"][ring] == id), "an id is led by another")
-        ensure(np.all(carried[ring[1:]] > 0), "an id is carried by nobody")
-        ensure(blocks["n"][id] == np.sum(carried[ring]) > 0, "members are miscounted")
+        ensure(np.all(blocks["lead"][ring] == id), "an id points to another block")
+        ensure(np.all(carried[ring[1:]] > 0), "an id has no members")
+        ensure(blocks["n"][id] == np.sum(carried[ring]) > 0, "a number of members is wrong")
         alive[ring] = True
         id = int(blocks["lower"][id])
     ensure(np.all(alive[carried > 0]), "a member is in no block")
-    ensure(np.array_equal(blocks["carried"][alive], carried[alive]), "members are miscounted")
-    ensure(blocks["lead"][0] == 0 and blocks["carried"][0] > 0, "free weights have a block")
+    ensure(np.array_equal(blocks["carried"][alive], carried[alive]), "a number of members is wrong")
+    ensure(blocks["lead"][0] == 0 and blocks["carried"][0] > 0, "id 0 is damaged")
     free, id = 0, int(blocks["after"][0])
     while id != 0:
         ensure(free < d and blocks["lead"][id] == -1, "an id is not free")
