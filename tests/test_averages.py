@@ -339,12 +339,12 @@ def test_copies_and_files_hold_no_table(tmp_path: Path) -> None:
     model.save(tmp_path / "early")
     model.learn_many(csr_matrix((30_000, 1)), np.zeros(30_000))
     rule = model._engine.rule
-    assert rule.mean[0].entries == 30_050 and len(rule.table) > 30_000
+    assert rule.mean[0].entries == 30_050 and len(rule.prefix_sums) > 30_000
     assert np.count_nonzero(rule.plain().weights()) < 50 == model.n_nonzero
     model.save(tmp_path / "late")
     assert (tmp_path / "late").stat().st_size < (tmp_path / "early").stat().st_size + 500
     other = streaml1.load(tmp_path / "late")
-    assert len(other._engine.rule.table) < 1_000
+    assert len(other._engine.rule.prefix_sums) < 1_000
     assert other.weights == model.weights == dict(model.freeze().weights)
     for m in (model, other):
         m.learn_many([{j % 70: 1.0} for j in range(500)], np.arange(500.0) % 3)

@@ -50,7 +50,7 @@ def learnt(rule: Any, rows: Rows) -> Any:
         why, i = loop.learn(rule, record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, 0)
         if why == loop.DONE:
             return rule
-        assert why == loop.NO_ROOM
+        assert why == loop.NO_CAPACITY
         rule = rule.reserve(int(rows.indptr[i + 1] - rows.indptr[i]))
 
 
@@ -333,7 +333,7 @@ for n in (200, 2_000, 20_000):
     w = random.integers(1, 2**49 // n, size=n)
     kept = L1BallTree.start(1, float(w.sum() * 2.0**-49), False).dump()[1]["kept"]
     kept["unit"] = 2.0**-49
-    rule = L1BallTree.from_state_dict(2 * n, np.arange(n), {"w": w, "kept": kept}).make_room(2_000)
+    rule = L1BallTree.from_state_dict(2 * n, np.arange(n), {"w": w, "kept": kept}).reserve(2_000)
     for i in range(32):
         ids = random.choice(2 * n, size=20, replace=False).astype(np.uint32)
         rule.scatter(ids, random.normal(size=20), np.uint64(0), np.uint64(20), 0.1 / n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -16,7 +17,10 @@ from river.optim import schedulers
 from scipy.sparse import csr_matrix
 
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
+from streaml1.core.jit import COMPILED, kernel
+from streaml1.optim.elastic_net import A_START, ElasticNet
 from streaml1.optim.losses import CODES
+from streaml1.optim.update_rule import apply_penalty
 from tests import reference
 
 BINARY = ("logistic", "hinge", "smoothed_hinge")
@@ -490,3 +494,30 @@ def test_one_weight_and_one_rate_for_all_are_those_for_each() -> None:
         model = ElasticNetClassifier(l1=1e-3, lr=lr, schedule="constant")
         learnt.append((model.progressive_many(X, y, w).tolist(), model.weights))
     assert all(one == learnt[0] for one in learnt)
+
+
+N_STEPS = 10_000_000 if COMPILED else 100_000
+
+
+@kernel
+def many_steps(rule: Any, eta: float, l1: float, n: int) -> float:
+    """Apply the penalty of n steps to the rule; return A by plain summation."""
+    A = A_START
+    for _ in range(n):
+        apply_penalty(rule, eta)
+        A += eta * l1
+    return A
+
+
+def test_ten_million_steps_lose_no_more_than_rounding_once() -> None:
+    """A is a Kahan sum. Plain summation of the same steps misses the bound by a factor of 1,000."""
+    eta, l1, last = 0.1, 62.9 / N_STEPS / 0.1, 63.0
+    rule = ElasticNet.start(1, l1, 0.0, False)
+    rule.u[0] = last
+    plain = many_steps(rule, eta, l1, N_STEPS)
+    exact = Fraction(A_START) + N_STEPS * Fraction(eta * l1)
+    bound = 2 * Fraction(np.spacing(last))  # 1.4e-14
+    assert rule.clock[0].P == 1.0 and 62.0 < rule.clock[0].A < last  # no renormalization
+    assert abs(Fraction(float(rule.clock[0].A)) - exact) <= bound
+    assert abs(Fraction(float(rule.weights()[0])) - (Fraction(last) - exact)) <= bound
+    assert abs(Fraction(plain) - exact) > (1_000 if COMPILED else 10) * bound

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
-from streaml1.optim.elastic_net_stamps import EQUAL_MOST, START, WHOLE, ElasticNetStamps
+from streaml1.optim.elastic_net_stamps import BLOCK, MAX_EQUAL_STEPS, START, ElasticNetStamps
 from streaml1.optim.losses import CODES
 from tests import reference
 from tests.test_elastic_net import (
@@ -114,8 +114,8 @@ def test_theorem_1_as_printed_and_as_it_should_be() -> None:
     assert model.weights[0] == pytest.approx(dense["sgd"], abs=1e-15)
 
 
-MOST, A_WHOLE = int(EQUAL_MOST), int(WHOLE)
-GAPS = (1, 2, 255, 256, 257, 3_000, A_WHOLE - 1, A_WHOLE, A_WHOLE + 1, 17 * A_WHOLE + 7)
+MOST, A_BLOCK = int(MAX_EQUAL_STEPS), int(BLOCK)
+GAPS = (1, 2, 255, 256, 257, 3_000, A_BLOCK - 1, A_BLOCK, A_BLOCK + 1, 17 * A_BLOCK + 7)
 GAPS += (MOST - 1, MOST, MOST + 1, 3 * MOST + 7)
 
 
@@ -154,7 +154,7 @@ def test_what_is_zero_stays_zero(update: str, whole: int, l1: float, l2: float) 
     """Weights that are just about zero where the last steps become a whole; sizes never grow."""
     params: dict[str, Any] = {"l1": l1, "l2": l2, "update": update, "schedule": "constant"}
     model = ElasticNetRegressor(**params, lr=0.5, **EXPLICIT)
-    model.learn_many(*empty(whole * A_WHOLE - 2))
+    model.learn_many(*empty(whole * A_BLOCK - 2))
     rule = model._engine.rule
     dying = l1 * clock_of(model).B
     rule.slots["w"][:400] = dying + np.spacing(dying) * (np.arange(400) - 200)
@@ -176,7 +176,7 @@ def test_equal_steps_are_as_good_as_others(update: str, l1: float, l2: float) ->
     clock_of(models[1]).even = 0
     random = np.random.default_rng(3)
     for k in range(6):
-        n = int(random.integers(1, 2 * A_WHOLE))
+        n = int(random.integers(1, 2 * A_BLOCK))
         X = csr_matrix((np.ones(n), random.integers(0, 300, n), np.arange(n + 1)), (n, 300))
         y = random.normal(size=n)
         p, q = (model.progressive_many(X, y) for model in models)
@@ -189,7 +189,7 @@ def test_equal_steps_are_as_good_as_others(update: str, l1: float, l2: float) ->
             copied._engine.check()
             assert copied.weights == models[0].weights
             models[0] = copied
-    assert clock_of(models[0]).now == clock_of(models[1]).now > 3 * A_WHOLE
+    assert clock_of(models[0]).now == clock_of(models[1]).now > 3 * A_BLOCK
 
 
 @given(
@@ -263,8 +263,8 @@ def test_tables_are_bounded() -> None:
         constant = ElasticNetRegressor(l1=1e-6, schedule="constant", **EXPLICIT, budget=budget)
         for _ in range(4):
             constant.learn_many(*empty(300_000))
-            assert len(constant._engine.rule.sums) <= A_WHOLE + 1
-        assert len(constant._engine.rule.sums) == A_WHOLE + 1
+            assert len(constant._engine.rule.sums) <= A_BLOCK + 1
+        assert len(constant._engine.rule.sums) == A_BLOCK + 1
     falling = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=5_000)
     for _ in range(4):
         falling.learn_many(*empty(7_000))
@@ -272,7 +272,7 @@ def test_tables_are_bounded() -> None:
     assert len(falling._engine.rule.sums) == 5_002
     short = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=100)
     short.learn_many(*empty(7_000))
-    assert len(short._engine.rule.sums) == A_WHOLE + 1
+    assert len(short._engine.rule.sums) == A_BLOCK + 1
 
 
 def test_files_hold_no_tables(tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ def test_room_is_made_without_a_change() -> None:
     """However large the tables begin, the bits are the same."""
     X = rows_of(np.random.default_rng(2), 6_000)
     bits = []
-    for room in (A_WHOLE + 1, 9_000):
+    for room in (A_BLOCK + 1, 9_000):
         model = ElasticNetRegressor(l1=1e-3, l2=1e-3, **EXPLICIT)
         model._engine.rule = model._engine.rule._replace(sums=np.zeros(room))
         p = model.progressive_many(csr_matrix(X), X.sum(axis=1))

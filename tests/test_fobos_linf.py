@@ -157,8 +157,8 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
         return reserve(rule, nnz)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FobosLinf, "make_room", counted)
-        patch.setattr(fobos_linf, "ROOM_LEAST", 2)
+        patch.setattr(FobosLinf, "reserve", counted)
+        patch.setattr(fobos_linf, "MIN_ROOM", 2)
         patch.setattr(predictor, "MIN_SLOTS", 1)
         model, twin = FOBOSRegressor(**params), reference.FOBOS(20, loss="squared", **params)
         for t in range(100):
@@ -232,7 +232,7 @@ def test_the_floor_rises_as_non_zeros_pay_for_it(owed: int) -> None:
 def test_a_staircase_of_blocks() -> None:
     """Each example lifts one weight above all others; then the level comes down over them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fobos_linf, "ROOM_LEAST", 2)
+        patch.setattr(fobos_linf, "MIN_ROOM", 2)
         patch.setattr(predictor, "MIN_SLOTS", 1)
         params: dict[str, Any] = {"strength": 1.0, **STEADY}
         model, twin = FOBOSRegressor(**params), reference.FOBOS(30, loss="squared", **params)

@@ -493,7 +493,7 @@ def test_states_that_no_model_has_are_refused(index: str, wrong: Callable[[Any],
 
 
 def test_a_new_rule_leaves_the_old_one_as_it_was() -> None:
-    """What make_room, grow and renumber return may never be used: an interrupt, no memory."""
+    """What reserve, grow and remap return may never be used: an interrupt, no memory."""
     random = np.random.default_rng(8)
     X = rows_of(random, 1_000)
     y, _ = labels_of(random, X, "logistic")
@@ -553,9 +553,9 @@ def test_on_the_command_line(tmp_path: Path) -> None:
 def test_constants_fit() -> None:
     """|v| stays below 2**62, and S and the largest step together below 2**63."""
     full = int(raw_vector.FULL)
-    assert raw_vector.THETA_MOST + 4 * full < 2**62
-    assert raw_vector.Z_COARSE > 2**32  # more than there can be slots
-    assert full > 4 * raw_vector.Z_LEAST
+    assert raw_vector.MAX_THETA + 4 * full < 2**62
+    assert raw_vector.COARSE_Z > 2**32  # more than there can be slots
+    assert full > 4 * raw_vector.MIN_Z
 
 
 # The demo

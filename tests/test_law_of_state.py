@@ -565,7 +565,7 @@ def test_rare_things_come_often(learner: str) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         for kind in reserve:
-            patch.setattr(kind, "make_room", counted)
+            patch.setattr(kind, "reserve", counted)
         patch.setattr(predictor, "MIN_SLOTS", 1)
         model = LEARNERS[learner]()
         for i in range(N):

@@ -86,7 +86,7 @@ BUILT_ON = {"softmax_ball": "l1_ball", "elastic_net_lanes": "elastic_net"}
 
 def test_an_update_rule_knows_no_other() -> None:
     """Except the one whose weights it averages, or of which it has one per label or rate."""
-    shared = {"__init__", "update_rule", "loop", "losses", "tasks"}
+    shared = {"__init__", "update_rule", "rule_state", "averaged", "loop", "losses", "tasks"}
     rules = {path.stem for path in (PACKAGE / "optim").glob("*.py")} - shared
     assert {"elastic_net", "l1_ball", "l1_ball_tree"} <= rules
     for path in (PACKAGE / "optim").rglob("*.py"):

@@ -19,6 +19,7 @@ from streaml1.optim.losses import (
     CODES,
     HINGE,
     LOGISTIC,
+    LOSSES,
     SMOOTHED_HINGE,
     SQUARED,
     derivative,
@@ -27,6 +28,7 @@ from streaml1.optim.losses import (
     sigmoid,
     value,
 )
+from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 from tests import reference
 
 # (a, log(1 + exp(-a)), 1 / (1 + exp(a))), from
@@ -204,6 +206,17 @@ def test_compiled_is_interpreted_at_random(fn: Any, name: str) -> None:
 def test_codes_are_those_of_the_table() -> None:
     assert list(CODES.values()) == [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE]
     assert list(reference.LOSSES) == list(CODES)
+
+
+def test_the_table_of_losses_is_what_kernels_compute() -> None:
+    random = np.random.default_rng(11)
+    for loss in LOSSES:
+        for a, y in random.normal(size=(200, 2)).tolist():
+            y = label(loss.name, y)
+            assert bits(value(loss.code, a, y)) == bits(loss.value(a, y))
+            assert bits(derivative(loss.code, a, y)) == bits(loss.derivative(a, y))
+    assert tuple(loss.name for loss in LOSSES if loss.name in BINARY) == CLASSIFICATION == BINARY
+    assert tuple(loss.name for loss in LOSSES if loss.name not in BINARY) == REGRESSION
 
 
 @kernel

@@ -679,7 +679,7 @@ def test_the_weights_of_a_line_are_all_that_there_are(
     model.learn_one({j: 1.0 + j % 3 for j in slots if j < size}, True)
     rule = type(model._engine.rule).from_state_dict(size, *model._engine.rule.state_dict())
     every, found, w = rule.weights(), np.empty(size, np.int64), np.empty(size)
-    n = loop.alive(rule, found, w)
+    n = loop.nonzero_weights(rule, found, w)
     assert found[:n].tolist() == np.flatnonzero(every).tolist()
     assert w[:n].tolist() == every[found[:n]].tolist()
 

@@ -67,7 +67,7 @@ class Progress(NamedTuple):
     """Result of `learn`: why it stopped, and the index of the next row."""
 
     status: int
-    next_row: int
+    next_row: np.int64
 
 
 @inlined

@@ -8,7 +8,7 @@ import numpy as np
 
 from streaml1.core.simd import array_at, rule_at
 from streaml1.features.dict_reader.context_fields import HEAD, IDS, LENGTH, RECORD, VALUES, WORDS
-from streaml1.optim.loop import ONLINE, learn_plain, predict_row
+from streaml1.optim.loop import ONLINE, learn_row, predict_row
 
 __all__ = ["learn", "learn_items", "predict", "predict_items"]
 
@@ -31,7 +31,7 @@ def predict(address: int, x: int, out: int) -> float:
 
 
 def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
-    """Learn the dict at the address `x`; returns what `online.learn_plain` or `read` does."""
+    """Learn the dict at the address `x`; returns what `loop.learn_row` or `read` does."""
     frame = array_at(np.uint64(address), WORDS, np.uint64)
     n = read(frame, np.uint64(x))
     if n < 0:
@@ -39,7 +39,7 @@ def learn(address: int, x: int, y: float, w: float, eta: float) -> int:
     ids = array_at(frame[IDS], frame[LENGTH], np.uint32)
     values = array_at(frame[VALUES], frame[LENGTH], np.float64)
     online = array_at(frame[RECORD], 1, ONLINE)
-    return learn_plain(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)
+    return learn_row(rule_at(Rule, frame, HEAD), online, ids, values, n, y, w, eta)
 
 
 def predict_items(
@@ -58,10 +58,10 @@ def learn_items(
     address: int, hashes: Any, texts: Any, values: Any, slots: Any, joined: int, y: float,
     w: float, eta: float,
 ) -> int:  # fmt: skip
-    """Learn the arrays of an `Items`; return the status of `loop.learn_plain` or of `read`."""
+    """Learn the arrays of an `Items`; return the status of `loop.learn_row` or of `read`."""
     context = array_at(np.uint64(address), WORDS, np.uint64)
     n = read(context, hashes, texts, values, slots, joined)
     if n < 0:
         return int(n)
     online = array_at(context[RECORD], 1, ONLINE)
-    return learn_plain(rule_at(Rule, context, HEAD), online, slots, values, n, y, w, eta)
+    return learn_row(rule_at(Rule, context, HEAD), online, slots, values, n, y, w, eta)

@@ -94,12 +94,12 @@ class BatchLearner(WeightedState):
             status, i = loop.learn(
                 self.rule, self._record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d
             )
-            if status == loop.NO_ROOM:
+            if status == loop.NO_CAPACITY:
                 nnz = int(rows.indptr[i + 1] - rows.indptr[i])
                 self._set_rule(self.rule.reserve(nnz))
-            elif status == loop.CROWDED:
+            elif status == loop.TOO_MANY_FEATURES:
                 raise self._crowded(int(i))
-            elif status == loop.OVER:
+            elif status == loop.OVER_CAP:
                 self._prune()
             else:
                 return int(i)

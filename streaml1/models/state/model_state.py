@@ -103,17 +103,17 @@ class ModelState(BatchLearner):
     def _learn_fallback(
         self, status: int, x: Mapping[Hashable, Any], y: float, w: float, eta: float
     ) -> None:
-        if status <= loop.OVER:
+        if status <= loop.OVER_CAP:
             with self.exclusive():
                 return self._prune()
-        if status == loop.CROWDED:
+        if status == loop.TOO_MANY_FEATURES:
             raise self._crowded(0)
         self._drop_closed_context()
-        full = status in (loop.NO_ROOM, dict_reader.FULL)
+        full = status in (loop.NO_CAPACITY, dict_reader.FULL)
         if full or self._wants_context(x, learns=True):
             with self.exclusive():
                 n = len(x) if self._context is None else max(len(x), self._context.needed)
-                if status == loop.NO_ROOM:
+                if status == loop.NO_CAPACITY:
                     self._set_rule(self.rule.reserve(n))
                 elif full and isinstance(self.vocabulary, InternedVocabulary):
                     if self._reads_text:  # the frame has places by bytes
@@ -156,16 +156,16 @@ class ModelState(BatchLearner):
                 status = learn(context.address, *arrays, joined, y, w, eta)
                 if status > 0:
                     return True
-                if status <= loop.OVER:
+                if status <= loop.OVER_CAP:
                     with self.exclusive():
                         self._prune()
                     return True
-                if status == loop.CROWDED:
+                if status == loop.TOO_MANY_FEATURES:
                     raise self._crowded(0)
-                if status not in (loop.NO_ROOM, NEW_NAMES):
+                if status not in (loop.NO_CAPACITY, NEW_NAMES):
                     return False
                 with self.exclusive():
-                    if status == loop.NO_ROOM:
+                    if status == loop.NO_CAPACITY:
                         self._set_rule(self.rule.reserve(n))
                     elif not self._intern_items(items):
                         return False
@@ -206,13 +206,13 @@ class ModelState(BatchLearner):
             values = np.append(values, [one.value for one in crosses])
         ids, values = self._row(names, values, slots)
         while True:
-            status = loop.learn_plain(self.rule, self._record, ids, values, len(ids), y, w, eta)
-            if status != loop.NO_ROOM:
+            status = loop.learn_row(self.rule, self._record, ids, values, len(ids), y, w, eta)
+            if status != loop.NO_CAPACITY:
                 break
             self._set_rule(self.rule.reserve(len(ids)))
-        if status == loop.CROWDED:
+        if status == loop.TOO_MANY_FEATURES:
             raise self._crowded(0)
-        if status <= loop.OVER:
+        if status <= loop.OVER_CAP:
             self._prune()
 
     def _intern_example(self, names: list[Hashable], crosses: list[Interaction]) -> Any:

@@ -22,7 +22,7 @@ class WeightedState(GrowableState):
     def live_weights(self) -> tuple[Any, Any]:
         """Return the slots with non-zero weights, ascending, and these weights, in one pass."""
         slots, w = np.empty(self.rule.size, np.int64), np.empty(self.rule.size)
-        n = loop.alive(self.rule, slots, w)
+        n = loop.nonzero_weights(self.rule, slots, w)
         return slots[:n].copy(), w[:n].copy()
 
     def weights(self) -> tuple[list[Hashable], Any]:
