@@ -18,13 +18,13 @@ to it::
 
     class FTRLState(NamedTuple):
         slots: Annotated[Records, PerSlot(SLOT, dropped=(-0.0, 0.0))]
-        scratch: Annotated[Records, Scratch(ENTRY)]
+        scratch: Annotated[Records, Scratch(SCRATCH)]
         clock: Annotated[Records, Ledger(CLOCK)]
 
     class FTRL(RuleState, FTRLState): ...
 
 Two conventions hold for every rule. A slot that no example has touched is all zero bits, and a slot
-that was touched is not: the column that tells is never +0.0 again. Where a rule needs a touched slot
+that was touched is not: the column that `seen_mask` reads is never +0.0 again. Where a rule needs a touched slot
 to hold zero, it stores -0.0 or a tiny number.
 """  # noqa: E501
 
@@ -49,6 +49,9 @@ __all__ = [
     "PerSlot",
     "RuleState",
     "Scratch",
+    "declared",
+    "ensure_array",
+    "ensure_keys",
     "new_state",
     "slot_fields",
 ]
@@ -61,7 +64,7 @@ class PerSlot:
     Parameters
     ----------
     dtype
-        Of the elements. The fields of a structured dtype are saved one by one, under their names.
+        Of the elements. Fields of a structured dtype are saved one by one, under their names.
     width
         Number of elements for each slot.
     extra

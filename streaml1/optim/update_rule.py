@@ -9,7 +9,7 @@ Terms that hold in all rules:
 
 - A *row* is the part `lo:hi` of `ids` (distinct slots) and `values` (finite, non-zero).
 - A slot is *seen* once an example has touched it, and *live* while it holds something that later
-  steps depend on. `seen_mask` must tell a zero weight that was touched from one that was not.
+  steps depend on. `seen_mask` distinguishes a zero weight that was touched from one that was not.
 - A step is `margin`, then `apply_gradient` of the same row, then `apply_penalty`. `margin` may
   leave values for `apply_gradient` in a scratch array; nothing else may depend on them.
 

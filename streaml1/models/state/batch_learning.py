@@ -77,7 +77,7 @@ class BatchLearner(WeightedState):
 
     def _floats(self) -> int:
         """What a copy of the state costs; tables may be most of it."""
-        return int(sum(array.nbytes for array in self.rule)) >> 3
+        return int(self.rule.nbytes) >> 3
 
     def _direct(self, width: int) -> bool:
         """Whether the ids of a matrix of so many columns are slots."""

@@ -254,7 +254,7 @@ class ModelState(BatchLearner):
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays and, roughly, of the names."""
-        total = int(sum(a.nbytes for a in (*self.rule, self.online)))
+        total = int(self.rule.nbytes) + int(self.online.nbytes)
         if self._context is not None:
             total += self._context.nbytes
         if isinstance(self.vocabulary, InternedVocabulary):

@@ -116,7 +116,7 @@ def margin(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any) -> f
 def move_row(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any, step: float) -> None:
     """Move the weights of a row: v = w - step x; update S and n."""
     c = clock[0]
-    Theta, least = c.Theta, c.least
+    Theta, lower = c.Theta, c.least
     s = step / c.unit
     S, n = np.int64(0), np.int64(0)
     for k in range(lo, hi):
@@ -127,7 +127,7 @@ def move_row(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any, st
         S -= size
         n -= np.int64(size != 0)
         w = ((size ^ sign) - sign) - np.int64(np.rint(s * values[k]))
-        w = w if w > least else least
+        w = w if w > lower else lower
         sign = w >> 63
         size = (w ^ sign) - sign
         S += size

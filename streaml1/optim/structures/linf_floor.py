@@ -1,9 +1,9 @@
-"""The floor of `linf_candidates.py`: below it no weight has a place.
+"""The floor of `linf_candidates.py`: weights below it have no place.
 
 When the level reaches the floor, `lower` lowers the floor and scans all slots. To raise it again,
-only the weights with a place are scanned; blocks that are then below the floor stay. It is raised
-at the earliest after as many non-zeros as there are weights with a place, and only while the next
-scans of all slots are paid for by non-zeros. So the scans cost O(1) for each non-zero, amortised.
+only the weights with a place are scanned; blocks that are then below the floor remain. The floor is
+raised after at least one non-zero for each weight with a place, and only while the next scans of
+all slots are paid for by non-zeros. So the scans cost O(1) for each non-zero, amortised.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ ZERO = np.uint64(0)
 
 @inlined
 def place_row(rule: Any, n: Any) -> None:
-    """Remove the first n slots of the scratch array from their blocks, and place them anew.
+    """Remove the first n slots of the scratch array from their blocks, and place them again.
 
     Which of the cases applies to a slot is unpredictable, so the first loop has no branch.
     """

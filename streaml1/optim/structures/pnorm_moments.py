@@ -143,12 +143,12 @@ def exchange(norm: Any, M: Any, A: float, n: Any, old: Any, new: Any) -> None:
     An old entry that A has passed is already part of `low`, whether or not its slot still holds it.
     """
     c = norm[0]
-    B, inverse, most = c.B, c.inverse, c.top * c.ref
+    B, inverse, limit = c.B, c.inverse, c.top * c.ref
     lows = 0.0
     for k in range(n):
         u = abs(old[k])
         x = u * inverse
-        y = min(abs(new[k]), most) * inverse
+        y = min(abs(new[k]), limit) * inverse
         lows += (y * y if y < B else 0.0) - (x * x if x < B and u > A else 0.0)
         old[k] = x
         new[k] = y
@@ -249,7 +249,7 @@ def _choose_B(c: Any, u: Any, listed: Any, n: Any) -> float:
         at = HALVINGS - i
         square *= 2.0
         histogram[at] = histogram[at] * square + histogram[at + ONE]
-    most = (1.0 - SHARE) * c.tolerance * s
+    limit = (1.0 - SHARE) * c.tolerance * s
     half = math.pow(0.5, 0.5 * (c.p - 2.0))
     c.B_power = 1.0
     for b in range(ONE, HALVINGS + ONE):
@@ -258,7 +258,7 @@ def _choose_B(c: Any, u: Any, listed: Any, n: Any) -> float:
         c.B = math.sqrt(square)
         c.low = histogram[b + ONE]
         # Entries may become low until the next count: assume half as many again, or an even spread.
-        if (1.5 * c.low + (n * c.B + 64.0) * square) * c.B_power <= most:
+        if (1.5 * c.low + (n * c.B + 64.0) * square) * c.B_power <= limit:
             break
     return -math.log2(c.B)
 
@@ -273,14 +273,14 @@ def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
     """
     terms = np.uint64(c.K + 2)
     q = c.p - (c.K + 1.0)
-    most = 1.0
-    while most < n:
-        most *= 2.0
+    n_rounded = 1.0  # n, rounded up to a power of two
+    while n_rounded < n:
+        n_rounded *= 2.0
     x, t, on_grid, off_grid = stack_buffer(), stack_buffer(), stack_buffer(), stack_buffer()
     low, grid, base = stack_buffer(), stack_buffer(), stack_buffer()
     for i in range(np.uint64(len(M))):
         M[i] = low[i] = 0.0
-        grid[i] = most * math.pow(2.0, math.ceil(max(0.0, halvings * (float(i) - c.p))))
+        grid[i] = n_rounded * math.pow(2.0, math.ceil(max(0.0, halvings * (float(i) - c.p))))
     for at in range(ZERO, n, CHUNK):
         m = ZERO
         for k in range(at, min(at + CHUNK, n)):
@@ -290,7 +290,7 @@ def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
         for j in range(terms):
             term = terms - ONE - j
             coarse = grid[term]
-            fine = 1.5 * coarse * most * 2.0**-52
+            fine = 1.5 * coarse * n_rounded * 2.0**-52
             for k in range(m):
                 h = (t[k] + coarse) - coarse
                 on_grid[k] = h

@@ -61,9 +61,9 @@ def moved(a: Any, new_slots: Ints, d: int, width: int = 1, extra: int = 0) -> An
         Number of zero slots that follow them.
     """
     retained = np.flatnonzero(new_slots >= 0)  # indexing by positions is 3x as fast as by a mask
-    there = zeros((d + extra) * width, a)
+    result = zeros((d + extra) * width, a)
     if width == 1:
-        there[new_slots[retained]] = a[retained]
+        result[new_slots[retained]] = a[retained]
     else:
-        there.reshape(-1, width)[new_slots[retained]] = a.reshape(-1, width)[retained]
-    return there
+        result.reshape(-1, width)[new_slots[retained]] = a.reshape(-1, width)[retained]
+    return result

@@ -7,7 +7,7 @@ its last member leaves. So the blocks are a *staircase*: later ones are higher, 
 Structure:
 
 - The u of a member is not its weight, but `MEMBER` times an id, with the sign of the weight. Larger than any
-  weight, it tells members from free weights without a branch.
+  weight, it distinguishes members from free weights.
 - `blocks` has a record for each id. Each id points to the one that leads its block (`lead`), which has the
   value, the number of members, and its neighbours on the staircase (`lower`, `higher`). So a weight is found
   by two loads.
