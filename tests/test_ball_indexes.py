@@ -317,7 +317,7 @@ def test_many_weights_come_and_go() -> None:
 
 COUNTED = """
 import numpy as np
-from streaml1.rules.l1_ball_tree import L1BallTree
+from streaml1.optim.l1_ball_tree import L1BallTree
 
 class Counted(np.ndarray):
     count = 0

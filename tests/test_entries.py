@@ -185,8 +185,8 @@ def test_settings_of_numba_are_for_its_code(
 ) -> None:
     code = """
 import sys
-from streaml1.names import keys
-from streaml1.names.places import free
+from streaml1.features.vocabulary import hash_keys as keys
+from streaml1.features.vocabulary.probing import find_vacant as free
 import numpy as np
 print(keys.find(free(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules)
 """
@@ -199,7 +199,7 @@ print(keys.find(free(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules
 
 NUMBA = """
 import sys
-from streaml1.jit import deferred, machine_code, native
+from streaml1.core.jit import lazy_import as deferred, object_file as machine_code, loader as native
 def refused(*given):
     raise machine_code.NotAlone("for a test")
 if sys.argv[1] == "numba":
@@ -224,7 +224,7 @@ def test_without_code_that_stands_alone(python: Callable[..., str], tmp_path: Pa
 THREADS = """
 import threading
 import streaml1
-from streaml1.names import keys
+from streaml1.features.vocabulary import hash_keys as keys
 told, m = [], streaml1.ElasticNetClassifier()
 def predict():
     told.append(streaml1.ElasticNetClassifier().predict_proba_one({"a": 1.0})[True])

@@ -80,7 +80,10 @@ def test_files() -> None:
 def test_a_name_that_is_empty(option: str, here: Path) -> None:
     before = sorted(here.iterdir())
     done = CliRunner().invoke(cli, ["learn", "a.svm", option, ""])
-    assert done.exit_code == 2 and f"{option}': the name is empty; give one" in done.stderr
+    assert (
+        done.exit_code == 2
+        and f"{option}': the path is empty; give one or omit the option" in done.stderr
+    )
     assert sorted(here.iterdir()) == before
 
 
@@ -92,15 +95,15 @@ def test_numbers_that_are_not_finite(number: str) -> None:
         done = CliRunner().invoke(cli, ["learn", "a.svm", option, number])
         assert done.exit_code == 2, option
         assert (
-            f"{number} is no finite number; give one" in done.stderr
+            f"must be a finite number, got {number}" in done.stderr
             or f"{number} is not in the range" in done.stderr
         )
 
 
 def test_a_disk_that_may_have_room_again() -> None:
     for number, told in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EIO, 75), (errno.EROFS, 2)):
-        assert exits.write_error(OSError(number, "")) == told
-    assert exits.write_error(RuntimeError()) == 2
+        assert exits.unwritten(OSError(number, "")) == told
+    assert exits.unwritten(RuntimeError()) == 2
 
 
 def streams_of(line: str, unbuffered: str) -> tuple[int, str]:
@@ -121,7 +124,7 @@ def test_streams_that_are_closed_or_full(unbuffered: str) -> None:
         ("streaml1 learn bad.svm --bad skip --save n --log json 2>/dev/full", 0, ""),
         ("streaml1 learn nowhere.svm 2>/dev/full", 2, ""),
         ("streaml1 learn a.svm 2>&-", 0, ""),
-        ("streaml1 learn a.svm --save o >&-", 2, "standard output is closed: give it a file"),
+        ("streaml1 learn a.svm --save o >&-", 2, "standard output is closed: redirect it"),
         ("streaml1 learn - --format svmlight <&-", 2, "standard input is closed: give it"),
         ("streaml1 --help >/dev/full", 75, "standard output cannot be written: no space"),
         ("streaml1 predict m a.svm >/dev/full", 75, "standard output cannot be written: no"),

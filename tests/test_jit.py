@@ -24,7 +24,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
-from streaml1.core import hashing, jit, rows
+from streaml1.core import hashing, jit, rows, simd
 from streaml1.core.jit import cache_dir
 from streaml1.features.vocabulary import hash_keys as keys
 from streaml1.features.vocabulary import hashed
@@ -138,7 +138,8 @@ print({name: n for name, n in counts.items() if n > 1})
 SMALL = """
 import sys
 import numpy as np
-from streaml1 import ElasticNetClassifier, jit, rows
+from streaml1 import ElasticNetClassifier
+from streaml1.core import jit, rows
 m = ElasticNetClassifier(intercept_init=0.3)
 for k in range(3):
     told = m.predict_proba_one({"a": 1.0, "b": k})[True]
@@ -191,7 +192,7 @@ def test_the_cache_survives_a_process_and_an_upgrade_is_noticed(tmp_path: Path) 
     assert files(cache) == kept
 
     # losses.py is in a file of its own: numba alone would run the old code
-    losses = package / "streaml1" / "losses.py"
+    losses = package / "streaml1" / "optim" / "losses.py"
     text = losses.read_text()
     sigmoid = "return r if a >= 0.0 else e * r"
     assert sigmoid in text
@@ -215,7 +216,7 @@ def test_the_cache_of_an_installed_package_is_beside_it(tmp_path: Path) -> None:
     assert run(package)[1] == "1 1 True"
     kept = files(package)
     assert {path.suffix for path in kept} == {".nbi", ".nbc", ".code"}
-    assert {path.parent for path in kept} == {package / "streaml1" / "__pycache__"}
+    assert {path.parent for path in kept} == {package / "streaml1" / "core" / "__pycache__"}
     assert run(package)[1] == "0 0 True"
 
 
@@ -236,7 +237,7 @@ def test_without_a_folder_that_can_be_written(tmp_path: Path) -> None:
 
 # Tells the names of what a process compiles.
 TOLD = """
-from streaml1.jit import entries
+from streaml1.core.jit import object_cache as entries
 keep = entries._keep
 def told_and_kept(place, *args):
     print("made", place.name)
@@ -296,14 +297,14 @@ def test_who_stands_still_in_its_turn_is_not_waited_for(tmp_path: Path) -> None:
             path.unlink()
             turn = held.enter_context(path.with_suffix(".turn").open("wb"))
             fcntl.flock(turn, fcntl.LOCK_EX)
-        hurry = "from streaml1.core.jit import disk\ndisk.TURN_SECONDS = 0.1\n"
+        hurry = "from streaml1.core.jit import cache_dir as disk\ndisk.TURN_SECONDS = 0.1\n"
         told = run(package, hurry + SMALL, NUMBA_CACHE_DIR=str(folder))
     assert told[:2] == [expected, "1 1 True"]
 
 
 FORKED = """
 import fcntl, os, signal
-from streaml1 import rows
+from streaml1.core import rows
 kept = rows.largest._cache
 assert kept._wait()
 with open(kept._turn._place, "wb") as waits:
@@ -335,7 +336,7 @@ from pathlib import Path
 import numpy as np, pandas as pd
 from scipy.sparse import csr_matrix
 import streaml1
-from streaml1 import jit, walk
+from streaml1.core import jit; from streaml1.features import dict_reader as walk
 assert not jit.COMPILED and not walk.AVAILABLE
 for cls in (streaml1.ElasticNetClassifier, streaml1.ElasticNetRegressor):
     m = cls(l1=1e-3, l2=1e-2)
@@ -388,11 +389,11 @@ def test_parts_of_kernels_are_no_machine_code_of_their_own() -> None:
 
 def test_an_array_at_an_address() -> None:
     a = np.array([1.0, 2.0, 3.0])
-    b = jit.array_at(np.uint64(a.ctypes.data), np.uint64(2), np.float64)
+    b = simd.array_at(np.uint64(a.ctypes.data), np.uint64(2), np.float64)
     b[1] = 5.0
     assert b.tolist() == [1.0, 5.0] and a.tolist() == [1.0, 5.0, 3.0]
 
 
 def test_rules_at_addresses_are_for_compiled_code() -> None:
     with pytest.raises(NotImplementedError, match="compiled code only"):
-        jit.rule_at(int, np.zeros(1), 0)
+        simd.rule_at(int, np.zeros(1), 0)
