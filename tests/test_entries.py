@@ -186,7 +186,7 @@ def test_settings_of_numba_are_for_its_code(
     code = """
 import sys
 from streaml1.features.vocabulary import hash_keys as keys
-from streaml1.features.vocabulary.probing import find_vacant as free
+from streaml1.features.vocabulary.probing import empty_entries as free
 import numpy as np
 print(keys.find(free(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules)
 """

@@ -218,7 +218,7 @@ def test_the_command() -> None:
             2,
             "Invalid value for '--bad': 'dead-letter' is not",
         ),
-        (["m", "seen.vw", "--report", "m"], 2, "--report m is the model that is read; give it a"),
+        (["m", "seen.vw", "--report", "m"], 2, "--report m is the model that is read; choose"),
         (["m", "seen.vw", "--report", "no/r"], 2, "--report no/r cannot be written: there is no"),
     ],
 )

@@ -23,7 +23,7 @@ from tests.conftest import WARM
 
 def is_current(engine: Any) -> bool:
     """Whether the addresses that kernels would use are those of the arrays."""
-    frame = engine._frame
+    frame = engine._context
     if frame is None:
         return True
     fresh = dict_reader.frame_of(
@@ -92,7 +92,7 @@ chance = random.Random(sys.argv[1])
 work(ElasticNetClassifier(**crosses), 0)  # compiled, and so is what comes once room has run out
 m = ElasticNetClassifier(**crosses)
 m.learn_one({"a": 1.0}, True)
-m._engine._release_zeros(m._engine.rule.holding(), 1024)
+m._engine._release_zeros(m._engine.rule.live_mask(), 1024)
 took = 1.0
 for k in range(3):
     begin, m = time.perf_counter(), ElasticNetClassifier(l1=1e-4, **crosses)
