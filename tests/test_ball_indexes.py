@@ -162,7 +162,7 @@ def test_any_state_is_projected_as_by_sorting(
     # Those that are left if theta is about x * scale share z.
     large = [(z - n) // len(state.large) + x * scale + more for x in state.large]
     w = np.array(small + large, np.int64)
-    kept = kind.start(1, 1.0, False).dump()[1]["kept"]
+    kept = kind.start(1, 1.0, False).state_dict()[1]["kept"]
     kept["unit"] = unit
     rule = kind.from_state_dict(n, np.random.default_rng(n).permutation(n), {"w": w, "kept": kept})
     exact = Exact(z, unit, False)
@@ -331,7 +331,7 @@ class Counted(np.ndarray):
 random = np.random.default_rng(1)
 for n in (200, 2_000, 20_000):
     w = random.integers(1, 2**49 // n, size=n)
-    kept = L1BallTree.start(1, float(w.sum() * 2.0**-49), False).dump()[1]["kept"]
+    kept = L1BallTree.start(1, float(w.sum() * 2.0**-49), False).state_dict()[1]["kept"]
     kept["unit"] = 2.0**-49
     rule = L1BallTree.from_state_dict(2 * n, np.arange(n), {"w": w, "kept": kept}).reserve(2_000)
     for i in range(32):
