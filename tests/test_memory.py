@@ -400,7 +400,7 @@ def test_what_shares_a_slot_shares_its_weight() -> None:
     assert model._margin({same[0]: 1.0}) == model._margin({"w0": 1.0})
     model.learn_one({"w0": 1.0, same[0]: -1.0}, True)  # nothing is left of the two
     assert model.n_features_seen == 1
-    with pytest.raises(AttributeError, match="hash_bits is None"):
+    with pytest.raises(AttributeError, match="hash_bits=None"):
         ElasticNetClassifier().slot("w0")
     with pytest.raises(BadExample, match="no hash that is the same in every process"):
         model.learn_one({frozenset({1}): 1.0}, True)
@@ -521,7 +521,7 @@ def test_a_table_of_bytes_is_left_with_those_that_are_kept(
     hashes = np.array(list(entries), np.uint64)
     table.enter(hashes, np.array(list(entries.values()), np.uint32))
     new_slots = np.array([-1 if j in gone else 2 * j for j in range(100)])
-    left = table.moved(new_slots)
+    left = table.remapped(new_slots)
     expected = [2 * j for j in entries.values() if j not in gone]
     slots, places = left.find(hashes)
     assert len(places) == len(entries) - len(expected)
@@ -542,11 +542,11 @@ def test_names_are_told_apart_by_their_hashes(hashes: list[int], data: st.DataOb
     firsts: dict[int, int] = {}
     for k in places:
         firsts.setdefault(hashes[k], k)
-    assert unknown.firsts.tolist() == [*firsts.values()]
-    known = [hashes[unknown.firsts[n]] for n in unknown.order.tolist()]
+    assert unknown.first_positions.tolist() == [*firsts.values()]
+    known = [hashes[unknown.first_positions[n]] for n in unknown.order.tolist()]
     assert known == [hashes[k] for k in places]
     slots = np.zeros(len(hashes), np.uint32)
-    unknown.tell(slots, np.arange(1, len(firsts) + 1, dtype=np.uint32))
+    unknown.fill(slots, np.arange(1, len(firsts) + 1, dtype=np.uint32))
     numbers = {h: n + 1 for n, h in enumerate(firsts)}
     chosen = set(places)
     assert slots.tolist() == [numbers[h] if k in chosen else 0 for k, h in enumerate(hashes)]
