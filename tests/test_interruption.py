@@ -26,7 +26,7 @@ def is_current(engine: Any) -> bool:
     frame = engine._context
     if frame is None:
         return True
-    fresh = dict_reader.frame_of(
+    fresh = dict_reader.make_context(
         engine.vocabulary, engine.rule, engine.online, frame.length, frame.learns
     )
     old, new = (one._kept[0][fields.RECORD :] for one in (frame, fresh))

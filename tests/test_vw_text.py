@@ -183,7 +183,7 @@ def test_the_models_of_a_group_read_text() -> None:
         ElasticNetClassifier(text=["mail"]), "kafka://localhost:1/a", group="g", folder="kept",
         format="vw",
     )  # fmt: skip
-    assert list(group._parse(b"1 |mail Buy now |site a\n").x) == [
+    assert list(group._parser(b"1 |mail Buy now |site a\n").x) == [
         {"mail": "Buy now ", "site^a": 1.0}
     ]
 
