@@ -59,6 +59,9 @@ def _function(name: str, object_code: bytes) -> tuple[Any, _MethodDef]:
     loader.add_object_file(llvm.ObjectFileRef.from_data(object_code))
     loader.finalize_object()
     method = _MethodDef(name.encode(), loader.get_function_address(name), _FASTCALL, None)
+    # A function reads its definition when it is deallocated, which at interpreter exit may be after
+    # `_loaded` is gone. One reference is never given back, so that the definition outlives it.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p]
