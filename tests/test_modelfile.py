@@ -571,6 +571,7 @@ CRAFTED: dict[str, Callable[[Craft], Any]] = {
 HARMLESS = {
     "names deep",
     "sgd 7",  # the parameters say it again
+    "ledger no dimension",
     "record two dimensions",
     "record no dimension",
 }

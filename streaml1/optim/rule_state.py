@@ -333,11 +333,12 @@ class RuleState:
     def _load_ledgers(self, arrays: dict[str, Any]) -> None:
         for name, field in _ledgers(type(self)):
             key, dtype, n = field.stored(name)
-            ensure_array(arrays[key], key, dtype, (n,))
+            saved = np.atleast_1d(arrays[key])  # a record without a dimension is accepted
+            ensure_array(saved, key, dtype, (n,))
             # A copy: arrays from a file are not aligned, and kernels are compiled for those that
             # are.
             target = self._array(name)
-            target[:] = arrays[key] if field.saved_as is None else arrays[key].view(target.dtype)
+            target[:] = saved if field.saved_as is None else saved.view(target.dtype)
 
     def live_mask(self) -> Bools:
         """Return which slots hold what later steps depend on."""
