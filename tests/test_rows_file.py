@@ -7,6 +7,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -297,7 +298,7 @@ def test_small_blocks_are_gathered(
     content, options = FILES[name]
     head, lines = ("", content) if not name.endswith(".csv") else content.split("\n", 1)
     (tmp_path / name).write_text((f"{head}\n" if head else "") + 12 * lines)
-    monkeypatch.setattr("streaml1.training.convert.BLOCK", size)
+    monkeypatch.setattr(import_module("streaml1.training.convert"), "BLOCK", size)
     convert(tmp_path / name, tmp_path / "a.rows", **options)
     read = examples(tmp_path / name, **options)
     expected = [(place, joined(x), y, w, known) for place, x, y, w, known in read]
@@ -606,7 +607,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [run(cli, ["predict", "a.vw.m", name, "--json"]).output for name in ("a.vw", "a.rows")]
     assert told[0] == told[1] and '"line": 1' in told[0]
     for arguments, sentence in (
-        (["a.vw", "a.txt"], "a.txt does not end in .rows"),
+        (["a.vw", "a.txt"], "the output file must end in .rows, got a.txt"),
         (["a.rows", "a.rows"], "is also SOURCE"),
         (["a.vw", "none/a.rows"], "there is no such folder"),
         (["a.vw", "a.rows", "--bad", "dead-letter"], "is not one of 'fail', 'skip'"),
