@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,6 @@ __all__ = [
     "NO_CAPACITY",
     "ONLINE",
     "OVER_CAP",
-    "Progress",
     "TOO_MANY_FEATURES",
     "learn",
     "learn_row",
@@ -61,13 +60,6 @@ ONLINE = np.dtype(
     ],
     align=True,
 )
-
-
-class Progress(NamedTuple):
-    """Result of `learn`: why it stopped, and the index of the next row."""
-
-    status: int
-    next_row: np.int64
 
 
 @inlined
@@ -142,9 +134,14 @@ def learn(
 
     Returns
     -------
-    Progress
+    tuple of int
         DONE and the number of rows; or NO_CAPACITY, TOO_MANY_FEATURES or IRREGULAR and the index
         of the row that was not learnt; or OVER_CAP and the index after the row that was.
+
+    Notes
+    -----
+    A plain tuple: numba runs Python code to return a named one, and crashes where a signal
+    interrupts that.
     """
     rule, online = borrowed(rule), borrowed(online)
     ids, values, indptr = borrowed(ids), borrowed(values), borrowed(indptr)
@@ -161,11 +158,11 @@ def learn(
         lo = indptr[i]
         hi = indptr[i + one]
         if not plain:
-            return Progress(IRREGULAR, np.int64(i))
+            return IRREGULAR, np.int64(i)
         if not has_capacity(rule, hi - lo):
-            return Progress(NO_CAPACITY, np.int64(i))
+            return NO_CAPACITY, np.int64(i)
         if not accepts(rule, ids, lo, hi):
-            return Progress(TOO_MANY_FEATURES, np.int64(i))
+            return TOO_MANY_FEATURES, np.int64(i)
         prefetch_next(rule, ids, values, lo, hi)
         first = k_out * i
         out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
@@ -175,8 +172,8 @@ def learn(
         w_i, eta_i = w[i * w_stride], eta[i * eta_stride]
         p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w_i, eta_i, out)
         if has_cap and online[0].held > online[0].most:
-            return Progress(OVER_CAP, np.int64(i + one))
-    return Progress(DONE, np.int64(n))
+            return OVER_CAP, np.int64(i + one)
+    return DONE, np.int64(n)
 
 
 @kernel
