@@ -125,7 +125,7 @@ def test_the_whole_numbers_are_those_of_sorting(
             rule = rule.remap(there, rule.size).remap(there, rule.size)
         elif act == "room":
             rule = rule.reserve(7)
-            assert rule.room(np.uint64(7))
+            assert rule.has_capacity(np.uint64(7))
         elif act == "rebase":
             rule.renormalize()
         else:
@@ -336,8 +336,8 @@ for n in (200, 2_000, 20_000):
     rule = L1BallTree.from_state_dict(2 * n, np.arange(n), {"w": w, "kept": kept}).reserve(2_000)
     for i in range(32):
         ids = random.choice(2 * n, size=20, replace=False).astype(np.uint32)
-        rule.scatter(ids, random.normal(size=20), np.uint64(0), np.uint64(20), 0.1 / n)
-        rule.tick(0.1)
+        rule.apply_gradient(ids, random.normal(size=20), np.uint64(0), np.uint64(20), 0.1 / n)
+        rule.apply_penalty(0.1)
         if i == 19:  # the tree is there
             assert rule.clock[0].awake
             rule = rule._replace(leaves=rule.leaves.view(Counted), nodes=rule.nodes.view(Counted))

@@ -302,7 +302,7 @@ def test_a_topic_that_is_made_anew_while_the_process_is_stopped(
         process.kill()
         process.communicate()
     assert f"{broker.url(topic)} was deleted and recreated: its id is " in said
-    assert said.endswith("; begin again, and with another folder where checkpoints are kept")
+    assert said.endswith("; start again, with another directory for checkpoints")
     assert not (tmp_path / "m").exists()
     if keeps != "nothing":
         found = look(tmp_path / keeps.format(topic))

@@ -636,7 +636,7 @@ def test_weights_are_listed_as_they_are_told(learner: str) -> None:
     model, s = LEARNERS[learner](), stream_of(learner)
     for lo in range(0, N, 50):
         learn_matrix(model, s, lo, lo + 50)
-        slots, w = model._engine.alive()
+        slots, w = model._engine.live_weights()
         told = model._engine.rule.weights()
         assert slots.tolist() == np.flatnonzero(told).tolist()
         assert w.tobytes() == told[slots].tobytes()

@@ -609,7 +609,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, sentence in (
         (["a.vw", "a.txt"], "the output file must end in .rows, got a.txt"),
         (["a.rows", "a.rows"], "is also SOURCE"),
-        (["a.vw", "none/a.rows"], "there is no such folder"),
+        (["a.vw", "none/a.rows"], "there is no such directory"),
         (["a.vw", "a.rows", "--bad", "dead-letter"], "is not one of 'fail', 'skip'"),
         (["none.vw", "a.rows"], "there is no such file"),
     ):

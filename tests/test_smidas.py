@@ -580,9 +580,9 @@ def test_learn_and_go_on() -> None:
     assert run(*again, "--l1", "0.5").exit_code == 0
     assert load("m").l1 == 0.5 and load("m").n_iterations == 600
     for wrong, said in (
-        (["--p", "6"], "--p 6.0 cannot be given to m, which began with 5.0"),
+        (["--p", "6"], "--p cannot change from 5.0 to 6.0 for m"),
         (["--l2", "6"], "--l2 is not an option of m; its options are --l1, --p,"),
-        (["--model", "elastic-net"], "--model elastic-net does not fit m"),
+        (["--model", "elastic-net"], "--model elastic-net does not match m, which holds smidas"),
     ):
         refused = run(*again, *wrong)
         assert refused.exit_code == 2 and said in refused.stderr

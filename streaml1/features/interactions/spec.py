@@ -133,7 +133,7 @@ class Interactions:
 
     Examples
     --------
-    >>> for cross in Crosses([("site", "ad")]).of({"site=news": 1.0, "ad": 2.0, "age": 31.0}):
+    >>> for cross in Interactions([("site", "ad")]).of({"site=news": 1.0, "ad": 2.0, "age": 31.0}):
     ...     print(cross.parts, cross.value)
     ('site=news', 'ad') 2.0
     """

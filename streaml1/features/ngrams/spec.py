@@ -24,7 +24,7 @@ def tokenize(text: str) -> list[str]:
 
     Examples
     --------
-    >>> words_of("Don't PAY 9.99!")
+    >>> tokenize("Don't PAY 9.99!")
     ['don', 't', 'pay', '9', '99']
     """
     return _words(text.lower())
@@ -68,7 +68,7 @@ class NGrams:
 
     Examples
     --------
-    >>> Words(["message"], 2).of({"message": "Spam, spam!", "age": 31})
+    >>> NGrams(["message"], 2).of({"message": "Spam, spam!", "age": 31})
     {'age': 31, 'message=spam': 2.0, 'message=spam spam': 1.0}
     """
 

@@ -30,7 +30,7 @@ def display_order(names: Sequence[str]) -> CrossedName:
 
     Examples
     --------
-    >>> told(["site=news", "word^b", "word^a"])
+    >>> display_order(["site=news", "word^b", "word^a"])
     ('site=news', 'word^a', 'word^b')
     """
     if len(names) == 2 and names[0] <= names[1]:

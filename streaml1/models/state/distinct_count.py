@@ -22,7 +22,7 @@ class DistinctCounter:
 
     Examples
     --------
-    >>> sketch = Sketch()
+    >>> sketch = DistinctCounter()
     >>> from streaml1.core.hashing import name_hashes
     >>> hashes = name_hashes([f"word {k}" for k in range(1000)])
     >>> sketch.add(hashes)
