@@ -45,7 +45,7 @@ if not TYPE_CHECKING:
         if name == "__all__":
             return sorted(_homes())
         homes = _HOMES if name in _HOMES else _homes()
-        return import_module("streaml1.core.lazy_imports").called_for(__name__, homes, name)
+        return import_module("streaml1.core.lazy_imports").import_attribute(__name__, homes, name)
 
 
 def __dir__() -> list[str]:

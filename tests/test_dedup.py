@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaml1.core.rows import LIMIT, BadExample, Rows
+from streaml1.core.rows import VALUE_LIMIT, BadExample, Rows
 from streaml1.features.dedup import _are_plain, masked_rows, plain_rows, repeats
 
 HOMES = 4096  # of short rows
@@ -55,7 +55,7 @@ WRONG = {
     "zero below": (1, -0.0),
     "nan": (1, np.nan),
     "infinite": (1, -np.inf),
-    "too large": (1, LIMIT),
+    "too large": (1, VALUE_LIMIT),
     "again": (0, 0),
     "falls": (0, -2),
 }

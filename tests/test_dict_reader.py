@@ -138,9 +138,9 @@ def test_both_roads_end_in_the_same_bits(road: str, update: str) -> None:
 def test_plain_dicts_are_walked_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     model = begun()
     asked = []
-    real = model_state.plain_items
+    real = model_state.numeric_features
     for module in (model_state, predictor):
-        monkeypatch.setattr(module, "plain_items", lambda x: asked.append(x) or real(x))
+        monkeypatch.setattr(module, "numeric_features", lambda x: asked.append(x) or real(x))
     for value in [*PLAIN, np.float64(2.5)]:
         model.learn_one({"a": value}, True)
         model.predict_one({"a": value, "new": value})
@@ -712,7 +712,7 @@ def test_categories_take_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("read in Python")
 
     for module in (model_state, predictor):
-        monkeypatch.setattr(module, "plain_items", refused)
+        monkeypatch.setattr(module, "numeric_features", refused)
     for i in range(300):
         model.learn_one({"site": f"s{i % 7}", "ad": f"a{i}", "price": 1.5}, i % 2 == 0)
         model.predict_one({"site": f"s{i % 11}", "ad": "new"})

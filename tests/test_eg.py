@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 
 from streaml1 import BadExample, EGClassifier, EGRegressor, load
 from streaml1.cli import cli
-from streaml1.core.vecmath import exponentials
+from streaml1.core.vecmath import exp_pair
 from streaml1.optim.eg import EG
 from streaml1.optim.losses import CODES
 from tests import kit, reference
@@ -464,7 +464,7 @@ def test_shares_are_summed_exactly(thetas: list[float], nonneg: bool, random: Ra
 
 @given(st.floats(-300.0, 300.0), st.integers(0, 400))
 def test_exponentials(x: float, M: int) -> None:
-    up, down = exponentials(x, float(M), np.int64(2 * M))
+    up, down = exp_pair(x, float(M), np.int64(2 * M))
     assert up == pytest.approx(np.exp(x) * 2.0**-M, rel=1e-12, abs=1e-290)
     assert down == pytest.approx(np.exp(-x) * 2.0**-M, rel=1e-12, abs=1e-290)
 

@@ -59,7 +59,7 @@ def test_the_page_and_the_help_name_every_code() -> None:
     told = (ROOT / "docs" / "operating.md").read_text()
     rows = {row for row in re.findall(r"^\| ([\d, ]+) \|", told, re.M)}
     named = {int(number) for row in rows for number in row.split(",")}
-    ours = {exits.DONE, exits.WRONG, exits.DATA, exits.AGAIN}
+    ours = {exits.SUCCESS, exits.USAGE_ERROR, exits.DATA_ERROR, exits.TEMPORARY_FAILURE}
     signals = {128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
     assert named == {*ours, *signals, 1}  # 1: Python's own, of a traceback
     helped = CliRunner().invoke(cli, ["learn", "--help"]).output
@@ -102,8 +102,8 @@ def test_numbers_that_are_not_finite(number: str) -> None:
 
 def test_a_disk_that_may_have_room_again() -> None:
     for number, told in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EIO, 75), (errno.EROFS, 2)):
-        assert exits.unwritten(OSError(number, "")) == told
-    assert exits.unwritten(RuntimeError()) == 2
+        assert exits.write_failure_code(OSError(number, "")) == told
+    assert exits.write_failure_code(RuntimeError()) == 2
 
 
 def streams_of(line: str, unbuffered: str) -> tuple[int, str]:

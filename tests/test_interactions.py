@@ -345,7 +345,7 @@ def test_plain_dicts_are_walked(monkeypatch: pytest.MonkeyPatch) -> None:
         model = crossing(hash_bits=bits)
         walked(model, rows, y)
         with monkeypatch.context() as patch:
-            patch.delattr(model_state, "plain_items")
+            patch.delattr(model_state, "numeric_features")
             walked(model, rows, y)
 
 

@@ -1,4 +1,4 @@
-"""Compilation: once for each kind of argument, kept on disk, dropped with the text it came from."""
+"""Compilation: once per kind of argument, cached on disk, invalidated by changes of the sources."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ ROOT = Path(__file__).parent.parent
 compiled_only = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
 
 
-def test_the_digest_is_of_all_that_is_compiled() -> None:
+def test_the_digest_covers_all_compiled_sources() -> None:
     package = ROOT / "streaml1"
-    told = {path for pattern in cache_dir.COMPILED_LAYERS for path in package.glob(pattern)}
-    made = re.compile(r"^@(gil_kernel|kernel|inlined)$|row_kernel\(", re.MULTILINE)
-    compiled = {path for path in package.rglob("*.py") if made.search(path.read_text())}
+    covered = {path for glob in cache_dir.COMPILED_SOURCES for path in package.glob(glob)}
+    decorated = re.compile(r"^@(gil_kernel|kernel|inlined)$|row_kernel\(", re.MULTILINE)
+    compiled = {path for path in package.rglob("*.py") if decorated.search(path.read_text())}
     assert len(compiled) > 50
-    assert compiled <= told
+    assert compiled <= covered
 
 
 # A second call does not compile
@@ -60,7 +60,7 @@ def compilations() -> dict[str, int]:
 
 
 def use(model: Any, folder: Path) -> None:
-    """All that is done with a model, with arguments of every kind."""
+    """Call all methods of a model with arguments of every kind."""
     x = {"a": 1.0, "b": 2, "c": True, "d": np.float64(0.5), "e": None}
     others: list[Any] = [x, {1: 1.0, 2: 3}, OrderedDict(x), {("t", 1): np.float32(2.0)}, {}]
     for example in others:
@@ -116,8 +116,8 @@ def test_a_second_call_does_not_compile(tmp_path: Path) -> None:
 
 
 @compiled_only
-def test_a_call_is_compiled_for_one_kind_of_argument(python: Callable[..., str]) -> None:
-    """In a process of its own: what other tests hand to kernels does not count."""
+def test_a_kernel_is_compiled_for_one_kind_of_argument(python: Callable[..., str]) -> None:
+    """In a new process, since other tests call kernels with further types."""
     code = """
 import tempfile
 from pathlib import Path
@@ -128,7 +128,7 @@ counts = compilations()
 print({name: n for name, n in counts.items() if n > 1})
 """
     several = eval(python("-c", code, **WARM))
-    # looked at for the ids of matrices and of others, and for their length as it is given
+    # one kernel takes ids of matrices and others, another one lengths of two types
     assert all(n <= 2 for n in several.values()), several
 
 
@@ -142,18 +142,18 @@ from streaml1 import ElasticNetClassifier
 from streaml1.core import jit, rows
 m = ElasticNetClassifier(intercept_init=0.3)
 for k in range(3):
-    told = m.predict_proba_one({"a": 1.0, "b": k})[True]
-print(told.hex())
+    probability = m.predict_proba_one({"a": 1.0, "b": k})[True]
+print(probability.hex())
 if jit.COMPILED:
-    made = int("numba" in sys.modules)  # what is on disk needs no compiler
-    rows.largest(np.ones(1))
-    of = rows.largest.stats
-    print(made, sum(of.cache_misses.values()), jit.is_cached(rows.largest))
+    has_compiled = int("numba" in sys.modules)  # cached kernels need no compiler
+    rows.max_id(np.ones(1))
+    stats = rows.max_id.stats
+    print(has_compiled, sum(stats.cache_misses.values()), jit.is_cached(rows.max_id))
 """
 
 
 def copied_package(folder: Path) -> Path:
-    """The package as if installed elsewhere, to be edited."""
+    """Copy the package to another folder, to be edited."""
     ignore = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
     shutil.copytree(ROOT / "streaml1", folder / "streaml1", ignore=ignore)
     return folder
@@ -180,7 +180,7 @@ def files(folder: Path) -> set[Path]:
 
 @compiled_only
 @pytest.mark.slow
-def test_the_cache_survives_a_process_and_an_upgrade_is_noticed(tmp_path: Path) -> None:
+def test_the_cache_outlives_a_process_and_an_upgrade_invalidates_it(tmp_path: Path) -> None:
     package, cache = copied_package(tmp_path / "site"), tmp_path / "cache"
     first = run(package, NUMBA_CACHE_DIR=str(cache))
     assert first[1] == "1 1 True"
@@ -191,45 +191,45 @@ def test_the_cache_survives_a_process_and_an_upgrade_is_noticed(tmp_path: Path) 
     assert second[1] == "0 0 True", "compiled again"
     assert files(cache) == kept
 
-    # losses.py is in a file of its own: numba alone would run the old code
+    # numba's own key of the loop's kernel does not cover losses.py: it would run the old code
     losses = package / "streaml1" / "optim" / "losses.py"
     text = losses.read_text()
     sigmoid = "return r if a >= 0.0 else e * r"
     assert sigmoid in text
     losses.write_text(text.replace(sigmoid, "return r * r"))
     upgraded = run(package, NUMBA_CACHE_DIR=str(cache))
-    assert upgraded[0] != first[0], "the old machine code ran"
+    assert upgraded[0] != first[0], "stale machine code ran"
     fresh = run(package, NUMBA_DISABLE_JIT="1")
     assert upgraded[0] == fresh[0]
-    assert not files(cache) & kept, "files of the old text stay for ever"
+    assert not files(cache) & kept, "stale files are never removed"
     assert files(cache)
 
-    # what is not compiled is no reason to compile again
+    # changes of sources without compiled code do not invalidate the cache
     (package / "streaml1" / "cli" / "program.py").write_text("# another command line\n")
-    again = run(package, NUMBA_CACHE_DIR=str(cache))
-    assert again[1] == "0 0 True"
+    third = run(package, NUMBA_CACHE_DIR=str(cache))
+    assert third[1] == "0 0 True"
 
 
 @compiled_only
-def test_the_cache_of_an_installed_package_is_beside_it(tmp_path: Path) -> None:
+def test_the_cache_of_an_installed_package_is_in_its_folder(tmp_path: Path) -> None:
     package = copied_package(tmp_path / "site")
     assert run(package)[1] == "1 1 True"
     kept = files(package)
     assert {path.suffix for path in kept} == {".nbi", ".nbc", ".code"}
-    # numba writes beside the module, object files go to the package's own folder.
+    # numba writes to the folder of the module, object files go to the package's own folder.
     folders = {package / "streaml1" / part / "__pycache__" for part in (".", "core")}
     assert {path.parent for path in kept} == folders
     assert run(package)[1] == "0 0 True"
 
 
 @compiled_only
-def test_without_a_folder_that_can_be_written(tmp_path: Path) -> None:
-    """Binds for root too: what should be a folder is a file."""
+def test_without_a_writable_folder(tmp_path: Path) -> None:
+    """Files in place of folders: permissions would not stop root."""
     package, blocked = copied_package(tmp_path / "site"), tmp_path / "file"
-    blocked.write_text("no folder")
+    blocked.write_text("not a folder")
     for folder in [package / "streaml1", *(package / "streaml1").rglob("*/")]:
         if folder.is_dir():
-            (folder / "__pycache__").write_text("no folder")
+            (folder / "__pycache__").write_text("not a folder")
     out = run(package, HOME=str(blocked), XDG_CACHE_HOME=str(blocked), NUMBA_CACHE_DIR="")
     assert out[1] == "1 1 False"
     assert not files(tmp_path)
@@ -237,14 +237,14 @@ def test_without_a_folder_that_can_be_written(tmp_path: Path) -> None:
     assert out[0] == expected[0]
 
 
-# Tells the names of what a process compiles.
-TOLD = """
-from streaml1.core.jit import object_cache as entries
-keep = entries._keep
-def told_and_kept(place, *args):
-    print("made", place.name)
-    keep(place, *args)
-entries._keep = told_and_kept
+# Prints the names of the object files a process writes.
+PRINT_WRITES = """
+from streaml1.core.jit import object_cache
+write = object_cache._write
+def print_and_write(path, *args):
+    print("wrote", path.name)
+    write(path, *args)
+object_cache._write = print_and_write
 """
 
 
@@ -256,7 +256,7 @@ def test_processes_fill_a_cold_cache_together(tmp_path: Path) -> None:
     environment = {**kept, "PYTHONPATH": str(package), "NUMBA_CACHE_DIR": str(cache)}
     started = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", TOLD + SMALL],
+            [sys.executable, "-W", "error", "-c", PRINT_WRITES + SMALL],
             cwd=package,
             env=environment,
             stdout=subprocess.PIPE,
@@ -269,64 +269,65 @@ def test_processes_fill_a_cold_cache_together(tmp_path: Path) -> None:
     assert [err for _, err in ended] == [""] * 4
     assert [process.returncode for process in started] == [0] * 4
     lines = [out.splitlines() for out, _ in ended]
-    made = [{line for line in told if line.startswith("made ")} for told in lines]
-    # one compiles a kernel, the others wait for what it writes; the next may be another's
-    assert sum(map(len, made)) == len(set().union(*made)) == len(list(cache.rglob("*.code"))) == 2
-    assert len({told[-2] for told in lines}) == 1
-    assert [told[-1].split()[0] == "1" for told in lines] == [bool(names) for names in made]
-    assert sorted(told[-1].split()[1] for told in lines) == ["0", "0", "0", "1"]
-    assert not list(cache.rglob("*.turn"))
+    written = [{line for line in out if line.startswith("wrote ")} for out in lines]
+    # One process compiles a kernel and the others wait for its file; another may compile the next.
+    n_files = len(list(cache.rglob("*.code")))
+    assert sum(map(len, written)) == len(set().union(*written)) == n_files == 2
+    assert len({out[-2] for out in lines}) == 1
+    assert [out[-1].split()[0] == "1" for out in lines] == [bool(names) for names in written]
+    assert sorted(out[-1].split()[1] for out in lines) == ["0", "0", "0", "1"]
+    assert not list(cache.rglob("*.lock"))
     after = run(package, NUMBA_CACHE_DIR=str(cache))
     assert after[1] == "0 0 True"
     assert after[0] == lines[0][-2]
 
 
 @compiled_only
-def test_a_torn_mark_does_no_harm(tmp_path: Path) -> None:
+def test_a_damaged_digest_file_does_no_harm(tmp_path: Path) -> None:
     package, cache = copied_package(tmp_path / "site"), tmp_path / "cache"
     expected = run(package, NUMBA_CACHE_DIR=str(cache))[0]
-    for mark in cache.rglob("kernels.digest"):
-        mark.write_bytes(b"\xff\x00 no text")
+    for digest_file in cache.rglob("kernels.digest"):
+        digest_file.write_bytes(b"\xff\x00 not text")
     assert run(package, NUMBA_CACHE_DIR=str(cache))[0] == expected
 
 
 @compiled_only
-def test_who_stands_still_in_its_turn_is_not_waited_for(tmp_path: Path) -> None:
+def test_waiting_for_a_suspended_process_times_out(tmp_path: Path) -> None:
     package, folder = copied_package(tmp_path / "site"), tmp_path / "cache"
     expected = run(package, NUMBA_CACHE_DIR=str(folder))[0]
     with ExitStack() as held:
         for path in files(folder):
             path.unlink()
-            turn = held.enter_context(path.with_suffix(".turn").open("wb"))
-            fcntl.flock(turn, fcntl.LOCK_EX)
-        hurry = "from streaml1.core.jit import cache_dir as disk\ndisk.TURN_SECONDS = 0.1\n"
-        told = run(package, hurry + SMALL, NUMBA_CACHE_DIR=str(folder))
-    assert told[:2] == [expected, "1 1 True"]
+            lock = held.enter_context(path.with_suffix(".lock").open("wb"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        hurry = "from streaml1.core.jit import cache_dir\ncache_dir.LOCK_TIMEOUT = 0.1\n"
+        out = run(package, hurry + SMALL, NUMBA_CACHE_DIR=str(folder))
+    assert out[:2] == [expected, "1 1 True"]
 
 
 FORKED = """
 import fcntl, os, signal
 from streaml1.core import rows
-kept = rows.largest._cache
-assert kept._wait()
-with open(kept._turn._place, "wb") as waits:
+cache = rows.max_id._cache
+assert cache._acquire()
+with open(cache._lock._path, "wb") as waiting:
     child = os.fork()
     if not child:
         signal.pause()
-    kept.end()
+    cache.release()
     try:
-        fcntl.flock(waits, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-assert not os.path.exists(waits.name)
-print("had")
+assert not os.path.exists(waiting.name)
+print("acquired")
 """
 
 
 @compiled_only
-def test_a_fork_does_not_keep_the_turn(python: Callable[..., str]) -> None:
-    assert python("-c", FORKED) == "had\n"
+def test_a_forked_child_does_not_hold_the_lock(python: Callable[..., str]) -> None:
+    assert python("-c", FORKED) == "acquired\n"
 
 
 # Interpreted
@@ -338,8 +339,9 @@ from pathlib import Path
 import numpy as np, pandas as pd
 from scipy.sparse import csr_matrix
 import streaml1
-from streaml1.core import jit; from streaml1.features import dict_reader as walk
-assert not jit.COMPILED and not walk.AVAILABLE
+from streaml1.core import jit
+from streaml1.features import dict_reader
+assert not jit.COMPILED and not dict_reader.AVAILABLE
 for cls in (streaml1.ElasticNetClassifier, streaml1.ElasticNetRegressor):
     m = cls(l1=1e-3, l2=1e-2)
     for k in range(20):
@@ -356,7 +358,7 @@ for cls in (streaml1.ElasticNetClassifier, streaml1.ElasticNetRegressor):
     except streaml1.BadExample:
         pass
     else:
-        raise SystemExit("not refused")
+        raise SystemExit("not rejected")
     m._engine.check()
     m.save(Path(tempfile.gettempdir()) / "interpreted.streaml1")
     r = streaml1.load(Path(tempfile.gettempdir()) / "interpreted.streaml1")
@@ -378,15 +380,15 @@ def halved(v: Any) -> Any:
 
 
 @compiled_only
-def test_parts_of_kernels_are_no_machine_code_of_their_own() -> None:
+def test_inlined_functions_have_no_machine_code_of_their_own() -> None:
     quarter = nb.njit(lambda v: halved(halved(v)))
     assert quarter(6.0) == 1.5
-    [part] = halved.overloads.values()
-    engine = part.library.codegen._engine
-    assert not engine.is_symbol_defined(part.fndesc.llvm_func_name)
-    assert halved(3.0) == 1.5  # is made for it
+    [overload] = halved.overloads.values()
+    engine = overload.library.codegen._engine
+    assert not engine.is_symbol_defined(overload.fndesc.llvm_func_name)
+    assert halved(3.0) == 1.5  # compiles a kernel for this call
     assert halved(3) == 1.5
-    assert len(halved.overloads) == 1 and len(halved.whole.overloads) == 2
+    assert len(halved.overloads) == 1 and len(halved.kernel.overloads) == 2
 
 
 def test_an_array_at_an_address() -> None:
@@ -396,6 +398,6 @@ def test_an_array_at_an_address() -> None:
     assert b.tolist() == [1.0, 5.0] and a.tolist() == [1.0, 5.0, 3.0]
 
 
-def test_rules_at_addresses_are_for_compiled_code() -> None:
-    with pytest.raises(NotImplementedError, match="compiled code only"):
+def test_rule_at_is_for_compiled_code() -> None:
+    with pytest.raises(NotImplementedError, match="in compiled code only"):
         simd.rule_at(int, np.zeros(1), 0)

@@ -221,11 +221,11 @@ def test_the_table_of_losses_is_what_kernels_compute() -> None:
 
 @kernel
 def each_eight(x: Any, decays: Any, logs: Any) -> None:
-    """`decay` of all x, and `log_one_and` of that, eight at a time."""
+    """`exp_neg` of all x, and `log1p` of that, eight at a time."""
     for k in range(np.uint64(0), np.uint64(8 * len(x)), np.uint64(64)):
-        e = eights.decay(load_f64x8(np.uint64(x.ctypes.data) + k))
+        e = eights.exp_neg(load_f64x8(np.uint64(x.ctypes.data) + k))
         store_f64x8(np.uint64(decays.ctypes.data) + k, e)
-        store_f64x8(np.uint64(logs.ctypes.data) + k, eights.log_one_and(e))
+        store_f64x8(np.uint64(logs.ctypes.data) + k, eights.log1p(e))
 
 
 def test_eight_exponentials_and_logarithms_are_near() -> None:

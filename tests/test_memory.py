@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 import streaml1
 from streaml1 import BadExample, ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core import hashing, jit
-from streaml1.core.rows import ascending
+from streaml1.core.rows import sorted_unique
 from streaml1.features import dict_reader
 from streaml1.features.vocabulary import InternedVocabulary, IntVocabulary, byte_interning
 from streaml1.features.vocabulary import hash_keys as keys
@@ -164,7 +164,7 @@ def test_ints_are_slots_once_enough_of_them_are_known() -> None:
 
 @given(st.lists(st.integers(0, 40), max_size=60))
 def test_ints_that_ascend_are_those_of_numpy(ints: list[int]) -> None:
-    assert ascending(np.array(ints, np.uint32)).tolist() == np.unique(ints).tolist()
+    assert sorted_unique(np.array(ints, np.uint32)).tolist() == np.unique(ints).tolist()
 
 
 # Late features
@@ -771,7 +771,7 @@ def test_interpreted_hashes_are_the_same() -> None:
     if jit.COMPILED:
         data = np.frombuffer(bytearray("ein längerer text".encode()), np.uint8)
         with np.errstate(over="ignore"):
-            h = hashing.murmur.py_func(data, np.uint64(0), np.uint64(len(data)))  # type: ignore
+            h = hashing.murmur64.py_func(data, np.uint64(0), np.uint64(len(data)))  # type: ignore
         assert int(h) == hashing.name_hash("ein längerer text")
 
 

@@ -24,7 +24,7 @@ import streaml1
 from streaml1 import BadExample, ElasticNetClassifier
 from streaml1.core.hashing import name_hash
 from streaml1.core.jit import COMPILED
-from streaml1.core.rows import plain_items
+from streaml1.core.rows import numeric_features
 from streaml1.features.ngrams import NGrams, ngram_batch, tokenize
 from streaml1.sources.readers.jsonl import JsonParser
 
@@ -175,7 +175,7 @@ def told(words: NGrams, X: Any) -> list[list[tuple[str, float]]]:
 
 
 def expected(words: NGrams, X: list[dict[str, Any]]) -> list[list[tuple[Any, float]]]:
-    return [list(plain_items(words.of(x)).items()) for x in X]
+    return [list(numeric_features(words.of(x)).items()) for x in X]
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""The same on every processor: what vectors it has changes how fast it goes, nothing else."""
+"""Bit-identical results on every processor, whatever SIMD extensions it has."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LONGEST = 400
 
 pytestmark = pytest.mark.skipif(
     not jit.COMPILED or platform.machine() not in ("x86_64", "AMD64"),
-    reason="compiled code for x86 alone",
+    reason="checks code compiled for x86",
 )
 
 
@@ -58,192 +58,195 @@ def _json(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
 
 
 @kernel
-def _words(start: Any, end: Any, to: Any, begins: Any, table: Any) -> Any:
+def _tokens(start: Any, end: Any, to: Any, begins: Any, table: Any) -> Any:
     return cleaned(start, end, to, begins, np.uint64(0), table)
 
 
 def texts() -> list[bytes]:
-    """Of every length, and from none to all of their bytes a delimiter."""
+    """Texts of all lengths in which none to all of the bytes are delimiters."""
     random = np.random.default_rng(7)
-    made = []
+    texts = []
     for n in random.integers(1, LONGEST, TEXTS).tolist():
         share = random.choice([0.0, 0.05, 0.15, 0.4, 1.0])
-        chosen = random.random(n) < share
+        is_delimiter = random.random(n) < share
         marks = random.choice(np.frombuffer(b' :\n",}\\|\t\x1c\x7f\xe9', np.uint8), n)
-        made.append(np.where(chosen, marks, np.uint8(ord("x"))).tobytes())
-    return made
+        texts.append(np.where(is_delimiter, marks, np.uint8(ord("x"))).tobytes())
+    return texts
 
 
 def found(text: bytes) -> tuple[list[Any], ...]:
-    """What the kernels tell of a text."""
-    inside = b"<" * parts.PAD + text + b">" * parts.PAD
-    bytes_ = np.frombuffer(inside, np.uint8)
-    start = np.uint64(bytes_.ctypes.data + parts.PAD)
+    """The delimiters that the kernels find in a text, for each format."""
+    padded = b"<" * parts.PAD + text + b">" * parts.PAD
+    buffer = np.frombuffer(padded, np.uint8)
+    start = np.uint64(buffer.ctypes.data + parts.PAD)
     end = start + np.uint64(len(text))
-    room = len(text) + 2 * parts.SPARE
-    positions = np.zeros(room, np.uint32)
-    kinds = np.zeros(room, np.uint8)
-    at = [np.uint64(room.ctypes.data) for room in (positions, kinds)]
-    n = int(_lines(start, end, *at))
+    size = len(text) + 2 * parts.SPARE
+    positions = np.zeros(size, np.uint32)
+    kinds = np.zeros(size, np.uint8)
+    out = [np.uint64(a.ctypes.data) for a in (positions, kinds)]
+    n = int(_lines(start, end, *out))
     lines = [positions[1:n].tolist(), bytes(kinds[1:n])]
-    n, ascii_ = _vw(start, end, *at)
+    n, ascii_ = _vw(start, end, *out)
     n = int(n)
     vw = [positions[:n].tolist(), bytes(kinds[:n]), ascii_]
-    n, ascii_, apart = _json(start, end, *at)
+    n, ascii_, apart = _json(start, end, *out)
     n = int(n)
     json = [positions[:n].tolist(), bytes(kinds[:n]), ascii_, apart]
     return lines, vw, json
 
 
 def expected(text: bytes) -> tuple[list[Any], ...]:
-    """The same, byte by byte."""
-    here = [k for k, c in enumerate(text) if c in b" :\n"]
-    lines = [[k + 1 for k in here], bytes(text[k] for k in here)]
-    here = [k for k, c in enumerate(text) if c in b" :\n\t|"]
-    vw = [here, bytes(text[k] for k in here), max(text) < 128]
-    here = [k for k, c in enumerate(text) if c in b'",}\\' or c < 0x20]
+    """The same, found byte by byte."""
+    indices = [k for k, c in enumerate(text) if c in b" :\n"]
+    lines = [[k + 1 for k in indices], bytes(text[k] for k in indices)]
+    indices = [k for k, c in enumerate(text) if c in b" :\n\t|"]
+    vw = [indices, bytes(text[k] for k in indices), max(text) < 128]
+    indices = [k for k, c in enumerate(text) if c in b'",}\\' or c < 0x20]
     around = b"<" + text + b">"
     marked = bytes(
         text[k] | parts.AFTER_BLANK * (around[k] == parts.BLANK)
         | parts.BEFORE_COLON * (around[k + 2] == parts.COLON)
-        for k in here
+        for k in indices
     )  # fmt: skip
-    return lines, vw, [here, marked, max(text) < 128, b"=" not in text]
+    return lines, vw, [indices, marked, max(text) < 128, b"=" not in text]
 
 
-def words(text: bytes) -> tuple[bytes, list[int]]:
-    """The words of a text as the kernel cleans it, and where each begins."""
-    inside = np.frombuffer(text + b" " * parts.PAD, np.uint8)
-    start, table = np.uint64(inside.ctypes.data), np.uint64(characters().ctypes.data)
-    made = np.zeros(len(text) + 2 * BLOCK, np.uint8)
+def tokens(text: bytes) -> tuple[bytes, list[int]]:
+    """The tokens of a text as the kernel cleans it, and where each begins."""
+    buffer = np.frombuffer(text + b" " * parts.PAD, np.uint8)
+    start, table = np.uint64(buffer.ctypes.data), np.uint64(characters().ctypes.data)
+    cleaned_text = np.zeros(len(text) + 2 * BLOCK, np.uint8)
     begins = np.zeros(len(text) + BLOCK, np.uint64)
-    to = np.uint64(made.ctypes.data)
-    stop, n, plain = _words(start, start + np.uint64(len(text)), to, begins, table)
+    out = np.uint64(cleaned_text.ctypes.data)
+    stop, n, plain = _tokens(start, start + np.uint64(len(text)), out, begins, table)
     assert plain
-    return bytes(made[: int(stop) - int(to)]), [int(at) - int(to) for at in begins[: int(n)]]
+    offsets = [int(begin) - int(out) for begin in begins[: int(n)]]
+    return bytes(cleaned_text[: int(stop) - int(out)]), offsets
 
 
-def expected_words(text: bytes) -> tuple[bytes, list[int]]:
-    """The same, by a regular expression."""
+def expected_tokens(text: bytes) -> tuple[bytes, list[int]]:
+    """The same, found by a regular expression."""
     found = re.findall(r"\w+", text.decode("ascii").lower())
     ends = np.cumsum([0, *(len(word) + 1 for word in found)])
     return "".join(f"{word} " for word in found).encode(), ends[:-1].tolist()
 
 
 def sentences() -> list[bytes]:
-    """Letters of both sizes, digits, and what is in no word, of every length."""
+    """Texts of all lengths: letters of both cases, digits, and bytes between tokens."""
     random = np.random.default_rng(5)
     letters = np.frombuffer(b"abyzABYZ0189__  .,-@[`{/:~\t", np.uint8)
     return [random.choice(letters, n).tobytes() for n in random.integers(1, LONGEST, TEXTS)]
 
 
-def test_words_are_those_of_a_regular_expression() -> None:
+def test_tokens_are_those_of_a_regular_expression() -> None:
     for text in sentences():
-        assert words(text) == expected_words(text)
+        assert tokens(text) == expected_tokens(text)
 
 
 def learnt() -> str:
-    """What two models have learnt of rows of every length, to the bit."""
+    """All bits of two models after learning rows of many lengths."""
     random = np.random.default_rng(3)
     sizes = random.integers(0, 40, 300)
     ids = [np.sort(random.choice(500, n, replace=False)) for n in sizes.tolist()]
     ends = np.concatenate([[0], np.cumsum(sizes)])
     X = csr_matrix((random.normal(size=ends[-1]), np.concatenate(ids), ends), shape=(300, 500))
     y = random.random(300) < 0.5
-    told = []
+    states = []
     for model in (
         ElasticNetClassifier(l1=1e-3, l2=1e-3, lr=0.3),
         ElasticNetClassifier(l1=1e-3, l2=1e-3, lr="auto"),
     ):
         p = model.progressive_many(X, y)
-        told.append(np.asarray(p).tobytes().hex())
-        told.append(str(sorted(model.weights.items())))
-    return "\n".join(told)
+        states.append(np.asarray(p).tobytes().hex())
+        states.append(str(sorted(model.weights.items())))
+    return "\n".join(states)
 
 
 @kernel
-def _apart(table: Any, ids: Any, steps: Any, to: Any, each: Any, words: Any, few: Any) -> None:
-    places = load_u32x8(np.uint64(ids.ctypes.data)) * np.uint64(8)
-    scatter(each, steps, np.uint64(0), gather(table, ids, np.uint64(0)))
-    found = gather_u64(places + np.uint64(table.ctypes.data))
-    store_u64x8(np.uint64(words.ctypes.data), found)
-    scatter_u64(places + np.uint64(to.ctypes.data), found)
-    chosen = lookup16(np.uint64(table.ctypes.data), places & np.uint64(15))
-    store_u64x8(np.uint64(few.ctypes.data), chosen)
+def _gather_and_scatter(
+    table: Any, ids: Any, lanes: Any, scattered: Any, floats: Any, bits: Any, looked_up: Any
+) -> None:
+    offsets = load_u32x8(np.uint64(ids.ctypes.data)) * np.uint64(8)
+    scatter(floats, lanes, np.uint64(0), gather(table, ids, np.uint64(0)))
+    gathered = gather_u64(offsets + np.uint64(table.ctypes.data))
+    store_u64x8(np.uint64(bits.ctypes.data), gathered)
+    scatter_u64(offsets + np.uint64(scattered.ctypes.data), gathered)
+    found = lookup16(np.uint64(table.ctypes.data), offsets & np.uint64(15))
+    store_u64x8(np.uint64(looked_up.ctypes.data), found)
 
 
 @kernel
-def _near(start: Any, offsets: Any, words: Any) -> Any:
-    """Write eight words that are so far from an address, and from one 200 bytes behind it."""
+def _permute(start: Any, offsets: Any, out: Any) -> Any:
+    """Load four uint64 near an address and four near one 200 bytes after it."""
     low = np.uint64(start)
     high = low + np.uint64(200)
-    places = load_u32x8(np.uint64(offsets.ctypes.data)) + low
-    store_u64x8(np.uint64(words.ctypes.data), permute_u64(low, high, places))
+    addresses = load_u32x8(np.uint64(offsets.ctypes.data)) + low
+    store_u64x8(np.uint64(out.ctypes.data), permute_u64(low, high, addresses))
     first, last = max(offsets[:4]), max(offsets[4:])
     return can_permute(low, low + np.uint64(first), high, low + np.uint64(last))
 
 
-def near() -> bool:
-    """Whether words are told to be near, which have to be those that stand there."""
+def permutes() -> bool:
+    """Whether `can_permute` holds; checks what `permute_u64` loads."""
     random = np.random.default_rng(11)
     text = random.integers(0, 256, 2 * parts.PAD + 400, np.uint8)
-    told = set()
-    for far in range(0, 121, 5):
-        offsets = random.integers(0, far + 1, 8).astype(np.uint32)
-        offsets[[1, 6]] = far
+    answers = set()
+    for max_offset in range(0, 121, 5):
+        offsets = random.integers(0, max_offset + 1, 8).astype(np.uint32)
+        offsets[[1, 6]] = max_offset
         offsets[4:] += 200
-        words = np.zeros(8, np.uint64)
-        told.add(_near(text.ctypes.data, offsets, words))
-        assert words.tobytes() == b"".join(text[k : k + 8].tobytes() for k in offsets.tolist())
+        out = np.zeros(8, np.uint64)
+        answers.add(_permute(text.ctypes.data, offsets, out))
+        assert out.tobytes() == b"".join(text[k : k + 8].tobytes() for k in offsets.tolist())
     for more in ([0, 0, 0, 121, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 121, 0]):
         offsets = np.array([0, 0, 0, 0, 200, 200, 200, 200], np.uint32) + np.uint32(more)
-        assert not _near(text.ctypes.data, offsets, np.zeros(8, np.uint64))
-    [same] = told
-    return bool(same)
+        assert not _permute(text.ctypes.data, offsets, np.zeros(8, np.uint64))
+    [answer] = answers
+    return bool(answer)
 
 
-def test_words_that_are_near_are_those_that_stand_there() -> None:
-    assert near() == (
+def test_permute_loads_what_is_in_memory() -> None:
+    assert permutes() == (
         get_host_cpu_name().startswith("znver") and bool(get_host_cpu_features().get("avx512vbmi"))
     )
 
 
-def apart() -> str:
-    """Words from anywhere, and to anywhere."""
+def gathered() -> str:
+    """What gathers load; checks what gathers, scatters and `lookup16` do."""
     table = np.random.default_rng(9).normal(size=200)
     ids = np.array([3, 199, 0, 77, 5, 4, 120, 9], np.uint32)
-    steps = np.arange(8, dtype=np.uint32)
-    to = np.zeros(200, np.uint64)
-    each, words, few = np.zeros(8), np.zeros(8, np.uint64), np.zeros(8, np.uint64)
-    _apart(table, ids, steps, to, each, words, few)
-    bits = table.view(np.uint64)
-    assert each.tolist() == table[ids].tolist() and words.tolist() == bits[ids].tolist()
-    assert to[ids].tolist() == bits[ids].tolist() and np.count_nonzero(to) == 8
-    assert few.tolist() == bits[ids * 8 & 15].tolist()
-    return f"{each.tolist()} {few.tolist()}"
+    lanes = np.arange(8, dtype=np.uint32)
+    scattered = np.zeros(200, np.uint64)
+    floats, bits, looked_up = np.zeros(8), np.zeros(8, np.uint64), np.zeros(8, np.uint64)
+    _gather_and_scatter(table, ids, lanes, scattered, floats, bits, looked_up)
+    expected = table.view(np.uint64)
+    assert floats.tolist() == table[ids].tolist() and bits.tolist() == expected[ids].tolist()
+    assert scattered[ids].tolist() == expected[ids].tolist() and np.count_nonzero(scattered) == 8
+    assert looked_up.tolist() == expected[ids * 8 & 15].tolist()
+    return f"{floats.tolist()} {looked_up.tolist()}"
 
 
-def test_delimiters_are_those_of_a_look_at_each_byte() -> None:
+def test_delimiters_are_those_found_byte_by_byte() -> None:
     for text in texts():
         assert found(text) == expected(text)
 
 
 OLDER = {
-    "nothing but what all have": ("x86-64", ()),
-    "vectors of four": ("x86-64-v3", ("ssse3", "sse4.2", "popcnt", "avx", "avx2", "bmi", "bmi2")),
+    "SSE2": ("x86-64", ()),
+    "AVX2": ("x86-64-v3", ("ssse3", "sse4.2", "popcnt", "avx", "avx2", "bmi", "bmi2")),
 }
 
 
 def is_older(features: tuple[str, ...]) -> bool:
-    """Whether the processor that this runs on has these, and more that makes a difference."""
-    there = get_host_cpu_features()
-    return all(there.get(feature) for feature in features) and (
-        not features or bool(there.get("avx512f"))
+    """Whether this processor has these features, and others that make a difference."""
+    host = get_host_cpu_features()
+    return all(host.get(feature) for feature in features) and (
+        not features or bool(host.get("avx512f"))
     )
 
 
-def told_there(name: str, features: str, folder: Path, *lines: str) -> str:
-    """What some lines print in a process whose code is for another processor."""
+def run_as(name: str, features: str, folder: Path, *lines: str) -> str:
+    """What lines of code print in a process that compiles for another processor."""
     script = "\n".join(("from tests import test_processors as t", *lines))
     env = {
         **os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CACHE_DIR": str(folder / "cache"),
@@ -256,26 +259,26 @@ def told_there(name: str, features: str, folder: Path, *lines: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("what", OLDER)
-def test_older_processors_find_and_learn_the_same(what: str, tmp_path: Path) -> None:
-    name, features = OLDER[what]
+@pytest.mark.parametrize("extension", OLDER)
+def test_older_processors_parse_and_learn_the_same(extension: str, tmp_path: Path) -> None:
+    name, features = OLDER[extension]
     if not is_older(features):
-        pytest.skip("this processor has no less, or has no more")
-    there = told_there(
+        pytest.skip("this processor lacks the features, or has none beyond them")
+    output = run_as(
         *(name, ",".join(f"+{feature}" for feature in features), tmp_path),
         "assert all(t.found(text) == t.expected(text) for text in t.texts())",
-        "assert all(t.words(text) == t.expected_words(text) for text in t.sentences())",
-        "assert not t.near()",
+        "assert all(t.tokens(text) == t.expected_tokens(text) for text in t.sentences())",
+        "assert not t.permutes()",
         "print(t.learnt())",
     )
-    assert there == learnt() + "\n"
+    assert output == learnt() + "\n"
 
 
-def test_processors_of_another_make_load_and_learn_the_same(tmp_path: Path) -> None:
-    """Words from anywhere are gathered by some, and loaded one by one by others."""
+def test_processors_of_another_vendor_load_and_learn_the_same(tmp_path: Path) -> None:
+    """Some use gather instructions, others load lane by lane."""
     name = "skylake" if get_host_cpu_name().startswith("znver") else "znver3"
     features = get_host_cpu_features().flatten()
-    there = told_there(
-        *(name, features, tmp_path), "t.near()", "print(t.apart())", "print(t.learnt())"
+    output = run_as(
+        *(name, features, tmp_path), "t.permutes()", "print(t.gathered())", "print(t.learnt())"
     )
-    assert there == f"{apart()}\n{learnt()}\n"
+    assert output == f"{gathered()}\n{learnt()}\n"

@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 
 import streaml1
 from streaml1.cli import cli
-from streaml1.core.rows import plain_items
+from streaml1.core.rows import numeric_features
 from streaml1.datasets import RCV1, Drifting
 from streaml1.features.interactions import Interactions
 from streaml1.features.ngrams import NGrams
@@ -314,7 +314,7 @@ def test_interactions_and_ngrams_are_features(name: str, kind: str, tmp_path: Pa
     model = streaml1.ElasticNetClassifier(l1=0.02, **given)
     result = streaml1.regret(model, source, tol=1e-9)
     words = NGrams(given.get("text", []), given.get("ngrams", 1))
-    written = [dict(plain_items(words.of(x))) for x in rows]
+    written = [dict(numeric_features(words.of(x))) for x in rows]
     for x in written if "cross" in given else ():
         found = Interactions(given["cross"]).of(x)
         for one in found:

@@ -19,7 +19,7 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 
 from streaml1 import ElasticNetClassifier, ElasticNetRegressor
 from streaml1.core.hashing import name_hashes
-from streaml1.core.rows import BadExample, plain_items
+from streaml1.core.rows import BadExample, numeric_features
 from streaml1.features.batch import batch_of, checked
 from streaml1.features.vocabulary import INTS, InternedVocabulary
 from streaml1.models.state import ModelState
@@ -209,7 +209,7 @@ def test_plain_items(x: dict[Hashable, Any]) -> None:
             feature = f"{name}={value}" if isinstance(value, str) else name
             number = 1.0 if isinstance(value, str) else float(value)
             expected[feature] = expected.get(feature, 0.0) + number
-    assert plain_items(x) == {name: v for name, v in expected.items() if v != 0.0}
+    assert numeric_features(x) == {name: v for name, v in expected.items() if v != 0.0}
 
 
 def test_a_string_meets_a_feature_of_that_name() -> None:
@@ -286,7 +286,7 @@ def test_pandas_strings_with_absent_values(dtype: Any) -> None:
 def test_three_columns_that_are_one_feature() -> None:
     """Sums are taken in the order of the columns, as in a dict."""
     x = {"a=b=c": 0.3, "a": "b=c", "a=b": "c"}
-    [alone] = plain_items(x).values()
+    [alone] = numeric_features(x).values()
     batch = checked(batch_of(pd.DataFrame([x])))
     assert batch.rows.values.tolist() == [alone]
 

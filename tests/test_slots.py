@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import streaml1
 from streaml1 import ElasticNetClassifier
-from streaml1.core.aligned import in_lines, unset_in_lines
+from streaml1.core.aligned import aligned_empty, aligned_zeros
 from streaml1.optim.structures import slot_arrays as slots
 
 PAIR = np.dtype([("w", "f8"), ("last", "i8")], align=True)
@@ -21,14 +21,14 @@ SIZES = (0, 1, 7, 1000, 2**17 - 1, 2**17, 2**18, 2**18 + 1, 2**20)
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("kind", [np.dtype("u4"), np.dtype("f8"), PAIR])
-@pytest.mark.parametrize("make", [in_lines, unset_in_lines])
+@pytest.mark.parametrize("make", [aligned_zeros, aligned_empty])
 def test_where_they_begin(n: int, kind: Any, make: Any) -> None:
     made = make(n, kind)
     large = n * kind.itemsize >= 2**20
     assert made.shape == (n,) and made.dtype == kind and made.flags.c_contiguous
     assert made.flags.aligned and made.flags.writeable
     assert n == 0 or made.ctypes.data % (2**21 if large else 64) == 0
-    assert make is unset_in_lines or not made.view(np.uint8).any()
+    assert make is aligned_empty or not made.view(np.uint8).any()
     if large:  # numpy asks for huge pages from four megabytes on
         assert made.base.nbytes >= 2**22
 

@@ -1,4 +1,4 @@
-"""What a new process loads before it can do its work, and what it leaves for whom it concerns."""
+"""What a new process imports before it can do its work."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from tests.conftest import WARM
 HEAVY = ("river", "scipy", "kafka", "matplotlib", "pandas", "polars", "sklearn", "numba", "numpy",
          "click", "rich", "narwhals", "isal", "prometheus_client")  # fmt: skip
 
-TELL = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
+PRINT_MODULES = "; import json, sys; print(json.dumps(sorted(sys.modules)))"
 
 
 def loaded(python: Callable[..., str], text: str, **environment: str) -> set[str]:
-    modules: list[str] = json.loads(python("-c", text + TELL, **environment).splitlines()[-1])
+    modules: list[str] = json.loads(
+        python("-c", text + PRINT_MODULES, **environment).splitlines()[-1]
+    )
     return set(modules)
 
 
-def test_importing_loads_nothing(python: Callable[..., str]) -> None:
+def test_importing_streaml1_imports_nothing_heavy(python: Callable[..., str]) -> None:
     modules = loaded(python, "import streaml1")
     assert modules.isdisjoint(HEAVY)
     assert {name for name in modules if name.startswith("streaml1")} == {"streaml1"}
@@ -31,7 +33,7 @@ def test_importing_loads_nothing(python: Callable[..., str]) -> None:
 COUNTED = """
 import gc
 full = []
-gc.callbacks.append(lambda phase, told: full.append(phase) if told["generation"] == 2 else None)
+gc.callbacks.append(lambda phase, info: full.append(phase) if info["generation"] == 2 else None)
 {before}
 import streaml1
 streaml1.ElasticNetClassifier()
@@ -43,12 +45,14 @@ print(len(full), gc.isenabled(), gc.get_freeze_count() > 0)
     ("before", "after"),
     [("", "0 True False"), ("gc.disable()", "0 False False"), ("gc.freeze()", "0 True True")],
 )
-def test_loading_looks_for_no_garbage(python: Callable[..., str], before: str, after: str) -> None:
-    """And what was set of it is as before."""
+def test_imports_trigger_no_full_collection(
+    python: Callable[..., str], before: str, after: str
+) -> None:
+    """And the settings of the garbage collector are as before."""
     assert python("-c", COUNTED.format(before=before)) == f"{after}\n"
 
 
-def test_a_model_loads_its_own_method(python: Callable[..., str]) -> None:
+def test_a_model_imports_only_its_own_method(python: Callable[..., str]) -> None:
     modules = loaded(python, "import streaml1; streaml1.FTRLClassifier()")
     assert {"streaml1.models.ftrl", "streaml1.optim.ftrl", "river.base"} <= modules
     methods = {name for name in modules if name.startswith("streaml1.models.")}
@@ -61,10 +65,10 @@ def test_a_model_loads_its_own_method(python: Callable[..., str]) -> None:
     assert not any(name.startswith(("streaml1.sources", "streaml1.training")) for name in modules)
 
 
-def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
+def test_the_first_prediction_does_not_import_numba(
     python: Callable[..., str],
 ) -> None:
-    """Machine code from the disk runs without numba."""
+    """Cached machine code of typed kernels runs without numba."""
     text = (
         "import streaml1; m = streaml1.ElasticNetClassifier(); m.predict_proba_one({'a': 1.0}); "
         "m.learn_one({'a': 1.0}, True); m.learn_one({'a': 1.0, 'b': 2.0}, False); "
@@ -75,19 +79,19 @@ def test_the_first_prediction_loads_no_compiler_that_it_does_not_need(
     modules = loaded(python, text, **WARM)
     assert "streaml1.features.dict_reader" in modules and "scipy" not in modules
     assert ("numba" in modules) == (not COMPILED)
-    # Batches have kernels of numba's, which loads no more than it needs.
+    # Batches use numba's cache, which is read without registering what numba could compile.
     batch = text + "; m.predict_many([{'a': 1.0}])"
     python("-c", batch, **WARM)
     modules = loaded(python, batch, **WARM)
     assert "numba" in modules
     assert "numba.np.arraymath" not in modules and "scipy.linalg" not in modules
-    # What is compiled after all, of one's own, has all it needs.
+    # A function of the user's that is compiled afterwards has the registries it needs.
     own = "; import numba; print(numba.njit(lambda a: a @ a.T)(__import__('numpy').eye(2))[1, 1])"
     assert python("-c", text + own, **WARM) == cold + "1.0\n"
 
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
-def test_readers_load_no_client_of_kafka(python: Callable[..., str]) -> None:
+def test_readers_do_not_import_the_kafka_client(python: Callable[..., str]) -> None:
     modules = loaded(python, "from streaml1.training import progressive")
     for heavy in ("kafka", "river.datasets", "matplotlib", "scipy.stats", "rich", "polars"):
         assert heavy not in modules

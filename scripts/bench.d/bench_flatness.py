@@ -12,7 +12,7 @@ from bench_kit import CONSOLE, SEED, bare_sgd, in_turn, table, w1
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1.core.aligned import in_lines
+from streaml1.core.aligned import aligned_zeros
 
 REACHES = tuple(10**n for n in range(3, 8))
 DIMENSIONS = tuple(10**n for n in range(4, 8))
@@ -55,7 +55,7 @@ def learners(eta: float) -> dict[str, Callable[[], Any]]:
 def bare_run(X: Any, y: Any, eta: float) -> Callable[[], Any]:
     """Bare SGD that goes on with its weights: no time for new ones, which grows with d."""
     ids, indptr = X.indices.view(np.uint32), X.indptr.astype(np.uint64)
-    w = in_lines(X.shape[1], np.float64)
+    w = aligned_zeros(X.shape[1], np.float64)
     p, target = np.empty(X.shape[0]), y.astype(float)
     w[:] = 0.0
     return lambda: bare_sgd(w, ids, X.data, indptr, target, eta, p)

@@ -21,7 +21,7 @@ from rich.table import Table
 from scipy.sparse import csr_matrix
 
 import streaml1
-from streaml1.core.aligned import in_lines
+from streaml1.core.aligned import aligned_zeros
 
 CONSOLE = Console(width=110)
 SEED = 2015
@@ -141,7 +141,9 @@ def bare_run(X: Any, y: Any, eta: float) -> Callable[[], Any]:
     """Bare SGD on weights in the same kind of memory as those of a model."""
     ids, indptr = X.indices.view(np.uint32), X.indptr.astype(np.uint64)
     p, target = np.empty(X.shape[0]), y.astype(float)
-    return lambda: bare_sgd(in_lines(X.shape[1], np.float64), ids, X.data, indptr, target, eta, p)
+    return lambda: bare_sgd(
+        aligned_zeros(X.shape[1], np.float64), ids, X.data, indptr, target, eta, p
+    )
 
 
 def model(eta: float, **options: Any) -> streaml1.ElasticNetClassifier:

@@ -55,7 +55,7 @@ from streaml1.cli.sink_options import (
     sink_options,
 )
 from streaml1.cli.text_tables import extreme_weights_table
-from streaml1.core.exit_codes import AGAIN, DATA, DONE, WRONG
+from streaml1.core import exit_codes as exits
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
@@ -68,8 +68,9 @@ __all__ = ["learn"]
 
 @cli.command(
     epilog=f"{list_of_learners()}"
-    f"\n\nExit codes: {DONE} done; {WRONG} usage error; {DATA} invalid data; {AGAIN} temporarily "
-    "unavailable, retry; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM, with everything saved."
+    f"\n\nExit codes: {exits.SUCCESS} done; {exits.USAGE_ERROR} usage error; "
+    f"{exits.DATA_ERROR} invalid data; {exits.TEMPORARY_FAILURE} temporarily unavailable, retry; "
+    "129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM, with everything saved."
     "\n\nExample: streaml1 learn clicks.svm.gz --l1 1e-5 --save clicks.model --plot clicks.png"
 )
 @click.argument("source")

@@ -104,7 +104,7 @@ class Screen:
             abandon_output()
             if not self._signals.number:
                 self._signals.number = signal.SIGPIPE
-                self._signals.unwritten = error if exits.may_pass(error) else None
+                self._signals.unwritten = error if exits.is_temporary(error) else None
 
 
 def _features(sign: str, features: Sequence[tuple[Hashable, float]], k: int) -> str:

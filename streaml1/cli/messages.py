@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from streaml1.core.logging import JsonLines, json_line
+from streaml1.core.logging import JsonFormatter, json_line
 
 if TYPE_CHECKING:
     from streaml1.models.base import OnlineModel
@@ -93,7 +93,7 @@ def _abandon(stream: TextIO) -> None:
 class _ToStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if _Format.json:
-            _to_standard_error(JsonLines().format(record))
+            _to_standard_error(JsonFormatter().format(record))
         else:
             report_problem(record.getMessage())
 

@@ -78,7 +78,9 @@ def unwritable(what: str, error: OSError) -> CommandError:
         return CommandError(
             f"{what} cannot be written: there is no such directory; create it first"
         )
-    return CommandError(f"{what} cannot be written: {exits.reason(error)}", exits.unwritten(error))
+    return CommandError(
+        f"{what} cannot be written: {exits.os_reason(error)}", exits.write_failure_code(error)
+    )
 
 
 def write_all(

@@ -65,7 +65,7 @@ def _flush_output() -> bool:
 class CommandError(click.ClickException):
     """An error that ends a command with one sentence and an exit code."""
 
-    def __init__(self, message: str, code: int = exits.WRONG) -> None:
+    def __init__(self, message: str, code: int = exits.USAGE_ERROR) -> None:
         super().__init__(message)
         self.exit_code = code  # type: ignore[misc]  # a class attribute in click
 
@@ -91,13 +91,13 @@ class Program(click.Group):
             report_problem(
                 "standard output is closed: redirect it, for example to /dev/null", "error"
             )
-            sys.exit(exits.WRONG)
+            sys.exit(exits.USAGE_ERROR)
         try:
             code = super().main(*args, **extra)
         except OSError as error:  # from --help; `invoke` handles the commands
-            if not exits.may_pass(error):
+            if not exits.is_temporary(error):
                 raise
-            code = exits.AGAIN
+            code = exits.TEMPORARY_FAILURE
             report_problem(str(_no_room(error)), "error", exit_code=code)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
@@ -124,7 +124,7 @@ class Program(click.Group):
             abandon_output()
             ctx.exit(CLOSED_PIPE)
         except OSError as error:
-            if not exits.may_pass(error):
+            if not exits.is_temporary(error):
                 raise
             raise _no_room(error) from None
         except MemoryError as error:
@@ -154,7 +154,9 @@ def _wants_json(args: Sequence[str]) -> bool:
 
 def _no_room(error: OSError) -> CommandError:
     abandon_output()
-    return CommandError(f"standard output cannot be written: {exits.reason(error)}", exits.AGAIN)
+    return CommandError(
+        f"standard output cannot be written: {exits.os_reason(error)}", exits.TEMPORARY_FAILURE
+    )
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

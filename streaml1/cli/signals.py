@@ -152,7 +152,7 @@ def end_early(
     files += " were written" if len(written) > 1 else " was written"
     fault = signals.unwritten if closed else None
     if fault is not None:
-        why = f"standard output cannot be written ({exits.reason(fault)})"
+        why = f"standard output cannot be written ({exits.os_reason(fault)})"
     else:
         why = "output closed" if closed else "interrupted"
     if not closed or fault is not None or missed is not None or files != "nothing was written":
@@ -161,4 +161,4 @@ def end_early(
         report_problem(sentence, "interrupted", examples=done.examples, signal=number)
     if missed is not None:
         raise click.exceptions.Exit(missed.exit_code)
-    raise click.exceptions.Exit(128 + number if fault is None else exits.AGAIN)
+    raise click.exceptions.Exit(128 + number if fault is None else exits.TEMPORARY_FAILURE)

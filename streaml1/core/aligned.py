@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["in_lines", "unset_in_lines"]
+__all__ = ["aligned_zeros", "aligned_empty"]
 
 LINE, HUGE_PAGE, LARGE = 64, 2**21, 2**20  # bytes
 
 
-def in_lines(n: int, dtype: Any) -> Any:
+def aligned_zeros(n: int, dtype: Any) -> Any:
     """Return `n` zeros that begin at a cache line, so that no eight floats straddle two lines.
 
     From one megabyte on they begin at a huge page. numpy requests huge pages for allocations of
@@ -23,8 +23,8 @@ def in_lines(n: int, dtype: Any) -> Any:
     return _aligned(np.zeros, n, dtype)
 
 
-def unset_in_lines(n: int, dtype: Any) -> Any:
-    """Return an aligned array as `in_lines` does, but uninitialized."""
+def aligned_empty(n: int, dtype: Any) -> Any:
+    """Return an aligned array as `aligned_zeros` does, but uninitialized."""
     return _aligned(np.empty, n, dtype)
 
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever ends a process and whoever else writes."""
+"""Atomic file writes: a file has its old content or its new one, whatever stops the process."""
 
 from __future__ import annotations
 
@@ -10,78 +10,80 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["name_beside", "replace", "sync_folder", "write_once", "written_aside"]
+__all__ = ["fsync_folder", "open_atomic", "temporary_path", "write_atomic", "write_if_absent"]
 
 
-def name_beside(path: Path) -> Path:
-    """Where to write what is to take the place of `path`: a name that nobody else has."""
-    # Not of the process: numbers of processes come again, on other hosts and in containers.
+def temporary_path(path: Path) -> Path:
+    """Return a unique path in the folder of `path`, for content that will replace it."""
+    # Not derived from the process id: other hosts and containers reuse process ids.
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
 @contextmanager
-def written_aside(path: str | Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` in one step once it is whole, and else leaves it.
+def open_atomic(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that replaces `path` when the block ends without an error.
 
-    A reader sees the old file or the new one, and the new one is on the disk at the end.
+    Readers see the old content or the new one. At the end the content and the name are on disk. If
+    the block raises, `path` is unchanged.
 
     Raises
     ------
     OSError
-        Where it cannot be written, or `path` is something else than a file.
+        If the file cannot be written, or `path` is not a regular file.
     """
-    path = Path(path).resolve()  # a link stays, what it points to is replaced
+    path = Path(path).resolve()  # replaces the target of a symbolic link, not the link
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no regular file")
-    with _aside(path) as aside:
-        with _new(aside) as file:
+        raise OSError(errno.EINVAL, "not a regular file")
+    with _temporary(path) as temporary:
+        with _create(temporary) as file:
             yield file
-        os.replace(aside, path)
-    sync_folder(path.parent)
+        os.replace(temporary, path)
+    fsync_folder(path.parent)
 
 
-def replace(path: str | Path, data: bytes) -> None:
-    """Put `data` at `path` in one step, see `written_aside`."""
-    with written_aside(path) as file:
+def write_atomic(path: str | Path, data: bytes) -> None:
+    """Write `data` to `path`, see `open_atomic`."""
+    with open_atomic(path) as file:
         file.write(data)
 
 
-def write_once(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step, unless something is there: whoever comes first is right.
+def write_if_absent(path: Path, data: bytes) -> None:
+    """Write `data` to `path` atomically unless the file exists; of concurrent writers one wins.
 
-    On a disk without links the last of those who come at once is right.
+    The first writer wins. On file systems without hard links it is the last of those that write at
+    the same time.
     """
     if path.exists():
         return
-    with _aside(path) as aside:
-        with _new(aside) as file:
+    with _temporary(path) as temporary:
+        with _create(temporary) as file:
             file.write(data)
         try:
-            os.link(aside, path)
+            os.link(temporary, path)  # fails if the file exists, as os.replace does not
         except FileExistsError:
-            return  # another was faster
-        except OSError:  # no links
-            os.replace(aside, path)
-        sync_folder(path.parent)
+            return
+        except OSError:  # no hard links
+            os.replace(temporary, path)
+        fsync_folder(path.parent)
 
 
 @contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """Where to write what is to take the place of `path`; nothing is left there at the end."""
-    aside = name_beside(path)
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; remove the file at the end if it still exists."""
+    temporary = temporary_path(path)
     try:
-        yield aside
+        yield temporary
     except OSError as error:
-        if str(error.filename) == str(aside):
-            error.filename = str(path)  # what the caller knows of
+        if str(error.filename) == str(temporary):
+            error.filename = str(path)  # the caller knows only this name
         raise
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def _new(path: Path) -> Iterator[BinaryIO]:
-    """A file that was not there, on the disk at the end."""
+def _create(path: Path) -> Iterator[BinaryIO]:
+    """Create a file and open it for writing; its content is on disk at the end of the block."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o666)) as file:
         yield file
@@ -89,10 +91,10 @@ def _new(path: Path) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
-    """Have the names of a folder's files on the disk."""
-    number = os.open(folder, os.O_RDONLY)
+def fsync_folder(folder: Path) -> None:
+    """Write a folder's entries to disk: a renamed file survives a crash only after this."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)

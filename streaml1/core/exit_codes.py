@@ -1,33 +1,41 @@
-"""What a command exits with: errors carry one of these as `exit_code`."""
+"""Process exit codes; exceptions carry one of them as their attribute `exit_code`."""
 
 from __future__ import annotations
 
 import errno
 
-__all__ = ["AGAIN", "DATA", "DONE", "WRONG", "may_pass", "reason", "unwritten"]
+__all__ = [
+    "DATA_ERROR",
+    "SUCCESS",
+    "TEMPORARY_FAILURE",
+    "USAGE_ERROR",
+    "is_temporary",
+    "os_reason",
+    "write_failure_code",
+]
 
-DONE = 0
+SUCCESS = 0
 
-WRONG = 2
-"""Asked for in a way that will be refused again: do not restart."""
+USAGE_ERROR = 2
+"""The command line or the configuration is wrong: a retry fails again."""
 
-DATA = 65
-"""The data are not as they should be: look at them first."""
+DATA_ERROR = 65
+"""The input data are wrong (EX_DATAERR): inspect them before a retry."""
 
-AGAIN = 75
-"""Something is away that may come back by itself: restart."""
+TEMPORARY_FAILURE = 75
+"""A dependency is temporarily unavailable (EX_TEMPFAIL): retry."""
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether a disk is full, and may have room again, or does not answer."""
+def is_temporary(error: BaseException) -> bool:
+    """Return whether an error reports a full disk or one that does not respond."""
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
-def reason(error: OSError) -> str:
-    """Why, in the words of the system."""
+def os_reason(error: OSError) -> str:
+    """Return the operating system's description of an error, in lower case."""
     return (error.strerror or str(error)).lower()
 
 
-def unwritten(error: BaseException) -> int:
-    """The code of what cannot be written."""
-    return AGAIN if may_pass(error) else WRONG
+def write_failure_code(error: BaseException) -> int:
+    """Return the exit code for a failed write."""
+    return TEMPORARY_FAILURE if is_temporary(error) else USAGE_ERROR

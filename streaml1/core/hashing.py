@@ -1,7 +1,12 @@
-"""A hash of names that is the same in every process and on every machine.
+"""Hashes of feature names that are the same in every process and on every machine.
 
-MurmurHash64A (Appleby 2008) of a string's UTF-8, splitmix64's mixing (Steele, Lea & Flood 2014) of
-an int. Names that a dict takes for the same key have the same hash.
+Strings: MurmurHash64A of the UTF-8 encoding. Ints: the mixing function of splitmix64, a bijection
+of 64-bit integers. Names that are equal as dict keys, such as 1, 1.0 and True, have the same hash.
+
+References
+----------
+- Appleby (2008), *MurmurHash2, 64-bit version for x64* (MurmurHash64A).
+- Steele, Lea & Flood (2014), *Fast splittable pseudorandom number generators* (splitmix64).
 """
 
 from __future__ import annotations
@@ -12,28 +17,29 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import COMPILED, gil_kernel, inlined
+from streaml1.core.jit import COMPILED, gil_kernel, inlined, u64
+from streaml1.core.types import Hashes, Ints
 
 __all__ = [
-    "MURMUR",
-    "as_int",
+    "MURMUR_MULTIPLIER",
+    "as_int64",
     "int_hashes",
-    "mixed",
-    "mixed_of",
-    "murmur",
+    "mix64",
+    "mix64_int",
+    "murmur64",
     "name_hash",
     "name_hashes",
 ]
 
-MURMUR = _M = 0xC6A4A7935BD1E995  # the constant of its name
-_GOLDEN = 0x9E3779B97F4A7C15
+MURMUR_MULTIPLIER = 0xC6A4A7935BD1E995
+_GOLDEN_GAMMA = 0x9E3779B97F4A7C15  # 2^64 / golden ratio
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _MASK = 2**64 - 1
-OTHER_KINDS = 1  # the seed for names that are no strings
+_OTHER_SEED = 1  # for names that are neither strings nor ints
 
 
-def as_int(name: Hashable) -> int | None:
-    """The int below 2**63 that a dict would take for the same key as `name`, if there is one."""
+def as_int64(name: Hashable) -> int | None:
+    """Return the int in [-2**63, 2**63) that is equal to `name` as a dict key, or None."""
     whole: int
     if isinstance(name, complex) and not name.imag:
         name = name.real
@@ -50,64 +56,74 @@ def as_int(name: Hashable) -> int | None:
 
 
 @inlined
-def mixed(j: Any) -> Any:
-    """Hash of an int, given as a uint64; no two have the same."""
-    h = j + np.uint64(_GOLDEN)
-    h = (h ^ (h >> np.uint64(30))) * np.uint64(_MIX_1)
-    h = (h ^ (h >> np.uint64(27))) * np.uint64(_MIX_2)
-    return h ^ (h >> np.uint64(31))
+def mix64(j: Any) -> Any:
+    """Return the hash of an int given as a uint64; a bijection."""
+    h = j + u64(_GOLDEN_GAMMA)
+    h = (h ^ (h >> u64(30))) * u64(_MIX_1)
+    h = (h ^ (h >> u64(27))) * u64(_MIX_2)
+    return h ^ (h >> u64(31))
 
 
 @inlined
-def murmur(data: Any, lo: Any, hi: Any) -> Any:
-    """Hash of the bytes `data[lo:hi]`."""
-    m, r = np.uint64(_M), np.uint64(47)
-    lo, hi = np.uint64(lo), np.uint64(hi)
+def murmur64(data: Any, lo: Any, hi: Any) -> Any:
+    """Return the hash of the bytes `data[lo:hi]`, with seed 0."""
+    m, r = u64(MURMUR_MULTIPLIER), u64(47)
+    lo, hi = u64(lo), u64(hi)
     h = (hi - lo) * m
-    blocks = hi - (hi - lo) % np.uint64(8)
-    for at in range(lo, blocks, np.uint64(8)):
-        k = np.uint64(0)
-        for i in range(np.uint64(8)):
-            k |= np.uint64(data[at + i]) << (np.uint64(8) * i)
+    blocks = hi - (hi - lo) % u64(8)
+    for block in range(lo, blocks, u64(8)):
+        k = u64(0)
+        for i in range(u64(8)):
+            k |= u64(data[block + i]) << (u64(8) * i)
         k *= m
         k ^= k >> r
         h = (h ^ (k * m)) * m
     if blocks < hi:
-        k = np.uint64(0)
+        k = u64(0)
         for i in range(hi - blocks):
-            k |= np.uint64(data[blocks + i]) << (np.uint64(8) * i)
+            k |= u64(data[blocks + i]) << (u64(8) * i)
         h = (h ^ k) * m
     h = (h ^ (h >> r)) * m
     return h ^ (h >> r)
 
 
-def _murmur_of(data: bytes, seed: int = 0) -> int:
-    h = seed ^ len(data) * _M & _MASK
+def _murmur64_bytes(data: bytes, seed: int = 0) -> int:
+    """Return what `murmur64` returns, in Python."""
+    h = seed ^ len(data) * MURMUR_MULTIPLIER & _MASK
     whole = len(data) - len(data) % 8
-    for at in range(0, whole, 8):
-        k = int.from_bytes(data[at : at + 8], "little") * _M & _MASK
-        h = (h ^ (k ^ k >> 47) * _M & _MASK) * _M & _MASK
+    for block in range(0, whole, 8):
+        k = int.from_bytes(data[block : block + 8], "little") * MURMUR_MULTIPLIER & _MASK
+        h = (h ^ (k ^ k >> 47) * MURMUR_MULTIPLIER & _MASK) * MURMUR_MULTIPLIER & _MASK
     if whole < len(data):
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 47) * _M & _MASK
+        h = (h ^ int.from_bytes(data[whole:], "little")) * MURMUR_MULTIPLIER & _MASK
+    h = (h ^ h >> 47) * MURMUR_MULTIPLIER & _MASK
     return h ^ h >> 47
 
 
-def mixed_of(j: int) -> int:
-    """`mixed` of an int from 0, below 2**64."""
-    h = j + _GOLDEN & _MASK
+def mix64_int(j: int) -> int:
+    """Return what `mix64` returns, in Python, for 0 <= j < 2**64."""
+    h = j + _GOLDEN_GAMMA & _MASK
     h = (h ^ h >> 30) * _MIX_1 & _MASK
     h = (h ^ h >> 27) * _MIX_2 & _MASK
     return h ^ h >> 31
 
 
 def name_hash(name: Hashable) -> int:
-    """Hash of a name, from 0 to 2**64 - 1.
+    """Return the hash of a feature name.
+
+    Parameters
+    ----------
+    name
+        A string, a number, bytes, None or a tuple of these.
+
+    Returns
+    -------
+    An int in [0, 2**64).
 
     Raises
     ------
     TypeError
-        Where it is neither a string, a number, bytes, None nor a tuple of these.
+        If the name has another type, whose hash may differ between processes.
 
     Examples
     --------
@@ -117,18 +133,20 @@ def name_hash(name: Hashable) -> int:
     True
     """
     if isinstance(name, str):
-        return _murmur_of(str.encode(name, "utf-8", "surrogatepass"))
-    whole = as_int(name)
-    return mixed_of(whole) if whole is not None else _murmur_of(_bytes_of(name), OTHER_KINDS)
+        return _murmur64_bytes(str.encode(name, "utf-8", "surrogatepass"))
+    whole = as_int64(name)
+    if whole is not None:
+        return mix64_int(whole)
+    return _murmur64_bytes(_canonical_bytes(name), _OTHER_SEED)
 
 
-def _bytes_of(name: Hashable) -> bytes:
+def _canonical_bytes(name: Hashable) -> bytes:
     if name is None:
         return b"none"
     if isinstance(name, bytes):
         return b"bytes " + name
     if isinstance(name, tuple):
-        return b"tuple " + b"".join(struct.pack("<Q", name_hash(part)) for part in name)
+        return b"tuple " + b"".join(struct.pack("<Q", name_hash(item)) for item in name)
     if isinstance(name, int) or hasattr(type(name), "__float__"):
         try:
             whole = int(name)  # type: ignore
@@ -137,32 +155,35 @@ def _bytes_of(name: Hashable) -> bytes:
         except (TypeError, ValueError, OverflowError):
             pass
         return b"float " + float(name).hex().encode()  # type: ignore
-    raise TypeError(f"a {type(name).__name__} has no hash that is the same in every process")
+    raise TypeError(
+        f"feature names must be strings, numbers, bytes, None or tuples of these to be hashed, "
+        f"got a {type(name).__name__}"
+    )
 
 
 @gil_kernel
-def _mixed_all(ints: Any, hashes: Any) -> None:
-    for k in range(np.uint64(len(ints))):
-        hashes[k] = mixed(ints[k])
+def _mix64_all(ints: Any, hashes: Any) -> None:
+    for k in range(u64(len(ints))):
+        hashes[k] = mix64(ints[k])
 
 
 @gil_kernel
-def _murmur_all(data: Any, ends: Any, hashes: Any) -> None:
-    lo = np.uint64(0)
-    for k in range(np.uint64(len(ends))):
-        hashes[k] = murmur(data, lo, ends[k])
+def _murmur64_all(data: Any, ends: Any, hashes: Any) -> None:
+    lo = u64(0)
+    for k in range(u64(len(ends))):
+        hashes[k] = murmur64(data, lo, ends[k])
         lo = ends[k]
 
 
-def int_hashes(ints: Any) -> Any:
-    """Hashes of ints, an array of int64."""
+def int_hashes(ints: Ints) -> Hashes:
+    """Return the hashes of an array of ints."""
     hashes = np.empty(len(ints), np.uint64)
-    _mixed_all(ints.view(np.uint64), hashes)
+    _mix64_all(ints.view(np.uint64), hashes)
     return hashes
 
 
-def name_hashes(names: Sequence[Hashable]) -> Any:
-    """Hashes of names, uint64; by `repr` where there is none of `name_hash`."""
+def name_hashes(names: Sequence[Hashable]) -> Hashes:
+    """Return the hashes of names; those that `name_hash` rejects are hashed by their `repr`."""
     if all(type(name) is int and -(2**63) <= name < 2**63 for name in names):
         return int_hashes(np.array(names, np.int64))
     if not COMPILED or not all(isinstance(name, str) for name in names):
@@ -170,7 +191,7 @@ def name_hashes(names: Sequence[Hashable]) -> Any:
     texts = [str.encode(name, "utf-8", "surrogatepass") for name in names]  # type: ignore
     hashes = np.empty(len(texts), np.uint64)
     ends = np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)), dtype=np.uint64)
-    _murmur_all(np.frombuffer(bytearray(b"".join(texts)), np.uint8), ends, hashes)
+    _murmur64_all(np.frombuffer(bytearray(b"".join(texts)), np.uint8), ends, hashes)
     return hashes
 
 

@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are called for."""
+"""Attributes of a package that are imported when they are first accessed."""
 
 from __future__ import annotations
 
@@ -9,35 +9,54 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-__all__ = ["called_for", "uncollected"]
+__all__ = ["gc_disabled", "import_attribute"]
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Have nobody look for garbage: compilers and imports make many objects, and most stay."""
-    collects = gc.isenabled()
+def gc_disabled() -> Iterator[None]:
+    """Disable the garbage collector within a block.
+
+    Imports and compilers create many objects of which most stay alive. Each of them counts towards
+    the next collection, which would traverse all of them and free hardly anything.
+    """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
 
 
-def called_for(package: str, homes: Mapping[str, str], name: str) -> Any:
-    """The value of `name` in a package, from the module of it that `homes` tells, kept there.
+def import_attribute(package: str, homes: Mapping[str, str], name: str) -> Any:
+    """Import an attribute of a package from the submodule that defines it, and set it there.
+
+    A package calls this from its module-level ``__getattr__``. The second access to the attribute
+    does not call ``__getattr__`` any more.
+
+    Parameters
+    ----------
+    package
+        Full name of the package.
+    homes
+        Attribute name -> name of the submodule, relative to the package.
+    name
+        Name of the attribute.
 
     Raises
     ------
     AttributeError
-        Where `homes` tells of no such name.
+        If `homes` does not list the name.
     """
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    with uncollected():
+    with gc_disabled():
         value = getattr(import_module(f"{package}.{homes[name]}"), name)
-        if not gc.get_freeze_count():  # nobody else has frozen what is not to be looked at
+        # Freezing and unfreezing moves all objects to the oldest generation: only full collections
+        # traverse the imported modules from now on. Unfreezing would also undo a freeze of the
+        # application, such as that of a server before it forks; then leave it alone.
+        if not gc.get_freeze_count():
             gc.freeze()
-            gc.unfreeze()  # modules are old from now on: full collections alone look at them
+            gc.unfreeze()
     setattr(sys.modules[package], name, value)
     return value

@@ -1,4 +1,4 @@
-"""What a program says beside its output: sentences, or JSON for machines, one object a line."""
+"""Structured log events: sentences for people, or JSON lines for machines."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["JsonLines", "event", "json_line"]
+__all__ = ["JsonFormatter", "event", "json_line"]
 
 
 def event(name: str, **fields: Any) -> dict[str, Any]:
-    """What a call of the logger "streaml1" takes as `extra`: what happened, and its facts."""
+    """Return the `extra` of a call to the logger "streaml1": an event's name and its fields."""
     return {"event": name, "fields": fields}
 
 
 def json_line(level: str, name: str, message: str, fields: Mapping[str, Any]) -> str:
-    """One object: time, level, event, message, and the fields of the event.
+    """Return a JSON object with the time, the level, the event, the message and the fields.
 
     Examples
     --------
@@ -28,15 +28,16 @@ def json_line(level: str, name: str, message: str, fields: Mapping[str, Any]) ->
 
     """
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    told = {"time": now, "level": level, "event": name, "message": message, **fields}
-    return json.dumps({key: _plain(value) for key, value in told.items()}, allow_nan=False)
+    record = {"time": now, "level": level, "event": name, "message": message, **fields}
+    values = {key: _to_json(value) for key, value in record.items()}
+    return json.dumps(values, allow_nan=False)
 
 
-class JsonLines(logging.Formatter):
-    """A record of the logger as one object."""
+class JsonFormatter(logging.Formatter):
+    """A log formatter that writes one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of JSON."""
+        """Return a log record as a line of JSON."""
         fields = getattr(record, "fields", {})
         if record.exc_info and record.exc_info[0] is not None:
             fields = {**fields, "error": record.exc_info[0].__name__}
@@ -44,14 +45,14 @@ class JsonLines(logging.Formatter):
         return json_line(record.levelname.lower(), name, record.getMessage(), fields)
 
 
-def _plain(value: Any) -> Any:
-    """What JSON holds: no number that is not finite, and nothing but plain types."""
+def _to_json(value: Any) -> Any:
+    """Convert a value to types that JSON has; NaN and infinity to None."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_to_json(item) for item in value]
     return str(value)

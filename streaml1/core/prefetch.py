@@ -1,53 +1,65 @@
-"""Memory that is asked for before it is used: rows that follow, and weights of what they have.
+"""Prefetch hints for the passes over rows: rows ahead, and the weights of their features.
 
-It is asked for where a row is walked by eights anyway. Loops of their own for it, each with an end
-that no processor foresees, cost a tenth of a row.
+A pass over rows waits for memory more than it computes: weights are read in the order of the
+features, which is random. Loops over a row issue the hints for eight entries at a time, within the
+blocks of eight that they process anyway. Separate loops for the hints, each with an end that the
+processor mispredicts, would cost a tenth of a row.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from streaml1.core.jit import LANES, inlined
+from streaml1.core.jit import LANES, inlined, u64
 from streaml1.core.simd import prefetch, prefetch_early
 
-__all__ = ["AHEAD", "ahead", "ask_half", "ask_one", "ask_rows", "reaches"]
+__all__ = [
+    "PREFETCH_DISTANCE",
+    "can_prefetch",
+    "prefetch_distance",
+    "prefetch_every_other",
+    "prefetch_rows",
+    "prefetch_weight",
+]
 
-FAR = np.uint64(512)  # how many entries ahead the rows are
-AHEAD = np.uint64(256)  # and those whose weights are asked for
+# In entries of CSR rows. Ids are read to find the weights, so rows are prefetched further ahead.
+_ROWS_DISTANCE = u64(512)
+PREFETCH_DISTANCE = u64(256)
 
-EIGHT, TWO = np.uint64(LANES), np.uint64(2)
-
-
-@inlined
-def ask_rows(ids: Any, values: Any, k: Any) -> None:
-    """Have memory asked for of eight entries far behind the k-th."""
-    prefetch(values, k + FAR)
-    prefetch(ids, k + FAR)
-
-
-@inlined
-def reaches(ids: Any, hi: Any) -> Any:
-    """Whether there are entries whose weights can be asked for while a row is walked."""
-    return hi + AHEAD + EIGHT <= np.uint64(len(ids))
+_LANES = u64(LANES)
 
 
 @inlined
-def ahead(ids: Any, hi: Any) -> Any:
-    """How many entries further on weights are asked for; 0 where there are too few behind a row."""
-    return AHEAD if reaches(ids, hi) else np.uint64(0)
+def prefetch_rows(ids: Any, values: Any, k: Any) -> None:
+    """Prefetch the ids and values 512 entries after the k-th, a line of values each."""
+    prefetch(values, k + _ROWS_DISTANCE)
+    prefetch(ids, k + _ROWS_DISTANCE)
 
 
 @inlined
-def ask_one(u: Any, ids: Any, k: Any) -> None:
-    """Have memory asked for of the weight of an entry, which is behind whole eights of its row."""
-    prefetch_early(u, np.uint64(ids[k]))
+def can_prefetch(ids: Any, hi: Any) -> Any:
+    """Return whether the ids `PREFETCH_DISTANCE` after each entry before `hi` exist."""
+    return hi + PREFETCH_DISTANCE + _LANES <= u64(len(ids))
 
 
 @inlined
-def ask_half(u: Any, ids: Any, k: Any) -> None:
-    """Have memory asked for of every other weight of eight entries."""
-    for j in range(k, k + EIGHT, TWO):
-        prefetch_early(u, np.uint64(ids[j]))
+def prefetch_distance(ids: Any, hi: Any) -> Any:
+    """Return `PREFETCH_DISTANCE`, or 0 if too few entries follow a row that ends at `hi`."""
+    return PREFETCH_DISTANCE if can_prefetch(ids, hi) else u64(0)
+
+
+@inlined
+def prefetch_weight(u: Any, ids: Any, k: Any) -> None:
+    """Prefetch the weight of the k-th entry: one of those after a row's last block of eight."""
+    prefetch_early(u, u64(ids[k]))
+
+
+@inlined
+def prefetch_every_other(u: Any, ids: Any, k: Any) -> None:
+    """Prefetch the weights of entries k, k + 2, k + 4 and k + 6.
+
+    `margin` prefetches these, and `apply_gradient` of the same row those in between: each pass
+    issues half of the hints.
+    """
+    for j in range(k, k + _LANES, u64(2)):
+        prefetch_early(u, u64(ids[j]))

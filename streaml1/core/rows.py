@@ -1,6 +1,7 @@
-"""Rows: one example is distinct slots (uint32) and values (finite, none of them zero).
+"""Rows: examples in CSR form, and the checks and errors for what comes from outside.
 
-What comes from outside is made into rows here, or refused in one sentence.
+A row is *canonical* if its ids (slots, uint32) rise strictly and its values (float64) are *valid*:
+finite, not zero and below 1e50 in magnitude. Learning loops require canonical rows.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core import exit_codes as exits
-from streaml1.core.jit import LANES, inlined, kernel
+from streaml1.core.exit_codes import DATA_ERROR
+from streaml1.core.jit import LANES, inlined, kernel, u64
 from streaml1.core.simd import (
     add,
     all_less,
@@ -23,68 +24,74 @@ from streaml1.core.simd import (
     sub,
     to_bits,
 )
+from streaml1.core.types import Floats, Ints, Values
 
 __all__ = [
-    "LIMIT",
-    "MOST_IDS",
-    "NUMBERS",
+    "MAX_IDS",
+    "NUMBER_TYPES",
+    "VALUE_LIMIT",
     "BadExample",
     "Rows",
-    "alike",
-    "ascending",
-    "are_values",
+    "are_valid_values",
+    "check_value",
+    "constant_column",
     "ensure",
-    "is_no_value",
-    "is_plain_row",
-    "largest",
-    "number",
-    "one_or_each",
-    "plain_items",
-    "refuse_value",
-    "row_of",
+    "is_canonical_row",
+    "max_id",
+    "numeric_features",
+    "row_of_entry",
+    "scalar_or_column",
     "shown",
+    "sorted_unique",
+    "to_value",
+    "validity",
 ]
 
-# A value, and with the limits on weights, rates and clips (models/base.py) no weight, margin or
-# folded entry ever leaves the range of a float: 1e50 * 1e15 * 1e30 * 1e10 a step, 1e15 steps.
-LIMIT = 1e50
-_LIMIT_BITS = np.int64(np.float64(LIMIT).view(np.int64))
-_MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
-MOST_IDS = 2**32
-_SIZE_MOST = np.uint64(2 * int(_LIMIT_BITS) - 2)  # see _size
-_ZERO, _ONE, _TWO, _SIX, _SIXTEEN, _LANE = (np.uint64(n) for n in (0, 1, 2, 6, 16, LANES))
+VALUE_LIMIT = 1e50
+"""Upper bound of |value|.
 
-# Values of exactly these types are read as they are: no code of somebody's own can run.
-NUMBERS = frozenset({float, int, bool, np.float64})
+With the bounds of weights, rates and clips in `models` it keeps every weight, margin and folded
+entry within the range of a float: 1e50 * 1e15 * 1e30 * 1e10 per step, 1e15 steps.
+"""
+
+MAX_IDS = 2**32
+
+NUMBER_TYPES = frozenset({float, int, bool, np.float64})
+"""Exact types whose values are read without calling code of the user's."""
+
+_LIMIT_BITS = np.int64(np.float64(VALUE_LIMIT).view(np.int64))
+_MAGNITUDE_MASK = np.int64(0x7FFFFFFFFFFFFFFF)
+_MAX_KEY = u64(2 * int(_LIMIT_BITS) - 2)  # see `_max_keys`
+_LANES, _BLOCK = u64(LANES), u64(16)
 
 
 def shown(value: Any) -> str:
-    """A value in a sentence, cut where it is long."""
+    """Return the repr of a value for an error message, shortened to 60 characters."""
     try:
         text = repr(value)
-    except ValueError:  # an int of more digits than Python tells
+    except ValueError:  # an int with more digits than Python converts
         text = f"{type(value).__name__}(...)"
     return text if len(text) <= 60 else f"{text[:56]}..."
 
 
-def ensure(condition: Any, otherwise: str) -> None:
-    """Raise AssertionError, even where Python runs with -O."""
+def ensure(condition: Any, message: str) -> None:
+    """Raise AssertionError unless `condition` holds, also under ``python -O``."""
     if not condition:
-        raise AssertionError(otherwise)
+        raise AssertionError(message)
 
 
 class BadExample(ValueError):
-    """An example that is refused; nothing of it, or of the batch it is in, has been learnt.
+    """A rejected example; neither it nor any other of its batch was learnt.
 
     Attributes
     ----------
     reason : str
         One sentence: the value, the rule, the remedy.
     row : int
-        Which row of the batch, from 0.
+        Index of the row in the batch.
     """
 
-    exit_code = exits.DATA
+    exit_code = DATA_ERROR
 
     def __init__(self, reason: str, row: int = 0) -> None:
         super().__init__(reason)
@@ -93,33 +100,33 @@ class BadExample(ValueError):
 
 
 class Rows(NamedTuple):
-    """Rows one after the other: row i is the part `indptr[i]:indptr[i + 1]`."""
+    """Rows in CSR form: row i has the entries `indptr[i]` to `indptr[i + 1] - 1`."""
 
-    ids: Any  # uint32
-    values: Any  # float64
-    indptr: Any  # uint64
+    ids: Any  # uint32, shape (nnz,)
+    values: Any  # float64, shape (nnz,)
+    indptr: Any  # uint64, shape (n + 1,)
 
     @property
     def n(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         return len(self.indptr) - 1
 
 
-_NO_NUMBERS = np.complexfloating | np.flexible | np.datetime64 | np.timedelta64
-"""Of numpy's scalars those that are none, though some can be read as such."""
+_NOT_NUMBERS = np.complexfloating | np.flexible | np.datetime64 | np.timedelta64
+"""numpy scalars that are not numbers although `float` converts some of them."""
 
 
-def number(name: Hashable, value: Any) -> float:
-    """`value` as a float, or BadExample.
+def to_value(name: Hashable, value: Any) -> float:
+    """Convert the value of the feature `name` to a float.
 
     Raises
     ------
     BadExample
-        Where it is no number, not finite, or beyond 1e50.
+        If the value is not a number, not finite, or not below 1e50 in magnitude.
     """
     kind = type(value)
-    readable = hasattr(kind, "__float__") or hasattr(kind, "__index__")
-    if not readable or issubclass(kind, _NO_NUMBERS):
+    is_convertible = hasattr(kind, "__float__") or hasattr(kind, "__index__")
+    if not is_convertible or issubclass(kind, _NOT_NUMBERS):
         raise BadExample(
             f"the value {shown(value)} of {shown(name)} is a {kind.__name__}; "
             "values are numbers, strings (a category) or None (absent)"
@@ -130,133 +137,150 @@ def number(name: Hashable, value: Any) -> float:
         raise _too_large(shown(value), name) from None
     except (TypeError, ValueError):
         raise BadExample(
-            f"the value {shown(value)} of {shown(name)} cannot be read as a number"
+            f"the value {shown(value)} of {shown(name)} cannot be converted to a number"
         ) from None
-    refuse_value(name, v)
+    check_value(name, v)
     return v
 
 
-def refuse_value(name: Hashable, v: float) -> None:
+def check_value(name: Hashable, v: float) -> None:
     """Raise BadExample unless |v| < 1e50."""
     if v != v:
         raise BadExample(
-            f"the value of {shown(name)} is NaN; leave a missing value out, or give None "
-            "(in a pandas frame: convert_dtypes() first)"
+            f"the value of {shown(name)} is NaN; omit missing values or pass None "
+            "(for a pandas frame: call convert_dtypes() first)"
         )
-    if not abs(v) < LIMIT:
+    if not abs(v) < VALUE_LIMIT:
         raise _too_large(repr(v), name)
 
 
-def _too_large(told: str, name: Hashable) -> BadExample:
-    return BadExample(f"the value {told} of {shown(name)} is too large: scale it to below 1e50")
+def _too_large(text: str, name: Hashable) -> BadExample:
+    return BadExample(f"the value {text} of {shown(name)} is too large: scale it to below 1e50")
 
 
-def plain_items(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-    """The features of an example by name: what a string, None, zero or repeated name means.
+def numeric_features(x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
+    """Convert an example to numeric features.
+
+    A string value becomes the feature ``name=value`` with value 1, None and zero are dropped, and
+    features that get the same name are added up.
+
+    Raises
+    ------
+    BadExample
+        If a value or a sum is invalid, see `to_value`.
 
     Examples
     --------
-    >>> plain_items({"price": 2, "shop": "fr", "age": None, "new": False})
+    >>> numeric_features({"price": 2, "shop": "fr", "age": None, "new": False})
     {'price': 2.0, 'shop=fr': 1.0}
     """
-    plain: dict[Hashable, float] = {}
-    for name, value in list(x.items()):  # a value's own code may change the dict
+    features: dict[Hashable, float] = {}
+    for name, value in list(x.items()):  # a copy: the value's own code may change the dict
         if value is None:
             continue
         if isinstance(value, str):
             name, v = f"{name}={value}", 1.0
         else:
-            v = number(name, value)
-        if name in plain:
-            v += plain[name]
-            refuse_value(name, v)
-        plain[name] = v
-    return {name: v for name, v in plain.items() if v != 0.0}
+            v = to_value(name, value)
+        if name in features:
+            v += features[name]
+            check_value(name, v)
+        features[name] = v
+    return {name: v for name, v in features.items() if v != 0.0}
 
 
 @inlined
-def is_no_value(v: float) -> Any:
-    """Below zero for what is no value."""
-    size = to_bits(v) & _MAGNITUDE
-    return (_LIMIT_BITS - np.int64(1) - size) | (size - np.int64(1))
+def validity(v: float) -> Any:
+    """Return an int64 that is negative if and only if `v` is zero, NaN or too large.
+
+    The bits of the magnitudes of floats are ordered as the magnitudes are, NaN last. Sign bits can
+    be combined with ``|``, so a loop checks many values with one branch at the end.
+    """
+    magnitude = to_bits(v) & _MAGNITUDE_MASK
+    return (_LIMIT_BITS - np.int64(1) - magnitude) | (magnitude - np.int64(1))
 
 
 @inlined
-def is_plain_row(ids: Any, values: Any, lo: Any, hi: Any, d: Any) -> bool:
-    """Whether a row can be learnt as it is.
+def is_canonical_row(ids: Any, values: Any, lo: Any, hi: Any, d: Any) -> bool:
+    """Return whether entries lo to hi - 1 are a canonical row with ids below `d`.
 
-    No value is zero, NaN or too large, ids rise strictly and are below `d`. A row that is no worse
-    than unsorted is not plain either: a slower look tells.
+    False requires a second look: a row that is only unsorted can be sorted.
     """
     if lo == hi:
         return True
-    last = hi - _ONE
-    if hi - lo <= _SIXTEEN:
-        wrong = is_no_value(values[last])
+    last = hi - u64(1)
+    if hi - lo <= _BLOCK:
+        sign = validity(values[last])
         for k in range(lo, last):
-            wrong |= is_no_value(values[k])
-            wrong |= np.int64(ids[k + _ONE]) - np.int64(ids[k]) - np.int64(1)
-        return bool(wrong >= 0 and np.uint64(ids[last]) < d)
-    top = last - _SIXTEEN
-    size, falls = _size(values, hi - _LANE, splat_u64(_ZERO)), splat_u64(_ZERO)
-    # Six times sixteen, the last of them the same ones if need be: where a walk of as many as there
-    # are ends, no processor foresees.
-    for first in range(lo, last, _SIX * _SIXTEEN):
-        for j in range(_SIX):
-            k = min(first + _SIXTEEN * j, top)
-            falls = bit_or(falls, mask_not_rising(ids, k))
-            size = _size(values, k + _LANE, _size(values, k, size))
-    plain = all_less(falls, _ONE) and all_less(size, _SIZE_MOST)
-    return bool(plain and np.uint64(ids[last]) < d)
+            sign |= validity(values[k])
+            sign |= np.int64(ids[k + u64(1)]) - np.int64(ids[k]) - np.int64(1)
+        return bool(sign >= 0 and u64(ids[last]) < d)
+    last_block = last - _BLOCK
+    # Invariant: `max_keys` and `not_rising` cover all entries from lo to first - 1, and the last
+    # eight values.
+    max_keys = _max_keys(values, hi - _LANES, splat_u64(u64(0)))
+    not_rising = splat_u64(u64(0))
+    # Each round checks six blocks, clamped to the last one, which may be checked several times: the
+    # processor would mispredict the end of a loop over as many blocks as there are.
+    for first in range(lo, last, u64(6) * _BLOCK):
+        for j in range(u64(6)):
+            k = min(first + _BLOCK * j, last_block)
+            not_rising = bit_or(not_rising, mask_not_rising(ids, k))
+            max_keys = _max_keys(values, k + _LANES, _max_keys(values, k, max_keys))
+    is_canonical = all_less(not_rising, u64(1)) and all_less(max_keys, _MAX_KEY)
+    return bool(is_canonical and u64(ids[last]) < d)
 
 
 @inlined
-def _size(values: Any, k: Any, size: Any) -> Any:
-    """The larger of eight words and those of eight values: huge where one is no value."""
+def _max_keys(values: Any, k: Any, max_keys: Any) -> Any:
+    """Return the lane-wise maximum of `max_keys` and the keys of eight values.
+
+    The key of a value is the double of its bits, which drops the sign, minus 2. It is at least
+    `_MAX_KEY` if the value is invalid: that of zero wraps around.
+    """
     bits = to_bits(load(values, k))
-    return lane_max(size, sub(add(bits, bits), splat_u64(_TWO)))  # without the sign; of zero huge
+    return lane_max(max_keys, sub(add(bits, bits), splat_u64(u64(2))))
 
 
-def alike(v: float, n: int) -> Any:
-    """A column of `n` times the same float, in the memory of one."""
+def constant_column(v: float, n: int) -> Values:
+    """Return an array of `n` times the same float that has the memory of one (stride 0)."""
     return np.ndarray((n,), np.float64, np.array([v], np.float64), strides=(0,))
 
 
-def one_or_each(column: Any) -> Any:
-    """One float of a column where all are one (see `alike`), else the column: for kernels."""
+def scalar_or_column(column: Values) -> Values:
+    """Return the first element of a `constant_column`, and any other column whole; for kernels."""
     return column[:1] if column.strides == (0,) else column
 
 
-def row_of(rows: Rows, k: int) -> int:
-    """The row that the k-th entry is in."""
+def row_of_entry(rows: Rows, k: int) -> int:
+    """Return the index of the row that has the k-th entry."""
     return int(np.searchsorted(rows.indptr, np.uint64(k), side="right")) - 1
 
 
 @kernel
-def _are_values(values: Any) -> bool:
-    """Whether no value is zero, NaN or too large."""
-    bad = np.int64(0)
-    for k in range(np.uint64(len(values))):
-        bad |= is_no_value(values[k])
-    return bool(bad >= 0)
+def _are_valid_values(values: Any) -> bool:
+    sign = np.int64(0)
+    for k in range(u64(len(values))):
+        sign |= validity(values[k])
+    return bool(sign >= 0)
 
 
-def are_values(values: Any) -> bool:
-    """Whether no value is zero, NaN or too large."""
-    return bool(_are_values(values))
+def are_valid_values(values: Floats) -> bool:
+    """Return whether no value is zero, NaN or too large."""
+    return bool(_are_valid_values(values))
 
 
-def ascending(ints: Any) -> Any:
-    """The distinct ones of an array of ints; `numpy.unique` takes many times as long."""
+def sorted_unique(ints: Ints) -> Ints:
+    """Return the distinct elements of an array of ints, sorted; `numpy.unique` is far slower."""
     ints = np.sort(ints)
-    first = np.ones(len(ints), bool)
-    np.not_equal(ints[1:], ints[:-1], out=first[1:])
-    return ints[first]
+    is_first = np.ones(len(ints), bool)
+    np.not_equal(ints[1:], ints[:-1], out=is_first[1:])
+    return ints[is_first]
 
 
 @kernel
-def largest(ids: Any) -> int:
-    """The largest id; 0 where there is none."""
+def max_id(ids: Any) -> int:
+    """Return the largest id; 0 if there is none."""
     top = np.uint32(0)
     for k in range(len(ids)):
         top = max(top, ids[k])

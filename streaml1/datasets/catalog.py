@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaml1.core.lazy_imports import called_for
+from streaml1.core.lazy_imports import import_attribute
 
 __all__ = ["MODULES", "SOURCE_NAMES", "TIME_ORDERED", "dataset_class"]
 
@@ -44,4 +44,4 @@ def dataset_class(name: str) -> Any:
     AttributeError
         If there is no such class.
     """
-    return called_for("streaml1.datasets", MODULES, name)
+    return import_attribute("streaml1.datasets", MODULES, name)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river.datasets import base
 
-from streaml1.core.atomic_write import name_beside
+from streaml1.core.atomic_write import temporary_path
 from streaml1.sources.source import Lost, SourceError, Unavailable
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class RemoteDataset(base.RemoteDataset):
 
     def _download_file(self, file: File) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        part = name_beside(self.home / file.name)
+        part = temporary_path(self.home / file.name)
         try:
             try:
                 with request.urlopen(file.url, timeout=60) as response, open(part, "wb") as out:

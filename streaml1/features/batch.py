@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.rows import (
-    MOST_IDS,
-    NUMBERS,
+    MAX_IDS,
+    NUMBER_TYPES,
     BadExample,
     Rows,
-    are_values,
-    largest,
-    number,
-    plain_items,
+    are_valid_values,
+    max_id,
+    numeric_features,
     shown,
+    to_value,
 )
 from streaml1.features.dedup import plain_rows
 from streaml1.text.parsed_rows import IntRows, NamedRows
@@ -119,7 +119,7 @@ def _from_matrix(X: Any) -> Batch:
         return Batch(Rows(_own(indices, np.int32).view(np.uint32), data, rows_of), None, width)
     if end and not (indices.min() >= 0 and indices.max() < width):
         raise TypeError(out_of_range_column(width))
-    if width < MOST_IDS:
+    if width < MAX_IDS:
         return Batch(Rows(indices.astype(np.uint32), data, rows_of), None, width)
     return _named(indices, data, rows_of)
 
@@ -137,8 +137,8 @@ def _from_ints(X: IntRows) -> Batch:
     rows_of = _own(indptr, np.uint64)
     below = X.below
     if below is None:
-        below = largest(ids) + 1 if len(ids) and ids.dtype == np.uint32 else 0
-    if ids.dtype != np.uint32 or below >= MOST_IDS:
+        below = max_id(ids) + 1 if len(ids) and ids.dtype == np.uint32 else 0
+    if ids.dtype != np.uint32 or below >= MAX_IDS:
         return _named(ids, _own(values, np.float64), rows_of)
     rows = Rows(_own(ids, np.uint32), _own(values, np.float64), rows_of)
     return Batch(rows, None, below=below) if X.plain else Batch(rows, None, below)
@@ -146,7 +146,7 @@ def _from_ints(X: IntRows) -> Batch:
 
 def _from_texts(X: NamedRows) -> Batch:
     hashes, values, indptr = X.parts()
-    if not (X.plain or X.valued or are_values(values)):
+    if not (X.plain or X.valued or are_valid_values(values)):
         return _from_dicts(X)
     rows_of = indptr.view(np.uint64)  # of int64, none below 0
     return Batch(Rows(hashes[:0], _own(values, np.float64), rows_of), None, None, X)
@@ -162,7 +162,7 @@ def checked(batch: Batch, name_of: Callable[[int], Hashable] = int) -> Batch:
     """
     if batch.width is None:
         return batch
-    if len(batch.rows.ids) and largest(batch.rows.ids) >= batch.width:
+    if len(batch.rows.ids) and max_id(batch.rows.ids) >= batch.width:
         raise TypeError(out_of_range_column(batch.width))
     return Batch(plain_rows(batch.rows, name_of), batch.names)
 
@@ -210,11 +210,11 @@ def _items(x: Mapping[Hashable, Any]) -> tuple[Iterable[Hashable], Any]:
     if not isinstance(x, Mapping):
         raise BadExample(f"an example is a dict of features, not a {type(x).__name__}")
     try:
-        if type(x) is dict and NUMBERS.issuperset(map(type, x.values())) and all(x.values()):
+        if type(x) is dict and NUMBER_TYPES.issuperset(map(type, x.values())) and all(x.values()):
             return x, array("d", x.values())
     except OverflowError:  # named below
         pass
-    plain = plain_items(x)
+    plain = numeric_features(x)
     return plain, array("d", plain.values())
 
 
@@ -352,7 +352,7 @@ def _objects(
             numbers[i] = 1.0
         else:
             try:
-                numbers[i] = number(name, value)
+                numbers[i] = to_value(name, value)
             except BadExample as one:
                 bad.append(BadExample(one.reason, i))
                 break

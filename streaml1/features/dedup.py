@@ -13,15 +13,15 @@ import numpy as np
 
 from streaml1.core.jit import gil_kernel, inlined, kernel
 from streaml1.core.rows import (
-    LIMIT,
-    MOST_IDS,
+    MAX_IDS,
+    VALUE_LIMIT,
     BadExample,
     Rows,
-    are_values,
-    is_no_value,
-    is_plain_row,
-    refuse_value,
-    row_of,
+    are_valid_values,
+    check_value,
+    is_canonical_row,
+    row_of_entry,
+    validity,
 )
 
 __all__ = ["masked_rows", "plain_rows", "repeats"]
@@ -34,10 +34,10 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @kernel
 def _are_plain(ids: Any, values: Any, indptr: Any, d: Any) -> bool:
-    """Whether all rows are, see `is_plain_row`."""
+    """Whether all rows are, see `is_canonical_row`."""
     d = np.uint64(d)
     for i in range(np.uint64(len(indptr) - 1)):
-        if not is_plain_row(ids, values, indptr[i], indptr[i + _ONE], d):
+        if not is_canonical_row(ids, values, indptr[i], indptr[i + _ONE], d):
             return False
     return True
 
@@ -52,12 +52,12 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int, valued: boo
     BadExample
         At the first value that is NaN, infinite or beyond 1e50.
     """
-    if _are_plain(rows.ids, rows.values, rows.indptr, MOST_IDS):
+    if _are_plain(rows.ids, rows.values, rows.indptr, MAX_IDS):
         return rows
     merged = _merged(rows)
     if merged is rows and valued:
         return rows
-    if are_values(merged.values) and (merged is rows or are_values(rows.values)):
+    if are_valid_values(merged.values) and (merged is rows or are_valid_values(rows.values)):
         return merged
     first = min((_first_bad(one) for one in (rows, merged)), key=lambda bad: bad[0])
     _refuse(*first, name_of)
@@ -66,14 +66,14 @@ def plain_rows(rows: Rows, name_of: Callable[[int], Hashable] = int, valued: boo
 
 def _first_bad(rows: Rows) -> tuple[float, Rows, int]:
     """The row of the first value that is refused (infinite if none is), and its entry."""
-    wrong = np.flatnonzero(~(np.abs(rows.values) < LIMIT))
-    return (row_of(rows, wrong[0]), rows, int(wrong[0])) if len(wrong) else (np.inf, rows, -1)
+    wrong = np.flatnonzero(~(np.abs(rows.values) < VALUE_LIMIT))
+    return (row_of_entry(rows, wrong[0]), rows, int(wrong[0])) if len(wrong) else (np.inf, rows, -1)
 
 
 def _refuse(row: float, rows: Rows, k: int, name_of: Callable[[int], Hashable]) -> None:
     if k >= 0:
         try:
-            refuse_value(name_of(int(rows.ids[k])), float(rows.values[k]))
+            check_value(name_of(int(rows.ids[k])), float(rows.values[k]))
         except BadExample as bad:
             raise BadExample(bad.reason, int(row)) from None
 
@@ -137,14 +137,14 @@ def _sum_by_name(
             m += _ONE
         else:
             sums[marks[place] & _LOW] += values[k]
-            bad |= is_no_value(sums[marks[place] & _LOW])
+            bad |= validity(sums[marks[place] & _LOW])
     for k in range(begin, n):
         kept[k] = 0.0
     for k in range(m):
         slot = np.uint32(names[k] & mask)
         _, other = _place(slot, slot & np.uint64(len(met) - 1), slots, begin, met)
         kept[other - _ONE] += sums[k]
-        bad |= is_no_value(kept[other - _ONE])
+        bad |= validity(kept[other - _ONE])
     return bad
 
 
@@ -173,7 +173,7 @@ def _masked(
                 if other > begin:
                     v = kept[other - _ONE] + values[k]
                     kept[other - _ONE] = v
-                    bad |= is_no_value(v)
+                    bad |= validity(v)
                     if again < _FEW:
                         # Where that slot came first: so many places further on at most.
                         first = lo + (other - _ONE - begin)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import kernel
-from streaml1.core.rows import Rows, are_values
+from streaml1.core.rows import Rows, are_valid_values
 from streaml1.features.batch import Batch, batch_of
 from streaml1.features.dedup import repeats
 
@@ -66,7 +66,7 @@ def without_repeats(batch: Batch) -> Batch:
     firsts, sums = np.empty(len(hashes), np.uint64), np.empty(len(hashes))
     ends = np.zeros_like(indptr)
     n = int(_merge(hashes, values, indptr, marks, firsts, sums, ends))
-    if not are_values(sums[:n]):
+    if not are_valid_values(sums[:n]):
         return batch_of(list(texts))  # which says what is wrong, or drops zeros
     merged = texts.chosen(firsts[:n].astype(np.int64), sums[:n].copy(), ends.astype(np.int64))
     rows = Rows(batch.rows.ids, merged.values, ends)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.rows import LIMIT, BadExample, alike, shown
+from streaml1.core.rows import VALUE_LIMIT, BadExample, constant_column, shown
 
 __all__ = [
     "binary",
@@ -99,7 +99,7 @@ def value(y: Any) -> float:
         Where it is no number, not finite, or beyond 1e50.
     """
     v = _float(y)
-    if abs(v) < LIMIT:
+    if abs(v) < VALUE_LIMIT:
         return v
     if _is_number(y):
         raise BadExample(
@@ -121,7 +121,7 @@ def values(y: Any, n: int) -> Any:
     labels = column_of("labels", y, n)
     if labels.dtype.kind in "iufb":
         numbers_ = labels.astype(np.float64)
-        if np.all(np.abs(numbers_) < LIMIT):
+        if np.all(np.abs(numbers_) < VALUE_LIMIT):
             return numbers_
     return _each(value, labels)
 
@@ -141,7 +141,7 @@ def weight(w: Any) -> float:
 
 
 def weights(w: Any, n: int) -> Any:
-    """`n` sample weights as floats, from one for all (see `rows.alike`), `n`, or None.
+    """`n` sample weights as floats, from one for all (see `rows.constant_column`), `n`, or None.
 
     Raises
     ------
@@ -151,9 +151,9 @@ def weights(w: Any, n: int) -> Any:
         Where there are not `n`.
     """
     if w is None:
-        return alike(1.0, n)
+        return constant_column(1.0, n)
     if isinstance(w, str | bytes) or not hasattr(type(w), "__len__"):
-        return alike(weight(w), n)
+        return constant_column(weight(w), n)
     column = column_of("weights", w, n)
     if column.dtype.kind in "iufb":
         numbers_ = np.require(column, np.float64, ["C", "A", "W"])

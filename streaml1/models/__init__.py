@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaml1.core.lazy_imports import called_for
+from streaml1.core.lazy_imports import import_attribute
 from streaml1.models.registry import modules_of_classes
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if not TYPE_CHECKING:  # type checkers know the classes from the registry
     __all__ = [*modules_of_classes(), "decode", "load"]  # noqa: PLE0604
 
     def __getattr__(name: str) -> Any:
-        return called_for(__name__, modules_of_classes(), name)
+        return import_attribute(__name__, modules_of_classes(), name)
 
 
 def load(path: str | Path) -> Any:
@@ -58,7 +58,7 @@ def _restored(content: tuple[str, dict[str, Any], dict[str, Any]], path: str | P
     homes = modules_of_classes()
     if name not in homes:
         raise ModelFileError(f"{path} holds a {name}, which this version of streaml1 does not know")
-    kind = called_for(__name__, homes, name)
+    kind = import_attribute(__name__, homes, name)
     try:
         return kind._from_file(params, state)
     except Exception:  # a crafted file can raise anything

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.types import Bools, Floats, RowsLike
 from streaml1.features.batch import is_frame
 from streaml1.features.interactions import interactions_of
@@ -464,7 +464,7 @@ class OnlineRegressor(RegressorParameters, OnlineModel, base.MiniBatchRegressor)
     """Base class of regressors."""
 
     def _label(self, y: Any) -> float:
-        if y.__class__ is float and abs(y) < LIMIT:
+        if y.__class__ is float and abs(y) < VALUE_LIMIT:
             return float(y)
         return value(y)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.rows import alike
+from streaml1.core.rows import constant_column
 from streaml1.core.types import Floats
 from streaml1.models.parameters import AUTO, MAX_RATE
 
@@ -41,12 +41,12 @@ def rate(lr: Any, schedule: str, t: int) -> float:
 def rates(lr: Any, schedule: str, t: int, n: int) -> Floats:
     """Return the rates of the steps t, ..., t + n - 1, bit-identical to those of `rate`.
 
-    Equal rates share the memory of a single one (see `rows.alike`).
+    Equal rates share the memory of a single one (see `rows.constant_column`).
     """
     if hasattr(lr, "get"):
         return np.array([_checked(lr.get(s), lr, s) for s in range(t, t + n)])
     if schedule == "constant" and lr != AUTO:
-        same: Floats = alike(float(lr), n)
+        same: Floats = constant_column(float(lr), n)
         return same
     steps = np.arange(t + 1, t + n + 1, dtype=np.float64)
     if lr == AUTO:

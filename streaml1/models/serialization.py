@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core import exit_codes as exits
-from streaml1.core.atomic_write import replace
+from streaml1.core.atomic_write import write_atomic
 from streaml1.core.rows import ensure
 from streaml1.core.types import Bytes
 from streaml1.features.vocabulary.crossed_name import CrossedName
@@ -45,7 +45,7 @@ CHUNK = 10_000
 class ModelFileError(ValueError):
     """A model file that is missing, invalid, truncated, modified or of a newer format."""
 
-    exit_code = exits.WRONG
+    exit_code = exits.USAGE_ERROR
 
 
 def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any]) -> None:
@@ -70,13 +70,13 @@ def write(path: Path, model: str, params: dict[str, Any], state: dict[str, Any])
     """
     data = encode(model, params, state)
     try:
-        replace(path, data)
+        write_atomic(path, data)
     except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
         reason = (getattr(error, "strerror", None) or "write failed").lower()
         failure = ModelFileError(
             f"{path} cannot be written ({reason}); an existing file is unchanged"
         )
-        failure.exit_code = exits.unwritten(error)
+        failure.exit_code = exits.write_failure_code(error)
         raise failure from None
 
 

@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import generic, inlined
-from streaml1.core.prefetch import ahead
+from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
@@ -286,7 +286,7 @@ class AveragedL1(Averaged):
         # first has no branch that waits for memory.
         A, first, m = scalars(self)[0], self.prefix_sums[0].A, self.mean[0]
         P_sum, PA_sum = m.P_sum, m.PA_sum
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         n_dead = np.uint64(0)
         for k in range(lo, hi):
             prefetch_slot(self, np.uint64(ids[k + distance]))

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.prefetch import ahead
+from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Floats, Ints, Records
@@ -61,7 +61,7 @@ class AveragedPegasos(Averaged, AveragedPegasosState):
         return S
 
     def sum_row(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         S = 0.0
         for k in range(lo, hi):
             prefetch_early(self.sums, np.uint64(ids[k + distance]))

@@ -40,11 +40,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.prefetch import ahead
+from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early, stack_buffer
 from streaml1.core.types import Bools, Floats, Ints, Records
-from streaml1.core.vecmath import LOG2E, exponentials, total
+from streaml1.core.vecmath import LOG2E, exp_pair, sum_in_place
 from streaml1.optim.rule_state import Ledger, PerSlot, RuleState, new_state
 from streaml1.optim.update_rule import renormalize, weight
 
@@ -56,7 +56,7 @@ CLOCK = np.dtype(
         ("d", "f8"),  # number of coordinates, with and without a slot
         ("two", "f8"),  # 1 for EG+-, a pair of weights per coordinate; 0 for EG
         ("M", "f8"),  # shares are in units of 2^M
-        ("twice_M", "i8"),  # for `exponentials`
+        ("twice_M", "i8"),  # for `exp_pair`
         ("one", "f8"),  # 2^-M: the share of theta = 0. 0 where M < 0: no theta is 0 then
         ("four", "f8"),  # EG+-: 4 e^theta e^-theta in units of shares
         ("Z", "f8"),
@@ -85,7 +85,7 @@ def _difference_and_share(theta: float, c: Any) -> tuple[float, float]:
     These are e^theta - e^-theta and e^theta + e^-theta, or for EG e^theta twice.
     """
     # EG+- takes |theta|, EG theta itself; then e^-theta, or 0. Both without a branch.
-    up, down = exponentials(abs(theta) * c.two + theta * (1.0 - c.two), c.M, c.twice_M)
+    up, down = exp_pair(abs(theta) * c.two + theta * (1.0 - c.two), c.M, c.twice_M)
     down *= c.two
     sign = math.copysign(c.two, theta) + (1.0 - c.two)
     return (up - down) * sign, up + down
@@ -105,7 +105,7 @@ class EG(RuleState, EGState):
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         c = self.clock[0]
         start = c.one * (1.0 - c.two)
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         a = 0.0
         for k in range(lo, hi):
             prefetch_early(self.theta, np.uint64(ids[k + distance]) << ONE)
@@ -142,7 +142,7 @@ class EG(RuleState, EGState):
                 j = np.uint64(ids[base + k]) << ONE
                 self.theta[j] = theta[k] if theta[k] != 0.0 else TOUCHED
                 self.theta[j + ONE] = difference[k]
-            c.Z += total(share, n)
+            c.Z += sum_in_place(share, n)
 
     def apply_penalty(self, eta: float) -> None:
         c = self.clock[0]

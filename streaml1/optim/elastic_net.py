@@ -38,7 +38,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import LANES, inlined
-from streaml1.core.prefetch import AHEAD, ask_half, ask_one, ask_rows, reaches
+from streaml1.core.prefetch import (
+    PREFETCH_DISTANCE,
+    can_prefetch,
+    prefetch_every_other,
+    prefetch_rows,
+    prefetch_weight,
+)
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
     add,
@@ -120,9 +126,9 @@ def _load_eight(
 
     If the scratch array `fits` the row, they are stored there for `apply_gradient`.
     """
-    ask_rows(ids, values, k)
+    prefetch_rows(ids, values, k)
     if prefetch_ok:
-        ask_half(rule.u, ids, k + AHEAD)
+        prefetch_every_other(rule.u, ids, k + PREFETCH_DISTANCE)
     w = soft_threshold(gather(rule.u, ids, k), As)
     if fits:
         store_f64x8(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo), w)
@@ -135,7 +141,7 @@ def _step_eight(
 ) -> None:
     """Take the gradient step on the eight non-zeros from the k-th, of a row from `lo`."""
     if prefetch_ok:  # `margin` prefetched the other half: the line fill buffers hold few requests
-        ask_half(rule.u, ids, k + AHEAD + ONE)
+        prefetch_every_other(rule.u, ids, k + PREFETCH_DISTANCE + ONE)
     w = load_f64x8(np.uint64(rule.scratch.ctypes.data) + EIGHT_BYTES * (k - lo))
     scatter(rule.u, ids, k, stepped(w, As, steps, load(values, k)))
 
@@ -155,14 +161,14 @@ class ElasticNet(RuleState, ElasticNetState):
         c = self.clock[0]
         A = c.A
         As = splat(A)
-        prefetch_ok = len(self.u) > CACHED and reaches(ids, hi)
+        prefetch_ok = len(self.u) > CACHED and can_prefetch(ids, hi)
         fits = hi - lo <= np.uint64(len(self.scratch))  # always to learn, not always to predict
         if hi - lo < LANE:
             a = 0.0
             for k in range(lo, hi):
                 w = soft_threshold(self.u[ids[k]], A)
                 if prefetch_ok:
-                    ask_one(self.u, ids, k + AHEAD)
+                    prefetch_weight(self.u, ids, k + PREFETCH_DISTANCE)
                 if fits:
                     self.scratch[k - lo] = w
                 a += w * values[k]
@@ -185,7 +191,7 @@ class ElasticNet(RuleState, ElasticNetState):
         c = self.clock[0]
         A, s = c.A, step / c.P
         As, steps = splat(A), splat(s)
-        prefetch_ok = len(self.u) > CACHED and reaches(ids, hi)
+        prefetch_ok = len(self.u) > CACHED and can_prefetch(ids, hi)
         if hi - lo < LANE:
             for k in range(lo, hi):
                 self.u[ids[k]] = stepped(self.scratch[k - lo], A, s, values[k])

@@ -32,7 +32,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import LANES, inlined, kernel
-from streaml1.core.prefetch import ahead, ask_rows
+from streaml1.core.prefetch import prefetch_distance, prefetch_rows
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
     add,
@@ -51,7 +51,7 @@ from streaml1.core.simd import (
     store_f64x8,
     sub,
 )
-from streaml1.core.simd.math import decay
+from streaml1.core.simd.math import exp_neg
 from streaml1.core.types import Bools, Floats, Records
 from streaml1.optim import losses
 from streaml1.optim.elastic_net import A_START, MAX_SHRINKAGE, MAX_WEIGHT, MIN_P, MIN_STEPS
@@ -113,11 +113,11 @@ def _margins(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> Any:
     """Return the margins of a row over P, as f64x8."""
     base = np.uint64(rule.u.ctypes.data)
     threshold = load_row(rule.lanes, A)
-    distance = ahead(ids, hi)
+    distance = prefetch_distance(ids, hi)
     a, b = splat(0.0), splat(0.0)
     end = hi - (hi - lo) % TWO
     for k in range(lo, end, TWO):  # two accumulators hide the latency of the additions
-        ask_rows(ids, values, k)
+        prefetch_rows(ids, values, k)
         prefetch_early(rule.u, np.uint64(ids[k + distance]) * LANE)
         u = load_f64x8(base + np.uint64(ids[k]) * LINE)
         v = load_f64x8(base + np.uint64(ids[k + ONE]) * LINE)
@@ -262,7 +262,7 @@ class ElasticNetLanes(RuleState, ElasticNetLanesState):
         """Return the combined prediction; store the derivative of each net in `lanes`."""
         c, o, lanes = self.clock[0], online[0], self.lanes
         margins = add(mul(load_row(lanes, MARGIN), load_row(lanes, P)), load_row(lanes, B))
-        e = decay(abs_f64x8(margins))
+        e = exp_neg(abs_f64x8(margins))
         if o.loss == losses.LOGISTIC:
             p = combined_probability(lanes, margins, c, e)
         else:
@@ -287,7 +287,7 @@ class ElasticNetLanes(RuleState, ElasticNetLanesState):
         store_row(lanes, B, sub(load_row(lanes, B), slope))
         s = mul(load_row(lanes, STEP), div(splat(step * c.scale), load_row(lanes, P)))
         threshold = load_row(lanes, A)
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         end = hi - (hi - lo) % TWO
         for k in range(lo, end, TWO):
             # `margin` has prefetched the even ones.
@@ -326,7 +326,7 @@ class ElasticNetLanes(RuleState, ElasticNetLanesState):
         a = _margins(self, ids, values, lo, hi)
         margins = add(mul(a, load_row(lanes, P)), load_row(lanes, B))
         if out and online[0].loss == losses.LOGISTIC:
-            e = decay(abs_f64x8(margins))
+            e = exp_neg(abs_f64x8(margins))
             return combined_probability(lanes, margins, self.clock[0], e)
         a = combined_margin(lanes, margins, self.clock[0], online[0].loss)
         return losses.sigmoid(a) if out else a

@@ -43,7 +43,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import LANES, inlined
-from streaml1.core.prefetch import ahead, ask_rows
+from streaml1.core.prefetch import prefetch_distance, prefetch_rows
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
     add,
@@ -147,10 +147,10 @@ def _sum_eights(rule: Any, ids: Any, values: Any, lo: Any, end: Any, even: Any, 
     """
     ledger = _ledger(rule)
     scratch = np.uint64(rule.scratch.ctypes.data)
-    distance = ahead(ids, end)
+    distance = prefetch_distance(ids, end)
     sums = splat(0.0)
     for k in range(lo, end, LANE):
-        ask_rows(ids, values, k)
+        prefetch_rows(ids, values, k)
         for j in range(k + distance, k + distance + LANE):
             prefetch_early(rule.slots, np.uint64(ids[j]))
         w, psi = gather_pairs(rule.slots, ids, k)
@@ -258,7 +258,7 @@ class ElasticNetStamps(RuleState, ElasticNetStampsState):
         else:
             sums = _sum_eights(self, ids, values, lo, tail, False, fits)
         a = hsum(sums)
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         for k in range(tail, hi):
             prefetch_early(self.slots, np.uint64(ids[k + distance]))
             slot = self.slots[ids[k]]

@@ -30,7 +30,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.prefetch import ahead
+from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Ids, Ints, Records
@@ -115,7 +115,7 @@ class FobosL2(RuleState, FobosL2State):
     """FoBoS with the l2 norm."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         a = 0.0
         for k in range(lo, hi):
             prefetch_early(self.u, np.uint64(ids[k + distance]))

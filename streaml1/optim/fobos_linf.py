@@ -41,8 +41,8 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.aligned import in_lines
-from streaml1.core.prefetch import ahead
+from streaml1.core.aligned import aligned_zeros
+from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch, prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
@@ -129,7 +129,7 @@ class FobosLinf(RuleState, FobosLinfState):
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
         a = 0.0
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         # Not always to predict: then all weights go to element 0, without a branch.
         fits = np.uint64(hi - lo <= np.uint64(len(self.scratch)))
         floor = self.clock[0].floor
@@ -227,7 +227,7 @@ class FobosLinf(RuleState, FobosLinfState):
         ensure_array(scalars, "scalars", np.float64, (2,))
         ensure(np.all(np.abs(w) <= scalars[1]), "a weight is above the level")
         ensure(np.all(w != 0.0), "a saved weight is 0")
-        u = in_lines(d, np.float64)
+        u = aligned_zeros(d, np.float64)
         u[slots] = w
         return _built(u, scalars[0], scalars[1], MIN_ROOM)
 
@@ -245,7 +245,7 @@ class FobosLinf(RuleState, FobosLinfState):
     @staticmethod
     def start(d: int, strength: float) -> FobosLinf:
         """Return a rule with `d` zero weights."""
-        return _built(in_lines(d, np.float64), strength, 0.0, MIN_ROOM)
+        return _built(aligned_zeros(d, np.float64), strength, 0.0, MIN_ROOM)
 
 
 def _built(u: Any, strength: float, level: float, nnz: int) -> FobosLinf:

@@ -28,7 +28,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.prefetch import ahead
+from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Records
@@ -82,7 +82,7 @@ class FTRL(RuleState, FTRLState):
                 slot = self.slots[ids[k]]
                 a += _weight(slot.z, math.sqrt(slot.n), over_alpha, beta, l1, l2) * values[k]
             return a
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         for k in range(lo, hi):
             prefetch_early(self.slots, np.uint64(ids[k + distance]))
             slot = self.slots[ids[k]]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import gil_kernel, inlined, kernel
-from streaml1.core.rows import is_plain_row
+from streaml1.core.rows import is_canonical_row
 from streaml1.core.simd import borrowed
 from streaml1.optim.update_rule import (
     accepts,
@@ -153,7 +153,9 @@ def learn(
     # Strides: 1 if there is an element for each row, else 0.
     w_stride, eta_stride = np.uint64(len(w) == n), np.uint64(len(eta) == n)
     one = np.uint64(1)
-    plain = not d or start >= n or is_plain_row(ids, values, indptr[start], indptr[start + one], d)
+    plain = (
+        not d or start >= n or is_canonical_row(ids, values, indptr[start], indptr[start + one], d)
+    )
     for i in range(start, n):
         lo = indptr[i]
         hi = indptr[i + one]
@@ -168,7 +170,7 @@ def learn(
         out = outputs + np.uint64(8) * first if k_out > np.uint64(1) else np.uint64(0)
         a = margin(rule, ids, values, lo, hi)
         if d and i + one < n:  # validating the next row fills the latency of this margin
-            plain = is_plain_row(ids, values, hi, indptr[i + one + one], d)
+            plain = is_canonical_row(ids, values, hi, indptr[i + one + one], d)
         w_i, eta_i = w[i * w_stride], eta[i * eta_stride]
         p[first] = step(rule, online, ids, values, lo, hi, a, y[i], w_i, eta_i, out)
         if has_cap and online[0].held > online[0].most:

@@ -32,7 +32,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import LANES, inlined
-from streaml1.core.prefetch import AHEAD, ask_half, ask_one, ask_rows, reaches
+from streaml1.core.prefetch import (
+    PREFETCH_DISTANCE,
+    can_prefetch,
+    prefetch_every_other,
+    prefetch_rows,
+    prefetch_weight,
+)
 from streaml1.core.rows import ensure
 from streaml1.core.simd import (
     add,
@@ -138,19 +144,19 @@ class Pegasos(RuleState, PegasosState):
     """Pegasos."""
 
     def margin(self, ids: Any, values: Any, lo: Any, hi: Any) -> float:
-        prefetch_ok = reaches(ids, hi)
+        prefetch_ok = can_prefetch(ids, hi)
         tail = hi - (hi - lo) % LANE
         sums = splat(0.0)
         for k in range(lo, tail, LANE):
-            ask_rows(ids, values, k)
+            prefetch_rows(ids, values, k)
             if prefetch_ok:
-                ask_half(self.u, ids, k + AHEAD)
+                prefetch_every_other(self.u, ids, k + PREFETCH_DISTANCE)
             u = gather(self.u, ids, k)
             sums = add(sums, mul(u, load(values, k)))
         a = hsum(sums)
         for k in range(tail, hi):
             if prefetch_ok:
-                ask_one(self.u, ids, k + AHEAD)
+                prefetch_weight(self.u, ids, k + PREFETCH_DISTANCE)
             a += self.u[ids[k]] * values[k]
         return a * self.clock[0].s
 
@@ -162,11 +168,11 @@ class Pegasos(RuleState, PegasosState):
         s = step / c.l2 / _decayed(c)
         ss, zero = splat(s), splat(0.0)
         increases, sizes = zero, zero
-        prefetch_ok = reaches(ids, hi)
+        prefetch_ok = can_prefetch(ids, hi)
         tail = hi - (hi - lo) % LANE
         for k in range(lo, tail, LANE):
             if prefetch_ok:  # `margin` prefetched the other half
-                ask_half(self.u, ids, k + AHEAD + ONE)
+                prefetch_every_other(self.u, ids, k + PREFETCH_DISTANCE + ONE)
             before = gather(self.u, ids, k)
             u = sub(before, mul(ss, load(values, k)))
             scatter(self.u, ids, k, neg(sub(zero, u)))  # turns either zero into MARK

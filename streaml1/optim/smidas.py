@@ -35,7 +35,7 @@ from streaml1.core.jit import kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early, stack_buffer
 from streaml1.core.types import Bools, Floats, Ids, Ints, Records
-from streaml1.core.vecmath import power, small_int, times_powers
+from streaml1.core.vecmath import is_small_int, multiply_powers, power
 from streaml1.optim.rule_state import Index, Ledger, PerSlot, RuleState, Scratch, new_state
 from streaml1.optim.structures import pnorm_moments
 from streaml1.optim.structures.pnorm_moments import CHUNK, NORM, TERMS
@@ -89,12 +89,12 @@ class SMIDAS(RuleState, SMIDASState):
             for k in range(n):
                 prefetch_early(self.u, np.uint64(ids[base + k + distance]))
                 part[k] = self.u[ids[base + k]]
-            if small_int(q):
+            if is_small_int(q):
                 for k in range(n):
                     r = max(abs(part[k]) - A, 0.0)
                     x[k] = r * scale
                     part[k] = math.copysign(r, part[k])
-                times_powers(part, x, n, q)
+                multiply_powers(part, x, n, q)
             else:
                 for k in range(n):
                     r = max(abs(part[k]) - A, 0.0)

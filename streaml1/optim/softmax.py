@@ -38,7 +38,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.aligned import in_lines
+from streaml1.core.aligned import aligned_zeros
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.rows import ensure
 from streaml1.core.simd import array_at, prefetch_early
@@ -98,7 +98,7 @@ def _width(k: int) -> int:
 
 def _rows(d: int, width: int) -> Floats:
     """Return zeros for `d` rows, each in cache lines of its own; shape (d, width)."""
-    return in_lines(d * width, np.float64).reshape(d, width)
+    return aligned_zeros(d * width, np.float64).reshape(d, width)
 
 
 @inlined
@@ -427,7 +427,7 @@ class Softmax(RuleState, SoftmaxState):
         width = _width(k)
         clock = records(1, CLOCK)
         clock[0] = (1.0, A_START, 0.0, strength, l2, b, penalty, k, width)
-        u = in_lines(d * width, np.float64)
+        u = aligned_zeros(d * width, np.float64)
         return Softmax(u, np.full(width, b), np.zeros(width), clock)
 
 

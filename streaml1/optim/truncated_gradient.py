@@ -32,7 +32,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.prefetch import ahead
+from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Ints, Records
@@ -113,7 +113,7 @@ class TruncatedGradient(RuleState, TruncatedGradientState):
             for k in range(lo, hi):
                 a += current(self.slots[ids[k]], A) * values[k]
             return a
-        distance = ahead(ids, hi)
+        distance = prefetch_distance(ids, hi)
         for k in range(lo, hi):
             prefetch_early(self.slots, np.uint64(ids[k + distance]))
             w = current(self.slots[ids[k]], A)

@@ -30,7 +30,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from streaml1.core.jit import generic, optional
-from streaml1.core.prefetch import ask_rows
+from streaml1.core.prefetch import prefetch_rows
 from streaml1.core.types import Bools, Floats, Ids, Ints, Values
 from streaml1.optim import losses
 
@@ -245,7 +245,7 @@ def is_zero_block(rule: Any, j: Any) -> bool:
 def prefetch_next(rule: Any, ids: Any, values: Any, lo: Any, hi: Any) -> None:
     """Prefetch the rows that follow; a rule whose `margin` does so defines a no-op."""
     for k in range(lo, hi, np.uint64(8)):
-        ask_rows(ids, values, k)
+        prefetch_rows(ids, values, k)
 
 
 def features_left(rule: UpdateRule) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import prefetch, stack_buffer
 from streaml1.core.types import Floats, Ids
-from streaml1.core.vecmath import exponentials
+from streaml1.core.vecmath import exp_pair
 from streaml1.optim.losses import SQUARED
 from streaml1.solvers.sampling import ONE, axpy, dot
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 BUFFER = np.uint64(128)  # floats in a `stack_buffer`
-ONE_SIDED = np.int64(4000)  # argument of `exponentials` if only its first result is used
+ONE_SIDED = np.int64(4000)  # argument of `exp_pair` if only its first result is used
 PREFETCH_DISTANCE = np.uint64(24)  # entries
 
 
@@ -223,7 +223,7 @@ def loss_derivatives(loss: int, z: Any, y: Any, r: Any) -> None:
         if loss == SQUARED:
             r[i] = z[i] - y[i]
         else:
-            e, _ = exponentials(-abs(z[i]), 0.0, ONE_SIDED)
+            e, _ = exp_pair(-abs(z[i]), 0.0, ONE_SIDED)
             r[i] = -(e if z[i] >= 0.0 else 1.0) / (1.0 + e)
 
 
@@ -332,7 +332,7 @@ def _update_margins(p: Any, lo: Any, hi: Any, eta: float, z: Any, r: Any, buffer
             z[p.ids[base + k]] = a
             buffer[k] = a
         for k in range(n):
-            e, _ = exponentials(-abs(buffer[k]), 0.0, ONE_SIDED)
+            e, _ = exp_pair(-abs(buffer[k]), 0.0, ONE_SIDED)
             buffer[k] = -(e if buffer[k] >= 0.0 else 1.0) / (1.0 + e)
         for k in range(n):
             r[p.ids[base + k]] = buffer[k]

@@ -45,19 +45,19 @@ origin is what a source knows of the example beside its place."""
 class SourceError(ValueError):
     """A source that cannot be read (on); its text is one sentence."""
 
-    exit_code = exits.WRONG
+    exit_code = exits.USAGE_ERROR
 
 
 class Unavailable(SourceError):
     """A source that is away, and may come back by itself."""
 
-    exit_code = exits.AGAIN
+    exit_code = exits.TEMPORARY_FAILURE
 
 
 class Lost(SourceError):
     """Data that are damaged, or there no longer."""
 
-    exit_code = exits.DATA
+    exit_code = exits.DATA_ERROR
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.hashing import MURMUR
+from streaml1.core.hashing import MURMUR_MULTIPLIER
 from streaml1.core.jit import inlined
 from streaml1.core.simd import (
     exclusive_scan,
@@ -108,7 +108,7 @@ def murmur_of_string(start: Any, end: Any) -> Any:
 @inlined
 def _but_the_last(start: Any, end: Any) -> Any:
     """The hash before the last word, of one to eight bytes, and where that begins."""
-    m = np.uint64(MURMUR)
+    m = np.uint64(MURMUR_MULTIPLIER)
     h = (end - start) * m
     while end - start > _EIGHT:
         h = (h ^ _stirred(loadu_u64(start), m)) * m
@@ -119,7 +119,7 @@ def _but_the_last(start: Any, end: Any) -> Any:
 @inlined
 def _with_last(h: Any, last: Any, left: Any) -> Any:
     """The hash with the last word, of which so many bytes are left."""
-    m = np.uint64(MURMUR)
+    m = np.uint64(MURMUR_MULTIPLIER)
     # Both: how long a name is cannot be foretold, and a wrong guess costs more.
     whole = _stirred(last, m)
     part = last & (_ALL >> ((_EIGHT * (_EIGHT - left)) & _BITS))
@@ -148,7 +148,7 @@ def murmur_of_eight(start: Any, size: Any) -> Any:
 @inlined
 def murmur_of_heads(head: Any, start: Any, size: Any) -> Any:
     """As `murmur_of_eight`, given the first bytes of the texts."""
-    m = np.uint64(MURMUR)
+    m = np.uint64(MURMUR_MULTIPLIER)
     h, last = size * m, head
     while movemask(size > _EIGHT):
         more = size > _EIGHT
@@ -210,7 +210,7 @@ def put_joined(low: Any, high: Any, size: Any, first: Any, to: Any, start: Any, 
 @inlined
 def murmur_of_short(word: Any, size: Any) -> Any:
     """As `murmur_at`, of eight names of 1 to 7 bytes, given as words with zeros behind them."""
-    m = np.uint64(MURMUR)
+    m = np.uint64(MURMUR_MULTIPLIER)
     return _stirred_last((size * m ^ word) * m, m)
 
 
@@ -219,7 +219,7 @@ def murmur_of_pairs(low: Any, high: Any, size: Any) -> Any:
     """As `murmur_at`, of eight names of 1 to 16 bytes, given as `joined_eight` makes them."""
     if not movemask(size > _SEVEN):  # multiplications are most of it
         return murmur_of_short(low, size)
-    m = np.uint64(MURMUR)
+    m = np.uint64(MURMUR_MULTIPLIER)
     long = size > _EIGHT
     short = long ^ _ALL
     h = size * m

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import (
     gather_u64,
     load_u8,
@@ -346,7 +346,7 @@ def rows(
                 v = _read(first, stop, table)
                 if v != v:
                     break
-                if not abs(v) < LIMIT:
+                if not abs(v) < VALUE_LIMIT:
                     state[LARGE] = 1
                 if v != 0.0:
                     hashes[k] = columns[_HASH, column]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import (
     as_f64x8,
     clz,
@@ -106,7 +106,7 @@ def read_those_left(
                 values[j] = one
                 good &= one == one
                 zeros |= one == 0.0
-                large |= not abs(one) < LIMIT
+                large |= not abs(one) < VALUE_LIMIT
             k += _EIGHT
             if k >= hi:
                 return good, zeros, large
@@ -118,7 +118,7 @@ def read_those_left(
         values[k] = one
         good &= one == one
         zeros |= one == 0.0
-        large |= not abs(one) < LIMIT
+        large |= not abs(one) < VALUE_LIMIT
         k += _ONE
     return good, zeros, large
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import gil_kernel, inlined, kernel
-from streaml1.core.rows import MOST_IDS, is_plain_row
+from streaml1.core.rows import MAX_IDS, is_canonical_row
 from streaml1.core.simd import (
     borrowed,
     ctz,
@@ -38,7 +38,7 @@ from streaml1.text.structural_index import (
 __all__ = ["rows"]
 
 _ZERO, _ONE, _TWO, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 2, 4, 8, 16))
-_SEVEN, _FIFTEEN, _MOST = map(np.uint64, (7, 15, MOST_IDS))
+_SEVEN, _FIFTEEN, _MOST = map(np.uint64, (7, 15, MAX_IDS))
 _HASH, _LAST_ASCII = map(np.uint64, (35, 127))
 _QID = np.uint64(int.from_bytes(b"qid", "little"))
 
@@ -212,7 +212,7 @@ def rows(
     Returns
     -------
     How many rows, how many of them odd, how many lines, and whether all rows are plain: see
-    `streaml1.core.rows.is_plain_row`.
+    `streaml1.core.rows.is_canonical_row`.
     """
     ids, values = borrowed((ids, values))
     base, places = start - _ONE, np.uint64(positions.ctypes.data)
@@ -276,7 +276,7 @@ def rows(
                 odd[n_odd, _ZERO] = row
                 odd[n_odd, _ONE] = begin - start
                 n_odd += _ONE
-        plain &= is_plain_row(ids, values, begun, k, _MOST)
+        plain &= is_canonical_row(ids, values, begun, k, _MOST)
         y[row] = label
         lines[row] = line
         ends[row] = at - start

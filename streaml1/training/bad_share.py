@@ -20,7 +20,7 @@ LEAST = 100
 class TooManyBad(Lost):
     """More examples were refused than a run may leave out; its text is one sentence."""
 
-    exit_code = exits.DATA
+    exit_code = exits.DATA_ERROR
 
 
 class BadShare(Out):

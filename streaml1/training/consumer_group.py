@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaml1.core.atomic_write import write_once
+from streaml1.core.atomic_write import write_if_absent
 from streaml1.sources import Refuse, SourceError, class_label
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.records import (
@@ -189,7 +189,7 @@ class Group:
         if not note.exists():
             n_partitions = len(self._member.consumer.partitions_for_topic(self.topic.name))
             try:
-                write_once(note, str(n_partitions).encode())
+                write_if_absent(note, str(n_partitions).encode())
             except OSError as error:
                 raise unwritable(self.folder, error) from None
         return self._start if partition < int(note.read_text()) else "earliest"

@@ -27,7 +27,7 @@ HOST = "127.0.0.1"
 class MetricsError(ValueError):
     """Metrics that cannot be shown; its text is one sentence."""
 
-    def __init__(self, sentence: str, code: int = exits.WRONG) -> None:
+    def __init__(self, sentence: str, code: int = exits.USAGE_ERROR) -> None:
         super().__init__(sentence)
         self.exit_code = code
 
@@ -207,8 +207,8 @@ def _listening(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _
     try:
         return Server((host, port), handler)
     except OSError as error:
-        reason = exits.reason(error)
-        code = exits.AGAIN if error.errno == errno.EADDRINUSE else exits.WRONG
+        reason = exits.os_reason(error)
+        code = exits.TEMPORARY_FAILURE if error.errno == errno.EADDRINUSE else exits.USAGE_ERROR
         raise MetricsError(f"--metrics cannot listen at {host}:{port}: {reason}", code) from None
 
 

@@ -1,4 +1,4 @@
-"""Where machine code is kept, under which names, and who of several processes writes it."""
+"""The folder of the machine code cache, the digest in its file names, and the compile lock."""
 
 from __future__ import annotations
 
@@ -9,83 +9,100 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
-__all__ = ["COMPILED_LAYERS", "Turn", "digest", "drop_old_files", "folders"]
+__all__ = [
+    "COMPILED_SOURCES",
+    "CacheFolders",
+    "CompileLock",
+    "cache_folders",
+    "remove_stale_files",
+    "source_digest",
+]
 
 _PACKAGE = Path(__file__).parent.parent.parent
-COMPILED_LAYERS = (
+COMPILED_SOURCES = (
     *("core/jit/*.py", "core/simd/*.py", "core/hashing.py", "core/vecmath.py", "core/rows.py"),
     *("core/prefetch.py", "text/*.py", "optim/*.py", "optim/structures/*.py"),
     *("features/dedup.py", "features/dedup_text.py", "features/vocabulary/*.py"),
     *("features/interactions/*.py", "features/ngrams/tokenizer.py", "features/dict_reader/*.py"),
     *("models/state/change_tracking.py", "solvers/*.py", "training/report/sums.py"),
 )
-_MARK = "kernels.digest"
-_KINDS = ("nbi", "nbc", "code", "turn")
+"""All files with compiled code, as glob patterns relative to the package."""
+
+_DIGEST_FILE = "kernels.digest"
+_SUFFIXES = ("nbi", "nbc", "code", "lock")
+
+LOCK_TIMEOUT = 120.0
+"""Seconds to wait for another process that compiles the same kernel; it may be suspended."""
 
 
 @cache
-def digest() -> str:
-    """A name for the text of all that is compiled: code of another is not looked at."""
-    texts = [p.read_bytes() for pat in COMPILED_LAYERS for p in sorted(_PACKAGE.glob(pat))]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+def source_digest() -> str:
+    """Return a digest of all compiled sources; machine code with another digest is stale."""
+    sources = [p.read_bytes() for glob in COMPILED_SOURCES for p in sorted(_PACKAGE.glob(glob))]
+    return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
+
+
+class CacheFolders(NamedTuple):
+    """Where machine code is read from and written to."""
+
+    search: list[Path]
+    """Folders to search, in order."""
+    writable: Path | None
+    """The folder to write to, the last one of `search`; None if no folder is writable."""
 
 
 @cache
-def folders() -> tuple[list[Path], Path | None]:
-    """Where code is looked for, in order; and the last of them where it is kept, if it can be."""
-    own = "streaml1_" + hashlib.sha1(bytes(_PACKAGE)).hexdigest()
-    asked = os.environ.get("NUMBA_CACHE_DIR")
+def cache_folders() -> CacheFolders:
+    """Return the folders of the cache; creates the one that is written to."""
+    name = "streaml1_" + hashlib.sha1(bytes(_PACKAGE)).hexdigest()
+    configured = os.environ.get("NUMBA_CACHE_DIR")
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    places = [Path(asked) / own] if asked else []
-    places += [_PACKAGE / "__pycache__", user / "numba" / own]
-    for k, folder in enumerate(places):
+    folders = [Path(configured) / name] if configured else []
+    folders += [_PACKAGE / "__pycache__", user / "numba" / name]
+    for k, folder in enumerate(folders):
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK | os.X_OK):
-                drop_old_files(folder)
-                return places[: k + 1], folder
-    return places, None
+                remove_stale_files(folder)
+                return CacheFolders(folders[: k + 1], folder)
+    return CacheFolders(folders, None)
 
 
-def drop_old_files(folder: Path) -> None:
-    """Remove the machine code of other texts of this package, once for each new text."""
-    mark = folder / _MARK
+def remove_stale_files(folder: Path) -> None:
+    """Remove machine code of other versions of the sources, once per version."""
+    digest_file = folder / _DIGEST_FILE
     try:
-        if mark.exists() and mark.read_text() == digest():
+        if digest_file.exists() and digest_file.read_text() == source_digest():
             return
-        for path in (one for kind in _KINDS for one in folder.glob(f"*.{kind}")):
-            if digest() not in path.name:
+        for path in (path for suffix in _SUFFIXES for path in folder.glob(f"*.{suffix}")):
+            if source_digest() not in path.name:
                 path.unlink(missing_ok=True)
-        mark.write_text(digest())
-    except (OSError, ValueError):  # another process is at it, or the folder may only be read
+        digest_file.write_text(source_digest())
+    except (OSError, ValueError):  # another process is doing it, or the folder is read-only
         return
 
 
-# How long a process waits for another that compiles the same kernel; it may have been stopped.
-TURN_SECONDS = 120.0
-
-
-class Turn:
-    """The right to compile a kernel, which one process has while others wait for what it writes.
+class CompileLock:
+    """Lock between processes: one compiles a kernel, the others wait for the file it writes.
 
     Parameters
     ----------
-    place
-        The file that says so; it is there for as long.
+    path
+        The lock file; it exists while the lock is held.
     """
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._file: IO[bytes] | None = None
 
-    def wait(self) -> bool:
-        """Have the turn, until `end`; or False where none can be had."""
-        with suppress(OSError):  # the folder may only be read
-            self._file = self._place.open("wb")
-            until = time.monotonic() + TURN_SECONDS
-            while time.monotonic() < until:
+    def acquire(self) -> bool:
+        """Wait for the lock up to `LOCK_TIMEOUT`; return whether it was acquired."""
+        with suppress(OSError):  # the folder may be read-only
+            self._file = self._path.open("wb")
+            deadline = time.monotonic() + LOCK_TIMEOUT
+            while time.monotonic() < deadline:
                 try:
                     fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -94,11 +111,12 @@ class Turn:
                     return True
         return False
 
-    def end(self) -> None:
-        """Let another have the turn."""
+    def release(self) -> None:
+        """Release the lock if it is held."""
         if self._file is not None:
             with suppress(OSError):
-                self._place.unlink(missing_ok=True)  # who waits for it has it open
-                fcntl.flock(self._file, fcntl.LOCK_UN)  # so has a fork, which would keep the turn
+                self._path.unlink(missing_ok=True)  # waiting processes have it open
+                # Closing is not enough: a forked child shares the open file and its lock.
+                fcntl.flock(self._file, fcntl.LOCK_UN)
             self._file.close()
             self._file = None

@@ -1,67 +1,81 @@
-"""Functions compiled by numba: whole ones, parts of them, verbs that stand for methods."""
+"""Functions compiled by numba: kernels, functions inlined into kernels, verbs of update rules."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from numba import njit
+from numba.core import types as nbtypes
 from numba.core.registry import CPUDispatcher
 from numba.extending import overload
 
-from streaml1.core.jit.inline_functions import PART
-from streaml1.core.jit.numba_cache import digest_in_the_name, kept
+from streaml1.core.jit.inline_functions import INLINE_OPTIONS
+from streaml1.core.jit.numba_cache import digest_in_file_names, with_quick_cache
 
-__all__ = ["gathers", "has", "part", "resolved", "whole"]
+__all__ = [
+    "compile_inlined",
+    "compile_kernel",
+    "external_function",
+    "has_fast_gather",
+    "has_feature",
+    "resolve_verb",
+]
 
 
-def whole(fn: Any, **options: Any) -> Any:
-    """A function that Python calls, cached on disk."""
-    # Nobody calls kernels from C.
+def compile_kernel(fn: Any, **options: Any) -> Any:
+    """Return the numba dispatcher of a function that Python calls, cached on disk."""
+    # No C code calls kernels, so the C wrapper would be compiled for nothing.
     options |= {"error_model": "numpy", "no_cfunc_wrapper": True}
-    with digest_in_the_name():
+    with digest_in_file_names():
         try:
-            return kept(njit(cache=True, **options)(fn))
-        except RuntimeError:  # no folder can be written: a read-only image without a home
+            return with_quick_cache(njit(cache=True, **options)(fn))
+        except RuntimeError:  # no cache folder is writable: a read-only image without a home
             return njit(**options)(fn)
 
 
-class _Part(CPUDispatcher):
-    """A part of kernels. What Python calls is another function, made at the first such call."""
+class _InlinedDispatcher(CPUDispatcher):
+    """A dispatcher of IR for kernels; the first call from Python compiles a kernel of its own."""
 
     def __call__(self, *args: Any) -> Any:
-        if "whole" not in vars(self):
-            self.whole = whole(self.py_func, forceinline=True)
-        return self.whole(*args)
+        if "kernel" not in vars(self):
+            self.kernel = compile_kernel(self.py_func, forceinline=True)
+        return self.kernel(*args)
 
 
-def part(fn: Any) -> Any:
-    """A function that is compiled into those that call it."""
-    compiled = njit(error_model="numpy", **PART)(fn)
-    compiled.__class__ = _Part
+def compile_inlined(fn: Any) -> Any:
+    """Return the numba dispatcher of a function that is inlined into the kernels calling it."""
+    compiled = njit(error_model="numpy", **INLINE_OPTIONS)(fn)
+    compiled.__class__ = _InlinedDispatcher
     return compiled
 
 
-# A verb that stays a call counts each array of its rule up and down, borrowed or not: some ten
-# nanoseconds an array.
-_VERB = {"error_model": "numpy", **PART}
+# A verb that is called instead of inlined increments and decrements the reference count of each
+# array of its rule, borrowed or not: about ten nanoseconds per array.
+_VERB_OPTIONS = {"error_model": "numpy", **INLINE_OPTIONS}
 
 
-def resolved(call: Any, name: str, otherwise: Any) -> None:
-    """Have `call(rule, ...)` be the method `name` of the rule's class, or what is told besides."""
+def resolve_verb(call: Any, name: str, default: Any) -> None:
+    """Compile `call(rule, ...)` as the method `name` of the rule's class, or else as `default`."""
 
-    @overload(call, strict=False, jit_options=_VERB)
+    @overload(call, strict=False, jit_options=_VERB_OPTIONS)
     def resolve(rule: Any, *args: Any) -> Any:
-        return getattr(getattr(rule, "instance_class", object), name, otherwise)
+        return getattr(getattr(rule, "instance_class", object), name, default)
 
 
-def has(context: Any, feature: str) -> bool:
-    """Whether the processor that code is made for has a feature, by LLVM's name; for intrinsics."""
+def external_function(name: str, result: str, *arguments: str) -> Any:
+    """Return a C function of the process, for kernels; types are numba's names."""
+    argument_types = [getattr(nbtypes, argument) for argument in arguments]
+    return nbtypes.ExternalFunction(name, getattr(nbtypes, result)(*argument_types))
+
+
+def has_feature(context: Any, feature: str) -> bool:
+    """Return whether the target processor has a feature, by LLVM's name; for intrinsics."""
     return f"+{feature}" in context.codegen().magic_tuple()[2].split(",")
 
 
-def gathers(context: Any) -> bool:
-    """Whether eight words from anywhere are sooner gathered than loaded one by one; so is storing.
+def has_fast_gather(context: Any) -> bool:
+    """Return whether gather and scatter instructions beat loads and stores lane by lane.
 
-    AMD's processors take longer for it, those with AVX-512 too.
+    They do not on AMD's Zen processors, including those with AVX-512.
     """
     return not context.codegen().magic_tuple()[1].startswith("znver")

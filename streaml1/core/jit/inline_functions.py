@@ -1,8 +1,8 @@
-"""Functions that are parts of kernels: their code is kept as LLVM's, for kernels to take in.
+"""Functions that only kernels call: kept as LLVM IR, without machine code of their own.
 
-Numba makes every function that it compiles one that can be called: machine code of its own, a
-wrapper for Python and one for C. A kernel has dozens of parts that are hardly ever called so, and
-to make that of all of them is a third of the time that compiling takes.
+By default numba makes every function it compiles callable by itself: machine code, a wrapper for
+Python and one for C. A kernel inlines dozens of functions that are hardly ever called from
+Python, and that would be a third of the compile time.
 """
 
 from __future__ import annotations
@@ -14,48 +14,51 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 
-__all__ = ["PART", "Library"]
+__all__ = ["INLINE_OPTIONS", "IRLibrary"]
 
 
-class Library(JITCodeLibrary):
-    """Optimised code to be linked into other libraries, and not made machine code."""
+class IRLibrary(JITCodeLibrary):
+    """Optimized LLVM IR to be linked into other libraries; no machine code is generated."""
 
     def _finalize_final_module(self) -> None:
+        # As in numba, except that the module is not added to the execution engine.
         self._finalize_dynamic_globals()
         self._finalized = True
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _Lowering(NativeLowering):
-    _name = "lowering_of_parts"
+class _InlineLowering(NativeLowering):
+    _name = "streaml1_inline_lowering"
 
     def run_pass(self, state: Any) -> bool:
         codegen, target = state.targetctx.codegen(), state.targetctx
-        state.library = Library(codegen, state.func_id.func_qualname)
+        state.library = IRLibrary(codegen, state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]
-        # Numba knows a function by what Python would call, a builtin: one of its own, then.
-        name = ("a part: " + state.func_id.unique_name).format
-        target.insert_user_function(name, lowered.fndesc, [state.library])
-        state["cr"] = lowered._replace(cfunc=name)
+        # numba registers a lowered function under its C entry point, an address. There is none
+        # here, so a unique callable stands in for it: a bound method of a string with the name.
+        key = ("inlined: " + state.func_id.unique_name).format
+        target.insert_user_function(key, lowered.fndesc, [state.library])
+        state["cr"] = lowered._replace(cfunc=key)
         return True
 
 
-class _Compiler(CompilerBase):
+class _InlineCompiler(CompilerBase):
     def define_pipelines(self) -> list[Any]:
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [
-            (_Lowering if one is NativeLowering else one, what) for one, what in passes.passes
+        pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.passes = [
+            (_InlineLowering if pass_ is NativeLowering else pass_, description)
+            for pass_, description in pipeline.passes
         ]
-        passes.finalize()
-        return [passes]
+        pipeline.finalize()
+        return [pipeline]
 
 
-PART = {
+INLINE_OPTIONS = {
     "forceinline": True,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
-    "pipeline_class": _Compiler,
+    "pipeline_class": _InlineCompiler,
 }
-"""Options of numba for such functions."""
+"""Options of `numba.njit` for functions that are only inlined."""

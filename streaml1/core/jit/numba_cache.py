@@ -1,4 +1,4 @@
-"""Numba's cache of machine code on disk: named by all text that is compiled, quickly looked at."""
+"""numba's on-disk cache: invalidated by all compiled sources, and read without a compiler."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
-from streaml1.core.jit.cache_dir import Turn, digest, drop_old_files
-from streaml1.core.lazy_imports import uncollected
+from streaml1.core.jit.cache_dir import CompileLock, remove_stale_files, source_digest
+from streaml1.core.lazy_imports import gc_disabled
 
-__all__ = ["digest_in_the_name", "kept"]
+__all__ = ["digest_in_file_names", "with_quick_cache"]
 
-_ENSURED: set[str] = set()  # folders that can be written
+_WRITABLE: set[str] = set()  # folders that were checked
 
 
-# numba keys its cache by the text of a kernel's own file alone: after an upgrade that changed
-# only losses.py it would run the old code. The digest in the files' names prevents that.
-def _locators() -> str:
-    """Locators whose file names carry the digest, listed as numba's setting wants them."""
+# numba's cache key of a kernel covers the text of the kernel's own file only: after an upgrade that
+# changes only losses.py it would run stale code. The digest in the file names prevents that.
+def _define_locators() -> str:
+    """Define locators whose file names carry the digest; return them as numba's option lists them.
+
+    numba imports them by name from this module.
+    """
     names = []
     for base in ("UserProvided", "InTree", "UserWide", "Zip"):
         locator = getattr(caching, f"{base}CacheLocator", None)
@@ -32,15 +35,15 @@ def _locators() -> str:
             continue
 
         def get_disambiguator(self: Any, _base: Any = locator) -> str:
-            return f"{_base.get_disambiguator(self)}-{digest()}"
+            return f"{_base.get_disambiguator(self)}-{source_digest()}"
 
         def ensure_cache_path(self: Any, _base: Any = locator) -> None:
             folder = self.get_cache_path()
-            # Numba would write a file there for each kernel.
-            if folder not in _ENSURED or not Path(folder).is_dir():
+            # numba checks a folder by creating a file, for every kernel; once is enough.
+            if folder not in _WRITABLE or not Path(folder).is_dir():
                 _base.ensure_cache_path(self)
-                drop_old_files(Path(folder))
-                _ENSURED.add(folder)
+                remove_stale_files(Path(folder))
+                _WRITABLE.add(folder)
 
         methods = {
             "get_disambiguator": get_disambiguator,
@@ -52,13 +55,16 @@ def _locators() -> str:
     return ",".join(names)
 
 
-_LOCATORS = _locators()
+_LOCATORS = _define_locators()
 
 
 @contextmanager
-def digest_in_the_name() -> Iterator[None]:
-    """Have the files of kernels that are made here named by all text that is compiled."""
-    if not hasattr(config, "CACHE_LOCATOR_CLASSES"):  # another numba: its own naming
+def digest_in_file_names() -> Iterator[None]:
+    """Put the digest of the sources into the cache file names of kernels created in this context.
+
+    numba before 0.62 has no such option; the names are then numba's own.
+    """
+    if not hasattr(config, "CACHE_LOCATOR_CLASSES"):
         yield
         return
     saved, config.CACHE_LOCATOR_CLASSES = config.CACHE_LOCATOR_CLASSES, _LOCATORS
@@ -69,54 +75,54 @@ def digest_in_the_name() -> Iterator[None]:
 
 
 class _QuickCache(caching.FunctionCache):
-    """numba's cache of one function, that does not load the compiler to look for it.
+    """numba's cache of one function, without loading the compiler before reading.
 
-    Numba has all that it can compile registered first, scipy's linear algebra among it: half a
-    second of a new process. Code from the disk needs none of that, and what is to be compiled
-    after all has it registered then. Of processes that start together one compiles, and the others
-    wait for what it writes.
+    numba first registers everything it can compile, scipy's linear algebra included: half a second
+    of a new process. Cached code needs none of that, and a compilation registers it later. Of
+    processes that start together one compiles a kernel, the others wait for the file it writes.
     """
 
-    _turn: Turn | None = None
+    _lock: CompileLock | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             found = self._load_overload(sig, target_context)
-            if found is None and self._wait():
+            if found is None and self._acquire():
                 found = self._load_overload(sig, target_context)
             return found
 
-    def _wait(self) -> bool:
-        with suppress(OSError):  # the folder may only be read
+    def _acquire(self) -> bool:
+        with suppress(OSError):  # the folder may be read-only
             self._impl.locator.ensure_cache_path()
-            self._turn = Turn(Path(self.cache_path) / f"{self._impl.filename_base}.turn")
-            return self._turn.wait()
+            self._lock = CompileLock(Path(self.cache_path) / f"{self._impl.filename_base}.lock")
+            return self._lock.acquire()
         return False
 
-    def end(self) -> None:
-        """Let another process compile it."""
-        if self._turn is not None:
-            self._turn.end()
-            self._turn = None
+    def release(self) -> None:
+        """Let another process compile."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
-class _Kernel(CPUDispatcher):
-    """A kernel whose cache is a quick one."""
+class _KernelDispatcher(CPUDispatcher):
+    """The dispatcher of a kernel with a `_QuickCache`."""
 
     def compile(self, sig: Any) -> Any:
-        with global_compiler_lock, uncollected():  # else another thread would end this one's turn
+        # numba's lock comes first: without it another thread could release this one's file lock.
+        with global_compiler_lock, gc_disabled():
             try:
                 return super().compile(sig)
             finally:
-                self._cache.end()
+                self._cache.release()
 
 
-def kept(compiled: Any) -> Any:
-    """A kernel whose code is looked for quickly, in the versions of numba where that is known."""
-    own = {"_guard_against_spurious_io_errors", "_load_overload", "_impl"}
-    cache = getattr(compiled, "_cache", None)
-    if type(cache) is caching.FunctionCache and own <= set(dir(cache)):
+def with_quick_cache(dispatcher: Any) -> Any:
+    """Switch a dispatcher to a `_QuickCache` if numba's cache has the internals that it uses."""
+    required = {"_guard_against_spurious_io_errors", "_load_overload", "_impl"}
+    cache = getattr(dispatcher, "_cache", None)
+    if type(cache) is caching.FunctionCache and required <= set(dir(cache)):
         cache.__class__ = _QuickCache
-        compiled.__class__ = _Kernel
-    return compiled
+        dispatcher.__class__ = _KernelDispatcher
+    return dispatcher

@@ -1,6 +1,7 @@
-"""Eight floats, or eight words, as one value: one instruction on what has vectors so wide.
+"""Arithmetic on eight float64 lanes: the types `F64x8` and `U64x8`, and operations on them.
 
-Operations on eights take floats as well, so that what is done to a weight is written once.
+Most operations also take scalars, so that the update of a weight is written once, for one weight
+and for eight. A vector of eight is one register on AVX-512 and two on AVX2; LLVM splits it.
 """
 
 from __future__ import annotations
@@ -16,174 +17,178 @@ from numba.extending import intrinsic, models, register_model
 from streaml1.core.jit.lazy_import import COMPILED, LANES
 
 __all__ = [
+    "add",
     "all_less",
     "any_negative",
-    "to_bits",
-    "select_negative",
-    "splat",
-    "lane_max",
-    "bit_or",
-    "lane_min",
     "bit_and",
-    "sub",
-    "neg",
-    "div",
-    "add",
-    "shift_right",
+    "bit_or",
     "copysign",
-    "mul",
-    "hsum",
+    "div",
     "exp2_int",
-    "zero_first",
+    "hsum",
+    "lane_max",
+    "lane_min",
+    "mul",
+    "neg",
+    "select_negative",
+    "shift_right",
+    "splat",
     "splat_u64",
+    "sub",
+    "to_bits",
+    "zero_first",
 ]
 
 
-class _Eight(nbtypes.Type):
+class _F64x8Type(nbtypes.Type):
     def __init__(self) -> None:
-        super().__init__("Eight")
+        super().__init__("F64x8")
 
 
-class _Words(nbtypes.Type):
+class _U64x8Type(nbtypes.Type):
     def __init__(self) -> None:
-        super().__init__("Words")
+        super().__init__("U64x8")
 
 
-EIGHT, WORDS = _Eight(), _Words()
-_FLOAT, WORD, INDEX = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
-VECTOR = ir.VectorType(_FLOAT, LANES)
-BITS = ir.VectorType(WORD, LANES)
-_ROUND = 6755399441055744.0
+F64x8, U64x8 = _F64x8Type(), _U64x8Type()
+_F64, I64, I32 = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+VEC_F64 = ir.VectorType(_F64, LANES)
+VEC_I64 = ir.VectorType(I64, LANES)
+_ROUND = 6755399441055744.0  # 2^52 * 1.5: added to a small float, its low bits are the nearest int
 
 
-@register_model(_Eight)
-class _EightModel(models.PrimitiveModel):
+@register_model(_F64x8Type)
+class _F64x8Model(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, VECTOR)
+        super().__init__(manager, kind, VEC_F64)
 
 
-@register_model(_Words)
-class _WordsModel(models.PrimitiveModel):
+@register_model(_U64x8Type)
+class _U64x8Model(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, BITS)
+        super().__init__(manager, kind, VEC_I64)
 
 
-def _on_eights(build: Callable[..., Any], twin: Any) -> Any:
-    """An operation on two values of eight floats: what builds its code, and numpy's for it."""
+def _lanewise(build: Callable[..., Any], twin: Any) -> Any:
+    """Return a binary operation, given what builds its IR and its interpreted twin.
+
+    Operands are two `F64x8`, two `U64x8` or two floats.
+    """
 
     @intrinsic
     def compiled(typingctx: Any, a: Any, b: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return build(builder, *args)
 
-        kind = a if a in (EIGHT, WORDS) else nbtypes.float64
+        kind = a if a in (F64x8, U64x8) else nbtypes.float64
         return kind(kind, kind), codegen
 
     return compiled if COMPILED else twin
 
 
-add = _on_eights(
-    lambda builder, a, b: builder.add(a, b) if a.type == BITS else builder.fadd(a, b), np.add
+add = _lanewise(
+    lambda builder, a, b: builder.add(a, b) if a.type == VEC_I64 else builder.fadd(a, b), np.add
 )
-sub = _on_eights(
-    lambda builder, a, b: builder.sub(a, b) if a.type == BITS else builder.fsub(a, b), np.subtract
+sub = _lanewise(
+    lambda builder, a, b: builder.sub(a, b) if a.type == VEC_I64 else builder.fsub(a, b),
+    np.subtract,
 )
-# Of words alone: the bits that both have, or one of them; shifted to the right.
-bit_and = _on_eights(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
-bit_or = _on_eights(lambda builder, a, b: builder.or_(a, b), np.bitwise_or)
-shift_right = _on_eights(lambda builder, a, b: builder.lshr(a, b), np.right_shift)
-mul = _on_eights(lambda builder, a, b: builder.fmul(a, b), np.multiply)
-div = _on_eights(lambda builder, a, b: builder.fdiv(a, b), np.divide)
-lane_min = _on_eights(
+# The next three are for U64x8 only.
+bit_and = _lanewise(lambda builder, a, b: builder.and_(a, b), np.bitwise_and)
+bit_or = _lanewise(lambda builder, a, b: builder.or_(a, b), np.bitwise_or)
+shift_right = _lanewise(lambda builder, a, b: builder.lshr(a, b), np.right_shift)
+mul = _lanewise(lambda builder, a, b: builder.fmul(a, b), np.multiply)
+div = _lanewise(lambda builder, a, b: builder.fdiv(a, b), np.divide)
+lane_min = _lanewise(
     lambda builder, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b),
     lambda a, b: np.where(a < b, a, b),
 )
 
 
-def _greater(builder: Any, a: Any, b: Any) -> Any:
-    compared = builder.icmp_unsigned if a.type == BITS else builder.fcmp_ordered
+def _build_max(builder: Any, a: Any, b: Any) -> Any:
+    compared = builder.icmp_unsigned if a.type == VEC_I64 else builder.fcmp_ordered
     return builder.select(compared(">", a, b), a, b)
 
 
-lane_max = _on_eights(_greater, lambda a, b: np.where(a > b, a, b))
+lane_max = _lanewise(_build_max, lambda a, b: np.where(a > b, a, b))
 
 
-def _signed(builder: Any, size: Any, like: Any) -> Any:
-    sign = -(2**63)
-    bits, mask = (BITS, [sign] * LANES) if size.type == VECTOR else (WORD, sign)
-    signs = builder.and_(builder.bitcast(like, bits), ir.Constant(bits, mask))
-    return builder.bitcast(builder.or_(builder.bitcast(size, bits), signs), size.type)
+def _build_copysign(builder: Any, magnitude: Any, sign: Any) -> Any:
+    bit = -(2**63)
+    bits, mask = (VEC_I64, [bit] * LANES) if magnitude.type == VEC_F64 else (I64, bit)
+    signs = builder.and_(builder.bitcast(sign, bits), ir.Constant(bits, mask))
+    return builder.bitcast(builder.or_(builder.bitcast(magnitude, bits), signs), magnitude.type)
 
 
-# The first must not be below zero.
-copysign = _on_eights(_signed, np.copysign)
+# The first operand must not be negative: its sign bit is not cleared.
+copysign = _lanewise(_build_copysign, np.copysign)
 
 
 @intrinsic
-def _chosen(typingctx: Any, a: Any, x: Any, y: Any) -> Any:
+def _select_negative(typingctx: Any, a: Any, x: Any, y: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        none = ir.Constant(args[0].type, [0.0] * LANES)
-        return builder.select(builder.fcmp_ordered("<", args[0], none), args[1], args[2])
+        zeros = ir.Constant(args[0].type, [0.0] * LANES)
+        return builder.select(builder.fcmp_ordered("<", args[0], zeros), args[1], args[2])
 
-    return EIGHT(EIGHT, EIGHT, EIGHT), codegen
+    return F64x8(F64x8, F64x8, F64x8), codegen
 
 
 @intrinsic
-def _without_first(typingctx: Any, x: Any, n: Any) -> Any:
+def _zero_first(typingctx: Any, x: Any, n: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lanes = ir.Constant(BITS, list(range(LANES)))
-        first = builder.icmp_unsigned("<", lanes, everywhere(builder, args[1]))
-        return builder.select(first, ir.Constant(VECTOR, [0.0] * LANES), args[0])
+        lanes = ir.Constant(VEC_I64, list(range(LANES)))
+        first = builder.icmp_unsigned("<", lanes, splat_vector(builder, args[1]))
+        return builder.select(first, ir.Constant(VEC_F64, [0.0] * LANES), args[0])
 
-    return EIGHT(EIGHT, nbtypes.uint64), codegen
+    return F64x8(F64x8, nbtypes.uint64), codegen
 
 
 @intrinsic
-def _two_to(typingctx: Any, n: Any) -> Any:
-    # Added to 2^52 * 1.5, the low bits of the sum are n.
+def _exp2_int(typingctx: Any, n: Any) -> Any:
+    # The low bits of n + 2^52 * 1.5 are n; shifted by 52 they are the exponent of 2^n.
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        sum_ = builder.fadd(args[0], ir.Constant(VECTOR, [_ROUND + 1023.0] * LANES))
-        bits = builder.shl(builder.bitcast(sum_, BITS), ir.Constant(BITS, [52] * LANES))
-        return builder.bitcast(bits, VECTOR)
+        sum_ = builder.fadd(args[0], ir.Constant(VEC_F64, [_ROUND + 1023.0] * LANES))
+        bits = builder.shl(builder.bitcast(sum_, VEC_I64), ir.Constant(VEC_I64, [52] * LANES))
+        return builder.bitcast(bits, VEC_F64)
 
-    return EIGHT(EIGHT), codegen
+    return F64x8(F64x8), codegen
 
 
 @intrinsic
-def _negative(typingctx: Any, a: Any) -> Any:
+def _neg(typingctx: Any, a: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fneg(args[0])
 
     return a(a), codegen
 
 
-def everywhere(builder: Any, one: Any) -> Any:
-    """A vector of one value."""
-    none = ir.Constant(ir.VectorType(one.type, LANES), ir.Undefined)
-    first = builder.insert_element(none, one, ir.Constant(INDEX, 0))
-    zeros = ir.Constant(ir.VectorType(INDEX, LANES), [0] * LANES)
-    return builder.shuffle_vector(first, none, zeros)
+def splat_vector(builder: Any, value: Any) -> Any:
+    """Return a vector with the same value in every lane."""
+    undefined = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
+    zeros = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
+    return builder.shuffle_vector(first, undefined, zeros)
 
 
 @intrinsic
-def _eight_of(typingctx: Any, x: Any) -> Any:
+def _splat(typingctx: Any, x: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return everywhere(builder, args[0])
+        return splat_vector(builder, args[0])
 
-    return EIGHT(nbtypes.float64), codegen
+    return F64x8(nbtypes.float64), codegen
 
 
 @intrinsic
-def _words_of(typingctx: Any, word: Any) -> Any:
+def _splat_u64(typingctx: Any, x: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return everywhere(builder, args[0])
+        return splat_vector(builder, args[0])
 
-    return WORDS(nbtypes.uint64), codegen
+    return U64x8(nbtypes.uint64), codegen
 
 
 @intrinsic
-def _bits_of(typingctx: Any, x: Any) -> Any:
-    kinds = (WORDS, BITS) if x == EIGHT else (nbtypes.int64, WORD)
+def _to_bits(typingctx: Any, x: Any) -> Any:
+    kinds = (U64x8, VEC_I64) if x == F64x8 else (nbtypes.int64, I64)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], kinds[1])
@@ -191,9 +196,9 @@ def _bits_of(typingctx: Any, x: Any) -> Any:
     return kinds[0](x), codegen
 
 
-def _folded(builder: Any, vector: Any, join: Any) -> Any:
-    """One of the lanes of a vector: those of its halves are joined, and so on."""
-    lanes = [builder.extract_element(vector, ir.Constant(INDEX, k)) for k in range(LANES)]
+def _reduce_lanes(builder: Any, vector: Any, join: Any) -> Any:
+    """Reduce a vector to one lane in a fixed order: the halves are joined, and so on."""
+    lanes = [builder.extract_element(vector, ir.Constant(I32, k)) for k in range(LANES)]
     while len(lanes) > 1:
         half = len(lanes) // 2
         lanes = [join(lanes[k], lanes[k + half]) for k in range(half)]
@@ -201,60 +206,56 @@ def _folded(builder: Any, vector: Any, join: Any) -> Any:
 
 
 @intrinsic
-def _total(typingctx: Any, values: Any) -> Any:
+def _hsum(typingctx: Any, values: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _folded(builder, args[0], builder.fadd)
+        return _reduce_lanes(builder, args[0], builder.fadd)
 
-    return nbtypes.float64(EIGHT), codegen
+    return nbtypes.float64(F64x8), codegen
 
 
 @intrinsic
-def _any_below_zero(typingctx: Any, a: Any) -> Any:
+def _any_negative(typingctx: Any, a: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        below = builder.fcmp_ordered("<", args[0], ir.Constant(VECTOR, [0.0] * LANES))
-        bits = builder.bitcast(below, ir.IntType(LANES))
+        is_negative = builder.fcmp_ordered("<", args[0], ir.Constant(VEC_F64, [0.0] * LANES))
+        bits = builder.bitcast(is_negative, ir.IntType(LANES))
         return builder.icmp_unsigned("!=", bits, ir.IntType(LANES)(0))
 
-    return nbtypes.boolean(EIGHT), codegen
+    return nbtypes.boolean(F64x8), codegen
 
 
 @intrinsic
-def _all_below(typingctx: Any, words: Any, most: Any) -> Any:
+def _all_less(typingctx: Any, x: Any, bound: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        beyond = builder.icmp_unsigned(">=", args[0], everywhere(builder, args[1]))
+        not_less = builder.icmp_unsigned(">=", args[0], splat_vector(builder, args[1]))
         return builder.icmp_unsigned(
-            "==", builder.bitcast(beyond, ir.IntType(LANES)), ir.IntType(LANES)(0)
+            "==", builder.bitcast(not_less, ir.IntType(LANES)), ir.IntType(LANES)(0)
         )
 
-    return nbtypes.boolean(WORDS, nbtypes.uint64), codegen
+    return nbtypes.boolean(U64x8, nbtypes.uint64), codegen
 
 
-def _as_bits(x: Any) -> Any:
+def _to_bits_interpreted(x: Any) -> Any:
     return x.view(np.uint64) if isinstance(x, np.ndarray) else np.float64(x).view(np.int64)
 
 
-def _sum_of_eight(values: Any) -> Any:
+def _hsum_interpreted(values: Any) -> Any:
     while len(values) > 1:
         half = len(values) // 2
         values = values[:half] + values[half:]
     return values[0]
 
 
-def _power_of_two(n: Any) -> Any:
+def _exp2_int_interpreted(n: Any) -> Any:
     return ((n + (_ROUND + 1023.0)).view(np.uint64) << np.uint64(52)).view(np.float64)
 
 
-# Eight floats with zeros for the first n; of two eights, the first where another is below zero;
-# 2 to whole floats from -1022 to 1023.
-zero_first = _without_first if COMPILED else lambda x, n: np.where(np.arange(LANES) < n, 0.0, x)
-select_negative = _chosen if COMPILED else lambda a, x, y: np.where(a < 0.0, x, y)
-any_negative = _any_below_zero if COMPILED else lambda a: bool((a < 0.0).any())
-# Whether eight words are all below one.
-all_less = _all_below if COMPILED else lambda words, most: bool((words < most).all())
-exp2_int = _two_to if COMPILED else _power_of_two
-neg = _negative if COMPILED else np.negative
-splat = _eight_of if COMPILED else lambda x: np.full(LANES, x)
-splat_u64 = _words_of if COMPILED else lambda word: np.full(LANES, word, np.uint64)
-hsum = _total if COMPILED else _sum_of_eight
-# The bits of eight floats as words, or of one as an int64.
-to_bits = _bits_of if COMPILED else _as_bits
+zero_first = _zero_first if COMPILED else lambda x, n: np.where(np.arange(LANES) < n, 0.0, x)
+select_negative = _select_negative if COMPILED else lambda a, x, y: np.where(a < 0.0, x, y)
+any_negative = _any_negative if COMPILED else lambda a: bool((a < 0.0).any())
+all_less = _all_less if COMPILED else lambda x, bound: bool((x < bound).all())
+exp2_int = _exp2_int if COMPILED else _exp2_int_interpreted
+neg = _neg if COMPILED else np.negative
+splat = _splat if COMPILED else lambda x: np.full(LANES, x)
+splat_u64 = _splat_u64 if COMPILED else lambda x: np.full(LANES, x, np.uint64)
+hsum = _hsum if COMPILED else _hsum_interpreted
+to_bits = _to_bits if COMPILED else _to_bits_interpreted

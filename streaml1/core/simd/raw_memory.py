@@ -1,8 +1,7 @@
-"""Raw memory: arrays and rules from addresses, words, hints to the cache, the C interface."""
+"""Raw memory: scalar loads and stores, prefetch hints, arrays and rules from addresses."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
@@ -13,16 +12,16 @@ from numba.core import cgutils
 from numba.core import types as nbtypes
 from numba.extending import intrinsic, overload
 
-from streaml1.core.jit.inline_functions import PART
+from streaml1.core.jit.inline_functions import INLINE_OPTIONS
 from streaml1.core.jit.lazy_import import COMPILED
+from streaml1.core.jit.raw_array import array_at
 
 __all__ = [
     "array_at",
     "borrowed",
-    "external",
+    "load_f64",
     "load_u64",
     "load_u8",
-    "load_f64",
     "loadu_u64",
     "prefetch",
     "prefetch_at",
@@ -34,72 +33,64 @@ __all__ = [
 ]
 
 
-@intrinsic
-def _pointer(typingctx: Any, address: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(nbtypes.voidptr))
-
-    return nbtypes.voidptr(address), codegen
+LOCALITY_L1, LOCALITY_L2 = 3, 2  # arguments of llvm.prefetch: the nearest cache to fill
 
 
-FIRST, SECOND = 3, 2  # caches, as LLVM counts them
-
-
-def _hint(context: Any, builder: Any, place: Any, cache: int) -> Any:
-    pointer = builder.bitcast(place, context.get_value_type(nbtypes.voidptr))
+def _emit_prefetch(context: Any, builder: Any, pointer: Any, locality: int) -> Any:
+    pointer = builder.bitcast(pointer, context.get_value_type(nbtypes.voidptr))
     i32 = ir.IntType(32)
-    hint = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
-    call = cgutils.get_or_insert_function(builder.module, hint, "llvm.prefetch.p0i8")
-    # As for reading, though some of it is written: else threads that read would fight for it.
-    builder.call(call, [pointer, i32(0), i32(cache), i32(1)])
+    signature = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
+    call = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0i8")
+    # A hint for reading even though some of the memory is written: a hint for writing takes the
+    # line away from the caches of other threads, which may read the same model.
+    builder.call(call, [pointer, i32(0), i32(locality), i32(1)])
     return context.get_dummy_value()
 
 
-def _into(cache: int) -> Callable[..., Any]:
-    """Code that asks for an element of an array."""
+def _prefetch_element(locality: int) -> Callable[..., Any]:
+    """Return code that prefetches an element of an array."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return _hint(context, builder, builder.gep(data, [args[1]]), cache)
+        return _emit_prefetch(context, builder, builder.gep(data, [args[1]]), locality)
 
     return codegen
 
 
 @intrinsic
 def _prefetch(typingctx: Any, array: Any, k: Any) -> Any:
-    return nbtypes.void(array, k), _into(FIRST)
+    return nbtypes.void(array, k), _prefetch_element(LOCALITY_L1)
 
 
 @intrinsic
 def _prefetch_early(typingctx: Any, array: Any, k: Any) -> Any:
-    return nbtypes.void(array, k), _into(SECOND)
+    return nbtypes.void(array, k), _prefetch_element(LOCALITY_L2)
 
 
 @intrinsic
 def prefetch_at(typingctx: Any, address: Any) -> Any:
-    """Hint that memory at an address is about to be read; compiled code only."""
+    """Prefetch the cache line at an address into L1; compiled only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = builder.inttoptr(args[0], context.get_value_type(nbtypes.voidptr))
-        return _hint(context, builder, place, FIRST)
+        pointer = builder.inttoptr(args[0], context.get_value_type(nbtypes.voidptr))
+        return _emit_prefetch(context, builder, pointer, LOCALITY_L1)
 
     return nbtypes.void(nbtypes.uint64), codegen
 
 
-def _prefetch_not(array: Any, k: Any) -> None:
+def _prefetch_interpreted(array: Any, k: Any) -> None:
     pass
 
 
-# Hint that `array[k]`, k of type uint64, is about to be used; no effect interpreted.
-prefetch = _prefetch if COMPILED else _prefetch_not
-# The same of what is used in a while, and may be far away: it is brought into the second cache.
-# The first can wait for few lines at once, those that others are waited for then.
-prefetch_early = _prefetch_early if COMPILED else _prefetch_not
+prefetch = _prefetch if COMPILED else _prefetch_interpreted
+# Into L2, for accesses that are random and far ahead. L1 tracks few outstanding misses (10 to 24
+# line fill buffers): hints that wait for DRAM would occupy those that demand loads need.
+prefetch_early = _prefetch_early if COMPILED else _prefetch_interpreted
 
 
 @intrinsic
 def load_u64(typingctx: Any, address: Any) -> Any:
-    """Read the 8 bytes at a memory address as a uint64; compiled code only."""
+    """Load a uint64 from an address that is a multiple of 8; compiled only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
@@ -109,7 +100,7 @@ def load_u64(typingctx: Any, address: Any) -> Any:
 
 @intrinsic
 def load_f64(typingctx: Any, address: Any) -> Any:
-    """Read the 8 bytes at a memory address as a float; compiled code only."""
+    """Load a float from an address that is a multiple of 8; compiled only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load(builder.inttoptr(args[0], ir.DoubleType().as_pointer()))
@@ -119,18 +110,18 @@ def load_f64(typingctx: Any, address: Any) -> Any:
 
 @intrinsic
 def loadu_u64(typingctx: Any, address: Any) -> Any:
-    """As `load_u64`, of any address: it need not be a multiple of 8; compiled code only."""
+    """Load a uint64 from an address of any alignment; compiled only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        return builder.load(place, align=1)
+        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        return builder.load(pointer, align=1)
 
     return nbtypes.uint64(nbtypes.uint64), codegen
 
 
 @intrinsic
 def load_u8(typingctx: Any, address: Any) -> Any:
-    """Read the byte at a memory address as a uint64; compiled code only."""
+    """Load a byte as a uint64; compiled only."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
@@ -139,85 +130,71 @@ def load_u8(typingctx: Any, address: Any) -> Any:
     return nbtypes.uint64(nbtypes.uint64), codegen
 
 
-def _stored(bits: int) -> Any:
-    """Code that writes the lower bits of a word to an address of any kind."""
+def _emit_store(bits: int) -> Any:
+    """Return code that stores the low bits of a uint64, at an address of any alignment."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        part = ir.IntType(bits)
-        place = builder.inttoptr(args[0], part.as_pointer())
-        builder.store(builder.trunc(args[1], part) if bits < 64 else args[1], place, align=1)
+        kind = ir.IntType(bits)
+        pointer = builder.inttoptr(args[0], kind.as_pointer())
+        builder.store(builder.trunc(args[1], kind) if bits < 64 else args[1], pointer, align=1)
         return context.get_dummy_value()
 
     return codegen
 
 
 @intrinsic
-def store_u64(typingctx: Any, address: Any, word: Any) -> Any:
-    """Write the 8 bytes of a uint64 to a memory address of any kind; compiled code only."""
-    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(64)
+def store_u64(typingctx: Any, address: Any, x: Any) -> Any:
+    """Store a uint64 at an address of any alignment; compiled only."""
+    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _emit_store(64)
 
 
 @intrinsic
-def store_u32(typingctx: Any, address: Any, word: Any) -> Any:
-    """As `store_u64`, the lower 4 bytes."""
-    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _stored(32)
+def store_u32(typingctx: Any, address: Any, x: Any) -> Any:
+    """Store the low 32 bits of a uint64 at an address of any alignment; compiled only."""
+    return nbtypes.void(nbtypes.uint64, nbtypes.uint64), _emit_store(32)
 
 
-SCRATCH = 128
+STACK_FLOATS = 128
 
 
 def stack_buffer() -> Any:
-    """128 floats of a kernel's own, not set to anything; they are gone when it returns."""
-    return np.empty(SCRATCH)
+    """Return 128 uninitialized floats, compiled on the stack: valid until the kernel returns."""
+    return np.empty(STACK_FLOATS)
 
 
 @intrinsic
-def _scratch(typingctx: Any) -> Any:
+def _stack_pointer(typingctx: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = cgutils.alloca_once(builder, ir.ArrayType(ir.DoubleType(), SCRATCH))
-        return builder.bitcast(place, context.get_value_type(nbtypes.voidptr))
+        slot = cgutils.alloca_once(builder, ir.ArrayType(ir.DoubleType(), STACK_FLOATS))
+        return builder.bitcast(slot, context.get_value_type(nbtypes.voidptr))
 
     return nbtypes.voidptr(), codegen
 
 
 @overload(stack_buffer, inline="always")
-def _scratch_compiled() -> Any:
+def _stack_buffer() -> Any:
     def compiled() -> Any:
-        return carray(_scratch(), (SCRATCH,), np.float64)
-
-    return compiled
-
-
-def external(name: str, result: str, *arguments: str) -> Any:
-    """A function of Python's C interface; types are numba's names."""
-    types_of = [getattr(nbtypes, argument) for argument in arguments]
-    return nbtypes.ExternalFunction(name, getattr(nbtypes, result)(*types_of))
-
-
-def array_at(address: Any, n: Any, dtype: Any) -> Any:
-    """The array of `n` elements that begins at a memory address."""
-    kind = np.dtype(dtype)
-    memory = (ctypes.c_char * (int(n) * kind.itemsize)).from_address(int(address))
-    return np.frombuffer(memory, kind)
-
-
-@overload(array_at, jit_options=PART)
-def _array_at(address: Any, n: Any, dtype: Any) -> Any:
-    def compiled(address: Any, n: Any, dtype: Any) -> Any:
-        return carray(_pointer(address), (np.int64(n),), dtype)
+        return carray(_stack_pointer(), (STACK_FLOATS,), np.float64)
 
     return compiled
 
 
 def rule_at(rule: Any, frame: Any, first: int) -> Any:
-    """The rule whose arrays' addresses and lengths stand in `frame` from `first`; compiled only.
+    """Rebuild an update rule from the addresses and lengths of its arrays; compiled only.
 
-    `rule` is a class whose fields declare their dtype (see `optim.rule_state`).
+    Parameters
+    ----------
+    rule
+        The class, whose fields declare their dtypes (see `optim.rule_state`).
+    frame : array of uint64
+        Holds for each field the address and the length of its array.
+    first
+        Index in `frame` of the first address.
     """
-    raise NotImplementedError("raw memory is read by compiled code only")
+    raise NotImplementedError("rule_at reads raw memory and runs in compiled code only")
 
 
-@overload(rule_at, jit_options=PART)
+@overload(rule_at, jit_options=INLINE_OPTIONS)
 def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
     cls = rule.instance_class
     names = {"Rule": cls, "array_at": array_at}
@@ -232,7 +209,8 @@ def _rule_at(rule, frame, first):  # type: ignore[no-untyped-def]
     return names["compiled"]
 
 
-def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Return an array struct whose references to the owner of its memory are null."""
     array = context.make_array(kind)(context, builder, value)
     for owner in ("meminfo", "parent"):
         setattr(array, owner, cgutils.get_null_value(getattr(array, owner).type))
@@ -242,23 +220,23 @@ def _lent(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 @intrinsic
 def _borrowed(typingctx: Any, owned: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lent = args[0]
+        value = args[0]
         if isinstance(owned, nbtypes.Array):
-            return _lent(context, builder, owned, lent)
+            return _without_owner(context, builder, owned, value)
         for i, kind in enumerate(owned.types):
-            array = _lent(context, builder, kind, builder.extract_value(lent, i))
-            lent = builder.insert_value(lent, array, i)
-        return lent
+            array = _without_owner(context, builder, kind, builder.extract_value(value, i))
+            value = builder.insert_value(value, array, i)
+        return value
 
     return owned(owned), codegen
 
 
-def _itself(owned: Any) -> Any:
+def _borrowed_interpreted(owned: Any) -> Any:
     return owned
 
 
-# The same array, rule or tuple of arrays, with arrays that are not counted as references to their
-# memory. A loop that hands one to functions counts it up and down for each, unless LLVM has taken
-# all of them in, which differs by what was compiled before: some ten nanoseconds an array and a
-# row. Whoever calls the kernel holds it all the while.
-borrowed = _borrowed if COMPILED else _itself
+# An array, rule or tuple of arrays without reference counting. numba increments and decrements the
+# count of an array for every call it is passed to, unless LLVM inlines that call, which depends on
+# what was compiled before: about ten nanoseconds per array and row. It is safe since the caller of
+# the kernel keeps the arrays alive.
+borrowed = _borrowed if COMPILED else _borrowed_interpreted

@@ -1,6 +1,7 @@
-"""Arithmetic on eight words as on one: what is written for a uint64 takes eight of them too.
+"""Operations on eight uint64 lanes, `U64x8`; compiled code only.
 
-An operand may be one word, which then stands for eight alike. Compiled code only.
+Python's operators ``+ - * & | ^ << >>`` work on lanes as on a uint64, and a scalar operand is
+broadcast. ``== != < >`` (unsigned) return all ones in the lanes where they hold, else zero.
 """
 
 from __future__ import annotations
@@ -15,342 +16,344 @@ from numba.core import types as nbtypes
 from numba.core.types.containers import UniTuple
 from numba.extending import intrinsic, overload
 
-from streaml1.core.jit.compiler import gathers, has
-from streaml1.core.jit.inline_functions import PART
+from streaml1.core.jit.compiler import has_fast_gather, has_feature
+from streaml1.core.jit.inline_functions import INLINE_OPTIONS
 from streaml1.core.jit.lazy_import import LANES
-from streaml1.core.simd.f64x8 import BITS, EIGHT, VECTOR, WORD, WORDS, everywhere
-from streaml1.core.simd.load_store import gathered, scattered
+from streaml1.core.simd.f64x8 import I64, VEC_F64, VEC_I64, F64x8, U64x8, splat_vector
+from streaml1.core.simd.load_store import emit_gather, emit_scatter
 
 __all__ = [
-    "can_permute",
-    "lane_popcount",
     "as_f64x8",
+    "can_permute",
+    "exclusive_scan",
+    "gather_u64",
+    "lane_mask_from",
+    "lane_popcount",
+    "last_lane",
     "load_every_fifth",
     "load_every_third",
     "load_u32_pairs",
-    "lane_mask_from",
-    "last_lane",
+    "load_u32x8",
+    "loadu_u64x8",
     "lookup16",
+    "movemask",
+    "permute_u64",
     "scatter_u64",
     "store_u32x8",
     "store_u64x8",
-    "exclusive_scan",
-    "movemask",
-    "loadu_u64x8",
-    "gather_u64",
-    "permute_u64",
-    "load_u32x8",
 ]
 
-_HALVES = ir.VectorType(ir.IntType(32), LANES)
-_INDEX = ir.IntType(32)
-_BYTES = ir.VectorType(ir.IntType(8), 64)
-_ORDER = ir.VectorType(_INDEX, _BYTES.count)
-_WINDOW = 2 * _BYTES.count  # bytes that an instruction chooses from
+_VEC_I32 = ir.VectorType(ir.IntType(32), LANES)
+_I32 = ir.IntType(32)
+_VEC_I8 = ir.VectorType(ir.IntType(8), 64)
+_VEC_I32X64 = ir.VectorType(_I32, _VEC_I8.count)
+_PERMUTE_BYTES = 2 * _VEC_I8.count  # bytes that one VPERMI2B selects from
 
 
-def _operator(of: Callable[..., Any], build: Callable[..., Any]) -> None:
-    """Have an operator of Python take eight words."""
+def _overload_operator(function: Callable[..., Any], build: Callable[..., Any]) -> None:
+    """Overload an operator of Python for `U64x8`, its in-place form included."""
 
     @intrinsic
     def compiled(typingctx: Any, a: Any, b: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             pairs = zip(args, signature.args, strict=True)
-            both = [x if kind == WORDS else everywhere(builder, x) for x, kind in pairs]
+            both = [x if kind == U64x8 else splat_vector(builder, x) for x, kind in pairs]
             return build(builder, *both)
 
-        return WORDS(*(WORDS if one == WORDS else nbtypes.uint64 for one in (a, b))), codegen
+        return U64x8(*(U64x8 if kind == U64x8 else nbtypes.uint64 for kind in (a, b))), codegen
 
-    def of_words(a: Any, b: Any) -> Any:
-        return (lambda a, b: compiled(a, b)) if WORDS in (a, b) else None
+    def for_vectors(a: Any, b: Any) -> Any:
+        return (lambda a, b: compiled(a, b)) if U64x8 in (a, b) else None
 
-    for each in (of, vars(operator).get(f"i{of.__name__.rstrip('_')}")):
-        if each is not None:
-            overload(each, strict=False, jit_options=PART)(of_words)
-
-
-def _flag(how: str) -> Callable[..., Any]:
-    """All bits where it is so, and none where it is not."""
-    return lambda builder, a, b: builder.sext(builder.icmp_unsigned(how, a, b), BITS)
+    in_place = vars(operator).get(f"i{function.__name__.rstrip('_')}")
+    for name in (function, in_place):
+        if name is not None:
+            overload(name, strict=False, jit_options=INLINE_OPTIONS)(for_vectors)
 
 
-_operator(operator.add, lambda builder, a, b: builder.add(a, b))
-_operator(operator.sub, lambda builder, a, b: builder.sub(a, b))
-_operator(operator.mul, lambda builder, a, b: builder.mul(a, b))
-_operator(operator.and_, lambda builder, a, b: builder.and_(a, b))
-_operator(operator.or_, lambda builder, a, b: builder.or_(a, b))
-_operator(operator.xor, lambda builder, a, b: builder.xor(a, b))
-_operator(operator.lshift, lambda builder, a, b: builder.shl(a, b))
-_operator(operator.rshift, lambda builder, a, b: builder.lshr(a, b))
-_operator(operator.eq, _flag("=="))
-_operator(operator.ne, _flag("!="))
-_operator(operator.lt, _flag("<"))
-_operator(operator.gt, _flag(">"))
+def _build_comparison(predicate: str) -> Callable[..., Any]:
+    """Return what builds a comparison: all ones in lanes where it holds, else zero."""
+    return lambda builder, a, b: builder.sext(builder.icmp_unsigned(predicate, a, b), VEC_I64)
+
+
+_overload_operator(operator.add, lambda builder, a, b: builder.add(a, b))
+_overload_operator(operator.sub, lambda builder, a, b: builder.sub(a, b))
+_overload_operator(operator.mul, lambda builder, a, b: builder.mul(a, b))
+_overload_operator(operator.and_, lambda builder, a, b: builder.and_(a, b))
+_overload_operator(operator.or_, lambda builder, a, b: builder.or_(a, b))
+_overload_operator(operator.xor, lambda builder, a, b: builder.xor(a, b))
+_overload_operator(operator.lshift, lambda builder, a, b: builder.shl(a, b))
+_overload_operator(operator.rshift, lambda builder, a, b: builder.lshr(a, b))
+_overload_operator(operator.eq, _build_comparison("=="))
+_overload_operator(operator.ne, _build_comparison("!="))
+_overload_operator(operator.lt, _build_comparison("<"))
+_overload_operator(operator.gt, _build_comparison(">"))
 
 
 @intrinsic
 def gather_u64(typingctx: Any, addresses: Any) -> Any:
-    """The words at eight addresses."""
+    """Load a uint64 from each of eight addresses."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return gathered(context, builder, args[0], BITS, 1)
+        return emit_gather(context, builder, args[0], VEC_I64, 1)
 
-    return WORDS(WORDS), codegen
+    return U64x8(U64x8), codegen
 
 
 @intrinsic
 def can_permute(typingctx: Any, low: Any, middle: Any, high: Any, last: Any) -> Any:
-    """Whether `permute_u64` may read up to `middle` from `low`, and up to `last` from `high`.
+    """Return whether `permute_u64` reaches `middle` from `low`, and `last` from `high`.
 
-    False where it would be no quicker than `gather_u64`.
+    False on processors where it is not faster than `gather_u64`.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if not _permutes(context):
+        if not _has_fast_permute(context):
             return ir.Constant(ir.IntType(1), 0)
         low, middle, high, last = args
-        most = WORD(_WINDOW - 8)
-        first = builder.icmp_unsigned("<=", builder.sub(middle, low), most)
-        return builder.and_(first, builder.icmp_unsigned("<=", builder.sub(last, high), most))
+        max_offset = I64(_PERMUTE_BYTES - 8)
+        first = builder.icmp_unsigned("<=", builder.sub(middle, low), max_offset)
+        return builder.and_(first, builder.icmp_unsigned("<=", builder.sub(last, high), max_offset))
 
     return nbtypes.boolean(*[nbtypes.uint64] * 4), codegen
 
 
 @intrinsic
 def permute_u64(typingctx: Any, low: Any, high: Any, addresses: Any) -> Any:
-    """As `gather_u64`, with four addresses just behind `low` and four just behind `high`.
+    """Load as `gather_u64` does, four addresses shortly after `low` and four after `high`.
 
-    Requires `can_permute`. Reads 128 bytes from both; calls with the same two read them once,
-    unless something is written in between.
+    Requires `can_permute`. Loads 128 bytes from `low` and from `high` and selects bytes of the
+    registers. Calls with the same two share the loads, unless memory is written in between.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         low, high, addresses = args
-        if not _permutes(context):
-            return gathered(context, builder, addresses, BITS, 1)
-        fours = [everywhere(builder, one) for one in (low, high)]
-        offsets = builder.sub(addresses, _four_of_each(builder, *fours))
-        # Of each offset the lowest byte for each of the eight bytes, and which of them it is.
-        order = ir.Constant(_ORDER, [k & ~7 for k in range(_BYTES.count)])
-        at = builder.bitcast(offsets, _BYTES)
-        at = builder.shuffle_vector(at, ir.Constant(_BYTES, ir.Undefined), order)
-        at = builder.add(at, ir.Constant(_BYTES, [k & 7 for k in range(_BYTES.count)]))
-        of = ir.FunctionType(_BYTES, [_BYTES] * 3)
+        if not _has_fast_permute(context):
+            return emit_gather(context, builder, addresses, VEC_I64, 1)
+        bases = [splat_vector(builder, base) for base in (low, high)]
+        offsets = builder.sub(addresses, _concat_halves(builder, *bases))
+        # Indices of bytes: the low byte of each offset, repeated eight times, plus 0 to 7.
+        order = ir.Constant(_VEC_I32X64, [k & ~7 for k in range(_VEC_I8.count)])
+        index = builder.bitcast(offsets, _VEC_I8)
+        index = builder.shuffle_vector(index, ir.Constant(_VEC_I8, ir.Undefined), order)
+        index = builder.add(index, ir.Constant(_VEC_I8, [k & 7 for k in range(_VEC_I8.count)]))
+        kind = ir.FunctionType(_VEC_I8, [_VEC_I8] * 3)
         name = "llvm.x86.avx512.vpermi2var.qi.512"
-        call = cgutils.get_or_insert_function(builder.module, of, name)
+        call = cgutils.get_or_insert_function(builder.module, kind, name)
         found = []
-        for begin in (low, high):
-            places = (builder.add(begin, WORD(by)) for by in (0, _BYTES.count))
+        for base in (low, high):
+            addresses = (builder.add(base, I64(offset)) for offset in (0, _VEC_I8.count))
             first, second = (
-                builder.load(builder.inttoptr(place, _BYTES.as_pointer()), align=1)
-                for place in places
+                builder.load(builder.inttoptr(address, _VEC_I8.as_pointer()), align=1)
+                for address in addresses
             )
-            found.append(builder.bitcast(builder.call(call, [first, at, second]), BITS))
-        return _four_of_each(builder, *found)
+            found.append(builder.bitcast(builder.call(call, [first, index, second]), VEC_I64))
+        return _concat_halves(builder, *found)
 
-    return WORDS(nbtypes.uint64, nbtypes.uint64, WORDS), codegen
-
-
-def _permutes(context: Any) -> bool:
-    """Whether bytes of a register are sooner chosen than loaded: see `gathers`."""
-    return has(context, "avx512vbmi") and not gathers(context)
+    return U64x8(nbtypes.uint64, nbtypes.uint64, U64x8), codegen
 
 
-def _four_of_each(builder: Any, low: Any, high: Any) -> Any:
-    """The first four words of a vector, and the last four of another."""
+def _has_fast_permute(context: Any) -> bool:
+    """Return whether selecting bytes of registers beats loads, see `has_fast_gather`."""
+    return has_feature(context, "avx512vbmi") and not has_fast_gather(context)
+
+
+def _concat_halves(builder: Any, low: Any, high: Any) -> Any:
+    """Return the first four lanes of `low` followed by the last four of `high`."""
     half = LANES // 2
     lanes = [*range(half), *range(LANES + half, 2 * LANES)]
-    return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(_INDEX, LANES), lanes))
+    return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(_I32, LANES), lanes))
 
 
 @intrinsic
-def lookup16(typingctx: Any, address: Any, words: Any) -> Any:
-    """Of the sixteen words from an address on those that eight words tell, each below sixteen."""
+def lookup16(typingctx: Any, address: Any, indices: Any) -> Any:
+    """Look up eight indices below 16 in the table of sixteen uint64 at an aligned address."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, words = args
-        if not has(context, "avx512f"):
-            steps = builder.shl(words, ir.Constant(BITS, [3] * LANES))
-            places = builder.add(everywhere(builder, address), steps)
-            return gathered(context, builder, places, BITS, 8)
-        halves = (builder.add(address, WORD(8 * first)) for first in (0, LANES))
+        address, indices = args
+        if not has_feature(context, "avx512f"):
+            offsets = builder.shl(indices, ir.Constant(VEC_I64, [3] * LANES))
+            addresses = builder.add(splat_vector(builder, address), offsets)
+            return emit_gather(context, builder, addresses, VEC_I64, 8)
+        halves = (builder.add(address, I64(8 * first)) for first in (0, LANES))
         low, high = (
-            builder.load(builder.inttoptr(half, BITS.as_pointer()), align=8) for half in halves
+            builder.load(builder.inttoptr(half, VEC_I64.as_pointer()), align=8) for half in halves
         )
-        of = ir.FunctionType(BITS, [BITS] * 3)
+        kind = ir.FunctionType(VEC_I64, [VEC_I64] * 3)
         name = "llvm.x86.avx512.vpermi2var.q.512"
-        call = cgutils.get_or_insert_function(builder.module, of, name)
-        return builder.call(call, [low, words, high])
+        call = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(call, [low, indices, high])
 
-    return WORDS(nbtypes.uint64, WORDS), codegen
+    return U64x8(nbtypes.uint64, U64x8), codegen
 
 
 @intrinsic
 def loadu_u64x8(typingctx: Any, address: Any) -> Any:
-    """Eight words one after the other."""
+    """Load eight consecutive uint64 from an address of any alignment."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(builder.inttoptr(args[0], BITS.as_pointer()), align=1)
+        return builder.load(builder.inttoptr(args[0], VEC_I64.as_pointer()), align=1)
 
-    return WORDS(nbtypes.uint64), codegen
+    return U64x8(nbtypes.uint64), codegen
 
 
 @intrinsic
-def movemask(typingctx: Any, words: Any) -> Any:
-    """Which of eight words are not zero, a bit each."""
+def movemask(typingctx: Any, x: Any) -> Any:
+    """Return a bit for each lane: 1 where it is not zero."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        flags = builder.icmp_unsigned("!=", args[0], ir.Constant(BITS, [0] * LANES))
-        return builder.zext(builder.bitcast(flags, ir.IntType(LANES)), WORD)
+        flags = builder.icmp_unsigned("!=", args[0], ir.Constant(VEC_I64, [0] * LANES))
+        return builder.zext(builder.bitcast(flags, ir.IntType(LANES)), I64)
 
-    return nbtypes.uint64(WORDS), codegen
+    return nbtypes.uint64(U64x8), codegen
 
 
 @intrinsic
 def load_u32_pairs(typingctx: Any, address: Any) -> Any:
-    """Of sixteen halves of words one after the other, those in even and those in odd places."""
+    """Load sixteen consecutive uint32 as two `U64x8`: those at even and those at odd indices."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pairs = builder.load(builder.inttoptr(args[0], BITS.as_pointer()), align=1)
-        low = builder.and_(pairs, ir.Constant(BITS, [2**32 - 1] * LANES))
-        high = builder.lshr(pairs, ir.Constant(BITS, [32] * LANES))
+        pairs = builder.load(builder.inttoptr(args[0], VEC_I64.as_pointer()), align=1)
+        low = builder.and_(pairs, ir.Constant(VEC_I64, [2**32 - 1] * LANES))
+        high = builder.lshr(pairs, ir.Constant(VEC_I64, [32] * LANES))
         return context.make_tuple(builder, signature.return_type, [low, high])
 
-    return UniTuple(WORDS, 2)(nbtypes.uint64), codegen
+    return UniTuple(U64x8, 2)(nbtypes.uint64), codegen
 
 
-def _every(step: int) -> Callable[..., Any]:
-    """Code that reads eight halves of words, so many from one to the next."""
+def _load_strided(step: int) -> Callable[..., Any]:
+    """Return code that loads every `step`-th of consecutive uint32."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        halves = ir.VectorType(ir.IntType(32), LANES * step)
-        there = builder.load(builder.inttoptr(args[0], halves.as_pointer()), align=1)
-        chosen = ir.Constant(_HALVES, [step * k for k in range(LANES)])
-        part = builder.shuffle_vector(there, ir.Constant(halves, ir.Undefined), chosen)
-        return builder.zext(part, BITS)
+        kind = ir.VectorType(ir.IntType(32), LANES * step)
+        loaded = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
+        order = ir.Constant(_VEC_I32, [step * k for k in range(LANES)])
+        selected = builder.shuffle_vector(loaded, ir.Constant(kind, ir.Undefined), order)
+        return builder.zext(selected, VEC_I64)
 
     return codegen
 
 
 @intrinsic
 def load_every_third(typingctx: Any, address: Any) -> Any:
-    """Eight of the halves of words from an address on, every third, as words."""
-    return WORDS(nbtypes.uint64), _every(3)
+    """Load the uint32 at indices 0, 3, ..., 21 from an address as `U64x8`."""
+    return U64x8(nbtypes.uint64), _load_strided(3)
 
 
 @intrinsic
 def load_every_fifth(typingctx: Any, address: Any) -> Any:
-    """As `load_every_third`, but every fifth."""
-    return WORDS(nbtypes.uint64), _every(5)
+    """Load the uint32 at indices 0, 5, ..., 35 from an address as `U64x8`."""
+    return U64x8(nbtypes.uint64), _load_strided(5)
 
 
 @intrinsic
 def load_u32x8(typingctx: Any, address: Any) -> Any:
-    """Eight halves of words one after the other, as words."""
+    """Load eight consecutive uint32 as `U64x8`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        halves = builder.load(builder.inttoptr(args[0], _HALVES.as_pointer()), align=1)
-        return builder.zext(halves, BITS)
+        loaded = builder.load(builder.inttoptr(args[0], _VEC_I32.as_pointer()), align=1)
+        return builder.zext(loaded, VEC_I64)
 
-    return WORDS(nbtypes.uint64), codegen
+    return U64x8(nbtypes.uint64), codegen
 
 
 @intrinsic
-def scatter_u64(typingctx: Any, addresses: Any, words: Any) -> Any:
-    """Write eight words to as many addresses, one after the other."""
+def scatter_u64(typingctx: Any, addresses: Any, x: Any) -> Any:
+    """Store each lane to an address, in order: where addresses coincide the last lane wins."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places, words = args
-        scattered(context, builder, places, words, 1)
+        addresses, x = args
+        emit_scatter(context, builder, addresses, x, 1)
         return context.get_dummy_value()
 
-    return nbtypes.void(WORDS, WORDS), codegen
+    return nbtypes.void(U64x8, U64x8), codegen
 
 
 @intrinsic
-def exclusive_scan(typingctx: Any, words: Any) -> Any:
-    """For each of eight words the sum of those before it."""
+def exclusive_scan(typingctx: Any, x: Any) -> Any:
+    """Return for each lane the sum of the lanes before it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        none = ir.Constant(BITS, [0] * LANES)
+        zeros = ir.Constant(VEC_I64, [0] * LANES)
 
-        def later(words: Any, by: int) -> Any:
-            # From the second vector, of zeros, comes what is pushed in.
-            lanes = [LANES + k if k < by else k - by for k in range(LANES)]
-            order = ir.Constant(ir.VectorType(_INDEX, LANES), lanes)
-            return builder.shuffle_vector(words, none, order)
+        def shifted(x: Any, n: int) -> Any:
+            # Lanes of the second vector, of zeros, are shifted in.
+            lanes = [LANES + k if k < n else k - n for k in range(LANES)]
+            order = ir.Constant(ir.VectorType(_I32, LANES), lanes)
+            return builder.shuffle_vector(x, zeros, order)
 
-        sums = later(args[0], 1)
-        for by in (1, 2, 4):
-            sums = builder.add(sums, later(sums, by))
+        # After each step a lane holds the sum of twice as many lanes before it.
+        sums = shifted(args[0], 1)
+        for n in (1, 2, 4):
+            sums = builder.add(sums, shifted(sums, n))
         return sums
 
-    return WORDS(WORDS), codegen
+    return U64x8(U64x8), codegen
 
 
 @intrinsic
 def lane_mask_from(typingctx: Any, first: Any) -> Any:
-    """All bits in the lanes from one on, and none in those before."""
+    """Return all ones in lanes `first` and later, and zero in the lanes before."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lanes = ir.Constant(BITS, list(range(LANES)))
-        flags = builder.icmp_unsigned(">=", lanes, everywhere(builder, args[0]))
-        return builder.sext(flags, BITS)
+        lanes = ir.Constant(VEC_I64, list(range(LANES)))
+        flags = builder.icmp_unsigned(">=", lanes, splat_vector(builder, args[0]))
+        return builder.sext(flags, VEC_I64)
 
-    return WORDS(nbtypes.uint64), codegen
+    return U64x8(nbtypes.uint64), codegen
 
 
 @intrinsic
-def lane_popcount(typingctx: Any, words: Any) -> Any:
-    """How many bits of each of eight words are not zero."""
+def lane_popcount(typingctx: Any, x: Any) -> Any:
+    """Count the one bits of each lane."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         name = "llvm.ctpop.v8i64"
-        of = ir.FunctionType(BITS, [BITS])
-        call = builder.module.globals.get(name) or ir.Function(builder.module, of, name)
+        kind = ir.FunctionType(VEC_I64, [VEC_I64])
+        call = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
         return builder.call(call, args)
 
-    return WORDS(WORDS), codegen
+    return U64x8(U64x8), codegen
 
 
 @intrinsic
-def last_lane(typingctx: Any, words: Any) -> Any:
-    """The last of eight words."""
+def last_lane(typingctx: Any, x: Any) -> Any:
+    """Return the last lane."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.extract_element(args[0], _INDEX(LANES - 1))
+        return builder.extract_element(args[0], _I32(LANES - 1))
 
-    return nbtypes.uint64(WORDS), codegen
+    return nbtypes.uint64(U64x8), codegen
 
 
 @intrinsic
-def store_u32x8(typingctx: Any, address: Any, words: Any) -> Any:
-    """Write the lower halves of eight words, one after the other."""
+def store_u32x8(typingctx: Any, address: Any, x: Any) -> Any:
+    """Store the low 32 bits of eight lanes as consecutive uint32."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        halves = builder.trunc(args[1], _HALVES)
-        builder.store(halves, builder.inttoptr(args[0], _HALVES.as_pointer()), align=1)
+        truncated = builder.trunc(args[1], _VEC_I32)
+        builder.store(truncated, builder.inttoptr(args[0], _VEC_I32.as_pointer()), align=1)
         return context.get_dummy_value()
 
-    return nbtypes.void(nbtypes.uint64, WORDS), codegen
+    return nbtypes.void(nbtypes.uint64, U64x8), codegen
 
 
 @intrinsic
-def store_u64x8(typingctx: Any, address: Any, words: Any) -> Any:
-    """Write eight words, one after the other."""
+def store_u64x8(typingctx: Any, address: Any, x: Any) -> Any:
+    """Store eight lanes as consecutive uint64, at an address of any alignment."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[1], builder.inttoptr(args[0], BITS.as_pointer()), align=1)
+        builder.store(args[1], builder.inttoptr(args[0], VEC_I64.as_pointer()), align=1)
         return context.get_dummy_value()
 
-    return nbtypes.void(nbtypes.uint64, WORDS), codegen
+    return nbtypes.void(nbtypes.uint64, U64x8), codegen
 
 
 @intrinsic
-def as_f64x8(typingctx: Any, words: Any) -> Any:
-    """Eight words as the floats whose bits they are."""
+def as_f64x8(typingctx: Any, x: Any) -> Any:
+    """Reinterpret the bits of eight lanes as floats."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], VECTOR)
+        return builder.bitcast(args[0], VEC_F64)
 
-    return EIGHT(WORDS), codegen
+    return F64x8(U64x8), codegen

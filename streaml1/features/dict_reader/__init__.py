@@ -3,7 +3,7 @@
 It takes exact dicts whose names are exact str or int and whose values are exact float, int, bool,
 str or None: of those no `__hash__`, `__eq__` or `__float__` of somebody's own can run, so the dict
 cannot change while it is read, and no other thread runs meanwhile. Every other dict goes by
-`rows.plain_items`, to the same slots and the same floats.
+`rows.numeric_features`, to the same slots and the same floats.
 
 Each kind of names has its own way of reading, another where features are crossed, and another
 where some are raw text: one pair of kernels is compiled for each. They get all addresses in a

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64, loadu_u64, store_u64
 from streaml1.features.dict_reader.context_fields import (
     ARENA_COUNT,
@@ -199,7 +199,7 @@ def crossed_of(frame: Any, keys: Any, texts: Any, values: Any, hashes: Any, n: A
     last = n
     for k in range(n, end):
         v = values[k]
-        if not abs(v) < LIMIT:
+        if not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         hashes[last] = hashes[k]
         texts[last] = texts[k]

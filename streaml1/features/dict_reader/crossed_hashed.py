@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at
 from streaml1.features.dict_reader.context_fields import (
     HASHES,
@@ -47,7 +47,7 @@ def read(frame: Any, x: Any) -> Any:
         key, text = keys[k], texts[k]
         kind = type_of(text)
         v = number_of(frame, text, kind)
-        if not abs(v) < LIMIT:
+        if not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         if v == 0.0:
             continue
@@ -97,7 +97,7 @@ def _merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
         return np.int64(n)
     kept = _ZERO
     for k in range(m):
-        if not abs(values[k]) < LIMIT:
+        if not abs(values[k]) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         ids[kept] = ids[k]
         values[kept] = values[k]

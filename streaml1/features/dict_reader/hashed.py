@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.hashing import mixed, murmur
+from streaml1.core.hashing import mix64, murmur64
 from streaml1.core.jit import inlined
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
     BYTES,
@@ -50,7 +50,7 @@ def _slot_of_text(frame: Any, key: Any) -> Any:
     if not address:
         return NO_SLOT
     size = load_u64(frame[SCRATCH])
-    return murmur(array_at(address, size, np.uint8), np.uint64(0), size) & frame[MASK]
+    return murmur64(array_at(address, size, np.uint8), np.uint64(0), size) & frame[MASK]
 
 
 @inlined
@@ -69,7 +69,7 @@ def _slot_of_category(frame: Any, key: Any, text: Any) -> Any:
         at += size
         joined[at] = _EQUALS
         at += _ONE
-    return murmur(joined, np.uint64(0), at - _ONE) & frame[MASK]
+    return murmur64(joined, np.uint64(0), at - _ONE) & frame[MASK]
 
 
 @inlined
@@ -84,7 +84,7 @@ def slot_of(frame: Any, key: Any, value: Any, kind: Any) -> Any:
         j = int_of(key)
         if j != NO_INT:
             slot = np.uint64(j)
-            return slot if slot <= frame[MASK] else mixed(slot) & frame[MASK]
+            return slot if slot <= frame[MASK] else mix64(slot) & frame[MASK]
     return NO_SLOT
 
 
@@ -103,7 +103,7 @@ def read(frame: Any, x: Any) -> Any:
     for k in range(np.uint64(total)):
         kind = type_of(texts[k])
         v = number_of(frame, texts[k], kind)
-        if not abs(v) < LIMIT:
+        if not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         if v == 0.0:
             continue
@@ -160,7 +160,7 @@ def merged(frame: Any, ids: Any, values: Any, n: Any) -> Any:
             m += _ONE
     kept = np.uint64(0)
     for k in range(m):
-        if not abs(values[k]) < LIMIT:
+        if not abs(values[k]) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         if values[k] != 0.0:
             ids[kept] = ids[k]

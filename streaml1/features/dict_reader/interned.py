@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.hashing import mixed
+from streaml1.core.hashing import mix64
 from streaml1.core.jit import inlined, python_api
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, prefetch
 from streaml1.features.dict_reader.context_fields import (
     COUNTS,
@@ -98,7 +98,7 @@ def read(frame: Any, x: Any) -> Any:
         key, value = keys[k], texts[k]
         kind = type_of(value)
         v = number_of(frame, value, kind)
-        if not abs(v) < LIMIT:
+        if not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         kind_of_key = type_of(key)
         if kind_of_key == frame[STR]:
@@ -109,7 +109,7 @@ def read(frame: Any, x: Any) -> Any:
             j = int_of(key)
             if j == NO_INT:
                 return np.int64(FALLBACK)
-            h = mixed(np.uint64(j) ^ frame[MASK])
+            h = mix64(np.uint64(j) ^ frame[MASK])
         else:
             return np.int64(FALLBACK)
         if v == 0.0:

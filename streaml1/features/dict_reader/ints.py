@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at
 from streaml1.features.dict_reader.context_fields import (
     IDS,
@@ -51,7 +51,7 @@ def _read(frame: Any, x: Any, all_known: bool) -> Any:
     for k in range(np.uint64(total)):
         kind = type_of(texts[k])
         v = number_of(frame, texts[k], kind)
-        if type_of(keys[k]) != frame[INT] or kind == frame[STR] or not abs(v) < LIMIT:
+        if type_of(keys[k]) != frame[INT] or kind == frame[STR] or not abs(v) < VALUE_LIMIT:
             return np.int64(FALLBACK)
         j = int_of(keys[k])
         known = j >= 0 and np.uint64(j) < frame[SIZE]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.rows import LIMIT, NUMBERS
+from streaml1.core.rows import NUMBER_TYPES, VALUE_LIMIT
 from streaml1.core.simd import array_at
 from streaml1.core.types import Hashes, Values
 from streaml1.features.dict_reader.context_fields import (
@@ -41,7 +41,7 @@ _ONE = np.uint64(1)
 _NO_TEXT = np.uint64(2**64 - 1)  # no object has the hash -1
 _NOTHING = np.empty(0, np.uint64)
 _DICTS = (dict, OrderedDict)  # `iter` and `values` of these agree with `items`
-_READABLE = NUMBERS | {str, type(None)}
+_READABLE = NUMBER_TYPES | {str, type(None)}
 
 
 class Items(NamedTuple):
@@ -78,7 +78,7 @@ def read_items(x: Mapping[Hashable, Any]) -> Items | None:
     """Read a mapping; return None unless names are exact str and values have readable types.
 
     Values that a kernel must refuse (NaN, infinite, too large) are passed on: the caller falls
-    back to `rows.plain_items`, which names the culprit.
+    back to `rows.numeric_features`, which names the culprit.
     """
     names: tuple[Any, ...]
     given: tuple[Any, ...]
@@ -89,7 +89,7 @@ def read_items(x: Mapping[Hashable, Any]) -> Items | None:
     if set(map(type, names)) != {str}:
         return None
     kinds = set(map(type, given))
-    if kinds != {str} and not (kinds <= NUMBERS and all(given)):
+    if kinds != {str} and not (kinds <= NUMBER_TYPES and all(given)):
         if not kinds <= _READABLE:
             return None
         names, given = _without_zeros(names, given)
@@ -97,7 +97,7 @@ def read_items(x: Mapping[Hashable, Any]) -> Items | None:
     n = len(names)
     texts, values = _NOTHING, np.empty(n)
     try:
-        if kinds <= NUMBERS:
+        if kinds <= NUMBER_TYPES:
             values = np.fromiter(given, np.float64, n)
         elif kinds == {str}:
             texts = np.fromiter(map(hash, given), np.int64, n).view(np.uint64)
@@ -132,7 +132,7 @@ def _find(
     counts = array_at(context[COUNTS], 5, np.int64)
     any_missing = False
     for k in range(n):
-        if not abs(values[k]) < LIMIT:
+        if not abs(values[k]) < VALUE_LIMIT:
             return failed, False
         h = hashes[k]
         category = len(texts) != 0 and texts[k] != _NO_TEXT

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.rows import LIMIT
+from streaml1.core.rows import VALUE_LIMIT
 from streaml1.core.simd import array_at, load_u64
 from streaml1.features.dict_reader.context_fields import (
     ARENA,
@@ -127,7 +127,7 @@ def _given(frame: Any, x: Any, hashes: Any, values: Any, spans: Any, met: Any) -
     for k in range(np.uint64(total)):
         value, kind = objects[k], type_of(objects[k])
         v = number_of(frame, value, kind)
-        if type_of(keys[k]) != frame[STR] or not abs(v) < LIMIT:
+        if type_of(keys[k]) != frame[STR] or not abs(v) < VALUE_LIMIT:
             return other, to
         key = utf8_of(frame, keys[k])
         size = load_u64(frame[SCRATCH])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
-from streaml1.core.rows import LIMIT, BadExample, Rows, is_no_value, refuse_value, row_of
+from streaml1.core.rows import VALUE_LIMIT, BadExample, Rows, check_value, row_of_entry, validity
 from streaml1.core.simd import borrowed
 from streaml1.features.interactions.kernels import AT, NO_PART, crossed, grouped
 from streaml1.features.interactions.selection import Selection
@@ -95,13 +95,13 @@ def _cross(
         )  # fmt: skip
         odd = np.int64(0)
         for c in range(n, end):
-            odd |= is_no_value(out_values[c])
+            odd |= validity(out_values[c])
             _tell_places(out_parts[c], part_at, places, c)
         if odd >= 0:
             n = end
         for c in range(n, end):
             v = out_values[c]
-            if not abs(v) < LIMIT:
+            if not abs(v) < VALUE_LIMIT:
                 wrong = min(wrong, n)
             if v == 0.0:
                 continue
@@ -143,10 +143,10 @@ def cross_rows(crosses: Interactions, some: Selection) -> CrossedRows:
 
 def _refuse(crossing: CrossedRows, some: Selection) -> None:
     """Refuse the first product that is too large."""
-    k = int(np.flatnonzero(~(np.abs(crossing.values) < LIMIT))[0])
-    row = row_of(Rows(None, None, crossing.indptr), k)
+    k = int(np.flatnonzero(~(np.abs(crossing.values) < VALUE_LIMIT))[0])
+    row = row_of_entry(Rows(None, None, crossing.indptr), k)
     try:
-        refuse_value(JOINT.join(_parts_of(crossing, some, k)), float(crossing.values[k]))
+        check_value(JOINT.join(_parts_of(crossing, some, k)), float(crossing.values[k]))
     except BadExample as bad:
         raise BadExample(bad.reason, row) from None
 

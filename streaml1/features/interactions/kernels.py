@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.hashing import mixed
+from streaml1.core.hashing import mix64
 from streaml1.core.jit import COMPILED, inlined
 from streaml1.core.simd import (
     addresses_of,
@@ -144,7 +144,7 @@ def _lesser(words: Any, word: Any) -> Any:
 
 @inlined
 def _mix(a: Any, b: Any) -> Any:
-    return mixed(a * _GOLDEN + b)
+    return mix64(a * _GOLDEN + b)
 
 
 @inlined

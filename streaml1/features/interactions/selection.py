@@ -9,7 +9,7 @@ import numpy as np
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED, inlined, kernel
-from streaml1.core.rows import BadExample, Rows, row_of
+from streaml1.core.rows import BadExample, Rows, row_of_entry
 from streaml1.features.batch import Batch
 from streaml1.features.dedup_text import without_repeats
 from streaml1.features.interactions.kernels import bound, mask_at
@@ -243,12 +243,12 @@ def require_plain(crosses: Interactions, batch: Batch) -> None:
             _, _, indptr = texts.parts()
             names = texts.names_of(np.arange(int(indptr[-1])))
             odd = [k for k, name in enumerate(names) if JOINT in name]
-            rows = [(row_of(batch.rows, k), names[k]) for k in odd]
+            rows = [(row_of_entry(batch.rows, k), names[k]) for k in odd]
     else:
         named = batch.names or []
         odd = [k for k, name in enumerate(named) if isinstance(name, str) and JOINT in name]
         places = np.flatnonzero(np.isin(batch.rows.ids, np.array(odd, np.uint32))).tolist()
-        rows = [(row_of(batch.rows, k), named[int(batch.rows.ids[k])]) for k in places]
+        rows = [(row_of_entry(batch.rows, k), named[int(batch.rows.ids[k])]) for k in places]
     for row, name in rows:
         try:
             crosses.require_plain(name)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streaml1.core.hashing import name_hash
-from streaml1.core.rows import BadExample, refuse_value, shown
+from streaml1.core.rows import BadExample, check_value, shown
 from streaml1.features.vocabulary.crossed_name import JOINT, hash_of_factors
 
 __all__ = [
@@ -202,7 +202,7 @@ class Interactions:
             v = prod(plain[parts[k][0]] for k in ordered)
             told = sorted(ordered, key=lambda k: parts[k][1] & -parts[k][1])  # the first prefix
             names = tuple(str(parts[k][0]) for k in told)
-            refuse_value(JOINT.join(names), v)
+            check_value(JOINT.join(names), v)
             if v != 0.0:
                 crosses.append(Interaction(h, v, names))
         return crosses

@@ -16,7 +16,7 @@ import numpy as np
 
 from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import COMPILED
-from streaml1.core.rows import BadExample, are_values, plain_items
+from streaml1.core.rows import BadExample, are_valid_values, numeric_features
 from streaml1.features.batch import Batch, batch_of, column_values, is_frame, is_matrix, to_narwhals
 from streaml1.features.ngrams.spec import NGrams
 from streaml1.features.ngrams.tokenizer import (
@@ -100,7 +100,7 @@ def _of_named(words: NGrams, X: NamedRows) -> NamedRows | None:
         return X
     hashes, values, indptr = X.parts()
     spans = X.own_spans()
-    if not are_values(values) or any(map(words.is_ngram_name, X.header)):
+    if not are_valid_values(values) or any(map(words.is_ngram_name, X.header)):
         return None
     n, k = len(X), len(words.names)
     at, sizes = np.zeros((n, k), np.uint64), np.zeros((n, k), np.uint64)
@@ -317,7 +317,7 @@ def _in_python(
     """Names and values of the features that a row still wants."""
     x: Mapping[Any, float] = {}
     if how[row] == ROW_IN_PYTHON:
-        x = plain_items(rows[row])
+        x = numeric_features(rows[row])
     else:
         for z, name in enumerate(words.names):
             if texts.at[row, z]:

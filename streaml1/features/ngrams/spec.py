@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.rows import BadExample, Rows, number, refuse_value
+from streaml1.core.rows import BadExample, Rows, check_value, to_value
 from streaml1.features.batch import Batch, batch_of, column_values, is_frame, is_matrix, to_narwhals
 from streaml1.features.dedup import plain_rows
 from streaml1.text.parsed_rows import IntRows
@@ -170,8 +170,8 @@ def _add(x: dict[Hashable, Any], name: str, count: float) -> None:
     if isinstance(given, str):
         _add(x, f"{name}={given}", 1.0)
     elif given is not None:
-        count += number(name, given)
-        refuse_value(name, count)
+        count += to_value(name, given)
+        check_value(name, count)
     x[name] = count
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.aligned import unset_in_lines
+from streaml1.core.aligned import aligned_empty
 from streaml1.core.jit import COMPILED, inlined, kernel
 from streaml1.core.simd import borrowed, prefetch, prefetch_early
 from streaml1.features.vocabulary.probing import (
@@ -339,7 +339,7 @@ class NameArena(_Counted):
 
 
 def _grown(a: Any, n: int, size: int) -> Any:
-    grown = unset_in_lines(size, a.dtype)
+    grown = aligned_empty(size, a.dtype)
     grown[:n] = a[:n]
     return grown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from streaml1.core.hashing import mixed_of, name_hash
+from streaml1.core.hashing import mix64_int, name_hash
 
 __all__ = ["JOINT", "CrossedName", "cross_hash", "hash_of_factors", "display_order"]
 
@@ -45,7 +45,7 @@ def hash_of_factors(hashes: Sequence[int]) -> int:
     """The hash of a crossed feature, by those of its parts: their order tells nothing."""
     first, *rest = sorted(hashes)
     for h in rest:
-        first = mixed_of(first * _GOLDEN + h & _MASK)
+        first = mix64_int(first * _GOLDEN + h & _MASK)
     return first
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from streaml1.core.hashing import as_int, int_hashes, mixed, mixed_of
+from streaml1.core.hashing import as_int64, int_hashes, mix64, mix64_int
 from streaml1.core.jit import gil_kernel, inlined, typed_kernel
 from streaml1.core.simd import prefetch
 from streaml1.features.vocabulary.probing import NO_SLOT, ONE, home_line, lookup
@@ -37,7 +37,7 @@ HASH = 2**64 - 1  # what of a hash is looked at; less in tests, so that names co
 @inlined
 def alias(a: Any, b: Any) -> Any:
     """One hash of the hashes of a category's parts."""
-    return mixed(a * np.uint64(0x9E3779B97F4A7C15) + b)
+    return mix64(a * np.uint64(0x9E3779B97F4A7C15) + b)
 
 
 @typed_kernel("uint64[]", "uint64[]", "uint32[]")
@@ -51,9 +51,9 @@ def _find_ints(entries: Any, ids: Any, seed: Any, kept: Any, slots: Any) -> None
     n = np.uint64(len(ids))
     for k in range(n):
         if k + _AHEAD < n:
-            ahead = mixed(np.uint64(ids[k + _AHEAD]) ^ seed) & kept
+            ahead = mix64(np.uint64(ids[k + _AHEAD]) ^ seed) & kept
             prefetch(entries, home_line(entries, ahead))
-        h = mixed(np.uint64(ids[k]) ^ seed) & kept
+        h = mix64(np.uint64(ids[k]) ^ seed) & kept
         slots[k] = entries[lookup(entries, h) + ONE]
 
 
@@ -113,7 +113,7 @@ def _hash(text: str) -> int:
 
 
 def _hash_of_int(j: int) -> int:
-    return mixed_of((j & 2**64 - 1) ^ int(SEED))
+    return mix64_int((j & 2**64 - 1) ^ int(SEED))
 
 
 def hashes_of(names: Sequence[Hashable]) -> tuple[Any, list[int]]:
@@ -134,7 +134,7 @@ def hashes_of(names: Sequence[Hashable]) -> tuple[Any, list[int]]:
         if isinstance(name, str):
             hashes.append(_hash(name) & HASH)
             continue
-        whole = as_int(name)
+        whole = as_int64(name)
         if whole is None:
             irregular.append(k)
         hashes.append(0 if whole is None else _hash_of_int(whole) & HASH)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.hashing import as_int, int_hashes, mixed, name_hash, name_hashes
+from streaml1.core.hashing import as_int64, int_hashes, mix64, name_hash, name_hashes
 from streaml1.core.jit import COMPILED, gil_kernel
 from streaml1.core.rows import BadExample, ensure, shown
 
@@ -18,7 +18,7 @@ __all__ = ["HashedVocabulary"]
 def _slots_of_ints(ids: Any, mask: Any, slots: Any) -> None:
     for k in range(np.uint64(len(ids))):
         j = np.uint64(ids[k])
-        slots[k] = j if j <= mask else mixed(j) & mask
+        slots[k] = j if j <= mask else mix64(j) & mask
 
 
 class HashedVocabulary:
@@ -39,7 +39,7 @@ class HashedVocabulary:
         BadExample
             Where the name is of a kind that has no stable hash.
         """
-        whole = as_int(name)
+        whole = as_int64(name)
         if whole is not None and 0 <= whole <= self.mask:
             return whole
         try:

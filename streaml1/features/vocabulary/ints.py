@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.hashing import as_int, int_hashes
+from streaml1.core.hashing import as_int64, int_hashes
 from streaml1.core.rows import ensure
 from streaml1.features.vocabulary.probing import MISSING
 from streaml1.features.vocabulary.slot_names import SlotNames
@@ -18,7 +18,7 @@ INTS = 2**26  # a larger one is a name like any other
 
 
 def _slot(name: Hashable) -> int:
-    whole = as_int(name)
+    whole = as_int64(name)
     return MISSING if whole is None or not 0 <= whole < INTS else whole
 
 

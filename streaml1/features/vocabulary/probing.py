@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.aligned import unset_in_lines
+from streaml1.core.aligned import aligned_empty
 from streaml1.core.jit import inlined, typed_kernel
 from streaml1.core.simd import ctz, mask_eq, prefetch, prefetch_early
 
@@ -91,6 +91,6 @@ def _clear(entries: Any) -> None:
 
 def empty_entries(places: int) -> Any:
     """A table of so many places, a power of two, all of them free."""
-    entries = unset_in_lines(2 * places, np.uint64)
+    entries = aligned_empty(2 * places, np.uint64)
     _clear(entries)
     return entries

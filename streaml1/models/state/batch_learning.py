@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.rows import BadExample, Rows, ascending, largest, one_or_each, row_of
+from streaml1.core.rows import (
+    BadExample,
+    Rows,
+    max_id,
+    row_of_entry,
+    scalar_or_column,
+    sorted_unique,
+)
 from streaml1.features.batch import Batch, checked
 from streaml1.features.interactions import (
     Interactions,
@@ -89,7 +96,7 @@ class BatchLearner(WeightedState):
         self, rows: Rows, y: Any, w: Any, eta: Any, p: Any, i: int = 0, d: int = 0
     ) -> int:
         """Learn the rows from the i-th; returns n, or where a block begins that is not plain."""
-        w, eta = one_or_each(w), one_or_each(eta)
+        w, eta = scalar_or_column(w), scalar_or_column(eta)
         while True:
             status, i = loop.learn(
                 self.rule, self._record, rows.ids, rows.values, rows.indptr, y, w, eta, p, i, d
@@ -127,7 +134,7 @@ class BatchLearner(WeightedState):
         """Have slots for the columns of a large matrix at once, where that is worth it."""
         n = len(ids)
         if width > n:
-            width = largest(ids) + 1
+            width = max_id(ids) + 1
             # Few are had as they come; of many it is to be known how many are met.
             if width > INTS or self._fits_ints(width, 0) or not self._fits_ints(width, n):
                 return
@@ -147,7 +154,7 @@ class BatchLearner(WeightedState):
         new = np.flatnonzero(~self.rule.seen_mask()[rows.ids])
         first = np.sort(np.unique(rows.ids[new], return_index=True)[1])
         if len(first) > left:
-            raise self._crowded(row_of(rows, int(new[first[int(left)]])))
+            raise self._crowded(row_of_entry(rows, int(new[first[int(left)]])))
 
     def _crowded(self, row: int) -> BadExample:
         most = features_left(self.rule) + np.count_nonzero(self.rule.seen_mask())
@@ -174,7 +181,7 @@ class BatchLearner(WeightedState):
         if isinstance(self.vocabulary, IntVocabulary):
             needed = batch.below
             if needed is None:
-                needed = largest(rows.ids) + 1 if len(rows.ids) else 0
+                needed = max_id(rows.ids) + 1 if len(rows.ids) else 0
             if self._fits_ints(needed, len(rows.ids)):
                 self._grow_to(needed, spare=needed // 8)  # larger ones are about to come
                 return rows
@@ -183,14 +190,14 @@ class BatchLearner(WeightedState):
         unknown = slots == MISSING
         if unknown.any():
             names = self.vocabulary
-            self._reserve_ints(ascending(rows.ids[unknown]))
+            self._reserve_ints(sorted_unique(rows.ids[unknown]))
             if isinstance(self.vocabulary, IntVocabulary):
                 return self._rows(batch)
             if self.vocabulary is not names:  # what was known may have been given back
                 slots = self.vocabulary.find_ints(rows.ids)
                 unknown = slots == MISSING
             late = rows.ids[unknown]
-            self._intern_all(ascending(late).tolist())
+            self._intern_all(sorted_unique(late).tolist())
             slots[unknown] = self.vocabulary.find_ints(late)
         return self._apart(rows._replace(ids=slots), slots[:0])
 

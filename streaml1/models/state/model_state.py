@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.rows import ensure, plain_items
+from streaml1.core.rows import ensure, numeric_features
 from streaml1.features import dict_reader
 from streaml1.features.dict_reader.items import NEW_NAMES, Items
 from streaml1.features.interactions import Interaction, Interactions, hashes_of
@@ -96,7 +96,7 @@ class ModelState(BatchLearner):
             a = self._margin_by_items(x, out)
         if a == a:
             return a
-        plain = plain_items(x)
+        plain = numeric_features(x)
         with self.exclusive():
             return self._margin_of_items(plain, out)
 
@@ -129,7 +129,7 @@ class ModelState(BatchLearner):
         if counted is not x:
             return self.learn(counted, y, w, eta)
         if not self._learn_by_items(x, y, w, eta):
-            plain = plain_items(x)
+            plain = numeric_features(x)
             with self.exclusive():
                 self._learn_items(plain, y, w, eta)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import COMPILED
-from streaml1.core.rows import BadExample, Rows, ensure, largest, plain_items, refuse_value
+from streaml1.core.rows import BadExample, Rows, check_value, ensure, max_id, numeric_features
 from streaml1.features import dict_reader
 from streaml1.features.batch import Batch, batch_of, checked
 from streaml1.features.dedup import masked_rows, plain_rows
@@ -156,7 +156,7 @@ class Predictor:
         if counted is not x:
             return self.margin(counted, out)
         a = self._margin_by_items(x, out)
-        return a if a == a else self._margin_of_items(plain_items(x), out)
+        return a if a == a else self._margin_of_items(numeric_features(x), out)
 
     def _margin_by_context(self, x: Mapping[Hashable, Any], out: int) -> float:
         """The margin by a new frame, if one is of use; else NaN."""
@@ -228,7 +228,7 @@ class Predictor:
             merged[own] = merged.get(own, 0.0) + v
             first_positions.setdefault(own, k)
         for own, v in merged.items():
-            refuse_value(names[first_positions[own]], v)
+            check_value(names[first_positions[own]], v)
         kept = [(min(own, MISSING), v) for own, v in merged.items() if v != 0.0]
         return np.array([j for j, _ in kept], np.uint32), np.array([v for _, v in kept])
 
@@ -271,7 +271,7 @@ class Predictor:
             try:
                 if not isinstance(x, Mapping):
                     batch_of([x])
-                plain = plain_items(x if self.ngrams is None else self.ngrams.of(x))
+                plain = numeric_features(x if self.ngrams is None else self.ngrams.of(x))
                 if self.interactions is not None:
                     for name in (
                         plain
@@ -291,7 +291,7 @@ class Predictor:
 
     def _margins(self, rows: Rows, out: int, stride: int) -> Any:
         a = np.empty(rows.n)
-        if len(rows.ids) and largest(rows.ids) >= self.rule.size:
+        if len(rows.ids) and max_id(rows.ids) >= self.rule.size:
             ids, values = self._stood_for(rows.ids, rows.values)
             rows = Rows(ids, values, rows.indptr if len(ids) else np.zeros_like(rows.indptr))
         loop.predict_rows(

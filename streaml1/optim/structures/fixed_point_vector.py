@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from streaml1.core.jit import inlined
-from streaml1.core.prefetch import ahead
+from streaml1.core.prefetch import prefetch_distance
 from streaml1.core.rows import ensure
 from streaml1.core.simd import prefetch_early
 from streaml1.core.types import Bools, Floats, Ints
@@ -100,7 +100,7 @@ def margin(slots: Any, clock: Any, ids: Any, values: Any, lo: Any, hi: Any) -> f
     """Return the margin of a row."""
     c = clock[0]
     Theta = c.Theta
-    distance = ahead(ids, hi)
+    distance = prefetch_distance(ids, hi)
     a = 0.0
     for k in range(lo, hi):
         prefetch_early(slots, np.uint64(ids[k + distance]))

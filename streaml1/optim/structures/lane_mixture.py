@@ -27,7 +27,7 @@ from streaml1.core.simd import (
     store_f64x8,
     sub,
 )
-from streaml1.core.simd.math import decay, log_one_and
+from streaml1.core.simd.math import exp_neg, log1p
 from streaml1.optim import losses
 
 __all__ = [
@@ -90,7 +90,7 @@ def _mixture(lanes: Any, clock: Any, p: Any, q: Any) -> tuple[float, float, bool
     if clock.heaviest > 0.0 and clock.heaviest != 1.0:  # it is 1 for most streams
         regret = div(regret, splat(clock.heaviest))
     near = sub(regret, splat(MAX_REGRET))
-    share = select_negative(near, decay(regret), splat(0.0))
+    share = select_negative(near, exp_neg(regret), splat(0.0))
     true, false = hsum(mul(share, p)), hsum(mul(share, q))
     alone = hsum(select_negative(near, splat(1.0), splat(0.0))) == 1.0
     return true, false, not alone and true != 0.0 and false != 0.0
@@ -117,7 +117,7 @@ def combined_margin(lanes: Any, margins: Any, clock: Any, loss: int) -> float:
     """Return the margin of the mixture, or of the leader if the loss is not logistic."""
     if loss == losses.LOGISTIC:
         true, false, several = _mixture(
-            lanes, clock, *_sigmoids(margins, decay(abs_f64x8(margins)))
+            lanes, clock, *_sigmoids(margins, exp_neg(abs_f64x8(margins)))
         )
         if several:
             return math.log(true / false)
@@ -130,7 +130,7 @@ def losses_and_derivatives(margins: Any, y: float, loss: int, e: Any) -> tuple[A
     if loss == losses.LOGISTIC:
         z = mul(margins, splat(y))
         _, q = _sigmoids(z, e)
-        value = add(lane_max(neg(z), splat(0.0)), log_one_and(e))
+        value = add(lane_max(neg(z), splat(0.0)), log1p(e))
         return value, mul(q, splat(-y))
     a, value, g = stack_buffer(), stack_buffer(), stack_buffer()
     store_f64x8(np.uint64(a.ctypes.data), margins)

@@ -30,7 +30,13 @@ from streaml1.core.jit import inlined
 from streaml1.core.rows import ensure
 from streaml1.core.simd import stack_buffer
 from streaml1.core.types import Floats
-from streaml1.core.vecmath import exponent_below_one, power, small_int, times_powers, total
+from streaml1.core.vecmath import (
+    is_small_int,
+    multiply_powers,
+    negated_exponent,
+    power,
+    sum_in_place,
+)
 
 __all__ = [
     "CHUNK",
@@ -190,20 +196,20 @@ def _exchange_high(c: Any, M: Any, n: Any, x: Any, y: Any) -> None:
             part_4[k] = new - old
             now[k] = new * y[k]
             was[k] = old * x[k]
-        M[terms - ONE - i] += total(part, n)
-        M[terms - TWO - i] += total(part_2, n)
-        M[terms - THREE - i] += total(part_3, n)
-        M[terms - FOUR - i] += total(part_4, n)
+        M[terms - ONE - i] += sum_in_place(part, n)
+        M[terms - TWO - i] += sum_in_place(part_2, n)
+        M[terms - THREE - i] += sum_in_place(part_3, n)
+        M[terms - FOUR - i] += sum_in_place(part_4, n)
 
 
 @inlined
 def _powers_of_high(x: Any, powers: Any, base: Any, n: Any, q: float, B: float) -> None:
     """Write x^q to `powers` for the high entries, 0 for the low ones."""
-    if small_int(q):
+    if is_small_int(q):
         for k in range(n):
             base[k] = x[k] if x[k] >= B else 1.0
             powers[k] = 1.0 if x[k] >= B else 0.0
-        times_powers(powers, base, n, q)
+        multiply_powers(powers, base, n, q)
     else:
         for k in range(n):
             t = power(x[k] if x[k] >= B else 1.0, q)
@@ -237,7 +243,7 @@ def _choose_B(c: Any, u: Any, listed: Any, n: Any) -> float:
         histogram[b] = 0.0
     for k in range(n):
         x = abs(u[listed[k]]) * c.inverse
-        histogram[min(exponent_below_one(x * x), HALVINGS + ONE)] += 1.0
+        histogram[min(negated_exponent(x * x), HALVINGS + ONE)] += 1.0
     half = math.pow(0.5, 0.5 * c.p)
     s, power_of_x = histogram[ZERO], 1.0
     for b in range(ONE, HALVINGS + ONE):
@@ -296,8 +302,8 @@ def _sum(c: Any, M: Any, u: Any, listed: Any, n: Any, halvings: float) -> None:
                 on_grid[k] = h
                 off_grid[k] = ((t[k] - h) + fine) - fine
                 t[k] *= x[k]
-            M[term] += total(on_grid, m)
-            low[term] += total(off_grid, m)
+            M[term] += sum_in_place(on_grid, m)
+            low[term] += sum_in_place(off_grid, m)
     for i in range(terms):
         M[i] += low[i]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.aligned import in_lines
+from streaml1.core.aligned import aligned_zeros
 from streaml1.core.types import Ints
 
 __all__ = ["grown", "moved", "records", "scratch_for", "zeros"]
@@ -16,7 +16,7 @@ MIN_SCRATCH = 256
 
 def records(n: int, dtype: Any) -> Any:
     """Return `n` zero records as a record array, aligned to a cache line."""
-    return in_lines(n, dtype).view(np.recarray)
+    return aligned_zeros(n, dtype).view(np.recarray)
 
 
 def zeros(n: int, like: Any) -> Any:
@@ -25,7 +25,7 @@ def zeros(n: int, like: Any) -> Any:
     A structured dtype gives a record array. The array is aligned to a cache line.
     """
     dtype = like if isinstance(like, np.dtype) else like.dtype
-    return records(n, dtype) if dtype.names else in_lines(n, dtype)
+    return records(n, dtype) if dtype.names else aligned_zeros(n, dtype)
 
 
 def grown(a: Any, n: int) -> Any:
@@ -42,7 +42,7 @@ def scratch_for(nnz: int, scratch: Any) -> Any:
     """
     if nnz <= len(scratch):
         return scratch
-    longer = in_lines(max(nnz, 2 * len(scratch), MIN_SCRATCH), scratch.dtype)
+    longer = aligned_zeros(max(nnz, 2 * len(scratch), MIN_SCRATCH), scratch.dtype)
     return longer.view(type(scratch))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaml1.core.rows import are_values
+from streaml1.core.rows import are_valid_values
 from streaml1.features.dedup import repeats
 from streaml1.sources.row_cache.layout import LARGE, BlockHead
 from streaml1.sources.source import Block
@@ -52,7 +52,7 @@ class Cut(NamedTuple):
         if self.kind == LARGE:
             return False
         ids, values = (np.require(a, None, ["C", "W"]) for a in (self.ids, self.values))
-        if not are_values(values) or not (values != 0.0).all():
+        if not are_valid_values(values) or not (values != 0.0).all():
             return False
         return not repeats(ids, self.indptr.astype(np.uint64))
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, overload
 
 import numpy as np
 
-from streaml1.core.rows import largest
+from streaml1.core.rows import max_id
 from streaml1.sources.row_cache.layout import (
     HEADER,
     LARGE,
@@ -387,7 +387,7 @@ class RowsFile:
     def _inside(self, head: BlockHead, indptr: Any, ids: Any) -> int:
         """What ids of 32 bits are below; what would lead kernels out of their arrays is refused."""
         some = head.features and head.kind != LARGE
-        below = largest(ids.view(np.uint32)) + 1 if some else 0
+        below = max_id(ids.view(np.uint32)) + 1 if some else 0
         good = (
             head.kind <= NAMED
             and indptr[0] == 0

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from streaml1.core.atomic_write import written_aside
-from streaml1.core.hashing import as_int, name_hashes
-from streaml1.core.rows import BadExample, plain_items, shown
+from streaml1.core.atomic_write import open_atomic
+from streaml1.core.hashing import as_int64, name_hashes
+from streaml1.core.rows import BadExample, numeric_features, shown
 from streaml1.features.vocabulary.byte_interning import HashIndex, distinct
 from streaml1.sources.row_cache.block import Cut, Gathered, piece_of
 from streaml1.sources.row_cache.layout import (
@@ -58,7 +58,7 @@ class RowsWriter:
     def __init__(self, path: str | Path, about: dict[str, Any], limit: int | None = None) -> None:
         self._about = about
         self._most = 2**62 if limit is None else limit
-        self._aside: AbstractContextManager[Any] = written_aside(path)
+        self._aside: AbstractContextManager[Any] = open_atomic(path)
         self._file: Any = None
         self._parts: list[tuple[int, int, int, int]] = []
         self._held = Gathered()
@@ -198,11 +198,11 @@ class RowsWriter:
 
 def _plain(x: Any) -> tuple[list[Hashable], list[float], bool]:
     """Names, values, and whether the names are strings; BadExample where they cannot be kept."""
-    plain = plain_items(x)
+    plain = numeric_features(x)
     strings = [isinstance(name, str) for name in plain]
     if all(strings):
         return list(plain), list(plain.values()), True
-    ints = [as_int(name) for name in plain]
+    ints = [as_int64(name) for name in plain]
     for name, string, whole in zip(plain, strings, ints, strict=True):
         if string or whole is None:
             raise BadExample(

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streaml1.core import exit_codes as exits
-from streaml1.core.atomic_write import replace, sync_folder
+from streaml1.core.atomic_write import fsync_folder, write_atomic
 from streaml1.models.serialization import ModelFileError
 
 __all__ = [
@@ -69,19 +69,19 @@ class TakenOver(CheckpointError):
 class InUse(CheckpointError):
     """A folder that another process owns, until it ends."""
 
-    exit_code = exits.AGAIN
+    exit_code = exits.TEMPORARY_FAILURE
 
 
 class Full(CheckpointError):
     """A folder on a disk that has no room, or does not answer."""
 
-    exit_code = exits.AGAIN
+    exit_code = exits.TEMPORARY_FAILURE
 
 
 class Unreadable(CheckpointError):
     """A folder of which no checkpoint is whole."""
 
-    exit_code = exits.DATA
+    exit_code = exits.DATA_ERROR
 
 
 class Folder:
@@ -164,7 +164,7 @@ class Folder:
                 os.fsync(file)
             finally:
                 os.close(file)
-            sync_folder(self.path)
+            fsync_folder(self.path)
             if max(self._owners()) == epoch:
                 return epoch
 
@@ -188,7 +188,7 @@ class Folder:
                 "look there, or take another folder"
             )
             if not self._alone:
-                error.exit_code = exits.AGAIN
+                error.exit_code = exits.TEMPORARY_FAILURE
             raise error
 
     def _owners(self) -> list[int]:
@@ -231,7 +231,7 @@ class Folder:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                wrong = CheckpointError(f"{self.file(name)}: {exits.reason(error)}")
+                wrong = CheckpointError(f"{self.file(name)}: {exits.os_reason(error)}")
                 passed(wrong)
             except ModelFileError as error:
                 wrong = error
@@ -253,9 +253,9 @@ class Folder:
         try:
             try:
                 os.link(self.file(name), own)
-                sync_folder(self.path)
+                fsync_folder(self.path)
             except OSError:  # it has gone since, or the disk has no links
-                replace(own, data)
+                write_atomic(own, data)
         except OSError as error:
             raise unwritable(self.path, error) from None
         self._next += 1
@@ -272,7 +272,7 @@ class Folder:
         """
         try:
             self.require_ours()
-            replace(self.file((self.epoch, self._next)), data)
+            write_atomic(self.file((self.epoch, self._next)), data)
         except OSError as error:
             with contextlib.suppress(OSError):
                 self.require_ours()  # another owner clears away what is half done
@@ -284,8 +284,8 @@ class Folder:
 
 def unwritable(path: Path, error: OSError) -> CheckpointError:
     """Say that a folder cannot be written."""
-    kind = Full if exits.may_pass(error) else CheckpointError
-    return kind(f"{path} cannot be written: {exits.reason(error)}")
+    kind = Full if exits.is_temporary(error) else CheckpointError
+    return kind(f"{path} cannot be written: {exits.os_reason(error)}")
 
 
 def names_in(path: Path) -> list[Name]:

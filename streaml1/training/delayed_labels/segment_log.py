@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from streaml1.core.atomic_write import sync_folder
+from streaml1.core.atomic_write import fsync_folder
 from streaml1.training.checkpoint import CheckpointError, Unreadable
 from streaml1.training.checkpoint.ownership import unwritable
 
@@ -166,8 +166,8 @@ class SegmentLog:
             if self._file >= 0:
                 os.fsync(self._file)
             if self._has_new_file:
-                sync_folder(self.folder)
-                sync_folder(self.folder.parent)
+                fsync_folder(self.folder)
+                fsync_folder(self.folder.parent)
                 self._has_new_file = False
 
     def _write(self) -> None:

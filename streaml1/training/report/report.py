@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streaml1.core.atomic_write import written_aside
+from streaml1.core.atomic_write import open_atomic
 from streaml1.core.types import Floats
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report.line import Line
@@ -412,7 +412,7 @@ class Report:
             json.dumps({k: _finite(v) for k, v in line.as_dict().items()}, allow_nan=False) + "\n"
             for line in self.lines
         )
-        with written_aside(path) as file:
+        with open_atomic(path) as file:
             file.write(text.encode())
 
     def plot(self, path: str | Path) -> None:
@@ -438,7 +438,7 @@ class Report:
             # A character of the title that the font lacks is drawn as a box.
             warnings.filterwarnings("ignore", "Glyph", UserWarning)
             figure(self.lines, self.loss_name, self.title).savefig(image, format=kind, dpi=100)
-        with written_aside(path) as file:
+        with open_atomic(path) as file:
             file.write(image.getvalue())
 
 

@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, whoever else writes beside."""
+"""Atomic file writes, also with concurrent writers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from streaml1 import ElasticNetClassifier
-from streaml1.core.atomic_write import replace, write_once, written_aside
+from streaml1.core.atomic_write import open_atomic, write_atomic, write_if_absent
 from streaml1.training import convert, progressive
 from streaml1.training.consumer_group import Group
 
@@ -33,21 +33,21 @@ WRITERS = {"model": ElasticNetClassifier().save, "report": report, "rows": rows}
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_what_a_killed_process_left_is_in_nobodys_way(
+def test_leftovers_of_a_killed_process_do_no_harm(
     write: Callable[[Path], object], tmp_path: Path
 ) -> None:
-    """Not even where the next process has its number, as the first in a container has."""
+    """Even if the next process has the same id, as the first process of a container has."""
     pid, thread = os.getpid(), threading.get_ident()
-    left = {tmp_path / f".it.{pid}", tmp_path / f".it.{pid}.{thread}"}
-    for path in left:
+    leftovers = {tmp_path / f".it.{pid}", tmp_path / f".it.{pid}.{thread}"}
+    for path in leftovers:
         path.write_bytes(b"half")
     write(tmp_path / "it")
-    assert {*tmp_path.iterdir()} - {tmp_path / "a.svm"} == {tmp_path / "it", *left}
-    assert all(path.read_bytes() == b"half" for path in left)
+    assert {*tmp_path.iterdir()} - {tmp_path / "a.svm"} == {tmp_path / "it", *leftovers}
+    assert all(path.read_bytes() == b"half" for path in leftovers)
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_the_disk_has_the_file_and_then_its_name(
+def test_content_reaches_the_disk_before_the_name(
     write: Callable[[Path], object], tmp_path: Path, disk_steps: Callable[[], list[str]]
 ) -> None:
     steps = disk_steps()
@@ -55,15 +55,15 @@ def test_the_disk_has_the_file_and_then_its_name(
     assert steps == ["file", "name", "folder"]
 
 
-def test_what_is_no_file_is_left(tmp_path: Path) -> None:
+def test_other_than_regular_files_are_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "."):
-        with pytest.raises(OSError, match="no regular file"), written_aside(tmp_path / name):
+        with pytest.raises(OSError, match="not a regular file"), open_atomic(tmp_path / name):
             raise AssertionError("it was opened")
     assert (tmp_path / "pipe").is_fifo() and len([*tmp_path.iterdir()]) == 1
 
 
-def at_once(act: Callable[[int], None], n: int = 8) -> None:
+def run_concurrently(act: Callable[[int], None], n: int = 8) -> None:
     begin = threading.Barrier(n)
     failed: list[BaseException] = []
 
@@ -82,12 +82,12 @@ def at_once(act: Callable[[int], None], n: int = 8) -> None:
     assert not failed
 
 
-def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path: Path) -> None:
+def test_errors_name_the_target_not_the_temporary_file(tmp_path: Path) -> None:
     path = tmp_path / "none" / "kept.rows"
     (tmp_path / "a.svm").write_text("1 1:1\n")
     for write in (
-        lambda: replace(path, b""),
-        lambda: write_once(path, b""),
+        lambda: write_atomic(path, b""),
+        lambda: write_if_absent(path, b""),
         lambda: convert(str(tmp_path / "a.svm"), path),
     ):
         with pytest.raises(OSError) as refused:
@@ -97,36 +97,34 @@ def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_several_write_at_once(
-    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none(*args: Any) -> None:
+def test_concurrent_writers(links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
         raise OSError(1, "Operation not permitted")
 
     if not links:
-        monkeypatch.setattr("os.link", none)
-    for turn in range(20):
-        once, path = tmp_path / f"once{turn}", tmp_path / f"it{turn}"
+        monkeypatch.setattr("os.link", fail)
+    for round_ in range(20):
+        once, path = tmp_path / f"once{round_}", tmp_path / f"it{round_}"
         seen: set[bytes] = set()
 
         def first(k: int, once: Path = once, seen: set[bytes] = seen) -> None:
-            write_once(once, b"%d" % k)
+            write_if_absent(once, b"%d" % k)
             seen.add(once.read_bytes())
 
-        at_once(first)
+        run_concurrently(first)
         assert once.read_bytes() in seen and (len(seen) == 1 or not links)
-        at_once(lambda k, path=path: replace(path, b"%d" % k * 1000))  # type: ignore[misc]
+        run_concurrently(lambda k, path=path: write_atomic(path, b"%d" % k * 1000))  # type: ignore[misc]
         assert len(path.read_bytes()) == 1000 and len({*path.read_bytes()}) == 1
-        write_once(once, b"later")
+        write_if_absent(once, b"later")
         assert once.read_bytes() in seen
     assert len([*tmp_path.iterdir()]) == 40
 
 
-def test_processes_of_a_group_begin_at_once(tmp_path: Path) -> None:
-    """On hosts that share the folder two may have one number: one note is left, and whole."""
+def test_processes_of_a_group_that_start_together(tmp_path: Path) -> None:
+    """Processes on hosts that share the folder may have the same id: one whole note remains."""
     partitions = {0, 1, 2}
-    for turn in range(20):
-        folder = tmp_path / str(turn)
+    for round_ in range(20):
+        folder = tmp_path / str(round_)
         folder.mkdir()
 
         def begin(k: int, folder: Path = folder) -> None:
@@ -137,6 +135,6 @@ def test_processes_of_a_group_begin_at_once(tmp_path: Path) -> None:
             group._member = SimpleNamespace(consumer=topic)  # type: ignore[assignment]
             assert [group._start_of(one) for one in (2, 3)] == ["latest", "earliest"]
 
-        at_once(begin)
+        run_concurrently(begin)
         assert [path.name for path in folder.iterdir()] == ["clicks.partitions"]
         assert (folder / "clicks.partitions").read_text() == "3"

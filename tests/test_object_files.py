@@ -1,4 +1,4 @@
-"""Kernels of given types: as quick to load as they are to call, and right without numba."""
+"""Kernels with one signature, cached as object files: right with and without numba."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.conftest import WARM
 
 pytestmark = pytest.mark.skipif(not jit.COMPILED, reason="NUMBA_DISABLE_JIT is set")
 
-WORDS = arrays(np.uint64, st.integers(0, 20))
-HALVES = arrays(np.uint32, st.integers(0, 20))
+U64_ARRAYS = arrays(np.uint64, st.integers(0, 20))
+U32_ARRAYS = arrays(np.uint32, st.integers(0, 20))
 
 
 @typed_kernel("uint64[]", "uint32[]", "int64", "uint64", "float64")
@@ -41,7 +41,7 @@ def same_int(i: int) -> int:
 
 
 @typed_kernel("uint64")
-def same_word(u: Any) -> Any:
+def same_uint(u: Any) -> Any:
     return u
 
 
@@ -57,35 +57,41 @@ def fill(a: Any, v: float) -> None:
 
 
 @typed_kernel("object")
-def place(o: Any) -> Any:
+def address(o: Any) -> Any:
     return o
 
 
 @typed_kernel("int64", "object", "float64[]")
 def needs_memory(n: int, o: Any, a: Any) -> float:
-    """Numba gives memory: such code does not stand alone."""
+    """Allocates memory through numba, so its object file is not self-contained."""
     b = np.arange(n)
     return float(b.sum()) + a[0] + (np.uint64(o) & np.uint64(7))
 
 
-@given(WORDS, HALVES, st.integers(-(2**40), 2**40), st.integers(0, 2**64 - 1), st.integers(-99, 99))
-def test_arguments_come_as_they_are(a: Any, b: Any, i: int, u: int, v: int) -> None:
+@given(
+    U64_ARRAYS,
+    U32_ARRAYS,
+    st.integers(-(2**40), 2**40),
+    st.integers(0, 2**64 - 1),
+    st.integers(-99, 99),
+)
+def test_arguments_are_passed_unchanged(a: Any, b: Any, i: int, u: int, v: int) -> None:
     expected = i + 2 * v + sum(int(w) >> 40 for w in a) - sum(map(int, b)) + (u >> 40)
     assert mixture(a, b, i, u, v) == expected
     assert mixture(a, b, np.int64(i), np.uint64(u), np.float64(v)) == expected
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
-def test_numbers_come_back(i: int, v: float) -> None:
+def test_numbers_are_returned_unchanged(i: int, v: float) -> None:
     assert same_int(i) == i
-    assert same_word(i % 2**64) == i % 2**64
+    assert same_uint(i % 2**64) == i % 2**64
     assert same_float(v) == v
-    assert same_int(-1) == -1 and same_float(-1) == -1.0 and same_word(2**64 - 1) == 2**64 - 1
+    assert same_int(-1) == -1 and same_float(-1) == -1.0 and same_uint(2**64 - 1) == 2**64 - 1
 
 
-def test_an_object_is_its_address() -> None:
-    for o in (None, {}, "a", 1.5, place):
-        assert place(o) == id(o)
+def test_an_object_is_passed_as_its_address() -> None:
+    for o in (None, {}, "a", 1.5, address):
+        assert address(o) == id(o)
 
 
 def test_arrays_are_written_and_nothing_is_returned() -> None:
@@ -110,30 +116,38 @@ def test_arrays_are_written_and_nothing_is_returned() -> None:
     ],
     ids=["none", "few", "many", "text", "list", "strided"],
 )
-def test_what_is_no_argument_is_refused(wrong: tuple[Any, ...], raised: Any) -> None:
+def test_wrong_arguments_are_rejected(wrong: tuple[Any, ...], raised: Any) -> None:
     with pytest.raises(raised):
         fill(*wrong)
     with pytest.raises(OverflowError):
         same_int(2**63)
 
 
-def test_an_array_is_given_back_after_an_error() -> None:
-    lent = bytearray(16)
+def test_buffers_are_released_after_an_error() -> None:
+    memory = bytearray(16)
     with pytest.raises(TypeError):
-        fill(lent, "1")
-    lent.extend(b"more")  # raises BufferError where somebody has it still
-    fill(memoryview(lent)[:16], 1.5)
-    assert np.frombuffer(lent[:16]).tolist() == [1.5, 1.5]
+        fill(memory, "1")
+    memory.extend(b"more")  # raises BufferError if the buffer was not released
+    fill(memoryview(memory)[:16], 1.5)
+    assert np.frombuffer(memory[:16]).tolist() == [1.5, 1.5]
 
 
-def test_what_needs_numba_is_called_by_numba() -> None:
+def test_kernels_that_need_numba_are_called_through_it() -> None:
     for _ in range(2):
-        assert needs_memory(5, {}, np.full(1, 0.5)) == 10.5  # objects are at multiples of 8
-    assert not list(cache_dir.folders()[1].glob("*needs_memory*.code"))  # type: ignore[union-attr]
+        assert needs_memory(5, {}, np.full(1, 0.5)) == 10.5  # objects are aligned to 8 bytes
+    assert not cached("needs_memory")
 
 
-def kept(name: str) -> list[Path]:
-    return list(cache_dir.folders()[1].glob(f"test_entries.{name}-*.code"))  # type: ignore[union-attr]
+def cached(name: str) -> list[Path]:
+    folder = cache_dir.cache_folders().writable
+    assert folder is not None
+    return list(folder.glob(f"test_object_files.{name}-*.code"))
+
+
+def key(content: bytes) -> str:
+    """Return the cache key in the header of an object file."""
+    header: dict[str, str] = json.loads(content.partition(b"\n")[0])
+    return header["for"]
 
 
 def twice(v: float) -> float:
@@ -146,49 +160,46 @@ def twice(v: float) -> float:
         lambda data: data[:-1],
         lambda data: data[:40],
         lambda data: b"",
-        lambda data: data.replace(json.loads(data.partition(b"\n")[0])["for"].encode(), b"0"),
+        lambda data: data.replace(key(data).encode(), b"0"),
         lambda data: data[:-9] + bytes(9),
     ],
-    ids=["short", "head", "empty", "another", "other"],
+    ids=["short", "header", "empty", "another key", "damaged"],
 )
-def test_a_file_that_is_not_right_is_written_anew(change: Callable[[bytes], bytes]) -> None:
-    for path in kept("twice"):  # of other texts of this file, too
+def test_a_damaged_file_is_written_again(change: Callable[[bytes], bytes]) -> None:
+    for path in cached("twice"):  # those of older versions of this file, too
         path.unlink()
-    assert object_cache.entry(twice, ["float64"])(1.5) == 3.0
-    [path] = kept("twice")
-    right = path.read_bytes()
-    path.write_bytes(change(right))
-    assert path.read_bytes() != right
-    assert object_cache.entry(twice, ["float64"])(1.5) == 3.0
-    anew = path.read_bytes()
-    assert (
-        json.loads(anew.partition(b"\n")[0])["for"] == json.loads(right.partition(b"\n")[0])["for"]
-    )
+    assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
+    [path] = cached("twice")
+    original = path.read_bytes()
+    path.write_bytes(change(original))
+    assert path.read_bytes() != original
+    assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
+    assert key(path.read_bytes()) == key(original)
 
 
-def test_a_kernel_of_another_text_is_not_taken() -> None:
-    assert object_cache.entry(twice, ["float64"])(1.5) == 3.0
+def test_a_kernel_with_another_body_is_not_used() -> None:
+    assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
 
     def other(v: float) -> float:
         return v + v + v
 
     other.__qualname__ = "twice"
-    assert object_cache.entry(other, ["float64"])(1.5) == 4.5
-    assert object_cache.entry(twice, ["float64"])(1.5) == 3.0
+    assert object_cache.load_or_compile(other, ["float64"])(1.5) == 4.5
+    assert object_cache.load_or_compile(twice, ["float64"])(1.5) == 3.0
 
 
 @pytest.mark.parametrize(
     "setting", [{"NUMBA_OPT": "1"}, {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}]
 )
-def test_settings_of_numba_are_for_its_code(
+def test_settings_of_numba_are_part_of_the_cache_key(
     python: Callable[..., str], setting: dict[str, str]
 ) -> None:
     code = """
 import sys
-from streaml1.features.vocabulary import hash_keys as keys
-from streaml1.features.vocabulary.probing import empty_entries as free
+from streaml1.features.vocabulary import hash_keys
+from streaml1.features.vocabulary.probing import empty_entries
 import numpy as np
-print(keys.find(free(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules)
+print(hash_keys.find(empty_entries(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules)
 """
     none = "[4294967295, 4294967295]"
     assert python("-c", code) == f"{none} True\n"
@@ -197,68 +208,69 @@ print(keys.find(free(4), np.ones(2, np.uint64)).tolist(), "numba" in sys.modules
     assert python("-c", code, **setting) == f"{none} False\n"
 
 
-NUMBA = """
+LEARN = """
 import sys
-from streaml1.core.jit import lazy_import as deferred, object_file as machine_code, loader as native
-def refused(*given):
-    raise machine_code.NotAlone("for a test")
+from streaml1.core.jit import lazy_import, loader
 if sys.argv[1] == "numba":
-    deferred.load()
-    machine_code.compiled = refused
+    lazy_import.load_numba()
+    from streaml1.core.jit import object_file
+    def fail(*args):
+        raise object_file.NotSelfContainedError("for a test")
+    object_file.compile_to_object = fail
 import streaml1
 m = streaml1.ElasticNetClassifier(l1=1e-3)
 for k in range(50):
     m.learn_one({f"n{k % 7}": 1.0, "b": k, "shop": "fr"}, k % 3 == 0)
 print(m.predict_proba_one({"n1": 1.0, "new": 2.0}), m.weights)
-assert bool(native._loaded) == (sys.argv[1] == "alone")
+assert bool(loader._loaded) == (sys.argv[1] == "object files")
 """
 
 
-def test_without_code_that_stands_alone(python: Callable[..., str], tmp_path: Path) -> None:
-    alone = python("-c", NUMBA, "alone", **WARM)
+def test_without_self_contained_code(python: Callable[..., str], tmp_path: Path) -> None:
+    expected = python("-c", LEARN, "object files", **WARM)
     other = str(tmp_path / "other")
-    assert python("-c", NUMBA, "numba", NUMBA_CACHE_DIR=other) == alone
+    assert python("-c", LEARN, "numba", NUMBA_CACHE_DIR=other) == expected
     assert not list((tmp_path / "other").rglob("*.code"))
 
 
 THREADS = """
 import threading
 import streaml1
-from streaml1.features.vocabulary import hash_keys as keys
-told, m = [], streaml1.ElasticNetClassifier()
+results, m = [], streaml1.ElasticNetClassifier()
 def predict():
-    told.append(streaml1.ElasticNetClassifier().predict_proba_one({"a": 1.0})[True])
-def together():
+    results.append(streaml1.ElasticNetClassifier().predict_proba_one({"a": 1.0})[True])
+def learn_batch():
     streaml1.ElasticNetClassifier().learn_many([{"a": 1.0}, {"b": 1.0}], [True, False])
-    told.append(0.5)
-def loaded():
+    results.append(0.5)
+def learn_shared():
     m.learn_one({f"n{k}": 1.0 for k in range(1000)}, True)
-    told.append(0.5)
-threads = [threading.Thread(target=do, daemon=True) for do in 3 * (predict, together, loaded)]
+    results.append(0.5)
+targets = 3 * (predict, learn_batch, learn_shared)
+threads = [threading.Thread(target=target, daemon=True) for target in targets]
 for thread in threads:
     thread.start()
 for thread in threads:
     thread.join(240)
-print(told == 9 * [0.5], any(thread.is_alive() for thread in threads))
+print(results == 9 * [0.5], any(thread.is_alive() for thread in threads))
 """
 
 
-def test_threads_call_for_kernels_at_once(python: Callable[..., str]) -> None:
-    for _ in range(2):  # to compile, and from the disk
+def test_threads_load_kernels_concurrently(python: Callable[..., str]) -> None:
+    for _ in range(2):  # compiles them, then loads them from disk
         assert python("-c", THREADS) == "True False\n"
 
 
-def test_two_threads_have_one_function() -> None:
-    made: list[Any] = []
+def test_threads_share_one_function() -> None:
+    loaded: list[Any] = []
     begin = threading.Barrier(4)
 
-    def make() -> None:
+    def load() -> None:
         begin.wait()
-        made.append(object_cache.entry(twice, ["float64"]))
+        loaded.append(object_cache.load_or_compile(twice, ["float64"]))
 
-    threads = [threading.Thread(target=make) for _ in range(4)]
+    threads = [threading.Thread(target=load) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(map(id, made))) == 1 and made[0](2.0) == 4.0
+    assert len(set(map(id, loaded))) == 1 and loaded[0](2.0) == 4.0
