@@ -150,7 +150,7 @@ def poor_data_behaves(make: Make, new_twin: Make, loss: str, case: str) -> None:
     assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
 
 
-def copies_go_on_to_the_bit(make: Make, folder: Path) -> None:
+def copies_resume_bit_identically(make: Make, folder: Path) -> None:
     """Saved, pickled, copied or cloned at any moment, ints and strings for names."""
     for name in (lambda j: j, lambda j: f"n{j}"):
         for at in (0, 3, 200):

@@ -1,7 +1,7 @@
-"""The slow truth: dense, eager, about ten lines a method, sharing no code with the package.
+"""Reference implementations: dense, eager, about ten lines per method, no code of the package.
 
-Every penalty is taken on every coordinate at every step; nothing is put off. The tests hold the
-package to this file, which a reader should believe at sight.
+Every penalty is applied to every coordinate at every step. The tests compare the package with this
+file, which a reader should be able to verify by reading.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def rate(lr: Any, schedule: str, t: int) -> float:
     return lr / {"invsqrt": math.sqrt, "inverse": float}[schedule](t + 1)
 
 
-# Penalties: what one step at the rate eta does to all the weights.
+# Penalties: one step at the rate eta, on all weights.
 
 
 def fobos(v: Any, eta: float, l1: float, l2: float) -> Any:
@@ -83,7 +83,7 @@ def l2_norm(v: Any, pull: float) -> Any:
 
 
 def linf_norm(v: Any, pull: float) -> Any:
-    """The largest come down to one level; together they give `pull`."""
+    """Clamp the largest to one level, such that they lose `pull` together."""
     size = np.abs(v)
     mu = np.sort(size)[::-1]
     level = (mu.cumsum() - pull) / places(len(v))
@@ -94,7 +94,7 @@ def linf_norm(v: Any, pull: float) -> Any:
 
 
 class Online:
-    """Any of the methods whose penalty maps v to w: 1.2 of the design, numbered as there."""
+    """Any of the methods whose penalty maps v to w: numbered as in the contract."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class ElasticNet(Online):
 
 
 class ElasticNetLanes:
-    """Elastic nets at several rates, blind to the scale of rows and of weights; their mixture."""
+    """Elastic nets at several rates, invariant to the scale of rows and weights; their mixture."""
 
     def __init__(
         self, d: int, *, rates: Iterable[float], loss: str = "logistic", **own: Any
@@ -232,7 +232,7 @@ class TruncatedGradient(Online):
 
 
 class FTRL(Online):
-    """McMahan et al. (2013), Algorithm 1; w is held beside z and n."""
+    """McMahan et al. (2013), Algorithm 1; w is stored in addition to z and n."""
 
     def __init__(
         self,
@@ -334,7 +334,7 @@ class EG(Online):
 
 
 def averaged(kind: type[Any]) -> type[Any]:
-    """A twin that tells the mean of its weights after each step, and steps at the weights."""
+    """Return a twin that predicts with the mean of its weights after each step."""
 
     class Averaged(kind):  # type: ignore[misc]
         now: Any = None
@@ -364,7 +364,7 @@ def rows_l2(v: Any, c: float) -> Any:
 
 
 def rows_linf(v: Any, c: float) -> Any:
-    """By Moreau: what is left of the projection on the l1 ball of radius c."""
+    """By Moreau: v minus its projection onto the l1 ball of radius c."""
     return v - np.array([l1_ball(row, c) for row in v]) if c > 0.0 else v
 
 
@@ -372,7 +372,7 @@ ROWS = {"l1": rows_l1, "l1/l2": rows_l2, "l1/linf": rows_linf}
 
 
 class Softmax:
-    """Labels are 0, 1, 2, ...; one that is new joins with zero weights, at its first example."""
+    """Labels are 0, 1, 2, ...; a new one joins with zero weights at its first example."""
 
     def __init__(
         self,

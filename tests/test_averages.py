@@ -1,4 +1,4 @@
-"""Averaged iterates: the mean of the dense twin's weights is told, and its steps are taken."""
+"""Averaged iterates: steps of the plain rule, predictions of the mean of its weights."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_equals_the_mean_of_the_dense_twin(case: Case) -> None:
 
 
 @each
-def test_what_is_learnt_is_the_same_to_the_bit(case: Case) -> None:
+def test_steps_are_bit_identical_to_the_plain_rule(case: Case) -> None:
     X, y, _, w = kit.data_of(case.plain().loss, 2_000)
     model, plain = case.make(), case.plain()
     for lo in range(0, 2_000, 250):
@@ -130,7 +130,7 @@ def test_what_is_learnt_is_the_same_to_the_bit(case: Case) -> None:
 
 
 @each
-def test_before_the_first_step_it_is_the_start(case: Case) -> None:
+def test_before_the_first_step_the_model_predicts_the_initial_intercept(case: Case) -> None:
     model = case.make(intercept_init=0.25)
     for m in (model, model.freeze()):
         assert m.intercept == 0.25 and m.weights == {}
@@ -144,7 +144,7 @@ def kit_margin(model: Any, x: dict[int, float]) -> float:
 
 @each
 def test_the_first_steps_by_hand(case: Case) -> None:
-    """The mean of what a plain model has after each step."""
+    """The mean of the weights of a plain model after each step."""
     model, plain = case.make(), case.plain()
     told: list[dict[Any, float]] = []
     b: list[float] = []
@@ -165,12 +165,12 @@ def test_the_first_steps_by_hand(case: Case) -> None:
 
 
 @each
-def test_copies_go_on_to_the_bit(case: Case, tmp_path: Path) -> None:
-    kit.copies_go_on_to_the_bit(case.make, tmp_path)
+def test_copies_resume_bit_identically(case: Case, tmp_path: Path) -> None:
+    kit.copies_resume_bit_identically(case.make, tmp_path)
 
 
 @each
-def test_frozen_models_tell_the_mean(case: Case) -> None:
+def test_frozen_models_have_the_mean(case: Case) -> None:
     X, y, _, w = kit.data_of(case.plain().loss, 600)
     model = case.make()
     for lo in range(0, 600, 150):
@@ -218,7 +218,7 @@ def test_wide_rows_fit(case: Case) -> None:
 
 @each
 def test_a_cap_counts_the_mean(case: Case) -> None:
-    """Weights nearest to zero by the mean go, with their sums; what has died counts."""
+    """The smallest means are dropped, with their sums; dead weights count."""
     model = case.make(max_features=16)
     X, y, _, w = kit.data_of(case.plain().loss, 1_500)
     cut = 0
@@ -308,8 +308,10 @@ def test_the_largest_numbers_allowed_stay_finite(name: str) -> None:
     l1=st.sampled_from([1e-6, 1e-3, 0.1]),
     gaps=st.booleans(),
 )
-def test_deaths_are_found(moves: list[tuple[float, int, bool]], l1: float, gaps: bool) -> None:
-    """Rates from 0 to huge, so that A hardly moves and leaps; marks tell what a search does."""
+def test_weights_that_died_between_touches_are_found(
+    moves: list[tuple[float, int, bool]], l1: float, gaps: bool
+) -> None:
+    """Rates from 0 to huge, so that A barely moves or jumps; the grid agrees with a search."""
     kind = TruncatedGradientRegressor if gaps else ElasticNetRegressor
     own = {"gravity": l1, "period": 3} if gaps else {"l1": l1}
     model = kind(**own, schedule="constant", average=True, clip_gradient=2.0)
@@ -332,8 +334,8 @@ def test_deaths_are_found(moves: list[tuple[float, int, bool]], l1: float, gaps:
         np.testing.assert_array_equal(told, [rule.weight(j) for j in range(40)])
 
 
-def test_copies_and_files_hold_no_table(tmp_path: Path) -> None:
-    """What has died since it was touched is written down in a copy, and told alike ever after."""
+def test_copies_and_files_hold_no_prefix_sums(tmp_path: Path) -> None:
+    """A copy stores dead weights as dead, and has the same weights from then on."""
     model = ElasticNetRegressor(l1=1e-3, average=True, intercept_lr=0.0)
     model.learn_many([{j: 1.0} for j in range(50)], np.linspace(0.1, 3.0, 50))
     model.save(tmp_path / "early")
@@ -352,8 +354,8 @@ def test_copies_and_files_hold_no_table(tmp_path: Path) -> None:
     other._engine.check()
 
 
-def test_a_mean_of_zero_of_a_weight_that_is_not_is_counted() -> None:
-    """Else the count at a cap would be one short once the mean moves on."""
+def test_a_non_zero_weight_with_a_zero_mean_counts() -> None:
+    """Otherwise the count at a cap would be one too small after the next step."""
     model = PegasosClassifier(l2=1.0, project=False, average=True, max_features=5)
     rule = model._engine.rule
     rule.u[3], rule.sums[3], rule.mean[0].t = 0.5, 0.0, 2
@@ -379,7 +381,7 @@ def test_average_cannot_change() -> None:
 
 
 @each
-def test_an_averaged_file_is_no_plain_one(case: Case) -> None:
+def test_plain_and_averaged_states_are_not_interchangeable(case: Case) -> None:
     model = case.make()
     model.learn_many([{j: 1.0} for j in range(20)], np.arange(20) % 2)
     params, state = model._parameters(), model._file_state()()
@@ -389,7 +391,7 @@ def test_an_averaged_file_is_no_plain_one(case: Case) -> None:
 
 
 @each
-def test_a_forged_file_is_refused(case: Case) -> None:
+def test_a_crafted_state_is_rejected(case: Case) -> None:
     model = case.make()
     kit.run_beside(model, case.new_twin(), kit.data_of(case.plain().loss, 100), [0, 100])
     rule = model._engine.rule
@@ -416,8 +418,8 @@ def test_a_forged_file_is_refused(case: Case) -> None:
 
 
 @pytest.mark.parametrize("budget", [1, 3, 40])
-def test_a_full_table_changes_little(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All sums are written down again and again."""
+def test_settling_all_sums_changes_little(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sums are settled many times."""
     monkeypatch.setattr(alive_intervals, "BUDGET", budget)
     for name in ("gradient l1", "gradient near", "gradient seldom"):
         case = CASES[name]
@@ -429,7 +431,7 @@ def test_a_full_table_changes_little(budget: int, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
 def test_explicit_stamps_have_the_same_mean(schedule: str) -> None:
-    """Of the weights that a model with explicit stamps has after each step."""
+    """The mean of the weights of a model with explicit stamps after each step."""
     params: dict[str, Any] = {"l1": 0.01, "l2": 0.02, "stamps": "explicit", "budget": 50}
     model = ElasticNetRegressor(**params, schedule=schedule, average=True)
     folded = ElasticNetRegressor(**{**params, "stamps": "folded"}, schedule=schedule, average=True)
@@ -446,8 +448,8 @@ def test_explicit_stamps_have_the_same_mean(schedule: str) -> None:
     assert folded.weights == model.weights
 
 
-def test_pegasos_writes_its_sums_down_before_they_cancel() -> None:
-    """Steps that are projected by much: s falls by orders of magnitude at once."""
+def test_pegasos_settles_its_sums_before_they_cancel() -> None:
+    """Projections by a large factor: s falls by orders of magnitude at once."""
     random = np.random.default_rng(3)
     n, d = 3_000, 40
     X = random.normal(size=(n, d)) * (random.random((n, d)) < 0.2) * 30.0
@@ -470,7 +472,7 @@ def test_pegasos_writes_its_sums_down_before_they_cancel() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
 def test_ten_million_steps_of_the_elastic_net(schedule: str) -> None:
-    """Steps in blocks without features, each begun by a touch: sums of a block in closed form."""
+    """Blocks of steps without features, each started by a touch, against sums in closed form."""
     l1, lr, n, block = 1e-5, 0.2, 10_000_000, 2_000
     model = ElasticNetRegressor(
         l1=l1, lr=lr, schedule=schedule, average=True, intercept_lr=0.0, budget=50_000
@@ -497,7 +499,7 @@ def test_ten_million_steps_of_the_elastic_net(schedule: str) -> None:
 
 @pytest.mark.slow
 def test_millions_of_steps_of_pegasos() -> None:
-    """A weight that is touched seldom and one that is touched often, against sums on the side."""
+    """A rarely and a frequently touched weight, against separate sums."""
     n, at_once = 3_000_000, 500_000
     model = PegasosClassifier(l2=1e-3, average=True, intercept_lr=0.0)
     ids = np.zeros(at_once, np.int32)

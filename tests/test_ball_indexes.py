@@ -40,7 +40,7 @@ def rows_of(rows: list[tuple[dict[int, float], float]]) -> Rows:
 
 
 def learnt(rule: Any, rows: Rows) -> Any:
-    """The rule after w + step x on each row, and the projection after each."""
+    """Return the rule after w + step x and a projection for each row."""
     record = np.zeros(1, loop.ONLINE).view(np.recarray)
     record[0] = (0, 0.0, 0.0, 1e12, ABSOLUTE, 0, 0, 0)
     n = len(rows.steps)
@@ -55,7 +55,7 @@ def learnt(rule: Any, rows: Rows) -> Any:
 
 
 def whole(rule: Any) -> dict[int, int]:
-    """The weights as the whole numbers they are."""
+    """Return the weights as integers."""
     slots, arrays = rule.state_dict()
     return dict(zip(slots.tolist(), arrays["w"].tolist(), strict=True))
 
@@ -64,7 +64,7 @@ def whole(rule: Any) -> dict[int, int]:
 
 
 class Exact:
-    """The ball as it is written: all weights, sorted, in whole numbers of a unit that stays."""
+    """The ball as in the paper: all weights, sorted, as integer multiples of a fixed unit."""
 
     def __init__(self, z: int, unit: float, nonnegative: bool) -> None:
         self.w: dict[int, int] = {}
@@ -96,12 +96,12 @@ acts = st.one_of(
     st.tuples(st.just("learn"), st.lists(st.tuples(rows, steps), min_size=1, max_size=12)),
     st.tuples(st.just("drop"), st.sets(st.integers(0, 15), max_size=5)),
     st.tuples(st.just("radius"), radii),
-    st.tuples(st.sampled_from(["grow", "renumber", "room", "rebase", "restore"]), st.none()),
+    st.tuples(st.sampled_from(["grow", "remap", "reserve", "renormalize", "load"]), st.none()),
 )
 
 
 @given(st.lists(acts, max_size=24), st.booleans(), st.sampled_from(KINDS))
-def test_the_whole_numbers_are_those_of_sorting(
+def test_integer_weights_match_projection_by_sorting(
     story: list[Any], nonnegative: bool, kind: Any
 ) -> None:
     rule = kind.start(16, 1.0, nonnegative)
@@ -120,13 +120,13 @@ def test_the_whole_numbers_are_those_of_sorting(
             exact.z = int(what / unit)
         elif act == "grow":
             rule = rule.grow(rule.size + 1)
-        elif act == "renumber":
+        elif act == "remap":
             there = np.arange(rule.size)[::-1].copy()
             rule = rule.remap(there, rule.size).remap(there, rule.size)
-        elif act == "room":
+        elif act == "reserve":
             rule = rule.reserve(7)
             assert rule.has_capacity(np.uint64(7))
-        elif act == "rebase":
+        elif act == "renormalize":
             rule.renormalize()
         else:
             rule = kind.from_state_dict(rule.size, *rule.state_dict())
@@ -151,10 +151,8 @@ states = st.builds(
 
 
 @given(states, st.sampled_from([1, 2**20, 2**41]), st.integers(-3, 3), st.sampled_from(KINDS))
-def test_any_state_is_projected_as_by_sorting(
-    state: State, scale: int, more: int, kind: Any
-) -> None:
-    """Above all where theta is one of the weights, or next to it, and others tie with it."""
+def test_any_state_projects_as_by_sorting(state: State, scale: int, more: int, kind: Any) -> None:
+    """Above all if theta is a weight, or next to one, and other weights tie with it."""
     unit = 2.0**-49
     z = 2**49
     small = [size * scale for size, count in state.groups for _ in range(count) if size]
@@ -182,7 +180,7 @@ def test_any_state_is_projected_as_by_sorting(
 
 @njit(error_model="numpy")
 def _dense(w, ids, values, indptr, steps, radius, nonnegative):  # type: ignore[no-untyped-def]
-    """The same in floats, eagerly: the projection by Michelot's iteration over all weights."""
+    """The same in floats, eagerly: projection by Michelot's iteration over all weights."""
     for i in range(len(steps)):
         for k in range(indptr[i], indptr[i + 1]):
             w[ids[k]] += steps[i] * values[k]
@@ -238,7 +236,7 @@ def batch_of(random: Any, n: int, d: int, radius: float) -> Rows:
 @pytest.mark.slow
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_a_million_operations(nonnegative: bool) -> None:
-    """Ties, denormals, huge steps, long stretches inside, other radii, growth, caps."""
+    """Ties, denormals, huge steps, long phases inside the ball, other radii, growth, caps."""
     random = np.random.default_rng(21)
     n, batches, d = 250, 4_000, 60
     radius = 1.0
@@ -283,7 +281,7 @@ def test_a_million_operations(nonnegative: bool) -> None:
 
 
 def test_many_weights_come_and_go() -> None:
-    """Tens of thousands: a tree of three levels, thousands of buckets; then nearly all end."""
+    """Tens of thousands: a tree of three levels, thousands of buckets; then nearly all expire."""
     random = np.random.default_rng(5)
     d, radius = 60_000, 50.0
     rules = [kind.start(d, radius, False) for kind in KINDS]
@@ -349,7 +347,7 @@ for n in (200, 2_000, 20_000):
 
 @pytest.mark.slow
 def test_the_tree_takes_logarithmic_time(python: Callable[..., str]) -> None:
-    """All that it reads and writes in nodes and leaves, counted where nothing is compiled."""
+    """Counts all reads and writes of nodes and leaves, interpreted."""
     told = python("-c", COUNTED, NUMBA_DISABLE_JIT="1", PYTHONWARNINGS="ignore").splitlines()
     sizes, levels, counts = zip(*(map(float, line.split()) for line in told), strict=True)
     assert sizes[0] < 500 and sizes[2] > 10_000

@@ -1,4 +1,4 @@
-"""Blocks of equal weights: a staircase, found by the ids that its members carry."""
+"""Blocks of equal weights: a staircase of values, found by the ids of the members."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stairs(NamedTuple):
 
 @kernel
 def change(rule: Any, what: int, j: Any) -> None:
-    """Let slot j be a block of its own, or join the highest; or be free; or make one of two."""
+    """Put slot j into a new block or into the highest, or free it; or merge the two highest."""
     j = np.uint64(j)
     if what == MERGE:
         top = np.uint64(rule.blocks[0].lower)
@@ -63,7 +63,7 @@ def weights(rule: Any, w: Any) -> bool:
 
 
 def changed(stairs: list[tuple[float, set[int]]], what: int, j: int) -> Any:
-    """The same on a list of values and members, from the lowest."""
+    """Do the same on a list of (value, members), from the lowest."""
     if what == MERGE:
         if len(stairs) > 1:
             (low, some), (_, others) = stairs[-2:]
@@ -79,7 +79,7 @@ def changed(stairs: list[tuple[float, set[int]]], what: int, j: int) -> Any:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, D - 1)), max_size=150))
-def test_against_a_list_of_sets(todo: list[tuple[int, int]]) -> None:
+def test_operations_match_a_list_of_sets(todo: list[tuple[int, int]]) -> None:
     signs = np.where(np.arange(D) % 2, 1.0, -1.0)
     rule = Stairs(FREE * signs, weight_blocks.no_blocks(2), records(1, CLOCK))
     rule.clock[0].level = 1e9
@@ -102,8 +102,8 @@ def test_against_a_list_of_sets(todo: list[tuple[int, int]]) -> None:
     assert np.count_nonzero(rule.blocks["lead"] == -1) == len(rule.blocks) - 1  # all ids are free
 
 
-def test_no_more_ids_than_members() -> None:
-    """Blocks that come and go, thousands of them, find room in few records."""
+def test_ids_are_bounded_by_members() -> None:
+    """Thousands of short-lived blocks fit in a few records."""
     random = np.random.default_rng(3)
     rule = Stairs(np.full(D, FREE), weight_blocks.no_blocks(2 * D), records(1, CLOCK))
     rule.clock[0].level = 1e9

@@ -41,7 +41,7 @@ def model_of(loss: str, **params: Any) -> Any:
 
 
 def dense(model: Any, d: int = D) -> Any:
-    """All weights, those of features never seen too."""
+    """Return all weights, including those of unseen features."""
     c = model._engine.rule.clock[0]
     w = np.full(d, 0.0 if c.two else c.scale * c.one)
     for j, w_j in model.weights.items():
@@ -50,7 +50,7 @@ def dense(model: Any, d: int = D) -> Any:
 
 
 def assert_equal_twins(model: Any, twin: Any) -> None:
-    """Weights to 1e-9, to rounding where they are larger than 1, the same support."""
+    """Assert equal weights to 1e-9, or to rounding above 1, and equal support."""
     scale = max(1.0, model.radius)
     w = dense(model, len(twin.w))
     np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9 * scale)
@@ -96,7 +96,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
 
 
 def test_all_features_far_below_their_start(tmp_path: Path) -> None:
-    """Where all have fallen alike, their weights show beside the share of theta = 0."""
+    """If all thetas are negative, their weights are not lost next to the share of theta = 0."""
     params: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "loss": "absolute"}
     model = EGRegressor(n_features=2, nonnegative=True, radius=1.0, intercept_lr=0.0, **params)
     for t in range(1, 701):
@@ -113,7 +113,7 @@ def test_all_features_far_below_their_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("lr", [5.0, 50.0, 500.0, 5e4])
-def test_plain_numbers_would_overflow(lr: float, nonnegative: bool) -> None:
+def test_theta_in_the_thousands_does_not_overflow(lr: float, nonnegative: bool) -> None:
     """theta in the thousands, up, down and back; and nearly all of it in one weight.
 
     By the hinge, whose derivative has two values: others make such rates chaotic.
@@ -163,7 +163,7 @@ def test_permuting_names_permutes_weights(order: list[int], seed: int, nonnegati
     assert plain.intercept == permuted.intercept == named.intercept
 
 
-def test_a_feature_never_seen_is_zero() -> None:
+def test_an_unseen_feature_weighs_nothing() -> None:
     model = EGClassifier(n_features=50)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -174,7 +174,7 @@ def test_a_feature_never_seen_is_zero() -> None:
 
 @pytest.mark.parametrize("names", ["ints", "strings"])
 def test_nonnegative_features_never_seen_weigh_something(names: str) -> None:
-    """Predicted as the twin does: by dicts, by matrices, by what is frozen, seen or unseen."""
+    """Dicts, matrices and frozen models predict as the twin does, for seen and unseen features."""
     random = np.random.default_rng(2)
     X = rows_of(random, 300)
     X[:, 40:] = 0.0
@@ -210,7 +210,7 @@ def test_nonnegative_features_never_seen_weigh_something(names: str) -> None:
 
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("to", [lambda j: j * 3, lambda j: f"w{j}"], ids=["ints", "strings"])
-def test_one_feature_more_is_refused(to: Callable[[int], Any], nonnegative: bool) -> None:
+def test_a_feature_above_the_limit_is_rejected(to: Callable[[int], Any], nonnegative: bool) -> None:
     model = EGClassifier(n_features=10, nonnegative=nonnegative)
     for j in range(8):
         model.learn_one({to(j): 1.0, to(j + 1): 0.5, to(99): 0.0, to(98): None}, j % 2)
@@ -235,7 +235,7 @@ def test_one_feature_more_is_refused(to: Callable[[int], Any], nonnegative: bool
     model._engine.check()
 
 
-def test_one_column_more_is_refused() -> None:
+def test_a_column_above_the_limit_is_rejected() -> None:
     X = np.eye(12)
     model = EGRegressor(n_features=10)
     with pytest.raises(BadExample, match="n_features=10") as raised:
@@ -248,8 +248,8 @@ def test_one_column_more_is_refused() -> None:
 
 
 @pytest.mark.parametrize("order", ["sorted", "repeated"])
-def test_one_column_more_far_down_a_large_matrix_is_refused(order: str) -> None:
-    """Learnt as it is looked at, and then put back to the bit."""
+def test_a_column_above_the_limit_late_in_a_large_matrix_is_rejected(order: str) -> None:
+    """Rows are learnt while they are validated, and then rolled back bit-identically."""
     ids = np.arange(8_000, dtype=np.int32).reshape(-1, 2) % 10
     ids[3_111] = (4, 10)
     if order == "repeated":
@@ -283,7 +283,7 @@ def test_hashed_the_slots_are_the_features() -> None:
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_of_many_features_the_largest_are_kept(nonnegative: bool) -> None:
+def test_a_cap_keeps_the_largest_weights(nonnegative: bool) -> None:
     random = np.random.default_rng(6)
     X = rows_of(random, 2_000)
     model = EGClassifier(n_features=D, lr=1.0, nonnegative=nonnegative, max_features=20)
@@ -396,7 +396,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("name", "value", "rule"), REFUSED)
 @pytest.mark.parametrize("cls", MODELS)
-def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
+def test_parameters_out_of_range_are_rejected(cls: Any, name: str, value: Any, rule: str) -> None:
     with pytest.raises(ValueError) as made:
         cls(**{name: value})
     sentence = str(made.value)
@@ -407,7 +407,7 @@ def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
     assert getattr(model, name) == getattr(cls(), name)
 
 
-def test_what_is_fixed_once_the_model_is_made() -> None:
+def test_parameters_that_cannot_change() -> None:
     model = EGClassifier()
     for name, value in (("n_features", 7), ("nonnegative", True)):
         with pytest.raises(ValueError, match="cannot change"):
@@ -447,7 +447,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
     st.randoms(use_true_random=False),
 )
 def test_shares_are_summed_exactly(thetas: list[float], nonneg: bool, random: Random) -> None:
-    """In any order of the slots the same float, and to rounding the sum of the shares."""
+    """The same float in any order of the slots, and the sum of the shares to rounding."""
     found = []
     for size in (300, 500, 1_000):
         rule = EG.start(size, 10.0, 2_000, nonneg)
@@ -469,8 +469,8 @@ def test_exponentials(x: float, M: int) -> None:
     assert down == pytest.approx(np.exp(-x) * 2.0**-M, rel=1e-12, abs=1e-290)
 
 
-def test_dropped_weights_are_those_of_the_start() -> None:
-    """And none by name."""
+def test_dropped_weights_return_to_the_start() -> None:
+    """And are not listed by name."""
     random = np.random.default_rng(3)
     X = rows_of(random, 500)
     for nonnegative in (False, True):
@@ -506,7 +506,7 @@ def test_no_check_is_skipped_and_batches_are_checked() -> None:
 
 @pytest.mark.parametrize("cls", MODELS)
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_saved_it_goes_on_bit_for_bit(cls: Any, nonnegative: bool, tmp_path: Path) -> None:
+def test_a_saved_model_resumes_bit_identically(cls: Any, nonnegative: bool, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     X = rows_of(random, 600)
     y = X @ random.normal(size=D) > 0.0

@@ -1,4 +1,4 @@
-"""The lazy elastic net against its dense twin, and what must hold of both."""
+"""The lazy elastic net against its dense twin, and properties of both."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def model_of(loss: str, **params: Any) -> Any:
 
 
 def rows_of(random: Any, n: int, d: int = D, k: int = 6) -> Any:
-    """A dense matrix of sparse rows; a feature's chance falls with its number."""
+    """Return a dense matrix of sparse rows; the frequency of a feature falls with its number."""
     chance = k * (1.0 / np.arange(1, d + 1)) / np.sum(1.0 / np.arange(1, d + 1))
     X = random.normal(size=(n, d)) * 0.35
     X[random.random((n, d)) > chance] = 0.0
@@ -56,7 +56,7 @@ def rows_of(random: Any, n: int, d: int = D, k: int = 6) -> Any:
 
 
 def labels_of(random: Any, X: Any, loss: str) -> tuple[Any, Any]:
-    """(labels as a model takes them, labels as they are inside) of a sparse linear truth."""
+    """Return labels of a sparse linear truth: as a model takes them, and as kernels do."""
     truth = random.normal(size=X.shape[1]) * (np.arange(X.shape[1]) % 3 == 0)
     noisy = X @ truth + random.normal(size=len(X)) * 0.3
     if loss in BINARY:
@@ -72,7 +72,7 @@ def dense(model: Any, d: int = D) -> Any:
 
 
 def assert_equal_twins(model: Any, twin: Any) -> None:
-    """Same weights to 1e-9, same support but for weights that small, same intercept."""
+    """Assert equal weights to 1e-9, equal support above that, and equal intercepts."""
     w = dense(model, len(twin.w))
     np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-9)
     large = np.maximum(np.abs(w), np.abs(twin.w)) > 1e-9
@@ -131,7 +131,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
 
 @pytest.mark.parametrize("stamps", ["folded", "explicit"])
 def test_rows_of_every_length_equal_the_dense_twin(stamps: str) -> None:
-    """Rows are walked by eights, and what is left of one is as many entries as there may be."""
+    """Rows are processed by eights: remainders of every length."""
     random = np.random.default_rng(17)
     lengths = np.repeat(np.arange(41), 8)
     random.shuffle(lengths)
@@ -153,8 +153,8 @@ def test_rows_of_every_length_equal_the_dense_twin(stamps: str) -> None:
 
 
 @pytest.mark.parametrize("l2", [1.0, 1.5, 30.0])
-def test_sgd_beyond_its_range_starts_anew(l2: float) -> None:
-    """Where eta l2 >= 1 every weight is 0 after the step, and what follows is as from the start."""
+def test_sgd_with_eta_l2_above_one_restarts(l2: float) -> None:
+    """Where eta l2 >= 1 every weight is 0 after the step, and later steps are as from the start."""
     random = np.random.default_rng(5)
     X = rows_of(random, 600)
     y, signed = labels_of(random, X, "logistic")
@@ -177,7 +177,7 @@ def test_sgd_beyond_its_range_starts_anew(l2: float) -> None:
 
 @njit(error_model="numpy")
 def _dense_loop(w, ids, x, y, eta, l1, l2, sgd):  # type: ignore[no-untyped-def]
-    """The squared loss on rows of one non-zero, eagerly; returns the predictions."""
+    """Learn rows of one non-zero eagerly with the squared loss; return the predictions."""
     p = np.empty(len(y))
     for i in range(len(y)):
         j = ids[i]
@@ -204,7 +204,7 @@ def _dense_loop(w, ids, x, y, eta, l1, l2, sgd):  # type: ignore[no-untyped-def]
     ],
     ids=["ridge", "both", "l1", "mild"],
 )
-def test_rebasing_many_times(update: str, steps: int, eta: float, l1: float, l2: float) -> None:
+def test_many_renormalizations(update: str, steps: int, eta: float, l1: float, l2: float) -> None:
     random = np.random.default_rng(1)
     d, block = 6, 500_000
     truth = np.array([2.0, -1.0, 0.5, 0.02, 0.0, -4.0])
@@ -248,7 +248,7 @@ def test_permuting_names_permutes_weights(order: list[int], seed: int, update: s
 
 
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
-def test_a_feature_never_seen_is_zero(update: str) -> None:
+def test_an_unseen_feature_weighs_nothing(update: str) -> None:
     model = ElasticNetClassifier(l1=1e-3, l2=1e-3, update=update)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -342,7 +342,7 @@ def test_no_penalty_touches_the_intercept() -> None:
         ("auto", {"l1": 0.9, "loss": "hinge"}),
     ],
 )
-def test_of_changes_together_all_are_made_or_none(lr: Any, change: dict[str, Any]) -> None:
+def test_changes_are_applied_together_or_not_at_all(lr: Any, change: dict[str, Any]) -> None:
     model, untouched = (ElasticNetClassifier(l1=0.01, lr=lr) for _ in range(2))
     xs = [({f"f{k % 7}": 1.0, "g": k * 0.1}, k % 3 == 0) for k in range(60)]
     for x, y in xs[:30]:
@@ -357,14 +357,14 @@ def test_of_changes_together_all_are_made_or_none(lr: Any, change: dict[str, Any
     assert model.weights == untouched.weights and model.intercept == untouched.intercept
 
 
-def test_a_class_is_no_scheduler() -> None:
+def test_a_scheduler_class_is_rejected() -> None:
     with pytest.raises(
         ValueError, match="^lr must be a scheduler instance, got the class InverseScaling"
     ):
         ElasticNetClassifier(lr=schedulers.InverseScaling)
 
 
-def test_a_number_of_top_weights_is_not_below_zero() -> None:
+def test_top_weights_rejects_negative_k() -> None:
     model = ElasticNetClassifier()
     model.learn_one({"a": 1.0, "b": 2.0}, True)
     assert len(model.top_weights(0)) == 0 and len(model.top_weights(1)) == 1
@@ -373,7 +373,7 @@ def test_a_number_of_top_weights_is_not_below_zero() -> None:
 
 
 @given(st.lists(st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0]), max_size=12))
-def test_the_farthest_weights_come_first_and_equal_ones_in_order(values: list[float]) -> None:
+def test_top_weights_are_sorted_by_size_with_stable_ties(values: list[float]) -> None:
     model = ElasticNetClassifier(lr=1.0, intercept_lr=0.0)
     model.learn_one({f"w{k}": v for k, v in enumerate(values)}, True)
     ranked = [
@@ -388,7 +388,7 @@ def test_the_farthest_weights_come_first_and_equal_ones_in_order(values: list[fl
 @pytest.mark.parametrize("by", ["attribute", "mutate"])
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None:
-    """What is pending for features not seen since keeps the old strengths."""
+    """Pending penalties keep the old strengths."""
     random = np.random.default_rng(11)
     X = rows_of(random, 3_000)
     X[500:2_500, ::2] = 0.0  # pending through several changes
@@ -421,7 +421,7 @@ def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None
 
 
 def test_the_largest_numbers_allowed_stay_finite() -> None:
-    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength beside."""
+    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength."""
     random = np.random.default_rng(0)
     for update, l1, l2, lr in itertools.product(
         ("fobos", "sgd"), (0.0, 1.0, 1e30), (0.0, 1e-3, 1.0, 1e30), (1e-5, 1.0, 1e10)
@@ -444,7 +444,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
         assert np.isfinite(list(model.weights.values())).all()
 
 
-def test_a_custom_scheduler_is_asked_with_plain_ints() -> None:
+def test_a_custom_scheduler_gets_python_ints() -> None:
     class Inverse:
         def get(self, t: int) -> float:
             return 0.1 * (t + 1) ** -1
@@ -458,8 +458,8 @@ def test_a_custom_scheduler_is_asked_with_plain_ints() -> None:
 
 
 @pytest.mark.parametrize("average", [False, True])
-def test_rows_longer_than_any_that_was_learnt_are_predicted(average: bool) -> None:
-    """What a row leaves for its step has no room for them: their sum is right all the same."""
+def test_rows_longer_than_the_scratch_array_are_predicted(average: bool) -> None:
+    """The scratch array is too short for such a row; its margin is still correct."""
     random = np.random.default_rng(3)
     d = 3_000
     short = rows_of(random, 400, d, 30)
@@ -483,7 +483,7 @@ def test_rows_longer_than_any_that_was_learnt_are_predicted(average: bool) -> No
     assert model.weights == other.weights
 
 
-def test_one_weight_and_one_rate_for_all_are_those_for_each() -> None:
+def test_scalar_and_array_weights_and_rates_are_equal() -> None:
     random = np.random.default_rng(4)
     X = csr_matrix(rows_of(random, 200))
     y = random.random(200) < 0.5

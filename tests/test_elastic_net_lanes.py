@@ -35,13 +35,13 @@ def twin_of(loss: str, **params: Any) -> reference.ElasticNetLanes:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
-def test_it_is_eight_dense_nets(loss: str, update: str) -> None:
+def test_equals_eight_dense_nets(loss: str, update: str) -> None:
     params: Any = {"l1": 1e-3, "l2": 1e-2, "update": update, "intercept_init": 0.3}
     kit.run_beside(make(loss, **params), twin_of(loss, **params), kit.data_of(loss))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
-def test_steps_that_take_all(loss: str) -> None:
+def test_steps_that_end_all_weights(loss: str) -> None:
     """At the higher rates eta l2 is above 1."""
     params: Any = {"l2": 3.0, "update": "sgd"}
     data = tuple(part[:600] for part in kit.data_of(loss))
@@ -63,7 +63,7 @@ def test_poor_data(loss: str, case: str) -> None:
         max_size=80,
     )
 )
-def test_the_mixture_loses_no_more_than_the_best_rate_and_log_8_each_time_anew(
+def test_the_loss_of_the_mixture_is_within_log_8_of_the_best_rate(
     stream: list[tuple[int, float, bool, float]],
 ) -> None:
     model = ElasticNetClassifier(lr="auto", intercept_lr=0.05)
@@ -98,7 +98,7 @@ def test_names_permute_weights() -> None:
     kit.permuting_names_permutes_weights(lambda: make("logistic", l1=1e-3))
 
 
-def test_a_name_never_seen_weighs_nothing() -> None:
+def test_an_unseen_feature_weighs_nothing() -> None:
     model = make("logistic", l1=1e-3)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 3 == 0)
@@ -118,7 +118,7 @@ def test_progressive_is_what_is_predicted_before(loss: str) -> None:
     assert single.weights == whole.weights and single.intercept == whole.intercept
 
 
-def test_saved_it_goes_on_with_all_its_rates(tmp_path: Path) -> None:
+def test_a_saved_model_resumes_with_all_rates(tmp_path: Path) -> None:
     X, y, _, w = kit.data_of("logistic", 2_000)
     model = make("logistic", l1=1e-2)
     model.progressive_many(csr_matrix(X[:900]), y[:900], w[:900])
@@ -132,7 +132,7 @@ def test_saved_it_goes_on_with_all_its_rates(tmp_path: Path) -> None:
     assert frozen.predict_proba_one(x) == model.predict_proba_one(x)
 
 
-def test_at_most_so_many_weights_whichever_rate_leads() -> None:
+def test_the_cap_holds_whichever_rate_leads() -> None:
     rng = np.random.default_rng(5)
     model = make("logistic", max_features=20)
     leaders = set()
@@ -150,7 +150,7 @@ def test_at_most_so_many_weights_whichever_rate_leads() -> None:
 
 @pytest.mark.parametrize("seed", [304, 499, 566])
 def test_a_new_leader_is_counted_though_its_row_has_fewer_weights(seed: int) -> None:
-    """What a row loses by the change is no sign of how many weights there are elsewhere."""
+    """The change of the count within a row says nothing about the other weights."""
     rng = np.random.default_rng(seed)
     model = ElasticNetClassifier(loss="hinge", lr="auto", l1=0.08, max_features=45)
     for i in range(180):
@@ -165,8 +165,8 @@ def test_a_new_leader_is_counted_though_its_row_has_fewer_weights(seed: int) -> 
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_it_needs_no_scale(loss: str) -> None:
-    """Features, or weights of examples, a thousand times as large: the same predictions."""
+def test_predictions_do_not_depend_on_the_scale(loss: str) -> None:
+    """Features or sample weights that are a thousand times larger give the same predictions."""
     X, y, _, _ = kit.data_of(loss, 2_000)
     outputs = [
         make(loss).progressive_many(csr_matrix(X * scale), y, np.full(len(y), weight))
@@ -186,7 +186,7 @@ def stream(loss: str, n: int = 8_000) -> tuple[Any, Any]:
 
 
 def lost_by(loss: str, X: Any, y: Any) -> Any:
-    """What each prediction of one pass has lost."""
+    """Return the loss of each prediction of one pass."""
     model = make(loss)
     p = model.progressive_many(csr_matrix(X), y)
     if loss == "logistic":
@@ -197,7 +197,7 @@ def lost_by(loss: str, X: Any, y: Any) -> Any:
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("scale", [1e-1, 1e-3, 1e-5])
-def test_a_small_first_row_is_got_over(loss: str, scale: float) -> None:
+def test_recovers_from_a_small_first_row(loss: str, scale: float) -> None:
     X, y = stream(loss)
     usual = lost_by(loss, X, y)[2:].mean()
     X[0] *= scale
@@ -222,7 +222,7 @@ def test_rows_whose_size_changes(change: Callable[[int], Any], most: float) -> N
 
 @pytest.mark.parametrize(("loss", "most"), [("squared", 4.0), ("absolute", 2.0)])
 def test_labels_far_from_zero(loss: str, most: float) -> None:
-    """The intercept finds its way without a rate being given."""
+    """The intercept adapts without a rate."""
     X, y = stream(loss)
     p = make(loss).progressive_many(csr_matrix(X), y + 100.0)
     wrong = np.abs(p - y - 100.0)
@@ -232,7 +232,7 @@ def test_labels_far_from_zero(loss: str, most: float) -> None:
 
 @pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge", "squared", "absolute"])
 @pytest.mark.parametrize("kind", ["still", "turning", "labels in turn"])
-def test_the_leader_loses_hardly_more_than_the_best_rate(loss: str, kind: str) -> None:
+def test_the_leader_loses_little_more_than_the_best_rate(loss: str, kind: str) -> None:
     X, y = stream(loss, 4_000)
     if kind == "turning":
         X[2_000:] = np.roll(X[2_000:], 3, axis=1)
@@ -267,13 +267,13 @@ def test_the_leader_loses_hardly_more_than_the_best_rate(loss: str, kind: str) -
         (lambda: setattr(make("hinge"), "lr", 0.1), 'lr cannot change to or from "auto"'),
     ],
 )
-def test_what_does_not_go_together(act: Callable[[], Any], said: str) -> None:
+def test_conflicting_parameters_are_rejected(act: Callable[[], Any], said: str) -> None:
     with pytest.raises(ValueError) as told:
         act()
     assert said in str(told.value)
 
 
-def test_a_refused_change_leaves_the_rate() -> None:
+def test_a_rejected_change_keeps_the_rate() -> None:
     model = ElasticNetClassifier(lr=0.2)
     with pytest.raises(ValueError, match="lr cannot change to or from"):
         model.lr = "auto"
@@ -283,7 +283,7 @@ def test_a_refused_change_leaves_the_rate() -> None:
 
 @pytest.mark.parametrize("value", [1e-155, 1e-161, 1e-170, 1e-60])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_values_whose_squares_are_hardly_any_leave_a_sound_model(
+def test_values_whose_squares_underflow_keep_the_model_valid(
     loss: str, value: float, tmp_path: Path
 ) -> None:
     model = make(loss)
@@ -299,10 +299,10 @@ def test_values_whose_squares_are_hardly_any_leave_a_sound_model(
 @pytest.mark.parametrize("label", [1.0, 1e49])
 @pytest.mark.parametrize("penalty", [{"l1": 1e30}, {"l1": 1e-3, "l2": 1e30}, {"l2": 1e30}])
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
-def test_tiny_values_and_weights_together_leave_a_sound_model(
+def test_tiny_values_and_sample_weights_keep_the_model_valid(
     label: float, penalty: dict[str, float], update: str
 ) -> None:
-    """What rates are multiplied by for each, together, is no more than for one."""
+    """The two factors of the rates have one common upper bound."""
     model = make("absolute", update=update, **penalty)
     model.learn_one({}, label, 1e-300)
     for value in (1e-155, 1e-155, 1.0):
@@ -311,7 +311,7 @@ def test_tiny_values_and_weights_together_leave_a_sound_model(
         assert math.isfinite(model.predict_one({"a": 1.0, "b": 2.0}))
 
 
-def test_the_loss_stays() -> None:
+def test_the_loss_cannot_change() -> None:
     model = make("logistic")
     with pytest.raises(ValueError, match='loss cannot change with lr="auto"'):
         model.loss = "hinge"

@@ -40,7 +40,7 @@ def clock_of(model: Any) -> Any:
 
 
 def empty(n: int) -> tuple[Any, Any]:
-    """Examples without features: steps of the penalty alone."""
+    """Learn examples without features: steps of the penalty alone."""
     return csr_matrix((n, 1)), np.zeros(n, int)
 
 
@@ -85,7 +85,7 @@ def test_equals_the_dense_twin_and_the_folded_form(loss: str) -> None:
 
 
 def test_theorem_1_as_printed_and_as_it_should_be() -> None:
-    """The numbers at the head of the rule's file."""
+    """The numbers in the docstring of the module."""
     l1, l2 = 0.01, 0.1
     eta = 0.5 / np.sqrt(np.arange(1.0, 51.0))
     P = np.cumprod(1.0 - eta * l2)
@@ -123,7 +123,7 @@ GAPS += (MOST - 1, MOST, MOST + 1, 3 * MOST + 7)
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize(("l1", "l2"), [(1e-6, 0.0), (0.0, 1e-5), (1e-7, 1e-6), (1e-4, 1e-3)])
 def test_equal_steps_by_their_number(update: str, gap: int, l1: float, l2: float) -> None:
-    """A weight left alone for `gap` equal steps, against the closed form in high precision."""
+    """A weight untouched for `gap` equal steps, against the closed form in high precision."""
     model = ElasticNetRegressor(
         l1=l1, l2=l2, update=update, lr=0.5, schedule="constant", budget=2**21, **EXPLICIT
     )
@@ -150,8 +150,8 @@ def test_equal_steps_by_their_number(update: str, gap: int, l1: float, l2: float
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 @pytest.mark.parametrize("whole", [1, 2, 40])
 @pytest.mark.parametrize(("l1", "l2"), [(1e-6, 0.0), (1e-6, 1e-5), (1e-3, 1e-6), (1e-9, 1e-3)])
-def test_what_is_zero_stays_zero(update: str, whole: int, l1: float, l2: float) -> None:
-    """Weights that are just about zero where the last steps become a whole; sizes never grow."""
+def test_zero_weights_stay_zero(update: str, whole: int, l1: float, l2: float) -> None:
+    """Weights that are just zero when the last steps complete a block; sizes never grow."""
     params: dict[str, Any] = {"l1": l1, "l2": l2, "update": update, "schedule": "constant"}
     model = ElasticNetRegressor(**params, lr=0.5, **EXPLICIT)
     model.learn_many(*empty(whole * A_BLOCK - 2))
@@ -169,8 +169,8 @@ def test_what_is_zero_stays_zero(update: str, whole: int, l1: float, l2: float) 
 
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 @pytest.mark.parametrize(("l1", "l2"), [(1e-6, 0.0), (1e-5, 1e-4), (0.0, 1e-3)])
-def test_equal_steps_are_as_good_as_others(update: str, l1: float, l2: float) -> None:
-    """Stamps in several wholes, beside the same steps with a time each; and a file in between."""
+def test_equal_steps_match_steps_with_a_time_each(update: str, l1: float, l2: float) -> None:
+    """Stamps in several blocks, against the same steps with a time each; and a file in between."""
     params: dict[str, Any] = {"l1": l1, "l2": l2, "update": update, "schedule": "constant"}
     models = [ElasticNetRegressor(**params, lr=0.5, **EXPLICIT) for _ in range(2)]
     clock_of(models[1]).even = 0
@@ -200,10 +200,10 @@ def test_equal_steps_are_as_good_as_others(update: str, l1: float, l2: float) ->
     update=st.sampled_from(["fobos", "sgd"]),
     l2=st.sampled_from([0.0, 0.1, 1.0]),
 )
-def test_stretches_of_equal_and_of_other_rates(
+def test_alternating_constant_and_changing_rates(
     steps: list[tuple[float, int]], budget: int, update: str, l2: float
 ) -> None:
-    """Rates that stay, change and come back: at any time the weights are the dense ones."""
+    """Rates that stay, change and return: the weights are the dense ones at any time."""
     params: dict[str, Any] = {"l1": 2e-3, "l2": l2, "update": update, "schedule": "constant"}
     model = ElasticNetRegressor(**params, **EXPLICIT, budget=budget)
     twin = reference.ElasticNet(5, loss="squared", **params)
@@ -258,7 +258,7 @@ def test_weights_are_brought_current_in_time(params: dict[str, Any], limit: str)
 
 
 def test_tables_are_bounded() -> None:
-    """By the budget where rates differ; a constant rate takes the same at any."""
+    """By the budget if rates differ; a constant rate takes constant memory."""
     for budget in (2**20, 2**30):
         constant = ElasticNetRegressor(l1=1e-6, schedule="constant", **EXPLICIT, budget=budget)
         for _ in range(4):
@@ -276,7 +276,7 @@ def test_tables_are_bounded() -> None:
 
 
 def test_files_hold_no_tables(tmp_path: Path) -> None:
-    """Steps gone by since a touch cost nothing in a file, and the loaded model goes on alike."""
+    """Steps since a touch cost nothing in a file, and the loaded model resumes bit-identically."""
     model = ElasticNetRegressor(l1=1e-5, l2=1e-4, **EXPLICIT)
     model.learn_many([{j: 1.0} for j in range(50)], np.ones(50))
     model.save(tmp_path / "early")
@@ -290,7 +290,7 @@ def test_files_hold_no_tables(tmp_path: Path) -> None:
     other._engine.check()
 
 
-def test_a_forged_file_is_refused(tmp_path: Path) -> None:
+def test_a_crafted_state_is_rejected(tmp_path: Path) -> None:
     model = ElasticNetRegressor(l1=1e-5, **EXPLICIT)
     model.learn_many([{j: 1.0} for j in range(50)], np.ones(50))
     slots, arrays = model._engine.rule.state_dict()
@@ -356,7 +356,7 @@ def test_changed_parameters_act_from_the_next_step(update: str, schedule: str) -
         model._engine.check()
 
 
-def test_parameters_out_of_range_are_refused() -> None:
+def test_parameters_out_of_range_are_rejected() -> None:
     for params, said in (
         ({"stamps": "implicit"}, 'stamps must be one of "folded", "explicit"'),
         ({"budget": 0}, "budget must be an integer from 1 to 1,073,741,824, got 0"),
@@ -376,7 +376,7 @@ def test_parameters_out_of_range_are_refused() -> None:
 
 @pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
 @pytest.mark.parametrize("l2", [1.0, 1.5, 30.0])
-def test_sgd_beyond_its_range_starts_anew(schedule: str, l2: float) -> None:
+def test_sgd_with_eta_l2_above_one_restarts(schedule: str, l2: float) -> None:
     random = np.random.default_rng(5)
     X = rows_of(random, 600)
     y, signed = labels_of(random, X, "logistic")
@@ -397,7 +397,7 @@ def test_sgd_beyond_its_range_starts_anew(schedule: str, l2: float) -> None:
 
 @pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
 def test_rows_longer_than_any_before(schedule: str) -> None:
-    """Predicting such a row spoils nothing, and learning it makes room first."""
+    """Predicting such a row changes nothing, and learning it reserves room first."""
     model = ElasticNetRegressor(l1=1e-3, schedule=schedule, lr=1e-3, **EXPLICIT)
     twin = reference.ElasticNet(3_000, l1=1e-3, schedule=schedule, lr=1e-3, loss="squared")
     random = np.random.default_rng(0)
@@ -431,8 +431,8 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
         assert np.isfinite(list(model.weights.values())).all()
 
 
-def test_given_back_slots_change_nothing() -> None:
-    """A weight that is just zero in an even stretch must not come back by rounding."""
+def test_giving_back_slots_changes_nothing() -> None:
+    """A weight that is just zero during equal steps must not return by rounding."""
     random = np.random.default_rng(6)
     for seed in range(40):
         l1, l2 = float(10 ** random.uniform(-4, -1)), float(random.choice([0.0, 0.01, 0.5]))
@@ -455,8 +455,8 @@ def test_given_back_slots_change_nothing() -> None:
             assert models[0].weights == models[1].weights
 
 
-def test_room_is_made_without_a_change() -> None:
-    """However large the tables begin, the bits are the same."""
+def test_growing_tables_changes_nothing() -> None:
+    """The bits do not depend on the initial size of the tables."""
     X = rows_of(np.random.default_rng(2), 6_000)
     bits = []
     for room in (A_BLOCK + 1, 9_000):
@@ -470,7 +470,7 @@ def test_room_is_made_without_a_change() -> None:
 
 @pytest.mark.parametrize("schedule", ["invsqrt", "constant"])
 def test_a_budget_that_was_lowered_is_saved_and_copied(schedule: str, tmp_path: Path) -> None:
-    """Before a step has heeded it."""
+    """Before a step has applied it."""
     model = ElasticNetClassifier(l1=0.01, l2=0.1, schedule=schedule, **EXPLICIT, budget=100)
     for t in range(20):
         model.learn_one({"a": 1.0, "b": -1.0}, t % 2 == 0)

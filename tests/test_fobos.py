@@ -89,7 +89,7 @@ def test_the_first_steps_of_l2_by_hand() -> None:
     ),
 )
 def test_any_rows(norm: str, strength: float, rows: list[tuple[dict[int, float], float]]) -> None:
-    """Ties, equal values, denormals, and weights of nothing."""
+    """Ties, equal values, denormals, and zero sample weights."""
     params: dict[str, Any] = {"norm": norm, "strength": strength, "lr": 0.3}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(8, loss="squared", **params)
     for row, y in rows:
@@ -143,8 +143,8 @@ def test_poor_data_behaves(loss: str, norm: str, case: str) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_copies_go_on_to_the_bit(setting: str, tmp_path: Path) -> None:
-    kit.copies_go_on_to_the_bit(lambda: make(**SETTINGS[setting], lr=0.5), tmp_path)
+def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
+    kit.copies_resume_bit_identically(lambda: make(**SETTINGS[setting], lr=0.5), tmp_path)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -156,7 +156,7 @@ def test_rows_longer_than_any_before(norm: str) -> None:
     )
 
 
-def test_parameters_out_of_range_are_refused() -> None:
+def test_parameters_out_of_range_are_rejected() -> None:
     kit.refuses(
         FOBOSClassifier,
         [
@@ -180,8 +180,8 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
     kit.stays_finite(lambda **params: make("squared", **params), settings)
 
 
-def test_where_the_norms_lead() -> None:
-    """l2 keeps what is beside each other in proportion, l-infinity makes the largest equal."""
+def test_the_norms_shape_the_weights() -> None:
+    """l2 keeps the proportions of the weights, l-infinity makes the largest equal."""
     random = np.random.default_rng(0)
     X = random.normal(size=(4_000, 12))
     y = X @ np.array([3.0, -2.0, 2.0, 1.5, *[0.3] * 8])

@@ -34,7 +34,7 @@ def test_squares_are_summed_the_same_in_any_order(values: list[float], random: A
 
 
 def run(model: Any, X: Any, y: Any) -> tuple[int, int]:
-    """Learn row by row; how often s rose: written down anew with weights, and without any."""
+    """Learn row by row; return how often s restarted with weights, and without any."""
     begun, cleared = 0, 0
     for i in range(len(y)):
         before = model._engine.rule.clock[0].s if model.n_iterations else S_START
@@ -48,8 +48,8 @@ def run(model: Any, X: Any, y: Any) -> tuple[int, int]:
     return begun, cleared
 
 
-def test_s_and_the_sum_begin_anew() -> None:
-    """The penalty takes much of the norm in each step; the twin is as eager as ever."""
+def test_s_and_the_sum_restart() -> None:
+    """Each penalty takes much of the norm."""
     random = np.random.default_rng(3)
     X = random.normal(size=(3_000, 40)) * (random.random((3_000, 40)) < 0.2)
     y = X @ random.normal(size=40) * 3.0
@@ -61,7 +61,7 @@ def test_s_and_the_sum_begin_anew() -> None:
     assert begun > 3
 
 
-def test_all_are_zero_and_begin_anew() -> None:
+def test_all_weights_become_zero_and_restart() -> None:
     random = np.random.default_rng(4)
     X = random.normal(size=(2_000, 40)) * (random.random((2_000, 40)) < 0.1)
     y = X @ random.normal(size=40)
@@ -73,8 +73,8 @@ def test_all_are_zero_and_begin_anew() -> None:
     assert cleared > 50
 
 
-def test_what_is_untouched_is_dropped_after_a_few_passes() -> None:
-    """So that passes cost what touches pay for: 10,000 entries that never come again."""
+def test_untouched_entries_leave_the_list_after_a_few_passes() -> None:
+    """So passes cost O(1) for each touch: 10,000 entries that do not return."""
     params: dict[str, Any] = {"strength": 3.0, "lr": 0.5, "schedule": "constant"}
     params |= {"intercept_lr": 0.0}
     model = FOBOSRegressor(**params)
@@ -92,8 +92,8 @@ def test_what_is_untouched_is_dropped_after_a_few_passes() -> None:
     model._engine.check()
 
 
-def test_a_sum_that_falls_by_much_is_summed_anew() -> None:
-    """A weight of 1e9 comes and goes: of the others' squares nothing may be lost with it."""
+def test_a_sum_that_falls_by_much_is_recomputed() -> None:
+    """A weight of 1e9 appears and is dropped: the squares of the others must not be lost."""
     params: dict[str, Any] = {"strength": 1e-3, "lr": 1.0, "schedule": "constant"}
     params |= {"intercept_lr": 0.0}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(3, loss="squared", **params)
@@ -135,7 +135,7 @@ def test_a_million_steps() -> None:
     np.testing.assert_allclose(model._engine.rule.weights()[:d], w, rtol=0.0, atol=1e-9)
 
 
-def test_a_weight_of_exactly_zero_is_a_feature_seen() -> None:
+def test_a_feature_with_a_zero_weight_counts_as_seen() -> None:
     model = FOBOSRegressor(lr=1.0, schedule="constant", intercept_lr=0.0, strength=0.0)
     model.learn_one({"a": 1.0}, 1.0, 0.0)
     assert model.weights == {} and model.n_features_seen == 1
@@ -157,7 +157,7 @@ def test_a_weight_of_exactly_zero_is_a_feature_seen() -> None:
     model._engine.check()
 
 
-def test_a_forged_file_is_refused() -> None:
+def test_a_crafted_state_is_rejected() -> None:
     model, twin = FOBOSClassifier(strength=0.01), reference.FOBOS(D, strength=0.01)
     kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()

@@ -24,7 +24,7 @@ STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0
 
 
 def alive(model: Any) -> list[tuple[float, int]]:
-    """Value and members of each block, from the lowest."""
+    """Return value and members of each block, from the lowest."""
     blocks = model._engine.rule.blocks
     found, id = [], int(blocks.higher[0])
     while id != 0:
@@ -66,7 +66,7 @@ def test_the_first_steps_by_hand() -> None:
 
 
 def test_a_block_costs_as_much_as_one_weight() -> None:
-    """Ten thousand equal weights are taken in once; then nothing moves."""
+    """Ten thousand equal weights join once; then none of them moves."""
     params: dict[str, Any] = {"strength": 1.0, **STEADY}
     model = FOBOSRegressor(**params)
     model.learn_one({f"w {j}": (-1.0) ** j for j in range(10_000)}, 0.5)
@@ -98,7 +98,7 @@ operations = st.one_of(
 
 
 def disturbed(model: Any, what: str, rest: Any) -> Any:
-    """The model after something that no float may tell of."""
+    """Return the model after an operation that must not change a float."""
     state = model._engine
     if what == "grow":
         state._set_rule(state.rule.grow(state.rule.size + rest[0]))
@@ -113,7 +113,7 @@ def disturbed(model: Any, what: str, rest: Any) -> Any:
 
 @given(st.lists(operations, max_size=80))
 def test_any_operations(todo: list[tuple[Any, ...]]) -> None:
-    """Against the twin; and to the bit as a model that is only taught."""
+    """Against the twin, and bit-identical to a model that only learns."""
     params: dict[str, Any] = {"strength": 0.1, "lr": 0.4, "norm": "linf", "intercept_lr": 0.0}
     plain, model = FOBOSRegressor(**params), FOBOSRegressor(**params)
     twin = reference.FOBOS(10, loss="squared", **params)
@@ -144,7 +144,7 @@ def test_any_operations(todo: list[tuple[Any, ...]]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("strength", [0.01, 0.5, 3.0])
 def test_a_hundred_thousand_steps(strength: float) -> None:
-    """Ties all the time, room as tight as may be, all zero now and then; the check after each."""
+    """Many ties, minimal room, all weights zero at times; `check` after each block."""
     random = np.random.default_rng(11)
     params: dict[str, Any] = {"strength": strength, "norm": "linf", "schedule": "constant"}
     params |= {"lr": 0.2, "intercept_lr": 0.0}
@@ -180,7 +180,7 @@ def test_a_hundred_thousand_steps(strength: float) -> None:
 
 
 def test_many_weights_near_the_level() -> None:
-    """More than the pool keeps from step to step: buckets are closed again; the floor moves too."""
+    """More than the pool retains between steps: buckets are closed again; the floor moves too."""
     random, d = np.random.default_rng(6), 600
     params: dict[str, Any] = {"strength": 80.0, **STEADY, "lr": 0.0025}
     model, twin = FOBOSRegressor(**params), reference.FOBOS(d, loss="squared", **params)
@@ -210,7 +210,7 @@ def test_many_weights_near_the_level() -> None:
 
 @pytest.mark.parametrize("owed", [0, 10**9])
 def test_the_floor_rises_as_non_zeros_pay_for_it(owed: int) -> None:
-    """In many slots few weights are looked at again; a floor that has cost too much waits."""
+    """Few of many weights are visited again; a floor that has cost too much is not raised."""
     d = 10**6
     params: dict[str, Any] = {"strength": 1e-3, **STEADY, "hash_bits": 20}
     model = FOBOSRegressor(**params)
@@ -230,7 +230,7 @@ def test_the_floor_rises_as_non_zeros_pay_for_it(owed: int) -> None:
 
 
 def test_a_staircase_of_blocks() -> None:
-    """Each example lifts one weight above all others; then the level comes down over them."""
+    """Each example lifts one weight above all others; then the level falls over them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fobos_linf, "MIN_ROOM", 2)
         patch.setattr(predictor, "MIN_SLOTS", 1)
@@ -249,7 +249,7 @@ def test_a_staircase_of_blocks() -> None:
         assert most > 10 and model.weights == {}
 
 
-def test_what_is_restored_goes_on_alike() -> None:
+def test_a_restored_rule_resumes_bit_identically() -> None:
     model = FOBOSRegressor(strength=1.0, **STEADY)
     model.learn_one(dict.fromkeys("abcde", 1.0), 0.6)
     model.learn_one({"f": 1.0, "g": 1.0}, 0.2)
@@ -262,7 +262,7 @@ def test_what_is_restored_goes_on_alike() -> None:
     assert copied.weights == model.weights
 
 
-def test_a_forged_file_is_refused() -> None:
+def test_a_crafted_state_is_rejected() -> None:
     model = FOBOSClassifier(strength=0.01, norm="linf")
     twin = reference.FOBOS(D, strength=0.01, norm="linf")
     kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
@@ -290,7 +290,7 @@ def test_a_forged_file_is_refused() -> None:
             forged(**changes)
 
 
-def test_the_check_finds_what_is_broken() -> None:
+def test_the_check_finds_broken_invariants() -> None:
     """Two members, weights in the pool, two in chains, and one below the floor."""
 
     def learnt() -> Any:

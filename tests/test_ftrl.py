@@ -79,8 +79,8 @@ def test_a_weight_follows_from_its_own_sums(values: list[tuple[int, float]]) -> 
         assert (j in model.weights) == (abs(z) > 0.7)
 
 
-def test_rivers_has_the_two_faults_that_the_docs_tell_of() -> None:
-    """Should river mend them, docs/ftrl.md and its demo are to be changed."""
+def test_rivers_ftrl_has_the_two_documented_faults() -> None:
+    """If river fixes them, docs/ftrl.md and its demo must change."""
     theirs = linear_model.LogisticRegression(
         optim.FTRLProximal(alpha=0.1, beta=1.0, l1=1.0, l2=0.0), intercept_lr=0.0
     )
@@ -112,7 +112,7 @@ def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
     kit.changes_like(make(loss), reference.FTRL(D, loss=loss), changes, loss)
 
 
-def test_weights_that_a_smaller_l1_brings_back_count_towards_the_most(tmp_path: Path) -> None:
+def test_weights_that_return_with_a_smaller_l1_count_towards_the_cap(tmp_path: Path) -> None:
     model = FTRLClassifier(l1=5.0, max_features=8, alpha=1.0)
     for j in range(200):
         model.learn_one({f"f{j % 40}": 1.0}, j % 3 == 0)
@@ -160,12 +160,12 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_copies_go_on_to_the_bit(setting: str, tmp_path: Path) -> None:
-    kit.copies_go_on_to_the_bit(lambda: make(**SETTINGS[setting]), tmp_path)
+def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
+    kit.copies_resume_bit_identically(lambda: make(**SETTINGS[setting]), tmp_path)
 
 
-def test_what_led_to_a_zero_weight_is_kept() -> None:
-    """z and n live on: unlike elsewhere, giving such a slot back would change what is learnt."""
+def test_the_state_of_a_zero_weight_is_retained() -> None:
+    """z and n persist: unlike in other rules, giving such a slot back would change later steps."""
     model = FTRLRegressor(l1=3.0, alpha=1.0, intercept_lr=0.0)
     model.learn_one({"x": 1.0}, 2.0)
     model.learn_one({"never": 1.0}, 0.0)  # a gradient of zero: nothing to keep
@@ -187,7 +187,7 @@ def test_rows_longer_than_any_before() -> None:
     )
 
 
-def test_parameters_out_of_range_are_refused() -> None:
+def test_parameters_out_of_range_are_rejected() -> None:
     kit.refuses(
         FTRLClassifier,
         [
@@ -212,7 +212,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
     kit.stays_finite(lambda **params: make("hinge", **params), settings)
 
 
-def test_a_forged_file_is_refused() -> None:
+def test_a_crafted_state_is_rejected() -> None:
     model, twin = make(l1=0.01), reference.FTRL(D, l1=0.01)
     kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
@@ -236,7 +236,7 @@ def test_a_forged_file_is_refused() -> None:
             forged(**changes)
 
 
-def test_the_twin_is_what_it_says() -> None:
+def test_the_twin_by_hand() -> None:
     """By hand: two examples of one feature."""
     twin = reference.FTRL(1, alpha=0.5, beta=1.0, l1=0.1, l2=0.2, loss="squared", intercept_lr=0.0)
     twin.learn(np.ones(1), 1.0)

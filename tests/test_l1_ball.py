@@ -151,7 +151,7 @@ def test_radii_and_steps_of_every_size(
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_steps_of_many_radii_among_small_ones(index: str, nonnegative: bool) -> None:
-    """What a row alone is projected by, and then the others with it; ties and all."""
+    """The projection of the row alone, and then of the other weights; with ties."""
     random = np.random.default_rng(6)
     n = 4_000
     X = random.choice([0.0, 0.0, 0.0, 1.0, -1.0, 0.5], size=(n, D))
@@ -196,8 +196,8 @@ def test_the_largest_numbers_allowed_stay_finite(index: str) -> None:
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_ties_share(index: str) -> None:
-    """Equal weights stay equal, however many there are and however long the step."""
+def test_ties_stay_equal(index: str) -> None:
+    """Equal weights stay equal, for any number of them and any length of the step."""
     for lr, k in itertools.product((0.5, 1e4, 1e10), (1, 3, 1000)):
         model = L1BallRegressor(radius=1.0, index=index, loss="absolute", lr=lr, intercept_lr=0.0)
         model.learn_one(dict.fromkeys(range(k), 1.0), 5.0)
@@ -241,7 +241,7 @@ def test_a_changed_radius_acts_from_the_next_step(by: str, index: str) -> None:
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_an_empty_example_projects_where_the_radius_has_shrunk(index: str) -> None:
+def test_an_empty_example_projects_onto_a_smaller_radius(index: str) -> None:
     model = L1BallRegressor(radius=10.0, index=index, loss="absolute", lr=1.0, intercept_lr=0.0)
     model.learn_one({"a": 3.0, "b": -2.0, "c": 0.5}, 9.0)
     assert model.weights == {"a": 3.0, "b": -2.0, "c": 0.5}
@@ -256,7 +256,7 @@ def test_an_empty_example_projects_where_the_radius_has_shrunk(index: str) -> No
 
 @pytest.mark.parametrize("index", INDEXES)
 def test_a_radius_may_shrink_by_any_factor_at_once(index: str) -> None:
-    """The largest weight is then the only one, whatever the unit was."""
+    """Then the largest weight is the only one, whatever the unit was."""
     for radius in (1e3, 1e-3, 1e-9, 1e-20, 1e-30):
         model = L1BallRegressor(radius=1e30, index=index, loss="absolute", lr=1.0)
         model.learn_one({"a": 3.0, "b": -5.0, "c": 0.5}, 9e9)
@@ -282,13 +282,13 @@ def test_a_radius_may_shrink_by_any_factor_at_once(index: str) -> None:
         ({"nonnegative": 1}, "nonnegative must be a bool, got 1"),
     ],
 )
-def test_refused_parameters(params: dict[str, Any], sentence: str) -> None:
+def test_parameters_out_of_range_are_rejected(params: dict[str, Any], sentence: str) -> None:
     for kind in MODELS:
         with pytest.raises(ValueError, match=sentence.replace("+", r"\+")):
             kind(**params)
 
 
-def test_what_cannot_change() -> None:
+def test_parameters_that_cannot_change() -> None:
     model = L1BallClassifier()
     for name, value in (("index", "tree"), ("nonnegative", True)):
         with pytest.raises(ValueError, match=f"{name} cannot change"):
@@ -318,7 +318,7 @@ def test_permuting_names_permutes_weights(order: list[int], seed: int, index: st
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_a_feature_never_seen_is_zero(index: str) -> None:
+def test_an_unseen_feature_weighs_nothing(index: str) -> None:
     model = L1BallClassifier(radius=0.2, index=index)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -328,7 +328,7 @@ def test_a_feature_never_seen_is_zero(index: str) -> None:
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_in_a_ball_that_is_never_reached_it_is_plain_sgd(index: str) -> None:
+def test_inside_the_ball_it_is_plain_sgd(index: str) -> None:
     random = np.random.default_rng(3)
     X = rows_of(random, 2_000)
     y = X @ random.normal(size=D)
@@ -379,7 +379,7 @@ def test_poor_data_behaves(loss: str, case: str, index: str) -> None:
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize("before", [0, 1_000, 20_000])
 def test_late_features_pay_nothing_for_the_past(index: str, before: int) -> None:
-    """One that comes late into a ball with room has the weight of its own step."""
+    """A late feature in a ball with room gets the weight of its own step."""
     model = L1BallClassifier(radius=2.0, index=index, lr=0.1, schedule="constant", intercept_lr=0.0)
     past = csr_matrix((np.ones(before), np.zeros(before, int), np.arange(before + 1)), (before, 1))
     if before:
@@ -388,7 +388,7 @@ def test_late_features_pay_nothing_for_the_past(index: str, before: int) -> None
     assert model.weights["new"] == pytest.approx(0.05, abs=1e-14)
 
 
-def test_the_intercept_is_in_no_ball() -> None:
+def test_the_intercept_is_not_projected() -> None:
     model = L1BallRegressor(radius=1e-3, intercept_lr=0.1, intercept_init=7.0)
     for _ in range(500):
         model.learn_one({"x": 1.0}, 40.0)
@@ -396,7 +396,7 @@ def test_the_intercept_is_in_no_ball() -> None:
     assert total(model) <= 1e-3
 
 
-def test_nothing_below_zero_is_kept() -> None:
+def test_nonnegative_keeps_no_negative_weight() -> None:
     random = np.random.default_rng(2)
     X = rows_of(random, 2_000)
     y, _ = labels_of(random, X, "squared")
@@ -425,7 +425,7 @@ def test_no_check_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_copies_go_on_bit_for_bit(index: str, tmp_path: Path) -> None:
+def test_copies_resume_bit_identically(index: str, tmp_path: Path) -> None:
     random = np.random.default_rng(8)
     X = rows_of(random, 2_000)
     y, _ = labels_of(random, X, "logistic")
@@ -447,7 +447,7 @@ def test_copies_go_on_bit_for_bit(index: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("index", INDEXES)
 def test_hashed_and_capped(index: str) -> None:
-    """Ints below the number of slots are their own slots; a cap that binds holds."""
+    """Ints below the number of slots are their own slots; a binding cap holds."""
     random = np.random.default_rng(8)
     X = rows_of(random, 2_000)
     y, _ = labels_of(random, X, "logistic")
@@ -481,7 +481,7 @@ def test_hashed_and_capped(index: str) -> None:
         lambda a: a.update(kept=np.zeros(2, a["kept"].dtype)),
     ],
 )
-def test_states_that_no_model_has_are_refused(index: str, wrong: Callable[[Any], None]) -> None:
+def test_invalid_states_are_rejected(index: str, wrong: Callable[[Any], None]) -> None:
     model = L1BallRegressor(index=index)
     model.learn_many([{"a": 1.0, "b": 2.0}, {"c": 1.0}], [1.0, -1.0])
     slots, arrays = model._engine.rule.state_dict()
@@ -492,8 +492,8 @@ def test_states_that_no_model_has_are_refused(index: str, wrong: Callable[[Any],
         rule.from_state_dict(5, slots, arrays).check()
 
 
-def test_a_new_rule_leaves_the_old_one_as_it_was() -> None:
-    """What reserve, grow and remap return may never be used: an interrupt, no memory."""
+def test_deriving_a_rule_does_not_change_the_old_one() -> None:
+    """The results of reserve, grow and remap may be lost by an interrupt or a lack of memory."""
     random = np.random.default_rng(8)
     X = rows_of(random, 1_000)
     y, _ = labels_of(random, X, "logistic")
@@ -513,8 +513,8 @@ def test_a_new_rule_leaves_the_old_one_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("index", INDEXES)
-def test_writing_all_down_anew_changes_nothing(index: str) -> None:
-    """At the same unit; so it may come at any time."""
+def test_renormalizing_changes_nothing(index: str) -> None:
+    """In the same unit: so it may happen at any time."""
     random = np.random.default_rng(8)
     X = rows_of(random, 600)
     y, _ = labels_of(random, X, "squared")
@@ -563,7 +563,7 @@ def test_constants_fit() -> None:
 
 @pytest.mark.slow
 def test_the_demo(tmp_path: Path) -> None:
-    """All that it times learn the same, which it looks at itself."""
+    """All contenders learn the same, which the demo checks itself."""
     demo = runpy.run_path(str(ROOT / "demos" / "ball_sizes.py"))
     lines = [demo["measure"](n, *demo["stream"](n)) for n in (200, 3_000)]
     assert 100 < lines[0].active < 400 and 2_000 < lines[1].active < 4_000
@@ -575,8 +575,8 @@ def test_the_demo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("index", ["wheel", "tree"])
-def test_a_step_beside_which_the_radius_is_lost(index: str) -> None:
-    """Of a step of 1e24 radii the projection leaves one radius, not nothing."""
+def test_a_step_much_longer_than_the_radius(index: str) -> None:
+    """The projection leaves one radius of a step of 1e24 radii, not nothing."""
     model = streaml1.L1BallRegressor(
         radius=10.0, index=index, loss="absolute", lr=1.0, schedule="constant"
     )

@@ -1,9 +1,9 @@
-"""The law of state: what is not learning changes no float of what is learnt later.
+"""The law of state: operations that do not learn change no float of what is learnt later.
 
-Growing, giving back the slots of zeros, giving ints up for names and back, sweeping, predicting,
-refusing, pickling, copying and saving at any row, in any capacity, compiled or interpreted, end in
-the same bits as one long run with room for everything. It is tried on the easiest rule (one array
-and a ledger) and on the hardest (the balls: timers in chunks from a pool that runs out, a tree).
+Growing, giving back the slots of zeros, converting ints to names and back, sweeping, predicting,
+rejecting, pickling, copying and saving at any row, in any capacity, compiled or interpreted, end in
+the same bits as one long run with room for everything. The tests cover the simplest rule (an array
+and a ledger) and the most complex (the balls: timers in chunks of a pool that runs out, a tree).
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ STREAMS = {kind: stream(kind) for kind in ("values", "binary", "many")}
 
 
 class Bits(NamedTuple):
-    """All that is learnt and was predicted, to the bit."""
+    """Return all bits of what was learnt and predicted."""
 
     predictions: bytes
     weights: dict[Any, float]
@@ -222,7 +222,7 @@ def stream_of(learner: str) -> Stream:
 
 
 def one_long_run(learner: str, mutations: dict[int, int]) -> Bits:
-    """All rows in one batch, slots and chunks enough from the start."""
+    """Learn all rows in one batch, with enough slots and chunks from the start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predictor, "MIN_SLOTS", 5_000)
         model, s = LEARNERS[learner](), stream_of(learner)
@@ -312,7 +312,7 @@ def widen(model: Any, folder: Path) -> Any:
 
 
 def name(model: Any, folder: Path) -> Any:
-    """Ints give up their slots: every weight moves."""
+    """Give the slots of ints to names: every weight moves."""
     if isinstance(model._engine.vocabulary, IntVocabulary):
         with model._engine.exclusive():
             model._engine._switch_to_names()
@@ -320,7 +320,7 @@ def name(model: Any, folder: Path) -> Any:
 
 
 def give_back(model: Any, folder: Path) -> Any:
-    """The slots of zeros go, and what is left moves together."""
+    """Give back the slots of zeros, and compact the others."""
     state = model._engine
     if not isinstance(state.vocabulary, HashedVocabulary):
         with state.exclusive():
@@ -478,7 +478,7 @@ def test_the_law_every_few_rows(learner: str, event: int, tmp_path: Path) -> Non
 
 
 class Dict(dict):  # type: ignore[type-arg]
-    """A dict, but no exact one."""
+    """A subclass of dict."""
 
 
 def worded(x: dict[int, float], i: int) -> dict[str, Any]:
@@ -533,7 +533,7 @@ def truth_of_words(learner: str) -> Bits:
     ),
     least_size=st.sampled_from([1, 7, 1_024]),
 )
-def test_the_law_of_words(learner: str, plan: Any, least_size: int, tmp_path: Path) -> None:
+def test_the_law_for_ngrams(learner: str, plan: Any, least_size: int, tmp_path: Path) -> None:
     s, lo, k = stream_of(learner), 0, 0
     predictions: list[float] = []
     expected = truth_of_words(learner)
@@ -552,8 +552,8 @@ def test_the_law_of_words(learner: str, plan: Any, least_size: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_rare_things_come_often(learner: str) -> None:
-    """The streams above do what they are there for."""
+def test_rare_events_are_frequent_in_the_streams(learner: str) -> None:
+    """The streams above trigger what they are designed to trigger."""
     model, s = LEARNERS[learner](), stream_of(learner)
     rebased, projected, roomless, last, alive = 0, 0, 0, 0.0, []
     reserve = {kind: kind.reserve for kind in (L1Ball, L1BallTree)}
@@ -591,7 +591,7 @@ def test_rare_things_come_often(learner: str) -> None:
 
 @pytest.mark.parametrize("learner", [name for name in LEARNERS if name not in CAPPED])
 def test_names_are_only_names(learner: str) -> None:
-    """Strings from the start, walked in a kernel, and other names learn what ints do."""
+    """Strings from the start, read by a kernel, and other names learn what ints do."""
     s = stream_of(learner)
     rename: list[Callable[[int], Any]] = [
         lambda j: f"f{j}",
@@ -614,7 +614,7 @@ def test_names_are_only_names(learner: str) -> None:
 
 
 def arrays_of(model: Any) -> dict[str, bytes]:
-    """All arrays of the rule, but for what a row passes from gather to scatter."""
+    """Return all arrays of the rule, except what `margin` passes to `apply_gradient`."""
     fields = model._engine.rule._asdict()
     return {name: a.tobytes() for name, a in fields.items() if name != "scratch"}
 
@@ -631,8 +631,8 @@ def test_reading_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_weights_are_listed_as_they_are_told(learner: str) -> None:
-    """One slot after the other in a kernel, or all at once: the same floats."""
+def test_weight_and_weights_are_equal(learner: str) -> None:
+    """One slot after the other in a kernel, and all at once: the same floats."""
     model, s = LEARNERS[learner](), stream_of(learner)
     for lo in range(0, N, 50):
         learn_matrix(model, s, lo, lo + 50)
@@ -642,7 +642,7 @@ def test_weights_are_listed_as_they_are_told(learner: str) -> None:
         assert w.tobytes() == told[slots].tobytes()
 
 
-def test_a_copy_is_its_own() -> None:
+def test_a_copy_shares_nothing() -> None:
     for learner, begin in LEARNERS.items():
         model, s = begin(), stream_of(learner)
         learn_one(model, s, 0, 100)
@@ -657,8 +657,8 @@ def test_a_copy_is_its_own() -> None:
         assert model.clone().weights == {} and model.clone().n_iterations == 0
 
 
-def test_weights_too_small_for_a_float_are_kept() -> None:
-    """A weight may underflow while its entry does not; a large value still brings it out."""
+def test_weights_that_underflow_are_retained() -> None:
+    """A weight may underflow while its stored number does not; a large value reveals it."""
     model = ElasticNetRegressor(l2=1.0, lr=1.0, schedule="constant", intercept_lr=0.0)
     model.learn_one({1: 1.0}, 1.0)
     for _ in range(1_100):
@@ -672,7 +672,7 @@ def test_weights_too_small_for_a_float_are_kept() -> None:
 
 
 def trace() -> str:
-    """A digest of all bits of one run of each learner, in blocks and one by one."""
+    """Return a digest of all bits of one run of each learner, in blocks and one by one."""
     digest = hashlib.sha256()
     for learner, begin in LEARNERS.items():
         model, s = begin(), stream_of(learner)
@@ -691,15 +691,15 @@ def trace() -> str:
     return digest.hexdigest()
 
 
-def test_interpreted_is_compiled_bit_for_bit(python: Any) -> None:
+def test_interpreted_and_compiled_are_bit_identical(python: Any) -> None:
     script = "from tests import test_law_of_state as t; print(t.trace(), t.jit.COMPILED)"
     interpreted, compiled = python("-c", script, NUMBA_DISABLE_JIT="1").split()
     assert compiled == "False"
     assert interpreted == trace()
 
 
-def test_saved_here_it_goes_on_elsewhere(python: Any, tmp_path: Path) -> None:
-    """In a process where strings have other hashes, and interpreted."""
+def test_a_saved_model_resumes_in_another_process(python: Any, tmp_path: Path) -> None:
+    """In a process with another hash seed, and interpreted."""
     s = stream_of("fobos")
     model = LEARNERS["fobos"]()
     for x, y in zip(s.dicts(0, 150), s.y.tolist(), strict=False):
@@ -731,5 +731,5 @@ def test_the_law_holds_interpreted(python: Any) -> None:
     )
 
 
-def test_dicts_are_walked_where_compiled() -> None:
+def test_dicts_are_read_by_kernels_if_compiled() -> None:
     assert dict_reader.AVAILABLE == jit.COMPILED

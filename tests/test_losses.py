@@ -1,4 +1,4 @@
-"""Losses: values and derivatives against constants of many digits, and what must hold of all."""
+"""Losses: values and derivatives against constants of many digits, and common properties."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ margins = st.floats(-50.0, 50.0)
 
 
 def python(fn: Any) -> Any:
-    """The text of a compiled function, interpreted."""
+    """Return the Python function of a compiled one."""
     return getattr(fn, "py_func", fn)
 
 
@@ -93,7 +93,7 @@ def bits(x: float) -> int:
 
 
 def label(name: str, y: float) -> float:
-    """A label that the loss can have."""
+    """Return a valid label for the loss."""
     return math.copysign(1.0, y) if name in BINARY else y
 
 
@@ -117,7 +117,7 @@ def test_values_and_subgradients_by_hand(
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("far", [1e4, 1e150, 1.7e308])
 @pytest.mark.parametrize("of", [lambda fn: fn, python], ids=["compiled", "interpreted"])
-def test_far_margins_neither_overflow_nor_warn(name: str, far: float, of: Any) -> None:
+def test_large_margins_neither_overflow_nor_warn(name: str, far: float, of: Any) -> None:
     if name == "squared":
         far = min(far, 1e150)  # beyond, the square itself is infinite
     for a, y in ((far, 1.0), (far, -1.0), (-far, 1.0), (-far, -1.0)):
@@ -139,7 +139,7 @@ def test_agrees_with_the_reference(name: str, a: float, y: float) -> None:
 
 @given(names, st.floats(-20.0, 20.0), st.floats(-20.0, 20.0))
 def test_derivative_is_that_of_the_value(name: str, a: float, y: float) -> None:
-    """Finite differences of fourth order; at a distance from kinks of the first and second."""
+    """Finite differences of fourth order, away from kinks of the first and second derivative."""
     y = label(name, y)
     kinks = {"hinge": [y], "smoothed_hinge": [y, 0.0], "absolute": [y]}.get(name, [])
     h = 1e-3
@@ -178,7 +178,7 @@ def test_sigmoid_is_a_probability(a: float) -> None:
 
 
 @given(names, st.floats(-800.0, 800.0), st.floats(-50.0, 50.0))
-def test_both_at_once_are_the_same_floats(name: str, a: float, y: float) -> None:
+def test_combined_functions_return_the_same_floats(name: str, a: float, y: float) -> None:
     y = label(name, y)
     p, g = output_and_derivative(CODES[name], a, y)
     assert bits(p) == bits(output(CODES[name], a))
@@ -190,20 +190,20 @@ def _same_bits(fn: Any, name: str, a: float, y: float) -> bool:
 
 
 @given(names, st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
-def test_compiled_is_interpreted_bit_for_bit(name: str, a: float, y: float) -> None:
+def test_compiled_and_interpreted_are_bit_identical(name: str, a: float, y: float) -> None:
     assert _same_bits(derivative, name, a, label(name, y))
     assert bits(sigmoid(a)) == bits(python(sigmoid)(a))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fn", [derivative, value], ids=["derivative", "value"])
-def test_compiled_is_interpreted_at_random(fn: Any, name: str) -> None:
+def test_compiled_and_interpreted_agree_at_random(fn: Any, name: str) -> None:
     random = np.random.default_rng(7)
     for a, y in random.normal(size=(20_000, 2)).tolist():
         assert _same_bits(fn, name, a, label(name, y)), (a, y)
 
 
-def test_codes_are_those_of_the_table() -> None:
+def test_codes_match_the_table() -> None:
     assert list(CODES.values()) == [LOGISTIC, HINGE, SMOOTHED_HINGE, SQUARED, ABSOLUTE]
     assert list(reference.LOSSES) == list(CODES)
 
@@ -221,7 +221,7 @@ def test_the_table_of_losses_is_what_kernels_compute() -> None:
 
 @kernel
 def each_eight(x: Any, decays: Any, logs: Any) -> None:
-    """`exp_neg` of all x, and `log1p` of that, eight at a time."""
+    """Compute `exp_neg` of all x, and `log1p` of that, eight at a time."""
     for k in range(np.uint64(0), np.uint64(8 * len(x)), np.uint64(64)):
         e = eights.exp_neg(load_f64x8(np.uint64(x.ctypes.data) + k))
         store_f64x8(np.uint64(decays.ctypes.data) + k, e)
@@ -247,7 +247,7 @@ def test_eight_exponentials_and_logarithms_are_near() -> None:
             assert abs(Decimal(told) / (1 + Decimal(e)).ln() - 1) < Decimal(1e-15)
 
 
-def test_eight_exponentials_of_what_is_far_or_no_number() -> None:
+def test_eight_exponentials_of_large_values_and_nan() -> None:
     x = np.array([math.inf, 1e300, 750.0, 700.0, math.nan, 0.0, 1.0, 2.0])
     decays, logs = np.empty(8), np.empty(8)
     each_eight(x, decays, logs)

@@ -63,9 +63,7 @@ def test_the_first_steps_by_hand() -> None:
     ),
     l2=st.sampled_from([1e-3, 0.1, 1.0, 30.0]),
 )
-def test_no_weights_lie_outside_of_the_ball(
-    rows: list[tuple[dict[int, float], bool]], l2: float
-) -> None:
+def test_weights_stay_inside_the_ball(rows: list[tuple[dict[int, float], bool]], l2: float) -> None:
     model, twin = PegasosClassifier(l2=l2), reference.Pegasos(6, l2=l2)
     for x, y in rows:
         assert model._margin(x) == pytest.approx(twin.margin(_row(x)), abs=1e-9, rel=1e-9)
@@ -100,7 +98,7 @@ def test_squares_are_summed_the_same_in_any_order(values: list[float], random: A
 
 
 def test_the_norm_does_not_drift() -> None:
-    """Steps that are projected by much, so that s and the norm are begun anew again and again."""
+    """Projections by a large factor, so that s and the norm restart many times."""
     random = np.random.default_rng(3)
     n, d = 20_000, 40
     model, begun, drift = PegasosClassifier(l2=1e-6), 0, 0.0
@@ -182,11 +180,11 @@ def test_poor_data_behaves(case: str) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_copies_go_on_to_the_bit(setting: str, tmp_path: Path) -> None:
-    kit.copies_go_on_to_the_bit(lambda: make(**SETTINGS[setting]), tmp_path)
+def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
+    kit.copies_resume_bit_identically(lambda: make(**SETTINGS[setting]), tmp_path)
 
 
-def test_a_weight_of_exactly_zero_is_a_feature_seen() -> None:
+def test_a_feature_with_a_zero_weight_counts_as_seen() -> None:
     model = PegasosClassifier(l2=1.0)
     model.learn_one({"a": 1.0}, True, 0.0)
     assert model.weights == {} and model.n_features_seen == 1
@@ -201,7 +199,7 @@ def test_a_weight_of_exactly_zero_is_a_feature_seen() -> None:
         model._engine.check()
 
 
-def test_parameters_out_of_range_are_refused() -> None:
+def test_parameters_out_of_range_are_rejected() -> None:
     kit.refuses(
         PegasosClassifier,
         [
@@ -224,7 +222,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
     kit.stays_finite(lambda **params: make(**params), settings)
 
 
-def test_a_forged_file_is_refused() -> None:
+def test_a_crafted_state_is_rejected() -> None:
     model, twin = make(), reference.Pegasos(D)
     kit.run_beside(model, twin, kit.data_of("hinge", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
@@ -249,7 +247,7 @@ def test_a_forged_file_is_refused() -> None:
             forged(**changes)
 
 
-def test_a_row_as_a_dict_is_what_it_is_in_a_matrix() -> None:
+def test_dict_and_matrix_rows_are_equal() -> None:
     X, y, _, w = kit.data_of("hinge", 300)
     one, many = make(l2=1e-3), make(l2=1e-3)
     for i in range(300):

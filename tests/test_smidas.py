@@ -35,7 +35,7 @@ def model_of(loss: str, **params: Any) -> Any:
 
 
 def assert_equal_twins(model: Any, twin: Any) -> None:
-    """Weights to 1e-8 of the largest, the same support but for weights that small."""
+    """Assert equal weights to 1e-8 of the largest, and equal support above that."""
     w = dense(model, len(twin.w))
     largest = max(np.abs(twin.w).max(), 1e-300)
     np.testing.assert_allclose(w, twin.w, rtol=0.0, atol=1e-8 * largest)
@@ -97,7 +97,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
 
 
 def test_a_power_of_two_is_the_truncated_gradient() -> None:
-    """SMIDAS with p = 2, and FoBoS with an l1 penalty, are one method."""
+    """SMIDAS with p = 2 is FoBoS with an l1 penalty."""
     random = np.random.default_rng(1)
     X = rows_of(random, 3_000)
     y = X @ random.normal(size=D) > 0.0
@@ -126,7 +126,7 @@ def test_near_two_it_is_near_the_truncated_gradient() -> None:
 
 @njit(error_model="numpy")
 def _dense_loop(theta, ids, x, y, eta, l1, p):  # type: ignore[no-untyped-def]
-    """The squared loss, clipped at 1, on rows of one non-zero, eagerly; returns the predictions."""
+    """Learn rows of one non-zero eagerly, squared loss clipped at 1; return the predictions."""
     predictions = np.empty(len(y))
     for i in range(len(y)):
         j = ids[i]
@@ -181,7 +181,7 @@ def test_millions_of_steps(steps: int, eta: float, l1: float, p: float) -> None:
 @pytest.mark.parametrize("p", [2.0, 2.2, 3.0, 7.5, 30.0, 100.0])
 @pytest.mark.parametrize("l1", [0.0, 1e-6, 0.05, 0.2, 1.0, 1e3])
 def test_from_the_first_example_and_near_zero(p: float, l1: float) -> None:
-    """Empty, one weight, weights that die and come back, all of them dying at once."""
+    """No weight, one weight, weights that die and return, all weights dying at once."""
     random = np.random.default_rng(7)
     X = rows_of(random, 400) * 3.0
     y, signed = labels_of(random, X, "hinge")
@@ -197,7 +197,7 @@ def test_from_the_first_example_and_near_zero(p: float, l1: float) -> None:
 
 
 def test_weights_are_zero_where_theta_is() -> None:
-    """A weight that a float cannot hold is not zero: it counts, and comes back."""
+    """A weight that underflows is not zero: it counts, and returns."""
     model = SMIDASRegressor(l1=0.0, p=100, lr=1.0, schedule="constant", intercept_lr=0.0)
     model.learn_one({"small": 1e-5}, 1.0)
     model.learn_one({"large": 1.0}, 1.0)
@@ -239,7 +239,7 @@ def test_permuting_names_permutes_weights(order: list[int], seed: int, p: float)
     assert plain.intercept == permuted.intercept == named.intercept
 
 
-def test_a_feature_never_seen_is_zero() -> None:
+def test_an_unseen_feature_weighs_nothing() -> None:
     model = SMIDASClassifier(l1=1e-3)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -305,7 +305,7 @@ def test_defaults(cls: Any) -> None:
     }
 
 
-def test_n_features_sets_p_and_nothing_else() -> None:
+def test_n_features_only_sets_p() -> None:
     random = np.random.default_rng(0)
     X = rows_of(random, 500)
     y = X @ random.normal(size=D) > 0.0
@@ -330,7 +330,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("name", "value", "rule"), REFUSED)
 @pytest.mark.parametrize("cls", MODELS)
-def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
+def test_parameters_out_of_range_are_rejected(cls: Any, name: str, value: Any, rule: str) -> None:
     with pytest.raises(ValueError) as made:
         cls(**{name: value})
     sentence = str(made.value)
@@ -341,7 +341,7 @@ def test_parameters_refused(cls: Any, name: str, value: Any, rule: str) -> None:
     assert getattr(model, name) == getattr(cls(), name)
 
 
-def test_p_is_fixed_once_the_model_is_made() -> None:
+def test_p_cannot_change_after_construction() -> None:
     model = SMIDASClassifier(p=5)
     for name in ("p", "n_features"):
         with pytest.raises(ValueError, match="cannot change"):
@@ -350,8 +350,8 @@ def test_p_is_fixed_once_the_model_is_made() -> None:
             model.mutate({name: 7})
 
 
-def test_a_clone_with_its_state_may_have_another_p() -> None:
-    """theta stays, its image is another."""
+def test_a_clone_with_state_may_have_another_p() -> None:
+    """theta is the same, its image under the link function is not."""
     random = np.random.default_rng(5)
     X = rows_of(random, 300)
     y, signed = labels_of(random, X, "hinge")
@@ -400,7 +400,7 @@ def test_changed_parameters_act_from_the_next_step(by: str) -> None:
 
 
 def test_the_largest_numbers_allowed_stay_finite() -> None:
-    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength beside."""
+    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength."""
     random = np.random.default_rng(0)
     for p, l1, lr in itertools.product((2, 2.5, 6, 100), (0.0, 1.0, 1e30), (1e-5, 1.0, 1e10)):
         model = SMIDASRegressor(
@@ -424,7 +424,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
     st.randoms(use_true_random=False),
 )
 def test_moments_are_summed_exactly(thetas: list[float], p: float, random: Random) -> None:
-    """In any order of the list the same floats, and to rounding those of a sum of fractions."""
+    """The same floats in any order of the list, and those of a sum of fractions to rounding."""
     found = []
     for _ in range(3):
         rule = smidas.SMIDAS.start(1_000, 0.0, p)
@@ -484,8 +484,8 @@ def test_dropped_weights_are_zero_and_touched(p: float) -> None:
     assert [a.tobytes() for a in rule] == before
 
 
-def test_entries_are_seldom_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What rebases go through, for each non-zero learnt, in a wide and a narrow stream."""
+def test_renormalizations_visit_few_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries visited by renormalizations per non-zero learnt, in a wide and a narrow stream."""
     random = np.random.default_rng(0)
     wide, narrow = 20_000, 300
     for d, l1, p, most in (
@@ -535,7 +535,7 @@ def test_frozen_predicts_what_the_model_does(cls: Any) -> None:
 
 
 @pytest.mark.parametrize("cls", MODELS)
-def test_saved_it_goes_on_bit_for_bit(cls: Any, tmp_path: Any) -> None:
+def test_a_saved_model_resumes_bit_identically(cls: Any, tmp_path: Any) -> None:
     random = np.random.default_rng(0)
     X = rows_of(random, 600)
     y = X @ random.normal(size=D) > 0.0

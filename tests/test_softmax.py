@@ -187,7 +187,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 # Labels
 
 
-def test_labels_join_as_they_come() -> None:
+def test_labels_join_in_order_of_appearance() -> None:
     model = make()
     assert model.predict_proba_one({"a": 1.0}) == {} and model.predict_one({"a": 1.0}) is None
     assert model.predict_many(csr_matrix(np.eye(2))).tolist() == [None, None]
@@ -204,7 +204,7 @@ def test_labels_join_as_they_come() -> None:
 
 
 def test_many_labels_make_the_rule_wider() -> None:
-    """Up to a hundred, one at a time: as one that had room from the start."""
+    """Up to a hundred, one at a time: as a rule with room from the start."""
     grown, wide = make(strength=1e-3, penalty="l1/l2"), make(strength=1e-3, penalty="l1/l2")
     wide._state.reserve_outputs(200)
     random, widths = Random(3), set()
@@ -261,8 +261,8 @@ def test_declared_classes() -> None:
     )
 
 
-def test_times_are_no_labels() -> None:
-    """numpy tells those of nanoseconds as ints, and one label would be two."""
+def test_times_are_rejected_as_labels() -> None:
+    """numpy converts times in nanoseconds to ints, and one label would become two."""
     model = make()
     times = pd.Series(pd.to_datetime(["2020", "2021"]).astype("M8[ns]"))
     for y in (times, times.to_numpy(), times - times[0], list(times.to_numpy())):
@@ -272,7 +272,7 @@ def test_times_are_no_labels() -> None:
         assert pickle.dumps(model) == before
 
 
-def test_equal_labels_are_one_as_in_a_dict() -> None:
+def test_labels_that_compare_equal_are_one_label() -> None:
     model = make()
     for y in (1, True, 1.0, np.int64(1), np.bool_(True), np.str_("a"), "a", np.float64(2.5), 2.5):
         model.learn_one({"x": 1.0}, y)
@@ -284,7 +284,7 @@ def test_equal_labels_are_one_as_in_a_dict() -> None:
 
 
 @pytest.mark.parametrize("y", [None, [1], {}, math.nan, np.array([1, 2]), np.float64("nan")])
-def test_what_is_no_label_is_refused(y: Any) -> None:
+def test_invalid_labels_are_rejected(y: Any) -> None:
     model = make()
     model.learn_one({"x": 1.0}, "a")
     before = pickle.dumps(model)
@@ -299,7 +299,7 @@ def test_what_is_no_label_is_refused(y: Any) -> None:
 
 
 @pytest.mark.parametrize("labels", [[2**63, -1], [2**63, 5], [2**70, 1], ["a\0", "a"], ["b", ""]])
-def test_labels_come_back_as_they_went(labels: list[Any]) -> None:
+def test_labels_keep_their_types_in_files(labels: list[Any]) -> None:
     rows = [{"a": 1.0}, {"b": 1.0}]
     model = SoftmaxClassifier(lr=5.0, intercept_lr=0.0)
     for _ in range(3):
@@ -310,7 +310,7 @@ def test_labels_come_back_as_they_went(labels: list[Any]) -> None:
     assert [type(one) for one in model.predict_many(rows).tolist()] == list(map(type, labels))
 
 
-def test_a_refused_example_brings_no_label() -> None:
+def test_a_rejected_example_adds_no_label() -> None:
     model = make()
     model.learn_one({"x": 1.0}, "a")
     before = pickle.dumps(model)
@@ -363,7 +363,7 @@ def test_permuting_labels_permutes_columns() -> None:
         assert other.weights[name] == pytest.approx(row, abs=1e-12)
 
 
-def test_a_feature_never_seen_is_zero() -> None:
+def test_an_unseen_feature_weighs_nothing() -> None:
     model = make()
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 3)
@@ -396,8 +396,8 @@ def test_poor_data_behaves(case: str) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_copies_go_on_to_the_bit(setting: str, tmp_path: Path) -> None:
-    """Saved, pickled, copied or cloned at any moment; labels join later, ints and strings name."""
+def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
+    """Saved, pickled, copied or cloned at any moment; labels join later; int and str features."""
     for name in (lambda j: j, lambda j: f"n{j}"):
         for at in (0, 3, 200):
             rows = rows_of_dicts(at, 500, len(NAMES), name)
@@ -423,7 +423,7 @@ def test_copies_go_on_to_the_bit(setting: str, tmp_path: Path) -> None:
                 other._engine.check()
 
 
-def test_a_label_that_a_file_cannot_hold(tmp_path: Path) -> None:
+def test_a_label_that_cannot_be_saved(tmp_path: Path) -> None:
     model = make()
     model.learn_one({"x": 1.0}, frozenset("ab"))
     with pytest.raises(
@@ -462,7 +462,7 @@ def test_changed_parameters_act_from_the_next_step() -> None:
         make().mutate({"penalty": "l1/l2"})
 
 
-def test_a_refused_change_changes_nothing() -> None:
+def test_a_rejected_change_changes_nothing() -> None:
     model = make(penalty="ball", radius=3.0)
     with pytest.raises(ValueError, match="l2 must be 0 .*, got 1.0"):
         model.mutate({"radius": 1.0, "l2": 1.0})
@@ -472,8 +472,8 @@ def test_a_refused_change_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("radius", [0.2, 7.0])
-def test_labels_that_come_after_a_radius_has_changed_are_learnt_alike(radius: float) -> None:
-    """By the model, by its copy, and where a batch of new labels was refused before."""
+def test_labels_added_after_a_change_of_radius(radius: float) -> None:
+    """By the model, by its copy, and after a batch of new labels was rejected."""
     for seed in range(8):
         random = Random(seed)
         models = [make(penalty="ball", radius=3.0, lr=0.5) for _ in range(2)]
@@ -507,7 +507,7 @@ def test_a_radius_may_change() -> None:
     assert model.l2 == 0.0
 
 
-def test_forged_balls_are_refused() -> None:
+def test_crafted_balls_are_rejected() -> None:
     model = make(penalty="ball", radius=0.5)
     model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
     slots, arrays = model._engine.rule.state_dict()
@@ -535,8 +535,8 @@ def test_forged_balls_are_refused() -> None:
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize(("strength", "l2"), [(0.05, 3.0), (0.01, 0.0)])
-def test_rebasing_many_times(penalty: str, strength: float, l2: float) -> None:
-    """P underflows, or A passes its limit, again and again; rows are pending for long."""
+def test_many_renormalizations(penalty: str, strength: float, l2: float) -> None:
+    """P underflows or A passes its limit many times; rows are pending for long."""
     random = np.random.default_rng(1)
     params = {"strength": strength, "l2": l2, "penalty": penalty, "lr": 40.0 if not l2 else 2.0}
     params |= {"schedule": "constant", "intercept_lr": 0.0}
@@ -583,8 +583,8 @@ def test_any_rows_against_the_twin(
     row=st.lists(st.floats(-1e3, 1e3) | st.sampled_from([1.0, -1.0, 0.0, 1e-12]), max_size=30),
     c=st.floats(1e-6, 500.0) | st.sampled_from([0.0, 1.0]),
 )
-def test_the_proxes_of_a_row(row: list[float], c: float) -> None:
-    """As the twin's, which knows them another way, for rows of any length, with ties."""
+def test_the_prox_of_a_row(row: list[float], c: float) -> None:
+    """As that of the twin, by another algorithm, for rows of any length, with ties."""
     k = len(row)
     v = np.array(row)
     for penalty, code in rule_of.PENALTIES.items():
@@ -613,7 +613,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             model._engine.check()
 
 
-def test_parameters_out_of_range_are_refused() -> None:
+def test_parameters_out_of_range_are_rejected() -> None:
     kit.refuses(
         SoftmaxClassifier,
         [
@@ -638,7 +638,7 @@ def test_parameters_out_of_range_are_refused() -> None:
 
 
 def test_a_cap_counts_features() -> None:
-    """Never more rows than allowed; of the rows the smallest go."""
+    """Never more rows than allowed; the smallest rows are dropped."""
     random = np.random.default_rng(2)
     model = make(max_features=30, strength=1e-4, penalty="l1/l2")
     for _i in range(600):
@@ -691,7 +691,7 @@ def test_frozen_predicts_the_same() -> None:
             frozen.predict_one([1])  # type: ignore[arg-type]
 
 
-def test_weights_are_told_by_label() -> None:
+def test_weights_by_label() -> None:
     model = make(strength=0.0, lr=1.0, schedule="constant", intercept_lr=0.0, classes=["a", "b"])
     model.learn_one({"x": 1.0, "y": -2.0}, "a")
     assert model.weights == {"x": {"a": 0.5, "b": -0.5}, "y": {"a": -1.0, "b": 1.0}}
@@ -705,7 +705,7 @@ def test_weights_are_told_by_label() -> None:
             model.top_weights(-1, label)
 
 
-def test_a_forged_file_is_refused() -> None:
+def test_a_crafted_state_is_rejected() -> None:
     model = make(penalty="l1/l2")
     model.learn_many([x for x, _ in rows_of_dicts(0)], [y for _, y in rows_of_dicts(0)])
     slots, arrays = model._engine.rule.state_dict()
@@ -761,8 +761,8 @@ def test_no_column_of_a_frame_hides_another() -> None:
     assert model.predict_proba_many(X.to_dicts()).shape == (2, 3)
 
 
-def test_readers_beside_a_writer_that_meets_new_labels() -> None:
-    """The rule grows wider all the while: no prediction is of half a step, or of too few labels."""
+def test_readers_during_a_writer_that_adds_labels() -> None:
+    """The rule is widened meanwhile: no prediction is of half a step, or of too few labels."""
     model, wrong, done = make(strength=1e-3), [], threading.Event()
     model.learn_one({"a": 1.0}, "label 0")
 
@@ -791,14 +791,14 @@ def test_readers_beside_a_writer_that_meets_new_labels() -> None:
 
 @pytest.fixture
 def hasty() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Switch threads at the shortest interval."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(usual)
 
 
-def test_what_one_thread_has_refused_takes_no_label_from_another(hasty: None) -> None:
+def test_a_rejected_example_of_one_thread_removes_no_label_of_another(hasty: None) -> None:
     model, done = make(), threading.Event()
 
     def refused() -> None:

@@ -41,7 +41,7 @@ def examples(n: int = 600) -> list[tuple[dict[str, float], str]]:
 
 
 def by_hand(rows: list[Any], known: list[Any], **params: Any) -> dict[str, float]:
-    """The means of a report, one example after the other, from the dense twin."""
+    """Return the means of a report, one example after the other, from the dense twin."""
     twin, known = reference.Softmax(12, len(known), **params), list(known)
     counts, n = Counter[Any](), 0.0
     loss = constant = wrong = 0.0
@@ -88,7 +88,7 @@ def test_any_blocks_make_the_same_report() -> None:
     assert line.share_of_d == line.n_nonzero / 48
 
 
-def test_a_second_run_goes_on_with_what_is_known() -> None:
+def test_a_second_run_continues_with_the_known_labels() -> None:
     rows = examples(300)
     model = SoftmaxClassifier()
     streaml1.progressive(model, rows)
@@ -102,7 +102,7 @@ def test_pipelines_end_in_it_too() -> None:
     assert line.error < 0.4 and line.loss < line.constant_loss
 
 
-def test_a_bad_label_has_its_place() -> None:
+def test_a_bad_label_is_reported_with_its_place() -> None:
     rows: list[Any] = [*examples(5), ({"f1": 1.0}, None), *examples(3)]
     with pytest.raises(BadExample, match="examples:6: the label is missing"):
         streaml1.progressive(SoftmaxClassifier(), rows)
@@ -116,7 +116,7 @@ def test_a_bad_label_has_its_place() -> None:
     assert streaml1.progressive(model, rows, bad="skip").refused == 1
 
 
-def test_the_missing_of_pandas_is_no_label() -> None:
+def test_missing_values_of_pandas_are_not_labels() -> None:
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame({"a": [1.0, 2.0, 3.0]})
     names = pandas.Series(["up", None, "down"], dtype="string")
@@ -133,7 +133,7 @@ def test_the_missing_of_pandas_is_no_label() -> None:
     assert streaml1.progressive(streaml1.ElasticNetClassifier(), two, bad="skip").refused == 1
 
 
-def test_labels_from_python_stay_what_they_are() -> None:
+def test_labels_from_python_keep_their_types() -> None:
     rows = [({"a": 1.0}, "0"), ({"b": 1.0}, "1"), ({"a": 2.0}, "0")]
     xs, ys = [x for x, _ in rows], [y for _, y in rows]
     for source in (rows, (xs, ys), (xs, np.array(ys))):
@@ -159,7 +159,7 @@ def test_labels_of_files() -> None:
     ("name", "line"),
     [("a.jsonl", '{{"x": {{"a": 1}}, "y": {}}}'), ("a.svm", "{} 1:1"), ("a.vw", "{} | a")],
 )
-def test_labels_that_a_number_cannot_tell_apart_are_refused(
+def test_labels_that_floats_cannot_distinguish_are_rejected(
     tmp_path: Path, name: str, line: str
 ) -> None:
     path = tmp_path / name
@@ -173,7 +173,7 @@ def test_labels_that_a_number_cannot_tell_apart_are_refused(
         streaml1.progressive(SoftmaxClassifier(), path)
 
 
-def test_long_labels_that_are_text_are_told_apart(tmp_path: Path) -> None:
+def test_long_text_labels_are_distinct(tmp_path: Path) -> None:
     lines, table = tmp_path / "a.jsonl", tmp_path / "a.csv"
     labels = [2**53, 2**53 + 1]
     lines.write_text("".join(f'{{"x": {{"a": 1}}, "y": "{y}"}}\n' for y in labels))
@@ -184,7 +184,7 @@ def test_long_labels_that_are_text_are_told_apart(tmp_path: Path) -> None:
         assert model.classes_met == labels
 
 
-def test_predictions_are_of_all_labels() -> None:
+def test_predictions_cover_all_labels() -> None:
     model = SoftmaxClassifier()
     rows = examples(100)
     streaml1.progressive(model, rows)
@@ -192,7 +192,7 @@ def test_predictions_are_of_all_labels() -> None:
     assert told == [model.predict_proba_one(x) for x, _ in rows[:5]]
 
 
-def test_reports_refuse_what_does_not_fit() -> None:
+def test_reports_reject_conflicting_options() -> None:
     report = Report("softmax")
     with pytest.raises(ValueError, match="same length"):
         report.add(np.ones((2, 1)), [0])
@@ -205,7 +205,7 @@ def test_reports_refuse_what_does_not_fit() -> None:
     assert line.constant_loss == pytest.approx(math.log(4.0) / 2.0)
 
 
-def test_the_page_tells_what_the_demo_shows() -> None:
+def test_the_page_shows_the_output_of_the_demo() -> None:
     root = Path(__file__).parent.parent
     demo = runpy.run_path(str(root / "demos" / "many_classes.py"))
     told = " ".join((root / "docs" / "softmax.md").read_text().split())
@@ -279,7 +279,7 @@ def test_learn_show_and_predict(files: Path) -> None:
     assert ends[0] == ends[1] == ends[2]
 
 
-def test_long_labels_stand_apart_from_their_intercepts(files: Path) -> None:
+def test_long_labels_are_separated_from_their_intercepts(files: Path) -> None:
     model = SoftmaxClassifier()
     for label in ("a label of some length", "b"):
         model.learn_one({"a": 1.0}, label)
@@ -317,7 +317,7 @@ def test_a_ball_on_the_command_line(files: Path) -> None:
     assert "2" in run("learn", "a.svm", *ball, "--l2", "0.1", code=2)
 
 
-def test_a_run_that_is_split_ends_the_same(files: Path) -> None:
+def test_a_split_run_ends_the_same(files: Path) -> None:
     whole = run("learn", "a.jsonl", *SOFTMAX, "--save", "whole.model")
     run("learn", "a.jsonl", *SOFTMAX, "--limit", "120", "--save", "a.model")
     rest = (files / "a.jsonl").read_text().splitlines()[120:]

@@ -63,7 +63,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
 
 
 @pytest.mark.parametrize("loss", CODES)
-def test_it_is_the_l1_fobos_where_it_always_pulls(loss: str) -> None:
+def test_period_one_and_no_threshold_is_l1_fobos(loss: str) -> None:
     X, y, _, w = kit.data_of(loss, 4_000)
     net = ElasticNetClassifier if kit.is_binary(loss) else ElasticNetRegressor
     for l1, schedule in itertools.product((0.0, 1e-3, 0.05), SCHEDULES.values()):
@@ -76,7 +76,7 @@ def test_it_is_the_l1_fobos_where_it_always_pulls(loss: str) -> None:
         assert pulled.weights == pytest.approx(fobos.weights, rel=0.0, abs=1e-12)
 
 
-def test_a_large_weight_is_left_alone_until_it_is_touched() -> None:
+def test_a_weight_beyond_the_threshold_does_not_move_until_touched() -> None:
     params: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0}
     model = TruncatedGradientRegressor(gravity=0.01, threshold=0.5, **params)
     model.learn_one({"large": 1.0, "small": 0.5}, 1.0)  # 1.0 and 0.5: just within
@@ -98,7 +98,7 @@ def test_a_large_weight_is_left_alone_until_it_is_touched() -> None:
     threshold=st.sampled_from([0.0, 0.05, 0.3, math.inf]),
     values=st.lists(st.tuples(st.integers(0, 5), st.floats(-2.0, 2.0)), max_size=60),
 )
-def test_pulls_come_in_the_right_steps(
+def test_truncations_happen_in_the_right_steps(
     period: int, threshold: float, values: list[tuple[int, float]]
 ) -> None:
     params: dict[str, Any] = {"gravity": 0.05, "period": period, "threshold": threshold, "lr": 0.3}
@@ -131,7 +131,7 @@ def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("threshold", [0.8, math.inf])
 def test_bringing_current_many_times(threshold: float) -> None:
-    """A passes its limit every 64,000 steps; the twin is as eager as ever."""
+    """A passes its limit every 64,000 steps."""
     params: dict[str, Any] = {
         **{"gravity": 0.01, "threshold": threshold, "lr": 0.1, "schedule": "constant"},
         **{"intercept_lr": 0.0, "loss": "squared"},
@@ -171,8 +171,8 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
 
 
 @pytest.mark.parametrize("pull", PULLS)
-def test_copies_go_on_to_the_bit(pull: str, tmp_path: Path) -> None:
-    kit.copies_go_on_to_the_bit(lambda: make(**PULLS[pull], lr=0.5), tmp_path)
+def test_copies_resume_bit_identically(pull: str, tmp_path: Path) -> None:
+    kit.copies_resume_bit_identically(lambda: make(**PULLS[pull], lr=0.5), tmp_path)
 
 
 def test_rows_longer_than_any_before() -> None:
@@ -183,7 +183,7 @@ def test_rows_longer_than_any_before() -> None:
     )
 
 
-def test_parameters_out_of_range_are_refused() -> None:
+def test_parameters_out_of_range_are_rejected() -> None:
     kit.refuses(
         TruncatedGradientClassifier,
         [
@@ -209,7 +209,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
     kit.stays_finite(lambda **params: make("squared", **params), settings)
 
 
-def test_a_forged_file_is_refused() -> None:
+def test_a_crafted_state_is_rejected() -> None:
     model = make(gravity=0.01, threshold=0.1, lr=0.5)
     kit.run_beside(
         model,

@@ -142,19 +142,19 @@ def come_down(rule: Any, size: float) -> Any:
     before = c.entries
     while c.open > lowest_bucket and c.entries - before < BATCH:
         c.open -= 1
-        j = np.int64(rule.heads[c.open])
+        next_slot = np.int64(rule.heads[c.open])
         rule.heads[c.open] = -1
-        while j >= 0:
-            pos = np.uint64(j)
-            j = np.int64(rule.links[pos].after)
-            size = abs(rule.u[pos])
-            rule.places[pos] = 0
+        while next_slot >= 0:
+            j = np.uint64(next_slot)
+            next_slot = np.int64(rule.links[j].after)
+            size = abs(rule.u[j])
+            rule.places[j] = 0
             if c.floor <= size < MEMBER:
                 b = bucket_of(c, size)
                 if b == c.open:
-                    _put(rule, pos, size)
+                    _put(rule, j, size)
                 else:
-                    link(rule, pos, b)
+                    link(rule, j, b)
     return OPENED
 
 
