@@ -22,8 +22,8 @@ __all__ = [
     "abandon_output",
     "abandon_unwritten",
     "advise",
-    "report_problem",
     "logged",
+    "report_problem",
     "set_log_format",
 ]
 

@@ -111,7 +111,7 @@ def texts_of(
     kind = format_of(source, options["format"])
     if kind == "kafka":
         kind = (options["format"] or "").lower()
-    if kind not in ("csv", "vw", "svmlight", "rows"):  # in the last two `require_text` fails later
+    if kind not in ("csv", "vw", "svmlight", "rows"):  # opening the last two rejects text
         return given
     if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
         return list(found.model.text or ()) or None

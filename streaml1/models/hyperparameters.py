@@ -86,8 +86,8 @@ def _classes_check() -> Callable[[str, Any], Any]:
 class SharedParameters(Parameterized):
     """Parameters of every learner.
 
-    `lr` and `schedule` are no arguments of the constructor unless `LearningRateParameters` is
-    inherited: by default, the update rule computes its own rates and receives eta = 1.
+    By default the update rule computes its own rates and receives eta = 1, so that `lr` and
+    `schedule` are not arguments of the constructor. `LearningRateParameters` adds them.
     """
 
     loss: str = parameter(default="logistic", check=Fixed("logistic"), init=False)
@@ -315,7 +315,7 @@ class SoftmaxParameters(LearningRateParameters):
         default=10.0,
         check=Number(1e-30, 1e30),
         doc="Radius of the l1 ball: upper bound on the l1 norm of the weights.",
-        details="Each label has its own ball. When the radius shrinks, the next step projects.",
+        details="Each label has its own ball. When the radius decreases, the next step projects.",
     )
     nonnegative: bool = parameter(
         default=False,
@@ -387,7 +387,7 @@ class L1BallParameters(LearningRateParameters):
         default=10.0,
         check=Number(1e-30, 1e30),
         doc="Radius of the l1 ball: upper bound on the l1 norm of the weights.",
-        details="When it shrinks, the next step projects.",
+        details="When it decreases, the next step projects.",
     )
     nonnegative: bool = parameter(
         default=False,

@@ -20,6 +20,7 @@ import numbers
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Protocol, TypeGuard, dataclass_transform
 
 __all__ = [
@@ -360,9 +361,15 @@ def fixed_parameters_of(kind: type) -> dict[str, Any]:
 
 
 def _declared(kind: type) -> Iterable[Parameter]:
-    names = (name for base in reversed(kind.__mro__) for name in vars(base))
-    found = (inspect.getattr_static(kind, name) for name in dict.fromkeys(names))
-    return [param for param in found if isinstance(param, Parameter)]
+    """Return the parameters of a class; an inherited attribute of another kind hides one."""
+    found: dict[str, Parameter] = {}
+    for base in reversed(kind.__mro__):
+        for name, value in vars(base).items():
+            if isinstance(value, Parameter):
+                found[name] = value  # an override keeps the place of the first declaration
+            else:
+                found.pop(name, None)
+    return found.values()
 
 
 # What is derived from the declarations
@@ -416,6 +423,7 @@ def documented(kind: type, doc: str) -> str:
     return f"{head}\n\nParameters\n----------\n{section}\n" + (f"\n{tail}" if tail else "")
 
 
+@cache
 def _entry(param: Parameter) -> str:
     """Return the lines of a parameter in a numpydoc section."""
     rule = param.check.rule
