@@ -17,7 +17,7 @@ from streaml1.core.jit import COMPILED
 from streaml1.sources import open_source
 from streaml1.sources.readers import chunks
 from streaml1.sources.readers import text_file as text
-from streaml1.sources.readers.background import ahead
+from streaml1.sources.readers.background import read_ahead
 from streaml1.training import convert, predictions, progressive
 
 
@@ -35,7 +35,7 @@ def counted(n: int, closed: list[int]) -> Generator[int, None, None]:
 @pytest.mark.parametrize("n", [0, 1, 2, 100])
 def test_all_items_come_in_their_order(n: int) -> None:
     closed: list[int] = []
-    assert list(ahead(counted(n, closed))) == list(range(n))
+    assert list(read_ahead(counted(n, closed))) == list(range(n))
     assert len(closed) == 1
     assert closed[0] != threading.get_ident()
     assert threads() == 0
@@ -49,7 +49,7 @@ def test_an_error_comes_behind_the_items_before_it() -> None:
 
     found = []
     with pytest.raises(OSError, match="gone"):
-        for item in ahead(failing()):
+        for item in read_ahead(failing()):
             found.append(item)
     assert found == [1, 2]
     assert threads() == 0
@@ -58,7 +58,7 @@ def test_an_error_comes_behind_the_items_before_it() -> None:
 @pytest.mark.parametrize("taken", [0, 1, 3])
 def test_who_stops_leaves_no_thread(taken: int) -> None:
     closed: list[int] = []
-    items: Any = ahead(counted(1000, closed))
+    items: Any = read_ahead(counted(1000, closed))
     for _ in range(taken):
         next(items)
     items.close()
@@ -74,7 +74,7 @@ def test_few_items_are_made_ahead() -> None:
             made.append(k)
             yield k
 
-    items: Any = ahead(making())
+    items: Any = read_ahead(making())
     assert next(items) == 0
     time.sleep(0.2)
     assert len(made) <= 3
@@ -115,7 +115,7 @@ def test_a_file_is_read_the_same_by_a_thread(
     path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("streaml1.sources.readers.chunks.CHUNK", chunk)
-    monkeypatch.setattr(text, "AHEAD_LEAST", 0)
+    monkeypatch.setattr(text, "MIN_BACKGROUND_SIZE", 0)
     found = {}
     for cores in (1, 2):
         monkeypatch.setattr(text, "cores", lambda cores=cores: cores)
@@ -134,7 +134,7 @@ def test_a_thread_is_there_only_where_it_pays(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(text, "cores", lambda: 2)
     monkeypatch.setattr("streaml1.sources.readers.chunks.CHUNK", 2**12)
     assert seen() == {0}  # the file is small
-    monkeypatch.setattr(text, "AHEAD_LEAST", 0)
+    monkeypatch.setattr(text, "MIN_BACKGROUND_SIZE", 0)
     assert 1 in seen()
     monkeypatch.setattr(text, "cores", lambda: 1)
     assert seen() == {0}
@@ -150,7 +150,7 @@ def test_one_buffer_is_alive_at_a_time(
     path.write_text("".join(f"{FORMS['vw'](k)}\n" for k in range(LINES)))
     buffers: list[weakref.ref[Any]] = []
     alive: list[int] = []
-    allocate = chunks._memory
+    allocate = chunks.text_buffer
 
     def memory(n: int) -> Any:
         buffer = allocate(n)
@@ -158,9 +158,9 @@ def test_one_buffer_is_alive_at_a_time(
         alive.append(sum(1 for ref in buffers if ref() is not None))
         return buffer
 
-    monkeypatch.setattr(chunks, "_memory", memory)
+    monkeypatch.setattr(chunks, "text_buffer", memory)
     monkeypatch.setattr(chunks, "CHUNK", 2**12)
-    monkeypatch.setattr(text, "FILLED", 10)
+    monkeypatch.setattr(text, "FULL_EXAMPLES", 10)
     monkeypatch.setattr(text, "cores", lambda: 1)
     model = ElasticNetClassifier()
     blocks: list[int] = []

@@ -31,7 +31,7 @@ def test_no_partition_starves_behind_a_full_one(broker: Broker) -> None:
     broker.send(topic, [record] * (20 * len(QUIET)), tuple(QUIET))
     source = KafkaSource(broker.url(topic))
     over = threading.Event()
-    source.heed(over.is_set)
+    source.set_stop(over.is_set)
     first: dict[int, int] = {}  # where the full partition was when another came, first and again
     again: dict[int, int] = {}
     full = since = 0

@@ -561,7 +561,7 @@ def test_a_stop_between_any_two_lines(
         opened: Any = open_source(spec, **columns)
         opened.begin(at)
         left = iter(range(lines))
-        opened.heed(lambda: next(left, None) is None)
+        opened.set_stop(lambda: next(left, None) is None)
         found = []
         for block in opened.blocks(size, lambda *told: None):
             found += list(zip(block.x, block.y, strict=True))

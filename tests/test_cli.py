@@ -457,7 +457,7 @@ def test_one_sentence_and_nothing_written(args: list[str], said: str, svm: str) 
         ("+1 1:nan", "a.svm:3: "),
         ("+1 1:inf", "a.svm:3: "),
         ("+1 1:1e60", "a.svm:3: the value 1e+60 of 1 is too large: scale it to below 1e50"),
-        ("2 1:1", "a.svm:3: label 2 is not a label: files coded 1/2 must be recoded"),
+        ("2 1:1", "a.svm:3: invalid label 2: recode files with labels 1/2"),
         ("nan 1:1", "a.svm:3: "),
         ("+1 1:x", "a.svm:3: "),
         ("spam", "a.svm:3: "),

@@ -369,17 +369,17 @@ def test_the_first_refused_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "streaml1"):
         progressive(model(), [*examples(3), *[WRONG[3]] * 9], bad="skip")
     told = [record.getMessage() for record in caplog.records]
-    assert told[0].startswith("skipped examples:4: label 2 is not a label")
+    assert told[0].startswith("skipped examples:4: invalid label 2")
     assert len(told) == 6 and told[-1] == "skipped 4 more, 9 in all"
 
 
 @pytest.mark.parametrize(
     ("example", "told"),
     [
-        (({"a": 1.0}, 10**5000), "label int(...) is not a label"),
+        (({"a": 1.0}, 10**5000), "invalid label int(...)"),
         (10**6000, "int(...) is not an example: it must be (x, y)"),
         (({"a": 1.0}, True, [10**5000]), 'list(...) is no {"w": weight}'),
-        (({"a": 1.0}, True, {"w": 10**5000}), "weight int(...) is not a weight"),
+        (({"a": 1.0}, True, {"w": 10**5000}), "weight must be a number >= 0, got int(...)"),
     ],
     ids=["label", "example", "third part", "weight"],
 )

@@ -74,7 +74,7 @@ def test_a_dead_letter_tells_where_it_is_from_and_why(broker: Broker) -> None:
     }  # fmt: skip
     value, headers = told[f"{topic}-1-0:2"]  # refused not as it was read but as it was to be learnt
     assert json.loads(value) == {"x": {"é": "ü"}, "y": 2}
-    assert headers["reason"].startswith(b"label 2 is not a label")
+    assert headers["reason"].startswith(b"invalid label 2")
     value, headers = told[f"{topic}-0-1"]
     assert value == b"\x01"
     assert "line" not in headers

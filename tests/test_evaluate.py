@@ -115,7 +115,7 @@ def test_a_source_that_waits_hears_the_stop() -> None:
     class Waiting:
         name, block = "waiting", 10
 
-        def heed(self, stopped: Any) -> None:
+        def set_stop(self, stopped: Any) -> None:
             self.stopped = stopped
 
         def blocks(self, size: int, refuse: Any) -> Any:

@@ -125,7 +125,7 @@ def test_streams_that_are_closed_or_full(unbuffered: str) -> None:
         ("streaml1 learn nowhere.svm 2>/dev/full", 2, ""),
         ("streaml1 learn a.svm 2>&-", 0, ""),
         ("streaml1 learn a.svm --save o >&-", 2, "standard output is closed: redirect it"),
-        ("streaml1 learn - --format svmlight <&-", 2, "standard input is closed: give it"),
+        ("streaml1 learn - --format svmlight <&-", 2, "standard input is closed: redirect"),
         ("streaml1 --help >/dev/full", 75, "standard output cannot be written: no space"),
         ("streaml1 predict m a.svm >/dev/full", 75, "standard output cannot be written: no"),
         (
@@ -599,7 +599,7 @@ def test_a_broker_that_goes_and_comes_is_logged_once(
     between = Between(broker.address)
     source = KafkaSource(f"kafka://{between.address}/{topic}")
     stopped = threading.Event()
-    source.heed(stopped.is_set)
+    source.set_stop(stopped.is_set)
     seen: list[int] = []
 
     def read() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.readers import decompression as gzips
-from streaml1.sources.readers.decompression import unpacked
+from streaml1.sources.readers.decompression import decompress
 
 TEXT = b"".join(b"%d %d:0.5 %d:%d\n" % (k % 2, k % 50, 60 + k % 7, k) for k in range(3000))
 PACKED = gzip.compress(TEXT, 6)
@@ -60,8 +60,8 @@ CASES = {
 @pytest.mark.parametrize("n", [700, 2**20])
 def test_the_same_bytes_and_words(raw: bytes, n: int) -> None:
     pytest.importorskip("isal")
-    assert isinstance(unpacked(io.BytesIO(raw)), gzips._Fast)
-    found, words = read(unpacked(io.BytesIO(raw)), n)
+    assert isinstance(decompress(io.BytesIO(raw)), gzips._RestartingFile)
+    found, words = read(decompress(io.BytesIO(raw)), n)
     expected, why = read(gzip.GzipFile(fileobj=io.BytesIO(raw)), n)
     assert words == why
     assert found == expected
@@ -71,7 +71,7 @@ def test_the_same_bytes_and_words(raw: bytes, n: int) -> None:
 def test_anything_torn(where: int, bits: int, cut: int) -> None:
     raw = torn(where, bits)[: len(PACKED) - cut]
     expected = read(gzip.GzipFile(fileobj=io.BytesIO(raw)), 4096)
-    assert read(unpacked(io.BytesIO(raw)), 4096) == expected
+    assert read(decompress(io.BytesIO(raw)), 4096) == expected
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -83,7 +83,9 @@ def test_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast: bool) ->
     assert sum(len(one) for one in open_source(path).blocks(1000, print)) == 3001
     path.write_bytes(PACKED + b"junk")
     found = 0
-    with pytest.raises(SourceError, match="a.svm.gz:3001: nothing can be read from here on: Not"):
+    with pytest.raises(
+        SourceError, match="a.svm.gz:3001: the file cannot be read from here on: Not"
+    ):
         for block in open_source(path).blocks(1000, print):
             found += len(block)
     assert found == 3000
@@ -94,7 +96,7 @@ def test_a_pipe_is_read_by_the_standard_library() -> None:
         def seekable(self) -> bool:
             return False
 
-    file = unpacked(Pipe(PACKED))
+    file = decompress(Pipe(PACKED))
     assert isinstance(file, gzip.GzipFile) and file.read() == TEXT
 
 
@@ -103,5 +105,7 @@ def test_what_is_packed_and_is_not_called_so(format: str, tmp_path: Path) -> Non
     path = tmp_path / f"a.{format}"
     path.write_bytes(gzip.compress(b"1 1:1\n"))
     roles = {"target": "y"} if format == "csv" else {}
-    with pytest.raises(SourceError, match=r"is packed by gzip: have its name end in \.gz"):
+    with pytest.raises(
+        SourceError, match=r"is compressed by gzip; name it so that it ends in \.gz"
+    ):
         list(open_source(path, **roles).blocks(10, print))

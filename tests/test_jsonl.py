@@ -17,7 +17,7 @@ def carefully(text: str) -> Any:
     """What comes where nothing is beyond doubt."""
     patch = pytest.MonkeyPatch()
     with patch.context() as context:
-        context.setattr(jsonl, "_plainly_decoded", lambda text: None)
+        context.setattr(jsonl, "_decode_fast", lambda text: None)
         return answer(text)
 
 
@@ -88,7 +88,7 @@ def test_lines_that_are_not_plain(line: str) -> None:
 
 
 def test_plain_lines_take_the_fast_road(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "_decode", pytest.fail)
+    monkeypatch.setattr(jsonl, "_decode_strict", pytest.fail)
     line = json.dumps({"id": 7, "x": {"age": 31, "site": "a:b", "é": 0.5}, "y": True, "w": 2})
     assert parse_json(line) == ({"age": 31, "site": "a:b", "é": 0.5}, True, 2.0, 7)
     assert parse_json(line.replace(": ", ":").replace(", ", ",")) is not None

@@ -239,7 +239,7 @@ def test_errors_are_told_whole() -> None:
 
 def test_nobody_connects_before_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:
     source = KafkaSource("kafka://127.0.0.1:9/t")
-    source.heed(lambda: True)
+    source.set_stop(lambda: True)
     blocks: Iterator[Any] = source.blocks(5, pytest.fail)
     assert list(blocks) == []
 

@@ -471,7 +471,7 @@ def test_lag_is_what_is_left_to_be_read() -> None:
     producer.close()
     source = KafkaSource(broker.url(topic))
     over = threading.Event()
-    source.heed(over.is_set)
+    source.set_stop(over.is_set)
     assert source.lag() == {}
     lags = []
     limit = time.monotonic() + 30.0

@@ -166,8 +166,8 @@ def told(words: NGrams, X: Any) -> list[list[tuple[str, float]]]:
     batch = ngram_batch(words, X)
     texts = batch.texts
     assert texts is not None
-    hashes, values, indptr = texts.parts()
-    names = texts.names_of(np.arange(len(hashes)))
+    hashes, values, indptr = texts.csr()
+    names = texts.feature_names(np.arange(len(hashes)))
     some = slice(0, 1000)  # in Python that is slow
     assert hashes[some].tolist() == [name_hash(name) for name in names[some]]
     pairs = list(zip(names, values.tolist(), strict=True))

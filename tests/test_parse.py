@@ -33,8 +33,12 @@ from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.jsonl import parse_json
-from streaml1.sources.readers.named_lines import plain
-from streaml1.sources.readers.parsed_lines import EachLine, Parsed, padded
+from streaml1.sources.readers.parsed_lines import (
+    BytesLineParser,
+    ParsedChunk,
+    flatten_features,
+    pad_text,
+)
 from streaml1.sources.readers.svmlight import parse_svmlight
 from streaml1.sources.readers.vw import parse_vw
 from streaml1.text import numbers, structural_index
@@ -54,14 +58,14 @@ def bits(v: float | None) -> bytes | None:
 # Numbers
 
 
-def read_number(text: bytes, read: Any = numbers.number) -> float:
-    buffer, lo, hi, _ = padded(text)
+def read_number(text: bytes, read: Any = numbers.parse_number) -> float:
+    buffer, lo, hi, _ = pad_text(text)
     start = buffer.ctypes.data
     ends = (np.uint64(start + lo), np.uint64(start + hi - 1))
-    return float(read(*ends, numbers.TABLE))
+    return float(read(*ends, numbers.POWERS))
 
 
-def is_floats(text: str, read: Any = numbers.number) -> bool:
+def is_floats(text: str, read: Any = numbers.parse_number) -> bool:
     """Whether a number is not read here, or is that of `float` to the bit."""
     found = read_number(text.encode() + b"\n", read)
     return found != found or bits(found) == bits(float(text))
@@ -79,7 +83,7 @@ EDGES = [
 @compiled
 @pytest.mark.parametrize("text", EDGES)
 def test_edges_of_numbers(text: str) -> None:
-    assert is_floats(text) and is_floats(text, numbers.long_value)
+    assert is_floats(text) and is_floats(text, numbers.parse_number_long)
 
 
 @compiled
@@ -88,7 +92,7 @@ def test_edges_of_numbers(text: str) -> None:
     st.sampled_from(["%r", "%.17g", "%.3f", "%.6g", "%.17e", "%+.9f", "%.24f", "%g"]),
 )
 def test_floats_are_read_to_the_bit(v: float, form: str) -> None:
-    assert is_floats(form % v) and is_floats(form % v, numbers.long_value)
+    assert is_floats(form % v) and is_floats(form % v, numbers.parse_number_long)
 
 
 @compiled
@@ -123,7 +127,7 @@ def test_half_way_between_two_floats(m: int, power: int) -> None:
     + ["1 ", " 1", "1a", "١", "1e12345", "1\t", "1,5", "1e 5"],
 )
 def test_what_is_no_number_is_left_to_float(text: str) -> None:
-    for read in (numbers.number, numbers.long_value):
+    for read in (numbers.parse_number, numbers.parse_number_long):
         assert read_number(text.encode() + b"\n", read) != 0
         assert np.isnan(read_number(text.encode() + b"\n", read))
 
@@ -137,8 +141,8 @@ def features(x: Any, i: int) -> dict[Any, float]:
         return dict(x[i])
     if isinstance(x, NamedRows):
         row = x[i : i + 1]
-        hashes, values, _ = row.parts()
-        names = row.names_of(np.arange(len(hashes)))
+        hashes, values, _ = row.csr()
+        names = row.feature_names(np.arange(len(hashes)))
         assert [name_hash(name) for name in names] == hashes.tolist()
         summed: dict[Any, float] = {}
         for name, v in zip(names, values.tolist(), strict=True):
@@ -148,12 +152,12 @@ def features(x: Any, i: int) -> dict[Any, float]:
     if all(isinstance(name, int) for name in x[i]):
         return dict(x[i])
     found: dict[Any, float] = {}
-    for name, v in zip(*plain(x[i]), strict=True):
+    for name, v in zip(*flatten_features(x[i]), strict=True):
         found[name] = found.get(name, 0.0) + v
     return {name: v for name, v in found.items() if v}
 
 
-def outcome(parsed: Parsed) -> list[Any]:
+def outcome(parsed: ParsedChunk) -> list[Any]:
     """All that is told of some lines, to the bit and in the order of the lines."""
     w = [1.0] * len(parsed) if parsed.w is None else parsed.w
     found: list[Any] = [(line, reason) for line, reason in parsed.faults]
@@ -168,10 +172,10 @@ def outcome(parsed: Parsed) -> list[Any]:
     return [*sorted(found, key=lambda one: one[0]), parsed.n_lines]
 
 
-def twin(format: str, require_label: bool) -> EachLine:
+def twin(format: str, require_label: bool) -> BytesLineParser:
     """The plain reader of each line."""
     parser = line_parser(format, require_label)
-    return EachLine(parser.one)
+    return BytesLineParser(parser.parse_line)
 
 
 def ordinary_value(random: Random) -> str:
@@ -354,7 +358,7 @@ def line_of_size(format: str, size: int, random: Random) -> bytes:
 def test_texts_are_read_wherever_their_lines_end(format: str, last: bytes) -> None:
     """Delimiters are found some lines at a time: about each end of these, and of long lines."""
     random = Random(format)
-    at_once = int(structural_index._AT_ONCE)
+    at_once = int(structural_index._BATCH)
     sizes = [at_once + k for k in (-1, 0, 1, 63, 64, 65)] + [3 * at_once + 7, 2 * at_once]
     sizes += [random.choice([50, 64, 65, 700]) for _ in range(300)]
     for k in (0, 1, 2, 64):  # lines that end together just before, at and behind the end
@@ -476,10 +480,10 @@ def csv_twin(text: bytes, parser: Any, delimiter: str = ",") -> list[Any]:
             found.append((first, str(error)))
             continue
         summed: dict[Any, float] = {}
-        for name, v in zip(*plain(x), strict=True):
+        for name, v in zip(*flatten_features(x), strict=True):
             summed[name] = summed.get(name, 0.0) + v
         pairs = [(name, bits(v)) for name, v in summed.items() if v]
-        found.append((first, pairs, y, w, x, lines.number, lines.at))
+        found.append((first, pairs, y, w, x, lines.number, lines.offset))
     return found
 
 
@@ -517,7 +521,7 @@ def test_mutated_csv_is_read_as_by_python(require_label: bool, wide: bool) -> No
             some = text.splitlines(keepends=True)
             some = b"".join(some).split(b"\n")
             pieces = [one + b"\n" for one in some[:-1]] + [some[-1]] * bool(some[-1])
-        parsings = [parser.read_at(*padded(piece)) for piece in pieces]
+        parsings = [parser.parse_chunk(pad_text(piece)) for piece in pieces]
         for parsed in [*parsings, parser.finish()]:
             if parsed is None:
                 continue
@@ -526,7 +530,7 @@ def test_mutated_csv_is_read_as_by_python(require_label: bool, wide: bool) -> No
                 pairs = [(name, bits(v)) for name, v in features(parsed.x, i).items()]
                 w = 1.0 if parsed.w is None else float(parsed.w[i])
                 at = (first + int(parsed.lines[i]) + 1, pairs, parsed.y[i], w, dict(parsed.x[i]))
-                found.append((*at, first + parsed.lines_with(i)))
+                found.append((*at, first + parsed.lines_read(i)))
             first += parsed.n_lines
         roles = ("y", weight, frozenset(texts), require_label, frozenset(ignored))
         expected = csv_twin(text, roles, mark)
@@ -558,7 +562,7 @@ def test_ordinary_records_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch
     parser = CsvParser("a.csv", "y", ["site"], "w")
     parser.skip(np.frombuffer(header, np.uint8))
     monkeypatch.setattr(Columns, "example", None)
-    parsed = parser.read_at(*padded(text))
+    parsed = parser.parse_chunk(pad_text(text))
     assert list(parsed.y) == ["1", "-1", "1", "1"] and parsed.w.tolist() == [2.0, 1.0, 1.0, 0.5]
     assert features(parsed.x, 1) == {"a": -2.5, 'site=two, "x"\nlines': 1.0}
     assert parser.finish() is None
@@ -629,7 +633,7 @@ def test_ordinary_lines_are_read_by_the_kernel(monkeypatch: pytest.MonkeyPatch) 
     }
     for format, text in texts.items():
         parser = line_parser(format)
-        monkeypatch.setattr(parser, "one", None)
+        monkeypatch.setattr(parser, "parse_line", None)
         assert len(parser.read(text)) == 5
 
 
@@ -649,6 +653,14 @@ def test_nothing_is_read_of_nothing() -> None:
     assert line_parser("svmlight").read(b"").n_lines == 0
 
 
+@pytest.mark.parametrize("format", ["svmlight", "vw", "jsonl"])
+def test_each_byte_may_be_a_line(format: str) -> None:
+    """A blank line has one byte, and is an irregular row of vw and jsonl."""
+    n = 300_000
+    parsed = line_parser(format).read(b"\n" * n)
+    assert len(parsed) == 0 and parsed.n_lines == n and not parsed.faults
+
+
 def test_rows_are_dicts() -> None:
     parsed = line_parser("svmlight").read(b"1 3:1 4:2\n1\n1 5:1 5:2\n1 7:1\n")
     x = parsed.x
@@ -656,7 +668,7 @@ def test_rows_are_dicts() -> None:
     assert list(x[4:]) == [] and list(x[2:1]) == []
     with pytest.raises(IndexError):
         x[4]
-    assert list(type(x).joined([x[2:], x[:1]])) == [{5: 3.0}, {7: 1.0}, {3: 1.0, 4: 2.0}]
+    assert list(type(x).concatenate([x[2:], x[:1]])) == [{5: 3.0}, {7: 1.0}, {3: 1.0, 4: 2.0}]
 
 
 # Files
@@ -900,7 +912,7 @@ def test_pipelines_learn_the_dicts_of_a_file(format: str, tmp_path: Path) -> Non
     assert taught["ElasticNetClassifier"].weights == other["ElasticNetClassifier"].weights
 
 
-def test_memory_is_used_again_only_when_nobody_has_it() -> None:
+def test_rows_of_one_parser_do_not_share_memory() -> None:
     parser = line_parser("svmlight")
     kept = [parser.read(f"1 {k}:1 {k + 1}:2\n".encode()) for k in range(10)]
     assert [list(one.x) for one in kept] == [[{k: 1.0, k + 1: 2.0}] for k in range(10)]
@@ -916,7 +928,7 @@ def test_pieces_are_joined_as_they_were(format: str) -> None:
     rows = [teaching_line(format, random).encode() for _ in range(40)]
     parser = line_parser({"svm": "svmlight"}.get(format, format))
     pieces = [parser.read(b"\n".join(rows[lo : lo + 10])).x[2:9] for lo in range(0, 40, 10)]
-    joined = type(pieces[0]).joined(pieces)
+    joined = type(pieces[0]).concatenate(pieces)
     expected = [row for lo in range(0, 40, 10) for row in rows[lo + 2 : lo + 9]]
     whole = parser.read(b"\n".join(expected)).x
     assert list(joined) == list(whole)
@@ -965,8 +977,8 @@ def test_rows_of_names_tell_whether_values_are_known_to_be_fine(
     source = open_source(path, **({"target": "y"} if format == "csv" else {}))
     (block,) = source.blocks(10, print)
     assert isinstance(block.x, NamedRows)
-    assert block.x.valued == valued
-    assert block.x[:1].valued == valued
+    assert block.x.values_checked == valued
+    assert block.x[:1].values_checked == valued
     model = streaml1.ElasticNetClassifier()
     if not valued:
         with pytest.raises(streaml1.BadExample, match="'a' is too large"):
@@ -1048,14 +1060,13 @@ def test_names_are_summed_before_their_slots(
 
 
 @pytest.mark.parametrize("kind", ["vw", "jsonl", "svmlight"])
-def test_rows_stay_as_they_were_read(kind: str) -> None:
-    """However much the same parser and others read afterwards."""
+def test_rows_stay_valid_while_parsers_read_on(kind: str) -> None:
     told = {"vw": "1 | a%d:2", "jsonl": '{"x": {"a%d": 2}, "y": 1}', "svmlight": "1 %d:2"}[kind]
     texts = ["".join(f"{told % (7 * n + k)}\n" for k in range(500)).encode() for n in range(9)]
     held = [line_parser(kind).read(text) for text in texts]
     one, other = line_parser(kind), line_parser(kind)
     for text in texts:
-        one.read(text)  # and nobody looks at it
+        one.read(text)  # the result is dropped
     held += [other.read(text) for text in texts]
     for n, parsed in enumerate(held):
         ids = range(7 * (n % 9), 7 * (n % 9) + 500)
@@ -1067,7 +1078,7 @@ def test_rows_stay_as_they_were_read(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["vw", "jsonl", "svmlight"])
 def test_the_first_text_of_a_thread_may_be_empty(kind: str) -> None:
     """As where a message brings no record that holds an example."""
-    read: list[Parsed] = []
+    read: list[ParsedChunk] = []
     thread = Thread(target=lambda: read.append(line_parser(kind).read(b"")))
     thread.start()
     thread.join()

@@ -44,17 +44,17 @@ pytestmark = pytest.mark.skipif(
 
 @kernel
 def _lines(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    return parts.delimiters(start - np.uint64(1), start, end, positions, kinds)
+    return parts.index_svmlight(start - np.uint64(1), start, end, positions, kinds)
 
 
 @kernel
 def _vw(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    return parts.vw_delimiters(start, start, end, positions, kinds)
+    return parts.index_vw(start, start, end, positions, kinds)
 
 
 @kernel
 def _json(start: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    return parts.json_delimiters(start, start, end, positions, kinds)
+    return parts.index_jsonl(start, start, end, positions, kinds)
 
 
 @kernel
@@ -104,7 +104,7 @@ def expected(text: bytes) -> tuple[list[Any], ...]:
     indices = [k for k, c in enumerate(text) if c in b'",}\\' or c < 0x20]
     around = b"<" + text + b">"
     marked = bytes(
-        text[k] | parts.AFTER_BLANK * (around[k] == parts.BLANK)
+        text[k] | parts.AFTER_SPACE * (around[k] == parts.SPACE)
         | parts.BEFORE_COLON * (around[k + 2] == parts.COLON)
         for k in indices
     )  # fmt: skip

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import struct
+import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,7 @@ def test_a_file_of_each_format(tmp_path: Path, name: str) -> None:
 
 def _names(path: Path) -> list[str]:
     source = open_source(path)
-    return source._known().of(np.arange(source.about["names"]))  # type: ignore[attr-defined]
+    return source._file_names().lookup(np.arange(source.about["names"]))  # type: ignore[attr-defined]
 
 
 ints = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9)
@@ -258,8 +258,8 @@ def test_a_row_of_a_matrix_that_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaml1.sources.row_cache.writer.NAMES_MOST", 40)
-    with pytest.raises(SourceError, match="less than 4 GiB of names, so convert the source in p"):
+    monkeypatch.setattr("streaml1.sources.row_cache.writer.MAX_NAME_BYTES", 40)
+    with pytest.raises(SourceError, match="less than 4 GiB of names; convert the source in p"):
         convert([({f"a name {j}": 1.0 for j in range(9)}, True)], tmp_path / "a.rows")
     assert not (tmp_path / "a.rows").exists()
 
@@ -277,7 +277,7 @@ def many(n: int = 60) -> list[Any]:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows, as large files have many of."""
-    monkeypatch.setattr("streaml1.sources.row_cache.block.MOST_FEATURES", 30)
+    monkeypatch.setattr("streaml1.sources.row_cache.block.MAX_FEATURES", 30)
 
 
 def test_blocks_are_cut_where_they_are_large(tmp_path: Path, small_blocks: None) -> None:
@@ -298,7 +298,7 @@ def test_small_blocks_are_gathered(
     content, options = FILES[name]
     head, lines = ("", content) if not name.endswith(".csv") else content.split("\n", 1)
     (tmp_path / name).write_text((f"{head}\n" if head else "") + 12 * lines)
-    monkeypatch.setattr(import_module("streaml1.training.convert"), "BLOCK", size)
+    monkeypatch.setattr(sys.modules["streaml1.training.convert"], "BLOCK", size)
     convert(tmp_path / name, tmp_path / "a.rows", **options)
     read = examples(tmp_path / name, **options)
     expected = [(place, joined(x), y, w, known) for place, x, y, w, known in read]
@@ -408,7 +408,7 @@ def test_places_that_no_line_tells(tmp_path: Path) -> None:
         assert (
             [one[0] for one in plain_rows(path)] == [one[0] for one in examples(path)] == expected
         )
-        with pytest.raises(BadExample, match="clicks/0@10: label 2 is not a label"):
+        with pytest.raises(BadExample, match="clicks/0@10: invalid label 2"):
             progressive(net(), path)
         convert(path, tmp_path / "b.rows")
 
@@ -445,7 +445,7 @@ def read_all(path: Path) -> None:
     source = open_source(path)
     for block in source.blocks(1000, fail):
         list(block.x)
-    source._known().of(np.zeros(1, np.int64))  # type: ignore[attr-defined]
+    source._file_names().lookup(np.zeros(1, np.int64))  # type: ignore[attr-defined]
 
 
 def test_a_file_cut_short_anywhere(kept: Any) -> None:
@@ -456,7 +456,7 @@ def test_a_file_cut_short_anywhere(kept: Any) -> None:
             path.write_bytes(raw[:n])
             with pytest.raises(SourceError) as error:
                 read_all(path)
-            assert ("is cut short" if n else "is no file of rows") in str(error.value)
+            assert ("is truncated" if n else "is not a .rows file") in str(error.value)
             assert str(error.value).startswith(str(path))
 
 
@@ -503,7 +503,7 @@ def test_a_file_that_shrinks_while_it_is_read(kept: Any) -> None:
     next(blocks)
     with open(path, "r+b") as file:
         file.truncate(regions[7][0])
-    with pytest.raises(Lost, match="is cut short: it has"):
+    with pytest.raises(Lost, match="is truncated: it has"):
         list(blocks)
 
 
@@ -511,7 +511,7 @@ def test_a_file_replaced_between_passes(tmp_path: Path) -> None:
     convert(many(5), tmp_path / "a.rows")
     source = open_source(tmp_path / "a.rows")
     convert(many(6), tmp_path / "a.rows")
-    with pytest.raises(Lost, match="has been replaced"):
+    with pytest.raises(Lost, match="was replaced"):
         next(source.blocks(10, fail))
 
 
@@ -520,30 +520,32 @@ def test_sums_that_are_right_do_not_make_rows_right(kept: Any) -> None:
     path, _ = kept
     source: Any = open_source(path)
     for field, word in ((1, 2), (0, 5), (2, 1)):
-        raw = source._read(0).copy()
+        raw = source._read_part(0).copy()
         raw.view(np.uint64)[field] += word
         with pytest.raises(Lost, match="is damaged"):
-            source._block(raw, 0, 0)
+            source._decode_block(raw, 0, 0)
     (path.parent / "a.vw").write_text("1 | a b\n-1 | c\n")
     convert(path.parent / "a.vw", path)
     source = open_source(path)
     # After nine numbers of the head and two labels: three pointers, then three numbers of names.
     for place, wrong in ((11, 1), (12, -1), (12, 4), (13, 2**40), (14, 2**40 + 1)):
-        raw = source._read(0).copy()
+        raw = source._read_part(0).copy()
         raw.view(np.int64)[place] = wrong
-        with pytest.raises(Lost, match="rows or names are out of order"):
-            source._block(raw, 0, 0)
+        with pytest.raises(Lost, match="rows or names are inconsistent"):
+            source._decode_block(raw, 0, 0)
 
 
 def test_files_of_others(tmp_path: Path) -> None:
     (tmp_path / "a.rows").write_text(VW)
-    with pytest.raises(SourceError, match="is no file of rows: make it again"):
+    with pytest.raises(SourceError, match="is not a .rows file; create it again"):
         open_source(tmp_path / "a.rows")
     convert(many(3), tmp_path / "b.rows")
     raw = bytearray((tmp_path / "b.rows").read_bytes())
     raw[8:12] = (VERSION + 1).to_bytes(4, "little")
     (tmp_path / "b.rows").write_bytes(raw)
-    with pytest.raises(SourceError, match="has the form 2 of rows, and this streaml1 reads 1"):
+    with pytest.raises(
+        SourceError, match="has version 2 of the .rows format, and this streaml1 reads"
+    ):
         open_source(tmp_path / "b.rows")
     with pytest.raises(SourceError, match="is read from a disk"):
         open_source("-", format="rows")
@@ -607,7 +609,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [run(cli, ["predict", "a.vw.m", name, "--json"]).output for name in ("a.vw", "a.rows")]
     assert told[0] == told[1] and '"line": 1' in told[0]
     for arguments, sentence in (
-        (["a.vw", "a.txt"], "the output file must end in .rows, got a.txt"),
+        (["a.vw", "a.txt"], "must end in .rows, got a.txt"),
         (["a.rows", "a.rows"], "is also SOURCE"),
         (["a.vw", "none/a.rows"], "there is no such directory"),
         (["a.vw", "a.rows", "--bad", "dead-letter"], "is not one of 'fail', 'skip'"),

@@ -47,13 +47,16 @@ def test_lines(line, row):
     ("line", "reason"),
     [
         ("1", "'1' has no bar: it must be label |name:value name:value"),
-        ("1|a b", "the line has no label: '1' is its tag, for want of a blank before the bar"),
+        (
+            "1|a b",
+            "the line has no label: '1' is read as its tag, because no blank separates it from",
+        ),
         ("|a b", "the line has no label: it must begin with one, as in 1 |name:value"),
         ("'tag|a b", "the line has no label: it must begin with one"),
         ("1 1 0.5 |a b", "'0.5' before the bar is an initial prediction: only label, importance"),
-        ("1 1 0 2 |a b", "'0' before the bar is too much: only label"),
-        ("1 -1 |a b", "weight '-1' is not a weight: it must be a number >= 0"),
-        ("1 a |a b", "weight 'a' is not a weight"),
+        ("1 1 0 2 |a b", "'0' before the bar is unexpected: only label"),
+        ("1 -1 |a b", "weight must be a number >= 0, got '-1'"),
+        ("1 a |a b", "weight must be a number >= 0, got 'a'"),
         ("nan |a b", "label: 'nan' is not finite"),
         ("1:0.5:0.1 |a b", "label '1:0.5:0.1' has a colon: labels with costs or probabilities"),
         ("1 |:2 b", "':2' after the bar has no name: it must be namespace:value"),
@@ -64,8 +67,8 @@ def test_lines(line, row):
         ("1 | colour:red", "feature 'colour': 'red' is not a number"),
         ("1 |a b:1:2", "feature 'a^b': '1:2' is not a number"),
         ("1 |a b:inf", "feature 'a^b': 'inf' is not finite"),
-        ("1 |a:1e200 b:1e200", "the value of feature 'a^b' comes to infinity"),
-        ("1 |a b:1e308 b:1e308", "the value of feature 'a^b' comes to infinity"),
+        ("1 |a:1e200 b:1e200", "the value of feature 'a^b' overflows to infinity"),
+        ("1 |a b:1e308 b:1e308", "the value of feature 'a^b' overflows to infinity"),
     ],
 )
 def test_mistakes(line, reason):

@@ -19,7 +19,7 @@ from streaml1 import ElasticNetClassifier
 from streaml1.cli import cli
 from streaml1.sources import SourceError, open_source
 from streaml1.sources.kafka.records import record_parser
-from streaml1.sources.readers.named_lines import plain
+from streaml1.sources.readers.parsed_lines import flatten_features
 from streaml1.sources.readers.vw import VwParser, parse_vw
 from streaml1.training import convert, evaluate, prediction_blocks
 from streaml1.training.consumer_group import Group
@@ -59,8 +59,8 @@ PIECES = (
 
 def features(x: Any) -> list[list[tuple[str, float]]]:
     """Names and values of rows as a kernel has told them."""
-    hashes, values, indptr = x.parts()
-    names = x.names_of(np.arange(len(hashes)))
+    hashes, values, indptr = x.csr()
+    names = x.feature_names(np.arange(len(hashes)))
     return [
         sorted(zip(names[lo:hi], values[lo:hi].tolist(), strict=True))
         for lo, hi in zip(indptr, indptr[1:], strict=False)
@@ -68,7 +68,7 @@ def features(x: Any) -> list[list[tuple[str, float]]]:
 
 
 def summed(x: dict[str, Any]) -> list[tuple[str, float]]:
-    return sorted(zip(*plain(x), strict=True))
+    return sorted(zip(*flatten_features(x), strict=True))
 
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), min_size=1))
@@ -109,9 +109,15 @@ def test_a_text_is_what_stands_up_to_the_bar() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("1 |mail:2 a", "namespace 'mail:2' has a value, but it is text: leave the value out"),
-        ("1 | mail:2 |mail a", "feature 'mail' is named as the text 'mail' or its words"),
-        ("1 | mail=a |mail a", "feature 'mail=a' is named as the text 'mail' or its words"),
+        ("1 |mail:2 a", "namespace 'mail:2' is raw text and cannot have a value; remove it"),
+        (
+            "1 | mail:2 |mail a",
+            "feature 'mail' has the name of the raw text 'mail' or of its n-grams",
+        ),
+        (
+            "1 | mail=a |mail a",
+            "feature 'mail=a' has the name of the raw text 'mail' or of its n-grams",
+        ),
     ],
 )
 def test_what_is_no_text_is_refused(line: str, said: str) -> None:

@@ -23,7 +23,7 @@ import streaml1
 from streaml1.sources import open_source
 from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
 from streaml1.sources.readers.formats import line_parser
-from streaml1.sources.readers.parsed_lines import EachLine
+from streaml1.sources.readers.parsed_lines import BytesLineParser
 from streaml1.sources.source import class_label
 from streaml1.training.example_parts import chunk_of
 
@@ -204,7 +204,9 @@ def plain(path: Path) -> float:
         for _, record in Records(TextLines(text)):
             columns.example(record)
         return (time.process_time() - begin) / 1000
-    reader = EachLine(line_parser({".svm": "svmlight"}.get(path.suffix, path.suffix[1:])).one)
+    reader = BytesLineParser(
+        line_parser({".svm": "svmlight"}.get(path.suffix, path.suffix[1:])).one
+    )
     begin = time.process_time()
     reader.read(text)
     return (time.process_time() - begin) / 1000

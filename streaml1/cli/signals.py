@@ -106,9 +106,9 @@ class Interruptible:
         self._signals = signals
         self._advance = advance
         # Such a source polls `signals.number`, so that it is not interrupted at any point.
-        self._polls = hasattr(source, "heed")
-        if hasattr(source, "heed"):
-            source.heed(lambda: signals.number != 0, signals.wait)
+        self._polls = hasattr(source, "set_stop")
+        if hasattr(source, "set_stop"):
+            source.set_stop(lambda: signals.number != 0, signals.wait)
         if hasattr(source, "begin"):
             resumable = cast("Resumable", source)
             self.identity, self.begin = resumable.identity, resumable.begin

@@ -123,7 +123,7 @@ class RCV1(MatrixDataset):
             for block in open_source(path, format=kind).blocks(8192, _refuse):
                 rows.append(block.x)
                 stories.append(block.y)
-        joined = IntRows.joined(rows)
+        joined = IntRows.concatenate(rows)
         ids = joined.ids.astype(np.int32) - 1
         X = csr_matrix((joined.values, ids, joined.indptr), (len(joined), COLUMNS))
         return X, np.concatenate(stories).astype(np.int64)

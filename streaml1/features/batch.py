@@ -133,9 +133,9 @@ def _named(ids: Any, data: Any, rows_of: Any) -> Batch:
 
 
 def _from_ints(X: IntRows) -> Batch:
-    ids, values, indptr = X.parts()
+    ids, values, indptr = X.csr()
     rows_of = _own(indptr, np.uint64)
-    below = X.below
+    below = X.id_bound
     if below is None:
         below = max_id(ids) + 1 if len(ids) and ids.dtype == np.uint32 else 0
     if ids.dtype != np.uint32 or below >= MAX_IDS:
@@ -145,8 +145,8 @@ def _from_ints(X: IntRows) -> Batch:
 
 
 def _from_texts(X: NamedRows) -> Batch:
-    hashes, values, indptr = X.parts()
-    if not (X.plain or X.valued or are_valid_values(values)):
+    hashes, values, indptr = X.csr()
+    if not (X.plain or X.values_checked or are_valid_values(values)):
         return _from_dicts(X)
     rows_of = indptr.view(np.uint64)  # of int64, none below 0
     return Batch(Rows(hashes[:0], _own(values, np.float64), rows_of), None, None, X)

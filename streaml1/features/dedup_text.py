@@ -55,9 +55,9 @@ def _merge(hashes: Any, values: Any, indptr: Any, marks: Any, firsts: Any, sums:
 def without_repeats(batch: Batch) -> Batch:
     """A batch of texts with each name once in a row; any other as it is."""
     texts = batch.texts
-    if texts is None or texts.apart:
+    if texts is None or texts.distinct_names:
         return batch
-    hashes, values, indptr = texts.parts()
+    hashes, values, indptr = texts.csr()
     indptr = indptr.astype(np.uint64)
     if not repeats(hashes, indptr):
         return batch
@@ -68,6 +68,8 @@ def without_repeats(batch: Batch) -> Batch:
     n = int(_merge(hashes, values, indptr, marks, firsts, sums, ends))
     if not are_valid_values(sums[:n]):
         return batch_of(list(texts))  # which says what is wrong, or drops zeros
-    merged = texts.chosen(firsts[:n].astype(np.int64), sums[:n].copy(), ends.astype(np.int64))
+    merged = texts.select_features(
+        firsts[:n].astype(np.int64), sums[:n].copy(), ends.astype(np.int64)
+    )
     rows = Rows(batch.rows.ids, merged.values, ends)
     return batch._replace(rows=rows, texts=merged)

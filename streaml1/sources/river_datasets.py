@@ -1,4 +1,4 @@
-"""The data sets that come with river: ``river:Phishing``."""
+"""The data sets that come with river, as sources: ``river:Phishing``."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from streaml1.sources.source import Block, Numbered, Refuse, SourceError, blocks
 
 __all__ = ["RiverSet"]
 
-# river's words for its tasks, and ours.
 TASKS = {
     "Binary classification": "binary",
     "Regression": "regression",
     "Multi-class classification": "multiclass",
 }
+"""river's names of tasks, and the names here."""
 
 
 class RiverSet(Numbered):
-    """A data set of river, one label an example.
+    """A data set of river with one label per example.
 
     Parameters
     ----------
     spec
-        ``river:`` and the name of the class in `river.datasets`. A data set that has to be
-        downloaded is read where river has downloaded it before, and never downloaded here.
+        ``river:`` and the name of the class in `river.datasets`. Data sets that need a download
+        must have been downloaded by river before; this class downloads nothing.
 
     Raises
     ------
     SourceError
-        For a name that river does not have, and for a data set that cannot be learnt from; with
-        the names of those that can.
+        If river has no such data set, or no model can learn it. The error lists those that can be
+        used.
 
     Examples
     --------
@@ -40,44 +40,43 @@ class RiverSet(Numbered):
     >>> block = next(RiverSet("river:Phishing").blocks(1, refuse=print))
     >>> block.y, block.x[0]["is_popular"]
     ([True], 0.5)
-
     """
 
     def __init__(self, spec: str) -> None:
         self.name = spec
-        found = _sets().get(spec.removeprefix("river:"))
+        found = _data_sets().get(spec.removeprefix("river:"))
         if found is None:
             raise SourceError(f"{spec} is not one of river's data sets: {_available()}")
         self._data = found()
-        if (why := _unfit(self._data)) is not None:
+        if (why := _unsuitable(self._data)) is not None:
             raise SourceError(f"{spec} {why}: {_available()}")
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
-        """Read from the start, at most `size` examples at a time."""
+        """Yield blocks of at most `size` examples."""
         return blocks_of(self.numbered(self._data), self.name, size)
 
 
 @functools.cache
-def _sets() -> dict[str, Any]:
-    # Half a second or more, of which a file needs nothing.
+def _data_sets() -> dict[str, Any]:
+    # This import takes half a second or more, which other sources should not pay for.
     from river import datasets
 
     return {
-        name: one
-        for name, one in vars(datasets).items()
-        if isinstance(one, type) and issubclass(one, datasets.base.FileDataset)
+        name: value
+        for name, value in vars(datasets).items()
+        if isinstance(value, type) and issubclass(value, datasets.base.FileDataset)
     }
 
 
-def _unfit(data: Any) -> str | None:
-    """Why a data set cannot be learnt from, or None."""
+def _unsuitable(data: Any) -> str | None:
+    """Return why a data set cannot be learned, as a predicate; None if it can."""
     if data.task not in TASKS:
-        return "has several labels an example"
-    if not _is_here(data):
+        return "has several labels per example"
+    if not _is_downloaded(data):
         call = f"river.datasets.{type(data).__name__}().download()"
-        return f"has to be downloaded first, with {call}; these need no download"
+        return f"must be downloaded first, with {call}; these need no download"
     with warnings.catch_warnings():
-        # river leaves a file open that is not read to its end.
+        # river leaves the file open if it is not read to its end.
         warnings.simplefilter("ignore", ResourceWarning)
         features = next(iter(data))[0]
     for name, value in features.items():
@@ -86,18 +85,18 @@ def _unfit(data: Any) -> str | None:
     return None
 
 
-def _is_here(data: Any) -> bool:
+def _is_downloaded(data: Any) -> bool:
     try:
         return bool(getattr(data, "is_downloaded", True))
-    except OSError:  # river makes the folder it looks into
+    except OSError:  # river creates the folder that it looks into
         return False
 
 
 def _available() -> str:
     """List the data sets that need no download, by task."""
     names: dict[str, list[str]] = {task: [] for task in TASKS.values()}
-    for name, one in _sets().items():
-        data = one() if not hasattr(one, "download") else None
-        if data is not None and _unfit(data) is None:
+    for name, data_set in _data_sets().items():
+        data = data_set() if not hasattr(data_set, "download") else None
+        if data is not None and _unsuitable(data) is None:
             names[TASKS[data.task]].append(name)
     return "; ".join(f"{task}: {', '.join(sorted(found))}" for task, found in names.items())

@@ -1,4 +1,4 @@
-"""What a source of examples is: blocks of raw examples, each with its place, and the labels."""
+"""The interface of sources: blocks of raw examples, their locations and their labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from streaml1.core import exit_codes as exits
-from streaml1.core.rows import shown as cut
+from streaml1.core.rows import shown as shown_value
+from streaml1.core.types import Floats, Ints
 from streaml1.features.labels import equals_itself
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Unavailable",
     "binary_label",
     "blocks_of",
+    "check_block_size",
     "class_label",
     "number_label",
     "read_number",
@@ -33,54 +35,56 @@ __all__ = [
 ]
 
 Example = tuple[Any, ...]
-"""The line (from 1), the features, the raw label and the sample weight; its id, if it has one."""
+"""Number (from 1), features, label as written, sample weight, and the id if there is one."""
 
 Refuse = Callable[..., None]
-"""``refuse(place, reason, number, origin)``: raises to stop, or counts and returns to go on.
+"""``refuse(place, reason, number, origin)`` handles a rejected example: it raises to stop, or
+returns to continue.
 
-The number, of the example in the reading, may be left out where a place ends in ``:number``; the
-origin is what a source knows of the example beside its place."""
+`place` is where the example is, such as ``clicks.svm:7``. `number` counts the examples of the
+reading; it may be omitted if the place ends in ``:number``. `origin` is `Block.origin`.
+"""
 
 
 class SourceError(ValueError):
-    """A source that cannot be read (on); its text is one sentence."""
+    """A source cannot be read, or not any further; the text is one sentence."""
 
     exit_code = exits.USAGE_ERROR
 
 
 class Unavailable(SourceError):
-    """A source that is away, and may come back by itself."""
+    """A source is temporarily unavailable; retrying may succeed."""
 
     exit_code = exits.TEMPORARY_FAILURE
 
 
 class Lost(SourceError):
-    """Data that are damaged, or there no longer."""
+    """Data are damaged or no longer exist."""
 
     exit_code = exits.DATA_ERROR
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some consecutive examples of a source.
+    """Consecutive examples of a source.
 
     Parameters
     ----------
     x
         The features of each example.
     y
-        The labels as they were read, a list, an array or `LabelTexts`; `binary_label` and
-        `number_label` map them.
+        The labels as written: a list, an array or `LabelTexts`. `binary_label`, `class_label` and
+        `number_label` convert them.
     w
-        The sample weights, or None where all of them are 1.
+        The sample weights, or None if all of them are 1.
     name
         The source, as the user wrote it.
     lines
-        The line, or the number of the example, of each; from 1.
+        The line or the number of each example, from 1.
     end
-        The position after all that was read for the block, where `lines` alone do not tell it.
+        The position after everything that was read for the block; None if it follows from `lines`.
     ids
-        What the source calls each example, or None; None where none has an id.
+        The id of each example, or None; None if no example has one.
 
     Examples
     --------
@@ -88,85 +92,83 @@ class Block:
     >>> block = Block([{3: 0.5}], [1.0], None, "clicks.svm", [7])
     >>> block.place(0)
     'clicks.svm:7'
-
     """
 
-    x: list[dict[Hashable, Any]]
+    x: Sequence[dict[Hashable, Any]]
     y: Any
-    w: list[float] | None
+    w: Sequence[float] | Floats | None
     name: str
-    lines: Sequence[int]
+    lines: Sequence[int] | Ints
     end: Any = None
     ids: Sequence[int | str | None] | None = None
 
     def __len__(self) -> int:
-        """How many examples the block holds."""
+        """Return the number of examples."""
         return len(self.x)
 
     def after(self, rows: int) -> Any:
-        """The position after so many examples, to `begin` at."""
+        """Return the position after the first `rows` examples, as `Resumable.begin` takes it."""
         if rows < len(self):
             return {"line": self.lines[rows] - 1}
         return {"line": self.lines[-1]} if self.end is None else self.end
 
     def place(self, row: int) -> str:
-        """Where an example of the block was read."""
+        """Return where an example was read, such as ``clicks.svm:7``."""
         return f"{self.name}:{self.lines[row]}"
 
     def origin(self, row: int) -> Any:
-        """What is known of an example beside, for `refuse`; None: nothing."""
+        """Return what else identifies an example, such as its record's coordinates, or None."""
         return None
 
 
 class Source(Protocol):
-    """Where examples come from."""
+    """A stream of examples."""
 
     @property
     def name(self) -> str:
         """The source, as the user wrote it."""
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
-        """Read from the start, at most `size` examples at a time.
+        """Yield blocks of at most `size` examples from the start.
 
-        A second call reads again; a source that cannot be read twice raises `SourceError`.
-
+        A second call reads again. A source that cannot be read twice raises `SourceError`.
         """
 
 
 class Resumable(Source, Protocol):
-    """A source that can go on where it was: a position is what JSON can hold."""
+    """A source that can resume at a position. Positions consist of JSON values."""
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same, by name, for a position to mean the same."""
+        """Return what must be equal for a position to be valid, by name."""
 
     def begin(self, at: Any) -> Any:
-        """Have the next reading begin at a position, or at its start: None; returns where."""
+        """Start the next reading at a position, or at the beginning (None); return the position."""
 
     def position(self) -> Any:
-        """Where the reading is, all that was read being behind it; None: where the block ended."""
+        """Return the next position to read; None if it is the end of the last block."""
 
 
 class Numbered:
-    """What is resumable of a source whose examples are the same each time, and counted."""
+    """Mixin that makes a source resumable whose examples are the same each time."""
 
     name: str
     _skipped = 0
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same, by name, for a position to mean the same."""
+        """Return what must be equal for a position to be valid, by name."""
         return {"source": self.name}
 
     def begin(self, at: Any) -> Any:
-        """Have the next reading begin at a position, or at its start: None; returns where."""
+        """Start the next reading at a position, or at the beginning (None); return the position."""
         self._skipped = 0 if at is None else at["line"]
         return {"line": self._skipped}
 
     def position(self) -> Any:
-        """None: where the last block ended."""
+        """Return None: the position is the end of the last block."""
         return None
 
     def numbered(self, examples: Iterable[tuple[Any, Any]]) -> Iterator[Example]:
-        """Examples (x, y) from where the reading is to begin, each once it is asked for."""
+        """Number pairs (x, y) from 1 and yield those after the position, with weight 1."""
         skipped, self._skipped = self._skipped, 0
         return self._numbered(examples, skipped)
 
@@ -177,19 +179,26 @@ class Numbered:
 
 
 SOURCES: dict[str, Callable[[str, int], Source]] = {}
-"""Sources that are not files: the word before the colon, and what opens it: (spec, seed) -> Source.
+"""Openers of sources that are not files: prefix before the colon -> function of (spec, seed).
 
-A module below the readers adds its own with one line, as `streaml1.datasets` does."""
+Other modules register their own, as `streaml1.datasets` does.
+"""
 
 
-def block_of(rows: list[Example], name: str) -> Block:
-    """Make a block of examples, one or more."""
+def check_block_size(size: int) -> None:
+    """Raise ValueError unless `size` is at least 1."""
+    if size < 1:
+        raise ValueError(f"size must be >= 1, got {size}")
+
+
+def block_of(examples: list[Example], name: str) -> Block:
+    """Return a block of one or more examples."""
     ids = None
-    if any(len(row) > 4 for row in rows):
-        ids = [row[4] if len(row) > 4 else None for row in rows]
-        rows = [row[:4] for row in rows]
-    lines, x, y, w = map(list, zip(*rows, strict=True))
-    return Block(x, y, None if all(one == 1.0 for one in w) else w, name, lines, ids=ids)
+    if any(len(example) > 4 for example in examples):
+        ids = [example[4] if len(example) > 4 else None for example in examples]
+        examples = [example[:4] for example in examples]
+    lines, x, y, w = map(list, zip(*examples, strict=True))
+    return Block(x, y, None if all(weight == 1.0 for weight in w) else w, name, lines, ids=ids)
 
 
 def blocks_of(
@@ -201,49 +210,57 @@ def blocks_of(
 ) -> Iterator[Block]:
     """Gather examples into blocks.
 
-    What was read before an error is delivered before it is raised, so that what has been learnt by
+    Examples before an exception are delivered before it is raised, so what a model has learned by
     then does not depend on `size`.
 
     Parameters
     ----------
     examples
-        The examples, in order; None where no other comes soon, so that none should wait for it.
+        The examples in order. None means that the next one may take long: deliver what there is.
     name
         The name of their source.
     size
-        The most examples in a block.
+        The maximum number of examples in a block.
     patience
-        Seconds after which a block is delivered with the next example, full or not.
+        Seconds after which a block is delivered with the next example, even if it is not full.
     make
         Makes a block of examples and the name.
 
+    Examples
+    --------
+    >>> from streaml1.sources.source import blocks_of
+    >>> examples = [(k, {"a": 1.0}, True, 1.0) for k in (1, 2, 3)]
+    >>> [len(block) for block in blocks_of(examples, "memory", 2)]
+    [2, 1]
     """
-    if size < 1:
-        raise ValueError(f"size {size} is not a size of blocks: it must be 1 or more")
-    rows: list[Example] = []
+    check_block_size(size)
+    pending: list[Example] = []
     start = 0.0
     try:
-        for row in examples:
-            if row is not None:
-                if not rows:
+        for example in examples:
+            if example is not None:
+                if not pending:
                     start = time.monotonic()
-                rows.append(row)
-            full = len(rows) == size or row is None
-            if rows and (full or time.monotonic() - start >= patience):
-                done, rows = rows, []
+                pending.append(example)
+            full = len(pending) == size or example is None
+            if pending and (full or time.monotonic() - start >= patience):
+                done, pending = pending, []
                 yield make(done, name)
     except Exception:
-        if rows:
-            yield make(rows, name)
+        if pending:
+            yield make(pending, name)
         raise
-    if rows:
-        yield make(rows, name)
+    if pending:
+        yield make(pending, name)
 
 
 def shown(value: object) -> str:
-    """Write a value for an error: whole floats without ``.0``, long ones cut short."""
-    text = cut(value)
+    """Format a value for an error: long values are cut short, whole floats lose their ``.0``."""
+    text = shown_value(value)
     return text.removesuffix(".0") if isinstance(value, float) else text
+
+
+# Numbers and labels in files
 
 
 def read_number(text: str) -> float:
@@ -252,7 +269,7 @@ def read_number(text: str) -> float:
     Raises
     ------
     ValueError
-        Whose text goes after the value: ``is not a number``, ``is not finite``.
+        With a predicate that callers put after the value: ``is not a number``, ``is not finite``.
 
     Examples
     --------
@@ -263,10 +280,9 @@ def read_number(text: str) -> float:
     Traceback (most recent call last):
     ...
     ValueError: is not a number
-
     """
     try:
-        # float() also takes underscores, and the digits of every script.
+        # float() also accepts underscores and the digits of every script.
         number = float(text) if text.isascii() and "_" not in text else None
     except ValueError:
         number = None
@@ -278,31 +294,30 @@ def read_number(text: str) -> float:
 
 
 def read_weight(value: Any) -> float:
-    """Check a sample weight, a number or its text.
+    """Return a sample weight, given as a number or its text.
 
     Raises
     ------
     ValueError
-        One sentence, if it is not a finite number of 0 or more.
-
+        If it is not a finite number >= 0.
     """
     try:
         weight = read_number(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError):
         weight = math.nan
     if isinstance(value, bool) or not 0 <= weight < math.inf:
-        raise ValueError(f"weight {shown(value)} is not a weight: it must be a number >= 0")
+        raise ValueError(f"weight must be a number >= 0, got {shown(value)}")
     return weight
 
 
-WHOLE = 2.0**53
-"""From here on a float stands for several whole numbers: labels that differ would be one."""
+MAX_INTEGER_LABEL = 2.0**53
+"""From here on a float stands for several integers, so that different labels could become equal."""
 
 _BINARY: dict[Any, bool] = {0: False, -1: False, 1: True, "0": False, "-1": False, "1": True}
 
 
 def binary_label(y: Any) -> bool:
-    """Map the label of a file to False or True.
+    """Convert a label in a file to False or True.
 
     Parameters
     ----------
@@ -312,7 +327,7 @@ def binary_label(y: Any) -> bool:
     Raises
     ------
     ValueError
-        One sentence, for every other label.
+        For any other label.
 
     Examples
     --------
@@ -322,8 +337,7 @@ def binary_label(y: Any) -> bool:
     >>> binary_label(2.0)
     Traceback (most recent call last):
     ...
-    ValueError: label 2 is not a label: files coded 1/2 must be recoded to 0/1 or -1/1
-
+    ValueError: invalid label 2: recode files with labels 1/2 to 0/1 or -1/1
     """
     try:
         return _BINARY[y]
@@ -343,34 +357,33 @@ def binary_label(y: Any) -> bool:
     if isinstance(value, Hashable) and value in _BINARY:
         return _BINARY[value]
     rule = (
-        "it must be 0 or 1, -1 or 1, or true or false; a regressor learns numbers "
-        "(learn --task regression), softmax any labels (learn --model softmax)"
+        "it must be 0 or 1, -1 or 1, or true or false; use --task regression for numbers, or "
+        "--model softmax for any labels"
     )
     if equals_itself(value) and value == 2:
-        rule = "files coded 1/2 must be recoded to 0/1 or -1/1"
-    raise ValueError(f"label {shown(y)} is not a label: {rule}")
+        rule = "recode files with labels 1/2 to 0/1 or -1/1"
+    raise ValueError(f"invalid label {shown(y)}: {rule}")
 
 
 def class_label(y: Any) -> Hashable:
-    """Map the label of a file to one of many.
+    """Convert a label in a file to one of many classes.
 
     Parameters
     ----------
     y
-        Any text or number; a whole number, or the text of one as it is usually written, is an int.
+        Any text or number. An integer, or the text of one in its usual form, becomes an int.
 
     Raises
     ------
     ValueError
-        One sentence, where there is no label, or it cannot be a key of a dict, or is a float that
-        other whole numbers are read as too.
+        If the label is missing, is not hashable, or is a float that other integers are read as,
+        too.
 
     Examples
     --------
     >>> from streaml1.sources.source import class_label
     >>> class_label(3.0), class_label("3"), class_label("03"), class_label("news")
     (3, 3, '03', 'news')
-
     """
     if y is None:
         raise ValueError("the label is missing")
@@ -380,19 +393,19 @@ def class_label(y: Any) -> Hashable:
             return int(y)
         return y
     if isinstance(y, float) and y.is_integer():
-        if abs(y) >= WHOLE:
+        if abs(y) >= MAX_INTEGER_LABEL:
             raise ValueError(
-                f"label {int(y)} may be another whole number, as floats of 2^53 and more are: have "
-                "it below, or as text: in quotes in JSON, in any column of CSV"
+                f"ambiguous label {int(y)}: integer labels must be below 2^53, or be text: in "
+                "quotes in JSON, in any column of CSV"
             )
         return int(y)
     if not isinstance(y, Hashable) or not equals_itself(y):
-        raise ValueError(f"label {shown(y)} is not a label: it must be a text or a number")
+        raise ValueError(f"invalid label {shown(y)}: it must be a text or a number")
     return y
 
 
 def number_label(y: Any) -> float:
-    """Map the label of a file to the number a regression learns.
+    """Convert a label in a file to the number that a regressor learns.
 
     Parameters
     ----------
@@ -402,14 +415,13 @@ def number_label(y: Any) -> float:
     Raises
     ------
     ValueError
-        One sentence, for every other label.
+        For any other label.
 
     Examples
     --------
     >>> from streaml1.sources.source import number_label
     >>> number_label("43.75")
     43.75
-
     """
     if y is None:
         raise ValueError("the label is missing")
@@ -418,5 +430,5 @@ def number_label(y: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"label {shown(y)} is not a label: it must be a finite number")
+        raise ValueError(f"invalid label {shown(y)}: it must be a finite number")
     return value

@@ -1,4 +1,11 @@
-"""Names as bytes, one after the other, and their hashes: those of `streaml1.core.hashing`."""
+"""Feature names as raw bytes: copying, joining, comparing and hashing.
+
+The hashes are those of `streaml1.core.hashing.murmur` (64-bit MurmurHash2 over 8-byte words).
+Addresses are uint64. The functions with `x8` in their names process eight names at a time.
+
+Loads are eight bytes wide and stores may be wider than a name: callers keep readable bytes after
+every text (`streaml1.text.structural_index.PAD`) and spare room after every destination.
+"""
 
 from __future__ import annotations
 
@@ -24,217 +31,257 @@ from streaml1.core.simd import (
 )
 
 __all__ = [
-    "ALL_TEXT",
-    "BROKEN",
-    "EIGHT_NAMES",
-    "LATER",
-    "UNKNOWN",
-    "comes_again",
-    "copied",
+    "NAMES_X8_BYTES",
+    "UNHASHED",
+    "UTF8_INVALID",
+    "UTF8_UNKNOWN",
+    "UTF8_VALID",
+    "bytes_equal",
+    "copy_bytes",
+    "copy_short_bytes",
     "is_ascii",
-    "is_head",
-    "joined_eight",
+    "join_names_x8",
     "murmur_at",
-    "murmur_of_eight",
-    "murmur_of_heads",
-    "murmur_of_pairs",
-    "murmur_of_short",
-    "murmur_of_string",
-    "put_joined",
-    "short_copied",
+    "murmur_reading_back",
+    "murmur_x8",
+    "murmur_x8_from_heads",
+    "murmur_x8_of_joined",
+    "murmur_x8_of_short",
+    "shares_hash",
+    "write_names_x8",
 ]
 
-UNKNOWN, ALL_TEXT, BROKEN = map(np.uint64, range(3))
-"""Whether a text is UTF-8."""
+UTF8_UNKNOWN, UTF8_VALID, UTF8_INVALID = map(np.uint64, range(3))
+"""Whether a text is valid UTF-8. Kernels accept non-ASCII bytes only if it is."""
 
-_ZERO, _ONE, _SEVEN, _EIGHT, _SIXTEEN, _HALF, _BITS = map(np.uint64, (0, 1, 7, 8, 16, 32, 63))
+UNHASHED = np.uint64(0)
+"""Placeholder for the hash of a name that is computed later, together with seven others."""
+
+NAMES_X8_BYTES = np.uint64(160)
+"""Upper bound on the bytes that `write_names_x8` writes."""
+
+_ZERO, _ONE, _SEVEN, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 7, 8, 16))
+_OFFSET_BITS, _SHIFT_MASK = map(np.uint64, (32, 63))
 _LAST_ASCII = np.uint64(127)
-_SHIFT = np.uint64(47)
-
-LATER = np.uint64(0)
-"""In place of the hash of a name: eight are made at once, once they are written."""
-
-EIGHT_NAMES = np.uint64(160)
-"""More bytes than `put_joined` writes."""
-
-_ALL = np.uint64(2**64 - 1)
-_NOTHING = np.uint64(0)  # the hash of no bytes
+_MURMUR_SHIFT = np.uint64(47)
+_ALL_ONES = np.uint64(2**64 - 1)
+_EMPTY_HASH = np.uint64(0)  # the hash of the empty name
 
 
 @inlined
-def copied(start: Any, end: Any, to: Any) -> Any:
-    """Copy the bytes between two addresses; returns the address behind the copy.
+def copy_bytes(start: Any, end: Any, destination: Any) -> Any:
+    """Copy the bytes between two addresses and return the address after the copy.
 
-    Up to seven bytes more are read, and written behind it.
+    Reads up to seven bytes after `end`, and writes up to seven bytes after the copy.
     """
-    at = to
+    out_pos = destination
     while start < end:
-        store_u64(at, loadu_u64(start))
+        store_u64(out_pos, loadu_u64(start))
         start += _EIGHT
-        at += _EIGHT
-    return at - (start - end)
+        out_pos += _EIGHT
+    return out_pos - (start - end)
 
 
 @inlined
-def short_copied(start: Any, end: Any, to: Any) -> Any:
-    """As `copied`, quickest up to 16 bytes; up to 16 more are read, and written behind the copy.
+def copy_short_bytes(start: Any, end: Any, destination: Any) -> Any:
+    """As `copy_bytes`, but fastest up to 16 bytes; reads and writes up to 16 bytes too many.
 
-    How long names are cannot be foretold, and a wrong guess costs more than a word.
+    The first 16 bytes are copied without a branch: the length of a name is unpredictable, and a
+    branch miss costs more than a wasted store.
     """
-    store_u64(to, loadu_u64(start))
-    store_u64(to + _EIGHT, loadu_u64(start + _EIGHT))
+    store_u64(destination, loadu_u64(start))
+    store_u64(destination + _EIGHT, loadu_u64(start + _EIGHT))
     if end - start > _SIXTEEN:
-        return copied(start + _SIXTEEN, end, to + _SIXTEEN)
-    return to + (end - start)
+        return copy_bytes(start + _SIXTEEN, end, destination + _SIXTEEN)
+    return destination + (end - start)
+
+
+# Hashes of one name
 
 
 @inlined
 def murmur_at(start: Any, end: Any) -> Any:
-    """`murmur` of the bytes between two addresses; up to seven bytes more are read."""
-    h, at = _but_the_last(start, end)
-    return _with_last(h, loadu_u64(at), end - at) if at < end else _NOTHING
+    """Return the hash of the bytes between two addresses; reads up to seven bytes after `end`."""
+    h, last_word = _murmur_prefix(start, end)
+    rest = end - last_word
+    return _murmur_last(h, loadu_u64(last_word), rest) if last_word < end else _EMPTY_HASH
 
 
 @inlined
-def murmur_of_string(start: Any, end: Any) -> Any:
-    """As `murmur_at`, but up to seven bytes before the text are read, and none behind it."""
-    h, at = _but_the_last(start, end)
-    left = end - at
-    if not left:
-        return _NOTHING
-    return _with_last(h, loadu_u64(end - _EIGHT) >> (_EIGHT * (_EIGHT - left)), left)
+def murmur_reading_back(start: Any, end: Any) -> Any:
+    """As `murmur_at`, but reads up to seven bytes before `start`, and none after `end`.
+
+    This suits the characters of a CPython string: its header is in front of them, and what follows
+    them may be unmapped.
+    """
+    h, last_word = _murmur_prefix(start, end)
+    size = end - last_word
+    if not size:
+        return _EMPTY_HASH
+    return _murmur_last(h, loadu_u64(end - _EIGHT) >> (_EIGHT * (_EIGHT - size)), size)
 
 
 @inlined
-def _but_the_last(start: Any, end: Any) -> Any:
-    """The hash before the last word, of one to eight bytes, and where that begins."""
+def _murmur_prefix(start: Any, end: Any) -> Any:
+    """Hash all words but the last, which has 1 to 8 bytes; return the state and its address."""
     m = np.uint64(MURMUR_MULTIPLIER)
     h = (end - start) * m
     while end - start > _EIGHT:
-        h = (h ^ _stirred(loadu_u64(start), m)) * m
+        h = (h ^ _mix_word(loadu_u64(start), m)) * m
         start += _EIGHT
     return h, start
 
 
 @inlined
-def _with_last(h: Any, last: Any, left: Any) -> Any:
-    """The hash with the last word, of which so many bytes are left."""
+def _murmur_last(h: Any, word: Any, size: Any) -> Any:
+    """Add the last word, of which `size` bytes (1 to 8) count, and finish the hash."""
     m = np.uint64(MURMUR_MULTIPLIER)
-    # Both: how long a name is cannot be foretold, and a wrong guess costs more.
-    whole = _stirred(last, m)
-    part = last & (_ALL >> ((_EIGHT * (_EIGHT - left)) & _BITS))
-    return _stirred_last((h ^ (whole if left == _EIGHT else part)) * m, m)
+    # Compute both branches: name length is unpredictable and a branch miss costs more.
+    full = _mix_word(word, m)
+    partial = word & (_ALL_ONES >> ((_EIGHT * (_EIGHT - size)) & _SHIFT_MASK))
+    return _finish((h ^ (full if size == _EIGHT else partial)) * m, m)
 
 
 @inlined
-def _stirred(word: Any, m: Any) -> Any:
+def _mix_word(word: Any, m: Any) -> Any:
     k = word * m
-    k ^= k >> _SHIFT
+    k ^= k >> _MURMUR_SHIFT
     return k * m
 
 
 @inlined
-def _stirred_last(h: Any, m: Any) -> Any:
-    h = (h ^ (h >> _SHIFT)) * m
-    return h ^ (h >> _SHIFT)
+def _finish(h: Any, m: Any) -> Any:
+    h = (h ^ (h >> _MURMUR_SHIFT)) * m
+    return h ^ (h >> _MURMUR_SHIFT)
+
+
+# Hashes of eight names
 
 
 @inlined
-def murmur_of_eight(start: Any, size: Any) -> Any:
-    """As `murmur_at`, of eight texts of so many bytes each."""
-    return murmur_of_heads(gather_u64(start), start, size)
+def murmur_x8(start: Any, size: Any) -> Any:
+    """Return the hashes of eight names, given their addresses and sizes in bytes."""
+    return murmur_x8_from_heads(gather_u64(start), start, size)
 
 
 @inlined
-def murmur_of_heads(head: Any, start: Any, size: Any) -> Any:
-    """As `murmur_of_eight`, given the first bytes of the texts."""
+def murmur_x8_from_heads(head: Any, start: Any, size: Any) -> Any:
+    """As `murmur_x8`, if the first eight bytes of the names have been loaded already."""
     m = np.uint64(MURMUR_MULTIPLIER)
     h, last = size * m, head
+    # Invariant: `h` covers all bytes before `start`, `last` holds the word at `start`, and `size`
+    # counts the bytes from `start` on. Lanes with at most one word left keep their values.
     while movemask(size > _EIGHT):
-        more = size > _EIGHT
-        k = ((h ^ _stirred(last, m)) * m) & more
-        h = k | (h & (more ^ _ALL))
-        start = start + (more & _EIGHT)
-        size = size - (more & _EIGHT)
+        unfinished = size > _EIGHT
+        k = ((h ^ _mix_word(last, m)) * m) & unfinished
+        h = k | (h & (unfinished ^ _ALL_ONES))
+        start = start + (unfinished & _EIGHT)
+        size = size - (unfinished & _EIGHT)
         last = gather_u64(start)
-    whole, some = size == _EIGHT, size != _ZERO
-    # Lanes of which eight bytes are left, or fewer; none are where a name is empty.
-    part = last & (_ALL >> (((_EIGHT - size) * _EIGHT) & _BITS))
-    k = (h ^ ((_stirred(last, m) & whole) | (part & (whole ^ _ALL)))) * m
-    return _stirred_last((k & some) | (h & (some ^ _ALL)), m)
+    full_mask, nonempty_mask = size == _EIGHT, size != _ZERO
+    partial = last & (_ALL_ONES >> (((_EIGHT - size) * _EIGHT) & _SHIFT_MASK))
+    k = (h ^ ((_mix_word(last, m) & full_mask) | (partial & (full_mask ^ _ALL_ONES)))) * m
+    return _finish((k & nonempty_mask) | (h & (nonempty_mask ^ _ALL_ONES)), m)
 
 
 @inlined
-def joined_eight(before: Any, size: Any, mark: Any, behind: Any, more: Any) -> Any:
-    """Eight names of two parts with a mark between, as two words each, zeros behind them.
-
-    Of the first parts there are up to 7 bytes, of the second 1 to 8; other bytes of their words
-    do not matter.
-    """
-    left = behind & (_ALL >> (((_EIGHT - more) * _EIGHT) & _BITS))
-    bits = size * _EIGHT
-    first = before & ((_ALL << bits) ^ _ALL)
-    low = first | (splat_u64(mark) << bits) | ((left << bits) << _EIGHT)
-    return low, left >> (_BITS - _SEVEN - bits)
+def murmur_x8_of_short(word: Any, size: Any) -> Any:
+    """Return the hashes of eight names of 1 to 7 bytes, given as zero-padded words."""
+    m = np.uint64(MURMUR_MULTIPLIER)
+    return _finish((size * m ^ word) * m, m)
 
 
 @inlined
-def put_joined(low: Any, high: Any, size: Any, first: Any, to: Any, start: Any, spans: Any) -> Any:
-    """Write those names of eight, from the `first` on, that `joined_eight` made.
+def murmur_x8_of_joined(low: Any, high: Any, size: Any) -> Any:
+    """Return the hashes of eight names of 1 to 16 bytes, given as `join_names_x8` returns them."""
+    if not movemask(size > _SEVEN):  # multiplications dominate, and short names need fewer
+        return murmur_x8_of_short(low, size)
+    m = np.uint64(MURMUR_MULTIPLIER)
+    long_mask = size > _EIGHT
+    short_mask = long_mask ^ _ALL_ONES
+    h = size * m
+    h = (((h ^ _mix_word(low, m)) * m) & long_mask) | (h & short_mask)
+    last, last_size = (high & long_mask) | (low & short_mask), size - (long_mask & _EIGHT)
+    full_mask = last_size == _EIGHT
+    h = (h ^ ((_mix_word(last, m) & full_mask) | (last & (full_mask ^ _ALL_ONES)))) * m
+    return _finish(h, m)
+
+
+# Eight names that are joined from two parts, such as `namespace^name` and `key=value`
+
+
+@inlined
+def join_names_x8(
+    prefix: Any, prefix_size: Any, separator: Any, suffix: Any, suffix_size: Any
+) -> Any:
+    """Join eight names from prefix, separator byte and suffix, in registers.
 
     Parameters
     ----------
-    size
-        How long each is.
-    to
-        Where the names go, one behind the other; up to 15 bytes more are written.
-    spans
-        The address of the eight: where from `start` each begins, and how long it is.
+    prefix, suffix
+        The first eight bytes of each part; bytes beyond its size are ignored.
+    prefix_size
+        The sizes of the prefixes, 0 to 7 bytes.
+    separator
+        The byte between the parts.
+    suffix_size
+        The sizes of the suffixes, 1 to 8 bytes.
 
     Returns
     -------
-    Where the next name goes.
+    Two words for each name, low and high, padded with zeros.
     """
-    ours = lane_mask_from(first)
-    sizes = size & ours
-    places = exclusive_scan(sizes) + to
-    # Each overwrites what is too much of those before it.
+    suffix_bytes = suffix & (_ALL_ONES >> (((_EIGHT - suffix_size) * _EIGHT) & _SHIFT_MASK))
+    bits = prefix_size * _EIGHT
+    prefix_bytes = prefix & ((_ALL_ONES << bits) ^ _ALL_ONES)
+    low = prefix_bytes | (splat_u64(separator) << bits) | ((suffix_bytes << bits) << _EIGHT)
+    return low, suffix_bytes >> (_SHIFT_MASK - _SEVEN - bits)
+
+
+@inlined
+def write_names_x8(
+    low: Any, high: Any, size: Any, first: Any, out_pos: Any, start: Any, spans: Any
+) -> Any:
+    """Write the names of the lanes from `first` on, one after the other.
+
+    Parameters
+    ----------
+    low, high, size
+        Eight names as `join_names_x8` returns them, and their sizes in bytes.
+    first
+        The first lane to write. Names in earlier lanes were written before.
+    out_pos
+        The address of the first name. Up to 15 bytes after the last name are overwritten.
+    start
+        The address that spans count from.
+    spans
+        The address of the eight spans, which are ``offset << 32 | size``. Those of earlier lanes
+        keep their values.
+
+    Returns
+    -------
+    The address after the last name.
+    """
+    write_mask = lane_mask_from(first)
+    sizes = size & write_mask
+    addresses = exclusive_scan(sizes) + out_pos
+    # A scatter stores its lanes in order, so each name overwrites the padding of the one before it.
     if movemask(size > _EIGHT):
-        scatter_u64(places + _EIGHT, high)
-    scatter_u64(places, low)
-    there = ((places - start) << _HALF) | size
-    store_u64x8(spans, (there & ours) | (loadu_u64x8(spans) & (ours ^ _ALL)))
-    return last_lane(places + sizes)
+        scatter_u64(addresses + _EIGHT, high)
+    scatter_u64(addresses, low)
+    new_spans = ((addresses - start) << _OFFSET_BITS) | size
+    store_u64x8(spans, (new_spans & write_mask) | (loadu_u64x8(spans) & (write_mask ^ _ALL_ONES)))
+    return last_lane(addresses + sizes)
+
+
+# Comparisons
 
 
 @inlined
-def murmur_of_short(word: Any, size: Any) -> Any:
-    """As `murmur_at`, of eight names of 1 to 7 bytes, given as words with zeros behind them."""
-    m = np.uint64(MURMUR_MULTIPLIER)
-    return _stirred_last((size * m ^ word) * m, m)
-
-
-@inlined
-def murmur_of_pairs(low: Any, high: Any, size: Any) -> Any:
-    """As `murmur_at`, of eight names of 1 to 16 bytes, given as `joined_eight` makes them."""
-    if not movemask(size > _SEVEN):  # multiplications are most of it
-        return murmur_of_short(low, size)
-    m = np.uint64(MURMUR_MULTIPLIER)
-    long = size > _EIGHT
-    short = long ^ _ALL
-    h = size * m
-    h = (((h ^ _stirred(low, m)) * m) & long) | (h & short)
-    last, left = (high & long) | (low & short), size - (long & _EIGHT)
-    whole = left == _EIGHT
-    h = (h ^ ((_stirred(last, m) & whole) | (last & (whole ^ _ALL)))) * m
-    return _stirred_last(h, m)
-
-
-@inlined
-def comes_again(hashes: Any, lo: Any, hi: Any, last: Any, n: Any) -> bool:
-    """Whether one of the n hashes before the `last` is among those from lo to hi."""
+def shares_hash(hashes: Any, lo: Any, hi: Any, end: Any, n: Any) -> bool:
+    """Return whether any of the n hashes before position `end` is among those from lo to hi."""
     found = False
-    for z in range(last - n, last):
+    for z in range(end - n, end):
         for k in range(lo, hi):
             found |= hashes[k] == hashes[z]
     return found
@@ -242,23 +289,23 @@ def comes_again(hashes: Any, lo: Any, hi: Any, last: Any, n: Any) -> bool:
 
 @inlined
 def is_ascii(start: Any, end: Any) -> bool:
-    """Whether all bytes between two addresses are."""
-    most = np.uint64(0)
+    """Return whether all bytes between two addresses are ASCII."""
+    largest = np.uint64(0)
     while start < end:
-        most = max(most, load_u8(start))
+        largest = max(largest, load_u8(start))
         start += _ONE
-    return bool(most <= _LAST_ASCII)
+    return bool(largest <= _LAST_ASCII)
 
 
 @inlined
-def is_head(at: Any, head: Any, size: Any) -> bool:
-    """Whether the bytes at an address are those of a head; up to seven more are read of both."""
-    different = np.uint64(0)
+def bytes_equal(a: Any, b: Any, size: Any) -> bool:
+    """Return whether `size` bytes at two addresses are equal; reads up to seven more of both."""
+    difference = np.uint64(0)
     while size >= _EIGHT:
-        different |= loadu_u64(at) ^ loadu_u64(head)
-        at += _EIGHT
-        head += _EIGHT
+        difference |= loadu_u64(a) ^ loadu_u64(b)
+        a += _EIGHT
+        b += _EIGHT
         size -= _EIGHT
     if size:
-        different |= (loadu_u64(at) ^ loadu_u64(head)) & (_ALL >> (_EIGHT * (_EIGHT - size)))
-    return bool(different == np.uint64(0))
+        difference |= (loadu_u64(a) ^ loadu_u64(b)) & (_ALL_ONES >> (_EIGHT * (_EIGHT - size)))
+    return bool(difference == np.uint64(0))

@@ -1,13 +1,22 @@
-"""Records of CSV to rows of hashed names, up to the first that is out of the ordinary.
+"""CSV records to rows of hashed names, up to the first irregular record.
 
-An ordinary record has as many cells as there are columns, each plain or in quotes, with doubled
-quotes, marks between cells and line ends within these; numbers, a label and a weight stand in the
-columns for them. What an empty cell and an empty line mean is what `csv_schema` says.
+`parse_records` works on a whole chunk:
+
+1. `index_csv` writes all delimiters (stage 1, `structural_index.py`).
+2. The loop of `parse_records` steps through the cells of each record. Runs of short category cells
+   are read eight at a time (`_read_categories_x8`), other cells one by one (`_quoted_cell`,
+   `_read_category`, `_read_number`).
+3. `hash_pending_names` completes the names of a record (`feature_spans.py`).
+
+At an irregular record the kernel stops, and Python reads this record
+(`streaml1.sources.readers.csv_schema`); then the kernel continues after it. A regular record has as
+many cells as there are columns, plain or quoted, with numbers in the columns of numbers. Quoted
+cells may contain doubled quotes, delimiters and newlines.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,199 +35,80 @@ from streaml1.core.simd import (
     store_u64x8,
 )
 from streaml1.text.byte_names import (
-    ALL_TEXT,
-    EIGHT_NAMES,
-    LATER,
-    UNKNOWN,
-    copied,
+    NAMES_X8_BYTES,
+    UNHASHED,
+    UTF8_UNKNOWN,
+    UTF8_VALID,
+    copy_bytes,
+    copy_short_bytes,
     is_ascii,
-    joined_eight,
-    murmur_of_pairs,
-    put_joined,
-    short_copied,
+    join_names_x8,
+    murmur_x8_of_joined,
+    write_names_x8,
 )
-from streaml1.text.feature_spans import hash_those_left, read_value
-from streaml1.text.structural_index import BLANK, NEWLINE, RETURN, alike, csv_delimiters, place_of
+from streaml1.text.feature_spans import hash_pending_names, read_value
+from streaml1.text.structural_index import (
+    CR,
+    NEWLINE,
+    SPACE,
+    index_csv,
+    matching_kinds,
+    position_of,
+)
 
 __all__ = [
-    "AT", "DONE", "FOUND", "IGNORED", "LABEL", "LARGE", "LINE", "NAMES", "NEXT", "ODD",
-    "OPEN", "ROW", "START", "STATE", "TEXT", "UNREAD", "WEIGHT", "few_texts", "rows",
+    "CATEGORY", "DONE", "IGNORED", "IRREGULAR", "LABEL", "N_STATE", "OPEN", "STATE_DELIMITERS",
+    "STATE_FEATURE", "STATE_HAS_LARGE", "STATE_INDEXED", "STATE_LINE", "STATE_NAME_BYTES",
+    "STATE_NEXT", "STATE_OFFSET", "STATE_ROW", "UTF8_NEEDED", "WEIGHT", "encode_short_texts",
+    "parse_records",
 ]  # fmt: skip
 
-START, FOUND, NEXT, AT, LINE, ROW, FEATURE, NAMES, LARGE = range(9)
-STATE = 9
-"""Where the reading stands: whether delimiters were looked for, how many there are, which is next,
-bytes and lines that are done with, rows, features, bytes of names, and whether a value is as large
-as the limit. Whoever reads a record
-otherwise counts its bytes, its lines and its row."""
+(
+    STATE_INDEXED, STATE_DELIMITERS, STATE_NEXT, STATE_OFFSET, STATE_LINE, STATE_ROW,
+    STATE_FEATURE, STATE_NAME_BYTES, STATE_HAS_LARGE,
+) = range(9)  # fmt: skip
+N_STATE = 9
+"""Entries of the state of a chunk: whether it is indexed, how many delimiters it has, the next
+one; how many bytes, lines, rows, features and bytes of names are done; whether a value exceeds what
+models accept. Python advances offset, line and row when it has read a record."""
 
-TEXT, LABEL, WEIGHT, IGNORED = map(np.uint64, (1, 2, 3, 4))
-"""What a column is, if not 0: a number."""
+CATEGORY, LABEL, WEIGHT, IGNORED = map(np.uint64, (1, 2, 3, 4))
+"""Kinds of columns; 0 is a column of numbers."""
 
-DONE, ODD, OPEN, UNREAD = range(4)
-"""Why a reading ends: all is read; the next record is odd; it may be open; the coding counts."""
+DONE, IRREGULAR, OPEN, UTF8_NEEDED = range(4)
+"""Why `parse_records` returns: all records are read; the next record is irregular; the next record
+may continue after the chunk; the caller must tell whether the text is valid UTF-8."""
 
-_KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))
+_KIND, _BEGIN, _SIZE, _HASH, _HEAD, _RUN = map(np.uint64, range(6))  # rows of `columns`
 
-_ZERO, _ONE, _FOUR, _SEVEN, _EIGHT, _HALF = map(np.uint64, (0, 1, 4, 7, 8, 32))
+_ZERO, _ONE, _FOUR, _SEVEN, _EIGHT = map(np.uint64, (0, 1, 4, 7, 8))
+_OFFSET_BITS = np.uint64(32)
 _QUOTE, _EQUALS = map(np.uint64, b'"=')
-_EIGHT_TIMES = np.uint64(0x0101010101010101)
-_ALL_BITS = np.uint64(2**64 - 1)
-_BYTE, _PRINTED, _OTHERS = map(np.uint64, (0xFF, 0x21, 0x7F - 0x21))
+_BYTE_ONES = np.uint64(0x0101010101010101)
+_ALL_ONES, _BYTE = map(np.uint64, (2**64 - 1, 2**8 - 1))
+_FIRST_VISIBLE, _N_VISIBLE = map(np.uint64, (0x21, 0x7F - 0x21))
 _LAST_ASCII = np.uint64(127)
-_LONGEST = np.uint64(131_000)  # Python's csv refuses longer cells
-_LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))  # blanks of other scripts begin with C2, E1-E3
-
-
-@inlined
-def _undoubled(start: Any, end: Any, to: Any) -> Any:
-    """Copy a text with one quote for two; returns the address behind the copy."""
-    while start < end:
-        c = load_u8(start)
-        store_u64(to, c)
-        to += _ONE
-        start += _ONE
-        start += np.uint64(c == _QUOTE)
-    return to
-
-
-@inlined
-def _is_word(at: Any, end: Any) -> bool:
-    """Whether a text begins with something other than a blank of any script, for sure."""
-    c = load_u8(at)
-    low, lo, hi = _LEADS
-    other = c >= low and (c < lo or c > hi)
-    return bool(at < end and ((c > BLANK and c <= _LAST_ASCII) or other))
-
-
-@inlined
-def _is_blank(at: Any, end: Any) -> bool:
-    while at < end and load_u8(at) == BLANK:
-        at += _ONE
-    return bool(at == end)
-
-
-@inlined
-def _read(at: Any, end: Any, table: Any) -> Any:
-    while at < end and load_u8(at) == BLANK:
-        at += _ONE
-    while at < end and load_u8(end - _ONE) == BLANK:
-        end -= _ONE
-    return read_value(at, end, table, False)
-
-
-@inlined
-def _eight_texts(
-    start: Any, mark: Any, places: Any, kinds: Any, i: Any, column: Any, done: Any, columns: Any,
-    k: Any, to: Any, most: Any, hashes: Any, values: Any, spans: Any,
-) -> Any:  # fmt: skip
-    """Read eight cells of text, of which the i-th delimiter ends that of the `column`.
-
-    Fewer are left at the end of a record: these and the last of those that are `done`, which this
-    has read already.
-
-    Returns
-    -------
-    How many cells more are read, 0 where they are not ordinary enough, how many delimiters, and
-    where the next name goes.
-    """
-    width = np.uint64(columns.shape[1])
-    texts = columns[_RUN, column]
-    n = alike(kinds, i, (mark * _EIGHT_TIMES,))
-    c = load_u8(kinds + i + n)
-    ended = n < _EIGHT and c in (NEWLINE, RETURN)
-    count = n + np.uint64(ended)
-    ended &= texts == count and column + count == width and done + count >= _EIGHT
-    if not (ended or (n == _EIGHT and texts >= _EIGHT)):
-        return _ZERO, _ZERO, to
-    again = _EIGHT - count
-    j, f, first = k - again, i - again, column - again
-    begins = load_u32x8(places + _FOUR * f - _FOUR) + _ONE
-    size = load_u32x8(places + _FOUR * f) - begins
-    cells = gather_u64(begins + start)
-    # Of 1 to 8 bytes, which begin with one of ASCII that is printed.
-    odd = ((size - _ONE) > _SEVEN) | (((cells & _BYTE) - _PRINTED) > _OTHERS)
-    if movemask(odd) or to + EIGHT_NAMES > most:
-        return _ZERO, _ZERO, to
-    of = np.uint64(columns.ctypes.data) + _EIGHT * first
-    names = loadu_u64x8(of + _EIGHT * width * _HEAD)
-    sizes = loadu_u64x8(of + _EIGHT * width * _SIZE) - _ONE
-    low, high = joined_eight(names, sizes, _EQUALS, cells, size)
-    size = size + sizes + _ONE
-    store_u64x8(np.uint64(hashes.ctypes.data) + _EIGHT * j, murmur_of_pairs(low, high, size))
-    store_f64x8(np.uint64(values.ctypes.data) + _EIGHT * j, splat(1.0))
-    to = put_joined(low, high, size, again, to, start, np.uint64(spans.ctypes.data) + _EIGHT * j)
-    return count, n, to
-
-
-@inlined
-def _in_quotes(start: Any, mark: Any, places: Any, i: Any, n: Any, end: Any) -> Any:
-    """Find the end of a cell in quotes, the first of which is the i-th of n delimiters.
-
-    Returns
-    -------
-    The delimiter behind the closing quote; where that quote is, or `end` without one; how many
-    lines end within; and whether there is a doubled quote.
-    """
-    lines, doubled = _ZERO, False
-    i += _ONE
-    while i < n:
-        stop = start + place_of(places, i)
-        c = load_u8(stop)
-        i += _ONE
-        if c == _QUOTE:
-            if load_u8(stop + _ONE) != _QUOTE:
-                return i, stop, lines, doubled
-            doubled = True
-            i += _ONE
-        elif c == NEWLINE:
-            lines += _ONE
-        elif c != mark and c != RETURN:
-            return i, stop, lines, doubled
-    return i, end, lines, doubled
-
-
-@inlined
-def _category(
-    start: Any, columns: Any, column: Any, first: Any, stop: Any, doubled: Any, k: Any, to: Any,
-    most: Any, hashes: Any, values: Any, spans: Any,
-) -> Any:  # fmt: skip
-    """Write the name of a cell of text, if there is more than blanks between two addresses.
-
-    Returns
-    -------
-    How many features there are then, where the next name goes, and whether all is well.
-    """
-    if not _is_word(first, stop):
-        return k, to, _is_blank(first, stop)
-    size = columns[_SIZE, column]
-    if to + size + (stop - first) + np.uint64(32) > most:
-        return k, to, False
-    name = to
-    before = start + columns[_BEGIN, column]
-    to = copied(before, before + size, to)
-    to = _undoubled(first, stop, to) if doubled else short_copied(first, stop, to)
-    hashes[k] = LATER
-    values[k] = 1.0
-    spans[k] = ((name - start) << _HALF) | (to - name)
-    return k + _ONE, to, True
+_MAX_CELL = np.uint64(131_000)  # Python's csv module rejects longer cells
+_SLACK = np.uint64(32)  # bytes that copies may write after a name
+# The UTF-8 of white space in other scripts begins with C2, E1, E2 or E3.
+_LEADS = tuple(map(np.uint64, (0xC3, 0xE1, 0xE3)))
 
 
 @kernel
-def rows(
+def parse_records(
     start: Any,
     end: Any,
-    mark: Any,
-    table: Any,
-    labelled: Any,
-    coding: Any,
+    delimiter: Any,
+    powers: Any,
+    require_label: Any,
+    utf8: Any,
     columns: Any,
     positions: Any,
     kinds: Any,
     hashes: Any,
     values: Any,
     names: Any,
-    most: Any,
+    names_end: Any,
     spans: Any,
     labels: Any,
     w: Any,
@@ -226,136 +116,166 @@ def rows(
     lines: Any,
     begins: Any,
     ends: Any,
-    after: Any,
+    lines_after: Any,
     state: Any,
 ) -> Any:
-    """Read the records between two addresses, the last byte a newline, on from where `state` is.
+    """Parse records from where `state` points to; the last byte before `end` must be a newline.
 
     Parameters
     ----------
-    mark
-        What stands between cells.
+    start, end
+        Addresses of the chunk. All offsets below count from `start`.
+    delimiter
+        The byte between cells.
+    powers
+        `streaml1.text.numbers.POWERS`.
+    require_label
+        Treat records with an empty label as irregular.
+    utf8
+        Whether the chunk is valid UTF-8. With UTF8_UNKNOWN the kernel returns UTF8_NEEDED if a byte
+        is not ASCII; with UTF8_INVALID records with such a byte are irregular.
     columns
-        For each what it is; where from `start` its name is, with an equals sign behind it where
-        it is of text; how long that is; the hash of the name; its first eight bytes; how many
-        columns from it on are of text, with names of up to seven bytes.
-    names, most
-        Between these addresses names of categories are written.
+        Describes the columns, uint64, shape (6, columns): kind; offset and size of the name, with
+        an equals sign at its end for categories; hash of the name; its first eight bytes; how many
+        columns from this one on are categories with names of up to seven bytes.
+    positions, kinds
+        Scratch arrays for the structural index.
+    hashes, values, spans
+        Receive the features: the hash of the name, the value, and where the name is,
+        ``offset << 32 | length``. Features with value 0 are left out.
+    names, names_end
+        Addresses between which the names of categories are written, `column=cell`.
     labels
-        Where from `start` the label of each row begins and ends.
-    after
-        How many lines are read with each row.
+        Receives the first and last offset of the label of each row, shape (rows, 2).
+    w
+        Receives the sample weights.
+    indptr
+        Receives where the features of each row begin.
+    lines, begins, ends
+        Receive the first line of each record, from 0, and its first and last offset.
+    lines_after
+        Receives how many lines are read once a record is.
+    state
+        N_STATE entries, int64, zeros at first.
 
     Returns
     -------
-    One of DONE, ODD, OPEN and UNREAD.
+    DONE, IRREGULAR, OPEN or UTF8_NEEDED.
     """
-    places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
-    if state[START] == 0:
-        n, ascii_ = csv_delimiters(start, end, mark, places, of_kinds)
-        if coding == UNKNOWN and not ascii_:
-            return UNREAD
-        state[START] = 1
-        state[FOUND] = n
-    n, i, at = np.uint64(state[FOUND]), np.uint64(state[NEXT]), start + np.uint64(state[AT])
-    line, row, k = np.uint64(state[LINE]), np.uint64(state[ROW]), np.uint64(state[FEATURE])
-    to = names + np.uint64(state[NAMES])
+    positions_at, kinds_at = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
+    if state[STATE_INDEXED] == 0:
+        n, all_ascii = index_csv(start, end, delimiter, positions_at, kinds_at)
+        if utf8 == UTF8_UNKNOWN and not all_ascii:
+            return UTF8_NEEDED
+        state[STATE_INDEXED] = 1
+        state[STATE_DELIMITERS] = n
+    n, i = np.uint64(state[STATE_DELIMITERS]), np.uint64(state[STATE_NEXT])
+    pos, line = start + np.uint64(state[STATE_OFFSET]), np.uint64(state[STATE_LINE])
+    row, k = np.uint64(state[STATE_ROW]), np.uint64(state[STATE_FEATURE])
+    name_pos = names + np.uint64(state[STATE_NAME_BYTES])
     width = np.uint64(columns.shape[1])
-    ascii_only = coding != ALL_TEXT and coding != UNKNOWN
+    ascii_only = utf8 != UTF8_VALID and utf8 != UTF8_UNKNOWN
     status = DONE
     indptr[row] = k
-    while i < n and start + place_of(places, i) < at:
+    # Skip the delimiters of a record that Python has read.
+    while i < n and start + position_of(positions_at, i) < pos:
         i += _ONE
-    while at < end:
-        begin, begun, first_name, first_line, first_i = at, k, to, line, i
-        d = start + place_of(places, i)
-        if d == at and (load_u8(at) == NEWLINE or load_u8(at) == RETURN):
-            # An empty line is no record.
-            returns = np.uint64(load_u8(at) == RETURN)
-            if load_u8(at + returns) != NEWLINE:
-                status = ODD
+    # Invariant: the records before `pos` are in rows 0 to `row`, their features in 0 to `k`. The
+    # i-th delimiter is the first one at or after `pos`.
+    while pos < end:
+        begin, first_feature, first_name, first_line, first_i = pos, k, name_pos, line, i
+        d = start + position_of(positions_at, i)
+        if d == pos and (load_u8(pos) == NEWLINE or load_u8(pos) == CR):
+            # An empty line is not a record.
+            returns = np.uint64(load_u8(pos) == CR)
+            if load_u8(pos + returns) != NEWLINE:
+                status = IRREGULAR
                 break
             i += returns + _ONE
-            at += returns + _ONE
+            pos += returns + _ONE
             line += _ONE
             continue
         weight = 1.0
-        label_at = label_end = start
-        column = done = _ZERO
-        status = ODD
+        label_begin = label_end = start
+        column = in_run = _ZERO
+        status = IRREGULAR
+        # Invariant: the cells before `column` are read, the last `in_run` of them eight at a time.
+        # The next cell is at `pos`. The status becomes DONE at the end of a regular record.
         while column < width:
-            if columns[_RUN, column] + done >= _EIGHT and i > _ZERO:
-                count, n_found, to = _eight_texts(
-                    start, mark, places, of_kinds, i, column, done, columns, k, to, most, hashes,
-                    values, spans,
+            if columns[_RUN, column] + in_run >= _EIGHT and i > _ZERO:
+                count, n_matched, name_pos = _read_categories_x8(
+                    start, delimiter, positions_at, kinds_at, i, column, in_run, columns, k,
+                    name_pos, names_end, hashes, values, spans,
                 )  # fmt: skip
                 if count:
-                    done += count
+                    in_run += count
                     column += count
                     k += count
-                    i += n_found
-                    d = start + place_of(places, i)
-                    if n_found == _EIGHT:
-                        at = start + place_of(places, i - _ONE) + _ONE
+                    i += n_matched
+                    d = start + position_of(positions_at, i)
+                    if n_matched == _EIGHT:
+                        pos = start + position_of(positions_at, i - _ONE) + _ONE
                         continue
-                    if load_u8(d) == RETURN and load_u8(d + _ONE) == NEWLINE:
+                    if load_u8(d) == CR and load_u8(d + _ONE) == NEWLINE:
                         i += _ONE
                         d += _ONE
                     if load_u8(d) == NEWLINE:
                         status = DONE
                     break
-            done = _ZERO
+            in_run = _ZERO
             doubled = False
-            if load_u8(at) == _QUOTE:
-                first = at + _ONE
-                i, stop, more_lines, doubled = _in_quotes(start, mark, places, i, n, end)
+            if load_u8(pos) == _QUOTE:
+                first = pos + _ONE
+                i, stop, more_lines, doubled = _quoted_cell(
+                    start, delimiter, positions_at, i, n, end
+                )
                 line += more_lines
                 if stop == end:
                     status = OPEN
                     break
-                at = stop + _ONE
-                d = start + place_of(places, i)
-                if load_u8(stop) != _QUOTE or d != at:
+                pos = stop + _ONE
+                d = start + position_of(positions_at, i)
+                if load_u8(stop) != _QUOTE or d != pos:
                     break
             else:
-                first = at
-                d = start + place_of(places, i)
+                first = pos
+                d = start + position_of(positions_at, i)
                 stop = d
             c = load_u8(d)
-            if stop - first > _LONGEST:
+            if stop - first > _MAX_CELL:
                 break
-            what = columns[_KIND, column]
-            if what == TEXT:
-                k, to, fine = _category(
-                    start, columns, column, first, stop, doubled, k, to, most, hashes, values,
-                    spans,
+            kind = columns[_KIND, column]
+            if kind == CATEGORY:
+                k, name_pos, is_regular = _read_category(
+                    start, columns, column, first, stop, doubled, k, name_pos, names_end, hashes,
+                    values, spans,
                 )  # fmt: skip
-                if not fine:
+                if not is_regular:
                     break
-            elif what == LABEL:
-                label_at, label_end = first, stop
-                ordinary = _is_word(first, stop) and load_u8(stop - _ONE) > BLANK
-                empty = first == stop and not labelled
-                if doubled or not (empty or (ordinary and load_u8(stop - _ONE) <= _LAST_ASCII)):
+            elif kind == LABEL:
+                label_begin, label_end = first, stop
+                is_text = _begins_visibly(first, stop) and load_u8(stop - _ONE) > SPACE
+                is_empty = first == stop and not require_label
+                if doubled or not (is_empty or (is_text and load_u8(stop - _ONE) <= _LAST_ASCII)):
                     break
-            elif what == WEIGHT:
-                weight = _read(first, stop, table)
+            elif kind == WEIGHT:
+                weight = _read_number(first, stop, powers)
                 if not weight >= 0.0:
                     break
-            elif what != IGNORED and first < stop and not _is_blank(first, stop):
-                v = _read(first, stop, table)
+            elif kind != IGNORED and first < stop and not _is_blank(first, stop):
+                v = _read_number(first, stop, powers)
                 if v != v:
                     break
                 if not abs(v) < VALUE_LIMIT:
-                    state[LARGE] = 1
+                    state[STATE_HAS_LARGE] = 1
                 if v != 0.0:
                     hashes[k] = columns[_HASH, column]
                     values[k] = v
-                    spans[k] = (columns[_BEGIN, column] << _HALF) | columns[_SIZE, column]
+                    spans[k] = (columns[_BEGIN, column] << _OFFSET_BITS) | columns[_SIZE, column]
                     k += _ONE
             column += _ONE
-            if c != mark:
-                if c == RETURN and load_u8(d + _ONE) == NEWLINE:
+            if c != delimiter:
+                if c == CR and load_u8(d + _ONE) == NEWLINE:
                     i += _ONE
                     d += _ONE
                     c = NEWLINE
@@ -363,65 +283,222 @@ def rows(
                     status = DONE
                 break
             i += _ONE
-            at = d + _ONE
+            pos = d + _ONE
         if status == DONE and ascii_only and not is_ascii(begin, d):
-            status = ODD
+            status = IRREGULAR
         if status != DONE:
-            at, k, to, line, i = begin, begun, first_name, first_line, first_i
+            pos, k, name_pos, line, i = begin, first_feature, first_name, first_line, first_i
             break
-        hash_those_left(hashes, spans, start, begun, k)
+        hash_pending_names(hashes, spans, start, first_feature, k)
         lines[row] = first_line
         line += _ONE
         i += _ONE
-        at = d + _ONE
+        pos = d + _ONE
         w[row] = weight
-        labels[row, _ZERO] = label_at - start
+        labels[row, _ZERO] = label_begin - start
         labels[row, _ONE] = label_end - start
         begins[row] = begin - start
-        ends[row] = at - start
-        after[row] = line
+        ends[row] = pos - start
+        lines_after[row] = line
         row += _ONE
         indptr[row] = k
-    state[NEXT], state[AT], state[LINE] = i, at - start, line
-    state[ROW], state[FEATURE], state[NAMES] = row, k, to - names
+    state[STATE_NEXT], state[STATE_OFFSET], state[STATE_LINE] = i, pos - start, line
+    state[STATE_ROW], state[STATE_FEATURE], state[STATE_NAME_BYTES] = row, k, name_pos - names
     return status
 
 
+@inlined
+def _read_categories_x8(
+    start: Any, delimiter: Any, positions: Any, kinds: Any, i: Any, column: Any, in_run: Any,
+    columns: Any, k: Any, name_pos: Any, names_end: Any, hashes: Any, values: Any, spans: Any,
+) -> Any:  # fmt: skip
+    """Read eight category cells of 1 to 8 bytes; the i-th delimiter ends the cell of `column`.
+
+    At the end of a record fewer than eight cells may be left. They are processed together with
+    those before them, which are then written a second time with the same results.
+
+    Parameters
+    ----------
+    in_run
+        How many of the cells before `column` were read here.
+
+    Returns
+    -------
+    How many cells are read, 0 if they are irregular; how many delimiters; where the next name goes.
+    """
+    width = np.uint64(columns.shape[1])
+    run = columns[_RUN, column]
+    n = matching_kinds(kinds, i, (delimiter * _BYTE_ONES,))
+    c = load_u8(kinds + i + n)
+    ended = n < _EIGHT and c in (NEWLINE, CR)
+    count = n + np.uint64(ended)
+    ended &= run == count and column + count == width and in_run + count >= _EIGHT
+    if not (ended or (n == _EIGHT and run >= _EIGHT)):
+        return _ZERO, _ZERO, name_pos
+    overlap = _EIGHT - count
+    j, f, first = k - overlap, i - overlap, column - overlap
+    begins = load_u32x8(positions + _FOUR * f - _FOUR) + _ONE
+    size = load_u32x8(positions + _FOUR * f) - begins
+    cells = gather_u64(begins + start)
+    # Sizes must be 1 to 8. The first byte must be visible ASCII: cells of white space are empty.
+    first_byte = cells & _BYTE
+    irregular_mask = ((size - _ONE) > _SEVEN) | ((first_byte - _FIRST_VISIBLE) > _N_VISIBLE)
+    if movemask(irregular_mask) or name_pos + NAMES_X8_BYTES > names_end:
+        return _ZERO, _ZERO, name_pos
+    columns_at = np.uint64(columns.ctypes.data) + _EIGHT * first
+    heads = loadu_u64x8(columns_at + _EIGHT * width * _HEAD)
+    head_sizes = loadu_u64x8(columns_at + _EIGHT * width * _SIZE) - _ONE
+    low, high = join_names_x8(heads, head_sizes, _EQUALS, cells, size)
+    size = size + head_sizes + _ONE
+    store_u64x8(np.uint64(hashes.ctypes.data) + _EIGHT * j, murmur_x8_of_joined(low, high, size))
+    store_f64x8(np.uint64(values.ctypes.data) + _EIGHT * j, splat(1.0))
+    name_pos = write_names_x8(
+        low, high, size, overlap, name_pos, start, np.uint64(spans.ctypes.data) + _EIGHT * j
+    )
+    return count, n, name_pos
+
+
+@inlined
+def _read_category(
+    start: Any, columns: Any, column: Any, first: Any, stop: Any, doubled: Any, k: Any,
+    name_pos: Any, names_end: Any, hashes: Any, values: Any, spans: Any,
+) -> Any:  # fmt: skip
+    """Write the name `column=cell` of a category cell, unless the cell is blank.
+
+    Returns
+    -------
+    The end of the features, where the next name goes, and whether the cell is regular.
+    """
+    if not _begins_visibly(first, stop):
+        return k, name_pos, _is_blank(first, stop)
+    size = columns[_SIZE, column]
+    if name_pos + size + (stop - first) + _SLACK > names_end:
+        return k, name_pos, False
+    name = name_pos
+    prefix = start + columns[_BEGIN, column]
+    name_pos = copy_bytes(prefix, prefix + size, name_pos)
+    if doubled:
+        name_pos = _copy_undoubled(first, stop, name_pos)
+    else:
+        name_pos = copy_short_bytes(first, stop, name_pos)
+    hashes[k] = UNHASHED
+    values[k] = 1.0
+    spans[k] = ((name - start) << _OFFSET_BITS) | (name_pos - name)
+    return k + _ONE, name_pos, True
+
+
+class _Quoted(NamedTuple):
+    """A quoted cell."""
+
+    i: Any
+    """The delimiter after its closing quote."""
+    stop: Any
+    """The address of the closing quote; the end of the chunk if there is none."""
+    lines: Any
+    """How many newlines are inside."""
+    doubled: Any
+    """Whether a doubled quote is inside."""
+
+
+@inlined
+def _quoted_cell(start: Any, delimiter: Any, positions: Any, i: Any, n: Any, end: Any) -> Any:
+    """Find the end of a cell whose opening quote is the i-th of n delimiters. Returns a `_Quoted`.
+
+    A control character inside the cell is taken for its end, so that the record is irregular.
+    """
+    lines, doubled = _ZERO, False
+    i += _ONE
+    # Invariant: the delimiters up to i are inside the cell.
+    while i < n:
+        stop = start + position_of(positions, i)
+        c = load_u8(stop)
+        i += _ONE
+        if c == _QUOTE:
+            if load_u8(stop + _ONE) != _QUOTE:
+                return _Quoted(i, stop, lines, doubled)
+            doubled = True
+            i += _ONE
+        elif c == NEWLINE:
+            lines += _ONE
+        elif c != delimiter and c != CR:
+            return _Quoted(i, stop, lines, doubled)
+    return _Quoted(i, end, lines, doubled)
+
+
+@inlined
+def _copy_undoubled(start: Any, end: Any, destination: Any) -> Any:
+    """Copy a text with one quote for each doubled quote; return the address after the copy."""
+    while start < end:
+        c = load_u8(start)
+        store_u64(destination, c)
+        destination += _ONE
+        start += _ONE
+        start += np.uint64(c == _QUOTE)
+    return destination
+
+
+@inlined
+def _read_number(pos: Any, end: Any, powers: Any) -> Any:
+    """Return the number of a cell, without spaces around it, or NaN."""
+    while pos < end and load_u8(pos) == SPACE:
+        pos += _ONE
+    while pos < end and load_u8(end - _ONE) == SPACE:
+        end -= _ONE
+    return read_value(pos, end, powers, False)
+
+
+@inlined
+def _begins_visibly(pos: Any, end: Any) -> bool:
+    """Return True only if a text certainly does not begin with white space of any script."""
+    c = load_u8(pos)
+    low, lo, hi = _LEADS
+    other_script = c >= low and (c < lo or c > hi)
+    return bool(pos < end and ((c > SPACE and c <= _LAST_ASCII) or other_script))
+
+
+@inlined
+def _is_blank(pos: Any, end: Any) -> bool:
+    while pos < end and load_u8(pos) == SPACE:
+        pos += _ONE
+    return bool(pos == end)
+
+
 @kernel
-def few_texts(start: Any, bounds: Any, words: Any, movemask: Any) -> Any:
-    """Tell apart texts of up to eight bytes, given where from an address they begin and end.
+def encode_short_texts(start: Any, bounds: Any, distinct: Any, codes: Any) -> Any:
+    """Encode texts of up to eight bytes as indices into their distinct values.
 
     Parameters
     ----------
     start, bounds
-        The address, and int64 of shape (n, 2).
-    words
-        Gets the texts, each once, zeros behind.
-    which
-        Gets which of these each text is, uint8.
+        Text i is between the offsets ``bounds[i]`` from the address `start`; int64, shape (n, 2).
+    distinct
+        Receives the distinct texts as zero-padded words, in the order of their first occurrence.
+    codes
+        Receives the index of each text, uint8.
 
     Returns
     -------
-    How many there are; one more than `words` has room for, where there are more or longer ones.
+    The number of distinct texts; ``len(distinct) + 1`` if there are more, or if a text is longer.
     """
-    most, found = np.uint64(len(words)), _ZERO
+    max_distinct, found = np.uint64(len(distinct)), _ZERO
+    # Invariant: the texts before `row` have codes below `found`.
     for row in range(np.uint64(len(bounds))):
         begin = np.uint64(bounds[row, 0])
         size = np.uint64(bounds[row, 1]) - begin
         if size > _EIGHT:
-            return most + _ONE
+            return max_distinct + _ONE
         word = _ZERO
         if size:
-            word = loadu_u64(start + begin) & (_ALL_BITS >> (_EIGHT * (_EIGHT - size)))
-            if not word >> (_EIGHT * (size - _ONE)):  # a zero at its end is not seen in a word
-                return most + _ONE
+            word = loadu_u64(start + begin) & (_ALL_ONES >> (_EIGHT * (_EIGHT - size)))
+            if not word >> (_EIGHT * (size - _ONE)):  # padding would hide a zero byte at the end
+                return max_distinct + _ONE
         k = _ZERO
-        while k < found and words[k] != word:
+        while k < found and distinct[k] != word:
             k += _ONE
         if k == found:
-            if found == most:
-                return most + _ONE
-            words[k] = word
+            if found == max_distinct:
+                return max_distinct + _ONE
+            distinct[k] = word
             found += _ONE
-        movemask[row] = k
+        codes[row] = k
     return found

@@ -1,12 +1,17 @@
-"""Features of a row, once it is known where they stand: values are read, names hashed, by eights.
+"""Second pass over the features of a row: read their values and hash their names, eight at a time.
 
-A loop that looks for features writes down where the value of each is, in `numbers`: its first byte
-times 2**32, and its length; 0 where the value is at hand. LATER stands for a hash.
+The first pass, in `vw.py`, `jsonl.py` or `csv.py`, finds features without reading them. It leaves
+
+- in `value_spans` where the text of each value is (``offset << 32 | length``), or 0 if the value
+  needs no reading;
+- in `hashes` the placeholder `UNHASHED` for names that are not hashed yet.
+
+Two passes let eight values or names share each SIMD instruction, whatever the lines look like.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,208 +33,264 @@ from streaml1.core.simd import (
     store_u64x8,
     to_bits,
 )
-from streaml1.text.byte_names import LATER, murmur_at, murmur_of_eight
-from streaml1.text.json_scalars import plain_value
-from streaml1.text.numbers import eight_values, long_value, value
+from streaml1.text.byte_names import UNHASHED, murmur_at, murmur_x8
+from streaml1.text.numbers import (
+    parse_json_scalar,
+    parse_number_long,
+    parse_number_short,
+    parse_numbers_x8,
+)
 
 __all__ = [
-    "MOST",
-    "are_same",
-    "comes_twice",
-    "hash_keys_left",
-    "hash_those_left",
-    "read_those_left",
+    "MAX_VALUE",
+    "ValueFlags",
+    "drop_zeros",
+    "equal_hashes",
+    "has_duplicate",
+    "hash_pending_keys",
+    "hash_pending_names",
+    "read_pending_values",
     "read_value",
-    "without_zeros",
 ]
 
-_ZERO, _ONE, _FOUR, _EIGHT, _SIXTEEN, _HALF = map(np.uint64, (0, 1, 4, 8, 16, 32))
-_LOW, _ALL, _MAGNITUDE = map(np.uint64, (2**32 - 1, 2**64 - 1, 2**63 - 1))
-MOST = 1e280
-"""Values are below: a sum of so many as there may be is finite."""
+_ZERO, _ONE, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 4, 8, 16))
+_OFFSET_BITS, _LENGTH_MASK = map(np.uint64, (32, 2**32 - 1))
+_ALL_ONES, _MAGNITUDE = map(np.uint64, (2**64 - 1, 2**63 - 1))
+_MAX_UNSURE = np.uint64(4)  # of eight values; with more of them the scalar loop is faster
+
+MAX_VALUE = 1e280
+"""Values are smaller than this, so a sum of as many as fit in memory is finite."""
+
+
+class ValueFlags(NamedTuple):
+    """What is known of the values of a row after reading them."""
+
+    valid: Any
+    """Whether all of them are numbers below `MAX_VALUE`."""
+    has_zero: Any
+    """Whether any of them is zero."""
+    has_large: Any
+    """Whether any of them reaches the limit that models accept."""
 
 
 @inlined
-def read_value(start: Any, end: Any, table: Any, strict: Any) -> Any:
-    """The number that a text writes, or NaN; `strict` where it has to be one of JSON."""
+def read_value(start: Any, end: Any, powers: Any, strict: Any) -> Any:
+    """Return the number that a text spells, or NaN; with `strict` by the grammar of JSON."""
     if strict:
-        return plain_value(start, end, table)[1]
-    v = value(start, end, table)
-    return v if v == v else long_value(start, end, table)
+        return parse_json_scalar(start, end, powers).value
+    v = parse_number_short(start, end, powers)
+    return v if v == v else parse_number_long(start, end, powers)
 
 
 @inlined
-def _read(start: Any, table: Any, where: Any, scale: Any, strict: Any) -> Any:
-    """The value that stands somewhere, times a scale; NaN where it is none, or too large."""
+def _scaled_value(start: Any, powers: Any, span: Any, scale: Any, strict: Any) -> Any:
+    """Return the value at a span times `scale`; NaN if it is not a number or too large."""
     v = scale
-    if where != _ZERO:
-        at = start + (where >> _HALF)
-        read = read_value(at, at + (where & _LOW), table, strict)
-        v = read * scale if abs(read) < MOST else np.nan
-    return v if abs(v) < MOST else np.nan
+    if span != _ZERO:
+        first = start + (span >> _OFFSET_BITS)
+        number = read_value(first, first + (span & _LENGTH_MASK), powers, strict)
+        v = number * scale if abs(number) < MAX_VALUE else np.nan
+    return v if abs(v) < MAX_VALUE else np.nan
 
 
 @inlined
-def read_those_left(
-    start: Any, table: Any, numbers: Any, values: Any, lo: Any, hi: Any, plain: Any, strict: Any
-) -> Any:
-    """Read the values of the features from lo to hi, and multiply by what stands in their places.
+def read_pending_values(
+    start: Any, powers: Any, value_spans: Any, values: Any, lo: Any, hi: Any, unscaled: Any,
+    strict: Any,
+) -> Any:  # fmt: skip
+    """Read the values of the features from lo to hi.
 
-    `plain` tells that ones are to stand there, whether they do or not.
+    Parameters
+    ----------
+    value_spans
+        Where the text of each value is; 0 stands for the value 1.
+    values
+        Holds the factor of each value, and receives the products.
+    unscaled
+        Take all factors as 1 and do not look at `values`.
+    strict
+        Read numbers by the grammar of JSON.
 
     Returns
     -------
-    Whether all is well, whether one is zero, and whether one is as large as the limit.
+    ValueFlags
     """
-    good: Any = True
-    zeros: Any = False
-    large: Any = False
+    valid: Any = True
+    has_zero: Any = False
+    has_large: Any = False
     k = lo
-    if plain and hi - lo >= _EIGHT:
-        to, places = np.uint64(values.ctypes.data), np.uint64(numbers.ctypes.data)
+    if unscaled and hi - lo >= _EIGHT:
+        out, spans_at = np.uint64(values.ctypes.data), np.uint64(value_spans.ctypes.data)
+        # Invariant: the values before `k` are read. The last block overlaps the one before it, so
+        # that no scalar loop is needed for the rest.
         while True:
-            spans = loadu_u64x8(places + _EIGHT * k)
+            spans = loadu_u64x8(spans_at + _EIGHT * k)
             v, unsure = splat(1.0), _ZERO
             if movemask(spans):
-                absent = spans == _ZERO
-                at = (spans >> _HALF) + start
-                found, wrong = eight_values(at, at + (spans & _LOW), table)
-                unsure = movemask(wrong & (absent ^ _ALL))
-                v = as_f64x8((to_bits(v) & absent) | (to_bits(found) & (absent ^ _ALL)))
-            store_f64x8(to + _EIGHT * k, v)
-            zeros |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
+                absent_mask = spans == _ZERO
+                first = (spans >> _OFFSET_BITS) + start
+                read, wrong_mask = parse_numbers_x8(first, first + (spans & _LENGTH_MASK), powers)
+                unsure = movemask(wrong_mask & (absent_mask ^ _ALL_ONES))
+                v = as_f64x8(
+                    (to_bits(v) & absent_mask) | (to_bits(read) & (absent_mask ^ _ALL_ONES))
+                )
+            store_f64x8(out + _EIGHT * k, v)
+            has_zero |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
             n_unsure = popcount(unsure)
             while unsure:
                 j = k + ctz(unsure)
                 unsure &= unsure - _ONE
-                one = _read(start, table, numbers[j], 1.0, strict)
-                values[j] = one
-                good &= one == one
-                zeros |= one == 0.0
-                large |= not abs(one) < VALUE_LIMIT
+                x = _scaled_value(start, powers, value_spans[j], 1.0, strict)
+                values[j] = x
+                valid &= x == x
+                has_zero |= x == 0.0
+                has_large |= not abs(x) < VALUE_LIMIT
             k += _EIGHT
             if k >= hi:
-                return good, zeros, large
-            if n_unsure > _FOUR:  # such are better read one by one
+                return ValueFlags(valid, has_zero, has_large)
+            if n_unsure > _MAX_UNSURE:
                 break
             k = min(k, hi - _EIGHT)
     while k < hi:
-        one = _read(start, table, numbers[k], 1.0 if plain else values[k], strict)
-        values[k] = one
-        good &= one == one
-        zeros |= one == 0.0
-        large |= not abs(one) < VALUE_LIMIT
+        x = _scaled_value(start, powers, value_spans[k], 1.0 if unscaled else values[k], strict)
+        values[k] = x
+        valid &= x == x
+        has_zero |= x == 0.0
+        has_large |= not abs(x) < VALUE_LIMIT
         k += _ONE
-    return good, zeros, large
+    return ValueFlags(valid, has_zero, has_large)
 
 
 @inlined
-def hash_those_left(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
-    """Hash the names from lo to hi that were left for later."""
+def hash_pending_names(hashes: Any, spans: Any, start: Any, lo: Any, hi: Any) -> None:
+    """Hash the names from lo to hi whose hash is `UNHASHED`."""
     k = lo
     if hi - lo >= _EIGHT:
-        to, places = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
+        out, spans_at = np.uint64(hashes.ctypes.data), np.uint64(spans.ctypes.data)
+        # Invariant: the names before `k` are hashed. The last block overlaps the one before it.
         while True:
-            known = loadu_u64x8(to + _EIGHT * k)
-            left = known == LATER
-            if movemask(left):
-                names = loadu_u64x8(places + _EIGHT * k)
-                h = murmur_of_eight((names >> _HALF) + start, names & _LOW)
-                store_u64x8(to + _EIGHT * k, known | (h & left))
+            known = loadu_u64x8(out + _EIGHT * k)
+            pending_mask = known == UNHASHED
+            if movemask(pending_mask):
+                names = loadu_u64x8(spans_at + _EIGHT * k)
+                h = murmur_x8((names >> _OFFSET_BITS) + start, names & _LENGTH_MASK)
+                store_u64x8(out + _EIGHT * k, known | (h & pending_mask))
             if k + _EIGHT >= hi:
                 return
             k = min(k + _EIGHT, hi - _EIGHT)
     while k < hi:
-        if hashes[k] == LATER:
-            name = start + (spans[k] >> _HALF)
-            hashes[k] = murmur_at(name, name + (spans[k] & _LOW))
+        if hashes[k] == UNHASHED:
+            name = start + (spans[k] >> _OFFSET_BITS)
+            hashes[k] = murmur_at(name, name + (spans[k] & _LENGTH_MASK))
         k += _ONE
 
 
 @inlined
-def comes_twice(keys: Any, n: Any, mark: Any, met: Any) -> bool:
-    """Whether one of the n hashes at an address comes twice.
+def hash_pending_keys(
+    hashes: Any, spans: Any, value_spans: Any, start: Any, lo: Any, hi: Any, key_hashes: Any
+) -> None:
+    """Hash the JSON keys from lo to hi that are pending, then the names that are not their keys.
 
-    `met` is zeros at first, a power of two of them and at least 2 n; each call has another `mark`.
-    """
-    same = False
-    mask = min(np.uint64(len(met) - 1), _ALL >> clz(_SIXTEEN * n | _ONE))
-    for j in range(n):
-        h = loadu_u64(keys + _EIGHT * j)
-        place = h & mask
-        other = met[place]
-        while (other >> _HALF) == mark:
-            same |= loadu_u64(keys + _EIGHT * (other & _LOW)) == h
-            place = (place + _ONE) & mask
-            other = met[place]
-        met[place] = mark << _HALF | j
-    return same
+    The name of a feature is its key if its value is a number, and `key=value` if it is a string.
+    Duplicate keys are detected by the hashes of the keys, so both hashes are needed.
 
-
-@inlined
-def are_same(keys: Any, others: Any, n: Any) -> bool:
-    """Whether n hashes at an address are those at another; up to seven words more are read."""
-    different = splat_u64(_ZERO)
-    j = _ZERO
-    while j < n:
-        left = lane_mask_from(min(n - j, _EIGHT)) ^ _ALL
-        at = _EIGHT * j
-        different = different | ((loadu_u64x8(keys + at) ^ loadu_u64x8(others + at)) & left)
-        j += _EIGHT
-    return bool(movemask(different) == _ZERO)
-
-
-@inlined
-def hash_keys_left(
-    hashes: Any, spans: Any, numbers: Any, start: Any, lo: Any, hi: Any, keys: Any
-) -> None:  # fmt: skip
-    """Hash the names from lo to hi whose keys are left for later, in place of where those are told.
-
-    A name is the key where there is a number; else it is another, made of key and text. At the
-    address `keys` are the hashes of the keys of all names, and LATER.
+    Parameters
+    ----------
+    hashes
+        Where the hash of a key is pending: the span of the key. Receives the hash of the name.
+    key_hashes
+        The address of the hashes of the keys, the first being that of feature lo; `UNHASHED` where
+        it is pending.
     """
     n = hi - lo
-    of = np.uint64(hashes.ctypes.data) + _EIGHT * lo
-    of_numbers = np.uint64(numbers.ctypes.data) + _EIGHT * lo
+    names_at = np.uint64(hashes.ctypes.data) + _EIGHT * lo
+    value_spans_at = np.uint64(value_spans.ctypes.data) + _EIGHT * lo
     j = _ZERO
+    # Invariant: the keys before `j` are hashed. The last block overlaps the one before it; its
+    # first keys are not pending any more.
     while n >= _EIGHT:
-        there, known = loadu_u64x8(of + _EIGHT * j), loadu_u64x8(keys + _EIGHT * j)
-        left = known == LATER
-        if movemask(left):
-            where = there & left
-            h = murmur_of_eight((where >> _HALF) + start, where & _LOW) & left
-            store_u64x8(keys + _EIGHT * j, known | h)
-            valued = loadu_u64x8(of_numbers + _EIGHT * j) != _ZERO
-            store_u64x8(of + _EIGHT * j, (h & valued) | (there & (left ^ _ALL)))
+        key_spans = loadu_u64x8(names_at + _EIGHT * j)
+        known = loadu_u64x8(key_hashes + _EIGHT * j)
+        pending_mask = known == UNHASHED
+        if movemask(pending_mask):
+            span = key_spans & pending_mask
+            h = murmur_x8((span >> _OFFSET_BITS) + start, span & _LENGTH_MASK) & pending_mask
+            store_u64x8(key_hashes + _EIGHT * j, known | h)
+            number_mask = loadu_u64x8(value_spans_at + _EIGHT * j) != _ZERO
+            # Names of string values become UNHASHED; `hash_pending_names` completes them.
+            store_u64x8(
+                names_at + _EIGHT * j, (h & number_mask) | (key_spans & (pending_mask ^ _ALL_ONES))
+            )
         if j + _EIGHT >= n:
             break
         j = min(j + _EIGHT, n - _EIGHT)
     if n < _EIGHT:
         for k in range(n):
-            if loadu_u64(keys + _EIGHT * k) == LATER:
-                at = start + (hashes[lo + k] >> _HALF)
-                h = murmur_at(at, at + (hashes[lo + k] & _LOW))
-                store_u64(keys + _EIGHT * k, h)
-                hashes[lo + k] = LATER if numbers[lo + k] == _ZERO else h
-    hash_those_left(hashes, spans, start, lo, hi)
+            if loadu_u64(key_hashes + _EIGHT * k) == UNHASHED:
+                first = start + (hashes[lo + k] >> _OFFSET_BITS)
+                h = murmur_at(first, first + (hashes[lo + k] & _LENGTH_MASK))
+                store_u64(key_hashes + _EIGHT * k, h)
+                hashes[lo + k] = UNHASHED if value_spans[lo + k] == _ZERO else h
+    hash_pending_names(hashes, spans, start, lo, hi)
 
 
 @inlined
-def without_zeros(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any) -> Any:
-    """Take the features from lo to hi out that are zero; their hashes go to the end of all.
+def has_duplicate(hashes_at: Any, n: Any, stamp: Any, seen: Any) -> bool:
+    """Return whether two of the n hashes at an address are equal.
+
+    Parameters
+    ----------
+    seen
+        A hash table with open addressing, zeros at first: a power of two of entries, at least 2 n.
+        An entry is ``stamp << 32 | index``.
+    stamp
+        A different number for each call. Entries with another stamp count as empty, so the table is
+        never cleared.
+    """
+    duplicate = False
+    mask = min(np.uint64(len(seen) - 1), _ALL_ONES >> clz(_SIXTEEN * n | _ONE))
+    for j in range(n):
+        h = loadu_u64(hashes_at + _EIGHT * j)
+        slot = h & mask
+        entry = seen[slot]
+        while (entry >> _OFFSET_BITS) == stamp:
+            duplicate |= loadu_u64(hashes_at + _EIGHT * (entry & _LENGTH_MASK)) == h
+            slot = (slot + _ONE) & mask
+            entry = seen[slot]
+        seen[slot] = stamp << _OFFSET_BITS | j
+    return duplicate
+
+
+@inlined
+def equal_hashes(a: Any, b: Any, n: Any) -> bool:
+    """Return whether n hashes at two addresses are equal; reads up to seven more of both."""
+    difference = splat_u64(_ZERO)
+    j = _ZERO
+    while j < n:
+        lane_mask = lane_mask_from(min(n - j, _EIGHT)) ^ _ALL_ONES
+        offset = _EIGHT * j
+        difference = difference | ((loadu_u64x8(a + offset) ^ loadu_u64x8(b + offset)) & lane_mask)
+        j += _EIGHT
+    return bool(movemask(difference) == _ZERO)
+
+
+@inlined
+def drop_zeros(hashes: Any, values: Any, spans: Any, lo: Any, hi: Any) -> Any:
+    """Remove the features from lo to hi that are zero; move their hashes to the end of `hashes`.
 
     Returns
     -------
-    How many features there are then, and how many were zero.
+    The new end of the features, and how many were removed.
     """
     last = np.uint64(len(hashes))
-    k, zeros = lo, _ZERO
+    k, n_zeros = lo, _ZERO
+    # Invariant: the features from lo to k are the non-zero ones of those before j.
     for j in range(lo, hi):
         h, v, span = hashes[j], values[j], spans[j]
         if v == 0.0:
-            zeros += _ONE
-            hashes[last - zeros] = h
+            n_zeros += _ONE
+            hashes[last - n_zeros] = h
         else:
             hashes[k], values[k], spans[k] = h, v, span
             k += _ONE
-    return k, zeros
+    return k, n_zeros

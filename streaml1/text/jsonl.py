@@ -1,205 +1,84 @@
-"""Lines of JSON to rows of hashed names; what is out of the ordinary is told, and left empty.
+"""JSON lines to rows of hashed names.
 
-An ordinary line is an object of `x`, `y` and perhaps `w`, `id` and others, each at most once and
-without a backslash; `x` is an object of numbers, strings, true, false and null, no name twice.
+`parse_lines` reads a chunk of lines from top to bottom:
+
+1. `index_jsonl` writes the delimiters of about 32 KiB of lines (stage 1, `structural_index.py`).
+2. The loop of `parse_lines` reads the members of each line: `x`, `y`, `w`, `id` and others.
+3. `_find_features` finds the members of `x`: eight at a time while they are short strings
+   (`json_simd.py`), otherwise one by one.
+4. `read_pending_values` and `hash_pending_keys` complete what was only found (`feature_spans.py`).
+5. `has_duplicate` rejects a line with the same key twice.
+
+A line that any of these steps does not understand is *irregular*: its row stays empty, and Python
+parses the line (`streaml1.sources.readers.jsonl.parse_json`). A regular line is an object without
+backslashes; each of `x`, `y`, `w` and `id` occurs at most once; `x` is an object whose values are
+numbers, strings, true, false and null.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import borrowed, load_u8, loadu_u64, store_u64
 from streaml1.text.byte_names import (
-    ALL_TEXT,
-    LATER,
-    UNKNOWN,
-    copied,
+    UNHASHED,
+    UTF8_UNKNOWN,
+    UTF8_VALID,
+    copy_bytes,
+    copy_short_bytes,
     is_ascii,
     murmur_at,
-    short_copied,
 )
 from streaml1.text.feature_spans import (
-    are_same,
-    comes_twice,
-    hash_keys_left,
-    read_those_left,
-    without_zeros,
+    drop_zeros,
+    equal_hashes,
+    has_duplicate,
+    hash_pending_keys,
+    read_pending_values,
 )
-from streaml1.text.json_scalars import NOTHING, NUMBER, TEXT, plain_value
-from streaml1.text.json_simd import MOST, after_blanks, by_eights, may_be_eight
+from streaml1.text.json_simd import MAX_KEYS, find_members_x8, may_start_x8, skip_spaces
+from streaml1.text.numbers import NULL, NUMBER, STRING, parse_json_scalar
+from streaml1.text.parsed_rows import LineCounts
 from streaml1.text.structural_index import (
-    BLANK,
     COLON,
+    CR,
     NEWLINE,
-    RETURN,
-    json_delimiters,
-    lines_at_once,
-    place_of,
+    SPACE,
+    batch_end,
+    index_jsonl,
+    position_of,
 )
 
-__all__ = ["MOST", "OTHERS", "rows"]
+__all__ = ["MAX_KEYS", "MAX_OTHER_MEMBERS", "parse_lines"]
 
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _EIGHT, _HALF = map(np.uint64, (0, 1, 2, 3, 4, 5, 8, 32))
-_QUOTE, _COMMA, _OPEN, _CLOSE, _EQUALS, _X, _Y, _W = map(np.uint64, b'",{}=xyw')
-_PAIR = np.uint64(2**16 - 1)
-_ID = np.uint64(int.from_bytes(b"id", "little"))
+MAX_OTHER_MEMBERS = np.uint64(16)
+"""Upper bound on members of a line other than x, y, w and id."""
 
-X, Y, W, ID = map(np.uint64, (1, 2, 4, 8))
-
-OTHERS = np.uint64(16)
-"""Names in an ordinary line beside x, y, w and id."""
-
-
-@inlined
-def _closing(start: Any, positions: Any, i: Any) -> Any:
-    """Which delimiter closes the string whose quote is the one before the i-th; or what is odd."""
-    c = load_u8(start + place_of(positions, i))
-    while c in (_COMMA, _CLOSE):
-        i += _ONE
-        c = load_u8(start + place_of(positions, i))
-    return i
-
-
-@inlined
-def _features(
-    start: Any, table: Any, places: Any, kinds: Any, i: Any, at: Any, begun: Any, to: Any,
-    most: Any, hashes: Any, values: Any, spans: Any, numbers: Any, keys: Any,
-) -> Any:  # fmt: skip
-    """Find the features of the object that opens before `at`, whose first delimiter is the i-th.
-
-    They are read as far as `by_eights` does. In place of the hash of another the place of its name
-    is told, and LATER at its place from the address `keys` on.
-
-    Returns
-    -------
-    The next delimiter, the place behind the object, how many features there are then, where the
-    next name goes, up to which feature values are read, whether one of these is zero, whether all
-    are hashed, and whether all is well.
-    """
-    last = begun + MOST
-    k = known = again = begun
-    hashed: Any = True
-    zeros: Any = False
-    at = after_blanks(at)
-    if load_u8(at) == _CLOSE:
-        return i + _ONE, at + _ONE, k, to, known, zeros, hashed, True
-    while True:
-        d = start + place_of(places, i)
-        if d != at or load_u8(d) != _QUOTE or k == last:
-            break
-        if k >= again and may_be_eight(kinds, i):
-            i, at, k, to, known, zero, ended = by_eights(
-                start, table, places, kinds, i, at, begun, k, to, most, known, hashes, values,
-                spans, numbers, keys,
-            )  # fmt: skip
-            zeros |= zero
-            if ended:
-                return i, at, k, to, known, zeros, hashed, True
-            again = k + _EIGHT  # those that are next were looked at
-            d = start + place_of(places, i)
-            if d != at or load_u8(d) != _QUOTE or k == last:
-                break
-        i = _closing(start, places, i + _ONE)
-        e = start + place_of(places, i)
-        if load_u8(e) != _QUOTE:
-            break
-        i += _ONE
-        name, name_end = d + _ONE, e
-        hashes[k] = ((name - start) << _HALF) | (name_end - name)
-        store_u64(keys + _EIGHT * (k - begun), LATER)
-        hashed = False
-        at = e + _ONE
-        if load_u8(at) != COLON:
-            at = after_blanks(at)
-            if load_u8(at) != COLON:
-                break
-        at = after_blanks(at + _ONE)
-        if load_u8(at) == _QUOTE:
-            i = _closing(start, places, i + _ONE)
-            s = start + place_of(places, i)
-            if load_u8(s) != _QUOTE or to + (s - d) + np.uint64(32) > most:
-                break
-            i += _ONE
-            first = to
-            to = copied(name, name_end, to)
-            store_u64(to, _EQUALS)
-            to = short_copied(at + _ONE, s, to + _ONE)
-            name, name_end = first, to
-            where = _ZERO
-            at = after_blanks(s + _ONE)
-            s = start + place_of(places, i)
-            if s != at:
-                break
-        else:
-            s = start + place_of(places, i)
-            stop = s
-            while load_u8(stop - _ONE) == BLANK:
-                stop -= _ONE
-            if stop <= at:
-                break
-            where = ((at - start) << _HALF) | (stop - at)
-        numbers[k] = where
-        spans[k] = ((name - start) << _HALF) | (name_end - name)
-        k += _ONE
-        c = load_u8(s)
-        if c == _CLOSE:
-            return i + _ONE, s + _ONE, k, to, known, zeros, hashed, True
-        if c != _COMMA:
-            break
-        i += _ONE
-        at = after_blanks(s + _ONE)
-    return i, at, k, to, known, zeros, hashed, False
-
-
-@inlined
-def _member(size: Any, word: Any) -> Any:
-    """A bit for each name that is looked for; 0 for all others."""
-    if size == _ONE:
-        c = word & np.uint64(255)
-        return X if c == _X else Y if c == _Y else W if c == _W else _ZERO
-    return ID if size == _TWO and (word & _PAIR) == _ID else _ZERO
-
-
-@inlined
-def _value(start: Any, table: Any, places: Any, i: Any, at: Any) -> Any:
-    """Read a text, or what is none, that begins at an address, the next delimiter being the i-th.
-
-    Returns
-    -------
-    The next delimiter, the place behind it, what kind it is, its number, and where its text begins
-    and ends. A text that is odd is NaN as a number.
-    """
-    if load_u8(at) == _QUOTE:
-        i = _closing(start, places, i + _ONE)
-        stop = start + place_of(places, i)
-        if load_u8(stop) != _QUOTE:
-            return i, stop, TEXT, np.nan, at, stop
-        return i + _ONE, stop + _ONE, TEXT, 0.0, at + _ONE, stop
-    behind = stop = start + place_of(places, i)
-    while load_u8(stop - _ONE) == BLANK:
-        stop -= _ONE
-    kind, v = plain_value(at, stop, table)
-    if v == 0.0 and stop - at == _TWO:
-        v = 0.0  # -0 is an int, and has no sign
-    return i, behind, kind, v, at, stop
+_ZERO, _ONE, _TWO, _THREE, _FOUR, _FIVE, _EIGHT = map(np.uint64, (0, 1, 2, 3, 4, 5, 8))
+_OFFSET_BITS, _BYTE, _TWO_BYTES = map(np.uint64, (32, 2**8 - 1, 2**16 - 1))
+_QUOTE, _COMMA, _OPENING_BRACE, _CLOSING_BRACE, _EQUALS = map(np.uint64, b'",{}=')
+_NAME_X, _NAME_Y, _NAME_W = map(np.uint64, b"xyw")
+_NAME_ID = np.uint64(int.from_bytes(b"id", "little"))
+_X, _Y, _W, _ID = map(np.uint64, (1, 2, 4, 8))  # bits of members
+_SLACK = np.uint64(32)  # bytes that copies may write after a name
 
 
 @kernel
-def rows(
+def parse_lines(
     start: Any,
     end: Any,
-    table: Any,
-    labelled: Any,
-    coding: Any,
+    powers: Any,
+    require_label: Any,
+    utf8: Any,
     positions: Any,
     kinds: Any,
     hashes: Any,
     values: Any,
     names: Any,
-    most: Any,
+    names_end: Any,
     spans: Any,
     y: Any,
     w: Any,
@@ -207,157 +86,330 @@ def rows(
     lines: Any,
     begins: Any,
     ends: Any,
-    odd: Any,
-    numbers: Any,
-    told: Any,
-    keys: Any,
-    met: Any,
+    irregular: Any,
+    value_spans: Any,
+    label_id_spans: Any,
+    key_hashes: Any,
+    seen_keys: Any,
 ) -> Any:
-    """Read the lines between two addresses, the last byte a newline.
+    """Parse the lines between two addresses; the last byte must be a newline.
 
-    As `streaml1.text.vw.rows`; no row has a name twice where no byte is an equals sign. `told`
-    has of each row what its label is, where its text begins and ends, and the same of its id.
-    `keys` and `met` have twice MOST places, and `keys` OTHERS more, for the names of a row: one
-    with more is odd.
+    As `streaml1.text.vw.parse_lines`, with these differences:
+
+    Parameters
+    ----------
+    label_id_spans
+        Receives for each row the kind of its label, the first and last offset of its text, and the
+        same of its id, uint64, shape (rows, 6).
+    key_hashes
+        Scratch array with 2 `MAX_KEYS` + `MAX_OTHER_MEMBERS` entries.
+    seen_keys
+        Scratch array with 2 `MAX_KEYS` entries.
+
+    Returns
+    -------
+    LineCounts
+        No row has the same name twice if no byte is an equals sign: keys are distinct, and only the
+        name `a=b` of a number could also be that of a string.
     """
     hashes, values, spans = borrowed((hashes, values, spans))
-    numbers, keys, met = borrowed((numbers, keys, met))
-    row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
-    valued: Any = True
-    places, of_kinds = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
-    apart: Any = True
-    met[:] = _ZERO
-    now = np.uint64(keys.ctypes.data)
-    before_now, n_before = now + _EIGHT * MOST, _ZERO
-    i, n, at, to = _ZERO, _ZERO, start, names
+    value_spans, key_hashes, seen_keys = borrowed((value_spans, key_hashes, seen_keys))
+    row, k, n_irregular, line = _ZERO, _ZERO, _ZERO, _ZERO
+    values_checked: Any = True
+    positions_at, kinds_at = np.uint64(positions.ctypes.data), np.uint64(kinds.ctypes.data)
+    distinct_names: Any = True
+    seen_keys[:] = _ZERO
+    keys = np.uint64(key_hashes.ctypes.data)
+    previous_keys, n_previous = keys + _EIGHT * MAX_KEYS, _ZERO
+    i, n, pos, name_pos = _ZERO, _ZERO, start, names
     indptr[0] = 0
-    while at < end:
+    # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
+    # of the n delimiters of this batch is the first one at or after `pos`.
+    while pos < end:
         if i == n:
             i = _ZERO
-            behind = lines_at_once(at, end)
-            n, ascii_, no_equals = json_delimiters(start, at, behind, places, of_kinds)
-            apart &= no_equals
-            if coding == UNKNOWN and not ascii_:
-                return _ZERO, _ZERO, _ZERO, False, False
-        begun, begin, first_name = k, at, to
+            stop_indexing = batch_end(pos, end)
+            n, all_ascii, no_equals = index_jsonl(start, pos, stop_indexing, positions_at, kinds_at)
+            distinct_names &= no_equals
+            if utf8 == UTF8_UNKNOWN and not all_ascii:
+                return LineCounts(_ZERO, _ZERO, _ZERO, False, False)
+        first_feature, begin, first_name = k, pos, name_pos
         label, weight = np.nan, 1.0
-        label_kind, id_kind = NOTHING, NOTHING
-        label_at, label_end, id_at, id_end = start, start, start, start
-        seen = _ZERO
-        good: Any = False
-        large: Any = False
-        has_zeros: Any = False
-        hashed: Any = True
-        known = begun
-        others = np.uint64(0)
-        d = start + place_of(places, i)
-        more = load_u8(at) == _OPEN
-        at = after_blanks(at + _ONE)
+        label_kind, id_kind = NULL, NULL
+        label_begin, label_end, id_begin, id_end = start, start, start, start
+        seen_members = _ZERO
+        valid: Any = False
+        has_large: Any = False
+        has_zero: Any = False
+        all_hashed: Any = True
+        n_read = first_feature
+        n_others = np.uint64(0)
+        d = start + position_of(positions_at, i)
+        more = load_u8(pos) == _OPENING_BRACE
+        pos = skip_spaces(pos + _ONE)
+        # Invariant: the members before `pos` are read; `more` tells that another one must follow.
         while more:
             more = False
-            # The name of a member, in quotes.
-            d = start + place_of(places, i)
-            if d != at or load_u8(d) != _QUOTE:
+            d = start + position_of(positions_at, i)
+            if d != pos or load_u8(d) != _QUOTE:
                 break
-            i = _closing(start, places, i + _ONE)
-            e = start + place_of(places, i)
+            i = _closing_quote(start, positions_at, i + _ONE)
+            e = start + position_of(positions_at, i)
             if load_u8(e) != _QUOTE:
                 break
             i += _ONE
-            at = after_blanks(e + _ONE)
-            if load_u8(at) != COLON:
+            pos = skip_spaces(e + _ONE)
+            if load_u8(pos) != COLON:
                 break
-            at = after_blanks(at + _ONE)
-            what = _member(e - d - _ONE, loadu_u64(d + _ONE))
-            if seen & what:
+            pos = skip_spaces(pos + _ONE)
+            member = _member_bit(e - d - _ONE, loadu_u64(d + _ONE))
+            if seen_members & member:
                 break
-            seen |= what
-            if what == _ZERO:
-                if others == OTHERS:
+            seen_members |= member
+            if member == _ZERO:
+                if n_others == MAX_OTHER_MEMBERS:
                     break
-                h, same = murmur_at(d + _ONE, e), False
-                for j in range(others):
-                    same |= keys[_TWO * MOST + j] == h
-                if same:
+                h, duplicate = murmur_at(d + _ONE, e), False
+                for j in range(n_others):
+                    duplicate |= key_hashes[_TWO * MAX_KEYS + j] == h
+                if duplicate:
                     break
-                keys[_TWO * MOST + others] = h
-                others += _ONE
-            if what == X:
-                if load_u8(at) != _OPEN:
+                key_hashes[_TWO * MAX_KEYS + n_others] = h
+                n_others += _ONE
+            if member == _X:
+                if load_u8(pos) != _OPENING_BRACE:
                     break
-                i, at, k, to, known, has_zeros, hashed, fine = _features(
-                    start, table, places, of_kinds, i, at + _ONE, begun, to, most, hashes, values,
-                    spans, numbers, now,
+                i, pos, k, name_pos, n_read, all_hashed, found = _find_features(
+                    start, positions_at, kinds_at, i, pos + _ONE, first_feature, name_pos,
+                    names_end, hashes, values, spans, value_spans, keys,
                 )  # fmt: skip
-                if not fine:
+                if not found:
                     break
             else:
-                i, at, kind, v, first, stop = _value(start, table, places, i, at)
+                i, pos, kind, v, value_begin, value_end = _read_scalar(
+                    start, powers, positions_at, i, pos
+                )
                 if v != v:
                     break
-                if what == Y:
-                    label_kind, label_at, label_end, label = kind, first, stop, v
-                elif what == W:
+                if member == _Y:
+                    label_kind, label_begin, label_end, label = kind, value_begin, value_end, v
+                elif member == _W:
                     weight = v
                     if kind != NUMBER or not v >= 0.0:
                         break
-                elif what == ID:
-                    id_kind, id_at, id_end = kind, first, stop
-            # Behind a member: a comma, or the end.
-            at = after_blanks(at)
-            d = start + place_of(places, i)
+                elif member == _ID:
+                    id_kind, id_begin, id_end = kind, value_begin, value_end
+            # A comma or the end of the object must follow.
+            pos = skip_spaces(pos)
+            d = start + position_of(positions_at, i)
             c = load_u8(d)
-            if d != at or (c != _COMMA and c != _CLOSE):
+            if d != pos or (c != _COMMA and c != _CLOSING_BRACE):
                 break
             i += _ONE
-            at = after_blanks(d + _ONE)
+            pos = skip_spaces(d + _ONE)
             more = c == _COMMA
             if not more:
-                good = load_u8(at) == NEWLINE
-                if load_u8(at) == RETURN:
-                    good = load_u8(at + _ONE) == NEWLINE
-        if good and known < k:
-            good, zeros, large = read_those_left(
-                start, table, numbers, values, known, k, True, True
+                valid = load_u8(pos) == NEWLINE
+                if load_u8(pos) == CR:
+                    valid = load_u8(pos + _ONE) == NEWLINE
+        if valid and n_read < k:
+            valid, has_zero, has_large = read_pending_values(
+                start, powers, value_spans, values, n_read, k, True, True
             )
-            has_zeros |= zeros
-        if good:
-            if not hashed:
-                hash_keys_left(hashes, spans, numbers, start, begun, k, now)
-            count = k - begun
-            # Lines are often of the same keys as those before.
-            if not (count == n_before and are_same(now, before_now, count)):
-                good &= not comes_twice(now, count, row + _ONE, met)
-            if good:
-                now, before_now, n_before = before_now, now, count
-            if has_zeros:
-                k, _ = without_zeros(hashes, values, spans, begun, k)
-        good &= (seen & X) != _ZERO and (label_kind != NOTHING or not labelled)
-        while load_u8(start + place_of(places, i)) != NEWLINE:
+        if valid:
+            if not all_hashed:
+                hash_pending_keys(hashes, spans, value_spans, start, first_feature, k, keys)
+            count = k - first_feature
+            # Consecutive lines often have the same keys: then one check is enough.
+            if not (count == n_previous and equal_hashes(keys, previous_keys, count)):
+                valid &= not has_duplicate(keys, count, row + _ONE, seen_keys)
+            if valid:
+                keys, previous_keys, n_previous = previous_keys, keys, count
+            if has_zero:
+                k, _ = drop_zeros(hashes, values, spans, first_feature, k)
+        valid &= (seen_members & _X) != _ZERO and (label_kind != NULL or not require_label)
+        while load_u8(start + position_of(positions_at, i)) != NEWLINE:
             i += _ONE
-        d = start + place_of(places, i)
-        if good and coding != ALL_TEXT and coding != UNKNOWN:
-            good = is_ascii(begin, d)
-        at = d + _ONE
+        d = start + position_of(positions_at, i)
+        if valid and utf8 != UTF8_VALID and utf8 != UTF8_UNKNOWN:
+            valid = is_ascii(begin, d)
+        pos = d + _ONE
         i += _ONE
-        if not good:
-            k, to = begun, first_name
-            odd[n_odd] = row
-            n_odd += _ONE
-            weight, label_kind, id_kind, large = 1.0, NUMBER, NOTHING, False
-        told[row, _ZERO] = label_kind
-        told[row, _ONE] = label_at - start
-        told[row, _TWO] = label_end - start
-        told[row, _THREE] = id_kind
-        told[row, _FOUR] = id_at - start
-        told[row, _FIVE] = id_end - start
+        if not valid:
+            k, name_pos = first_feature, first_name
+            irregular[n_irregular] = row
+            n_irregular += _ONE
+            weight, label_kind, id_kind, has_large = 1.0, NUMBER, NULL, False
+        label_id_spans[row, _ZERO] = label_kind
+        label_id_spans[row, _ONE] = label_begin - start
+        label_id_spans[row, _TWO] = label_end - start
+        label_id_spans[row, _THREE] = id_kind
+        label_id_spans[row, _FOUR] = id_begin - start
+        label_id_spans[row, _FIVE] = id_end - start
         y[row] = label
         w[row] = weight
         lines[row] = line
         begins[row] = begin - start
-        ends[row] = at - start
+        ends[row] = pos - start
         row += _ONE
         line += _ONE
         indptr[row] = k
-        valued &= not large
-    return row, n_odd, line, valued, apart
+        values_checked &= not has_large
+    return LineCounts(row, n_irregular, line, values_checked, distinct_names)
+
+
+class _Found(NamedTuple):
+    """The features of a line."""
+
+    i: Any
+    """The next delimiter."""
+    pos: Any
+    """The byte after the object."""
+    k: Any
+    """The end of the features."""
+    name_pos: Any
+    """Where the next name goes."""
+    n_read: Any
+    """The end of the features whose values are read."""
+    all_hashed: Any
+    """Whether all names are hashed."""
+    valid: Any
+
+
+@inlined
+def _find_features(
+    start: Any, positions: Any, kinds: Any, i: Any, pos: Any, first_feature: Any, name_pos: Any,
+    names_end: Any, hashes: Any, values: Any, spans: Any, value_spans: Any, keys: Any,
+) -> Any:  # fmt: skip
+    """Find the members of the object that opens before `pos`. Returns a `_Found`.
+
+    The i-th delimiter is the first one at or after `pos`. Members that are found one by one have
+    the span of their key in `hashes`, and UNHASHED in `keys`, the address of the hashes of keys.
+    """
+    last = first_feature + MAX_KEYS
+    k = n_read = retry_at = first_feature
+    all_hashed: Any = True
+    pos = skip_spaces(pos)
+    if load_u8(pos) == _CLOSING_BRACE:
+        return _Found(i + _ONE, pos + _ONE, k, name_pos, n_read, all_hashed, True)
+    # Invariant: features up to k are found, and the i-th delimiter must open a key at `pos`.
+    while True:
+        d = start + position_of(positions, i)
+        if d != pos or load_u8(d) != _QUOTE or k == last:
+            break
+        if k >= retry_at and may_start_x8(kinds, i):
+            i, pos, k, name_pos, n_read, ended = find_members_x8(
+                start, positions, kinds, i, pos, first_feature, k, name_pos, names_end, n_read,
+                hashes, values, spans, value_spans, keys,
+            )  # fmt: skip
+            if ended:
+                return _Found(i, pos, k, name_pos, n_read, all_hashed, True)
+            retry_at = k + _EIGHT  # the next eight have been tried
+            d = start + position_of(positions, i)
+            if d != pos or load_u8(d) != _QUOTE or k == last:
+                break
+        i = _closing_quote(start, positions, i + _ONE)
+        e = start + position_of(positions, i)
+        if load_u8(e) != _QUOTE:
+            break
+        i += _ONE
+        name, name_end = d + _ONE, e
+        hashes[k] = ((name - start) << _OFFSET_BITS) | (name_end - name)
+        store_u64(keys + _EIGHT * (k - first_feature), UNHASHED)
+        all_hashed = False
+        pos = e + _ONE
+        if load_u8(pos) != COLON:
+            pos = skip_spaces(pos)
+            if load_u8(pos) != COLON:
+                break
+        pos = skip_spaces(pos + _ONE)
+        if load_u8(pos) == _QUOTE:
+            i = _closing_quote(start, positions, i + _ONE)
+            s = start + position_of(positions, i)
+            if load_u8(s) != _QUOTE or name_pos + (s - d) + _SLACK > names_end:
+                break
+            i += _ONE
+            first = name_pos
+            name_pos = copy_bytes(name, name_end, name_pos)
+            store_u64(name_pos, _EQUALS)
+            name_pos = copy_short_bytes(pos + _ONE, s, name_pos + _ONE)
+            name, name_end = first, name_pos
+            value_span = _ZERO
+            pos = skip_spaces(s + _ONE)
+            s = start + position_of(positions, i)
+            if s != pos:
+                break
+        else:
+            s = start + position_of(positions, i)
+            stop = s
+            while load_u8(stop - _ONE) == SPACE:
+                stop -= _ONE
+            if stop <= pos:
+                break
+            value_span = ((pos - start) << _OFFSET_BITS) | (stop - pos)
+        value_spans[k] = value_span
+        spans[k] = ((name - start) << _OFFSET_BITS) | (name_end - name)
+        k += _ONE
+        c = load_u8(s)
+        if c == _CLOSING_BRACE:
+            return _Found(i + _ONE, s + _ONE, k, name_pos, n_read, all_hashed, True)
+        if c != _COMMA:
+            break
+        i += _ONE
+        pos = skip_spaces(s + _ONE)
+    return _Found(i, pos, k, name_pos, n_read, all_hashed, False)
+
+
+@inlined
+def _closing_quote(start: Any, positions: Any, i: Any) -> Any:
+    """Return the delimiter that closes the string opened before the i-th one.
+
+    Commas and braces inside the string are skipped. The result is an irregular delimiter if one
+    comes first, such as a backslash or a newline.
+    """
+    c = load_u8(start + position_of(positions, i))
+    while c in (_COMMA, _CLOSING_BRACE):
+        i += _ONE
+        c = load_u8(start + position_of(positions, i))
+    return i
+
+
+@inlined
+def _member_bit(size: Any, word: Any) -> Any:
+    """Return the bit of a member given its size and first bytes; 0 if it is not x, y, w or id."""
+    if size == _ONE:
+        c = word & _BYTE
+        return _X if c == _NAME_X else _Y if c == _NAME_Y else _W if c == _NAME_W else _ZERO
+    return _ID if size == _TWO and (word & _TWO_BYTES) == _NAME_ID else _ZERO
+
+
+class _Scalar(NamedTuple):
+    """A scalar value of a member."""
+
+    i: Any
+    """The next delimiter."""
+    pos: Any
+    """The byte after the value."""
+    kind: Any
+    value: Any
+    """Its float: 0 for strings, NaN if the line is irregular."""
+    begin: Any
+    end: Any
+
+
+@inlined
+def _read_scalar(start: Any, powers: Any, positions: Any, i: Any, pos: Any) -> Any:
+    """Read the scalar at `pos`; the i-th delimiter is the next one. Returns a `_Scalar`."""
+    if load_u8(pos) == _QUOTE:
+        i = _closing_quote(start, positions, i + _ONE)
+        stop = start + position_of(positions, i)
+        if load_u8(stop) != _QUOTE:
+            return _Scalar(i, stop, STRING, np.nan, pos, stop)
+        return _Scalar(i + _ONE, stop + _ONE, STRING, 0.0, pos + _ONE, stop)
+    after = stop = start + position_of(positions, i)
+    while load_u8(stop - _ONE) == SPACE:
+        stop -= _ONE
+    kind, v = parse_json_scalar(pos, stop, powers)
+    if v == 0.0 and stop - pos == _TWO:
+        v = 0.0  # Python reads -0 as an int, which has no sign
+    return _Scalar(i, after, kind, v, pos, stop)

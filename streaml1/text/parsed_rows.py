@@ -1,65 +1,100 @@
-"""What readers of text give: examples as rows, which are dicts to whoever looks at one."""
+"""The rows that text parsers return: CSR arrays that also behave as sequences of dicts.
+
+Models learn the arrays and never build a dict. `IntRows` holds features named by integers
+(svmlight), `NamedRows` features named by strings, which are identified by their hashes. Indexing
+with an integer builds the dict of one row; slicing copies nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streaml1.core.hashing import name_hashes
 from streaml1.core.jit import kernel
+from streaml1.core.types import Bools, Bytes, Hashes, Indptr, Ints, Values
 
-__all__ = ["IntRows", "NamedRows"]
+__all__ = ["IntRows", "LineCounts", "NamedRows", "RowFeatures", "Spans", "insert_features"]
+
+AnyIds: TypeAlias = "NDArray[np.uint32] | NDArray[np.int64]"
+"""Integer names: uint32, or int64 if a name needs more than 32 bits."""
+
+Spans: TypeAlias = "NDArray[np.uint64]"
+"""Where names are in a byte array: ``first byte << 32 | length`` each."""
+
+RowFeatures = tuple[int, list[str], list[float]]
+"""A row number with the names and values of its features."""
+
+_OFFSET_BITS, _LENGTH_MASK = np.uint64(32), np.uint64(2**32 - 1)
 
 
-_HALF, _SIZE = np.uint64(32), np.uint64(2**32 - 1)
+class LineCounts(NamedTuple):
+    """What a kernel reports after it has parsed the lines of a chunk."""
+
+    rows: Any
+    """How many rows it wrote."""
+    irregular: Any
+    """How many of them are empty rows of irregular lines, which Python must parse."""
+    lines: Any
+    """How many lines it read; 0 if it stopped at a non-ASCII byte, see `UTF8_UNKNOWN`."""
+    values_checked: Any
+    """Whether all values are accepted by models, and none is zero."""
+    distinct_names: Any
+    """Whether no row has the same name twice."""
 
 
 @kernel
-def _reach(spans: Any) -> tuple[int, int]:
-    """Where the first of some names begins, and where the last ends."""
-    first, last = _SIZE, np.uint64(0)
+def _extent(spans: Any) -> tuple[int, int]:
+    """Return where the first of the spans begins and where the last one ends."""
+    first, last = _LENGTH_MASK, np.uint64(0)
     for span in spans:
-        first = min(first, span >> _HALF)
-        last = max(last, (span >> _HALF) + (span & _SIZE))
+        first = min(first, span >> _OFFSET_BITS)
+        last = max(last, (span >> _OFFSET_BITS) + (span & _LENGTH_MASK))
     return int(first), int(last)
 
 
 class IntRows(Sequence[dict[Hashable, Any]]):
-    """Examples whose features have ints for names.
-
-    Models learn the rows without a look at one of them; as a sequence they are dicts, made when
-    they are asked for. A slice copies nothing.
+    """Examples whose features are named by integers.
 
     Parameters
     ----------
     ids
-        The names, uint32 or int64; one that comes twice in a row counts with the sum.
+        The feature names, uint32 or int64, shape (nnz,). A name that occurs twice in a row counts
+        with the sum of its values.
     values
-        Their values, float64.
+        The feature values, float64, shape (nnz,).
     indptr
-        Row i is the part `indptr[i]:indptr[i + 1]`, int64.
+        Row i is the slice `indptr[i]:indptr[i + 1]`, int64, shape (rows + 1,).
     plain
-        Whether no row is known to have a name twice, or a value that is zero or refused.
-    below
-        What all names are below, if that is known.
+        True if no row has a duplicate name, a zero or a rejected value.
+    id_bound
+        An upper bound: every id is smaller. None if unknown.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from streaml1.text.parsed_rows import IntRows
     >>> ids = np.array([3, 7, 3], np.uint32)
     >>> rows = IntRows(ids, np.array([0.5, 1.0, 2.0]), np.array([0, 2, 3]))
     >>> len(rows), rows[0], list(rows[1:])
     (2, {3: 0.5, 7: 1.0}, [{3: 2.0}])
     """
 
-    __slots__ = ("below", "ids", "indptr", "plain", "values")
+    __slots__ = ("id_bound", "ids", "indptr", "plain", "values")
 
     def __init__(
-        self, ids: Any, values: Any, indptr: Any, plain: bool = False, below: int | None = None
+        self,
+        ids: AnyIds,
+        values: Values,
+        indptr: Indptr,
+        plain: bool = False,
+        id_bound: int | None = None,
     ) -> None:
         self.plain = plain
-        self.below = below
+        self.id_bound = id_bound
         self.ids = ids
         self.values = values
         self.indptr = indptr
@@ -75,8 +110,10 @@ class IntRows(Sequence[dict[Hashable, Any]]):
 
     def __getitem__(self, k: int | slice) -> dict[Hashable, Any] | IntRows:
         if isinstance(k, slice):
-            lo, hi = _bounds(k, len(self))
-            return IntRows(self.ids, self.values, self.indptr[lo : hi + 1], self.plain, self.below)
+            lo, hi = _row_range(k, len(self))
+            return IntRows(
+                self.ids, self.values, self.indptr[lo : hi + 1], self.plain, self.id_bound
+            )
         row = range(len(self))[k]
         lo, hi = int(self.indptr[row]), int(self.indptr[row + 1])
         names, values = self.ids[lo:hi].tolist(), self.values[lo:hi].tolist()
@@ -90,17 +127,17 @@ class IntRows(Sequence[dict[Hashable, Any]]):
     def __iter__(self) -> Iterator[dict[Hashable, Any]]:
         return map(self.__getitem__, range(len(self)))
 
-    def parts(self) -> tuple[Any, Any, Any]:
-        """`ids`, `values` and `indptr` of these rows alone."""
+    def csr(self) -> tuple[AnyIds, Values, Indptr]:
+        """Return `ids`, `values` and `indptr` restricted to these rows; `indptr` starts at 0."""
         lo, hi = int(self.indptr[0]), int(self.indptr[-1])
         return self.ids[lo:hi], self.values[lo:hi], self.indptr - lo
 
     @staticmethod
-    def joined(pieces: Sequence[IntRows]) -> IntRows:
-        """The rows of several, one after the other."""
+    def concatenate(pieces: Sequence[IntRows]) -> IntRows:
+        """Return the rows of all pieces in order."""
         if len(pieces) == 1:
             return pieces[0]
-        ids, values, pointers = zip(*(piece.parts() for piece in pieces), strict=True)
+        ids, values, pointers = zip(*(piece.csr() for piece in pieces), strict=True)
         counts = [np.diff(indptr) for indptr in pointers]
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
         plain = all(piece.plain for piece in pieces)
@@ -108,59 +145,60 @@ class IntRows(Sequence[dict[Hashable, Any]]):
 
 
 class NamedRows(Sequence[dict[Hashable, Any]]):
-    """Examples whose features have strings for names, which are known by their hashes.
+    """Examples whose features are named by strings, which are identified by their hashes.
 
-    As `IntRows`; what a row is as a dict is read from its line.
+    The dict of a row is parsed from its line when it is requested.
 
     Parameters
     ----------
     hashes
-        Of the names, as `core.hashing.name_hash` makes them, uint64; a name may come twice.
+        The hashes of the feature names, as `streaml1.core.hashing.name_hash` computes them,
+        uint64, shape (nnz,). A name may occur twice in a row.
     values
-        Their values, float64.
+        The feature values, float64, shape (nnz,).
     indptr
-        Row i is the part `indptr[i]:indptr[i + 1]`, int64.
+        Row i is the slice `indptr[i]:indptr[i + 1]`, int64, shape (rows + 1,).
     names
-        The UTF-8 of the names, uint8.
+        A byte array that contains the names in UTF-8.
     spans
-        Where in it the name of each feature is, uint64: its first byte times 2**32, and its length.
+        Where in `names` the name of each feature is: ``first byte << 32 | length``, uint64.
     text
-        The lines of the rows, uint8.
+        A byte array that contains the lines of the rows.
     begins, ends
-        Where in it the line of each row begins and ends, with its newline or without, int64.
-    one
-        Reads a line: its features, and more.
+        Where in `text` the line of each row begins and ends, with or without its newline, int64.
+    parse_line
+        Parses a line; the first item of its result is the dict of features.
     header
-        What tells where features may have come as a name and a string: the names of all columns,
-        none where each line names its own; None where no feature has.
-    valued
-        Whether all values are known to be such as may be learnt, and none of them zero.
-    apart
-        Whether no row is known to have a name twice.
+        Tells whether features may stem from a name and a string value: the names of all columns;
+        empty if each line names its own features; None if no feature does.
+    values_checked
+        True if all values are known to be accepted by models, and none of them is zero.
+    distinct_names
+        True if no row has the same name twice.
     """
 
     __slots__ = (
-        *("apart", "begins", "ends", "hashes", "header", "indptr", "names", "one"),
-        *("spans", "text", "valued", "values"),
+        *("begins", "distinct_names", "ends", "hashes", "header", "indptr", "names"),
+        *("parse_line", "spans", "text", "values", "values_checked"),
     )
 
     def __init__(
         self,
-        hashes: Any,
-        values: Any,
-        indptr: Any,
-        names: Any,
-        spans: Any,
-        text: Any,
-        begins: Any,
-        ends: Any,
-        one: Callable[[bytes], Any],
+        hashes: Hashes,
+        values: Values,
+        indptr: Indptr,
+        names: Bytes,
+        spans: Spans,
+        text: Bytes,
+        begins: Ints,
+        ends: Ints,
+        parse_line: Callable[[bytes], Any],
         header: Sequence[str] | None = None,
-        valued: bool = False,
-        apart: bool = False,
+        values_checked: bool = False,
+        distinct_names: bool = False,
     ) -> None:
-        self.valued = valued
-        self.apart = apart
+        self.values_checked = values_checked
+        self.distinct_names = distinct_names
         self.header = header
         self.hashes = hashes
         self.values = values
@@ -170,7 +208,7 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
         self.text = text
         self.begins = begins
         self.ends = ends
-        self.one = one
+        self.parse_line = parse_line
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -183,13 +221,13 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
 
     def __getitem__(self, k: int | slice) -> dict[Hashable, Any] | NamedRows:
         if isinstance(k, slice):
-            lo, hi = _bounds(k, len(self))
+            lo, hi = _row_range(k, len(self))
             return NamedRows(
                 self.hashes, self.values, self.indptr[lo : hi + 1], self.names, self.spans,
-                self.text, self.begins[lo:hi], self.ends[lo:hi], self.one, self.header, self.valued,
-                self.apart,
+                self.text, self.begins[lo:hi], self.ends[lo:hi], self.parse_line, self.header,
+                self.values_checked, self.distinct_names,
             )  # fmt: skip
-        x: dict[Hashable, Any] = self.one(self.line(range(len(self))[k]))[0]
+        x: dict[Hashable, Any] = self.parse_line(self.line(range(len(self))[k]))[0]
         return x
 
     def __iter__(self) -> Iterator[dict[Hashable, Any]]:
@@ -197,100 +235,169 @@ class NamedRows(Sequence[dict[Hashable, Any]]):
 
     @property
     def plain(self) -> bool:
-        """Whether no row is known to have a name twice, or a value that is zero or refused."""
-        return self.apart and self.valued
+        """True if no row has a duplicate name, a zero or a rejected value."""
+        return self.distinct_names and self.values_checked
 
-    def parts(self) -> tuple[Any, Any, Any]:
-        """`hashes`, `values` and `indptr` of these rows alone."""
+    def csr(self) -> tuple[Hashes, Values, Indptr]:
+        """Return `hashes`, `values` and `indptr` restricted to these rows; `indptr` starts at 0."""
         lo, hi = int(self.indptr[0]), int(self.indptr[-1])
         return self.hashes[lo:hi], self.values[lo:hi], self.indptr - lo if lo else self.indptr
 
     def line(self, row: int) -> bytes:
-        """The line of a row, without its newline."""
+        """Return the line of a row without its newline."""
         line: bytes = self.text[self.begins[row] : self.ends[row]].tobytes()
         return line.removesuffix(b"\n")
 
-    def own_spans(self) -> Any:
-        """`spans` of these rows alone."""
+    def name_spans(self) -> Spans:
+        """Return `spans` restricted to these rows."""
         return self.spans[int(self.indptr[0]) : int(self.indptr[-1])]
 
-    def has(self, text: str) -> bool:
-        """Whether a text may stand in a name: it stands among the names."""
-        letters = np.frombuffer(text.encode(), np.uint8)
-        raw, _ = self._read()
-        last = len(raw) - len(letters) + 1
-        found = raw[: max(0, last)] == letters[0]
-        for k in range(1, len(letters)):
-            if not found.any():  # most often at the first
+    def may_contain(self, text: str) -> bool:
+        """Return whether a name may contain `text`: whether the bytes of the names do."""
+        pattern = np.frombuffer(text.encode(), np.uint8)
+        raw, _ = self._name_bytes()
+        last = len(raw) - len(pattern) + 1
+        found = raw[: max(0, last)] == pattern[0]
+        for k in range(1, len(pattern)):
+            if not found.any():  # usually after the first byte
                 return False
-            found &= raw[k : k + last] == letters[k]
+            found &= raw[k : k + last] == pattern[k]
         return bool(found.any())
 
-    def _read(self) -> tuple[Any, int]:
-        """What of `names` these rows have, and where it begins."""
-        spans = self.own_spans()
+    def _name_bytes(self) -> tuple[Bytes, int]:
+        """Return the range of `names` that these rows refer to, and its offset."""
+        spans = self.name_spans()
         if not len(spans):
             return self.names[:0], 0
-        first, last = _reach(spans)
+        first, last = _extent(spans)
         return self.names[first:last], first
 
-    def chosen(self, places: Any, values: Any, indptr: Any) -> NamedRows:
-        """As many rows of some of the features, by their places, with other values."""
+    def select_features(self, positions: Any, values: Values, indptr: Indptr) -> NamedRows:
+        """Return the same number of rows with only the features at `positions`.
+
+        Parameters
+        ----------
+        positions
+            Which features, as positions among those of these rows.
+        values
+            The new values of these features.
+        indptr
+            The new row boundaries.
+        """
         return NamedRows(
-            self.parts()[0][places], values, indptr, self.names, self.own_spans()[places],
-            self.text, self.begins, self.ends, self.one, self.header,
+            self.csr()[0][positions], values, indptr, self.names, self.name_spans()[positions],
+            self.text, self.begins, self.ends, self.parse_line, self.header,
         )  # fmt: skip
 
-    def names_of(self, places: Any) -> list[str]:
-        """The names of some features, by their places among those of these rows."""
-        spans = self.own_spans()[places]
-        letters, first = self._read()
-        begins, sizes = spans >> np.uint64(32), spans & np.uint64(2**32 - 1)
+    def feature_names(self, positions: Any) -> list[str]:
+        """Return the names of the features at `positions` among those of these rows."""
+        spans = self.name_spans()[positions]
+        raw, first = self._name_bytes()
+        begins, sizes = spans >> _OFFSET_BITS, spans & _LENGTH_MASK
         begins -= np.uint64(first)
-        pairs = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-        raw = letters.tobytes()
-        if raw.isascii():
-            text = raw.decode()
-            return [text[lo:hi] for lo, hi in pairs]
-        return [raw[lo:hi].decode() for lo, hi in pairs]
+        return _slices(raw.tobytes(), begins, begins + sizes)
 
     @staticmethod
-    def joined(pieces: Sequence[NamedRows]) -> NamedRows:
-        """The rows of several, one after the other."""
+    def concatenate(pieces: Sequence[NamedRows]) -> NamedRows:
+        """Return the rows of all pieces in order."""
         if len(pieces) == 1:
             return pieces[0]
-        alone = [piece._alone() for piece in pieces]
-        hashes, values, pointers, names, spans, texts, begins, ends = zip(*alone, strict=True)
+        trimmed = [piece._trimmed() for piece in pieces]
+        hashes, values, pointers, names, spans, texts, begins, ends = zip(*trimmed, strict=True)
         features = np.cumsum([0, *map(len, hashes)])
-        letters = np.cumsum([0, *map(len, names)]).astype(np.uint64) << np.uint64(32)
-        bytes_ = np.cumsum([0, *map(len, texts)])
-        indptr = [one[:-1] + at for one, at in zip(pointers, features, strict=False)]
+        name_offsets = np.cumsum([0, *map(len, names)]).astype(np.uint64) << _OFFSET_BITS
+        text_offsets = np.cumsum([0, *map(len, texts)])
+        indptr = [own[:-1] + offset for own, offset in zip(pointers, features, strict=False)]
         return NamedRows(
             np.concatenate(hashes), np.concatenate(values),
             np.concatenate([*indptr, features[-1:]]), np.concatenate(names),
-            np.concatenate([one + at for one, at in zip(spans, letters, strict=False)]),
-            np.concatenate(texts),
-            np.concatenate([one + at for one, at in zip(begins, bytes_, strict=False)]),
-            np.concatenate([one + at for one, at in zip(ends, bytes_, strict=False)]),
-            pieces[0].one, pieces[0].header, all(piece.valued for piece in pieces),
-            all(piece.apart for piece in pieces),
+            _shifted(spans, name_offsets), np.concatenate(texts),
+            _shifted(begins, text_offsets), _shifted(ends, text_offsets),
+            pieces[0].parse_line, pieces[0].header, all(piece.values_checked for piece in pieces),
+            all(piece.distinct_names for piece in pieces),
         )  # fmt: skip
 
-    def _alone(self) -> tuple[Any, ...]:
-        """The arrays without what is of other rows."""
-        hashes, values, indptr = self.parts()
-        names, first = self._read()
-        spans = self.own_spans() - (np.uint64(first) << np.uint64(32))
+    def _trimmed(self) -> _Trimmed:
+        """Return the arrays without the data of rows that a slice left out."""
+        hashes, values, indptr = self.csr()
+        names, first = self._name_bytes()
+        spans = self.name_spans() - (np.uint64(first) << _OFFSET_BITS)
         text, begins, ends = self.text[:0], self.begins, self.ends
         if len(begins):
             first = int(begins[0])
             text, begins, ends = self.text[first : int(ends[-1])], begins - first, ends - first
-        return hashes, values, indptr, names, spans, text, begins, ends
+        return _Trimmed(hashes, values, indptr, names, spans, text, begins, ends)
 
 
-def _bounds(k: slice, n: int) -> tuple[int, int]:
-    """First and last of consecutive rows."""
+class _Trimmed(NamedTuple):
+    """The arrays of `NamedRows` that hold only what its rows refer to."""
+
+    hashes: Hashes
+    values: Values
+    indptr: Indptr
+    names: Bytes
+    spans: Spans
+    text: Bytes
+    begins: Ints
+    ends: Ints
+
+
+def insert_features(x: NamedRows, found: Sequence[RowFeatures], retained: Bools) -> NamedRows:
+    """Return the retained rows of `x` with more features appended to some of them.
+
+    Kernels leave irregular lines as empty rows. Python parses these lines, and this function puts
+    their features into the rows.
+
+    Parameters
+    ----------
+    x
+        The rows.
+    found
+        The features to append, in the order of the rows.
+    retained
+        A flag for each row of `x`; rows without it are dropped.
+    """
+    counts = np.diff(x.indptr)
+    for row, names, _ in found:
+        counts[row] += len(names)
+    indptr = np.concatenate([[0], np.cumsum(counts[retained])])
+    hashes, values, spans, name_bytes = x.hashes, x.values, x.spans, x.names
+    new = [name for _, names, _ in found for name in names]
+    if new:
+        row_ends = [np.full(len(names), x.indptr[row + 1]) for row, names, _ in found]
+        positions = np.concatenate(row_ends)
+        raw = [name.encode() for name in new]
+        sizes = np.array([len(name) for name in raw], np.uint64)
+        used = int(((spans >> _OFFSET_BITS) + (spans & _LENGTH_MASK)).max(initial=0))
+        name_bytes = name_bytes[:used]
+        begins = np.cumsum(sizes, dtype=np.uint64) - sizes + np.uint64(used)
+        name_bytes = np.concatenate([name_bytes, np.frombuffer(b"".join(raw), np.uint8)])
+        hashes = np.insert(hashes, positions, name_hashes(new))
+        spans = np.insert(spans, positions, begins << _OFFSET_BITS | sizes)
+        values = np.insert(values, positions, [v for _, _, vs in found for v in vs])
+    return NamedRows(
+        hashes, values, indptr, name_bytes, spans, x.text, x.begins[retained], x.ends[retained],
+        x.parse_line, x.header,
+    )  # fmt: skip
+
+
+def _row_range(k: slice, n: int) -> tuple[int, int]:
+    """Return the first row of a slice and the row after its last one."""
     lo, hi, step = k.indices(n)
     if step != 1:
-        raise ValueError(f"a step of {step} is none of rows: they are sliced one by one")
+        raise ValueError(f"the step of a slice of rows must be 1, got {step}")
     return lo, max(lo, hi)
+
+
+def _slices(raw: bytes, begins: Any, ends: Any) -> list[str]:
+    """Decode the byte ranges `begins[i]:ends[i]`; one decoding is enough if all is ASCII."""
+    pairs = zip(begins.tolist(), ends.tolist(), strict=True)
+    if raw.isascii():
+        text = raw.decode()
+        return [text[lo:hi] for lo, hi in pairs]
+    return [raw[lo:hi].decode() for lo, hi in pairs]
+
+
+def _shifted(arrays: Sequence[Any], offsets: Any) -> Any:
+    """Concatenate arrays of positions, each moved by its offset."""
+    return np.concatenate([own + by for own, by in zip(arrays, offsets, strict=False)])

@@ -1,4 +1,29 @@
-"""Which delimiters a text has, and where: 64 bytes at a time, then one number for each."""
+"""Stage 1 of all text parsers: the positions and kinds of the delimiters of a chunk.
+
+As in simdjson (Langdale & Lemire 2019, Parsing gigabytes of JSON per second, section 3.1), 64 bytes
+are compared with the delimiters at a time. Each comparison gives a mask with one bit for each byte;
+the masks are combined into `structural_mask`, and its set bits are written to two parallel arrays:
+
+- positions: uint32, the offset of each delimiter from a base address;
+- kinds: uint8, the delimiter itself.
+
+Stage 2 then steps from delimiter to delimiter and touches no byte in between twice. Each format has
+its own set of delimiters:
+
+================ ===========================================================================
+format           delimiters
+================ ===========================================================================
+`index_svmlight` newline, space, colon
+`index_vw`       newline, space, colon, tab, pipe
+`index_jsonl`    quote, comma, closing brace; backslash and control characters as irregular
+`index_csv`      quote, the delimiter of the cells, control characters but for the tab
+================ ===========================================================================
+
+Lines with an irregular delimiter are parsed by Python. There is no mask for the inside of quoted
+strings: stage 2 skips commas and braces up to the next quote.
+
+Bytes outside a chunk are read, but never count: see `PAD`.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +31,21 @@ from typing import Any
 
 import numpy as np
 
-from streaml1.core.jit import inlined
+from streaml1.core.jit import inlined, kernel
 from streaml1.core.simd import (
     byte_eq_mask,
     byte_in_mask,
     byte_lt_mask,
+    can_permute,
     clz,
     compress_bytes,
     compress_bytes_marked,
     ctz,
+    gather_u64,
     has_compress,
     load_u8,
     loadu_u64,
+    permute_u64,
     popcount,
     store_bit_indices,
     store_u32,
@@ -25,79 +53,240 @@ from streaml1.core.simd import (
 )
 
 __all__ = [
-    "AFTER_BLANK",
-    "BAR",
+    "AFTER_SPACE",
     "BEFORE_COLON",
-    "BLANK",
     "COLON",
+    "CR",
     "NEWLINE",
     "PAD",
-    "RETURN",
+    "PIPE",
+    "SPACE",
     "SPARE",
     "TAB",
-    "alike",
-    "csv_delimiters",
-    "delimiters",
-    "json_delimiters",
-    "lines_at_once",
-    "place_of",
-    "vw_delimiters",
+    "batch_end",
+    "count_newlines",
+    "gather_three_x8",
+    "index_csv",
+    "index_jsonl",
+    "index_svmlight",
+    "index_vw",
+    "matching_kinds",
+    "position_of",
 ]
 
 PAD = 128
-"""Bytes that may be read beyond both ends of a text."""
-
-BLANK, COLON, NEWLINE, RETURN, TAB, BAR = map(np.uint64, b" :\n\r\t|")
-_QUOTE, _COMMA, _CLOSE, _BACKSLASH, _EQUALS = map(np.uint64, b'",}\\=')
-_PRINTED, _HIGH = np.uint64(0x20), np.uint64(0x80)
-
-AFTER_BLANK, BEFORE_COLON = np.uint64(64), np.uint64(128)
-"""Bits of what a delimiter of JSON is told to be, beside its own."""
+"""Readable bytes that a buffer must have before and after its text."""
 
 SPARE = 64
-"""Places for delimiters that may be written beyond those that there are."""
+"""Entries that `positions` and `kinds` must have in addition to one for each byte."""
+
+SPACE, COLON, NEWLINE, CR, TAB, PIPE = map(np.uint64, b" :\n\r\t|")
+_QUOTE, _COMMA, _CLOSING_BRACE, _BACKSLASH, _EQUALS = map(np.uint64, b'",}\\=')
+_FIRST_PRINTABLE, _FIRST_NON_ASCII = np.uint64(0x20), np.uint64(0x80)
+
+AFTER_SPACE, BEFORE_COLON = np.uint64(64), np.uint64(128)
+"""Bits that `index_jsonl` adds to the kind of a delimiter."""
 
 _ONE, _FOUR, _EIGHT, _BLOCK = map(np.uint64, (1, 4, 8, 64))
-_FEW = np.uint64(10)
-_AT_ONCE = np.uint64(2**15)
-_ALL = np.uint64(2**64 - 1)
+_MAX_SCALAR = np.uint64(10)
+_BATCH = np.uint64(2**15)
+_ALL_ONES = np.uint64(2**64 - 1)
 
 
 @inlined
-def _written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> Any:
-    """Write down which of 64 bytes are delimiters, from the n-th place on; returns the next."""
-    count = popcount(found)
-    if has_compress() or count > _FEW:
-        compress_bytes(kinds + n, found, at)
-        store_bit_indices(positions + _FOUR * n, found, at - start)
+def index_svmlight(base: Any, start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    """Write the newlines, spaces and colons between two addresses.
+
+    The byte before `start` is written as a first delimiter, so that every token has a delimiter
+    before it.
+
+    Parameters
+    ----------
+    base
+        The address that positions count from.
+    positions, kinds
+        The addresses of the arrays, with `SPARE` more entries than there may be delimiters.
+
+    Returns
+    -------
+    The number of delimiters.
+    """
+    store_u32(positions, start - _ONE - base)
+    n = _ONE
+    block = start
+    # Invariant: the delimiters before `block` are the first n entries.
+    while block < end:
+        structural_mask = byte_in_mask(block, NEWLINE, SPACE, SPACE, SPACE)
+        structural_mask |= byte_eq_mask(block, COLON)
+        structural_mask = _mask_before(structural_mask, block, end)
+        n = _write_delimiters(structural_mask, block, base, n, positions, kinds)
+        block += _BLOCK
+    return n
+
+
+@inlined
+def index_vw(base: Any, start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    """Write the newlines, spaces, colons, tabs and pipes between two addresses.
+
+    The parameters are those of `index_svmlight`.
+
+    Returns
+    -------
+    The number of delimiters, and whether all bytes are ASCII.
+    """
+    n, ascii_mask = np.uint64(0), _ALL_ONES
+    block = start
+    # Invariant: the delimiters before `block` are the first n entries.
+    while block < end:
+        structural_mask = byte_in_mask(block, NEWLINE, SPACE, TAB, PIPE)
+        structural_mask |= byte_eq_mask(block, COLON)
+        ascii_mask &= byte_lt_mask(block, _FIRST_NON_ASCII) | ~_mask_before(_ALL_ONES, block, end)
+        structural_mask = _mask_before(structural_mask, block, end)
+        n = _write_delimiters(structural_mask, block, base, n, positions, kinds)
+        block += _BLOCK
+    return n, ascii_mask == _ALL_ONES
+
+
+@inlined
+def index_jsonl(base: Any, start: Any, end: Any, positions: Any, kinds: Any) -> Any:
+    """Write the quotes, commas, closing braces, backslashes and control characters of some lines.
+
+    Newlines are among the control characters. Kinds get the bit `AFTER_SPACE` if a space precedes
+    the delimiter, and `BEFORE_COLON` if a colon follows it. The parameters are those of
+    `index_svmlight`.
+
+    Returns
+    -------
+    The number of delimiters, whether all bytes are ASCII, and whether no byte is an equals sign.
+    """
+    n, ascii_mask, equals_mask = np.uint64(0), _ALL_ONES, np.uint64(0)
+    block = start
+    # Invariant: the delimiters before `block` are the first n entries.
+    while block < end:
+        structural_mask = byte_in_mask(block, _QUOTE, _COMMA, _CLOSING_BRACE, _CLOSING_BRACE)
+        structural_mask |= byte_eq_mask(block, _BACKSLASH)
+        equals_mask |= _mask_before(byte_eq_mask(block, _EQUALS), block, end)
+        structural_mask |= byte_lt_mask(block, _FIRST_PRINTABLE)
+        ascii_mask &= byte_lt_mask(block, _FIRST_NON_ASCII) | ~_mask_before(_ALL_ONES, block, end)
+        structural_mask = _mask_before(structural_mask, block, end)
+        compress_bytes_marked(kinds + n, structural_mask, block, SPACE, COLON)
+        store_bit_indices(positions + _FOUR * n, structural_mask, block - base)
+        n += popcount(structural_mask)
+        block += _BLOCK
+    return n, ascii_mask == _ALL_ONES, equals_mask == np.uint64(0)
+
+
+@inlined
+def index_csv(start: Any, end: Any, delimiter: Any, positions: Any, kinds: Any) -> Any:
+    """Write the quotes, cell delimiters and control characters between two addresses.
+
+    Newlines are among the control characters; tabs are left out unless they are the delimiter.
+    Positions count from `start`. The other parameters are those of `index_svmlight`.
+
+    Returns
+    -------
+    The number of delimiters, and whether all bytes are ASCII.
+    """
+    n, ascii_mask = np.uint64(0), _ALL_ONES
+    block = start
+    # Invariant: the delimiters before `block` are the first n entries.
+    while block < end:
+        structural_mask = byte_lt_mask(block, _FIRST_PRINTABLE) & ~byte_eq_mask(block, TAB)
+        structural_mask |= byte_eq_mask(block, _QUOTE) | byte_eq_mask(block, delimiter)
+        ascii_mask &= byte_lt_mask(block, _FIRST_NON_ASCII) | ~_mask_before(_ALL_ONES, block, end)
+        structural_mask = _mask_before(structural_mask, block, end)
+        n = _write_delimiters(structural_mask, block, start, n, positions, kinds)
+        block += _BLOCK
+    return n, ascii_mask == _ALL_ONES
+
+
+@inlined
+def _mask_before(mask: Any, block: Any, end: Any) -> Any:
+    """Clear the bits of bytes at or after `end`."""
+    return mask if end - block >= _BLOCK else mask & (_ALL_ONES >> (_BLOCK - (end - block)))
+
+
+@inlined
+def _write_delimiters(
+    structural_mask: Any, block: Any, base: Any, n: Any, positions: Any, kinds: Any
+) -> Any:
+    """Write the delimiters of 64 bytes as entries from the n-th on; return the next entry."""
+    count = popcount(structural_mask)
+    if has_compress() or count > _MAX_SCALAR:
+        compress_bytes(kinds + n, structural_mask, block)
+        store_bit_indices(positions + _FOUR * n, structural_mask, block - base)
     else:
-        _few_written(found, at, start, n, positions, kinds)
+        _write_few_delimiters(structural_mask, block, base, n, positions, kinds)
     return n + count
 
 
 @inlined
-def _few_written(found: Any, at: Any, start: Any, n: Any, positions: Any, kinds: Any) -> None:
-    """As `_written`, of up to `_FEW` delimiters, one by one; so many are written in any case.
+def _write_few_delimiters(
+    structural_mask: Any, block: Any, base: Any, n: Any, positions: Any, kinds: Any
+) -> None:
+    """As `_write_delimiters`, for at most `_MAX_SCALAR` delimiters, without packing instructions.
 
-    How many there are cannot be foretold, and a wrong guess costs more.
+    The loop always runs `_MAX_SCALAR` times: the count is unpredictable, and a branch miss costs
+    more than the superfluous stores. Later blocks overwrite them.
     """
-    for k in range(_FEW):
-        place = ctz(found)
-        store_u32(positions + _FOUR * (n + k), at - start + place)
-        store_u64(kinds + n + k, load_u8(at + place))
-        found &= found - _ONE
+    for k in range(_MAX_SCALAR):
+        offset = ctz(structural_mask)
+        store_u32(positions + _FOUR * (n + k), block - base + offset)
+        store_u64(kinds + n + k, load_u8(block + offset))
+        structural_mask &= structural_mask - _ONE
 
 
 @inlined
-def place_of(positions: Any, i: Any) -> Any:
-    """The i-th of the positions that are written down from an address."""
+def batch_end(start: Any, end: Any) -> Any:
+    """Return where to stop indexing: after lines whose delimiters fit in the first-level cache.
+
+    The lines from `start` to the result have about 32 KiB, or are one longer line. The byte before
+    `end` must be a newline.
+    """
+    limit = start + _BATCH
+    if limit >= end:
+        return end
+    block = limit
+    # Search backwards from the limit for the last newline.
+    while block > start:
+        block -= _BLOCK
+        newline_mask = byte_eq_mask(block, NEWLINE)
+        if newline_mask:
+            return block + _BLOCK - clz(newline_mask)
+    # There is none: one line is longer than the limit. Search forwards for its end.
+    newline_mask = byte_eq_mask(limit, NEWLINE)
+    while not newline_mask:
+        limit += _BLOCK
+        newline_mask = byte_eq_mask(limit, NEWLINE)
+    return limit + ctz(newline_mask) + _ONE
+
+
+@kernel
+def count_newlines(start: Any, end: Any) -> Any:
+    """Return the number of newlines between two addresses."""
+    n = np.uint64(0)
+    block = start
+    while block < end:
+        n += popcount(_mask_before(byte_eq_mask(block, NEWLINE), block, end))
+        block += _BLOCK
+    return n
+
+
+# Reading the index
+
+
+@inlined
+def position_of(positions: Any, i: Any) -> Any:
+    """Return the position of the i-th delimiter, given the address of the positions."""
     return loadu_u64(positions + np.uint64(4) * i) & np.uint64(2**32 - 1)
 
 
 @inlined
-def alike(kinds: Any, i: Any, pattern: Any) -> Any:
-    """How many delimiters from the i-th on are those of a pattern of words."""
+def matching_kinds(kinds: Any, i: Any, pattern: Any) -> Any:
+    """Return how many kinds from the i-th on agree with a pattern, a tuple of 8-byte words."""
     n, expected = np.uint64(0), np.uint64(0)
+    # Invariant: n counts the matches before word `expected / 8`. After a mismatch n stays below
+    # `expected`, so the remaining words, whose number is known at compile time, do nothing.
     for word in pattern:
         if n == expected:
             n += ctz(loadu_u64(kinds + i + n) ^ word) >> np.uint64(3)
@@ -106,105 +295,32 @@ def alike(kinds: Any, i: Any, pattern: Any) -> Any:
 
 
 @inlined
-def _within(found: Any, at: Any, end: Any) -> Any:
-    """The bits of 64 bytes from `at` that are of bytes before `end`."""
-    return found if end - at >= _BLOCK else found & (_ALL >> (_BLOCK - (end - at)))
+def gather_three_x8(
+    base: Any, positions: Any, first: Any, fourth: Any, fifth: Any, last: Any, a: Any, b: Any,
+    c: Any,
+) -> Any:  # fmt: skip
+    """Load three times eight words, each near one of eight consecutive features.
 
+    Where the text of four features fits in 128 bytes, AVX-512 VBMI picks the words out of two
+    registers; otherwise they are gathered from memory.
 
-@inlined
-def lines_at_once(at: Any, end: Any) -> Any:
-    """Where to stop looking for a while: behind lines whose delimiters the first caches hold.
-
-    It may be one long line. The last byte before `end` is a newline.
+    Parameters
+    ----------
+    first, fourth, fifth, last
+        The delimiters before the first feature, after the fourth, before the fifth and after the
+        last one.
+    a, b, c
+        Eight addresses each, in the order of the features. None is more than eight bytes outside
+        its feature. If a result is not used, its loads are optimized away.
     """
-    stop = at + _AT_ONCE
-    if stop >= end:
-        return end
-    last = stop
-    while last > at:
-        last -= _BLOCK
-        found = byte_eq_mask(last, NEWLINE)
-        if found:
-            return last + _BLOCK - clz(found)
-    found = byte_eq_mask(stop, NEWLINE)
-    while not found:
-        stop += _BLOCK
-        found = byte_eq_mask(stop, NEWLINE)
-    return stop + ctz(found) + _ONE
-
-
-@inlined
-def delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    """Write down where newlines, blanks and colons stand from `at` on, counted from `start`.
-
-    The byte before `at` is the first of them, as it were. Positions are halves of words from an
-    address, with SPARE places more than there may be, and `kinds` the delimiters, a byte each.
-
-    Returns
-    -------
-    How many there are.
-    """
-    store_u32(positions, at - _ONE - start)
-    n = _ONE
-    while at < end:
-        found = byte_in_mask(at, NEWLINE, BLANK, BLANK, BLANK) | byte_eq_mask(at, COLON)
-        n = _written(_within(found, at, end), at, start, n, positions, kinds)
-        at += _BLOCK
-    return n
-
-
-@inlined
-def vw_delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    """As `delimiters`, but where newlines, blanks, colons, tabs and bars stand, and these alone.
-
-    Returns
-    -------
-    How many there are, and whether all bytes are ASCII.
-    """
-    n, ascii_ = np.uint64(0), _ALL
-    while at < end:
-        found = byte_in_mask(at, NEWLINE, BLANK, TAB, BAR) | byte_eq_mask(at, COLON)
-        ascii_ &= byte_lt_mask(at, _HIGH) | ~_within(_ALL, at, end)
-        n = _written(_within(found, at, end), at, start, n, positions, kinds)
-        at += _BLOCK
-    return n, ascii_ == _ALL
-
-
-@inlined
-def json_delimiters(start: Any, at: Any, end: Any, positions: Any, kinds: Any) -> Any:
-    """As `vw_delimiters`, but where quotes, commas, closing braces and what is odd in JSON stand.
-
-    Odd are backslashes and control characters, newlines among them. Delimiters behind a blank are
-    told with AFTER_BLANK, those before a colon with BEFORE_COLON. Told, too, is whether no byte is
-    an equals sign.
-    """
-    n, ascii_, equals = np.uint64(0), _ALL, np.uint64(0)
-    while at < end:
-        found = byte_in_mask(at, _QUOTE, _COMMA, _CLOSE, _CLOSE) | byte_eq_mask(at, _BACKSLASH)
-        equals |= _within(byte_eq_mask(at, _EQUALS), at, end)
-        found |= byte_lt_mask(at, _PRINTED)
-        ascii_ &= byte_lt_mask(at, _HIGH) | ~_within(_ALL, at, end)
-        found = _within(found, at, end)
-        compress_bytes_marked(kinds + n, found, at, BLANK, COLON)
-        store_bit_indices(positions + _FOUR * n, found, at - start)
-        n += popcount(found)
-        at += _BLOCK
-    return n, ascii_ == _ALL, equals == np.uint64(0)
-
-
-@inlined
-def csv_delimiters(start: Any, end: Any, mark: Any, positions: Any, kinds: Any) -> Any:
-    """As `vw_delimiters`, but where quotes, marks and control characters stand, newlines too.
-
-    All are found at once, from `start` on. `mark` is what stands between cells. Tabs are left out,
-    unless they do.
-    """
-    n, ascii_ = np.uint64(0), _ALL
-    at = start
-    while at < end:
-        found = byte_lt_mask(at, _PRINTED) & ~byte_eq_mask(at, TAB)
-        found |= byte_eq_mask(at, _QUOTE) | byte_eq_mask(at, mark)
-        ascii_ &= byte_lt_mask(at, _HIGH) | ~_within(_ALL, at, end)
-        n = _written(_within(found, at, end), at, start, n, positions, kinds)
-        at += _BLOCK
-    return n, ascii_ == _ALL
+    low, low_end = (
+        base + position_of(positions, first) - _EIGHT,
+        base + position_of(positions, fourth),
+    )
+    high, high_end = (
+        base + position_of(positions, fifth) - _EIGHT,
+        base + position_of(positions, last),
+    )
+    if can_permute(low, low_end, high, high_end):
+        return permute_u64(low, high, a), permute_u64(low, high, b), permute_u64(low, high, c)
+    return gather_u64(a), gather_u64(b), gather_u64(c)

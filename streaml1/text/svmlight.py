@@ -1,7 +1,16 @@
-"""Lines of svmlight to rows, as far as they are ordinary: the others are told, and left empty.
+"""The svmlight format, ``label id:value id:value ...``, to rows of integer ids.
 
-An ordinary line is ``label id:value id:value`` with a blank between, ids below 2**32, and perhaps a
-blank or a carriage return at its end.
+`parse_lines` reads a chunk of lines from top to bottom:
+
+1. `index_svmlight` writes the delimiters of about 32 KiB of lines (stage 1, `structural_index.py`).
+2. The loop of `parse_lines` reads the label and checks that delimiters alternate between colon and
+   space up to the end of the line.
+3. `_read_features` reads ids and values, eight features at a time.
+4. Lines that do not pass, such as those with comments, tabs or a `qid`, are read once more, byte by
+   byte, by `_parse_irregular`.
+
+What `_parse_irregular` does not understand becomes an empty row, and Python parses the line
+(`streaml1.sources.readers.svmlight.parse_svmlight`).
 """
 
 from __future__ import annotations
@@ -22,177 +31,42 @@ from streaml1.core.simd import (
     store_f64x8,
     store_u32x8,
 )
-from streaml1.text.numbers import digits, long_value, number, value, values_of_both, whole
-from streaml1.text.permute import words_of_three
+from streaml1.text.numbers import (
+    parse_digits,
+    parse_number,
+    parse_number_long,
+    parse_number_short,
+    parse_numbers_x8_from_words,
+    parse_uint32,
+)
+from streaml1.text.parsed_rows import LineCounts
 from streaml1.text.structural_index import (
-    BLANK,
     COLON,
+    CR,
     NEWLINE,
-    RETURN,
+    SPACE,
     TAB,
-    delimiters,
-    lines_at_once,
-    place_of,
+    batch_end,
+    gather_three_x8,
+    index_svmlight,
+    position_of,
 )
 
-__all__ = ["rows"]
+__all__ = ["parse_lines"]
 
 _ZERO, _ONE, _TWO, _FOUR, _EIGHT, _SIXTEEN = map(np.uint64, (0, 1, 2, 4, 8, 16))
-_SEVEN, _FIFTEEN, _MOST = map(np.uint64, (7, 15, MAX_IDS))
-_HASH, _LAST_ASCII = map(np.uint64, (35, 127))
+_SEVEN, _FIFTEEN, _MAX_IDS = map(np.uint64, (7, 15, MAX_IDS))
+_HASH_SIGN, _LAST_ASCII = map(np.uint64, (ord("#"), 127))
 _QID = np.uint64(int.from_bytes(b"qid", "little"))
-
-
-@inlined
-def _is_blank(c: Any) -> bool:
-    return bool((c == BLANK) | (c == TAB) | (c == RETURN))
-
-
-@inlined
-def _after_blanks(at: Any, end: Any) -> Any:
-    while at < end and _is_blank(load_u8(at)):
-        at += _ONE
-    return at
-
-
-@inlined
-def _after_cell(at: Any, end: Any) -> Any:
-    while at < end and not _is_blank(load_u8(at)):
-        at += _ONE
-    return at
-
-
-@inlined
-def _without_comment(at: Any, end: Any) -> Any:
-    """Where a comment begins, or `end`; 0 where a byte is not ASCII or another kind of blank."""
-    found = end
-    while at < end:
-        c = load_u8(at)
-        if c > _LAST_ASCII or (c < BLANK and c != TAB and c != RETURN):
-            return _ZERO
-        if c == _HASH and found == end:
-            found = at
-        at += _ONE
-    return found
-
-
-@inlined
-def _is_qid(at: Any) -> bool:
-    word = load_u8(at) | load_u8(at + _ONE) << _EIGHT | load_u8(at + _TWO) << _SIXTEEN
-    return bool(word == _QID and load_u8(at + _TWO + _ONE) == COLON)
-
-
-@gil_kernel
-def _careful(at: Any, end: Any, k: Any, table: Any, labelled: Any, ids: Any, values: Any) -> Any:
-    """Read one line of any blanks, with comment and qid, from the k-th feature on.
-
-    Returns
-    -------
-    How many features there are then, the label, and whether it is all right.
-    """
-    begun, label = k, np.nan
-    end = _without_comment(at, end)
-    at = _after_blanks(at, end)
-    if at >= end:
-        return begun, label, False
-    first = True
-    while at < end:
-        stop = _after_cell(at, end)
-        colon = at
-        while colon < stop and load_u8(colon) != COLON:
-            colon += _ONE
-        if colon == stop:
-            label = number(at, stop, table)
-            if not first or label != label:
-                return begun, np.nan, False
-        else:
-            if first and labelled:
-                return begun, label, False
-            j, wrong = whole(at, colon)
-            v = number(colon + _ONE, stop, table)
-            if wrong or v != v:
-                return begun, np.nan, False
-            ids[k] = np.uint32(j)
-            values[k] = v
-            k += _ONE
-        at = _after_blanks(stop, end)
-        # Behind a label alone.
-        if first and colon == stop and at + np.uint64(4) <= end and _is_qid(at):
-            at = _after_blanks(_after_cell(at, end), end)
-        first = False
-    return k, label, True
-
-
-@inlined
-def _pair(start: Any, places: Any, i: Any, table: Any) -> Any:
-    """Read the feature whose colon is the i-th delimiter: its id, its value, and if all is well."""
-    at = start + place_of(places, i - _ONE) + _ONE
-    colon, end = start + place_of(places, i), start + place_of(places, i + _ONE)
-    j, wrong = whole(at, colon)
-    v = value(colon + _ONE, end, table)
-    if v != v:
-        v = long_value(colon + _ONE, end, table)
-    return np.uint32(j), v, wrong == _ZERO and v == v
-
-
-@inlined
-def _eight_pairs(start: Any, places: Any, i: Any, table: Any, ids: Any, values: Any) -> Any:
-    """Read eight features to two addresses, the first one's colon being the i-th delimiter.
-
-    Returns which of them are not sure to be right, a bit each.
-    """
-    before, _ = load_u32_pairs(places + _FOUR * (i - _ONE))
-    colons, ends = load_u32_pairs(places + _FOUR * i)
-    size = colons - before - _ONE
-    id_, head, tail = words_of_three(
-        start, places, i - _ONE, i + _SEVEN, i + _SEVEN, i + _FIFTEEN, colons + (start - _EIGHT),
-        colons + (start + _ONE), ends + (start - _EIGHT),
-    )  # fmt: skip
-    j, wrong = digits(id_, size)
-    v, also = values_of_both(head, tail, ends - colons - _ONE, table)
-    store_u32x8(ids, j)
-    store_f64x8(values, v)
-    return movemask(wrong | also | ((size - _ONE) > _SEVEN))
-
-
-@inlined
-def _pairs(
-    start: Any, places: Any, i: Any, n: Any, table: Any, ids: Any, values: Any, k: Any
-) -> Any:
-    """Read n features from the k-th on; whether all is well."""
-    good: Any = True
-    f = _ZERO
-    to_ids, to_values = np.uint64(ids.ctypes.data), np.uint64(values.ctypes.data)
-    while f < n and n >= _EIGHT:
-        f = min(f, n - _EIGHT)  # some of the last eight are read twice
-        first, at = i + _TWO * f, k + f
-        unsure = _eight_pairs(
-            start, places, first, table, to_ids + _FOUR * at, to_values + _EIGHT * at
-        )
-        n_unsure = popcount(unsure)
-        while unsure:
-            lane = ctz(unsure)
-            unsure &= unsure - _ONE
-            ids[at + lane], values[at + lane], fine = _pair(
-                start, places, first + _TWO * lane, table
-            )
-            good &= fine
-        f += _EIGHT
-        if n_unsure > _FOUR:  # such are better read one by one
-            break
-    while f < n:
-        ids[k + f], values[k + f], fine = _pair(start, places, i + _TWO * f, table)
-        good &= fine
-        f += _ONE
-    return good
+_MAX_UNSURE = np.uint64(4)  # of eight features; with more of them the scalar loop is faster
 
 
 @kernel
-def rows(
+def parse_lines(
     start: Any,
     end: Any,
-    table: Any,
-    labelled: Any,
+    powers: Any,
+    require_label: Any,
     positions: Any,
     kinds: Any,
     ids: Any,
@@ -201,86 +75,269 @@ def rows(
     indptr: Any,
     lines: Any,
     ends: Any,
-    odd: Any,
+    irregular: Any,
 ) -> Any:
-    """Read the lines between two addresses, the last byte a newline.
+    """Parse the lines between two addresses; the last byte must be a newline.
 
-    Each line but the blank ones becomes a row: its `ids`, `values`, label `y` (NaN without one,
-    unless all have to be `labelled`), number from 0 and the `ends` of its bytes from `start`. A
-    line that is not ordinary is a row without features; the row and its first byte go to `odd`.
+    Each line that is not empty becomes a row. Lines that Python must parse become empty rows.
+
+    Parameters
+    ----------
+    start, end
+        Addresses of the lines.
+    powers
+        `streaml1.text.numbers.POWERS`.
+    require_label
+        Treat lines without a label as irregular. Otherwise their label is NaN.
+    positions, kinds
+        Scratch arrays for the structural index.
+    ids, values
+        Receive the features.
+    y
+        Receives the label of each row.
+    indptr
+        Receives where the features of each row begin.
+    lines, ends
+        Receive the number of the line of each row, from 0, and the offset of its end from `start`.
+    irregular
+        Receives the row and the offset of each line that Python must parse, shape (rows, 2).
 
     Returns
     -------
-    How many rows, how many of them odd, how many lines, and whether all rows are plain: see
-    `streaml1.core.rows.is_canonical_row`.
+    LineCounts
+        Whether the rows are canonical: see `streaml1.core.rows.is_canonical_row`.
     """
     ids, values = borrowed((ids, values))
-    base, places = start - _ONE, np.uint64(positions.ctypes.data)
-    of_kinds = np.uint64(kinds.ctypes.data)
-    row, k, n_odd, line = _ZERO, _ZERO, _ZERO, _ZERO
-    i, n, at = _ZERO, _ZERO, start
+    # The byte before a line counts as a delimiter, so positions count from one byte earlier.
+    base, positions_at = start - _ONE, np.uint64(positions.ctypes.data)
+    kinds_at = np.uint64(kinds.ctypes.data)
+    row, k, n_irregular, line = _ZERO, _ZERO, _ZERO, _ZERO
+    i, n, pos = _ZERO, _ZERO, start
     plain: Any = True
     indptr[0] = 0
-    while at < end:
+    # Invariant: the lines before `pos` are in rows 0 to `row`, their features in 0 to `k`. The i-th
+    # of the n delimiters of this batch is the first one at or after `pos`.
+    while pos < end:
         if i == n:
             i = _ONE
-            n = delimiters(base, at, lines_at_once(at, end), places, of_kinds)
-        begun, begin = k, at
-        d = base + place_of(places, i)
+            n = index_svmlight(base, pos, batch_end(pos, end), positions_at, kinds_at)
+        first_feature, begin = k, pos
+        d = base + position_of(positions_at, i)
         c = load_u8(d)
         i += _ONE
-        if c == NEWLINE and (d == at or (d == at + _ONE and load_u8(at) == RETURN)):
+        if c == NEWLINE and (d == pos or (d == pos + _ONE and load_u8(pos) == CR)):
             line += _ONE
-            at = d + _ONE
+            pos = d + _ONE
             continue
-        good: Any = True
+        valid: Any = True
         label = np.nan
         if c == COLON:
-            good = not labelled
+            valid = not require_label
             i -= _ONE
         else:
-            stop = d - np.uint64(c == NEWLINE and load_u8(d - _ONE) == RETURN)
-            label = number(at, stop, table)
-            good = label == label
-            at = d + _ONE
-        if good and c != NEWLINE:
+            stop = d - np.uint64(c == NEWLINE and load_u8(d - _ONE) == CR)
+            label = parse_number(pos, stop, powers)
+            valid = label == label
+            pos = d + _ONE
+        if valid and c != NEWLINE:
             first = i
+            # Invariant: the delimiters from `first` to i alternate between colon and space.
             while True:
-                d = base + place_of(places, i)
+                d = base + position_of(positions_at, i)
                 c = load_u8(d)
                 i += _ONE
-                if c != COLON:  # a blank at the end, or what is odd
-                    good = c == NEWLINE and (d == at or (d == at + _ONE and load_u8(at) == RETURN))
+                if c != COLON:  # a space at the end of the line, or an irregular line
+                    valid = c == NEWLINE and (d == pos or (d == pos + _ONE and load_u8(pos) == CR))
                     break
-                d = base + place_of(places, i)
+                d = base + position_of(positions_at, i)
                 c = load_u8(d)
                 i += _ONE
-                at = d + _ONE
+                pos = d + _ONE
                 if c in (NEWLINE, COLON):
-                    good = c == NEWLINE
+                    valid = c == NEWLINE
                     break
-            if good:
+            if valid:
                 count, last = (i - first) >> _ONE, i - _ONE
-                returns = np.uint32(load_u8(d - _ONE) == RETURN)
+                # A carriage return does not belong to the last value.
+                returns = np.uint32(load_u8(d - _ONE) == CR)
                 positions[last] -= returns
-                good = _pairs(base, places, first, count, table, ids, values, k)
+                valid = _read_features(base, positions_at, first, count, powers, ids, values, k)
                 positions[last] += returns
                 k += count
         while load_u8(d) != NEWLINE:
-            d = base + place_of(places, i)
+            d = base + position_of(positions_at, i)
             i += _ONE
-        at = d + _ONE
-        if not good:
-            k, label, good = _careful(begin, d, begun, table, labelled, ids, values)
-            if not good:
-                odd[n_odd, _ZERO] = row
-                odd[n_odd, _ONE] = begin - start
-                n_odd += _ONE
-        plain &= is_canonical_row(ids, values, begun, k, _MOST)
+        pos = d + _ONE
+        if not valid:
+            k, label, valid = _parse_irregular(
+                begin, d, first_feature, powers, require_label, ids, values
+            )
+            if not valid:
+                irregular[n_irregular, _ZERO] = row
+                irregular[n_irregular, _ONE] = begin - start
+                n_irregular += _ONE
+        plain &= is_canonical_row(ids, values, first_feature, k, _MAX_IDS)
         y[row] = label
         lines[row] = line
-        ends[row] = at - start
+        ends[row] = pos - start
         row += _ONE
         line += _ONE
         indptr[row] = k
-    return row, n_odd, line, plain
+    return LineCounts(row, n_irregular, line, plain, plain)
+
+
+@inlined
+def _read_features(
+    base: Any, positions: Any, i: Any, n: Any, powers: Any, ids: Any, values: Any, k: Any
+) -> Any:
+    """Read n features into the arrays from k on; the colon of the first one is the i-th delimiter.
+
+    Returns whether all of them are valid.
+    """
+    valid: Any = True
+    f = _ZERO
+    ids_at, values_at = np.uint64(ids.ctypes.data), np.uint64(values.ctypes.data)
+    # Invariant: the first f features are read.
+    while f < n and n >= _EIGHT:
+        f = min(f, n - _EIGHT)  # the last block overlaps the one before it
+        first, out = i + _TWO * f, k + f
+        unsure = _read_features_x8(
+            base, positions, first, powers, ids_at + _FOUR * out, values_at + _EIGHT * out
+        )
+        n_unsure = popcount(unsure)
+        while unsure:
+            lane = ctz(unsure)
+            unsure &= unsure - _ONE
+            ids[out + lane], values[out + lane], is_valid = _read_feature(
+                base, positions, first + _TWO * lane, powers
+            )
+            valid &= is_valid
+        f += _EIGHT
+        if n_unsure > _MAX_UNSURE:
+            break
+    while f < n:
+        ids[k + f], values[k + f], is_valid = _read_feature(base, positions, i + _TWO * f, powers)
+        valid &= is_valid
+        f += _ONE
+    return valid
+
+
+@inlined
+def _read_features_x8(base: Any, positions: Any, i: Any, powers: Any, ids: Any, values: Any) -> Any:
+    """Read eight features to two addresses; the colon of the first one is the i-th delimiter.
+
+    Returns a bit mask of the features that must be read again, by `_read_feature`.
+    """
+    before, _ = load_u32_pairs(positions + _FOUR * (i - _ONE))
+    colons, ends = load_u32_pairs(positions + _FOUR * i)
+    size = colons - before - _ONE
+    id_word, head, tail = gather_three_x8(
+        base, positions, i - _ONE, i + _SEVEN, i + _SEVEN, i + _FIFTEEN, colons + (base - _EIGHT),
+        colons + (base + _ONE), ends + (base - _EIGHT),
+    )  # fmt: skip
+    j, id_error = parse_digits(id_word, size)
+    v, value_error = parse_numbers_x8_from_words(head, tail, ends - colons - _ONE, powers)
+    store_u32x8(ids, j)
+    store_f64x8(values, v)
+    return movemask(id_error | value_error | ((size - _ONE) > _SEVEN))
+
+
+@inlined
+def _read_feature(base: Any, positions: Any, i: Any, powers: Any) -> Any:
+    """Return id, value and validity of the feature whose colon is the i-th delimiter."""
+    pos = base + position_of(positions, i - _ONE) + _ONE
+    colon, end = base + position_of(positions, i), base + position_of(positions, i + _ONE)
+    j, error = parse_uint32(pos, colon)
+    v = parse_number_short(colon + _ONE, end, powers)
+    if v != v:
+        v = parse_number_long(colon + _ONE, end, powers)
+    return np.uint32(j), v, error == _ZERO and v == v
+
+
+# Lines with comments, qid, tabs or repeated blanks
+
+
+@gil_kernel
+def _parse_irregular(
+    pos: Any, end: Any, k: Any, powers: Any, require_label: Any, ids: Any, values: Any
+) -> Any:
+    """Parse one line byte by byte, writing features from k on.
+
+    Returns
+    -------
+    The new end of the features, the label, and whether the line is valid.
+    """
+    first_feature, label = k, np.nan
+    end = _comment_begin(pos, end)
+    pos = _skip_blanks(pos, end)
+    if pos >= end:
+        return first_feature, label, False
+    is_first = True
+    # Invariant: the tokens before `pos` are read.
+    while pos < end:
+        stop = _token_end(pos, end)
+        colon = pos
+        while colon < stop and load_u8(colon) != COLON:
+            colon += _ONE
+        if colon == stop:
+            label = parse_number(pos, stop, powers)
+            if not is_first or label != label:
+                return first_feature, np.nan, False
+        else:
+            if is_first and require_label:
+                return first_feature, label, False
+            j, error = parse_uint32(pos, colon)
+            v = parse_number(colon + _ONE, stop, powers)
+            if error or v != v:
+                return first_feature, np.nan, False
+            ids[k] = np.uint32(j)
+            values[k] = v
+            k += _ONE
+        pos = _skip_blanks(stop, end)
+        # A qid is skipped directly after a label only.
+        if is_first and colon == stop and pos + np.uint64(4) <= end and _is_qid(pos):
+            pos = _skip_blanks(_token_end(pos, end), end)
+        is_first = False
+    return k, label, True
+
+
+@inlined
+def _comment_begin(pos: Any, end: Any) -> Any:
+    """Return where the comment of a line begins, or `end` if it has none.
+
+    Returns 0 if a byte is not ASCII or a control character that Python takes for white space.
+    """
+    found = end
+    while pos < end:
+        c = load_u8(pos)
+        if c > _LAST_ASCII or (c < SPACE and c != TAB and c != CR):
+            return _ZERO
+        if c == _HASH_SIGN and found == end:
+            found = pos
+        pos += _ONE
+    return found
+
+
+@inlined
+def _skip_blanks(pos: Any, end: Any) -> Any:
+    while pos < end and _is_blank(load_u8(pos)):
+        pos += _ONE
+    return pos
+
+
+@inlined
+def _token_end(pos: Any, end: Any) -> Any:
+    while pos < end and not _is_blank(load_u8(pos)):
+        pos += _ONE
+    return pos
+
+
+@inlined
+def _is_blank(c: Any) -> bool:
+    return bool((c == SPACE) | (c == TAB) | (c == CR))
+
+
+@inlined
+def _is_qid(pos: Any) -> bool:
+    word = load_u8(pos) | load_u8(pos + _ONE) << _EIGHT | load_u8(pos + _TWO) << _SIXTEEN
+    return bool(word == _QID and load_u8(pos + _TWO + _ONE) == COLON)

@@ -1,8 +1,12 @@
-"""Features of Vowpal Wabbit's text by eights: such as all have values, or none."""
+"""Eight features of Vowpal Wabbit's text at a time: `name:value` each, or `name` each.
+
+The fast path applies while the delimiters repeat, as in ``a:1 b:2 c:3 ...`` or ``a b c ...``, and
+the name of the namespace has at most seven bytes.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,119 +25,161 @@ from streaml1.core.simd import (
     to_bits,
 )
 from streaml1.text.byte_names import (
-    EIGHT_NAMES,
-    joined_eight,
-    murmur_of_heads,
-    murmur_of_pairs,
-    put_joined,
+    NAMES_X8_BYTES,
+    join_names_x8,
+    murmur_x8_from_heads,
+    murmur_x8_of_joined,
+    write_names_x8,
 )
-from streaml1.text.numbers import values_of_both
-from streaml1.text.permute import words_of_three
-from streaml1.text.structural_index import COLON, NEWLINE, RETURN, alike, place_of
+from streaml1.text.numbers import parse_numbers_x8_from_words
+from streaml1.text.structural_index import (
+    COLON,
+    CR,
+    NEWLINE,
+    gather_three_x8,
+    matching_kinds,
+    position_of,
+)
 
-__all__ = ["by_eights", "may_be_eight"]
+__all__ = ["find_features_x8", "may_start_x8"]
 
 _ZERO, _ONE, _FOUR, _SEVEN, _EIGHT, _FIFTEEN = map(np.uint64, (0, 1, 4, 7, 8, 15))
-_HALF, _MAGNITUDE, _CARET = np.uint64(32), np.uint64(2**63 - 1), np.uint64(ord("^"))
-_PAIRS, _BLANKS = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
+_OFFSET_BITS, _MAGNITUDE, _CARET = np.uint64(32), np.uint64(2**63 - 1), np.uint64(ord("^"))
+_PAIRS, _SPACES = (np.uint64(int.from_bytes(kinds, "little")) for kinds in (b": " * 4, b" " * 8))
+"""Eight kinds of delimiters of features with values, and of features without values."""
+
+
+class _FoundX8(NamedTuple):
+    """Where `find_features_x8` stopped."""
+
+    i: Any
+    """The next delimiter."""
+    pos: Any
+    """Where the next token begins."""
+    k: Any
+    """The end of the features."""
+    name_pos: Any
+    """Where the next name goes."""
+    n_read: Any
+    """The end of the features whose values are read."""
+    has_zero: Any
+    """Whether a value is zero."""
+    ended: Any
+    """Whether the line has ended."""
 
 
 @inlined
-def may_be_eight(kinds: Any, i: Any) -> bool:
-    """Whether the delimiters from the i-th on begin as those of eight features."""
-    return bool(loadu_u64(kinds + i) in (_BLANKS, _PAIRS))
+def may_start_x8(kinds: Any, i: Any) -> bool:
+    """Return whether the delimiters from the i-th on look like those of eight features."""
+    return bool(loadu_u64(kinds + i) in (_SPACES, _PAIRS))
 
 
 @inlined
-def by_eights(
-    start: Any, table: Any, places: Any, kinds: Any, i: Any, at: Any, k: Any, to: Any, most: Any,
-    prefix: Any, prefix_end: Any, known: Any, numbers: Any, hashes: Any, values: Any, spans: Any,
+def find_features_x8(
+    start: Any, powers: Any, positions: Any, kinds: Any, i: Any, pos: Any, k: Any, name_pos: Any,
+    names_end: Any, prefix: Any, prefix_end: Any, n_read: Any, value_spans: Any, hashes: Any,
+    values: Any, spans: Any,
 ) -> Any:  # fmt: skip
-    """Find and read features by eights, as long as eight are alike.
+    """Find features as long as eight of them have the same delimiters, and hash their names.
 
-    `known` tells up to which feature values are read; what is found behind it is left for later,
-    where one was not.
+    The last features of a line are fewer than eight. They are processed together with those before
+    them, which are then written a second time with the same results.
+
+    Parameters
+    ----------
+    prefix, prefix_end
+        Addresses of the name of the namespace.
+    n_read
+        The end of the features whose values are read. Values are read here as long as all before
+        them are (n_read == k); after the first irregular value only their spans are written.
 
     Returns
     -------
-    The next delimiter, where the next word begins, how many features there are then, where the
-    next name goes, what is `known`, whether a value is zero, and whether the line has ended.
+    _FoundX8
     """
-    of_hashes, of_values = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
-    of_spans, of_numbers = np.uint64(spans.ctypes.data), np.uint64(numbers.ctypes.data)
-    before = prefix_end - prefix
-    first = loadu_u64(prefix)
-    zeros: Any = False
+    hashes_at, values_at = np.uint64(hashes.ctypes.data), np.uint64(values.ctypes.data)
+    spans_at, value_spans_at = np.uint64(spans.ctypes.data), np.uint64(value_spans.ctypes.data)
+    prefix_size = prefix_end - prefix
+    prefix_word = loadu_u64(prefix)
+    has_zero: Any = False
     ended: Any = False
-    so_far, were_valued = _ZERO, False
-    while before < _EIGHT:
-        valued = load_u8(kinds + i) == COLON
-        if valued:
-            n = alike(kinds, i, (_PAIRS, _PAIRS))
+    in_run, had_values = _ZERO, False
+    # Invariant: features up to k are found, the last `in_run` of them with the same delimiters. The
+    # i-th delimiter ends the name at `pos`.
+    while prefix_size < _EIGHT:
+        with_values = load_u8(kinds + i) == COLON
+        if with_values:
+            n = matching_kinds(kinds, i, (_PAIRS, _PAIRS))
             count = (n + _ONE) >> _ONE
         else:
-            n = count = alike(kinds, i, (_BLANKS,))
-        if valued != were_valued:
-            so_far, were_valued = _ZERO, valued
+            n = count = matching_kinds(kinds, i, (_SPACES,))
+        if with_values != had_values:
+            in_run, had_values = _ZERO, with_values
         if count < _EIGHT or n == np.uint64(15):
-            # The last of a line: eight with those before them.
-            count += np.uint64(not valued)
-            d = start + place_of(places, i + n)
-            ended = load_u8(kinds + i + n) == NEWLINE and load_u8(d - _ONE) != RETURN
-            ended &= (not valued or (n & _ONE) == _ONE) and so_far + count >= _EIGHT
+            # Fewer than eight follow: they must end the line, and be eight with those before them.
+            count += np.uint64(not with_values)
+            d = start + position_of(positions, i + n)
+            ended = load_u8(kinds + i + n) == NEWLINE and load_u8(d - _ONE) != CR
+            ended &= (not with_values or (n & _ONE) == _ONE) and in_run + count >= _EIGHT
             if not ended:
                 break
-        again = _EIGHT - count
-        f, j = i - (again + again if valued else again), k - again
-        if valued:
-            begins, ends = load_u32_pairs(places + _FOUR * f - _FOUR)
-            _, stops = load_u32_pairs(places + _FOUR * f)
+        # The first lanes repeat features that were found before.
+        overlap = _EIGHT - count
+        f, j = i - (overlap + overlap if with_values else overlap), k - overlap
+        if with_values:
+            begins, ends = load_u32_pairs(positions + _FOUR * f - _FOUR)
+            _, stops = load_u32_pairs(positions + _FOUR * f)
             begins = begins + _ONE
         else:
-            begins = load_u32x8(places + _FOUR * f - _FOUR) + _ONE
-            ends = stops = load_u32x8(places + _FOUR * f)
+            begins = load_u32x8(positions + _FOUR * f - _FOUR) + _ONE
+            ends = stops = load_u32x8(positions + _FOUR * f)
         size = ends - begins
         if movemask(size == _ZERO):
             ended = False
             break
-        if valued:
-            name, head, tail = words_of_three(
-                start, places, f - _ONE, f + _SEVEN, f + _SEVEN, f + _FIFTEEN, begins + start,
+        if with_values:
+            name, head, tail = gather_three_x8(
+                start, positions, f - _ONE, f + _SEVEN, f + _SEVEN, f + _FIFTEEN, begins + start,
                 ends + (start + _ONE), stops + (start - _EIGHT),
             )  # fmt: skip
         else:
             name = head = tail = gather_u64(begins + start)
-        if before:
-            if movemask(size > _EIGHT) or to + EIGHT_NAMES > most:
+        if prefix_size:
+            if movemask(size > _EIGHT) or name_pos + NAMES_X8_BYTES > names_end:
                 ended = False
                 break
-            low, high = joined_eight(splat_u64(first), splat_u64(before), _CARET, name, size)
-            size = size + (before + _ONE)
-            store_u64x8(of_hashes + _EIGHT * j, murmur_of_pairs(low, high, size))
-            to = put_joined(low, high, size, again, to, start, of_spans + _EIGHT * j)
+            low, high = join_names_x8(
+                splat_u64(prefix_word), splat_u64(prefix_size), _CARET, name, size
+            )
+            size = size + (prefix_size + _ONE)
+            store_u64x8(hashes_at + _EIGHT * j, murmur_x8_of_joined(low, high, size))
+            name_pos = write_names_x8(
+                low, high, size, overlap, name_pos, start, spans_at + _EIGHT * j
+            )
         else:
-            store_u64x8(of_hashes + _EIGHT * j, murmur_of_heads(name, begins + start, size))
-            store_u64x8(of_spans + _EIGHT * j, (begins << _HALF) | size)
-        left = known != k
-        if not left:
-            if valued:
-                v, wrong = values_of_both(head, tail, stops - ends - _ONE, table)
-                left = movemask(wrong) != _ZERO
-                zeros |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
-                store_f64x8(of_values + _EIGHT * j, v)
+            store_u64x8(hashes_at + _EIGHT * j, murmur_x8_from_heads(name, begins + start, size))
+            store_u64x8(spans_at + _EIGHT * j, (begins << _OFFSET_BITS) | size)
+        unread = n_read != k
+        if not unread:
+            if with_values:
+                v, error_mask = parse_numbers_x8_from_words(head, tail, stops - ends - _ONE, powers)
+                unread = movemask(error_mask) != _ZERO
+                has_zero |= movemask((to_bits(v) & _MAGNITUDE) == _ZERO) != _ZERO
+                store_f64x8(values_at + _EIGHT * j, v)
             else:
-                store_f64x8(of_values + _EIGHT * j, splat(1.0))
-            known = j if left else k + count
-        if left:
-            where = splat_u64(_ZERO)
-            if valued:
-                at_value = ends + _ONE
-                where = (at_value << _HALF) | (stops - at_value)
-            store_u64x8(of_numbers + _EIGHT * j, where)
+                store_f64x8(values_at + _EIGHT * j, splat(1.0))
+            n_read = j if unread else k + count
+        if unread:
+            value_span = splat_u64(_ZERO)
+            if with_values:
+                value_begins = ends + _ONE
+                value_span = (value_begins << _OFFSET_BITS) | (stops - value_begins)
+            store_u64x8(value_spans_at + _EIGHT * j, value_span)
         k += count
-        so_far += count
+        in_run += count
         i += n
-        at = start + place_of(places, i) if ended else start + place_of(places, i - _ONE) + _ONE
+        after_token = start + position_of(positions, i - _ONE) + _ONE
+        pos = start + position_of(positions, i) if ended else after_token
         if ended:
             break
-    return i, at, k, to, known, zeros, ended
+    return _FoundX8(i, pos, k, name_pos, n_read, has_zero, ended)

@@ -87,7 +87,7 @@ def convert(
             for part in _as_dicts(block, refuse) if isinstance(block, Slice) else (block,):
                 writer.add(part, refuse)
                 del part
-            if not writer.left:
+            if not writer.remaining:
                 break
             del block  # so that its memory may be taken for the next
         refuse.summarise()

@@ -50,8 +50,8 @@ def _labels(y: Any, regression: bool) -> tuple[Any, list[tuple[int, str]]]:
     if isinstance(y, LabelTexts):
         labels, wrong = _read_each(y.texts, read, 0)
         reasons = dict(wrong)
-        rows = np.flatnonzero(np.isin(y.which, list(reasons))).tolist() if wrong else []
-        return np.array(labels, kind)[y.which], [(row, reasons[int(y.which[row])]) for row in rows]
+        rows = np.flatnonzero(np.isin(y.codes, list(reasons))).tolist() if wrong else []
+        return np.array(labels, kind)[y.codes], [(row, reasons[int(y.codes[row])]) for row in rows]
     try:
         is_text = isinstance(y, list) and len(y) > 0 and isinstance(y[0], str)
         column = np.empty(0, object) if is_text else np.asarray(y)

@@ -84,8 +84,8 @@ class Named:
         self.name = str(source.name)
         self.blocks = source.blocks
         self.block = getattr(source, "block", BLOCK)
-        if hasattr(source, "heed"):
-            self.heed = source.heed
+        if hasattr(source, "set_stop"):
+            self.set_stop = source.set_stop
         if hasattr(source, "begin"):
             self.identity, self.begin = source.identity, source.begin
             self.position = source.position

@@ -50,8 +50,8 @@ class Unfinished(SourceError):
 def heeded(stop: Any, run: Run) -> Callable[[], bool]:
     """Have a run and its source end once `stop` says so: an event, a function or None; asks it."""
     asked: Callable[[], bool] = _never if stop is None else getattr(stop, "is_set", stop)
-    if stop is not None and hasattr(run.source, "heed"):
-        run.source.heed(asked)
+    if stop is not None and hasattr(run.source, "set_stop"):
+        run.source.set_stop(asked)
     run.heed(asked)
     return asked
 

@@ -37,7 +37,7 @@ from streaml1.features.dict_reader.context_fields import (
 from streaml1.features.dict_reader.cpython_objects import FALLBACK, hash_of, type_of, utf8_of
 from streaml1.features.interactions.kernels import NO_PART, bound, crossed, grouped, mask_at
 from streaml1.features.vocabulary.hash_keys import alias
-from streaml1.text.byte_names import murmur_at, murmur_of_string
+from streaml1.text.byte_names import murmur_at, murmur_reading_back
 
 __all__ = ["SEEN", "crossed_of", "kept", "put"]
 
@@ -105,7 +105,7 @@ def _part(frame: Any, key: Any, text: Any) -> tuple[Any, Any]:
     if not name or size > _MOST_BYTES:
         return _ZERO, _ZERO
     if not text:
-        return murmur_of_string(name, name + size), size
+        return murmur_reading_back(name, name + size), size
     copy = frame[BYTES]
     end = put(name, name + size, copy)
     name = utf8_of(frame, text)

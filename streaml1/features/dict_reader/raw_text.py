@@ -61,7 +61,7 @@ from streaml1.features.dict_reader.interned import length_of_list, placed, prefe
 from streaml1.features.ngrams.tokenizer import MARGIN, cleaned, counted
 from streaml1.features.vocabulary.name_index import IRREGULAR
 from streaml1.features.vocabulary.probing import MISSING, lookup
-from streaml1.text.byte_names import copied, is_head, murmur_at
+from streaml1.text.byte_names import bytes_equal, copy_bytes, murmur_at
 
 __all__ = ["CLEAN_BYTES", "NAME_BYTES", "read_all", "read_hashed", "read_known"]
 
@@ -82,7 +82,7 @@ def _text_of(frame: Any, name: Any, size: Any) -> Any:
     sizes = array_at(frame[HEAD_SIZES], frame[N_HEADS], np.uint64)
     found = _NO_TEXT
     for z in range(frame[N_HEADS]):
-        if size + _ONE >= sizes[z] and is_head(name, heads[z], sizes[z]):
+        if size + _ONE >= sizes[z] and bytes_equal(name, heads[z], sizes[z]):
             found = np.int64(z) if size + _ONE == sizes[z] else _WORD
     return found
 
@@ -234,7 +234,7 @@ def _admitted(frame: Any, entries: Any, at: Any, h: Any, span: Any) -> Any:
     slot = frame[KNOWN_N] + n
     name = frame[NAMES] + (span >> _HALF)
     size = span & _LOW
-    copied(name, name + size, frame[ARENA] + ends[n])
+    copy_bytes(name, name + size, frame[ARENA] + ends[n])
     kept(frame, h, size)
     entries[at] = h
     entries[at + _ONE] = slot

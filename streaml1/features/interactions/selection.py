@@ -203,8 +203,8 @@ def select_factors(crosses: Interactions, batch: Batch) -> Selection:
     batch = without_repeats(batch)
     if batch.texts is not None:
         texts = batch.texts
-        hashes, _, _ = texts.parts()
-        spans, letters = texts.own_spans(), texts.names
+        hashes, _, _ = texts.csr()
+        spans, letters = texts.name_spans(), texts.names
         masks = np.empty(len(hashes), np.uint64)
         _masks(np.uint64(letters.ctypes.data), spans, crosses.plan, masks)
         ids = np.arange(len(hashes), dtype=np.uint32)
@@ -239,9 +239,9 @@ def require_plain(crosses: Interactions, batch: Batch) -> None:
     if batch.texts is not None:
         rows: list[tuple[int, Hashable]] = []
         texts = batch.texts
-        if texts.has(JOINT):
-            _, _, indptr = texts.parts()
-            names = texts.names_of(np.arange(int(indptr[-1])))
+        if texts.may_contain(JOINT):
+            _, _, indptr = texts.csr()
+            names = texts.feature_names(np.arange(int(indptr[-1])))
             odd = [k for k, name in enumerate(names) if JOINT in name]
             rows = [(row_of_entry(batch.rows, k), names[k]) for k in odd]
     else:

@@ -27,8 +27,7 @@ from streaml1.features.ngrams.tokenizer import (
     spread,
     whole_texts,
 )
-from streaml1.text.parsed_rows import IntRows, NamedRows
-from streaml1.text.patch_rows import mended
+from streaml1.text.parsed_rows import IntRows, NamedRows, insert_features
 
 __all__ = ["ngram_batch"]
 
@@ -64,7 +63,7 @@ class _Lines(NamedTuple):
     text: Any
     begins: Any
     ends: Any
-    one: Callable[[bytes], Any]
+    parse_line: Callable[[bytes], Any]
 
 
 def ngram_batch(words: NGrams, X: Any) -> Batch:
@@ -98,8 +97,8 @@ def _counted(words: NGrams, X: Any) -> NamedRows | None:
 def _of_named(words: NGrams, X: NamedRows) -> NamedRows | None:
     if X.header is None:
         return X
-    hashes, values, indptr = X.parts()
-    spans = X.own_spans()
+    hashes, values, indptr = X.csr()
+    spans = X.name_spans()
     if not are_valid_values(values) or any(map(words.is_ngram_name, X.header)):
         return None
     n, k = len(X), len(words.names)
@@ -114,10 +113,10 @@ def _of_named(words: NGrams, X: NamedRows) -> NamedRows | None:
     how = np.zeros(n, np.uint8)
     how[_named_as_words(words, X)] = ROW_IN_PYTHON
     plain = _Plain(X.names, spans, hashes, values, indptr)
-    lines = _Lines(X.text, X.begins, X.ends, lambda line: (words.of(X.one(line)[0]),))
+    lines = _Lines(X.text, X.begins, X.ends, lambda line: (words.of(X.parse_line(line)[0]),))
     expanded = _expanded(words, plain, _Texts(at, sizes, (X, heads)), dropped, how, lines)
     if expanded is not None and not how.any() and (X.plain or dropped.all()):
-        expanded.apart = expanded.valued = True
+        expanded.distinct_names = expanded.values_checked = True
     return expanded
 
 
@@ -218,7 +217,7 @@ def _beside(
         lines = _named_again(plain, batch.n)
     expanded = _expanded(words, plain, texts, dropped, how, lines)
     if expanded is not None:
-        expanded.apart = expanded.valued = True
+        expanded.distinct_names = expanded.values_checked = True
     return expanded
 
 
@@ -289,12 +288,12 @@ def _expanded(
     m = int(m)
     expanded = NamedRows(
         hashes[:m], values[:m], indptr, names[: int(used) + MARGIN], spans[:m], lines.text,
-        lines.begins, lines.ends, lines.one,
+        lines.begins, lines.ends, lines.parse_line,
     )  # fmt: skip
     odd_rows = np.flatnonzero(how).tolist()
     found = [(row, *_in_python(words, texts, how, expanded, row)) for row in odd_rows]
     del heads, clean  # alive until here
-    return mended(expanded, found, np.ones(n, bool)) if found else expanded
+    return insert_features(expanded, found, np.ones(n, bool)) if found else expanded
 
 
 def _cleaned(texts: _Texts) -> tuple[Any, Any, Any, Any]:

@@ -27,9 +27,9 @@ from streaml1.core.simd import (
     store_u64,
     store_u64x8,
 )
-from streaml1.text.byte_names import LATER, copied, is_head, short_copied
-from streaml1.text.feature_spans import hash_those_left
-from streaml1.text.structural_index import BLANK
+from streaml1.text.byte_names import UNHASHED, bytes_equal, copy_bytes, copy_short_bytes
+from streaml1.text.feature_spans import hash_pending_names
+from streaml1.text.structural_index import SPACE
 
 __all__ = [
     "BLOCK", "MARGIN", "characters", "cleaned", "cleaned_all", "counted", "spread", "whole_texts",
@@ -161,7 +161,7 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
         c = load_u8(at)
         if c < _TWO_BYTES:
             letter = np.uint64(_LETTERS[c])
-            word = np.uint64(letter != BLANK)
+            word = np.uint64(letter != SPACE)
             size = word
             at += _ONE
         else:
@@ -173,7 +173,7 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
             plain &= letter != np.uint64(_ODD)
             word = np.uint64(letter != _ZERO)
             size = letter >> _HALFWORD
-            letter = letter & _BYTES_LOW if word else BLANK
+            letter = letter & _BYTES_LOW if word else SPACE
             if not plain:
                 break
         store_u64(to, letter)
@@ -181,7 +181,7 @@ def cleaned(at: Any, end: Any, to: Any, begins: Any, n: Any, table: Any) -> Any:
         n += word & (inside ^ _ONE)
         to += size | (inside & (word ^ _ONE))
         inside = word
-    store_u64(to, BLANK)
+    store_u64(to, SPACE)
     to += inside
     begins[n] = to
     return to, n, plain
@@ -266,13 +266,13 @@ def counted(
     n, names = k, last - first
     for gram in range(_ONE, min(ngrams, names) + _ONE):
         for i in range(first, last - gram + _ONE):
-            end = copied(head, head + size, to)
-            end = short_copied(begins[i], begins[i + gram] - _ONE, end)
-            hashes[n] = LATER
+            end = copy_bytes(head, head + size, to)
+            end = copy_short_bytes(begins[i], begins[i + gram] - _ONE, end)
+            hashes[n] = UNHASHED
             spans[n] = ((to - base) << _HALF) | (end - to)
             to = end
             n += _ONE
-    hash_those_left(hashes, spans, base, k, n)
+    hash_pending_names(hashes, spans, base, k, n)
     return to, _each_once(hashes, values, spans, k, n, met)
 
 
@@ -294,7 +294,7 @@ def whole_texts(start: Any, spans: Any, indptr: Any, head: Any, size: Any, at: A
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + _ONE])):
             length = spans[k] & _LOW
             name = start + (spans[k] >> _HALF)
-            if length >= size and is_head(name, head, size):
+            if length >= size and bytes_equal(name, head, size):
                 at[i] = name + size
                 sizes[i] = length - size
                 places[k] = np.uint8(1)
@@ -372,7 +372,7 @@ def spread(
                 if dropped[j]:
                     continue
                 name = start + (spans[j] >> _HALF)
-                end = copied(name, name + (spans[j] & _LOW), to)
+                end = copy_bytes(name, name + (spans[j] & _LOW), to)
                 out_hashes[k] = hashes[j]
                 out_values[k] = values[j]
                 out_spans[k] = ((to - names) << _HALF) | (end - to)

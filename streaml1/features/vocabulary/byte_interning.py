@@ -25,7 +25,7 @@ from streaml1.features.vocabulary.probing import (
     lookup,
     prefetch_lines,
 )
-from streaml1.text.byte_names import short_copied
+from streaml1.text.byte_names import copy_short_bytes
 
 __all__ = [
     "MIN_NAMES",
@@ -77,7 +77,7 @@ def _copied_by_words(names: Any, begin: Any, size: Any, bytes_: Any, to: Any) ->
     if begin + size + np.uint64(PADDING) > np.uint64(len(names)):  # no more may be read
         return _copied_each(names, begin, size, bytes_, to)
     first, there = np.uint64(names.ctypes.data) + begin, np.uint64(bytes_.ctypes.data)
-    return short_copied(first, first + size, there + to) - there
+    return copy_short_bytes(first, first + size, there + to) - there
 
 
 copied = _copied_by_words if COMPILED else _copied_each

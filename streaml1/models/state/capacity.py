@@ -62,10 +62,10 @@ class GrowableState(LockedState):
 
     def _intern_texts(self, texts: NamedRows) -> Any:
         """Slots of names that come as bytes; the rule has all of them."""
-        hashes, _, _ = texts.parts()
+        hashes, _, _ = texts.csr()
         if isinstance(self.vocabulary, HashedVocabulary):
             return self._find_texts(texts)[0]
-        slots, spans, at = np.empty(len(hashes), np.uint32), texts.own_spans(), 0
+        slots, spans, at = np.empty(len(hashes), np.uint32), texts.name_spans(), 0
         while at < len(hashes):
             if isinstance(self.vocabulary, IntVocabulary):
                 self._switch_to_names()
@@ -89,12 +89,12 @@ class GrowableState(LockedState):
         while True:
             names = self.vocabulary
             slots, places = self._find_texts(texts)
-            new = distinct(texts.parts()[0], places)
+            new = distinct(texts.csr()[0], places)
             self._reserve_slots(len(new.first_positions))
             if self.vocabulary is names:  # or some that were known may have been given back
                 break
         if len(new.first_positions):
-            new.fill(slots, self._intern_all([*texts.names_of(new.first_positions)]))
+            new.fill(slots, self._intern_all([*texts.feature_names(new.first_positions)]))
         return slots
 
     def _intern_crossed(

@@ -343,7 +343,7 @@ class Predictor:
             texts is None
             or self.interactions is None
             or not self.interactions.disjoint
-            or not texts.valued
+            or not texts.values_checked
         ):
             return False
         return isinstance(self.vocabulary, InternedVocabulary) and not self.vocabulary.irregular
@@ -369,17 +369,17 @@ class Predictor:
             and isinstance(self.vocabulary, InternedVocabulary)
             and self.vocabulary.irregular
         ):
-            new = distinct(texts.parts()[0], places)
-            new.fill(slots, self.vocabulary.find_all(texts.names_of(new.first_positions)))
+            new = distinct(texts.csr()[0], places)
+            new.fill(slots, self.vocabulary.find_all(texts.feature_names(new.first_positions)))
         unknown = slots == MISSING
         if unknown.any():  # distinct ones have distinct ids above all slots
-            hashes, _, _ = texts.parts()
+            hashes, _, _ = texts.csr()
             slots[unknown] = self.rule.size + np.unique(hashes[unknown], return_inverse=True)[1]
         return slots
 
     def _find_texts(self, texts: NamedRows) -> tuple[Any, Any]:
         """Slots of names that come as bytes, `MISSING` for some, and the places of these."""
-        hashes, _, _ = texts.parts()
+        hashes, _, _ = texts.csr()
         if isinstance(self.vocabulary, HashedVocabulary):
             slots = hashes.astype(np.uint32)
             slots &= np.uint32(self.vocabulary.mask)
@@ -392,8 +392,8 @@ class Predictor:
     def _of_texts(self, rows: Rows, texts: NamedRows, slots_of: Callable[[NamedRows], Any]) -> Rows:
         """Rows of texts, each slot once in a row, given what tells the slots of their names."""
         if isinstance(self.vocabulary, HashedVocabulary):
-            if texts.plain or texts.valued:
-                masked = masked_rows(texts.parts()[0], rows, self.vocabulary.mask)
+            if texts.plain or texts.values_checked:
+                masked = masked_rows(texts.csr()[0], rows, self.vocabulary.mask)
                 if masked is not None:
                     return masked
             once = without_repeats(Batch(rows, None, None, texts))
@@ -407,7 +407,7 @@ class Predictor:
         if texts.plain and not isinstance(self.vocabulary, HashedVocabulary):
             return rows
         try:
-            return plain_rows(rows, valued=texts.plain or texts.valued)
+            return plain_rows(rows, valued=texts.plain or texts.values_checked)
         except BadExample:
             batch_of(list(texts))  # says it by name, where it is not that two names share a slot
             return self._apart(rows, rows.ids[:0])

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from streaml1.core.types import Ints
 from streaml1.sources.readers.formats import line_parser
-from streaml1.sources.readers.parsed_lines import EachLine, Parsed
+from streaml1.sources.readers.parsed_lines import BytesLineParser, ParsedChunk
 from streaml1.sources.source import Block, Refuse, SourceError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ Position = dict[Any, tuple[int, int]]
 KeyFunction = Callable[[Any], PartitionKey]
 """Returns the key of a record's partition in positions."""
 
-Parser = Callable[[bytes], Parsed]
+Parser = Callable[[bytes], ParsedChunk]
 """Parses lines separated by newlines."""
 
 
@@ -198,7 +199,7 @@ class KafkaBlock(Block):
     """
 
     source: RecordLines | None = None
-    line_indices: Sequence[int] = ()
+    line_indices: Sequence[int] | Ints = ()
 
     def after(self, rows: int) -> Position:
         """Return the position after the first `rows` examples."""
@@ -283,7 +284,7 @@ class RecordReader:
             self.position = end if hi == n else lines.position(n_done)
             yield self._block(lines, parsed, numbers, slice(lo, hi))
 
-    def _number_examples(self, parsed: Parsed) -> tuple[Sequence[int], deque[_Fault]]:
+    def _number_examples(self, parsed: ParsedChunk) -> tuple[Sequence[int], deque[_Fault]]:
         """Return the numbers of the examples, and the faults with theirs."""
         first, n = self._number + 1, len(parsed.lines)
         self._number += n + len(parsed.faults)
@@ -295,7 +296,7 @@ class RecordReader:
         return [fault.number for fault in numbered if not fault.reason], faults
 
     def _block(
-        self, lines: RecordLines, parsed: Parsed, numbers: Sequence[int], rows: slice
+        self, lines: RecordLines, parsed: ParsedChunk, numbers: Sequence[int], rows: slice
     ) -> KafkaBlock:
         y = parsed.y[rows]
         y = y.tolist() if isinstance(y, np.ndarray) else y
@@ -367,9 +368,9 @@ class _JsonOrSvmlight:
     def __init__(self, require_label: bool) -> None:
         self._json = line_parser("jsonl", require_label, "record")
         self._svmlight = line_parser("svmlight", require_label, "record")
-        self._each = EachLine(self._parse_line)
+        self._each = BytesLineParser(self._parse_line)
 
-    def read(self, text: bytes) -> Parsed:
+    def read(self, text: bytes) -> ParsedChunk:
         # Fast path: every line starts with a brace.
         if text.startswith(b"{") and text.count(b"\n{") == text.count(b"\n", 0, -1):
             return self._json.read(text)
@@ -380,7 +381,7 @@ class _JsonOrSvmlight:
     def _parse_line(self, line: bytes) -> Any:
         _reject_prefix(line)
         is_json = line.lstrip().startswith(JSON_STARTS)
-        return (self._json if is_json else self._svmlight).one(line)
+        return (self._json if is_json else self._svmlight).parse_line(line)
 
 
 def _reject_prefix(line: bytes) -> None:

@@ -153,7 +153,7 @@ class KafkaSource:
         """The topic, to write to other topics of its brokers."""
         return self._topic
 
-    def heed(self, stopped: StopCheck, wait: Any = None) -> None:
+    def set_stop(self, stopped: StopCheck, wait: Any = None) -> None:
         """End the reading soon after `stopped` returns true; `wait` is ignored: no wait is long."""
         self._stopped = stopped
 

@@ -1,4 +1,4 @@
-"""Items that another thread makes while one is looked at."""
+"""Run a generator in a background thread, one item ahead of its consumer."""
 
 from __future__ import annotations
 
@@ -7,70 +7,77 @@ import os
 import queue
 import threading
 from collections.abc import Generator, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
-__all__ = ["ahead", "cores"]
+__all__ = ["cores", "read_ahead"]
 
 T = TypeVar("T")
 
-MOST = 1
-"""So many items wait to be asked for, beside the one that is being made."""
+MAX_WAITING = 1
+"""Items that may wait for the consumer, in addition to the one that is being made."""
 
 
 def cores() -> int:
-    """How many this process may run on."""
+    """Return how many cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
-def ahead(items: Generator[T, None, None]) -> Iterator[T]:
-    """Give the same items in the same order, and end as they do.
+def read_ahead(items: Generator[T, None, None]) -> Iterator[T]:
+    """Yield the items of a generator that runs in a background thread.
 
-    The thread has ended, and `items` is closed, once this is.
+    Order and exceptions are those of `items`. When this iterator ends or is closed, `items` is
+    closed and the thread has ended.
 
     Examples
     --------
-    >>> from streaml1.sources.readers.background import ahead
-    >>> list(ahead(k * k for k in range(4)))
+    >>> from streaml1.sources.readers.background import read_ahead
+    >>> list(read_ahead(k * k for k in range(4)))
     [0, 1, 4, 9]
-
     """
-    found: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(MOST)
-    ended = threading.Event()
+    waiting: _Waiting[T] = queue.Queue(MAX_WAITING)
+    stopped = threading.Event()
     thread = threading.Thread(
-        target=_make, args=(items, found, ended), name="streaml1-ahead", daemon=True
+        target=_produce, args=(items, waiting, stopped), name="streaml1-ahead", daemon=True
     )
     thread.start()
     try:
         while True:
-            item, end = found.get()
+            item, end = waiting.get()
             if end is not None:
                 break
             yield item  # type: ignore[misc]
-            del item  # so that its memory may be taken for the next
+            del item  # free its memory before the next item is made
     finally:
-        ended.set()
+        stopped.set()
+        # The thread may be blocked by a full queue.
         while thread.is_alive():
-            _clear(found)
+            _drop_one(waiting)
             thread.join(0.05)
     if not isinstance(end, StopIteration):
         raise end
 
 
-def _make(items: Generator[Any, None, None], found: Any, ended: threading.Event) -> None:
+_Waiting = queue.Queue[tuple[T | None, BaseException | None]]
+"""Items, and last the exception that ended them: StopIteration if it is the regular end."""
+
+
+def _produce(
+    items: Generator[T, None, None], waiting: _Waiting[T], stopped: threading.Event
+) -> None:
     end: BaseException = StopIteration()
     try:
         for item in items:
-            found.put((item, None))
+            waiting.put((item, None))
             del item
-            if ended.is_set():
+            if stopped.is_set():
                 break
     except BaseException as error:
         end = error
     finally:
         items.close()
-    found.put((None, end))
+    waiting.put((None, end))
 
 
-def _clear(found: Any) -> None:
+def _drop_one(waiting: _Waiting[T]) -> None:
     with contextlib.suppress(queue.Empty):
-        found.get_nowait()
+        waiting.get_nowait()

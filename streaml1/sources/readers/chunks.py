@@ -1,4 +1,4 @@
-"""The bytes of a file in chunks of whole lines, and what can go wrong as they are read."""
+"""Read a file in chunks of whole lines, and report what can go wrong while reading."""
 
 from __future__ import annotations
 
@@ -7,83 +7,76 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-import numpy as np
-
+from streaml1.core.types import Bytes
+from streaml1.sources.readers.parsed_lines import Chunk, text_buffer
 from streaml1.sources.row_cache.layout import MARK
 from streaml1.sources.source import Lost, SourceError
 from streaml1.text.structural_index import PAD
 
-__all__ = ["CHUNK", "Chunk", "Chunks", "Ended", "Wait"]
+__all__ = ["CHUNK", "ChunkReader", "ReadingStopped", "Wait"]
 
-LEAST, FIRST, CHUNK = 2**17, 2**19, 3 * 2**19
-"""Bytes that are read and parsed at once: at least, at first, and at most."""
+MIN_CHUNK, FIRST_CHUNK, CHUNK = 2**17, 2**19, 3 * 2**19
+"""Bytes that are read and parsed at a time: minimum, initial and maximum."""
 
 FEATURES = 2**17
-"""As many as are parsed at once, about: what is made of them is to stay in the cache."""
+"""Target number of features in a chunk: its rows should stay in the second-level cache."""
 
 Wait = Callable[[Callable[[int], Any], int], Any]
-"""``wait(read, size)``: ``read(size)``, or None where the wait for it is to end."""
+"""``wait(read, size)`` returns ``read(size)``, or None if a stop was requested while waiting."""
 
-Chunk = tuple[Any, int, int, int]
-"""``(buffer, lo, hi, free)``, as `parsed_lines.Parser.read_at` takes it."""
-
-BOM = b"\xef\xbb\xbf"
-PACKED = b"\x1f\x8b"  # what gzip begins with
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"
+NEWLINE = 10
 
 
-class Ended(Exception):
-    """Raised where the reading is to end, which is not the end of the file."""
-
-
-def _memory(n: int) -> Any:
-    """Return memory for n bytes of text, followed by room for twice as many bytes of names."""
-    return np.empty(3 * n + 4 * PAD + 256, np.uint8)
+class ReadingStopped(Exception):
+    """Raised if reading must stop before the end of the file."""
 
 
 class _Buffer:
-    """Memory that a file is read into: lines that are whole are given away, the rest is kept."""
+    """The memory a file is read into: whole lines are handed out, the rest is retained."""
 
     def __init__(self, size: int) -> None:
-        self.size = self.wanted = size
+        self.size = self.wanted_size = size
         self.first = self.last = 0
         self._text: Any = None
-        self._new()
+        self._allocate()
 
-    def _new(self) -> None:
+    def _allocate(self) -> None:
         """Move the retained bytes to the beginning of new memory: rows may view the old one."""
-        kept = None if self._text is None else self._text[self.first : self.last].copy()
+        retained = None if self._text is None else self._text[self.first : self.last].copy()
         self.bytes: Any = None
-        self._text = None
-        self.bytes = _memory(self.size)
+        self._text = None  # free the old memory before the new one is allocated
+        self.bytes = text_buffer(self.size)
         self._text = self.bytes[PAD:]
-        self.first, self.last = 0, 0 if kept is None else len(kept)
-        if kept is not None:
-            self._text[: self.last] = kept
+        self.first, self.last = 0, 0 if retained is None else len(retained)
+        if retained is not None:
+            self._text[: self.last] = retained
 
-    def room(self, most: int) -> memoryview:
-        """Where the next bytes go, after more room has been made, up to `most`; may be empty."""
+    def free_space(self, max_size: int) -> memoryview:
+        """Return where to read the next bytes; empty if a line fills all of `max_size` bytes."""
         if self.first:
-            # Of a line that is longer some is kept.
-            self.size = min(max(self.wanted, 2 * (self.last - self.first)), most)
-            self._new()
-        elif self.last == self.size and self.size < most:
-            self.size = min(2 * self.size, most)
-            self._new()
+            # Lines were handed out. A line that is not complete yet needs more than its own size.
+            self.size = min(max(self.wanted_size, 2 * (self.last - self.first)), max_size)
+            self._allocate()
+        elif self.last == self.size and self.size < max_size:
+            self.size = min(2 * self.size, max_size)
+            self._allocate()
         return memoryview(self._text)[self.last : self.size]
 
-    def lines(self, at_end: bool) -> Chunk | None:
-        """All lines that are whole; at the end the last one is."""
+    def take_lines(self, at_end: bool) -> Chunk | None:
+        """Hand out all whole lines; at the end of the file the last line counts as whole."""
         if at_end and self.last > self.first:
-            self._text[self.last] = 10
-            self.last += int(self._text[self.last - 1] != 10)
-        stop = self._after_newline()
+            self._text[self.last] = NEWLINE
+            self.last += int(self._text[self.last - 1] != NEWLINE)
+        stop = self._after_last_newline()
         if stop <= self.first:
             return None
         first, self.first = self.first, stop
-        return self.bytes, PAD + first, PAD + stop, PAD + self.last + PAD
+        return Chunk(self.bytes, PAD + first, PAD + stop, PAD + self.last + PAD)
 
-    def _after_newline(self) -> int:
-        """Behind the last newline; 0 if there is none."""
+    def _after_last_newline(self) -> int:
+        """Return the position after the last newline, or 0 if there is none."""
         step, hi = 2**12, self.last
         while hi > self.first:
             lo = max(self.first, hi - step)
@@ -94,66 +87,67 @@ class _Buffer:
         return 0
 
 
-class Chunks:
-    """A file read to its end, without a byte order mark.
+class ChunkReader:
+    """Iterate over the lines of a file, without its byte order mark, in chunks.
 
     Parameters
     ----------
     file
-        The file, unpacked.
+        The file, decompressed.
     name
-        What the user calls it.
-    most
-        So many bytes in a line are refused: a file that is no text must not fill the memory.
+        Its name in errors.
+    max_line
+        Longer lines are rejected, in bytes: a file that is not text must not fill the memory.
     wait
-        Calls what may wait.
-    packed
-        Whether it is unpacked from gzip.
+        Calls functions that may block.
+    compressed
+        Whether the file is decompressed from gzip.
     fill
-        Whether a chunk may wait for the buffer to be full: not where others write the file.
+        Whether to read until the buffer is full. False if the file is written while it is read.
 
     Attributes
     ----------
     number : int
-        How many lines were read before; who reads them counts.
-
+        How many lines were read before; the caller counts.
     """
 
     def __init__(
         self,
         file: BinaryIO,
         name: str,
-        most: int,
+        max_line: int,
         wait: Wait | None = None,
-        packed: bool = False,
+        compressed: bool = False,
         fill: bool = False,
     ) -> None:
         self.number = 0
         self._name = name
-        self._most = most
+        self._max_line = max_line
         self._fill = fill
-        self._packed = packed
-        read: Any = file
-        into = read.readinto1
-        self._into = into if wait is None else lambda room: wait(lambda n: into(room), len(room))
-        self._buffer = _Buffer(min(FIRST, CHUNK, most))
-        self._begun = False
+        self._compressed = compressed
+        raw: Any = file
+        read: Callable[[memoryview], int | None] = raw.readinto1
+        if wait is None:
+            self._read_into = read
+        else:
+            self._read_into = lambda space: wait(lambda n: read(space), len(space))
+        self._buffer = _Buffer(min(FIRST_CHUNK, CHUNK, max_line))
+        self._started = False
 
-    def fit(self, size: int, features: int) -> None:
-        """Read as many bytes at once from now on as is good, where so many had so many features."""
-        wanted = size * FEATURES // max(1, features)
-        self._buffer.wanted = min(max(wanted, LEAST), CHUNK, self._most)
+    def adapt_size(self, size: int, n_features: int) -> None:
+        """Choose the size of the next chunks, given the size and features of the last one."""
+        wanted = size * FEATURES // max(1, n_features)
+        self._buffer.wanted_size = min(max(wanted, MIN_CHUNK), CHUNK, self._max_line)
 
     def __iter__(self) -> Iterator[Chunk]:
-        """Give all lines.
+        """Yield all lines.
 
         Raises
         ------
         SourceError
-            One sentence, where the file cannot be read on; what came before has been given.
-        Ended
-            Where a wait has ended.
-
+            If the file cannot be read further. All lines before are yielded first.
+        ReadingStopped
+            If a wait was ended.
         """
         at_end, failure = False, None
         while not at_end:
@@ -161,57 +155,59 @@ class Chunks:
                 at_end = self._read()
             except (OSError, EOFError, zlib.error) as error:
                 failure = error
-            chunk = self._buffer.lines(at_end)
+            chunk = self._buffer.take_lines(at_end)
             if chunk is not None:
                 yield self._without_mark(chunk)
             del chunk  # free its memory before the next chunk is read
             if failure is not None:
-                raise self._unreadable(failure) from None
+                raise self._read_error(failure) from None
 
     def _read(self) -> bool:
-        """Read once, or until the buffer is full; whether the file has ended."""
+        """Read once, or until the buffer is full; return whether the file has ended."""
         while True:
-            room = self._buffer.room(self._most)
-            if not room:
+            space = self._buffer.free_space(self._max_line)
+            if not space:
                 raise SourceError(
-                    f"{self._name}:{self.number + 1}: more than {self._most} bytes in a line: "
-                    "is it text?"
+                    f"{self._name}:{self.number + 1}: the line has more than {self._max_line} "
+                    "bytes: is the file text?"
                 )
-            n = self._into(room)
+            n = self._read_into(space)
             if n is None:
-                raise Ended
+                raise ReadingStopped
             self._buffer.last += n
-            if n == 0 or n == len(room) or not self._fill:
+            if n == 0 or n == len(space) or not self._fill:
                 return bool(n == 0)
 
     def _without_mark(self, chunk: Chunk) -> Chunk:
-        buffer, lo, hi, free = chunk
-        if not self._begun:
-            if buffer[lo : lo + len(MARK)].tobytes() == MARK:
-                raise SourceError(
-                    f"{self._name} is a file of rows: have its name end in .rows, without --format"
-                )
-            first = buffer[lo : lo + 3].tobytes()
-            if first.startswith(PACKED) and self._packed:
-                raise SourceError(f"{self._name} is packed by gzip twice: unpack it once")
-            if first.startswith(PACKED):
-                raise SourceError(
-                    f"{self._name} is packed by gzip: have its name end in .gz, or its format, as "
-                    "in --format jsonl.gz"
-                )
-            if first == BOM:
-                lo += 3
-        self._begun = True
-        return buffer, lo, hi, free
+        if not self._started:
+            self._check_type(chunk.text[: len(MARK)])
+            if chunk.text[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK:
+                chunk = chunk._replace(lo=chunk.lo + len(BYTE_ORDER_MARK))
+        self._started = True
+        return chunk
 
-    def _unreadable(self, error: Exception) -> SourceError:
+    def _check_type(self, start: Bytes) -> None:
+        """Reject files that begin like another type of file."""
+        head = start.tobytes()
+        if head == MARK:
+            raise SourceError(
+                f"{self._name} is a .rows file; name it so that it ends in .rows, and omit --format"
+            )
+        if head.startswith(GZIP_MAGIC) and self._compressed:
+            raise SourceError(f"{self._name} is compressed by gzip twice; decompress it once")
+        if head.startswith(GZIP_MAGIC):
+            raise SourceError(
+                f"{self._name} is compressed by gzip; name it so that it ends in .gz, or add .gz "
+                "to its format, as in --format jsonl.gz"
+            )
+
+    def _read_error(self, error: Exception) -> SourceError:
         if isinstance(error, gzip.BadGzipFile) and self.number == 0:
             where = "its name" if self._name.lower().endswith(".gz") else "its format"
             return SourceError(
-                f"{self._name} is not packed by gzip: take .gz from {where} if it is plain text"
+                f"{self._name} is not compressed by gzip; remove .gz from {where} if it is plain "
+                "text"
             )
         reason = str(error).rstrip(".")
         place = f"{self._name}:{self.number + 1}"
-        return Lost(
-            f"{place}: nothing can be read from here on: {reason}; is the file whole? Get it again"
-        )
+        return Lost(f"{place}: the file cannot be read from here on: {reason}; get it again")

@@ -1,94 +1,81 @@
-"""CSV files by a kernel, and by Python what is out of the ordinary."""
+"""CSV files: a header, then records with a label, categories and numbers.
+
+Regular records are parsed by the kernel `streaml1.text.csv.parse_records`, all others by Python's
+csv module: see `csv_schema`, which defines the format. Records may span chunks, so `CsvParser`
+retains an incomplete record and puts it in front of the next chunk.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from streaml1.core.jit import COMPILED
+from streaml1.core.types import Bytes, Floats, Hashes, Indptr, Ints, Values
 from streaml1.sources.readers.csv_schema import (
     Columns,
-    More,
+    IncompleteRecord,
     Records,
     TextLines,
     check_roles,
-    header_of,
-    listed,
+    list_columns,
+    read_header,
 )
 from streaml1.sources.readers.label_texts import LabelTexts
-from streaml1.sources.readers.named_lines import coding_of, plain
-from streaml1.sources.readers.parsed_lines import Parsed, padded
+from streaml1.sources.readers.parsed_lines import (
+    MAX_CHUNK,
+    NEWLINE,
+    Chunk,
+    ParsedChunk,
+    flatten_features,
+    pad_text,
+    utf8_state,
+)
 from streaml1.sources.source import SourceError
 from streaml1.text import csv
-from streaml1.text.byte_names import UNKNOWN
-from streaml1.text.numbers import TABLE
-from streaml1.text.parsed_rows import NamedRows
-from streaml1.text.patch_rows import mended
+from streaml1.text.byte_names import UTF8_UNKNOWN
+from streaml1.text.numbers import POWERS
+from streaml1.text.parsed_rows import NamedRows, RowFeatures, Spans, insert_features
 from streaml1.text.structural_index import PAD, SPARE
 
 __all__ = ["CsvParser"]
 
-FEW = 256
-"""Labels of so many kinds, short ones, are told apart by the kernel."""
+MAX_CODES = 256
+"""Up to this many distinct short labels are encoded by the kernel."""
 
-OPEN_MOST = 2**18
-"""So many bytes of a record that may be open are read with care: it may end in an error."""
+MAX_RETAINED = 2**18
+"""Bytes of an incomplete record that are retained. A longer one is read by Python, which reports an
+error if its quote is never closed."""
 
-
-class _Room(NamedTuple):
-    """Memory for what some bytes may hold."""
-
-    text: Any  # and, from the names on, those of columns and categories
-    positions: Any
-    kinds: Any
-    hashes: Any
-    values: Any
-    spans: Any
-    labels: Any
-    w: Any
-    indptr: Any
-    lines: Any
-    begins: Any
-    ends: Any
-    after: Any
-
-
-def _room(letters: float, columns: int, n: int) -> _Room:
-    most = n // 2 + 2
-    text = np.empty(int((2 + letters) * n) + columns + 4 * PAD + 256, np.uint8)
-    positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
-    hashes, values, spans = np.empty(most, np.uint64), np.empty(most), np.empty(most, np.uint64)
-    labels, w = np.empty((most, 2), np.int64), np.empty(most)
-    counts = (np.empty(most, np.int64) for _ in range(5))
-    return _Room(text, positions, kinds, hashes, values, spans, labels, w, *counts)
+_NONE: Ints = np.zeros(0, np.int64)
 
 
 class CsvParser:
-    """Reads CSV files: a header, then records, by a kernel; what is out of the ordinary by Python.
+    """Parse CSV files.
 
     Parameters
     ----------
     name
-        The file, for a sentence about it.
+        The file, for errors.
     target
         The column of the labels.
     categorical
         The columns whose cells are text; all others hold numbers. An empty cell is None.
     weight
-        The column of the sample weights; without one each weight is 1.
+        The column of the sample weights. Without one, each weight is 1.
     require_label
-        Whether a label that is missing, the column or a cell, is an error; else it is None.
+        Whether a missing label, the column or a cell, is an error. Otherwise the label is None.
     ignore
-        The columns that are left alone.
+        The columns to ignore.
     delimiter
-        What stands between cells.
+        The character between cells.
     text
-        Columns of text too, which a model makes words of.
+        Further columns of text, from which a model makes n-grams.
     """
 
-    quick = COMPILED
+    compiled = COMPILED
 
     def __init__(
         self,
@@ -101,282 +88,340 @@ class CsvParser:
         delimiter: str = ",",
         text: Iterable[str] = (),
     ) -> None:
-        self._name = name
+        self.name = name
         self._target, self._weight = target, weight
-        self._words = tuple(dict.fromkeys(text))
-        self._text = list(dict.fromkeys([*categorical, *self._words]))
+        self._ngram_columns = tuple(dict.fromkeys(text))
+        self._text = list(dict.fromkeys([*categorical, *self._ngram_columns]))
         self.texts: tuple[str, ...] | None = tuple(self._text)
-        self._require_label = require_label
+        self.require_label = require_label
         self._ignored = list(dict.fromkeys(ignore))
-        self._delimiter = delimiter
-        self.mark = np.uint64(ord(delimiter))
+        self.delimiter = delimiter
         self.roles: Mapping[str, Any] = {
             "target": target, "weight": weight, "categorical": sorted(self._text),
             "ignore": sorted(self._ignored), "delimiter": delimiter,
         }  # fmt: skip
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
-        """Have what is read next be the beginning of the file."""
+    def reset(self) -> None:
+        """Expect the beginning of a file next."""
         self._columns: Columns | None = None
-        self._left = b""  # of a record that goes on
+        self._retained = b""  # an incomplete record
         self._number = 0  # lines before it
 
-    def skip(self, text: Any) -> None:
-        """Go past lines; the header may be among them."""
+    def skip(self, text: Bytes) -> None:
+        """Skip lines that were read before; the header may be among them."""
         if self._columns is None:
-            self._left += text.tobytes()
-            lines = self._header(self._left, at_end=False)
+            self._retained += text.tobytes()
+            lines = self._parse_header(self._retained, at_end=False)
             if lines is None:
                 return
-            self._number += self._left.count(b"\n")
-            self._left = b""
+            self._number += self._retained.count(b"\n")
+            self._retained = b""
         else:
-            self._number += int(np.count_nonzero(text == 10))
+            self._number += int(np.count_nonzero(text == NEWLINE))
 
-    def read(self, text: bytes) -> Parsed:
-        """Read a whole file."""
-        self.begin()
-        buffer, lo, hi, _ = padded(text)
-        return self._read(buffer[lo:hi], at_end=True)
+    def read(self, text: bytes) -> ParsedChunk:
+        """Parse a whole file."""
+        self.reset()
+        return self._parse(pad_text(text), at_end=True)
 
-    def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
-        """Read lines within a buffer, and before them what was left of those before."""
-        return self._read(buffer[lo:hi], at_end=False)
+    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
+        """Parse the lines of a chunk, after what was retained of the chunk before it."""
+        return self._parse(chunk, at_end=False)
 
-    def finish(self) -> Parsed | None:
-        """Read what was left at the end of the file."""
-        if self._columns is not None and not self._left:
+    def finish(self) -> ParsedChunk | None:
+        """Parse what was retained at the end of the file."""
+        if self._columns is not None and not self._retained:
             return None
-        return self._read(np.empty(0, np.uint8), at_end=True)
+        return self._parse(pad_text(b""), at_end=True)
 
-    def one(self, record: bytes) -> tuple[dict[Any, Any], str | None, float]:
-        """Read a record: features, label and weight."""
+    def parse_line(self, record: bytes) -> tuple[dict[Any, Any], str | None, float]:
+        """Return features, label and weight of a record."""
         assert self._columns is not None
         for _, cells in self.records(TextLines(record)):
             return self._columns.example(cells)
         raise AssertionError("no record")
 
     def records(self, lines: TextLines) -> Records:
-        """The records of some lines."""
-        return Records(lines, self._delimiter)
+        """Return the records of some lines."""
+        return Records(lines, self.delimiter)
 
-    def _read(self, new: Any, at_end: bool) -> Parsed:
-        begun = None
+    def _parse(self, chunk: Chunk, at_end: bool) -> ParsedChunk:
+        header_lines, new = None, chunk.text
         if self._columns is None:
-            whole = self._left + new.tobytes()
-            begun = self._header(whole, at_end)
-            if begun is None:
-                self._left = whole
-                return Parsed([], [], None, NONE, NONE, [], 0, text=new[:0])
+            whole = self._retained + new.tobytes()
+            header_lines = self._parse_header(whole, at_end)
+            if header_lines is None:
+                self._retained = whole
+                return ParsedChunk([], [], None, _NONE, _NONE, [], 0, text=new[:0])
         columns = self._columns
         assert columns is not None
-        n = len(self._left) + len(new)
-        if not COMPILED or columns.has_twins or n >= 2**29 or not n:
-            text = self._left + new.tobytes()
-            reading: _Slow | _Fast = _Slow(self, columns, text, self._number, at_end)
+        n = len(self._retained) + len(new)
+        reading: _Reading
+        if not COMPILED or columns.has_duplicates or n >= MAX_CHUNK or not n:
+            text = self._retained + new.tobytes()
+            reading = _PythonReading(self, columns, text, self._number, at_end)
         else:
-            reading = _Fast(self, columns, new, at_end)
-        if begun is not None:
-            reading.at, reading.line = begun.at, begun.number
-        parsed = reading.parsed()
-        self._left = reading.rest()
+            reading = _KernelReading(self, columns, self._retained, chunk, self._number, at_end)
+        if header_lines is not None:
+            reading.offset, reading.line = header_lines.offset, header_lines.number
+        parsed = reading.parse()
+        self._retained = reading.rest()
         self._number += parsed.n_lines
         return parsed
 
-    def _header(self, text: bytes, at_end: bool) -> TextLines | None:
-        """Read the header, if it is whole; the lines of it are read then."""
+    def _parse_header(self, text: bytes, at_end: bool) -> TextLines | None:
+        """Parse the header; return the lines after it, or None if it is incomplete."""
         lines = TextLines(text, at_end=at_end)
         try:
-            header = header_of(self.records(lines), self._name)
-        except More:
+            header = read_header(self.records(lines), self.name)
+        except IncompleteRecord:
             return None
-        if self._target is None and self._require_label:
+        if self._target is None and self.require_label:
             raise SourceError(
-                f"{self._name}: which column is the label? Say --target COLUMN; {listed(header)}"
+                f"{self.name}: use --target COLUMN to name the label column; {list_columns(header)}"
             )
-        check_roles(header, list(self._asked()), self._name)
+        check_roles(header, list(self._requested_roles()), self.name)
         self._columns = Columns(
-            header, self._target, self._weight, frozenset(self._text), self._require_label,
+            header, self._target, self._weight, frozenset(self._text), self.require_label,
             frozenset(self._ignored),
         )  # fmt: skip
         return lines
 
-    def _asked(self) -> Iterator[tuple[str, str]]:
-        """What columns are asked for as, each with its column; of text it may be both."""
-        alone = ("target", self._target), ("weight", self._weight)
-        yield from ((role, column) for role, column in alone if column is not None)
+    def _requested_roles(self) -> Iterator[tuple[str, str]]:
+        """Yield pairs of role and column; a column of text may have been requested twice."""
+        single = ("target", self._target), ("weight", self._weight)
+        yield from ((role, column) for role, column in single if column is not None)
         for column in self._text:
-            yield "text" if column in self._words else "categorical", column
+            yield "text" if column in self._ngram_columns else "categorical", column
         yield from (("ignored", column) for column in self._ignored)
 
 
-NONE = np.zeros(0, np.int64)
+class _Reading(Protocol):
+    """The parsing of one chunk."""
+
+    offset: int
+    """How many bytes are read."""
+    line: int
+    """How many lines are read."""
+
+    def parse(self) -> ParsedChunk:
+        """Parse the records up to an incomplete one."""
+
+    def rest(self) -> bytes:
+        """Return the bytes that are not read."""
 
 
-class _Slow:
-    """A reading of a text by Python alone, up to a record that goes on."""
+class _PythonReading:
+    """Parse a chunk by Python alone, up to an incomplete record."""
 
     def __init__(
         self, parser: CsvParser, columns: Columns, text: bytes, number: int, at_end: bool
     ) -> None:
-        self.at = self.line = 0
+        self.offset = self.line = 0
         self._parser, self._columns = parser, columns
         self._text = text
         self._number = number
         self._at_end = at_end
 
     def rest(self) -> bytes:
-        """What is not read."""
-        return self._text[self.at :]
+        """Return the bytes that are not read."""
+        return self._text[self.offset :]
 
-    def parsed(self) -> Parsed:
-        """The examples."""
-        rows: list[tuple[Any, ...]] = []
+    def parse(self) -> ParsedChunk:
+        """Parse the records."""
+        examples: list[tuple[Any, ...]] = []
         faults: list[tuple[int, str]] = []
-        places: list[tuple[int, int, int]] = []
-        lines = TextLines(self._text, self.at, self._number + self.line, self._at_end)
+        positions: list[tuple[int, int, int]] = []
+        lines = TextLines(self._text, self.offset, self._number + self.line, self._at_end)
         try:
-            for first, record in self._parser.records(lines):
-                first -= self._number + 1
+            for number, record in self._parser.records(lines):
+                first = number - self._number - 1
                 try:
-                    rows.append(self._columns.example(record))
-                    places.append((first, lines.at, lines.number - self._number))
+                    examples.append(self._columns.example(record))
+                    positions.append((first, lines.offset, lines.number - self._number))
                 except ValueError as error:
                     faults.append((first, str(error)))
-                self.at, self.line = lines.at, lines.number - self._number
-        except More:
+                self.offset, self.line = lines.offset, lines.number - self._number
+        except IncompleteRecord:
             pass
         else:
-            self.at, self.line = lines.at, lines.number - self._number
-        x, y, w = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-        weights = None if all(one == 1.0 for one in w) else np.array(w)
-        first_lines, ends, after = np.array(places, np.int64).reshape(-1, 3).T
-        text = np.frombuffer(self._text[: self.at], np.uint8)
-        return Parsed(x, y, weights, first_lines, ends, faults, self.line, None, text, after)
+            self.offset, self.line = lines.offset, lines.number - self._number
+        x, y, w = map(list, zip(*examples, strict=True)) if examples else ([], [], [])
+        weights = None if all(weight == 1.0 for weight in w) else np.array(w)
+        first_lines, ends, lines_after = np.array(positions, np.int64).reshape(-1, 3).T
+        text = np.frombuffer(self._text[: self.offset], np.uint8)
+        return ParsedChunk(
+            x, y, weights, first_lines, ends, faults, self.line, None, text, lines_after
+        )
 
 
-class _Fast:
-    """A reading by the kernel, and where it ends by Python."""
+class _Arrays(NamedTuple):
+    """The memory of a kernel call."""
 
-    def __init__(self, parser: CsvParser, columns: Columns, new: Any, at_end: bool) -> None:
-        left = np.frombuffer(parser._left, np.uint8)
-        self.at = self.line = 0
+    buffer: Bytes
+    """The text, then the names of the columns, then space for the names of categories."""
+    positions: Any
+    kinds: Any
+    hashes: Hashes
+    values: Values
+    spans: Spans
+    labels: Ints
+    w: Floats
+    indptr: Indptr
+    lines: Ints
+    begins: Ints
+    ends: Ints
+    lines_after: Ints
+
+
+def _allocate(columns: Columns, n: int, n_lines: int) -> _Arrays:
+    """Allocate memory for n bytes of text with `n_lines` newlines."""
+    size = n // 2 + 2  # a cell has at least two bytes, but for the last one
+    name_bytes = int((2 + columns.bytes_per_column) * n) + len(columns.name_bytes)
+    buffer = np.empty(name_bytes + 4 * PAD + 256, np.uint8)
+    positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
+    hashes, values, spans = np.empty(size, np.uint64), np.empty(size), np.empty(size, np.uint64)
+    # There are no more records than lines; the last line may lack its newline.
+    labels, w = np.empty((n_lines + 2, 2), np.int64), np.empty(n_lines + 2)
+    integers = (np.empty(n_lines + 2, np.int64) for _ in range(5))
+    return _Arrays(buffer, positions, kinds, hashes, values, spans, labels, w, *integers)
+
+
+class _PythonRecords(NamedTuple):
+    """What Python has read of the irregular records in a chunk."""
+
+    features: list[RowFeatures]
+    labels: dict[int, str | None]
+    faults: list[tuple[int, str]]
+
+
+class _KernelReading:
+    """Parse a chunk by the kernel, which stops at irregular records for Python to read them."""
+
+    def __init__(
+        self, parser: CsvParser, columns: Columns, retained: bytes, chunk: Chunk, number: int,
+        at_end: bool,
+    ) -> None:  # fmt: skip
+        self.offset = self.line = 0
         self._parser, self._columns = parser, columns
+        self._number = number
         self._at_end = at_end
-        self._n = n = len(left) + len(new)
-        self._room = room = _room(columns.letters, len(columns.names), n)
-        self._text = text = room.text[PAD : PAD + n]
-        text[: len(left)] = left
-        text[len(left) :] = new
-        names = columns.names
-        self._names = n + PAD  # where those of categories begin
-        room.text[PAD + self._names :][: len(names)] = names
-        self._raw: bytes | None = None  # the text, once it is asked for
+        new = chunk.text
+        self._n = n = len(retained) + len(new)
+        n_lines = retained.count(b"\n") + chunk.count_lines()
+        self._arrays = arrays = _allocate(columns, n, n_lines)
+        self._text = text = arrays.buffer[PAD : PAD + n]
+        text[: len(retained)] = np.frombuffer(retained, np.uint8)
+        text[len(retained) :] = new
+        self._names_offset = n + PAD
+        arrays.buffer[PAD + self._names_offset :][: len(columns.name_bytes)] = columns.name_bytes
+        self._raw: bytes | None = None  # the text, once Python needs it
 
     def rest(self) -> bytes:
-        """What is not read."""
-        return bytes(self._text[self.at :].tobytes())
+        """Return the bytes that are not read."""
+        return bytes(self._text[self.offset :].tobytes())
 
-    def parsed(self) -> Parsed:
-        """The examples."""
-        state = np.zeros(csv.STATE, np.int64)
-        state[csv.AT], state[csv.LINE] = self.at, self.line
-        found: list[tuple[int, list[str], list[float]]] = []
-        labels: dict[int, str | None] = {}
-        faults: list[tuple[int, str]] = []
-        coding = UNKNOWN
+    def parse(self) -> ParsedChunk:
+        """Parse the records."""
+        state = np.zeros(csv.N_STATE, np.int64)
+        state[csv.STATE_OFFSET], state[csv.STATE_LINE] = self.offset, self.line
+        irregular = _PythonRecords([], {}, [])
+        utf8 = UTF8_UNKNOWN
         while True:
-            status = self._go_on(state, coding)
-            if status == csv.UNREAD:
-                coding = coding_of(self._text)
+            status = self._call_kernel(state, utf8)
+            if status == csv.UTF8_NEEDED:
+                utf8 = utf8_state(self._text)
                 continue
-            few = self._n - state[csv.AT] < OPEN_MOST
-            if status == csv.DONE or (status == csv.OPEN and few and not self._at_end):
+            retainable = self._n - state[csv.STATE_OFFSET] < MAX_RETAINED and not self._at_end
+            if status == csv.DONE or (status == csv.OPEN and retainable):
                 break
-            if not self._one(state, found, labels, faults):
+            if not self._read_record(state, irregular):
                 break
-        self.at, self.line = int(state[csv.AT]), int(state[csv.LINE])
-        return self._told(state, found, labels, faults)
+        self.offset, self.line = int(state[csv.STATE_OFFSET]), int(state[csv.STATE_LINE])
+        return self._result(state, irregular)
 
-    def _go_on(self, state: Any, coding: Any) -> int:
-        room, text = self._room, self._room.text
-        start = text.ctypes.data + PAD
-        first = self._names + len(self._columns.names)
-        status = csv.rows(
-            np.uint64(start), np.uint64(start + self._n), self._parser.mark, TABLE,
-            self._parser._require_label, coding, self._columns.told(self._names), room.positions,
-            room.kinds, room.hashes, room.values, np.uint64(start + first),
-            np.uint64(start + len(text) - PAD), room.spans, room.labels, room.w, room.indptr,
-            room.lines, room.begins, room.ends, room.after, state,
+    def _call_kernel(self, state: Ints, utf8: Any) -> int:
+        a = self._arrays
+        start = a.buffer.ctypes.data + PAD
+        first_name = self._names_offset + len(self._columns.name_bytes)
+        status = csv.parse_records(
+            np.uint64(start), np.uint64(start + self._n), np.uint64(ord(self._parser.delimiter)),
+            POWERS, self._parser.require_label, utf8,
+            self._columns.kernel_columns(self._names_offset), a.positions, a.kinds, a.hashes,
+            a.values, np.uint64(start + first_name), np.uint64(start + len(a.buffer) - PAD),
+            a.spans, a.labels, a.w, a.indptr, a.lines, a.begins, a.ends, a.lines_after, state,
         )  # fmt: skip
         return int(status)
 
-    def _one(
-        self, state: Any, found: list[Any], labels: dict[int, Any], faults: list[tuple[int, str]]
-    ) -> bool:
-        """Read one record by Python; whether there was a whole one."""
+    def _read_record(self, state: Ints, irregular: _PythonRecords) -> bool:
+        """Read one record by Python; return whether it was complete and something follows."""
         if self._raw is None:
             self._raw = self._text.tobytes()
-        before, begin, row = self._parser._number, int(state[csv.AT]), int(state[csv.ROW])
-        lines = TextLines(self._raw, begin, before + int(state[csv.LINE]), self._at_end)
+        begin, row = int(state[csv.STATE_OFFSET]), int(state[csv.STATE_ROW])
+        first_number = self._number + int(state[csv.STATE_LINE])
+        lines = TextLines(self._raw, begin, first_number, self._at_end)
         try:
-            for first, record in self._parser.records(lines):
-                line = first - before - 1
+            for number, record in self._parser.records(lines):
+                line = number - self._number - 1
                 try:
                     x, y, w = self._columns.example(record)
                 except ValueError as error:
-                    faults.append((line, str(error)))
+                    irregular.faults.append((line, str(error)))
                 else:
-                    room = self._room
-                    room.lines[row], room.begins[row], room.ends[row] = line, begin, lines.at
-                    room.after[row], room.w[row] = lines.number - before, w
-                    room.labels[row] = 0
-                    room.indptr[row + 1] = room.indptr[row]
-                    found.append((row, *plain(x)))
-                    labels[row] = y
-                    state[csv.ROW] += 1
+                    self._add_empty_row(row, line, begin, lines, w)
+                    irregular.features.append((row, *flatten_features(x)))
+                    irregular.labels[row] = y
+                    state[csv.STATE_ROW] += 1
                 break
-        except More:
+        except IncompleteRecord:
             return False
-        state[csv.AT], state[csv.LINE] = lines.at, lines.number - before
-        return lines.at < self._n
+        state[csv.STATE_OFFSET], state[csv.STATE_LINE] = lines.offset, lines.number - self._number
+        return lines.offset < self._n
 
-    def _told(
-        self, state: Any, found: list[Any], labels: dict[int, Any], faults: list[tuple[int, str]]
-    ) -> Parsed:
-        room, n = self._room, int(state[csv.ROW])
-        k = int(room.indptr[n])
-        lines, ends, w, after = (a[:n] for a in (room.lines, room.ends, room.w, room.after))
+    def _add_empty_row(self, row: int, line: int, begin: int, lines: TextLines, w: float) -> None:
+        a = self._arrays
+        a.lines[row], a.begins[row], a.ends[row] = line, begin, lines.offset
+        a.lines_after[row], a.w[row] = lines.number - self._number, w
+        a.labels[row] = 0
+        a.indptr[row + 1] = a.indptr[row]
+
+    def _result(self, state: Ints, irregular: _PythonRecords) -> ParsedChunk:
+        a, n = self._arrays, int(state[csv.STATE_ROW])
+        k = int(a.indptr[n])
+        w, lines, ends, lines_after = a.w[:n], a.lines[:n], a.ends[:n], a.lines_after[:n]
         x = NamedRows(
-            room.hashes[:k], room.values[:k], room.indptr[: n + 1], room.text[PAD:],
-            room.spans[:k], self._text, room.begins[:n], ends, self._parser.one,
-            self._columns.header, valued=not state[csv.LARGE], apart=self._columns.are_apart,
+            a.hashes[:k], a.values[:k], a.indptr[: n + 1], a.buffer[PAD:], a.spans[:k], self._text,
+            a.begins[:n], ends, self._parser.parse_line, self._columns.header,
+            values_checked=not state[csv.STATE_HAS_LARGE],
+            distinct_names=self._columns.distinct_names,
         )  # fmt: skip
-        if found:
-            x = mended(x, found, np.ones(n, bool))
-        y = _labels(room.text[PAD:], room.labels[:n])
-        if labels:
-            y = _others(y, labels)
+        if irregular.features:
+            x = insert_features(x, irregular.features, np.ones(n, bool))
+        y = _encode_labels(a.buffer[PAD:], a.labels[:n])
+        if irregular.labels:
+            y = _replace_labels(y, irregular.labels)
         weights = None if (w == 1.0).all() else w
-        text = self._text[: self.at]
-        return Parsed(x, y, weights, lines, ends, faults, self.line, None, text, after)
+        text = self._text[: self.offset]
+        return ParsedChunk(
+            x, y, weights, lines, ends, irregular.faults, self.line, None, text, lines_after
+        )
 
 
-def _others(y: LabelTexts, labels: dict[int, str | None]) -> LabelTexts:
-    """Labels, some of which are others, by their rows."""
-    which = y.which.astype(np.int64)
-    which[list(labels)] = len(y.texts) + np.arange(len(labels))
-    return LabelTexts(which, [*y.texts, *labels.values()])
+def _replace_labels(y: LabelTexts, labels: dict[int, str | None]) -> LabelTexts:
+    """Return the labels with those of some rows replaced."""
+    codes = y.codes.astype(np.int64)
+    codes[list(labels)] = len(y.texts) + np.arange(len(labels))
+    return LabelTexts(codes, [*y.texts, *labels.values()])
 
 
-def _labels(text: Any, bounds: Any) -> LabelTexts:
-    """The labels that stand between some bytes; None where that is nothing."""
-    words, which = np.empty(FEW, np.uint64), np.empty(len(bounds), np.uint8)
-    n = int(csv.few_texts(np.uint64(text.ctypes.data), bounds, words, which))
-    if n <= FEW:
-        raw = (int(word).to_bytes(8, "little").rstrip(b"\0") for word in words[:n])
-        return LabelTexts(which, [one.decode() or None for one in raw])
-    texts = [text[lo:hi].tobytes().decode() or None for lo, hi in bounds.tolist()]
-    places = {one: k for k, one in enumerate(dict.fromkeys(texts))}
-    return LabelTexts(np.array([places[one] for one in texts], np.int64), [*places])
+def _encode_labels(text: Bytes, bounds: Ints) -> LabelTexts:
+    """Return the labels between pairs of offsets, shape (rows, 2); None if a label is empty."""
+    distinct, codes = np.empty(MAX_CODES, np.uint64), np.empty(len(bounds), np.uint8)
+    n = int(csv.encode_short_texts(np.uint64(text.ctypes.data), bounds, distinct, codes))
+    if n <= MAX_CODES:
+        raw = (int(word).to_bytes(8, "little").rstrip(b"\0") for word in distinct[:n])
+        return LabelTexts(codes, [label.decode() or None for label in raw])
+    labels = [text[lo:hi].tobytes().decode() or None for lo, hi in bounds.tolist()]
+    index = {label: k for k, label in enumerate(dict.fromkeys(labels))}
+    return LabelTexts(np.array([index[label] for label in labels], np.int64), [*index])

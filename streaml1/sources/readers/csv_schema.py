@@ -1,161 +1,229 @@
-"""What CSV means here: records, columns with a label, with text and, all the rest, with numbers."""
+"""The meaning of CSV files: records, and columns with a label, weight, categories or numbers.
+
+`Records` and `Columns.example` define the format in plain Python. The kernel
+`streaml1.text.csv.parse_records` gives the same results for regular records.
+"""
 
 from __future__ import annotations
 
 import csv as plain_csv
+import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.hashing import name_hashes
-from streaml1.sources.readers.parsed_lines import decode
+from streaml1.sources.readers.parsed_lines import decode_line
 from streaml1.sources.source import SourceError, read_number, read_weight, shown
 from streaml1.text import csv
 
 __all__ = [
-    "Columns", "More", "Records", "TextLines", "check_roles", "delimiter_of", "header_of", "listed",
+    "Columns", "IncompleteRecord", "Records", "TextLines", "check_roles", "delimiter_of",
+    "list_columns", "read_header",
 ]  # fmt: skip
 
-DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
-"""What stands between cells, too, and how it is said."""
+OTHER_DELIMITERS = {"\t": "tab", ";": "';'", "|": "'|'"}
+"""Delimiters other than the comma that files often have, and how --delimiter takes them."""
+
+MAX_LISTED = 20
+"""Columns that an error lists."""
 
 
-class More(Exception):
-    """Raised where a record goes on behind what there is."""
+class IncompleteRecord(Exception):
+    """Raised if a record continues after the available text."""
 
 
 class TextLines:
-    """The lines of a text from a byte on, each with its number.
+    """The lines of a text from an offset on, each with its number.
 
     Attributes
     ----------
-    at, number : int
-        Bytes and lines that were read.
+    offset, number : int
+        How many bytes and lines were read.
     """
 
-    def __init__(self, text: bytes, at: int = 0, number: int = 0, at_end: bool = True) -> None:
+    def __init__(self, text: bytes, offset: int = 0, number: int = 0, at_end: bool = True) -> None:
         self._text = text
-        self.at = at
+        self.offset = offset
         self.number = number
         self._at_end = at_end
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        while self.at < len(self._text):
-            begin = self.at
-            self.at = self._text.find(b"\n", begin) + 1 or len(self._text)
+        while self.offset < len(self._text):
+            begin = self.offset
+            self.offset = self._text.find(b"\n", begin) + 1 or len(self._text)
             self.number += 1
-            yield self.number, self._text[begin : self.at]
+            yield self.number, self._text[begin : self.offset]
         if not self._at_end:
-            raise More
+            raise IncompleteRecord
 
 
 class Records:
-    """The records of a CSV file, each with the line it starts at.
+    """The records of a CSV file, each with the line where it starts.
 
-    A record that cannot be read comes as the ValueError that says why, and the next line starts
-    the next record.
-
+    An invalid record is yielded as the ValueError that explains it. The next record starts on the
+    next line.
     """
 
     def __init__(self, lines: TextLines, delimiter: str = ",") -> None:
         self._lines = lines
         self._reader = plain_csv.reader(self._decoded(), strict=True, delimiter=delimiter)
         self._first = self._last = 0
-        self._undecodable: list[ValueError] = []
+        self._decoding_errors: list[ValueError] = []
 
     def _decoded(self) -> Iterator[str]:
         for number, line in self._lines:
             self._first = self._first or number
             self._last = number
             try:
-                text = decode(line)
+                text = decode_line(line)
             except ValueError as error:
-                # Left out, the line could make one good record of two halves.
-                self._undecodable.append(error)
+                # Dropping the line could turn two halves into one valid record.
+                self._decoding_errors.append(error)
                 text = line.decode(errors="replace")
             yield text
 
     def __iter__(self) -> Iterator[tuple[int, list[str] | ValueError]]:
         while True:
-            self._first, self._undecodable = 0, []
+            self._first, self._decoding_errors = 0, []
             try:
                 record = next(self._reader)
             except StopIteration:
                 return
             except plain_csv.Error as error:
-                # What follows there is of Python's files.
-                told = f"not CSV: {error}".partition(" - do you need to open")[0]
-                if "field limit" in told:
-                    told = f"a cell has more than {plain_csv.field_size_limit():,} characters"
-                yield self._first, ValueError(f"{told}{self._extent()}")
+                # The rest of this message is about opening files in Python.
+                reason = f"not CSV: {error}".partition(" - do you need to open")[0]
+                if "field limit" in reason:
+                    reason = f"a cell has more than {plain_csv.field_size_limit():,} characters"
+                yield self._first, ValueError(f"{reason}{self._extent()}")
                 continue
-            if self._undecodable:
-                yield self._first, self._undecodable[0]
+            if self._decoding_errors:
+                yield self._first, self._decoding_errors[0]
             elif len(record) > 1 or "".join(record).strip():
                 yield self._first, record
 
     def _extent(self) -> str:
         if self._last == self._first:
             return ""
-        return f" (the record goes on to line {self._last}: is a quote not closed?)"
+        return f" (the record extends to line {self._last}: is a quote not closed?)"
 
 
-def delimiter_of(said: str) -> str:
-    """The character that is meant by a word; SourceError where it cannot stand between cells."""
-    mark = "\t" if said in ("tab", "\\t") else said
-    if len(mark) != 1 or not mark.isascii() or mark.isalnum() or mark in '"+-.\r\n\0':
+def delimiter_of(given: str) -> str:
+    """Return the delimiter for the value of an option: one character, or ``tab``.
+
+    Raises
+    ------
+    SourceError
+        If it cannot be a delimiter.
+    """
+    delimiter = "\t" if given in ("tab", "\\t") else given
+    allowed = len(delimiter) == 1 and delimiter.isascii() and not delimiter.isalnum()
+    if not allowed or delimiter in '"+-.\r\n\0':
         raise SourceError(
-            f"delimiter {said!r} cannot stand between cells: it must be one character, none of "
-            'letters, digits and "+-., or the word tab'
+            'delimiter must be one ASCII character other than letters, digits and "+-., or the '
+            f"word tab, got {given!r}"
         )
-    return mark
+    return delimiter
 
 
-def header_of(records: Records, name: str) -> list[str]:
-    """Read the names of the columns; SourceError where there are none."""
+def read_header(records: Records, name: str) -> list[str]:
+    """Read the names of the columns.
+
+    Raises
+    ------
+    SourceError
+        If there is no header, or it is invalid.
+    """
     for line, header in records:
         if isinstance(header, ValueError):
-            raise SourceError(f"{name}:{line}: the header cannot be read: {header}")
+            raise SourceError(f"{name}:{line}: invalid header: {header}")
         if "" in header:
             raise SourceError(
                 f"{name}:{line}: column {header.index('') + 1} has no name: is it a row number? "
-                "Name it or leave it out"
+                "Name it or remove it"
             )
         return header
     raise SourceError(f"{name} is empty: a CSV file begins with the names of its columns")
 
 
 def check_roles(header: list[str], roles: Sequence[tuple[str, str]], name: str) -> None:
-    """Raise SourceError where a column that has a role is missing, or not alone.
+    """Check that each column with a role exists once and has one role.
 
-    `roles` are pairs of a role and a column.
+    Parameters
+    ----------
+    header
+        The columns of the file.
+    roles
+        Pairs of role and column.
+    name
+        The file, for errors.
+
+    Raises
+    ------
+    SourceError
+        If a column is missing or ambiguous.
     """
     for _, column in roles:
         if column not in header:
-            raise SourceError(f"{name} has no column {column!r}; {listed(header)}")
+            raise SourceError(f"{name} has no column {column!r}; {list_columns(header)}")
         if header.count(column) > 1:
-            raise SourceError(f"{name} has several columns {column!r}: give each a name")
-        both = [role for role, other in roles if other == column]
-        if len(both) > 1:
+            raise SourceError(f"{name} has several columns {column!r}; rename all but one")
+        given = [role for role, other in roles if other == column]
+        if len(given) > 1:
             raise SourceError(
-                f"column {column!r} can be only one of what it is asked for: {' and '.join(both)}"
+                f"column {column!r} can have only one role, got {' and '.join(given)}"
             )
 
 
-def listed(header: list[str]) -> str:
-    """Name the columns, in a sentence."""
-    names = ", ".join(header[:20]) + (f" and {len(header) - 20} more" if header[20:] else "")
+def list_columns(header: list[str]) -> str:
+    """Return a clause that lists the columns."""
+    n_more = len(header) - MAX_LISTED
+    names = ", ".join(header[:MAX_LISTED]) + (f" and {n_more} more" if n_more > 0 else "")
     if len(header) == 1:
-        for mark, told in DELIMITERS.items():
-            if mark in names:
-                names += f"; where {told} stands between cells, say --delimiter {told}"
+        for delimiter, option in OTHER_DELIMITERS.items():
+            if delimiter in names:
+                names += f"; if {option} separates the cells, use --delimiter {option}"
                 break
     return f"the columns are: {names}"
 
 
+class _Feature(NamedTuple):
+    """A column of features."""
+
+    position: int
+    name: str
+    is_text: bool
+
+
 class Columns:
-    """What each column of a file is, and with it a record's features, label and weight."""
+    """The roles of the columns of a file.
+
+    Parameters
+    ----------
+    header
+        The names of the columns.
+    target, weight
+        The columns of the label and of the sample weight, or None.
+    text
+        The columns of categories and raw text.
+    require_label
+        Whether an empty label is an error. Otherwise it is None.
+    ignored
+        The columns to ignore.
+
+    Attributes
+    ----------
+    has_duplicates : bool
+        Whether two columns of features have the same name. The kernel does not handle this.
+    distinct_names : bool
+        Whether no record can have the same feature name twice.
+    name_bytes : ndarray
+        The names for the kernel, one after the other, uint8.
+    bytes_per_column : float
+        Their mean length.
+    """
 
     def __init__(
         self,
@@ -170,57 +238,72 @@ class Columns:
         self._target = None if target is None else header.index(target)
         self._weight = None if weight is None else header.index(weight)
         self._features = [
-            (place, column, column in text)
-            for place, column in enumerate(header)
+            _Feature(position, column, column in text)
+            for position, column in enumerate(header)
             if column not in (target, weight, *ignored)
         ]
         self._require_label = require_label
         self.header = header
-        names = [column for _, column, _ in self._features]
-        self.has_twins = len(set(names)) < len(names)
-        # A column "a=b" of numbers has the name of the text b in the column "a".
-        self.are_apart = not self.has_twins and not any("=" in name for name in names)
-        kinds: list[Any] = [csv.IGNORED] * len(header)
-        for place, kind in ((self._target, csv.LABEL), (self._weight, csv.WEIGHT)):
-            if place is not None:
-                kinds[place] = kind
-        for place, _, is_text in self._features:
-            kinds[place] = csv.TEXT if is_text else 0
-        texts = [
-            f"{column}=" if kind == csv.TEXT else column
-            for column, kind in zip(header, kinds, strict=True)
-        ]
-        # As the kernel wants them: the names one after the other.
-        raw = [one.encode() for one in texts]
-        self.names = np.frombuffer(b"".join(raw), np.uint8)
-        sizes = np.array([len(one) for one in raw], np.uint64)
-        begins = np.cumsum(sizes, dtype=np.uint64) - sizes
-        heads = [int.from_bytes(one[:8], "little") for one in raw]
-        self._told = np.array(
-            [kinds, begins, sizes, name_hashes(texts), heads, _runs(kinds, sizes)], np.uint64
-        )
-        self.letters = len(self.names) / len(header)
+        names = [feature.name for feature in self._features]
+        self.has_duplicates = len(set(names)) < len(names)
+        # A column of numbers "a=b" has the name of the category b in the column "a".
+        self.distinct_names = not self.has_duplicates and not any("=" in name for name in names)
+        self._describe_for_kernel()
 
-    def told(self, begin: int) -> Any:
-        """What `streaml1.text.csv.rows` takes, the names beginning so far behind the text."""
-        told = self._told.copy()
-        told[1] += np.uint64(begin)
-        return told
+    def _describe_for_kernel(self) -> None:
+        kinds: list[Any] = [csv.IGNORED] * len(self.header)
+        for position, kind in ((self._target, csv.LABEL), (self._weight, csv.WEIGHT)):
+            if position is not None:
+                kinds[position] = kind
+        for feature in self._features:
+            kinds[feature.position] = csv.CATEGORY if feature.is_text else 0
+        names = [
+            f"{column}=" if kind == csv.CATEGORY else column
+            for column, kind in zip(self.header, kinds, strict=True)
+        ]
+        raw = [name.encode() for name in names]
+        self.name_bytes = np.frombuffer(b"".join(raw), np.uint8)
+        self.bytes_per_column = len(self.name_bytes) / len(self.header)
+        sizes = np.array([len(name) for name in raw], np.uint64)
+        begins = np.cumsum(sizes, dtype=np.uint64) - sizes
+        heads = [int.from_bytes(name[:8], "little") for name in raw]
+        self._kernel_columns = np.array(
+            [kinds, begins, sizes, name_hashes(names), heads, _category_runs(kinds, sizes)],
+            np.uint64,
+        )
+
+    def kernel_columns(self, names_offset: int) -> NDArray[np.uint64]:
+        """Return the argument `columns` of `streaml1.text.csv.parse_records`.
+
+        Parameters
+        ----------
+        names_offset
+            The offset of `name_bytes` from the beginning of the chunk.
+        """
+        columns = self._kernel_columns.copy()
+        columns[1] += np.uint64(names_offset)
+        return columns
 
     def example(self, record: list[str] | ValueError) -> tuple[dict[Any, Any], str | None, float]:
-        """Features, label and weight."""
+        """Return features, label and weight of a record.
+
+        Raises
+        ------
+        ValueError
+            If the record is invalid; the text is one sentence.
+        """
         if isinstance(record, ValueError):
             raise record
         if len(record) != self._width:
             raise ValueError(f"the line has {_cells(len(record))}, the header has {self._width}")
         x: dict[Any, Any] = {}
-        for place, column, is_text in self._features:
-            cell = record[place]
+        for position, column, is_text in self._features:
+            cell = record[position]
             if not cell or cell.isspace():
                 x.setdefault(column, None)
             elif is_text:
                 x[column] = cell
-            else:  # a name that comes twice counts with the sum
+            else:  # a name that occurs twice counts with the sum
                 x[column] = _number(cell, column) + (x.get(column) or 0.0)
         w = 1.0 if self._weight is None else read_weight(record[self._weight])
         return x, self._label(record), w
@@ -235,12 +318,12 @@ class Columns:
         return y or None
 
 
-def _runs(kinds: list[Any], sizes: Any) -> list[int]:
-    """How many columns from each on are of text, with names of up to seven bytes."""
+def _category_runs(kinds: list[Any], sizes: NDArray[np.uint64]) -> list[int]:
+    """Return how many columns from each one on are categories with names of up to 7 bytes."""
     runs = [0]
     for kind, size in zip(reversed(kinds), reversed(sizes.tolist()), strict=True):
-        short = kind == csv.TEXT and size <= 8  # with an equals sign
-        runs.append(runs[-1] + 1 if short else 0)
+        is_short = kind == csv.CATEGORY and size <= 8  # with the equals sign
+        runs.append(runs[-1] + 1 if is_short else 0)
     return runs[:0:-1]
 
 
@@ -252,8 +335,8 @@ def _number(cell: str, column: str) -> float:
     try:
         return read_number(cell)
     except ValueError as error:
+        option = shlex.quote(column)
         raise ValueError(
-            f"column {column!r}: {shown(cell)} {error}: "
-            f"leave a missing value empty, or say --categorical {column} for text, or "
-            f"--ignore {column}"
+            f"column {column!r}: {shown(cell)} {error}: leave missing values empty, or use "
+            f"--categorical {option} for text, or --ignore {option}"
         ) from None

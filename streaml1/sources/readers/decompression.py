@@ -1,4 +1,4 @@
-"""Files packed by gzip: unpacked by isal where it is installed, in a third of the time or less."""
+"""Decompression of gzip files: by isal if it is installed, in a third of the time or less."""
 
 from __future__ import annotations
 
@@ -6,57 +6,57 @@ import gzip
 import zlib
 from typing import Any, BinaryIO, cast
 
-__all__ = ["FAST", "unpacked"]
+__all__ = ["FAST", "decompress"]
 
-_Unpack: Any = gzip.GzipFile
-_FAULTS: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+_FastFile: Any = gzip.GzipFile
+_ERRORS: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
 try:
     from isal import igzip, isal_zlib
 except ImportError:
     FAST = False
 else:
     FAST = True
-    _Unpack = igzip.IGzipFile
-    fault: Any = isal_zlib.error
-    _FAULTS += (fault,)
+    _FastFile = igzip.IGzipFile
+    isal_error: Any = isal_zlib.error
+    _ERRORS += (isal_error,)
 
 
-def unpacked(file: BinaryIO) -> BinaryIO:
-    """What is packed in a file, which has been opened and not been read yet."""
+def decompress(file: BinaryIO) -> BinaryIO:
+    """Return a file object with the decompressed bytes of `file`, which must not be read yet."""
     if FAST and file.seekable():
-        return cast(BinaryIO, _Fast(file))
+        return cast(BinaryIO, _RestartingFile(file))
     return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
 
 
-class _Fast:
-    """By isal, as long as nothing is wrong; then by the standard library, from the beginning.
+class _RestartingFile:
+    """Decompress by isal until an error, then restart with the standard library.
 
-    So the bytes before a fault, and the words for it, are always those of the standard library.
+    So the bytes before damage, and the error messages, are always those of the standard library.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._begin = file.tell()
-        self._unpacking: Any = _Unpack(fileobj=file, mode="rb")
-        self._given = 0
-        self._slow = False
+        self._decompressed: Any = _FastFile(fileobj=file, mode="rb")
+        self._n_read = 0
+        self._restarted = False
 
-    def readinto1(self, room: Any) -> int:
-        """Read some bytes, at most as many as there is room for; none at the end."""
+    def readinto1(self, destination: memoryview | bytearray) -> int:
+        """Read bytes into memory and return how many; 0 at the end of the file."""
         try:
-            n: int = self._unpacking.readinto1(room)
-        except _FAULTS:
-            if self._slow:
+            n: int = self._decompressed.readinto1(destination)
+        except _ERRORS:
+            if self._restarted:
                 raise
-            self._again()
-            return self.readinto1(room)
-        self._given += n
+            self._restart()
+            return self.readinto1(destination)
+        self._n_read += n
         return n
 
-    def _again(self) -> None:
-        self._slow = True
+    def _restart(self) -> None:
+        self._restarted = True
         self._file.seek(self._begin)
-        self._unpacking = gzip.GzipFile(fileobj=self._file, mode="rb")
-        left = self._given
-        while left and (part := self._unpacking.read(min(left, 2**20))):
-            left -= len(part)
+        self._decompressed = gzip.GzipFile(fileobj=self._file, mode="rb")
+        remaining = self._n_read
+        while remaining and (part := self._decompressed.read(min(remaining, 2**20))):
+            remaining -= len(part)

@@ -1,17 +1,18 @@
-"""JSON lines whose labels come later: ``{"id": 7, "x": {...}}``, then ``{"id": 7, "y": 1}``."""
+"""JSON lines whose labels are delayed: ``{"id": 7, "x": {...}}``, later ``{"id": 7, "y": 1}``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from streaml1.sources.readers.jsonl import decoded, features, raw_label
+from streaml1.sources.readers.jsonl import decode_object, read_features, read_label
 from streaml1.sources.source import read_weight, shown
 
 __all__ = ["Event", "event_of", "parse_event"]
 
-LONGEST_ID = 1000
+MAX_ID_LENGTH = 1000
 
 
 class Event(NamedTuple):
@@ -20,15 +21,15 @@ class Event(NamedTuple):
     Parameters
     ----------
     id
-        A text or a whole number; None only where features and label are both there.
+        A string or an integer; None only if both features and label are present.
     x
         The features, or None.
     y, w
-        The raw label and the sample weight, or None.
+        The label as written and the sample weight, or None.
     time
-        In seconds since 1970, or None.
+        Seconds since 1970, or None.
     raw
-        The text it was read from, for `parse_event` to read again, or None.
+        The text of the event, which `parse_event` can parse again, or None.
     """
 
     id: str | int | None
@@ -40,25 +41,26 @@ class Event(NamedTuple):
 
 
 def parse_event(text: str, timed: bool = True) -> tuple[Any, ...] | None:
-    """Read one line.
+    """Parse one line.
 
     Parameters
     ----------
     text
-        The line: an object with an ``id`` and the features ``x``, the label ``y``, or both. The
-        weight ``w`` may stand beside either, ``time`` in seconds since 1970 or as ISO 8601 (in UTC
-        where it has no zone). Other names are left out.
+        The line: an object with an ``id`` and the features ``x``, the label ``y``, or both. A
+        weight ``w`` may accompany either of them. ``time`` is in seconds since 1970 or in ISO 8601
+        (UTC if it has no zone). Other members are ignored.
     timed
-        Whether to look at ``time``: records of a topic have times of their own.
+        Whether to read ``time``: records of a topic have times of their own.
 
     Returns
     -------
-    The event, as readers of lines give it: no label, the weight 1, its id; None for an empty line.
+    The event in the place of the features, then no label, the weight 1 and the id; None for an
+    empty line.
 
     Raises
     ------
     ValueError
-        One sentence that says what is wrong with the line.
+        If the line is invalid; the text is one sentence.
 
     Examples
     --------
@@ -66,50 +68,61 @@ def parse_event(text: str, timed: bool = True) -> tuple[Any, ...] | None:
     >>> event, *_ = parse_event('{"id": 7, "y": true, "time": 12.5}')
     >>> event.id, event.y, event.time
     (7, True, 12.5)
-
     """
     text = text.rstrip()
     if not text:
         return None
     try:
-        example = decoded(text)
-        event = event_of(example, text, timed, partial(features, example))
+        example = decode_object(text)
+        event = event_of(example, text, timed, partial(read_features, example))
     except RecursionError:
         raise ValueError("not an example: its values are nested too deeply") from None
     return event, None, 1.0, event.id
 
 
-def event_of(example: Any, raw: str | None, timed: bool, read: Any) -> Event:
-    """An event from a mapping; `read` gives its features, where there are any.
+def event_of(
+    example: Mapping[str, Any], raw: str | None, timed: bool, read: Callable[..., Any]
+) -> Event:
+    """Return the event in a mapping.
+
+    Parameters
+    ----------
+    example
+        The members `id`, `x`, `y`, `w` and `time`.
+    raw
+        The text of the event, or None.
+    timed
+        Whether to read `time`.
+    read
+        Returns the features; called only if there are any.
 
     Raises
     ------
     ValueError
-        One sentence that says what is wrong with it.
-
+        If the event is invalid; the text is one sentence.
     """
-    y = raw_label(example, require_label=False)
+    y = read_label(example, require_label=False)
     x = read() if example.get("x") is not None else None
-    id = _id(example.get("id"))
+    id = _read_id(example.get("id"))
     if x is None and y is None:
-        raise ValueError('neither "x" nor "y" is there: an example asks by x, a label answers by y')
+        raise ValueError('the event needs "x" (features), "y" (a label), or both')
     if id is None and (x is None or y is None):
-        there, missing = ("y", "x") if x is None else ("x", "y")
-        raise ValueError(f'"{there}" has no "id" by which its "{missing}" could find it')
+        present, missing = ("y", "x") if x is None else ("x", "y")
+        raise ValueError(f'"{present}" needs an "id" to be matched with its "{missing}"')
     w = example.get("w")
-    time = _time(example.get("time")) if timed else None
+    time = _read_time(example.get("time")) if timed else None
     return Event(id, x, y, None if w is None else read_weight(w), time, raw)
 
 
-def _id(id: Any) -> str | int | None:
+def _read_id(id: Any) -> str | int | None:
     if isinstance(id, bool) or not (id is None or isinstance(id, (str, int))):
-        raise ValueError(f'"id" is {shown(id)}: it must be a text or a whole number')
-    if isinstance(id, str) and len(id) > LONGEST_ID:
-        raise ValueError(f'"id" has {len(id):,} characters: it may have {LONGEST_ID:,}')
+        raise ValueError(f'"id" must be a string or an integer, got {shown(id)}')
+    if isinstance(id, str) and len(id) > MAX_ID_LENGTH:
+        raise ValueError(f'"id" must have at most {MAX_ID_LENGTH:,} characters, got {len(id):,}')
     return id
 
 
-def _time(time: Any) -> float | None:
+def _read_time(time: Any) -> float | None:
     if time is None:
         return None
     if isinstance(time, str):
@@ -127,5 +140,5 @@ def _time(time: Any) -> float | None:
         if abs(seconds) < 1e15:
             return seconds
     raise ValueError(
-        f'"time" is {shown(time)}: it must be in seconds since 1970, or as in 2026-01-31T06:00Z'
+        f'"time" must be in seconds since 1970, or as in 2026-01-31T06:00Z, got {shown(time)}'
     )

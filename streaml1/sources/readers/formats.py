@@ -1,4 +1,4 @@
-"""The formats of one example a line, and what reads each."""
+"""The formats with one example per line, and their parsers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ __all__ = ["line_parser"]
 def line_parser(
     format: str, require_label: bool = True, what: str = "file", texts: Collection[str] = ()
 ) -> LineParser:
-    """Make the parser of svmlight, vw or jsonl.
+    """Return the parser of a format.
 
     Parameters
     ----------
     format
-        One of the three; or events, JSON lines whose labels come late, or untimed events, where
-        times are not looked for in the lines.
+        ``svmlight``, ``vw`` or ``jsonl``; ``events`` for JSON lines whose labels are delayed, or
+        ``untimed events`` to ignore the times in these lines.
     require_label
-        Whether a line without a label is refused; else its label is None.
+        Whether lines without a label are rejected. Otherwise their label is None.
     what
-        Has the lines, for a sentence about them: a file, or a record.
+        What contains the lines, for errors: a file, or a record.
     texts
-        Of vw, namespaces that are raw text; the others know them by their values.
+        VW namespaces that are raw text. Other formats recognize text by its type.
 
+    Examples
+    --------
+    >>> from streaml1.sources.readers.formats import line_parser
+    >>> list(line_parser("svmlight").read(b"1 3:0.5").x)
+    [{3: 0.5}]
     """
     if format == "svmlight":
         return SvmlightParser(require_label, what)

@@ -1,4 +1,4 @@
-"""Labels as the texts that a file has, of which few are different."""
+"""Labels that are texts, encoded as indices into their distinct values."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["LabelTexts"]
 
 
 class LabelTexts(Sequence[str | None]):
-    """A text each, or None, as numbers of those that are different.
+    """A sequence of texts, some of them None.
 
     Parameters
     ----------
-    which
-        Which text each is, ints.
+    codes
+        The index in `texts` of each label, any integer type.
     texts
-        The texts: all that `which` tells, and there may be others.
+        The distinct labels. There may be unused ones.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from streaml1.sources.readers.label_texts import LabelTexts
     >>> labels = LabelTexts(np.array([0, 1, 0]), ["ham", "spam"])
     >>> len(labels), labels[1], labels[1:].tolist()
     (3, 'spam', ['spam', 'ham'])
     """
 
-    __slots__ = ("texts", "which")
+    __slots__ = ("codes", "texts")
 
-    def __init__(self, which: Any, texts: list[str | None]) -> None:
-        self.which = which
+    def __init__(self, codes: NDArray[Any], texts: list[str | None]) -> None:
+        self.codes = codes
         self.texts = texts
 
     def __len__(self) -> int:
-        return len(self.which)
+        return len(self.codes)
 
     @overload
     def __getitem__(self, k: int) -> str | None: ...
@@ -45,13 +47,13 @@ class LabelTexts(Sequence[str | None]):
 
     def __getitem__(self, k: int | slice) -> str | None | LabelTexts:
         if isinstance(k, slice):
-            return LabelTexts(self.which[k], self.texts)
-        return self.texts[int(self.which[k])]
+            return LabelTexts(self.codes[k], self.texts)
+        return self.texts[int(self.codes[k])]
 
     def __iter__(self) -> Iterator[str | None]:
         return iter(self.tolist())
 
     def tolist(self) -> list[str | None]:
-        """The texts."""
-        told: list[str | None] = np.array(self.texts, object)[self.which].tolist()
-        return told
+        """Return the labels as a list."""
+        labels: list[str | None] = np.array(self.texts, object)[self.codes].tolist()
+        return labels

@@ -1,111 +1,193 @@
-"""Lines of text to examples, many at once: by a kernel where there is one, or line by line."""
+"""Parsers of formats with one example per line, and what parsers return.
+
+`NamedLineParser.parse_chunk` is the path of `.vw` files and JSON lines from bytes to rows: allocate
+arrays, call the kernel of the format, parse the irregular lines in Python. Its subclasses name the
+kernel and the Python parser of a line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import compress
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from streaml1.text.structural_index import PAD
+from streaml1.core.jit import COMPILED
+from streaml1.core.types import Bools, Bytes, Floats, Hashes, Indptr, Ints, Values
+from streaml1.text.byte_names import UTF8_INVALID, UTF8_UNKNOWN, UTF8_VALID
+from streaml1.text.numbers import POWERS
+from streaml1.text.parsed_rows import (
+    LineCounts,
+    NamedRows,
+    RowFeatures,
+    Spans,
+    insert_features,
+)
+from streaml1.text.structural_index import PAD, SPARE, count_newlines
 
-__all__ = ["EachLine", "LineParser", "Parsed", "Parser", "decode", "padded"]
+__all__ = [
+    "BytesLineParser",
+    "Chunk",
+    "LineParser",
+    "NamedLineParser",
+    "ParsedChunk",
+    "Parser",
+    "decode_line",
+    "flatten_features",
+    "pad_text",
+    "text_buffer",
+    "utf8_state",
+]
+
+Example = tuple[Any, ...]
+"""Features, label and sample weight, and the id if the line has one."""
+
+NEWLINE = 10
+
+MAX_CHUNK = 2**29
+"""Bytes of a chunk that kernels accept: names take up to three times as many, and offsets have 32
+bits. Python parses larger chunks."""
+
+
+class Chunk(NamedTuple):
+    """Whole lines inside a buffer.
+
+    Parameters
+    ----------
+    buffer
+        The memory, with `PAD` readable bytes before and after the lines.
+    lo, hi
+        The lines are `buffer[lo:hi]`. The last byte is a newline.
+    free
+        Kernels may write names to `buffer[free:]`.
+    """
+
+    buffer: Bytes
+    lo: int
+    hi: int
+    free: int
+
+    @property
+    def text(self) -> Bytes:
+        """The lines."""
+        return self.buffer[self.lo : self.hi]
+
+    def count_lines(self) -> int:
+        """Return the number of lines; compiled code only."""
+        start = self.buffer.ctypes.data
+        return int(count_newlines(np.uint64(start + self.lo), np.uint64(start + self.hi)))
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
-    """The examples in some lines.
+class ParsedChunk:
+    """The examples in a chunk of text.
 
     Parameters
     ----------
     x
         Their features: dicts, or rows such as `streaml1.text.parsed_rows.IntRows`.
     y
-        Their labels as they were read: floats, or a list where others may be among them.
+        Their labels as written: floats, or a list if any label is something else.
     w
-        The sample weights, or None where all of them are 1.
+        The sample weights, or None if all of them are 1.
     lines
-        The line of each, from 0.
+        The line of each example, from 0.
     ends
-        Where the line of each ends: bytes from the beginning.
+        The offset of the end of each example's line.
     faults
-        The lines that are refused, and why.
+        The rejected lines: line, reason.
     n_lines
-        How many lines there are.
+        The number of lines.
     ids
-        The id of each, or None; None where none has one.
+        The id of each example, or None; None if no example has one.
     text
-        The lines, where they are not those that were given to be read.
-    after
-        How many lines are read with each, where that is not the line of each alone.
+        The lines, if they differ from those that were passed to the parser.
+    lines_after
+        How many lines are read once each example is; None if it is the line of the example alone.
     """
 
     x: Any
     y: Any
-    w: Any
-    lines: Any
-    ends: Any
+    w: Floats | None
+    lines: Ints
+    ends: Ints
     faults: list[tuple[int, str]]
     n_lines: int
     ids: list[int | str | None] | None = None
-    text: Any = None
-    after: Any = None
+    text: Bytes | None = None
+    lines_after: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.x)
 
-    def lines_with(self, row: int) -> int:
-        """How many lines are read once a row is."""
-        return int(self.lines[row]) + 1 if self.after is None else int(self.after[row])
+    def lines_read(self, row: int) -> int:
+        """Return how many lines are read once a row is."""
+        return int(self.lines[row]) + 1 if self.lines_after is None else int(self.lines_after[row])
 
 
 class Parser(Protocol):
-    """What reads the lines of a format."""
+    """The parser of a format."""
 
-    quick: bool
-    """Whether most of it is done without Python."""
+    compiled: bool
+    """Whether most of the work happens in kernels, without the interpreter lock."""
 
     roles: Mapping[str, Any]
-    """What was said of columns, by name: a checkpoint is of the same."""
+    """The roles of columns, by name. A checkpoint resumes only with the same roles."""
 
     texts: tuple[str, ...] | None
-    """What is read as text, where that has to be said; None: strings are."""
+    """The fields that are read as text; None if every string is."""
 
-    def begin(self) -> None:
-        """Have what is read next be the beginning of a file."""
+    def reset(self) -> None:
+        """Expect the beginning of a file next."""
 
-    def skip(self, text: Any) -> None:
-        """Go past lines."""
+    def skip(self, text: Bytes) -> None:
+        """Skip lines that were read before."""
 
-    def finish(self) -> Parsed | None:
-        """Read what was left at the end of a file."""
+    def finish(self) -> ParsedChunk | None:
+        """Parse what is left at the end of a file."""
 
-    def read(self, text: bytes) -> Parsed:
-        """Read lines, with newlines between."""
+    def read(self, text: bytes) -> ParsedChunk:
+        """Parse lines that are separated by newlines."""
 
-    def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
-        """Read `buffer[lo:hi]`, which ends in a newline.
-
-        `buffer` is uint8, and has `PAD` bytes more before and after the part. From `free` on names
-        may be written to it. What is read may look at it for as long as it likes.
-        """
+    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
+        """Parse the lines of a chunk. The result may refer to its buffer."""
 
 
-def padded(text: bytes) -> tuple[Any, int, int, int]:
-    """What `Parser.read_at` takes: a buffer, where in it the lines are, from where it is free."""
+def text_buffer(n: int) -> Bytes:
+    """Allocate memory for n bytes of text, padding, and twice as many bytes of names."""
+    return np.empty(3 * n + 4 * PAD + 256, np.uint8)
+
+
+def pad_text(text: bytes) -> Chunk:
+    """Copy lines into a new buffer, with a newline at the end."""
     n = len(text)
-    buffer = np.empty(3 * n + 4 * PAD + 256, np.uint8)
+    buffer = text_buffer(n)
     buffer[PAD : PAD + n] = np.frombuffer(text, np.uint8)
     if n and not text.endswith(b"\n"):
-        buffer[PAD + n] = 10
+        buffer[PAD + n] = NEWLINE
         n += 1
-    return buffer, PAD, PAD + n, PAD + n + PAD
+    return Chunk(buffer, PAD, PAD + n, PAD + n + PAD)
 
 
-def decode(line: bytes, what: str = "file") -> str:
-    """Decode a line of a file as UTF-8; ValueError with one sentence where it is none."""
+def decode_line(line: bytes, what: str = "file") -> str:
+    """Decode a line as UTF-8.
+
+    Parameters
+    ----------
+    line
+        The bytes of the line.
+    what
+        What contains the line, for the error: a file, or a record.
+
+    Raises
+    ------
+    ValueError
+        If the line is not UTF-8.
+    """
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -113,82 +195,275 @@ def decode(line: bytes, what: str = "file") -> str:
         raise ValueError(f"{byte} is not UTF-8: convert the {what} to UTF-8") from None
 
 
-Example = tuple[Any, ...]
-"""Features, label and weight, and the id where there is one."""
-
-
-class EachLine:
-    """A parser that reads one line after the other.
+class BytesLineParser:
+    """A parser that calls a Python function for each line.
 
     Parameters
     ----------
-    one
-        Reads a line: features, label and weight, None where it has no example; ValueError, with
-        one sentence, refuses it.
+    parse_line
+        Returns features, label and weight of a line, and its id if it has one; None if the line has
+        no example. Raises ValueError with one sentence if the line is invalid.
     """
 
-    quick = False
-    roles: Mapping[str, Any] = MappingProxyType({})  # lines of no columns
+    compiled = False
+    roles: Mapping[str, Any] = MappingProxyType({})
     texts: tuple[str, ...] | None = None
 
-    def __init__(self, one: Callable[[bytes], Example | None]) -> None:
-        self.one = one
+    def __init__(self, parse_line: Callable[[bytes], Example | None]) -> None:
+        self.parse_line = parse_line
 
-    def begin(self) -> None:
-        """There is nothing to begin: each line is for itself."""
+    def reset(self) -> None:
+        """Do nothing: lines are independent."""
 
-    def skip(self, text: Any) -> None:
-        """There is nothing in other lines."""
+    def skip(self, text: Bytes) -> None:
+        """Do nothing: lines are independent."""
 
-    def finish(self) -> Parsed | None:
-        """There is nothing left."""
+    def finish(self) -> ParsedChunk | None:
+        """Return None: nothing is left."""
         return None
 
-    def read(self, text: bytes) -> Parsed:
-        """Read lines, with newlines between."""
-        return self.read_at(*padded(text))
+    def read(self, text: bytes) -> ParsedChunk:
+        """Parse lines that are separated by newlines."""
+        return self.parse_chunk(pad_text(text))
 
-    def read_at(self, buffer: Any, lo: int, hi: int, free: int) -> Parsed:
-        """Read lines within a buffer."""
-        rows: list[Example] = []
+    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
+        """Parse the lines of a chunk."""
+        examples: list[Example] = []
         lines: list[int] = []
         ends: list[int] = []
         faults: list[tuple[int, str]] = []
         ids: dict[int, Any] = {}
         end = 0
-        texts = buffer[lo:hi].tobytes().split(b"\n")[:-1]
+        texts = chunk.text.tobytes().split(b"\n")[:-1]
         for number, line in enumerate(texts):
             end += len(line) + 1
             try:
-                example = self.one(line)
+                example = self.parse_line(line)
             except ValueError as error:
                 faults.append((number, str(error)))
                 continue
             if example is None:
                 continue
             if len(example) > 3:
-                ids[len(rows)] = example[3]
-            rows.append(example[:3])
+                ids[len(examples)] = example[3]
+            examples.append(example[:3])
             lines.append(number)
             ends.append(end)
-        x, y, w = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-        weights = None if all(one == 1.0 for one in w) else np.array(w)
-        named = [ids.get(row) for row in range(len(rows))] if ids else None
-        return Parsed(
-            x, y, weights, np.array(lines, int), np.array(ends, int), faults, len(texts), named
-        )
+        x, y, w = map(list, zip(*examples, strict=True)) if examples else ([], [], [])
+        return ParsedChunk(
+            x, y, None if all(weight == 1.0 for weight in w) else np.array(w),
+            np.array(lines, int), np.array(ends, int), faults, len(texts),
+            [ids.get(row) for row in range(len(examples))] if ids else None,
+        )  # fmt: skip
 
 
-class LineParser(EachLine):
-    """A parser that has each line read by a function of Python; others do better where they can.
+class LineParser(BytesLineParser):
+    """A parser that calls a Python function for each line, decoded as UTF-8.
 
     Parameters
     ----------
     parse
-        Reads the text of a line.
+        Parses the text of a line, as `BytesLineParser` requires it.
     what
-        Has the lines, for a sentence about them: a file, or a record.
+        What contains the lines, for errors: a file, or a record.
     """
 
     def __init__(self, parse: Callable[[str], Example | None], what: str = "file") -> None:
-        super().__init__(lambda line: parse(decode(line, what)))
+        super().__init__(lambda line: parse(decode_line(line, what)))
+
+
+# Lines of named features, parsed by kernels
+
+
+class _RowArrays(NamedTuple):
+    """What a kernel writes and rows keep, with space for all that the lines may hold."""
+
+    hashes: Hashes
+    values: Values
+    spans: Spans
+    y: Floats
+    w: Floats
+    indptr: Indptr
+    lines: Ints
+    begins: Ints
+    ends: Ints
+
+
+def _row_arrays(n_bytes: int, n_lines: int) -> _RowArrays:
+    """Allocate arrays for some lines.
+
+    numpy asks for huge pages for large arrays, and the kernel of the system clears a huge page as
+    a whole. So arrays with few used entries, those of one entry per row, must not be large.
+    """
+    size = n_bytes // 2 + 2  # a feature has at least two bytes
+    hashes, values, spans = np.empty(size, np.uint64), np.empty(size), np.empty(size, np.uint64)
+    y, w = np.empty(n_lines + 1), np.empty(n_lines + 1)
+    positions = (np.empty(n_lines + 1, np.int64) for _ in range(4))
+    return _RowArrays(hashes, values, spans, y, w, *positions)
+
+
+class _Scratch(NamedTuple):
+    """Scratch memory of a kernel.
+
+    Rows do not refer to it, so a parser uses it for all chunks: fresh memory would cost a page
+    fault for every 4 KiB that the kernel touches.
+    """
+
+    size: int
+    """The bytes of lines that it suffices for."""
+
+    positions: Any
+    kinds: Any
+    value_spans: Any
+    irregular: Any
+
+
+def _scratch(n: int) -> _Scratch:
+    """Allocate scratch memory for n bytes of lines."""
+    positions, kinds = np.empty(n + SPARE, np.uint32), np.empty(n + SPARE, np.uint8)
+    value_spans, irregular = np.empty(n // 2 + 2, np.uint64), np.empty(n + 1, np.int64)
+    return _Scratch(n, positions, kinds, value_spans, irregular)
+
+
+class NamedLineParser(LineParser):
+    """The base of parsers whose kernel parses lines of named features.
+
+    A subclass sets `kernel`. One thread at a time may use a parser.
+
+    Parameters
+    ----------
+    parse
+        Parses an irregular line.
+    require_label
+        Whether lines without a label are rejected. Otherwise their label is None.
+    what
+        What contains the lines, for errors: a file, or a record.
+    """
+
+    kernel: Callable[..., LineCounts]
+    """Such as `streaml1.text.vw.parse_lines`."""
+
+    header: Sequence[str] | None = None  # see NamedRows
+
+    compiled = COMPILED
+
+    def __init__(
+        self, parse: Callable[..., Example | None], require_label: bool = True, what: str = "file"
+    ) -> None:
+        super().__init__(partial(parse, require_label=require_label), what)
+        self._require_label = require_label
+        self._scratch = _scratch(0)
+        self._extra = self._extra_arguments(0)
+
+    def parse_chunk(self, chunk: Chunk) -> ParsedChunk:
+        """Parse the lines of a chunk: by the kernel, and irregular lines by Python."""
+        size = chunk.hi - chunk.lo
+        if not COMPILED or size >= MAX_CHUNK or not size:
+            return super().parse_chunk(chunk)
+        if size > self._scratch.size:
+            self._scratch, self._extra = _scratch(size), self._extra_arguments(size)
+        rows = _row_arrays(size, chunk.count_lines())
+        counts = self._call_kernel(rows, chunk, UTF8_UNKNOWN)
+        if not counts.lines:
+            state = utf8_state(chunk.text)
+            counts = self._call_kernel(rows, chunk, state)
+        n, k = int(counts.rows), int(rows.indptr[int(counts.rows)])
+        x = NamedRows(
+            rows.hashes[:k], rows.values[:k], rows.indptr[: n + 1], chunk.buffer[chunk.lo :],
+            rows.spans[:k], chunk.text, rows.begins[:n], rows.ends[:n], self.parse_line,
+            self.header, bool(counts.values_checked), bool(counts.distinct_names),
+        )  # fmt: skip
+        irregular = self._scratch.irregular[: counts.irregular].tolist()
+        return self._complete(x, rows, irregular, int(counts.lines))
+
+    def _call_kernel(self, rows: _RowArrays, chunk: Chunk, utf8: Any) -> LineCounts:
+        buffer_at, scratch = chunk.buffer.ctypes.data, self._scratch
+        return self.kernel(
+            np.uint64(buffer_at + chunk.lo), np.uint64(buffer_at + chunk.hi), POWERS,
+            self._require_label, utf8, scratch.positions, scratch.kinds, rows.hashes, rows.values,
+            np.uint64(buffer_at + chunk.free), np.uint64(buffer_at + len(chunk.buffer)),
+            rows.spans, rows.y, rows.w, rows.indptr, rows.lines, rows.begins, rows.ends,
+            scratch.irregular, scratch.value_spans, *self._extra,
+        )  # fmt: skip
+
+    def _extra_arguments(self, n: int) -> tuple[Any, ...]:
+        """Return the last arguments of the kernel: scratch memory for n bytes of lines."""
+        return ()
+
+    def _labels_and_ids(self, x: NamedRows) -> tuple[dict[int, Any], dict[int, Any]]:
+        """Return by row the labels that are not floats, and the ids."""
+        return {}, {}
+
+    def _complete(
+        self, x: NamedRows, rows: _RowArrays, irregular: list[int], n_lines: int
+    ) -> ParsedChunk:
+        """Parse the irregular lines, whose rows are empty, and put all columns together."""
+        n = len(x)
+        y, w = rows.y[:n], rows.w[:n]
+        lines, ends = rows.lines[:n], rows.ends[:n]
+        labels, ids = self._labels_and_ids(x)
+        faults: list[tuple[int, str]] = []
+        found: list[RowFeatures] = []
+        retained = np.ones(n, bool) if irregular else _NONE
+        for row in irregular:
+            try:
+                example = self.parse_line(x.line(row))
+            except ValueError as error:
+                example = None
+                faults.append((int(lines[row]), str(error)))
+            if example is None:
+                retained[row] = False
+                continue
+            features, labels[row], w[row] = example[:3]
+            if len(example) > 3:
+                ids[row] = example[3]
+            found.append((row, *flatten_features(features)))
+        if irregular:
+            x = insert_features(x, found, retained)
+        row_ids = None
+        if ids:
+            remaining = np.flatnonzero(retained).tolist() if irregular else range(n)
+            row_ids = [ids.get(row) for row in remaining]
+            row_ids = None if all(id is None for id in row_ids) else row_ids
+        column: Any = y
+        if labels or not self._require_label:
+            column = [None if label != label else label for label in y.tolist()]
+            for row, label in labels.items():
+                column[row] = label
+        if irregular:
+            w, lines, ends = w[retained], lines[retained], ends[retained]
+            as_list = isinstance(column, list)
+            column = list(compress(column, retained)) if as_list else column[retained]
+        weights = None if (w == 1.0).all() else w
+        return ParsedChunk(x, column, weights, lines, ends, faults, n_lines, row_ids)
+
+
+_NONE: Bools = np.zeros(0, bool)
+
+
+def utf8_state(text: Bytes) -> Any:
+    """Return UTF8_VALID or UTF8_INVALID."""
+    try:
+        text.tobytes().decode()
+    except UnicodeDecodeError:
+        return UTF8_INVALID
+    return UTF8_VALID
+
+
+def flatten_features(x: Mapping[str, Any]) -> tuple[list[str], list[float]]:
+    """Return the names and values of an example's features, without zeros and None.
+
+    A string is the feature `name=string` with value 1.
+
+    Examples
+    --------
+    >>> from streaml1.sources.readers.parsed_lines import flatten_features
+    >>> flatten_features({"age": 31, "site": "news", "visits": 0})
+    (['age', 'site=news'], [31.0, 1.0])
+    """
+    pairs = [
+        (f"{name}={value}", 1.0) if isinstance(value, str) else (name, float(value))
+        for name, value in x.items()
+        if value is not None
+    ]
+    return [name for name, v in pairs if v], [v for _, v in pairs if v]

@@ -1,4 +1,4 @@
-"""Text files as sources: opening, unpacking, lines with their numbers, and what can go wrong."""
+"""Text files and standard input as sources: open, decompress, parse chunks, gather blocks."""
 
 from __future__ import annotations
 
@@ -13,45 +13,56 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from streaml1.sources.readers.background import ahead, cores
-from streaml1.sources.readers.chunks import Chunks, Ended, Wait
-from streaml1.sources.readers.decompression import unpacked
-from streaml1.sources.readers.parsed_lines import Parsed, Parser
-from streaml1.sources.source import SOURCES, Block, Refuse, SourceError
+from streaml1.core.types import Bytes, Ints
+from streaml1.sources.readers.background import cores, read_ahead
+from streaml1.sources.readers.chunks import ChunkReader, ReadingStopped, Wait
+from streaml1.sources.readers.decompression import decompress
+from streaml1.sources.readers.parsed_lines import Chunk, ParsedChunk, Parser
+from streaml1.sources.source import SOURCES, Block, Refuse, SourceError, check_block_size
 from streaml1.text.parsed_rows import IntRows, NamedRows
 
 __all__ = ["TextSource", "require_readable"]
 
 MAX_LINE = 2**26
-"""A longer line ends the reading: a file that is no text must not fill the memory."""
+"""Bytes of the longest line: a file that is not text must not fill the memory."""
 
-FILLED, LARGE = 500, 2**18
-"""After a chunk of so many examples, or bytes, a block ends: to join its last with others costs
-more."""
+FULL_EXAMPLES, FULL_BYTES = 500, 2**18
+"""A chunk with this many examples or bytes ends a block: joining its last examples with those of
+the next chunk would cost more than a smaller block."""
 
-AHEAD_LEAST = 2**22
+MIN_BACKGROUND_SIZE = 2**22
 """Bytes of a file that is worth a thread."""
 
 PATIENCE = 0.5
-"""Seconds an example of a slow input waits for the block to fill."""
+"""Seconds that an example from a stream waits for its block to fill."""
+
+NEWLINE = 10
+
+
+class _Parsing(NamedTuple):
+    """A parsed chunk on its way to the blocks."""
+
+    parsed: ParsedChunk
+    first: int
+    """How many lines are before the chunk."""
+    text: Bytes
 
 
 class TextSource:
-    """Examples in a text file, or on standard input.
+    """The examples of a text file, or of standard input.
 
     Parameters
     ----------
     name
         The path, or ``-`` for standard input.
     parser
-        What turns lines into examples.
+        The parser of the format.
     gz
-        Whether the bytes are to be unpacked by gzip first.
-
+        Whether the bytes are compressed by gzip.
     """
 
     block = 4096
@@ -60,213 +71,226 @@ class TextSource:
         self.name = name
         self._parser = parser
         self._gz = gz
-        self._read_before = False
-        self._begin: dict[str, Any] = {"line": 0}
+        self._was_read = False
+        self._start: dict[str, Any] = {"line": 0}
         self._stopped: Callable[[], bool] | None = None
         self._wait: Wait | None = None
-        # Of the lines read so far, once somebody asks for positions.
+        # The SHA-256 of the lines read so far, once positions are needed.
         self._digest: Any = None
         self._line = 0
-        self._begun = self._begin
-        self._mark: dict[str, Any] | None = None
+        self._started_at = self._start
+        self._requested: dict[str, Any] | None = None
 
     @property
     def texts(self) -> tuple[str, ...] | None:
-        """What is read as text, where that has to be said; None: strings are."""
+        """The fields that are read as text; None if every string is."""
         return self._parser.texts
 
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
-        """Read from the start, at most `size` examples at a time.
+        """Yield blocks of at most `size` examples, from the position that `begin` has set.
 
         Raises
         ------
         SourceError
             If the source cannot be read, or cannot be read twice.
-
         """
         is_stream = self._is_stream()
-        if is_stream and self._read_before:
+        if is_stream and self._was_read:
             what = "standard input" if self.name == "-" else self.name
             raise SourceError(f"{what} cannot be read twice: write it to a file and read that")
-        self._read_before = True
+        self._was_read = True
         patience = PATIENCE if is_stream else math.inf
-        begin, self._begin = self._begin, {"line": 0}
-        if size < 1:
-            raise ValueError(f"size {size} is not a size of blocks: it must be 1 or more")
-        return self._parsed_blocks(self._parser, begin, size, refuse, patience)
+        start, self._start = self._start, {"line": 0}
+        check_block_size(size)
+        return self._gather_blocks(start, size, refuse, patience)
 
-    def _chunks(self, file: BinaryIO) -> Chunks:
-        is_stream = self._is_stream()
-        whole, wait = self._unpacked(file), self._waiting()
-        return Chunks(whole, self.name, MAX_LINE, wait, packed=self._gz, fill=not is_stream)
-
-    def _waiting(self) -> Wait | None:
-        """What calls that which may wait for somebody; None: nothing does."""
-        return self._wait if self._is_stream() else None
-
-    def _parsed_blocks(
-        self, parser: Parser, begin: dict[str, Any], size: int, refuse: Refuse, patience: float
+    def _gather_blocks(
+        self, start: dict[str, Any], size: int, refuse: Refuse, patience: float
     ) -> Iterator[Block]:
-        held = _Held(self.name)
-        start = 0.0
+        pending = _PendingBlock(self.name)
+        started = 0.0
         try:
-            for parsed, first, text in self._read(parser, begin):
+            for parsed, first, text in self._parsed_chunks(start):
                 faults = deque(parsed.faults)
                 lo, done = 0, 0
+                # Invariant: the examples before `lo` are in blocks or pending, and `text[:done]` is
+                # behind the position. Faults are reported in order with the examples.
                 while lo < len(parsed) or faults:
                     hi = len(parsed)
                     if faults:
                         hi = int(np.searchsorted(parsed.lines, faults[0][0]))
-                    late = len(held) > 0 and time.monotonic() - start >= patience
-                    hi = min(hi, lo + (1 if late else size - len(held)))
+                    late = len(pending) > 0 and time.monotonic() - started >= patience
+                    hi = min(hi, lo + (1 if late else size - len(pending)))
                     if hi == lo:
                         line, reason = faults.popleft()
                         refuse(f"{self.name}:{first + line + 1}", reason)
                         continue
-                    if not len(held):
-                        start = time.monotonic()
-                    held.take(parsed, lo, hi, first)
+                    if not len(pending):
+                        started = time.monotonic()
+                    pending.add(parsed, lo, hi, first)
                     lo, end = hi, int(parsed.ends[hi - 1])
-                    self._go_past(text[done:end], first + parsed.lines_with(hi - 1))
+                    self._advance(text[done:end], first + parsed.lines_read(hi - 1))
                     done = end
-                    if late or len(held) == size:
-                        yield held.block(self._end())
-                        self._heed_stop()
-                self._go_past(text[done:], first + parsed.n_lines)
-                enough = len(held) >= min(FILLED, size / 2)
-                enough = enough or len(parsed) >= FILLED or len(text) >= LARGE
-                del parsed, text
-                if len(held) and enough:
-                    yield held.block(self._end())
-        except Ended:
+                    if late or len(pending) == size:
+                        yield pending.take_block(self._block_end())
+                        self._check_stop()
+                self._advance(text[done:], first + parsed.n_lines)
+                full = len(pending) >= min(FULL_EXAMPLES, size / 2)
+                full = full or len(parsed) >= FULL_EXAMPLES or len(text) >= FULL_BYTES
+                del parsed, text  # free their memory before the next chunk is read
+                if len(pending) and full:
+                    yield pending.take_block(self._block_end())
+        except ReadingStopped:
             pass
         except Exception:
-            if len(held):
-                yield held.block(self._end())
+            if len(pending):
+                yield pending.take_block(self._block_end())
             raise
-        if len(held):
-            yield held.block(self._end())
+        if len(pending):
+            yield pending.take_block(self._block_end())
 
-    def _read(self, parser: Parser, begin: dict[str, Any]) -> Iterator[tuple[Parsed, int, Any]]:
-        """As `_parsed`, by a thread of its own where that pays."""
-        parsed = self._parsed(parser, begin)
-        yield from ahead(parsed) if self._goes_ahead(parser) else parsed
-        self._require_all(begin)
+    def _parsed_chunks(self, start: dict[str, Any]) -> Iterator[_Parsing]:
+        """Parse the file from a position on, in a background thread if that pays."""
+        parsed = self._parse_file(start)
+        yield from read_ahead(parsed) if self._use_background() else parsed
+        self._check_length(start)
 
-    def _goes_ahead(self, parser: Parser) -> bool:
-        """Whether a parser that leaves Python alone has a core for itself, and work for it."""
-        if not parser.quick or self._is_stream() or cores() < 2:
+    def _use_background(self) -> bool:
+        """Return whether the parser releases the interpreter lock, and has a core and work."""
+        if not self._parser.compiled or self._is_stream() or cores() < 2:
             return False
         with contextlib.suppress(OSError):
-            return Path(self.name).stat().st_size >= AHEAD_LEAST
+            return Path(self.name).stat().st_size >= MIN_BACKGROUND_SIZE
         return False
 
-    def _parsed(
-        self, parser: Parser, begin: dict[str, Any]
-    ) -> Generator[tuple[Parsed, int, Any], None, None]:
-        """The examples behind a position, each time with the lines before them, and the text."""
-        left = begin["line"]
-        self._begun, self._mark, self._line = begin, None, 0
+    def _parse_file(self, start: dict[str, Any]) -> Generator[_Parsing, None, None]:
+        skip = start["line"]
+        self._started_at, self._requested, self._line = start, None, 0
         if self._digest is not None:
             self._digest = hashlib.sha256()
-        parser.begin()
-        with _open(self.name, self._waiting()) as file:
-            chunks = self._chunks(file)
-            for buffer, lo, hi, free in chunks:
-                self._heed_stop()
-                if left:
-                    stops = np.flatnonzero(buffer[lo:hi] == 10)[:left]
-                    text = buffer[lo : lo + int(stops[-1]) + 1]
-                    left -= len(stops)
-                    lo += len(text)
-                    chunks.number += len(stops)
-                    self._go_past(text, chunks.number)
-                    parser.skip(text)
-                    if not left:
-                        self._require_same(begin)
-                    if lo == hi:
+        self._parser.reset()
+        with _open(self.name, self._blocking_wait()) as file:
+            chunks = self._chunk_reader(file)
+            for chunk in chunks:
+                self._check_stop()
+                if skip:
+                    chunk, skipped = self._skip_lines(chunk, skip, chunks)
+                    skip -= skipped
+                    if not skip:
+                        self._check_digest(start)
+                    if chunk.lo == chunk.hi:
                         continue
-                parsed = parser.read_at(buffer, lo, hi, free)
-                text = buffer[lo:hi] if parsed.text is None else parsed.text
+                parsed = self._parser.parse_chunk(chunk)
+                text = chunk.text if parsed.text is None else parsed.text
                 if isinstance(parsed.x, IntRows | NamedRows):
-                    chunks.fit(len(text), int(parsed.x.indptr[-1]))
-                yield parsed, chunks.number, text
+                    chunks.adapt_size(len(text), int(parsed.x.indptr[-1]))
+                yield _Parsing(parsed, chunks.number, text)
                 chunks.number += parsed.n_lines
-                del buffer, parsed, text  # so that the memory may be taken for the next
-            last = parser.finish()
+                del chunk, parsed, text  # free their memory before the next chunk is read
+            last = self._parser.finish()
             if last is not None:
-                yield last, chunks.number, last.text
+                assert last.text is not None
+                yield _Parsing(last, chunks.number, last.text)
 
-    def _heed_stop(self) -> None:
+    def _chunk_reader(self, file: BinaryIO) -> ChunkReader:
+        return ChunkReader(
+            self._decompressed(file), self.name, MAX_LINE, self._blocking_wait(),
+            compressed=self._gz, fill=not self._is_stream(),
+        )  # fmt: skip
+
+    def _decompressed(self, file: BinaryIO) -> BinaryIO:
+        if not self._gz:
+            return file
+        if not self._is_stream() and Path(self.name).stat().st_size == 0:
+            raise SourceError(f"{self.name} is empty: a gzip file never is, so it was cut short")
+        return decompress(file)
+
+    def _skip_lines(self, chunk: Chunk, n: int, chunks: ChunkReader) -> tuple[Chunk, int]:
+        """Skip up to n lines of a chunk; return the rest and how many were skipped."""
+        stops = np.flatnonzero(chunk.text == NEWLINE)[:n]
+        text = chunk.text[: int(stops[-1]) + 1]
+        chunks.number += len(stops)
+        self._advance(text, chunks.number)
+        self._parser.skip(text)
+        return chunk._replace(lo=chunk.lo + len(text)), len(stops)
+
+    # Stopping
+
+    def set_stop(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
+        """Stop reading between two lines once `stopped()` is true.
+
+        Parameters
+        ----------
+        stopped
+            Returns whether to stop.
+        wait
+            Calls functions that may block.
+        """
+        self._stopped, self._wait = stopped, wait
+
+    def _check_stop(self) -> None:
         if self._stopped is not None and self._stopped():
-            raise Ended
+            raise ReadingStopped
 
-    def _go_past(self, text: Any, line: int) -> None:
-        """Have done with a text that ends at a line."""
+    def _blocking_wait(self) -> Wait | None:
+        """Return what calls functions that may block; None if reading never blocks for long."""
+        return self._wait if self._is_stream() else None
+
+    # Positions
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal for a position to be valid, in addition to the lines."""
+        return {"source": "text", **self._parser.roles}
+
+    def begin(self, at: Any) -> Any:
+        """Start the next reading at a position, or at the beginning (None); return the position."""
+        self._start = {"line": 0} if at is None else at
+        self._started_at, self._requested = self._start, self._start
+        self._digest = hashlib.sha256()
+        return self._start
+
+    def position(self) -> Any:
+        """Return the position after everything that was delivered."""
+        if self._requested is not None:
+            return self._requested
+        # While lines are skipped, the position does not go back.
+        return self._here() if self._line >= self._started_at["line"] else self._started_at
+
+    def _advance(self, text: Bytes, line: int) -> None:
+        """Move the position past a text that ends after `line` lines."""
         self._line = line
         if self._digest is not None:
             raw = text.tobytes()
             self._digest.update(re.sub(rb"\r+\n", b"\n", raw) if b"\r" in raw else raw)
 
-    def _end(self) -> Any:
+    def _block_end(self) -> Any:
         return None if self._digest is None else self.position()
-
-    def heed(self, stopped: Callable[[], bool], wait: Wait | None = None) -> None:
-        """End the reading between two lines once `stopped` is true; `wait` calls what may wait."""
-        self._stopped, self._wait = stopped, wait
-
-    # Positions
-
-    def identity(self) -> dict[str, Any]:
-        """What must be the same for a position to mean the same; the lines are looked at too."""
-        return {"source": "text", **self._parser.roles}
-
-    def begin(self, at: Any) -> Any:
-        """Have the next reading begin at a position, or at its start: None; returns where."""
-        self._begin = {"line": 0} if at is None else at
-        self._begun, self._mark = self._begin, self._begin
-        self._digest = hashlib.sha256()
-        return self._begin
-
-    def position(self) -> Any:
-        """Where the reading is, all that was read being behind it."""
-        if self._mark is not None:
-            return self._mark
-        # Lines that are done with are read once more: a stop among them is no step back.
-        return self._here() if self._line >= self._begun["line"] else self._begun
 
     def _here(self) -> dict[str, Any]:
         return {"line": self._line, "sha256": self._digest.hexdigest()}
 
-    def _require_same(self, begin: dict[str, Any]) -> None:
-        if begin.get("sha256") not in (None, self._digest.hexdigest()):
+    def _check_digest(self, start: dict[str, Any]) -> None:
+        if start.get("sha256") not in (None, self._digest.hexdigest()):
             raise SourceError(
-                f"{self.name} is not what the checkpoint is of: its first {begin['line']:,} lines "
-                "are others, or the last of them was half written: take another folder"
+                f"{self.name} does not match the checkpoint: its first {start['line']:,} lines "
+                "have changed, or the last of them was incomplete; use another checkpoint folder"
             )
 
-    def _require_all(self, begin: dict[str, Any]) -> None:
-        if self._line < begin["line"]:
+    def _check_length(self, start: dict[str, Any]) -> None:
+        if self._line < start["line"]:
             raise SourceError(
-                f"{self.name} has {self._line:,} lines, but the checkpoint is of "
-                f"{begin['line']:,}: is it another file, or was it cut short?"
+                f"{self.name} does not match the checkpoint: it has {self._line:,} lines, and the "
+                f"checkpoint is at line {start['line']:,}; is it another file, or was it cut short?"
             )
-
-    def _unpacked(self, file: BinaryIO) -> BinaryIO:
-        if not self._gz:
-            return file
-        if not self._is_stream() and Path(self.name).stat().st_size == 0:
-            raise SourceError(f"{self.name} is empty: a gzip file never is, so it was cut short")
-        return unpacked(file)
 
     def _is_stream(self) -> bool:
-        # A pipe has a path too: <(zcat day.svm.gz) is one.
+        # A pipe has a path, too: <(zcat day.svm.gz) is one.
         return self.name == "-" or Path(self.name).is_fifo()
 
 
 def require_readable(name: str) -> None:
-    """Raise `SourceError` if there is no file of this name that could be read."""
-    if not name:  # as of a variable of a shell that is not set; a path would be this folder
+    """Raise `SourceError` if there is no readable file of this name."""
+    if not name:  # as from an unset shell variable; Path("") is the current folder
         raise SourceError("the name of the source is empty: name a file, or - for standard input")
     path = Path(name)
     try:
@@ -276,29 +300,29 @@ def require_readable(name: str) -> None:
         if not os.access(path, os.R_OK):
             raise PermissionError
     except (OSError, ValueError) as error:
-        raise _unreadable(name, error) from None
+        raise _open_error(name, error) from None
 
 
 def _open(name: str, wait: Wait | None = None) -> contextlib.AbstractContextManager[BinaryIO]:
     if name == "-":
         if sys.stdin is None:
-            raise SourceError("standard input is closed: give it a file, or a pipe")
+            raise SourceError("standard input is closed: redirect a file or a pipe to it")
         return contextlib.nullcontext(sys.stdin.buffer)
 
-    def opens(_: int) -> BinaryIO:
+    def open_file(_: int) -> BinaryIO:
         return open(name, "rb")
 
     try:
-        # A pipe with a name opens once somebody writes to it, which may be never.
-        file: BinaryIO | None = opens(0) if wait is None else wait(opens, 0)
+        # Opening a named pipe blocks until a process writes to it, possibly forever.
+        file: BinaryIO | None = open_file(0) if wait is None else wait(open_file, 0)
     except OSError as error:
-        raise _unreadable(name, error) from None
+        raise _open_error(name, error) from None
     if file is None:
-        raise Ended
+        raise ReadingStopped
     return file
 
 
-def _unreadable(name: str, error: OSError | ValueError) -> SourceError:
+def _open_error(name: str, error: OSError | ValueError) -> SourceError:
     match error:
         case FileNotFoundError():
             others = ", ".join(["- (standard input)", *sorted(SOURCES)])
@@ -312,63 +336,83 @@ def _unreadable(name: str, error: OSError | ValueError) -> SourceError:
             return SourceError(f"{name} cannot be read: permission denied")
         case OSError():
             return SourceError(f"{name} cannot be read: {error.strerror or error}")
-    return SourceError(f"{name!r} is not the name of a file: {error}")
+    return SourceError(f"{name!r} is not a valid file name: {error}")
 
 
-class _Held:
-    """Examples that wait for the block to fill."""
+# Examples that wait for their block
+
+
+class _Piece(NamedTuple):
+    """Consecutive examples of a parsed chunk."""
+
+    x: Any
+    y: Any
+    w: list[float] | None
+    lines: Sequence[int]
+    ids: list[int | str | None] | None
+
+
+class _PendingBlock:
+    """Examples that wait for their block to fill."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._pieces: list[tuple[Any, Any, Any, Sequence[int], Any]] = []
+        self._pieces: list[_Piece] = []
         self._n = 0
 
     def __len__(self) -> int:
         return self._n
 
-    def take(self, parsed: Parsed, lo: int, hi: int, first: int) -> None:
-        """Take some examples, before whose text `first` lines stand."""
-        y, w = parsed.y[lo:hi], None if parsed.w is None else parsed.w[lo:hi].tolist()
-        lines = _numbers(parsed.lines[lo:hi], first + 1)
+    def add(self, parsed: ParsedChunk, lo: int, hi: int, first: int) -> None:
+        """Add the examples from lo to hi of a chunk that begins after `first` lines."""
+        w = None if parsed.w is None else parsed.w[lo:hi].tolist()
         ids = None if parsed.ids is None else parsed.ids[lo:hi]
-        self._pieces.append((parsed.x[lo:hi], y, w, lines, ids))
+        lines = _line_numbers(parsed.lines[lo:hi], first + 1)
+        self._pieces.append(_Piece(parsed.x[lo:hi], parsed.y[lo:hi], w, lines, ids))
         self._n += hi - lo
 
-    def block(self, end: Any) -> Block:
-        """All of them, behind which the position `end` is."""
-        x, y, w, lines, ids = zip(*self._pieces, strict=True)
-        weights = None
-        if any(one is not None for one in w):
-            pairs = zip(w, y, strict=True)
-            weights = _joined([[1.0] * len(ys) if one is None else one for one, ys in pairs])
-            weights = None if all(one == 1.0 for one in weights) else weights
-        self._pieces, self._n = [], 0
-        rows = x[0] if len(x) == 1 else getattr(type(x[0]), "joined", _joined)(x)
-        named = None
-        if any(one is not None for one in ids):
-            pairs = zip(ids, y, strict=True)
-            named = _joined([[None] * len(ys) if one is None else one for one, ys in pairs])
-            named = None if all(one is None for one in named) else named
-        return Block(rows, _labels(y), weights, self._name, _joined(lines), end, named)
+    def take_block(self, end: Any) -> Block:
+        """Return all examples as a block; `end` is the position after them."""
+        pieces, self._pieces, self._n = self._pieces, [], 0
+        x = [piece.x for piece in pieces]
+        concatenate = _chain if len(x) == 1 else getattr(type(x[0]), "concatenate", _chain)
+        return Block(
+            concatenate(x), _concatenate_labels([piece.y for piece in pieces]),
+            _filled_column([piece.w for piece in pieces], pieces, 1.0), self._name,
+            _chain([piece.lines for piece in pieces]), end,
+            _filled_column([piece.ids for piece in pieces], pieces, None),
+        )  # fmt: skip
 
 
-def _labels(columns: Sequence[Any]) -> Any:
-    """Labels of pieces, an array or a list each."""
+def _filled_column(columns: Sequence[Any], pieces: Sequence[_Piece], default: Any) -> Any:
+    """Concatenate optional columns; None if all values are the default."""
+    if all(column is None for column in columns):
+        return None
+    lengths = [len(piece.y) for piece in pieces]
+    values = _chain(
+        [[default] * n if column is None else column
+         for column, n in zip(columns, lengths, strict=True)]
+    )  # fmt: skip
+    return None if all(value == default for value in values) else values
+
+
+def _concatenate_labels(columns: Sequence[Any]) -> Any:
+    """Concatenate labels: arrays if all pieces are arrays, lists otherwise."""
     if len(columns) == 1:
         return columns[0]
-    if all(isinstance(one, np.ndarray) for one in columns):
+    if all(isinstance(column, np.ndarray) for column in columns):
         return np.concatenate(columns)
-    return _joined([one if isinstance(one, list) else one.tolist() for one in columns])
+    return _chain([column if isinstance(column, list) else column.tolist() for column in columns])
 
 
-def _numbers(lines: Any, first: int) -> Sequence[int]:
-    """The numbers of lines, which rise."""
+def _line_numbers(lines: Ints, first: int) -> Sequence[int]:
+    """Return increasing line numbers, counted from `first`; a range if none is left out."""
     begin, end = first + int(lines[0]), first + int(lines[-1])
-    if end - begin == len(lines) - 1:  # none was left out
+    if end - begin == len(lines) - 1:
         return range(begin, end + 1)
-    told: list[int] = (lines + first).tolist()
-    return told
+    numbers: list[int] = (lines + first).tolist()
+    return numbers
 
 
-def _joined(lists: Sequence[Sequence[Any]]) -> Any:
+def _chain(lists: Sequence[Any]) -> Any:
     return lists[0] if len(lists) == 1 else list(itertools.chain.from_iterable(lists))

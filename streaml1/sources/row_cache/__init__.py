@@ -1,1 +1,11 @@
-"""Row cache files (`.rows`): parsed examples on disk."""
+"""Row cache files (`.rows`): parsed examples on disk.
+
+================= ==================================================================================
+module            what it does
+================= ==================================================================================
+`layout`          describes the file format
+`block`           encodes examples as blocks
+`writer`          writes a file
+`row_file`        reads a file as a source
+================= ==================================================================================
+"""

@@ -1,16 +1,17 @@
-"""The form of a file of rows: blocks of parsed examples, the names, and an index of both.
+"""The format of `.rows` files: blocks of parsed examples, the feature names, and an index of both.
 
-All numbers are little-endian, and each part begins at a multiple of 8 bytes, zeros in between:
+All numbers are little-endian. Each part begins at a multiple of 8 bytes, padded with zeros.
 
-- a header of 64 bytes: `MARK`, the version of the form (uint32), zero (uint32), where the index
-  begins and how long it is (uint64 both), the SHA-256 of the index;
-- blocks. Each is nine uint64 (see `BlockHead`), then labels, weights, the first feature of each
-  row (int64), lines (int64), values (float64), ids and, as JSON, what few examples have;
-- if there are names: their hashes (uint64), where each ends in the text (uint64), the text (UTF-8);
-- the index: the length of a JSON object (uint64), that object, then for each part where it begins,
-  its bytes, its rows and its CRC-32C (uint64 each): the blocks, and three parts of names.
+- Header, 64 bytes: `MARK`, the version of the format (uint32), zero (uint32), where the index
+  begins and how long it is (both uint64), the SHA-256 of the index.
+- Blocks. Each consists of nine uint64 (`BlockHead`), then labels, weights, the first feature of
+  each row (int64), lines (int64), values (float64), ids and, as JSON, what only few examples have.
+- If features are named by strings: the hashes of the names (uint64), where each name ends in the
+  text (uint64), the text (UTF-8).
+- Index: the length of a JSON object (uint64), the object, then for each part where it begins, its
+  bytes, its rows and its CRC-32C (uint64 each): first the blocks, then the three parts of names.
 
-What tells one file from another is the SHA-256 of the index: the sums of all else are in it.
+A file is identified by the SHA-256 of its index, which contains the checksums of everything else.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any, NamedTuple
 import crc32c
 import numpy as np
 
+from streaml1.core.types import Ints
+
 __all__ = [
     "HEADER",
     "MARK",
@@ -31,10 +34,10 @@ __all__ = [
     "BlockHead",
     "Index",
     "checksum",
-    "filled",
     "header",
+    "padded_size",
     "padding",
-    "sizes",
+    "part_sizes",
 ]
 
 MARK = b"\x89rows1\r\n"
@@ -42,35 +45,36 @@ VERSION = 1
 HEADER = struct.Struct("<8sIIQQ32s")
 
 SMALL, LARGE, NAMED = range(3)
-"""Ids of a block: ints below 2**32, other ints, or numbers of names; int64 where they are large."""
+"""Kinds of ids in a block: integers below 2**32, other integers (stored as int64), or indices of
+names."""
 
 if sys.byteorder != "little":  # pragma: no cover
-    raise ImportError("files of rows are read on little-endian machines only")
+    raise ImportError(".rows files can be read on little-endian machines only")
 
 
 class BlockHead(NamedTuple):
-    """What a block begins with."""
+    """The beginning of a block. All fields are uint64 in the file."""
 
     rows: int
     features: int
     kind: int
-    """Of the ids: `SMALL`, `LARGE` or `NAMED`."""
+    """The kind of the ids: `SMALL`, `LARGE` or `NAMED`."""
     valued: int
-    """Whether values are kept; else all of them are 1."""
+    """Whether values are stored. Otherwise all of them are 1."""
     weighted: int
-    """Whether weights are kept; else all of them are 1."""
+    """Whether weights are stored. Otherwise all of them are 1."""
     plain: int
-    """Whether no row has an id twice, or a value that is zero or refused."""
+    """Whether no row has a duplicate id, a zero or a rejected value."""
     line: int
-    """The line of the first row, where lines follow each other; 0 where they are kept."""
+    """The line of the first row if lines are consecutive; 0 if lines are stored."""
     labels: int
-    """The bytes of the labels as JSON; 0 where they are float64."""
+    """The bytes of the labels as JSON; 0 if they are float64."""
     extra: int
-    """The bytes of what few examples have, as JSON: ids, and places that no line tells."""
+    """The bytes of what only few examples have, as JSON: ids, and locations."""
 
 
-def sizes(head: BlockHead) -> list[int]:
-    """The bytes of the parts of a block, in their order, without the zeros between."""
+def part_sizes(head: BlockHead) -> list[int]:
+    """Return the bytes of the parts of a block in order, without padding."""
     n, k = head.rows, head.features
     return [
         8 * len(head), head.labels or 8 * n, 8 * n * head.weighted, 8 * (n + 1),
@@ -79,49 +83,50 @@ def sizes(head: BlockHead) -> list[int]:
     ]  # fmt: skip
 
 
-def filled(size: int) -> int:
-    """A number of bytes, with the zeros behind."""
+def padded_size(size: int) -> int:
+    """Return a number of bytes with its padding."""
     return size + -size % 8
 
 
 def padding(size: int) -> bytes:
-    """The zeros behind so many bytes."""
+    """Return the zeros that follow `size` bytes."""
     return bytes(-size % 8)
 
 
 def checksum(data: Any) -> int:
-    """The CRC-32C of some bytes."""
+    """Return the CRC-32C of a buffer."""
     return int(crc32c.crc32c(data))
 
 
-def header(at: int, index: bytes) -> bytes:
-    """The header of a file with an index there."""
-    return HEADER.pack(MARK, VERSION, 0, at, len(index), hashlib.sha256(index).digest())
+def header(index_offset: int, index: bytes) -> bytes:
+    """Return the header of a file whose index begins at an offset."""
+    digest = hashlib.sha256(index).digest()
+    return HEADER.pack(MARK, VERSION, 0, index_offset, len(index), digest)
 
 
 class Index(NamedTuple):
-    """What is where in a file.
+    """The table of contents of a file.
 
     Parameters
     ----------
     about
-        What JSON can hold: the source and its format, how many rows, features and names.
+        JSON values: the source and its format, and how many rows, features and names there are.
     parts
-        uint64 of shape (m, 4): where each part begins, its bytes, its rows, its checksum.
+        For each part its first byte, bytes, rows and checksum, shape (parts, 4).
     """
 
     about: dict[str, Any]
-    parts: Any
+    parts: Ints
 
     def dump(self) -> bytes:
-        """It as bytes."""
+        """Return the bytes of the index."""
         text = json.dumps(self.about).encode()
         table = np.ascontiguousarray(self.parts, np.uint64).tobytes()
         return struct.pack("<Q", len(text)) + text + padding(len(text)) + table
 
     @staticmethod
     def read(raw: bytes) -> Index:
-        """It from its bytes, whose sum was right."""
+        """Return the index in bytes whose checksum has been verified."""
         n = int.from_bytes(raw[:8], "little")
-        table = np.frombuffer(raw, np.uint64, offset=8 + filled(n)).reshape(-1, 4)
+        table = np.frombuffer(raw, np.uint64, offset=8 + padded_size(n)).reshape(-1, 4)
         return Index(json.loads(raw[8 : 8 + n]), table.astype(np.int64))

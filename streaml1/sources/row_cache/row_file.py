@@ -1,4 +1,4 @@
-"""Files of rows as sources: what `streaml1 convert` has kept of parsed examples."""
+"""`.rows` files as sources: parsed examples that `streaml1 convert` has stored."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import hashlib
 import json
 import mmap
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streaml1.core.rows import max_id
+from streaml1.core.types import Bytes, Floats, Hashes, Ids, Indptr, Ints, Values
 from streaml1.sources.row_cache.layout import (
     HEADER,
     LARGE,
@@ -26,36 +28,38 @@ from streaml1.sources.row_cache.layout import (
     BlockHead,
     Index,
     checksum,
-    filled,
-    sizes,
+    padded_size,
+    part_sizes,
 )
-from streaml1.sources.source import Block, Lost, Refuse, SourceError
-from streaml1.text.parsed_rows import IntRows, NamedRows
+from streaml1.sources.source import Block, Lost, Refuse, SourceError, check_block_size
+from streaml1.text.parsed_rows import IntRows, NamedRows, Spans
 
 __all__ = ["RowsFile"]
 
-AGAIN = "make it again with streaml1 convert"
+REMEDY = "create it again with streaml1 convert"
+
+_UNKNOWN_BOUND = -1
 
 
-class KeptNames:
-    """The names of a file: their hashes, and their text, which is read once it is asked for.
+class FileNames:
+    """The feature names of a file: their hashes, and their text, which is read on demand.
 
     Parameters
     ----------
     hashes
-        uint64, by the numbers of the names.
+        The hashes of the names, uint64, by index.
     read
-        Reads where each name ends in the text, and the text.
+        Returns where each name ends in the text, and the text.
     """
 
-    def __init__(self, hashes: Any, read: Any) -> None:
+    def __init__(self, hashes: Hashes, read: Callable[[], tuple[Ints, Bytes]]) -> None:
         self.hashes = hashes
         self._read = read
-        self._looked_for: dict[str, bool] = {}
+        self._contained: dict[str, bool] = {}
 
     @cached_property
-    def _told(self) -> tuple[Any, Any]:
-        """Where names begin, the last of them ends, and their text."""
+    def _begins_and_text(self) -> tuple[Ints, Bytes]:
+        """Where each name begins, then where the last one ends; and the text."""
         ends, text = self._read()
         return np.concatenate([[0], ends]), text
 
@@ -65,60 +69,61 @@ class KeptNames:
         return raw.decode() if raw.isascii() else raw
 
     @property
-    def bytes(self) -> Any:
-        """The text, uint8."""
-        return self._told[1]
+    def bytes(self) -> Bytes:
+        """The text of all names."""
+        return self._begins_and_text[1]
 
-    def has(self, text: str) -> bool:
-        """Whether a text stands in that of the names; each is looked for once."""
-        if text not in self._looked_for:
-            self._looked_for[text] = text.encode() in self.bytes.tobytes()
-        return self._looked_for[text]
+    def may_contain(self, text: str) -> bool:
+        """Return whether a name may contain `text`; the answer is cached."""
+        if text not in self._contained:
+            self._contained[text] = text.encode() in self.bytes.tobytes()
+        return self._contained[text]
 
-    def spans(self, numbers: Any) -> Any:
-        """Where in `bytes` some names are, as `NamedRows` has them."""
-        begins, _ = self._told
-        sizes = begins[numbers + 1] - begins[numbers]
-        return begins[numbers].astype(np.uint64) << np.uint64(32) | sizes.astype(np.uint64)
+    def spans(self, ids: Any) -> Spans:
+        """Return where in `bytes` some names are, as `NamedRows` stores it."""
+        begins, _ = self._begins_and_text
+        sizes = begins[ids + 1] - begins[ids]
+        spans: Spans = begins[ids].astype(np.uint64) << np.uint64(32) | sizes.astype(np.uint64)
+        return spans
 
-    def of(self, numbers: Any) -> list[str]:
-        """Some names by their numbers."""
-        begins, text = self._told[0], self._text
-        pairs = zip(begins[numbers].tolist(), begins[numbers + 1].tolist(), strict=True)
+    def lookup(self, ids: Any) -> list[str]:
+        """Return some names by their indices."""
+        begins, text = self._begins_and_text[0], self._text
+        pairs = zip(begins[ids].tolist(), begins[ids + 1].tolist(), strict=True)
         if isinstance(text, str):
             return [text[lo:hi] for lo, hi in pairs]
         return [text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairs]
 
 
-class KeptRows(NamedRows):
-    """Examples whose features are told by the numbers of their names in a file.
+class FileRows(NamedRows):
+    """Examples whose features are indices into the names of a file.
 
     Parameters
     ----------
-    numbers
-        Of the names, uint32.
+    ids
+        The index of the name of each feature, uint32.
     values
-        Their values, float64.
+        The feature values, float64.
     indptr
-        Row i is the part `indptr[i]:indptr[i + 1]`, int64.
-    table
+        Row i is the slice `indptr[i]:indptr[i + 1]`, int64.
+    file_names
         The names.
     plain
-        Whether no row is known to have a name twice, or a value that is zero or refused.
+        True if no row has a duplicate name, a zero or a rejected value.
     """
 
-    __slots__ = ("_parts", "numbers", "table")
+    __slots__ = ("_csr", "file_names", "ids")
 
     def __init__(
-        self, numbers: Any, values: Any, indptr: Any, table: KeptNames, plain: bool = False
+        self, ids: Ids, values: Values, indptr: Indptr, file_names: FileNames, plain: bool = False
     ) -> None:
-        self.apart = self.valued = plain
+        self.distinct_names = self.values_checked = plain
         self.header = None
-        self.numbers = numbers
+        self.ids = ids
         self.values = values
         self.indptr = indptr
-        self.table = table
-        self._parts: Any = None
+        self.file_names = file_names
+        self._csr: tuple[Hashes, Values, Indptr] | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -127,99 +132,99 @@ class KeptRows(NamedRows):
     def __getitem__(self, k: int) -> dict[Hashable, Any]: ...
 
     @overload
-    def __getitem__(self, k: slice) -> KeptRows: ...
+    def __getitem__(self, k: slice) -> FileRows: ...
 
-    def __getitem__(self, k: int | slice) -> dict[Hashable, Any] | KeptRows:
+    def __getitem__(self, k: int | slice) -> dict[Hashable, Any] | FileRows:
         if isinstance(k, slice):
             lo, hi, _ = k.indices(len(self))
             if (lo, hi) == (0, len(self)):
                 return self
-            return KeptRows(
-                self.numbers, self.values, self.indptr[lo : hi + 1], self.table, self.plain
-            )
+            indptr = self.indptr[lo : hi + 1]
+            return FileRows(self.ids, self.values, indptr, self.file_names, self.plain)
         row = range(len(self))[k]
         lo, hi = int(self.indptr[row]), int(self.indptr[row + 1])
         x: dict[Hashable, Any] = {}
-        names = self.table.of(self.numbers[lo:hi].astype(np.int64))
+        names = self.file_names.lookup(self.ids[lo:hi].astype(np.int64))
         for name, value in zip(names, self.values[lo:hi].tolist(), strict=True):
             x[name] = x.get(name, 0.0) + value
         return x
 
-    def parts(self) -> tuple[Any, Any, Any]:
-        """Hashes of the names, `values` and `indptr` of these rows alone."""
-        if self._parts is None:
+    def csr(self) -> tuple[Hashes, Values, Indptr]:
+        """Return the hashes of the names, `values` and `indptr` restricted to these rows."""
+        if self._csr is None:
             lo, hi = int(self.indptr[0]), int(self.indptr[-1])
-            hashes = self.table.hashes[self.numbers[lo:hi]]
-            self._parts = hashes, self.values[lo:hi], self.indptr - lo
-        parts: tuple[Any, Any, Any] = self._parts
-        return parts
+            hashes = self.file_names.hashes[self.ids[lo:hi]]
+            self._csr = hashes, self.values[lo:hi], self.indptr - lo
+        return self._csr
 
     @property
-    def names(self) -> Any:
+    def names(self) -> Bytes:  # type: ignore[override]
         """The text of the names of the file."""
-        return self.table.bytes
+        return self.file_names.bytes
 
-    def has(self, text: str) -> bool:
-        """Whether a text may stand in a name: it stands among those of the file."""
-        return self.table.has(text)
+    def may_contain(self, text: str) -> bool:
+        """Return whether a name may contain `text`: whether the names of the file do."""
+        return self.file_names.may_contain(text)
 
-    def own_spans(self) -> Any:
-        """Where in `names` the name of each feature is."""
-        return self.table.spans(self._own_numbers())
+    def name_spans(self) -> Spans:
+        """Return where in `names` the name of each feature is."""
+        return self.file_names.spans(self._own_ids())
 
-    def _own_numbers(self) -> Any:
-        return self.numbers[int(self.indptr[0]) : int(self.indptr[-1])].astype(np.int64)
+    def _own_ids(self) -> Ints:
+        ids: Ints = self.ids[int(self.indptr[0]) : int(self.indptr[-1])].astype(np.int64)
+        return ids
 
-    def chosen(self, places: Any, values: Any, indptr: Any) -> KeptRows:
-        """As many rows of some of the features, by their places, with other values."""
-        return KeptRows(self._own_numbers()[places], values, indptr, self.table)
+    def select_features(self, positions: Any, values: Values, indptr: Indptr) -> FileRows:
+        """Return the same number of rows with only the features at `positions`."""
+        ids: Any = self._own_ids()[positions]
+        return FileRows(ids, values, indptr, self.file_names)
 
-    def names_of(self, places: Any) -> list[str]:
-        """The names of some features, by their places among those of these rows."""
-        return self.table.of(self.numbers[places + int(self.indptr[0])].astype(np.int64))
+    def feature_names(self, positions: Any) -> list[str]:
+        """Return the names of the features at `positions` among those of these rows."""
+        return self.file_names.lookup(self.ids[positions + int(self.indptr[0])].astype(np.int64))
 
     @staticmethod
-    def joined(pieces: Sequence[Any]) -> KeptRows:
-        """The rows of several, one after the other."""
+    def concatenate(pieces: Sequence[Any]) -> FileRows:
+        """Return the rows of all pieces in order."""
         if len(pieces) == 1:
-            one: KeptRows = pieces[0]
-            return one
-        spans = [slice(int(one.indptr[0]), int(one.indptr[-1])) for one in pieces]
-        counts = np.concatenate([np.diff(one.indptr) for one in pieces])
-        return KeptRows(
-            np.concatenate([one.numbers[at] for one, at in zip(pieces, spans, strict=True)]),
-            np.concatenate([one.values[at] for one, at in zip(pieces, spans, strict=True)]),
+            piece: FileRows = pieces[0]
+            return piece
+        spans = [slice(int(piece.indptr[0]), int(piece.indptr[-1])) for piece in pieces]
+        counts = np.concatenate([np.diff(piece.indptr) for piece in pieces])
+        return FileRows(
+            np.concatenate([piece.ids[own] for piece, own in zip(pieces, spans, strict=True)]),
+            np.concatenate([piece.values[own] for piece, own in zip(pieces, spans, strict=True)]),
             np.concatenate([[0], np.cumsum(counts)]),
-            pieces[0].table,
+            pieces[0].file_names,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RowsBlock(Block):
-    """Some consecutive examples of a file of rows; `name` and `lines` are of where they came from.
+    """Consecutive examples of a `.rows` file; `name` and `lines` are those of the original source.
 
     Parameters
     ----------
     first
         How many examples of the file are before them.
     places
-        Where each was read, where its line does not tell.
+        Where each example was read; None if its line tells.
     """
 
     first: int = 0
     places: Sequence[str] | None = None
 
     def after(self, rows: int) -> Any:
-        """The position after so many examples, to `begin` at."""
+        """Return the position after the first `rows` examples."""
         return {"example": self.first + rows}
 
     def place(self, row: int) -> str:
-        """Where an example was read before it was converted."""
+        """Return where an example was read before it was converted."""
         return f"{self.name}:{self.lines[row]}" if self.places is None else self.places[row]
 
 
 class RowsFile:
-    """Examples in a file that `streaml1 convert` has written.
+    """The examples of a file that `streaml1 convert` has written.
 
     Parameters
     ----------
@@ -229,189 +234,195 @@ class RowsFile:
     Attributes
     ----------
     about : dict
-        What the file tells of itself: the source that it was made of and its format, how many
-        rows, features and names it holds, and which version of streaml1 wrote it.
+        What the file says about itself: its source and format, how many rows, features and names it
+        holds, and which version of streaml1 wrote it.
 
     Raises
     ------
     SourceError
-        One sentence, where it is no such file, a damaged one, or that of a newer version.
+        If the file is not a `.rows` file, is damaged, or has a newer format.
     """
 
     block = 2**13
-    texts: tuple[str, ...] = ()  # categories are whole there
+    texts: tuple[str, ...] = ()  # categories are whole names in these files
 
     def __init__(self, path: str | Path) -> None:
         self.name = str(path)
         self._skipped = 0
-        self._names: KeptNames | None = None
+        self._names: FileNames | None = None
         self._map: Any = None
-        self._ones = np.ones(0)
-        self._stamp: Any = None
-        self._sound: Any = None  # which parts have been read, their sums being right
-        self._below: Any = None  # what the ids of each are below; -1 before they are looked at
-        self._digest, (self.about, self._parts) = self._look()
+        self._ones: Floats = np.ones(0)
+        self._stamp: Any = None  # inode, size and times of the file that was checked
+        self._checked: Any = None  # whether the checksum of each part was verified
+        self._id_bounds: Any = None  # the bound of the ids of each block, once it is known
+        self._digest, (self.about, self._parts) = self._open()
 
     def __len__(self) -> int:
-        """How many examples there are."""
+        """Return the number of examples."""
         return int(self.about["rows"])
 
-    def _as_many_ones(self, n: int) -> Any:
-        """The values of features that all count once; blocks share them."""
-        if n > len(self._ones):
-            self._ones = np.ones(n)
-        return self._ones[:n]
-
     def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
-        """Read from the start, or where the reading is to begin, at most `size` at a time."""
-        if size < 1:
-            raise ValueError(f"size {size} is not a size of blocks: it must be 1 or more")
+        """Yield blocks of at most `size` examples, from the position that `begin` has set."""
+        check_block_size(size)
         skipped, self._skipped = self._skipped, 0
-        return self._blocks(size, skipped)
+        return self._read_blocks(size, skipped)
 
-    def _blocks(self, size: int, skipped: int) -> Iterator[Block]:
-        if self._look()[0] != self._digest:
-            raise Lost(f"{self.name} has been replaced while it was read: begin again")
+    def _read_blocks(self, size: int, skipped: int) -> Iterator[Block]:
+        if self._open()[0] != self._digest:
+            raise Lost(f"{self.name} was replaced while it was read; start again")
         ends = np.cumsum(self._parts[:-3, 2]).tolist()
         for part in range(bisect.bisect_right(ends, skipped), len(ends)):
-            block = self._block(self._read(part), ends[part] - int(self._parts[part, 2]), part)
+            first = ends[part] - int(self._parts[part, 2])
+            block = self._decode_block(self._read_part(part), first, part)
             n, lo = len(block), max(0, skipped - block.first)
             while lo < n:
                 hi = min(n, lo + size)
-                yield block if (lo, hi) == (0, n) else _cut(block, lo, hi)
+                yield block if (lo, hi) == (0, n) else _slice_block(block, lo, hi)
                 lo = hi
 
-    # What is resumable
+    # Positions
 
     def identity(self) -> dict[str, Any]:
-        """What must be the same, by name, for a position to mean the same."""
+        """Return what must be equal for a position to be valid, by name."""
         return {"source": "rows", "sha256": self._digest}
 
     def begin(self, at: Any) -> Any:
-        """Have the next reading begin at a position, or at its start: None; returns where."""
+        """Start the next reading at a position, or at the beginning (None); return the position."""
         self._skipped = 0 if at is None else at["example"]
         return {"example": self._skipped}
 
     def position(self) -> Any:
-        """None: where the last block ended."""
+        """Return None: the position is the end of the last block."""
         return None
 
     # The file
 
-    def _look(self) -> tuple[str, Index]:
-        """The sum that tells the file from others, and its index."""
+    def _open(self) -> tuple[str, Index]:
+        """Check the file and return the SHA-256 of its index, and the index."""
         try:
             with open(self.name, "rb") as file:
-                return self._index(file)
+                return self._read_index(file)
         except OSError as error:
             raise SourceError(f"{self.name} cannot be read: {error.strerror or error}") from None
 
-    def _index(self, file: BinaryIO) -> tuple[str, Index]:
+    def _read_index(self, file: BinaryIO) -> tuple[str, Index]:
         if not file.seekable():
-            raise SourceError(f"{self.name} is a pipe: a file of rows is read from a disk")
+            raise SourceError(f"{self.name} is a pipe: a .rows file must be on a disk")
         raw = file.read(HEADER.size)
         if raw[: len(MARK)] != MARK[: len(raw)] or not raw:
-            raise SourceError(f"{self.name} is no file of rows: {AGAIN}, or name it as what it is")
+            raise SourceError(
+                f"{self.name} is not a .rows file; {REMEDY}, or rename it after its format"
+            )
         status = os.fstat(file.fileno())
         size = status.st_size
         if len(raw) < HEADER.size:
-            raise self._short(size, HEADER.size)
-        _, version, zero, at, n, digest = HEADER.unpack(raw)
+            raise self._truncated(size, HEADER.size)
+        _, version, zero, index_offset, n, digest = HEADER.unpack(raw)
         if version != VERSION or zero:
             raise SourceError(
-                f"{self.name} has the form {version} of rows, and this streaml1 reads "
-                f"{VERSION}: upgrade it, or {AGAIN}"
+                f"{self.name} has version {version} of the .rows format, and this streaml1 reads "
+                f"version {VERSION}; upgrade streaml1, or {REMEDY}"
             )
-        if size < at + n:
-            raise self._short(size, at + n)
-        file.seek(at)
+        if size < index_offset + n:
+            raise self._truncated(size, index_offset + n)
+        file.seek(index_offset)
         raw = file.read(n)
         if hashlib.sha256(raw).digest() != digest:
-            raise Lost(f"{self.name} is damaged: its index has another sum; {AGAIN}")
+            raise Lost(f"{self.name} is damaged: the checksum of its index is wrong; {REMEDY}")
         if self._map is None:
-            # Private, so that kernels may be given what is there as it is; nobody writes to it.
+            # A private mapping is writable, as kernels require of arrays, but is never written.
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         index = Index.read(raw)
         stamp = status.st_ino, size, status.st_mtime_ns, status.st_ctime_ns
         if stamp != self._stamp:
-            self._stamp, self._sound = stamp, np.zeros(len(index.parts), bool)
-            self._below = np.full(len(index.parts), -1)
+            self._stamp, self._checked = stamp, np.zeros(len(index.parts), bool)
+            self._id_bounds = np.full(len(index.parts), _UNKNOWN_BOUND)
         return digest.hex(), index
 
-    def _short(self, size: int, whole: int) -> Lost:
-        return Lost(f"{self.name} is cut short: it has {size:,} of {whole:,} bytes; {AGAIN}")
+    def _truncated(self, size: int, expected: int) -> Lost:
+        return Lost(f"{self.name} is truncated: it has {size:,} of {expected:,} bytes; {REMEDY}")
 
-    def _read(self, part: int) -> Any:
-        """A part as bytes, whose sum is right, or was when it was first read."""
-        at, n, _, expected = self._parts[part].tolist()
-        # Looking at bytes that are gone would end the process.
-        if self._map.size() < at + n:
-            raise self._short(self._map.size(), at + n)
-        raw = np.frombuffer(self._map, np.uint8, n, at)
-        if not self._sound[part]:
+    def _read_part(self, part: int) -> Bytes:
+        """Return the bytes of a part; verify its checksum at the first time."""
+        offset, n, _, expected = self._parts[part].tolist()
+        # Touching a page beyond the end of the file would kill the process (SIGBUS).
+        if self._map.size() < offset + n:
+            raise self._truncated(self._map.size(), offset + n)
+        raw = np.frombuffer(self._map, np.uint8, n, offset)
+        if not self._checked[part]:
             if checksum(raw) != expected:
-                raise Lost(f"{self.name} is damaged behind byte {at:,}: a sum is another; {AGAIN}")
-            self._sound[part] = True
+                raise Lost(
+                    f"{self.name} is damaged after byte {offset:,}: a checksum is wrong; {REMEDY}"
+                )
+            self._checked[part] = True
         return raw
 
-    def _block(self, raw: Any, first: int, part: int) -> RowsBlock:
+    def _decode_block(self, raw: Bytes, first: int, part: int) -> RowsBlock:
         head = BlockHead._make(raw[: 8 * len(BlockHead._fields)].view(np.int64).tolist())
-        pieces, at = [], 0
-        parts = sizes(head)
-        if sum(map(filled, parts)) != len(raw):
-            raise Lost(f"{self.name} is damaged: a block is not as long as it tells; {AGAIN}")
-        for size in parts:
-            pieces.append(raw[at : at + size])
-            at += filled(size)
-        _, y, w, indptr, lines, values, ids, extra = pieces
-        indptr = indptr.view(np.int64)
-        if self._below[part] < 0:
-            self._below[part] = self._inside(head, indptr, ids)
-        told = json.loads(extra.tobytes()) if head.extra else {}
-        numbers = values.view(np.float64) if head.valued else self._as_many_ones(head.features)
+        pieces, offset = [], 0
+        sizes = part_sizes(head)
+        if sum(map(padded_size, sizes)) != len(raw):
+            raise Lost(f"{self.name} is damaged: a block has the wrong size; {REMEDY}")
+        for size in sizes:
+            pieces.append(raw[offset : offset + size])
+            offset += padded_size(size)
+        _, y, w, indptr_bytes, line_bytes, value_bytes, ids, extra_bytes = pieces
+        indptr: Indptr = indptr_bytes.view(np.int64)
+        if self._id_bounds[part] == _UNKNOWN_BOUND:
+            self._id_bounds[part] = self._check_indices(head, indptr, ids)
+        extra = json.loads(extra_bytes.tobytes()) if head.extra else {}
+        values = value_bytes.view(np.float64) if head.valued else self._shared_ones(head.features)
+        plain = bool(head.plain)
         x: Any
         if head.kind == NAMED:
-            x = KeptRows(ids.view(np.uint32), numbers, indptr, self._known(), bool(head.plain))
+            x = FileRows(ids.view(np.uint32), values, indptr, self._file_names(), plain)
+        elif head.kind == LARGE:
+            x = IntRows(ids.view(np.int64), values, indptr, plain)
         else:
-            kind = np.int64 if head.kind == LARGE else np.uint32
-            below = int(self._below[part]) if head.kind == SMALL else None
-            x = IntRows(ids.view(kind), numbers, indptr, bool(head.plain), below)
+            bound = int(self._id_bounds[part]) if head.kind == SMALL else None
+            x = IntRows(ids.view(np.uint32), values, indptr, plain, bound)
         labels: Any = json.loads(y.tobytes()) if head.labels else y.view(np.float64)
-        listed: Any = range(head.line, head.line + head.rows)
+        lines: Any = range(head.line, head.line + head.rows)
         return RowsBlock(
             x, labels, w.view(np.float64) if head.weighted else None, self.about["source"],
-            listed if head.line else lines.view(np.int64).tolist(), None, told.get("ids"),
-            first, told.get("places"),
+            lines if head.line else line_bytes.view(np.int64).tolist(), None, extra.get("ids"),
+            first, extra.get("places"),
         )  # fmt: skip
 
-    def _inside(self, head: BlockHead, indptr: Any, ids: Any) -> int:
-        """What ids of 32 bits are below; what would lead kernels out of their arrays is refused."""
-        some = head.features and head.kind != LARGE
-        below = max_id(ids.view(np.uint32)) + 1 if some else 0
-        good = (
+    def _check_indices(self, head: BlockHead, indptr: Indptr, ids: NDArray[np.uint8]) -> int:
+        """Return the bound of 32-bit ids; reject what would lead kernels out of their arrays."""
+        has_small_ids = head.features and head.kind != LARGE
+        bound = max_id(ids.view(np.uint32)) + 1 if has_small_ids else 0
+        valid = (
             head.kind <= NAMED
             and indptr[0] == 0
             and indptr[-1] == head.features
             and (np.diff(indptr) >= 0).all()
         )
         if head.kind == NAMED:
-            good = good and below <= self.about["names"]
-        if not good:
-            raise Lost(f"{self.name} is damaged: rows or names are out of order; {AGAIN}")
-        return below
+            valid = valid and bound <= self.about["names"]
+        if not valid:
+            raise Lost(f"{self.name} is damaged: rows or names are inconsistent; {REMEDY}")
+        return bound
 
-    def _known(self) -> KeptNames:
+    def _shared_ones(self, n: int) -> Floats:
+        """Return n ones, the values of features that are not stored; blocks share them."""
+        if n > len(self._ones):
+            self._ones = np.ones(n)
+        return self._ones[:n]
+
+    def _file_names(self) -> FileNames:
         if self._names is None:
-            self._names = KeptNames(self._read(-3).view(np.uint64), self._name_texts)
+            self._names = FileNames(self._read_part(-3).view(np.uint64), self._read_name_text)
         return self._names
 
-    def _name_texts(self) -> tuple[Any, Any]:
-        # A copy, which can be written: kernels are compiled for such arrays.
-        return self._read(-2).view(np.int64), self._read(-1).copy()
+    def _read_name_text(self) -> tuple[Ints, Bytes]:
+        # A writable copy: kernels are compiled for writable arrays.
+        return self._read_part(-2).view(np.int64), self._read_part(-1).copy()
 
 
-def _cut(block: RowsBlock, lo: int, hi: int) -> RowsBlock:
-    """Some rows of a block."""
+def _slice_block(block: RowsBlock, lo: int, hi: int) -> RowsBlock:
+    """Return some rows of a block."""
     w, ids, places = block.w, block.ids, block.places
     return RowsBlock(
         block.x[lo:hi], block.y[lo:hi], None if w is None else w[lo:hi], block.name,

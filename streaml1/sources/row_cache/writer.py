@@ -1,21 +1,23 @@
-"""Blocks of examples to a file of rows; `rows_form` has its form."""
+"""Write `.rows` files; `streaml1.sources.row_cache.layout` describes the format."""
 
 from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 
 from streaml1.core.atomic_write import open_atomic
 from streaml1.core.hashing import as_int64, name_hashes
 from streaml1.core.rows import BadExample, numeric_features, shown
+from streaml1.core.types import Hashes, Ids
 from streaml1.features.vocabulary.byte_interning import HashIndex, distinct
-from streaml1.sources.row_cache.block import Cut, Gathered, piece_of
+from streaml1.sources.row_cache.block import PendingRows, RowSlice, encode_rows
 from streaml1.sources.row_cache.layout import (
     HEADER,
     LARGE,
@@ -31,187 +33,213 @@ from streaml1.text.parsed_rows import IntRows, NamedRows
 
 __all__ = ["RowsWriter"]
 
-NAMES_MOST = 2**32
-"""Bytes: places among them are told by 32 bits."""
+MAX_NAME_BYTES = 2**32
+"""Offsets of names have 32 bits."""
 
 
 class RowsWriter:
-    """A file of rows that is being written; it is there once the `with` ends well.
+    """Write a `.rows` file; it exists once the ``with`` block ends without an exception.
 
     Parameters
     ----------
     path
-        The file. What stands there is replaced in one step.
+        The file. An existing one is replaced atomically.
     about
-        What the file is to tell of itself, such as its source.
+        What the file says about itself, such as its source. The values must be JSON.
     limit
-        At most so many rows are written.
+        The maximum number of rows to write.
 
     Attributes
     ----------
     rows, features, names : int
-        How many have been taken.
+        How many were written.
     size : int
         The bytes of the file.
     """
 
     def __init__(self, path: str | Path, about: dict[str, Any], limit: int | None = None) -> None:
         self._about = about
-        self._most = 2**62 if limit is None else limit
-        self._aside: AbstractContextManager[Any] = open_atomic(path)
+        self._limit = 2**62 if limit is None else limit
+        self._replacement: AbstractContextManager[BinaryIO] = open_atomic(path)
         self._file: Any = None
         self._parts: list[tuple[int, int, int, int]] = []
-        self._held = Gathered()
-        self._known = HashIndex()
-        self._hashes: list[Any] = []
+        self._pending = PendingRows()
+        self._name_index = HashIndex()
+        self._hashes: list[Hashes] = []
         self._text = bytearray()
         self._ends = array("Q")
         self.rows = self.features = self.size = 0
 
     @property
     def names(self) -> int:
-        """How many names the examples have had."""
+        """How many distinct names the examples have."""
         return len(self._ends)
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many rows may still be written."""
-        return self._most - self.rows
+        return self._limit - self.rows
 
     def __enter__(self) -> Self:
-        self._file = self._aside.__enter__()
+        self._file = self._replacement.__enter__()
         self._write([bytes(HEADER.size)])
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        if error[0] is None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
             try:
                 self._finish()
             except BaseException as failed:
-                self._aside.__exit__(type(failed), failed, failed.__traceback__)
+                self._replacement.__exit__(type(failed), failed, failed.__traceback__)
                 raise
-        self._aside.__exit__(*error)
+        self._replacement.__exit__(kind, error, traceback)
 
     def add(self, block: Block, refuse: Refuse) -> None:
-        """Write the examples of a block, but for those that are refused."""
-        for rows in self._rows_of(block, refuse):
-            for cut in rows.first_ones(self.left).pieces():
-                piece = piece_of(cut, block)
-                if not self._held.fits(piece):
-                    self._put()
-                self._held.add(piece)
+        """Write the examples of a block, except for rejected ones."""
+        for rows in self._encodable_rows(block, refuse):
+            for part in rows.head(self.remaining).split():
+                piece = encode_rows(part, block)
+                if not self._pending.fits(piece):
+                    self._write_pending()
+                self._pending.add(piece)
                 self.rows += piece.n
                 self.features += piece.n_features
 
-    def _put(self) -> None:
-        """Write the examples that wait."""
-        self._write(self._held.parts(), self._held.n)
-        self._held = Gathered()
+    def _write_pending(self) -> None:
+        self._write(self._pending.encode(), self._pending.n)
+        self._pending = PendingRows()
 
     def _write(self, parts: Sequence[bytes], rows: int = 0) -> None:
-        raw = b"".join(itertools.chain.from_iterable((one, padding(len(one))) for one in parts))
+        """Append a block or another part of the file."""
+        raw = b"".join(itertools.chain.from_iterable((part, padding(len(part))) for part in parts))
         self._file.write(raw)
         self._parts.append((self.size, len(raw), rows, checksum(raw)))
         self.size += len(raw)
 
     def _finish(self) -> None:
-        """Write the names and the index, and tell in the header where it is."""
-        if self._held.n:
-            self._put()
+        """Write the names and the index, then the header, which points to the index."""
+        if self._pending.n:
+            self._write_pending()
         hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         for part in (hashes.tobytes(), self._ends.tobytes(), bytes(self._text)):
             self._write([part])
         about = {"rows": self.rows, "features": self.features, "names": self.names}
-        index = Index({**self._about, **about}, self._parts[1:]).dump()
-        at = self.size
+        parts = np.array(self._parts[1:], np.int64)
+        index = Index({**self._about, **about}, parts).dump()
+        index_offset = self.size
         self._write([index])
         self._file.seek(0)
-        self._file.write(header(at, index))
+        self._file.write(header(index_offset, index))
 
-    # Rows of all kinds
+    # Rows with ids of one kind
 
-    def _rows_of(self, block: Block, refuse: Refuse) -> Iterator[Cut]:
+    def _encodable_rows(self, block: Block, refuse: Refuse) -> Iterator[RowSlice]:
         x: Any = block.x
         if isinstance(x, IntRows):
-            ids, values, indptr = x.parts()
-            yield Cut(0, SMALL if ids.dtype == np.uint32 else LARGE, ids, values, indptr)
+            ids, values, indptr = x.csr()
+            yield RowSlice(0, SMALL if ids.dtype == np.uint32 else LARGE, ids, values, indptr)
         elif isinstance(x, NamedRows):
-            hashes, values, indptr = x.parts()
-            yield Cut(0, NAMED, self._numbers(hashes, x.names_of), values, indptr)
+            hashes, values, indptr = x.csr()
+            yield RowSlice(0, NAMED, self._name_ids(hashes, x.feature_names), values, indptr)
         else:
-            yield from self._from_dicts(block, refuse)
+            yield from self._rows_of_dicts(block, refuse)
 
-    def _numbers(self, hashes: Any, names_of: Any) -> Any:
-        """The number of each name; those that are new take the next, in their order."""
-        numbers, places = self._known.find(hashes)
-        if not len(places):
-            return numbers
-        new = distinct(hashes, places)
-        found = hashes[new.first_positions]
-        given = np.arange(self.names, self.names + len(found), dtype=np.uint32)
-        self._known.enter(found, given)
-        self._hashes.append(found)
-        for name in names_of(new.first_positions):
+    def _name_ids(self, hashes: Hashes, feature_names: Callable[[Any], list[str]]) -> Ids:
+        """Return the index of each name; new names get the next ones, in order of occurrence.
+
+        Parameters
+        ----------
+        hashes
+            The hashes of the names.
+        feature_names
+            Returns the names at some positions of `hashes`.
+        """
+        ids, unknown = self._name_index.find(hashes)
+        if not len(unknown):
+            found: Ids = ids
+            return found
+        new = distinct(hashes, unknown)
+        new_hashes = hashes[new.first_positions]
+        new_ids = np.arange(self.names, self.names + len(new_hashes), dtype=np.uint32)
+        self._name_index.enter(new_hashes, new_ids)
+        self._hashes.append(new_hashes)
+        for name in feature_names(new.first_positions):
             self._text += name.encode("utf-8", "surrogatepass")
             self._ends.append(len(self._text))
-        if len(self._text) >= NAMES_MOST:
+        if len(self._text) >= MAX_NAME_BYTES:
             raise SourceError(
-                f"the names of {self.names:,} features are {len(self._text):,} bytes: a file of "
-                "rows has less than 4 GiB of names, so convert the source in parts"
+                f"the names of {self.names:,} features have {len(self._text):,} bytes, but a .rows "
+                "file holds less than 4 GiB of names; convert the source in parts"
             )
-        new.fill(numbers, given)
-        return numbers
+        new.fill(ids, new_ids)
+        completed: Ids = ids
+        return completed
 
-    def _from_dicts(self, block: Block, refuse: Refuse) -> Iterator[Cut]:
-        """Dicts in runs whose names are all ints, or all strings."""
-        read: list[tuple[int, list[Hashable], list[float]]] = []
-        named = False
+    def _rows_of_dicts(self, block: Block, refuse: Refuse) -> Iterator[RowSlice]:
+        """Convert dicts, in runs whose names are all integers or all strings."""
+        run: list[_RunRow] = []
+        run_named = False  # whether the names of the run are strings
         for row, x in enumerate(block.x):
-            if len(read) == self.left:
+            if len(run) == self.remaining:
                 break
             try:
-                _require_label(block.y[row])
-                names, values, strings = _plain(x)
+                _check_label(block.y[row])
+                names, values, named = _split_items(x)
             except BadExample as bad:
                 refuse(block.place(row), bad.reason, block.lines[row], block.origin(row))
                 continue
-            # What is refused before is left out of the file, and so of the run.
-            if read and (row != read[-1][0] + 1 or (names and strings != named)):
-                yield self._run(read, named)
-                read = []
-            named = strings if names or not read else named
-            read.append((row, names, values))
-        if read:
-            yield self._run(read, named)
+            # A rejected example leaves a gap, which ends the run.
+            if run and (row != run[-1].row + 1 or (names and named != run_named)):
+                yield self._slice_of_run(run, run_named)
+                run = []
+            run_named = named if names or not run else run_named
+            run.append(_RunRow(row, names, values))
+        if run:
+            yield self._slice_of_run(run, run_named)
 
-    def _run(self, read: list[tuple[int, list[Hashable], list[float]]], named: bool) -> Cut:
-        names = list(itertools.chain.from_iterable(one for _, one, _ in read))
-        values = np.array(list(itertools.chain.from_iterable(v for _, _, v in read)), np.float64)
-        indptr = np.concatenate([[0], np.cumsum([len(one) for _, one, _ in read])])
-        if not named:
-            ids = np.array(names, np.int64)
-            small = not len(ids) or (ids.min() >= 0 and ids.max() < 2**32)
-            return Cut(read[0][0], SMALL if small else LARGE, ids, values, indptr)
-        ids = self._numbers(name_hashes(names), lambda places: [names[k] for k in places.tolist()])
-        return Cut(read[0][0], NAMED, ids, values, indptr)
+    def _slice_of_run(self, run: list[_RunRow], named: bool) -> RowSlice:
+        names: list[Any] = list(itertools.chain.from_iterable(row.names for row in run))
+        values = np.array(list(itertools.chain.from_iterable(row.values for row in run)), float)
+        indptr = np.concatenate([[0], np.cumsum([len(row.names) for row in run])])
+        first = run[0].row
+        if named:
+            hashes = name_hashes(names)
+            ids = self._name_ids(hashes, lambda at: [names[k] for k in at.tolist()])
+            return RowSlice(first, NAMED, ids, values, indptr)
+        integers = np.array(names, np.int64)
+        small = not len(integers) or (integers.min() >= 0 and integers.max() < 2**32)
+        return RowSlice(first, SMALL if small else LARGE, integers, values, indptr)
 
 
-def _plain(x: Any) -> tuple[list[Hashable], list[float], bool]:
-    """Names, values, and whether the names are strings; BadExample where they cannot be kept."""
-    plain = numeric_features(x)
-    strings = [isinstance(name, str) for name in plain]
+class _RunRow(NamedTuple):
+    """A dict of a run: its position in the block, its names and their values."""
+
+    row: int
+    names: list[Hashable]
+    values: list[float]
+
+
+def _split_items(x: Any) -> tuple[list[Hashable], list[float], bool]:
+    """Return names and values, and whether the names are strings; BadExample if they are mixed."""
+    items = numeric_features(x)
+    strings = [isinstance(name, str) for name in items]
     if all(strings):
-        return list(plain), list(plain.values()), True
-    ints = [as_int64(name) for name in plain]
-    for name, string, whole in zip(plain, strings, ints, strict=True):
-        if string or whole is None:
+        return list(items), list(items.values()), True
+    integers = [as_int64(name) for name in items]
+    for name, is_string, integer in zip(items, strings, integers, strict=True):
+        if is_string or integer is None:
             raise BadExample(
-                f"name {shown(name)} cannot be kept beside the others: a file of rows has names "
-                "that are all strings, or all ints below 2**63, in an example"
+                f"name {shown(name)} cannot be stored: the names of an example in a .rows file "
+                "must be all strings, or all integers below 2**63"
             )
-    return [*ints], list(plain.values()), False
+    return [*integers], list(items.values()), False
 
 
-def _require_label(y: Any) -> None:
+def _check_label(y: Any) -> None:
     if not (y is None or isinstance(y, str | int | float | np.generic)):
-        raise BadExample(f"label {shown(y)} is not a label: it must be a text or a number")
+        raise BadExample(f"invalid label {shown(y)}: it must be a text or a number")

@@ -265,8 +265,8 @@ class _RowStore:
     def _columns_of(self, batch: Batch) -> Ids:
         """Return the column of each entry of a batch."""
         if batch.texts is not None:
-            hashes, _, _ = batch.texts.parts()
-            return self._columns([2**64 + h for h in hashes.tolist()], batch.texts.names_of)
+            hashes, _, _ = batch.texts.csr()
+            return self._columns([2**64 + h for h in hashes.tolist()], batch.texts.feature_names)
         if batch.names is not None:
             names = batch.names
             keys = [_key(name) for name in names]
