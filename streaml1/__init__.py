@@ -7,14 +7,13 @@ if TYPE_CHECKING:
     from streaml1 import datasets as datasets
     from streaml1 import solvers as solvers
     from streaml1.core.rows import BadExample as BadExample
+    from streaml1.core.version import __version__ as __version__
     from streaml1.models import *  # noqa: F403
     from streaml1.models.serialization import ModelFileError as ModelFileError
     from streaml1.training import Consumer as Consumer
     from streaml1.training import progressive as progressive
     from streaml1.training.model_registry import load as load
     from streaml1.training.regret import regret as regret
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "BadExample": "core.rows",
@@ -42,6 +41,8 @@ if not TYPE_CHECKING:
         # does not import the readers or the report.
         if name in _SUBPACKAGES:
             return import_module(f"streaml1.{name}")
+        if name == "__version__":
+            return import_module("streaml1.core.version").__version__
         if name == "__all__":
             return sorted(_homes())
         homes = _HOMES if name in _HOMES else _homes()

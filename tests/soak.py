@@ -144,11 +144,11 @@ def watch(
 
 def progress(kept: Path, topic: str) -> int:
     """How many records checkpoints have passed."""
-    from streaml1.training.checkpoint import look
+    from streaml1.training.checkpoint import load_latest
     from streaml1.training.consumer_group import partition_folder
 
     places = [partition_folder(kept, topic, one) for one in range(PARTITIONS)]
-    found = [look(place) for place in places if place.is_dir()]
+    found = [load_latest(place) for place in places if place.is_dir()]
     return sum(at[0] for one in found if one is not None for at in one.position.values())
 
 

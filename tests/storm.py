@@ -80,7 +80,7 @@ def work(url: str, folder: str, step: int) -> int:
             yield [letters]
 
     group = Group(model(), url, group="storm", folder=folder, every=500, bad="skip", seconds=0.2,
-                  session=SESSION, outs=dead_letters)  # fmt: skip
+                  session=SESSION, observers=dead_letters)  # fmt: skip
     if step:
         die_at(step)
     try:
@@ -341,7 +341,7 @@ def with_pid(pid: int, number: int) -> None:
 def lag(url: str, folder: Path) -> int:
     """How many records no checkpoint has passed."""
     from streaml1.sources.kafka.topic import Topic
-    from streaml1.training.checkpoint import look
+    from streaml1.training.checkpoint import load_latest
     from streaml1.training.consumer_group import partition_folder
 
     topic = Topic(url)
@@ -353,7 +353,7 @@ def lag(url: str, folder: Path) -> int:
     behind = 0
     for one, end in ends.items():
         place = partition_folder(folder, topic.name, one)
-        found = look(place) if place.is_dir() else None
+        found = load_latest(place) if place.is_dir() else None
         behind += end - (0 if found is None else found.position[str(one)][0])
     return behind
 
@@ -364,12 +364,12 @@ def differences(
     """What of the partitions is not as one run without an end has it."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.training import progressive
-    from streaml1.training.checkpoint import look
+    from streaml1.training.checkpoint import load_latest
     from streaml1.training.consumer_group import partition_folder
 
     wrong = []
     for one in range(partitions):
-        found = look(partition_folder(folder, Topic(url).name, one))
+        found = load_latest(partition_folder(folder, Topic(url).name, one))
         expected = model()
         report = progressive(expected, url, until_end=True, partitions=[one], bad=bad,
                              every=every)  # fmt: skip
@@ -395,17 +395,20 @@ def misplaced(address: str, url: str, partitions: int) -> tuple[list[str], int]:
     """What of the dead letters is too much or too little, and how many were written twice."""
     import kafka
 
-    from streaml1.training import Out, progressive
+    from streaml1.training import Observer, progressive
     from streaml1.training.record_coordinates import record_key
 
     expected: dict[str, bytes] = {}
 
-    class Refusals(Out):
-        def refused(self, refused: Any) -> None:
+    class Collect(Observer):
+        essential = True
+
+        def on_rejected(self, refused: Any) -> None:
             expected[record_key(refused.place, refused.origin)] = refused.origin.value
 
     for one in range(partitions):
-        progressive(model(), url, until_end=True, partitions=[one], bad="skip", outs=[Refusals()])
+        options: dict[str, Any] = {"until_end": True, "partitions": [one], "bad": "skip"}
+        progressive(model(), url, observers=[Collect()], **options)
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False
     )

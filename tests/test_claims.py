@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from streaml1.training.checkpoint import ownership
-from streaml1.training.checkpoint.ownership import CheckpointError, Folder, TakenOver
+from streaml1.training.checkpoint.ownership import CheckpointDirectory, CheckpointError, TakenOver
 
 Chain = list[int]
 """What a file holds here: the epoch that learnt each example, in order."""
@@ -41,14 +41,14 @@ class Owner:
     def __init__(self, name: str, folder: Path, log: list[tuple[Any, ...]], keep: int) -> None:
         self.name, self.log, self.keep = name, log, keep
         self.folder = folder
-        self.files: Folder | None = None
+        self.files: CheckpointDirectory | None = None
         self.chain: Chain = []
 
     def claim(self) -> None:
         self.log.append(("claims", self.name))
-        self.files = Folder(self.folder, keep=self.keep, alone=False)
+        self.files = CheckpointDirectory(self.folder, keep=self.keep, alone=False)
         self.log.append(("claimed", self.name, self.files.epoch))
-        self.chain = list(self.files.last(read, lambda wrong: pytest.fail(str(wrong))) or [])
+        self.chain = list(self.files.read_latest(read, lambda wrong: pytest.fail(str(wrong))) or [])
         self.log.append(("loaded", self.name, self.files.epoch, list(self.chain)))
 
     def save(self) -> None:
@@ -195,8 +195,8 @@ def explore(
         for one in owners:
             if one.error is not None:
                 found.append(f"{order}: {one.error!r}")
-        last = Folder(folder, keep=keep, alone=False)
-        final = last.last(read, lambda wrong: None) or []
+        last = CheckpointDirectory(folder, keep=keep, alone=False)
+        final = last.read_latest(read, lambda wrong: None) or []
         if (broken := wrong(log, final)) is not None:
             found.append(f"{order}: {broken}")
         if found and until_found:
@@ -231,56 +231,56 @@ def test_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found, found[:3]
 
 
-@pytest.mark.parametrize("part", ["_adopt", "require_ours"])
+@pytest.mark.parametrize("part", ["_adopt", "require_ownership"])
 def test_what_is_left_out_is_missed(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The explorer would find it if a claim named nothing, or if nobody looked before saving."""
-    monkeypatch.setattr(Folder, part, lambda *args: None)
+    monkeypatch.setattr(CheckpointDirectory, part, lambda *args: None)
     _, found = explore(tmp_path / "kept", ["save", "claim", "claim"], 1, until_found=True)
     assert found
 
 
 def test_a_claim_does_not_wait(tmp_path: Path) -> None:
-    one = Folder(tmp_path / "kept", alone=False)
+    one = CheckpointDirectory(tmp_path / "kept", alone=False)
     one.write(b"[1]")
-    other = Folder(tmp_path / "kept", alone=False)
+    other = CheckpointDirectory(tmp_path / "kept", alone=False)
     assert other.epoch == 2 and other.owner() == {"pid": os.getpid(), "host": socket.gethostname()}
     with pytest.raises(TakenOver, match=rf"kept was taken over by process {os.getpid()} on "):
         one.write(b"[1, 1]")
-    assert other.last(read, pytest.fail) == [1]
-    assert other.names() == [(2, 2), (1, 1)]
+    assert other.read_latest(read, pytest.fail) == [1]
+    assert other.files() == [(2, 2), (1, 1)]
     other.write(b"[1, 2]")
-    assert other.last(read, pytest.fail) == [1, 2]
+    assert other.read_latest(read, pytest.fail) == [1, 2]
 
 
 def test_a_torn_file_is_passed_over(tmp_path: Path) -> None:
-    one = Folder(tmp_path / "kept", alone=False)
+    one = CheckpointDirectory(tmp_path / "kept", alone=False)
     one.write(b"[1]")
     one.write(b"[1, ")
     passed: list[Any] = []
-    other = Folder(tmp_path / "kept", alone=False)
-    assert other.last(read, passed.append) == [1]
-    assert len(passed) == 1 and other.names()[0] == (2, 3)
-    other.file((1, 1)).unlink()
-    for name in other.names():
-        other.file(name).write_bytes(b"[")
-    with pytest.raises(CheckpointError, match=r"holds no checkpoint that can be read: .* is torn"):
-        Folder(tmp_path / "kept", alone=False).last(read, passed.append)
+    other = CheckpointDirectory(tmp_path / "kept", alone=False)
+    assert other.read_latest(read, passed.append) == [1]
+    assert len(passed) == 1 and other.files()[0] == (2, 3)
+    other.path_of(ownership.CheckpointFile(1, 1)).unlink()
+    for name in other.files():
+        other.path_of(name).write_bytes(b"[")
+    with pytest.raises(CheckpointError, match=r"holds no valid checkpoint: .* is torn"):
+        CheckpointDirectory(tmp_path / "kept", alone=False).read_latest(read, passed.append)
 
 
 def test_half_written_files_of_a_later_owner_stay(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    Folder(folder, alone=False)
+    CheckpointDirectory(folder, alone=False)
     for name in (".00000001-000000000009.checkpoint.1.1", ".00000009-000000000009.checkpoint.1.1"):
         (folder / name).touch()
-    Folder(folder, alone=False)
+    CheckpointDirectory(folder, alone=False)
     names = {path.name for path in folder.iterdir()}
     assert names == {"00000002.owner", ".00000009-000000000009.checkpoint.1.1"}
 
 
 def test_a_folder_that_was_removed(tmp_path: Path) -> None:
-    one = Folder(tmp_path / "kept", alone=False)
+    one = CheckpointDirectory(tmp_path / "kept", alone=False)
     shutil.rmtree(tmp_path / "kept")
     with pytest.raises(CheckpointError, match="kept cannot be written: no such file or directory"):
         one.write(b"[1]")

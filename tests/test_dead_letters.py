@@ -17,8 +17,8 @@ import streaml1
 from streaml1.cli import cli
 from streaml1.sources import SourceError
 from streaml1.sources.kafka.producer import TopicWriter, as_topic, create_topic, output_topic
-from streaml1.training import Part, Refused, predictions, progressive
-from streaml1.training.bad_share import LEAST, WINDOW, BadShare, TooManyBad
+from streaml1.training import Batch, Rejected, predictions, progressive
+from streaml1.training.bad_share import MIN_EXAMPLES, WINDOW, BadShare, TooManyBad
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.dead_letters import DeadLetters
 from tests.broker import Broker
@@ -113,7 +113,7 @@ def test_none_is_missing_whatever_ends_a_run(broker: Broker, tmp_path: Path) -> 
     broker.send(topic, lines(2000, bad), [0, 1, 2])
     rng = random.Random(5)
 
-    class Dies(Exception):
+    class Dies(BaseException):
         pass
 
     def dies(chance: float) -> Any:
@@ -129,7 +129,7 @@ def test_none_is_missing_whatever_ends_a_run(broker: Broker, tmp_path: Path) -> 
             try:
                 progressive(
                     model(), broker.url(topic), every=50, until_end=True, bad="skip",
-                    outs=[letters], checkpoint=store, on_line=dies(chance),
+                    observers=[letters], checkpoint=store, on_line=dies(chance),
                 )  # fmt: skip
             except Dies:
                 letters._writer._producer._sender.force_close()  # what is on its way is lost
@@ -233,22 +233,22 @@ def hear(share: BadShare, bad: list[bool], early: list[bool], size: int) -> None
         rest = [one for one in numbers if not (bad[one - 1] and early[one - 1])]
         for number in numbers:
             if bad[number - 1] and early[number - 1]:
-                share.refused(Refused(f"t/0@{number}", "oops", None, number))
+                share.on_rejected(Rejected(f"t/0@{number}", "oops", None, number))
         good: list[int] = []
         for number in [*rest, None]:
             if number is not None and not bad[number - 1]:
                 good.append(number)
                 continue
             if good:
-                share.predicted(Part(Rows(good), 0, len(good), None, None, None))
+                share.on_batch(Batch(Rows(good), 0, len(good), None, None, None))
                 good = []
             if number is not None:
-                share.refused(Refused(f"t/0@{number}", "oops", None, number))
+                share.on_rejected(Rejected(f"t/0@{number}", "oops", None, number))
 
 
 def exceeds(bad: list[bool], most: float) -> bool:
     """Whether the share is too large after any example from the first that it is asked for."""
-    for end in range(LEAST, len(bad) + 1):
+    for end in range(MIN_EXAMPLES, len(bad) + 1):
         window = bad[max(0, end - WINDOW) : end]
         if sum(window) > most * len(window):
             return True
@@ -277,23 +277,23 @@ def test_a_share_is_that_of_the_last_examples(
     else:
         assert not exceeds(bad, most)
         window = bad[max(0, n - WINDOW) :]
-        assert share.holds() == (n > 0 and sum(window) > most * len(window))
+        assert share.defers_checkpoint() == (n > 0 and sum(window) > most * len(window))
 
 
 def test_the_first_hundred_are_waited_for() -> None:
     share = BadShare(0.05)
     bad = [True] * 20 + [False] * 79
     hear(share, bad, [False] * 99, 10)
-    assert share.holds()
+    assert share.defers_checkpoint()
     with pytest.raises(TooManyBad) as caught:
-        share.predicted(Part(Rows([100]), 0, 1, None, None, None))
+        share.on_batch(Batch(Rows([100]), 0, 1, None, None, None))
     assert str(caught.value) == (
-        "20 of the last 100 examples were refused, more than the share of 0.05 that may be: "
-        "has the schema changed? (the last was t/0@20: oops)"
+        "20 of the last 100 examples were rejected, more than the maximum share 0.05; "
+        "check whether the schema has changed (last: t/0@20: oops)"
     )
-    share.next_pass()
-    assert not share.holds()
-    with pytest.raises(ValueError, match="most=5 is no share; give a number from 0 to 1"):
+    share.on_pass_start()
+    assert not share.defers_checkpoint()
+    with pytest.raises(ValueError, match="max_share must be between 0 and 1, got 5"):
         BadShare(5)
 
 
@@ -304,7 +304,7 @@ def test_too_many_bad_lines_of_a_file(tmp_path: Path) -> None:
     done = run(*args, "0.1")
     assert done.exit_code != 0
     assert done.stderr.splitlines()[-1].startswith(
-        "streaml1: 101 of the last 1,000 examples were refused, more than the share of 0.1"
+        "streaml1: 101 of the last 1,000 examples were rejected, more than the maximum share 0.1"
     )
     assert not (tmp_path / "m").exists()
     assert run(*args, "0.2").exit_code == 0
@@ -335,11 +335,13 @@ def test_in_python(broker: Broker) -> None:
     topic = broker.topic()
     broker.send(topic, lines(300, {5}))
     with DeadLetters(broker.url(topic)) as letters:
-        report = progressive(model(), broker.url(topic), until_end=True, bad="skip", outs=[letters])
+        report = progressive(
+            model(), broker.url(topic), until_end=True, bad="skip", observers=[letters]
+        )
         assert report.refused == 1
         assert [one.key.decode() for one in records_of(broker, f"{topic}.dlq")] == [f"{topic}-0-5"]
         told = list(
-            predictions(model(), broker.url(topic), until_end=True, bad="skip", outs=[letters])
+            predictions(model(), broker.url(topic), until_end=True, bad="skip", observers=[letters])
         )
         assert [one.line for one in told if one.p is None] == [6]
     assert len(records_of(broker, f"{topic}.dlq")) == 2

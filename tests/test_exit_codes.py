@@ -30,8 +30,8 @@ from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.source import Unavailable
 from streaml1.training import evaluate, progressive
-from streaml1.training.checkpoint import Checkpoints, TakenOver, look, ownership
-from streaml1.training.checkpoint.ownership import Folder
+from streaml1.training.checkpoint import Checkpoints, TakenOver, load_latest, ownership
+from streaml1.training.checkpoint.ownership import CheckpointDirectory
 from streaml1.training.model_registry.publisher import ModelTopic
 from streaml1.training.run import Unfinished
 from tests.broker import Broker
@@ -167,7 +167,7 @@ def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for path in Path("kept").glob("*.checkpoint"):
         path.write_bytes(b"torn")
     done = CliRunner().invoke(cli, list(kept))
-    assert done.exit_code == 65 and "holds no checkpoint that can be read" in done.stderr
+    assert done.exit_code == 65 and "holds no valid checkpoint" in done.stderr
     for other in (("show", "kept"), ("predict", "kept", "a.svm"), ("evaluate", "kept", "a.svm")):
         assert code(*other) == 65
     Path("none").mkdir()
@@ -184,7 +184,7 @@ def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_folder_taken_over_is_left_to_the_new_owner() -> None:
     """But the processes of a group start again, and have other partitions."""
     for alone, expected in ((True, 2), (False, 75)):
-        with Folder("kept", alone=alone) as files:
+        with CheckpointDirectory("kept", alone=alone) as files:
             Path("kept/00000099.owner").write_text('{"pid": 1, "host": "b"}')
             with pytest.raises(TakenOver, match="was taken over by process 1 on b") as error:
                 files.write(b"")
@@ -253,7 +253,7 @@ def test_an_empty_day(broker: Broker) -> None:
         done = CliRunner().invoke(cli, list(kept))
         assert done.exit_code == 0, done.output
         assert done.stdout == f"no example yet in {url}{said}; the position is saved in kept\n"
-        found = look(Path("kept"))
+        found = load_latest(Path("kept"))
         assert found is not None and found.position["0"][0] == (1 if said else 0)
     assert CliRunner().invoke(cli, ["learn", url, "--until-end", "--bad", "skip"]).exit_code == 2
     broker.send(topic, ["1 1:1"])
@@ -426,7 +426,7 @@ def test_sigterm_while_the_broker_is_away(how: str, here: Path, broker: Broker) 
 
 def held(here: Path) -> int:
     """How many examples the last checkpoint holds."""
-    found = look(here / "kept") if (here / "kept").exists() else None
+    found = load_latest(here / "kept") if (here / "kept").exists() else None
     return 0 if found is None else found.learnt
 
 

@@ -25,8 +25,8 @@ from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError
 from streaml1.sources.source import Lost
 from streaml1.training import prepare, progressive
-from streaml1.training.checkpoint import CheckpointError, Checkpoints, TakenOver, look
-from streaml1.training.checkpoint.manager import Keeper
+from streaml1.training.checkpoint import CheckpointError, Checkpoints, TakenOver, load_latest
+from streaml1.training.checkpoint.manager import CheckpointManager
 from streaml1.training.consumer_group import Group, partition_folder
 from tests import storm
 from tests.broker import Broker
@@ -112,7 +112,7 @@ def grouped(url: str, folder: Path, n: int, **options: Any) -> Worker:
 def states(folder: Path, url: str, partitions: int) -> list[Any]:
     """What is kept of each partition."""
     topic = url.rpartition("/")[2]
-    found = [look(partition_folder(folder, topic, one)) for one in range(partitions)]
+    found = [load_latest(partition_folder(folder, topic, one)) for one in range(partitions)]
     return [
         None if one is None else (one.model.weights, one.model.intercept, one.model.n_iterations)
         for one in found
@@ -303,15 +303,15 @@ def test_a_checkpoint_beyond_the_end(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = broker.topic(1)
-    url, save = broker.url(topic), Keeper._save
+    url, save = broker.url(topic), CheckpointManager._save
     broker.send(topic, rows(20))
 
-    def ahead(self: Any, aside: bool = False) -> None:
-        self._state = {0: (300, 0)}, *self._state[1:]
-        save(self, aside)
+    def ahead(self: Any, in_background: bool = False) -> None:
+        self._progress = self._progress._replace(position={0: (300, 0)})
+        save(self, in_background)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Keeper, "_save", ahead)
+        patched.setattr(CheckpointManager, "_save", ahead)
         grouped(url, tmp_path, 20)
     with pytest.raises(
         Lost, match="at offset 300 of partition 0, beyond the end of the log at 20:"
@@ -347,7 +347,7 @@ def test_a_topic_that_was_made_anew(broker: Broker, tmp_path: Path) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])
     admin.close()
     broker.send(topic, rows(30))
-    with pytest.raises(CheckpointError, match="is of another source: its topic id is "):
+    with pytest.raises(CheckpointError, match="belongs to another source: its topic id is "):
         grouped(url, tmp_path, 30)
 
 
@@ -406,11 +406,11 @@ def test_what_is_lost_is_not_saved(broker: Broker, tmp_path: Path) -> None:
     one.group._member.consumer._coordinator.reset_generation()
     one.until(lambda: one.group._runs.get(0, before) is not before)
     wait(lambda: learnt([one]) == 100)
-    found = look(partition_folder(tmp_path, topic, 0))
+    found = load_latest(partition_folder(tmp_path, topic, 0))
     assert found is not None and found.learnt == 0, "it was learnt again, and not saved"
     assert one.end().group.reports[0].examples == 100
     assert states(tmp_path, url, 1) == alone(url, 1)
-    found = look(partition_folder(tmp_path, topic, 0))
+    found = load_latest(partition_folder(tmp_path, topic, 0))
     assert found is not None and found.learnt == 100
 
 
@@ -445,7 +445,9 @@ def test_another_model(broker: Broker, tmp_path: Path) -> None:
     one.group._model = streaml1.ElasticNetClassifier(l1=0.5)
     one.start()
     one.join(30)
-    assert isinstance(one.error, CheckpointError) and "go on with a model like it" in str(one.error)
+    assert isinstance(
+        one.error, CheckpointError
+    ) and "resume with a model of these parameters" in str(one.error)
 
 
 # On the command line
@@ -561,5 +563,5 @@ def test_sigterm_while_who_takes_predictions_is_away(broker: Broker, tmp_path: P
     said = err.splitlines()[-1]
     for k in (0, 1):
         assert f"kept/{topic}-{k} keeps the checkpoint before" in said
-        found = look(tmp_path / "kept" / f"{topic}-{k}")
+        found = load_latest(tmp_path / "kept" / f"{topic}-{k}")
         assert found is not None and found.learnt == 0

@@ -763,7 +763,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         refused.exit_code and "is svmlight, whose features have no name prefixes" in refused.output
     )
     refused = run("learn", str(numbers), "--text", "a")
-    assert refused.exit_code and "only CSV, JSON lines and vw have text" in refused.output
+    assert refused.exit_code and "text features need CSV, JSON lines or VW" in refused.output
     lines_of_vw = tmp_path / "rows.vw"
     lines_of_vw.write_text("1 |message cheap pills\n0 |message see you\n")
     refused = run("learn", str(lines_of_vw), "--ngrams", "2")

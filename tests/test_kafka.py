@@ -32,8 +32,8 @@ from streaml1.sources.kafka.topic_ids import refresh_metadata
 from streaml1.sources.kafka.topic_source import Bounds, KafkaSource
 from streaml1.sources.source import Lost
 from streaml1.training import predictions, progressive
-from streaml1.training.checkpoint import CheckpointError, Checkpoints, look
-from streaml1.training.checkpoint.manager import Keeper
+from streaml1.training.checkpoint import CheckpointError, Checkpoints, load_latest
+from streaml1.training.checkpoint.manager import CheckpointManager
 from tests.broker import Broker
 from tests.killing import killed_and_resumed
 
@@ -305,7 +305,7 @@ def test_a_topic_that_is_made_anew_while_the_process_is_stopped(
     assert said.endswith("; start again, with another directory for checkpoints")
     assert not (tmp_path / "m").exists()
     if keeps != "nothing":
-        found = look(tmp_path / keeps.format(topic))
+        found = load_latest(tmp_path / keeps.format(topic))
         assert found is not None and found.model.n_iterations == 40
 
 
@@ -335,9 +335,9 @@ def test_before_a_checkpoint_a_broker_is_asked(broker: Broker, tmp_path: Path) -
     broker.send(topic, rows(20))
 
     class Deaf(KafkaSource):
-        def _heed_ids(self, seconds: float = 0.0) -> None:
-            if seconds:
-                super()._heed_ids(seconds)
+        def _require_same_topics(self, timeout: float = 0.0) -> None:
+            if timeout:
+                super()._require_same_topics(timeout)
 
         def blocks(self, size: int, refuse: Any) -> Iterator[Any]:
             for block in super().blocks(size, refuse):
@@ -348,7 +348,7 @@ def test_before_a_checkpoint_a_broker_is_asked(broker: Broker, tmp_path: Path) -
     store = Checkpoints(tmp_path / "kept", seconds=0.0)
     with pytest.raises(Lost, match="was deleted and recreated"):
         progressive(model(), Deaf(broker.url(topic)), limit=20, checkpoint=store)
-    found = look(tmp_path / "kept")
+    found = load_latest(tmp_path / "kept")
     assert found is not None and found.model.n_iterations == 0
 
 
@@ -640,14 +640,14 @@ def test_a_checkpoint_beyond_the_end(
     """A topic that has lost records: those that come would be taken for what was learnt."""
     topic = broker.topic()
     broker.send(topic, rows(50))
-    url, kept, save = broker.url(topic), tmp_path / "kept", Keeper._save
+    url, kept, save = broker.url(topic), tmp_path / "kept", CheckpointManager._save
 
-    def ahead(self: Any, aside: bool = False) -> None:
-        self._state = {0: (300, 0)}, *self._state[1:]
-        save(self, aside)
+    def ahead(self: Any, in_background: bool = False) -> None:
+        self._progress = self._progress._replace(position={0: (300, 0)})
+        save(self, in_background)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Keeper, "_save", ahead)
+        patched.setattr(CheckpointManager, "_save", ahead)
         learnt(url, checkpoint=kept)
     for until_end in (True, False):
         with pytest.raises(Lost) as caught:

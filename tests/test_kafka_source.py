@@ -23,7 +23,7 @@ from streaml1.sources.kafka.partition_merge import MAX_BUFFERED, merge_partition
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.kafka.topic_source import Bounds, KafkaSource, parse_start
 from streaml1.training import progressive
-from streaml1.training.checkpoint import Checkpoints, look
+from streaml1.training.checkpoint import Checkpoints, load_latest
 from streaml1.training.consumer_group import Group
 from streaml1.training.report import Report
 
@@ -191,11 +191,11 @@ def test_urls() -> None:
             {"format": "csv"},
             "the format of a topic must be jsonl, svmlight or vw, got 'csv'",
         ),
-        ("kafka://h/t", {"target": "y"}, "has no columns such as 'y'"),
+        ("kafka://h/t", {"target": "y"}, "column options (such as 'y') apply to CSV files only"),
         ("kafka://h/t", {"start": "yesterday"}, "start must be earliest, latest, checkpoint, or"),
-        ("river:Phishing", {"until_end": True}, "river:Phishing is no topic"),
-        ("a.svm", {"start": "latest"}, "a.svm is no topic: only kafka://... has partitions"),
-        ("-", {"partitions": [0]}, "- is no topic"),
+        ("river:Phishing", {"until_end": True}, "apply to kafka://... only, not to river:Phishing"),
+        ("a.svm", {"start": "latest"}, "apply to kafka://... only, not to a.svm"),
+        ("-", {"partitions": [0]}, "apply to kafka://... only, not to -"),
     ],
 )
 def test_options_that_do_not_fit(spec: str, options: dict[str, Any], said: str) -> None:
@@ -285,7 +285,7 @@ def test_a_stop_between_two_blocks_of_a_poll_passes_over_nothing(tmp_path: Path)
         )
         signals.number = 0
         assert (len(blocks), report.examples) == (k, 1000 * k)
-        found = look(tmp_path / "kept")
+        found = load_latest(tmp_path / "kept")
         assert found is not None and found.learnt == 1000 * k
         assert found.position == {"0": [100 * k, 0]}
     expected = ElasticNetClassifier()
@@ -307,7 +307,7 @@ def test_a_stop_before_a_topic_is_gone_on_with_leaves_its_position(
             if not stop.is_set():
                 store.save(model, report, {"topic": "clicks", "source": "kafka"}, {"0": [7, 0]})
             progressive(model, KafkaSource("kafka://h/clicks"), checkpoint=store, stop=stop)
-        found = look(tmp_path / "kept")
+        found = load_latest(tmp_path / "kept")
         assert stop.is_set() and found is not None and found.position == {"0": [7, 0]}
 
 

@@ -28,7 +28,7 @@ from streaml1.features.labels import (
 )
 from streaml1.sources.readers.label_texts import LabelTexts
 from streaml1.sources.source import Block, binary_label, class_label, number_label
-from streaml1.training.example_parts import chunk_of
+from streaml1.training.batches import label_block
 
 TRUE = [True, 1, 1.0, np.True_, np.int8(1), np.uint64(1), np.float32(1.0), Decimal(1), Fraction(1)]
 FALSE = [False, 0, 0.0, -0.0, np.False_, np.int64(0), np.float16(0.0), Decimal(0), Fraction(0)]
@@ -384,9 +384,9 @@ def test_the_labels_of_a_block_are_read_as_one_by_one(y: list[Any], loss: str) -
         told = LabelTexts(np.array([texts.index(one) for one in y], int), texts)
         columns.append(Block(block.x, told, None, "some", lines))
     for column in columns:
-        chunk = chunk_of(column, loss, class_label)
-        faults = dict(chunk.faults)
-        assert len(chunk.y) == len(y) and len(faults) == len(chunk.faults)
+        chunk = label_block(column, loss, class_label)
+        faults = dict(chunk.bad_labels)
+        assert len(chunk.y) == len(y) and len(faults) == len(chunk.bad_labels)
         for row, one in enumerate(y):
             try:
                 assert chunk.y[row] == read(one) and row not in faults

@@ -11,7 +11,7 @@ import pytest
 
 import streaml1
 from streaml1.sources import SourceError
-from streaml1.training import Out, progressive
+from streaml1.training import Observer, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from tests.broker import Broker
 from tests.killing import killed_and_resumed
@@ -100,12 +100,17 @@ def test_an_example_comes_before_its_label_of_the_same_time(broker: Broker) -> N
     send(broker, events, asked, labels, 1)
     places: list[str] = []
 
-    class Heard(Out):
-        def answered(self, part: Any) -> None:
+    class Heard(Observer):
+        def on_labels(self, part: Any) -> None:
             places.extend(part.block.place(row) for row in range(part.lo, part.hi))
 
     report = progressive(
-        model(), broker.url(asked), labels=labels, until_end=True, label_within=1.0, outs=[Heard()]
+        model(),
+        broker.url(asked),
+        labels=labels,
+        until_end=True,
+        label_within=1.0,
+        observers=[Heard()],
     )
     assert report.examples == 50 and places == [f"{labels}/0@{k}" for k in range(50)]
 
@@ -156,13 +161,15 @@ def test_as_they_come(broker: Broker) -> None:
     broker.send(asked, [json.dumps({"id": 1, "x": {"a": 1.0}})])
     broker.send(labels, [json.dumps({"id": "another", "y": 1})])
 
-    class Answers(Out):
-        def predicted(self, part: Any) -> None:
+    class Answers(Observer):
+        essential = True
+
+        def on_batch(self, part: Any) -> None:
             assert part.y is None
             broker.send(labels, [json.dumps({"id": 1, "y": 1})])
 
     report = progressive(
-        model(), broker.url(asked), labels=labels, label_within=5.0, limit=1, outs=[Answers()]
+        model(), broker.url(asked), labels=labels, label_within=5.0, limit=1, observers=[Answers()]
     )
     assert report.examples == 1 and report.numbers["answered"] == 1
 
@@ -176,7 +183,7 @@ def test_what_is_refused(broker: Broker, tmp_path: Path) -> None:
         progressive(model(), broker.url(asked), labels="missing", until_end=True, label_within=5.0)
     with pytest.raises(SourceError, match="labels must be the name of a topic"):
         progressive(model(), broker.url(asked), labels="a/b", label_within=5.0)
-    with pytest.raises(ValueError, match="are for labels that come late"):
+    with pytest.raises(ValueError, match="needs delayed labels"):
         progressive(model(), broker.url(asked), labels=labels)
     options: dict[str, Any] = {"until_end": True, "label_within": 5.0, "bad": "skip"}
     report = progressive(

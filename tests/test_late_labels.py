@@ -18,10 +18,10 @@ from streaml1.core.rows import BadExample
 from streaml1.sources import SourceError
 from streaml1.sources.kafka.records import RecordReader, event_parser
 from streaml1.sources.readers.events import parse_event
-from streaml1.training import Out, Part, progressive
-from streaml1.training.delayed_labels import DelayedLabelRun, DelayedLabels, opened_events
+from streaml1.training import Batch, Observer, RunConfig, progressive
+from streaml1.training.delayed_labels import DelayedLabelRun, open_events
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED, PendingTable
-from streaml1.training.error_policy import Refusals
+from streaml1.training.error_policy import ErrorPolicy
 from tests.test_records import Record
 
 Event = dict[str, Any]
@@ -228,14 +228,16 @@ class Twin:
         return loss / weight, constant / weight, error / weight
 
 
-class Heard(Out):
+class Heard(Observer):
+    essential = True
+
     def __init__(self) -> None:
         self.p: list[float] = []
         self.versions: list[int] = []
         self.asked: list[str] = []
         self.late: list[tuple[str, bool, float]] = []
 
-    def predicted(self, part: Part) -> None:
+    def on_batch(self, part: Batch) -> None:
         self.p += np.asarray(part.p).tolist()
         assert part.hi - part.lo == len(part.p) and part.learnt is not None
         step = 0 if part.y is None else 1
@@ -243,7 +245,7 @@ class Heard(Out):
         if part.y is None:
             self.asked += [part.block.place(row) for row in range(part.lo, part.hi)]
 
-    def answered(self, part: Part) -> None:
+    def on_labels(self, part: Batch) -> None:
         self.late += [
             (part.block.place(row), bool(part.y[row - part.lo]), float(part.p[row - part.lo]))
             for row in range(part.lo, part.hi)
@@ -255,11 +257,10 @@ def run(
     **options: Any,
 ) -> tuple[DelayedLabelRun, Heard]:  # fmt: skip
     heard = Heard()
-    opened = opened_events(events)
-    refuse = Refusals("skip", [heard])
-    one = DelayedLabelRun(
-        model(), opened, refuse, DelayedLabels(within, most, unanswered), outs=[heard], **options
-    )
+    opened = open_events(events)
+    refuse = ErrorPolicy("skip", [heard])
+    config = RunConfig(label_within=within, waiting=most, unanswered=unanswered, **options)
+    one = DelayedLabelRun(model(), opened, refuse, config)
     one.begin()
     for block in opened.blocks(size, refuse):
         one.feed(block)
@@ -311,7 +312,7 @@ def test_equals_the_twin(
     assert state(late.model) == state(twin.model)
     assert heard.p == twin.told and heard.versions == twin.versions
     kinds = late.pending.table.kinds
-    assert late.numbers() == {
+    assert late.metrics() == {
         **twin.counts,
         "waiting": sum("x" in one for one in twin.waiting),
         "waiting_labels": sum("x" not in one for one in twin.waiting),
@@ -358,7 +359,7 @@ def ticks(start: int, end: int) -> list[Event]:
 def numbers(events: list[Event], within: float = 20.0, most: int = 100, unanswered: str = "drop",
             ) -> dict[str, float]:  # fmt: skip
     late, _ = run(events, within, most, unanswered)
-    return {name: count for name, count in late.numbers().items() if count}
+    return {name: count for name, count in late.metrics().items() if count}
 
 
 def test_predicted_at_once_learnt_with_the_label() -> None:
@@ -426,7 +427,7 @@ def test_an_unanswered_one_is_learnt_as_a_negative_and_corrected() -> None:
     assert state(late.model) == state(twin) and late.report.examples == 37
     told = late.report.lines[-1]
     answered, _ = run(more, 100.0, 100, "drop")
-    assert answered.numbers()["answered"] == 1
+    assert answered.metrics()["answered"] == 1
     assert told.loss == pytest.approx(answered.report.lines[-1].loss), "counted as if in time"
     assert told.error == pytest.approx(answered.report.lines[-1].error)
     assert told.recent_loss == pytest.approx(told.loss)
@@ -475,7 +476,7 @@ def test_many_labels() -> None:
     ]  # fmt: skip
     one = streaml1.SoftmaxClassifier(lr=0.5)
     heard = Heard()
-    report = progressive(one, events, label_within=10.0, outs=[Silent()])
+    report = progressive(one, events, label_within=10.0, observers=[Silent()])
     twin = streaml1.SoftmaxClassifier(lr=0.5)
     losses = [0.0]  # a label that joins alone is certain
     twin.learn_one({"a": 1.0}, "cat")
@@ -493,8 +494,10 @@ def test_many_labels() -> None:
     assert not heard.p
 
 
-class Silent(Out):
-    def predicted(self, part: Part) -> None:
+class Silent(Observer):
+    essential = True
+
+    def on_batch(self, part: Batch) -> None:
         assert len(part.p) == part.hi - part.lo
 
 
@@ -565,13 +568,13 @@ def test_a_negative_that_cannot_be_learnt_is_refused_where_it_stands() -> None:
 
     heard: list[Any] = []
 
-    class Heard(Out):
-        def refused(self, refused: Any) -> None:
+    class Heard(Observer):
+        def on_rejected(self, refused: Any) -> None:
             heard.append(refused)
 
     report = progressive(
         streaml1.EGClassifier(n_features=5), Asked(), label_within=1000.0, unanswered="negative",
-        bad="skip", outs=[Heard()],
+        bad="skip", observers=[Heard()],
     )  # fmt: skip
     assert report.examples == 5 and report.numbers["expired"] == 29
     assert [one.place for one in heard] == [f"t/0@{k}" for k in range(5, 29)]
@@ -595,7 +598,7 @@ def test_settings_out_of_range() -> None:
         ({"label_within": math.nan}, "label_within must be a finite .* got nan"),
         ({"label_within": 1.0, "waiting": 0}, "waiting must be >= 1, got 0"),
         ({"label_within": 1.0, "unanswered": "no"}, "unanswered must be .* got 'no'"),
-        ({"label_within": 1.0, "passes": 2}, "passes=2 has no meaning with late labels"),
+        ({"label_within": 1.0, "passes": 2}, "passes must be 1 with delayed labels, got 2"),
     ]:
         with pytest.raises(ValueError, match=message):
             progressive(model(), [], **settings)  # type: ignore[arg-type]
@@ -603,7 +606,7 @@ def test_settings_out_of_range() -> None:
         progressive(streaml1.SoftmaxClassifier(), [], label_within=1.0, unanswered="negative")
     with pytest.raises(TypeError, match="delayed labels need JSON lines with events, got plain:1"):
         run_source(Plain())
-    with pytest.raises(SourceError, match="Phishing has no late labels"):
+    with pytest.raises(SourceError, match="JSON lines or a topic, got river:Phishing"):
         progressive(model(), "river:Phishing", label_within=1.0)
     with pytest.raises(SourceError, match="delayed labels need format jsonl"):
         progressive(model(), "kafka://h/t", format="svmlight", label_within=1.0)
@@ -641,7 +644,7 @@ def test_a_file(tmp_path: Path) -> None:
     expected = progressive(other, events, label_within=20)
     assert state(one) == state(other) and report.numbers == expected.numbers
     assert "1 answered" in report.summary()
-    with pytest.raises(SourceError, match="svm is svmlight: only JSON lines have labels"):
+    with pytest.raises(SourceError, match="JSON lines or a topic, got .*svm .svmlight"):
         (tmp_path / "a.svm").write_text("1 1:1\n")
         progressive(model(), tmp_path / "a.svm", label_within=20)
 

@@ -26,10 +26,10 @@ from river import linear_model, optim
 import streaml1
 from streaml1.sources.kafka.topic_source import KafkaSource
 from streaml1.sources.source import Block
-from streaml1.training import Out, progressive
+from streaml1.training import Observer, progressive
 from streaml1.training import run_metrics as gauges_module
 from streaml1.training.checkpoint import Checkpoints
-from streaml1.training.metrics_server import Metrics, MetricsError, address_of
+from streaml1.training.metrics_server import MetricsError, MetricsServer, parse_address
 from tests.broker import Broker, given
 
 ROOT = Path(__file__).parent.parent
@@ -48,7 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return wait
 
 
-def fetched(metrics: Metrics, path: str) -> tuple[int, str, str]:
+def fetched(metrics: MetricsServer, path: str) -> tuple[int, str, str]:
     try:
         with urllib.request.urlopen(f"http://{metrics.address}{path}", timeout=10) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
@@ -57,7 +57,7 @@ def fetched(metrics: Metrics, path: str) -> tuple[int, str, str]:
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-def read(metrics: Metrics) -> dict[str, Any]:
+def read(metrics: MetricsServer) -> dict[str, Any]:
     """Samples by name; those of partitions as a dict."""
     code, kind, text = fetched(metrics, "/metrics")
     assert code == 200 and kind.startswith("text/plain")
@@ -74,7 +74,7 @@ def read(metrics: Metrics) -> dict[str, Any]:
     return told
 
 
-def health(metrics: Metrics) -> tuple[int, dict[str, Any]]:
+def health(metrics: MetricsServer) -> tuple[int, dict[str, Any]]:
     code, kind, text = fetched(metrics, "/health")
     assert kind == "application/json"
     return code, json.loads(text)
@@ -118,9 +118,9 @@ def examples(n: int, seed: int = 0) -> list[tuple[dict[Any, float], Any]]:
             for _ in range(n)]  # fmt: skip
 
 
-def run(source: Any, metrics: Metrics, **options: Any) -> Any:
+def run(source: Any, metrics: MetricsServer, **options: Any) -> Any:
     model = streaml1.ElasticNetClassifier(l1=1e-3)
-    return model, progressive(model, source, outs=[metrics], **options)
+    return model, progressive(model, source, observers=[metrics], **options)
 
 
 # Numbers
@@ -140,7 +140,7 @@ def test_numbers_are_those_of_the_run(clock: Callable[[float], None]) -> None:
                 losses.append(-math.log(p if y else 1 - p))
                 twin.learn_one(x, y)
 
-    with Metrics() as metrics:
+    with MetricsServer() as metrics:
 
         def look() -> None:
             told.append(read(metrics))
@@ -178,7 +178,7 @@ def test_what_is_recent_is_a_minute(clock: Callable[[float], None]) -> None:
         p = twin.predict_proba_one(x)[True]
         losses.append(-math.log(p if y else 1 - p))
         twin.learn_one(x, y)
-    with Metrics() as metrics:
+    with MetricsServer() as metrics:
 
         def look() -> None:
             told.append(read(metrics))
@@ -195,13 +195,13 @@ def test_what_is_recent_is_a_minute(clock: Callable[[float], None]) -> None:
 def test_checkpoints_and_what_other_outs_tell(
     tmp_path: Path, clock: Callable[[float], None]
 ) -> None:
-    class Waiting(Out):
-        def numbers(self) -> dict[str, float]:
+    class Waiting(Observer):
+        def metrics(self) -> dict[str, float]:
             return {"waiting_labels": 3.0, "dead_letters_total": 2.0}
 
     source = Fed([examples(5, 1), examples(5, 2)])
     told: list[dict[str, Any]] = []
-    with Metrics() as metrics, Checkpoints(tmp_path / "kept", seconds=0) as store:
+    with MetricsServer() as metrics, Checkpoints(tmp_path / "kept", seconds=0) as store:
 
         def look() -> None:
             clock(4.0)
@@ -209,7 +209,7 @@ def test_checkpoints_and_what_other_outs_tell(
 
         source.looks = [look, look]
         model = streaml1.ElasticNetClassifier()
-        progressive(model, source, outs=[Waiting(), metrics], checkpoint=store)
+        progressive(model, source, observers=[Waiting(), metrics], checkpoint=store)
         size = max(path.stat().st_size for path in (tmp_path / "kept").glob("*.checkpoint"))
         last = read(metrics)
     assert [one["streaml1_checkpoint_age_seconds"] for one in told] == [4.0, 4.0]
@@ -223,8 +223,8 @@ def test_a_run_that_goes_on_counts_its_own(tmp_path: Path) -> None:
     (tmp_path / "a.svm").write_text("1 1:1\n0 2:1\n" * 50)
     source, kept = str(tmp_path / "a.svm"), tmp_path / "kept"
     progressive(streaml1.ElasticNetClassifier(), source, limit=60, checkpoint=kept)
-    with Metrics() as metrics:
-        progressive(streaml1.ElasticNetClassifier(), source, checkpoint=kept, outs=[metrics])
+    with MetricsServer() as metrics:
+        progressive(streaml1.ElasticNetClassifier(), source, checkpoint=kept, observers=[metrics])
         told = read(metrics)
     assert told["streaml1_examples_total"] == 40 and told["streaml1_model_examples"] == 100
 
@@ -236,7 +236,7 @@ def test_every_name_is_in_the_table_and_every_row_is_served(tmp_path: Path) -> N
         if line.startswith("| `streaml1_")
     }
     source = Fed([examples(5, 1), examples(5, 2)])
-    with Metrics() as metrics:
+    with MetricsServer() as metrics:
         run(source, metrics, checkpoint=Checkpoints(tmp_path / "kept", seconds=0))
         served = {name for name in read(metrics) if name.startswith("streaml1_")}
     of_others = {name for name in rows if name in OTHERS}
@@ -251,7 +251,7 @@ OTHERS: set[str] = {"streaml1_dead_letters_total"}
 
 
 def test_before_the_run_it_is_starting() -> None:
-    with Metrics() as metrics:
+    with MetricsServer() as metrics:
         assert health(metrics) == (200, {"status": "starting", "reasons": []})
         assert not any(name.startswith("streaml1_") for name in read(metrics))
 
@@ -259,7 +259,7 @@ def test_before_the_run_it_is_starting() -> None:
 def test_red_where_nothing_moves_although_records_wait(clock: Callable[[float], None]) -> None:
     source = Fed([examples(5, 1), examples(5, 2)])
     seen: list[tuple[int, dict[str, Any]]] = []
-    with Metrics(stalled_seconds=30.0) as metrics:
+    with MetricsServer(stalled_seconds=30.0) as metrics:
 
         def look() -> None:
             for seconds in (29.0, 2.0):
@@ -276,8 +276,7 @@ def test_red_where_nothing_moves_although_records_wait(clock: Callable[[float], 
         source.looks = [look, caught_up]
         run(source, metrics)
     assert [code for code, _ in seen] == [200, 503, 200]
-    assert seen[1][1]["reasons"] == ["nothing was learnt for 31 s, and 12 records are left to be "
-                                     "read"]  # fmt: skip
+    assert seen[1][1]["reasons"] == ["no example was learned for 31 s, and 12 records are unread"]
     assert seen[1][1]["status"] == "red" and seen[1][1]["lag"] == 12
 
 
@@ -294,7 +293,7 @@ def test_red_where_no_news_is_no_broker(fault: str | None, clock: Callable[[floa
         return fault is None
 
     source.is_reachable = is_reachable
-    with Metrics(stalled_seconds=30.0) as metrics:
+    with MetricsServer(stalled_seconds=30.0) as metrics:
 
         def look() -> None:
             assert health(metrics)[0] == 200 and not asked
@@ -312,8 +311,8 @@ def test_red_where_no_news_is_no_broker(fault: str | None, clock: Callable[[floa
 def test_red_where_the_loss_is_not_finite() -> None:
     model = linear_model.LinearRegression(optim.SGD(1e9), clip_gradient=1e300)
     data = [({"a": 1e9 * (-1) ** k}, 1.0) for k in range(60)]
-    with Metrics() as metrics:
-        report = progressive(model, data, outs=[metrics])
+    with MetricsServer() as metrics:
+        report = progressive(model, data, observers=[metrics])
         assert not math.isfinite(report.lines[-1].loss or 0.0)
         code, about = health(metrics)
         assert read(metrics)["streaml1_healthy"] == 0.0
@@ -323,7 +322,7 @@ def test_red_where_the_loss_is_not_finite() -> None:
 def test_red_where_checkpoints_are_late(tmp_path: Path, clock: Callable[[float], None]) -> None:
     source = Fed([examples(5, k) for k in range(4)])
     codes = []
-    with Metrics() as metrics, Checkpoints(tmp_path / "kept", seconds=10.0) as store:
+    with MetricsServer() as metrics, Checkpoints(tmp_path / "kept", seconds=10.0) as store:
         store.__class__ = type("Late", (Checkpoints,), {"is_due": False})
 
         def look() -> None:
@@ -331,7 +330,7 @@ def test_red_where_checkpoints_are_late(tmp_path: Path, clock: Callable[[float],
             clock(16.0)
 
         source.looks = [look] * 4
-        progressive(streaml1.ElasticNetClassifier(), source, outs=[metrics], checkpoint=store)
+        progressive(streaml1.ElasticNetClassifier(), source, observers=[metrics], checkpoint=store)
         assert health(metrics)[0] == 200  # saved at the end
     assert codes == [200, 200, 503, 503]
 
@@ -340,7 +339,7 @@ def test_red_where_checkpoints_are_late(tmp_path: Path, clock: Callable[[float],
 
 
 def test_head_tells_what_get_does_without_the_body() -> None:
-    with Metrics() as metrics:
+    with MetricsServer() as metrics:
         for path in ("/health", "/metrics"):
             get = http.client.HTTPConnection(metrics.address, timeout=10)
             get.request("HEAD", path)
@@ -351,28 +350,28 @@ def test_head_tells_what_get_does_without_the_body() -> None:
 
 
 def test_other_paths_and_addresses() -> None:
-    with Metrics("::1") as metrics:
+    with MetricsServer("::1") as metrics:
         assert metrics.address.startswith("[::1]:")
         assert fetched(metrics, "/")[0] == 404 and health(metrics)[0] == 200
-    with Metrics() as metrics:
+    with MetricsServer() as metrics:
         assert metrics.address.startswith("127.0.0.1:")
         with pytest.raises(MetricsError, match="cannot listen at 127.0.0.1:.*in use") as error:
-            Metrics(port=int(metrics.address.rpartition(":")[2]))
+            MetricsServer(port=int(metrics.address.rpartition(":")[2]))
         assert error.value.exit_code == 75
     assert "streaml1-metrics" not in {one.name for one in threading.enumerate()}
     with pytest.raises(MetricsError) as error:
-        Metrics("192.0.2.1")
+        MetricsServer("192.0.2.1")
     assert error.value.exit_code == 2
     for wrong in ("x", "-1", "65536", ":9", "a:b", ""):
-        with pytest.raises(MetricsError, match="is no port: write 9100, or 0.0.0.0:9100"):
-            address_of(wrong)
-    assert address_of("0.0.0.0:1") == ("0.0.0.0", 1)
+        with pytest.raises(MetricsError, match="must be a port .9100. or HOST:PORT, got"):
+            parse_address(wrong)
+    assert parse_address("0.0.0.0:1") == ("0.0.0.0", 1)
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MetricsError, match=r"pip install 'streaml1\[metrics\]'"):
-        Metrics()
+        MetricsServer()
 
 
 def test_many_looks_while_it_learns() -> None:
@@ -380,7 +379,7 @@ def test_many_looks_while_it_learns() -> None:
     source = Fed([examples(200, seed) for seed in range(60)])
     seen: list[float] = []
     over = threading.Event()
-    with Metrics() as metrics:
+    with MetricsServer() as metrics:
 
         def watch() -> None:
             while not over.is_set():
@@ -487,13 +486,13 @@ def test_lag_is_what_is_left_to_be_read() -> None:
 
 
 def test_partitions_with_runs_of_their_own(clock: Callable[[float], None]) -> None:
-    with Metrics(stalled_seconds=30.0) as metrics:
+    with MetricsServer(stalled_seconds=30.0) as metrics:
         for partition, n in ((3, 20), (1, 12)):
             source: Any = Fed([examples(n, n)])
             source.ends = {partition: n + partition, 9: 0}
             source.lag = lambda source=source, p=partition: {p: source.ends[p] - source.done}
             model = streaml1.ElasticNetClassifier()
-            progressive(model, source, outs=[metrics.part(partition)])
+            progressive(model, source, observers=[metrics.add_partition(partition)])
         told = read(metrics)
         assert told["streaml1_examples_total"] == {"partition=1": 12, "partition=3": 20}
         assert told["streaml1_lag"] == {"partition=1": 1, "partition=3": 3}
@@ -501,13 +500,13 @@ def test_partitions_with_runs_of_their_own(clock: Callable[[float], None]) -> No
             200, {"status": "green", "reasons": [], "examples": 32, "partitions": 2}
         )  # fmt: skip
         clock(31.0)
-        metrics.part(1)  # another run begins over it
+        metrics.add_partition(1)  # another run begins over it
         code, about = health(metrics)
         assert code == 503 and about["reasons"] == [
-            "partition 3: nothing was learnt for 31 s, and 3 records are left to be read"
+            "partition 3: no example was learned for 31 s, and 3 records are unread"
         ]
-        metrics.drop(3)
+        metrics.drop_partition(3)
         assert health(metrics) == (200, {"status": "starting", "reasons": []})
-        metrics.drop(1)
-        metrics.drop(1)
+        metrics.drop_partition(1)
+        metrics.drop_partition(1)
         assert health(metrics)[0] == 200

@@ -87,7 +87,7 @@ def test_each_is_of_the_model_before(broker: Broker, kind: str) -> None:
     broker.send(topic, [json.dumps(row) for row in rows])
     url, out = broker.url(topic), broker.url(f"{topic}-p")
     with PredictionRecords(out) as records:
-        progressive(MODELS[kind].clone(), url, until_end=True, every=70, outs=[records])
+        progressive(MODELS[kind].clone(), url, until_end=True, every=70, observers=[records])
     found = told(broker, f"{topic}-p")
     assert len(found) == len(rows)
     for offset, expected in enumerate(slowly(kind, rows)):
@@ -116,7 +116,7 @@ def test_of_runs_that_die(broker: Broker, tmp_path: Path) -> None:
     broker.send(topic, [json.dumps(row) for row in rows])
     rng = random.Random(3)
 
-    class Dies(Exception):
+    class Dies(BaseException):
         pass
 
     def on_line(line: Any) -> None:
@@ -129,7 +129,7 @@ def test_of_runs_that_die(broker: Broker, tmp_path: Path) -> None:
             try:
                 progressive(
                     MODELS["elastic-net"].clone(), broker.url(topic), until_end=True, every=100,
-                    outs=[records], checkpoint=store, on_line=None if last else on_line,
+                    observers=[records], checkpoint=store, on_line=None if last else on_line,
                 )  # fmt: skip
             except Dies:
                 records._writer._producer._sender.force_close()
@@ -185,7 +185,7 @@ def test_of_a_file(broker: Broker, tmp_path: Path) -> None:
     assert done.stderr == ("streaml1: --predictions p names no broker: use kafka://HOST:PORT/p\n")
     topic = broker.topic()
     with PredictionRecords(broker.url(topic)) as records:
-        said = list(predictions(MODELS["softmax"].clone(), str(path), outs=[records]))
+        said = list(predictions(MODELS["softmax"].clone(), str(path), observers=[records]))
     assert [one.p for one in said] == [{}] * 20
     assert [json.loads(one.value)["p"] for one in records_of(broker, topic)] == [[]] * 20
 

@@ -459,7 +459,7 @@ def test_the_last_examples_before_a_silence(broker: Broker, url: str) -> None:
 def test_in_python(url: str) -> None:
     one = streaml1.ElasticNetClassifier()
     with ModelPublisher(url, seconds=3600) as publishing:
-        progressive(one, [({"a": 1.0}, True)] * 10, outs=[publishing])
+        progressive(one, [({"a": 1.0}, True)] * 10, observers=[publishing])
     assert state(streaml1.load(url)) == state(one)
 
 

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import struct
-import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +298,8 @@ def test_small_blocks_are_gathered(
     content, options = FILES[name]
     head, lines = ("", content) if not name.endswith(".csv") else content.split("\n", 1)
     (tmp_path / name).write_text((f"{head}\n" if head else "") + 12 * lines)
-    monkeypatch.setattr(sys.modules["streaml1.training.convert"], "BLOCK", size)
+    # The function of the same name hides the module in the package.
+    monkeypatch.setattr(import_module("streaml1.training.convert"), "BLOCK_ROWS", size)
     convert(tmp_path / name, tmp_path / "a.rows", **options)
     read = examples(tmp_path / name, **options)
     expected = [(place, joined(x), y, w, known) for place, x, y, w, known in read]
@@ -331,7 +332,7 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path, small_blocks: None) -> 
             assert one.weights != whole.weights
     assert (one.weights, one.intercept) == (whole.weights, whole.intercept)
     convert(many(61), path)
-    with pytest.raises(CheckpointError, match="is of another source: its sha256 is"):
+    with pytest.raises(CheckpointError, match="belongs to another source: its sha256 is"):
         progressive(net(), path, checkpoint=tmp_path / "kept")
 
 
@@ -547,10 +548,10 @@ def test_files_of_others(tmp_path: Path) -> None:
         SourceError, match="has version 2 of the .rows format, and this streaml1 reads"
     ):
         open_source(tmp_path / "b.rows")
-    with pytest.raises(SourceError, match="is read from a disk"):
+    with pytest.raises(SourceError, match="must be an uncompressed file on a disk"):
         open_source("-", format="rows")
     (tmp_path / "c.rows.gz").write_bytes(b"")
-    with pytest.raises(SourceError, match="not unpacked"):
+    with pytest.raises(SourceError, match="uncompressed file on a disk"):
         open_source(tmp_path / "c.rows.gz")
     assert HEADER.size == 64
 
@@ -578,7 +579,7 @@ def test_a_source_without_an_example_leaves_the_file(
     Path("bad.vw").write_text("spam\n")
     for source, options, text, said in (
         ("-", ["--format", "vw"], "", "- has no example to convert; day.rows is not written"),
-        ("bad.vw", ["--bad", "skip"], None, "bad.vw has no example to convert (1 refused); day."),
+        ("bad.vw", ["--bad", "skip"], None, "bad.vw has no example to convert (1 rejected); day."),
     ):
         done = CliRunner().invoke(cli, ["convert", source, "day.rows", *options], input=text)
         assert done.exit_code == 2 and f"streaml1: {said}" in done.stderr
@@ -609,7 +610,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [run(cli, ["predict", "a.vw.m", name, "--json"]).output for name in ("a.vw", "a.rows")]
     assert told[0] == told[1] and '"line": 1' in told[0]
     for arguments, sentence in (
-        (["a.vw", "a.txt"], "must end in .rows, got a.txt"),
+        (["a.vw", "a.txt"], "the output file must end in .rows, got a.txt"),
         (["a.rows", "a.rows"], "is also SOURCE"),
         (["a.vw", "none/a.rows"], "there is no such directory"),
         (["a.vw", "a.rows", "--bad", "dead-letter"], "is not one of 'fail', 'skip'"),
@@ -640,7 +641,7 @@ def test_a_model_of_raw_text_takes_no_rows(tmp_path: Path) -> None:
         ("convert", str(text), str(rows)),
     ):
         assert CliRunner().invoke(cli, args).exit_code == 0
-    said = "is rows: only CSV, JSON lines and vw have text to make words of"
+    said = "text features need CSV, JSON lines or VW, got"
     for args in (
         ("learn", str(rows), "--load", str(saved)),
         ("learn", str(rows), "--text", "m"),

@@ -222,7 +222,7 @@ def test_a_url_with_a_password_is_refused_and_not_repeated(url: str) -> None:
 
 def test_files_know_no_brokers(tmp_path: Path) -> None:
     (tmp_path / "a.svm").write_text("1 1:1\n")
-    with pytest.raises(SourceError, match="is no topic: only kafka"):
+    with pytest.raises(SourceError, match="apply to kafka://... only"):
         open_source(tmp_path / "a.svm", kafka={"user": "ann"})
 
 

@@ -15,8 +15,10 @@ from river import compose, preprocessing
 import streaml1
 from streaml1.training import evaluate
 
-CROSSED = "no name is 'stie', or begins with 'stie=' or 'stie^', so that stie,ad crosses nothing"
-TEXT = "nothing is called 'mesage', so that no words are made of it"
+CROSSED = (
+    "no name is 'stie' or starts with 'stie=' or 'stie^', so the cross stie,ad adds no features"
+)
+TEXT = "no feature is named 'mesage', so its text adds no features"
 
 
 def vw(folder: Path, n: int) -> str:
@@ -50,7 +52,7 @@ def test_what_is_spelt_wrong_is_told_once(
 ) -> None:
     examples = source(tmp_path, n)
     seen = f"in the first {min(n, 1000):,} examples "
-    remedy = ": is it spelt as the column or the namespace is?"
+    remedy = "; check the spelling of the column or namespace"
     model = streaml1.ElasticNetClassifier(cross=[("stie", "ad"), ("site", "ad")])
     streaml1.progressive(model, examples, every=100)
     assert said(caplog) == [f"{seen}{CROSSED}{remedy}"]
@@ -71,8 +73,8 @@ def test_what_comes_late_but_comes_is_not_told(
     assert said(caplog) == []
     streaml1.progressive(model.clone(), xs[:1])
     assert sorted(said(caplog)) == [
-        f"in the only example no name is {p!r}, or begins with {p + '='!r} or {p + '^'!r}, so that "
-        "site,ad crosses nothing: is it spelt as the column or the namespace is?"
+        f"in the only example no name is {p!r} or starts with {p + '='!r} or {p + '^'!r}, so the "
+        "cross site,ad adds no features; check the spelling of the column or namespace"
         for p in ("ad", "site")
     ]
 

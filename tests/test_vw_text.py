@@ -170,10 +170,10 @@ def test_sources_that_were_opened_without_the_text(
     opens: list[tuple[str, dict[str, Any], str]] = [
         ("a.vw", {}, "open it by open_source(..., text=['mail']), or give its name"),
         ("a.csv", {"target": "y"}, "open it by open_source(..., text=['mail'])"),
-        ("a.rows", {}, "give the file that it was made of"),
+        ("a.rows", {}, "use the file it was converted from"),
     ]
     for name, options, remedy in opens:
-        said = f"{name} does not have 'mail' as text, which the model makes words of: {remedy}"
+        said = f"the model reads 'mail' as text, but {name} was opened without it; {remedy}"
         for use in (streaml1.progressive, evaluate, prediction_blocks):
             with pytest.raises(SourceError, match=re.escape(said)):
                 use(model, open_source(name, **options))

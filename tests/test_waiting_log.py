@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streaml1
-from streaml1.training import progressive
+from streaml1.training import RunConfig, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.delayed_labels import (
     DelayedLabelRun,
-    DelayedLabels,
-    opened_events,
+    open_events,
 )
 from streaml1.training.delayed_labels import (
     pending as waiting,
@@ -32,11 +32,11 @@ from streaml1.training.delayed_labels import (
 from streaml1.training.delayed_labels.pending import PendingStore
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
 from streaml1.training.delayed_labels.segment_log import SegmentLog
-from streaml1.training.error_policy import Refusals
+from streaml1.training.error_policy import ErrorPolicy
 from tests.killing import killed_and_resumed
 
 ROOT = Path(__file__).parent.parent
-LATE = DelayedLabels(12.0, 16, "negative")
+LATE = RunConfig(label_within=12.0, waiting=16, unanswered="negative", every=10)
 
 
 def model() -> Any:
@@ -69,14 +69,13 @@ def write(path: Path, some: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def run(spec: str, store: Checkpoints | None, size: int = 7, late: DelayedLabels = LATE,
+def run(spec: str, store: Checkpoints | None, size: int = 7, late: RunConfig = LATE,
         limit: int | None = None) -> DelayedLabelRun:  # fmt: skip
-    opened = opened_events(spec)
-    one = DelayedLabelRun(
-        model(), opened, Refusals("skip"), late, store=store, every=10, limit=limit
-    )
+    opened = open_events(spec)
+    config = replace(late, limit=limit)
+    one = DelayedLabelRun(model(), opened, ErrorPolicy("skip"), config, store=store)
     one.begin()
-    for block in () if one.is_full else opened.blocks(size, Refusals("skip")):
+    for block in () if one.is_full else opened.blocks(size, ErrorPolicy("skip")):
         one.feed(block)
         if one.is_full:
             break
@@ -107,7 +106,7 @@ def told(one: DelayedLabelRun) -> Any:
         "window": [arrays[name].tolist() for name in ("p", "y")],
         "lines": lines,
         "waits": waits,
-        "numbers": one.numbers(),
+        "numbers": one.metrics(),
         "clock": one.pending.clock.dump(),
     }
 
@@ -189,9 +188,15 @@ def die_at(step: int) -> None:
 @given(
     st.integers(0, 1000),
     st.lists(st.integers(1, 60), max_size=4),
-    st.sampled_from([LATE, DelayedLabels(5.0, 4, "drop"), DelayedLabels(30.0, 1000, "negative")]),
+    st.sampled_from(
+        [
+            LATE,
+            replace(LATE, label_within=5.0, waiting=4, unanswered="drop"),
+            replace(LATE, label_within=30.0, waiting=1000),
+        ]
+    ),
 )
-def test_limits_that_go_on_are_one_run(seed: int, limits: list[int], late: DelayedLabels) -> None:
+def test_limits_that_go_on_are_one_run(seed: int, limits: list[int], late: RunConfig) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -328,11 +333,15 @@ def test_the_checkpoint_it_went_on_from_is_still_good(kept: Path) -> None:
 
 def test_with_and_without_late_labels(kept: Path, tmp_path: Path) -> None:
     spec = str(kept.parent / "a.jsonl")
-    with pytest.raises(CheckpointError, match="is of a run with late labels: give the time limit"):
+    with pytest.raises(
+        CheckpointError, match="belongs to a run with delayed labels; give label_within"
+    ):
         progressive(model(), spec, checkpoint=kept)
     plain = write(tmp_path / "b.jsonl", [{"x": {"a": 1.0}, "y": 1}])
     progressive(model(), plain, checkpoint=tmp_path / "plain")
-    with pytest.raises(CheckpointError, match="is of a run without late labels: leave out the"):
+    with pytest.raises(
+        CheckpointError, match="belongs to a run without delayed labels; leave label_within out"
+    ):
         progressive(model(), plain, checkpoint=tmp_path / "plain", label_within=5.0)
 
 

@@ -68,7 +68,7 @@ def _round(model: Any, report: Report, rows: Any) -> list[float]:
         store.save(model, report, {}, None)
         whole = time.thread_time() - began
         began, clock = time.thread_time(), time.perf_counter()
-        store.save_aside(model, report, {}, None)
+        store.save_in_background(model, report, {}, None)
         stall, clock = time.thread_time() - began, time.perf_counter() - clock
         beside = [learn()]
         while not store.settled():

@@ -124,7 +124,7 @@ def bench(rows: Any, table: Any, tell: Any) -> None:
             def tell_each(url: str = url) -> None:
                 model = streaml1.ElasticNetClassifier(l1=1e-6, l2=1e-6)
                 with PredictionRecords(f"{url}-p") as out:
-                    streaml1.progressive(model, url, until_end=True, every=ROWS, outs=[out])
+                    streaml1.progressive(model, url, until_end=True, every=ROWS, observers=[out])
 
             learn()
             times = np.array(

@@ -25,7 +25,7 @@ from streaml1.sources.readers.csv_schema import Columns, Records, TextLines
 from streaml1.sources.readers.formats import line_parser
 from streaml1.sources.readers.parsed_lines import BytesLineParser
 from streaml1.sources.source import class_label
-from streaml1.training.example_parts import chunk_of
+from streaml1.training.batches import label_block
 
 ROUNDS = 5
 FEW = 3  # rounds of what takes Vowpal Wabbit ten seconds
@@ -283,7 +283,7 @@ def _second_core(cases: list[Any], model: Any, table: Any, show: Any) -> None:
 def learn(case: Case, model: Callable[..., Any]) -> None:
     one = model(0.1, **case.options)
     for block in blocks(case.path):
-        one.progressive_many(block.x, chunk_of(block, "logistic", class_label).y)
+        one.progressive_many(block.x, label_block(block, "logistic", class_label).y)
         del block  # as `streaml1 learn` does, so that its memory may be taken for the next
 
 

@@ -39,6 +39,8 @@ def convert(
     SOURCE is as for learn. FILE.rows is a source for learn, predict and evaluate. A model that
     learns from FILE.rows is bit-identical to one that learns from SOURCE.
     """
+    from streaml1.sources import SourceOptions
+    from streaml1.training import RunConfig
     from streaml1.training.convert import convert as converted
 
     if file.suffix.lower() != ".rows":
@@ -47,7 +49,10 @@ def convert(
     require_outputs(source, {"FILE": file, "--plot": None})
     with logged(), _raising_at_sigterm(file):
         try:
-            done = converted(examples, file, limit=limit, bad=bad, format=options["format"])
+            config = RunConfig(
+                limit=limit, bad=bad, source_options=SourceOptions(format=options["format"])
+            )
+            done = converted(examples, file, config)
         except OSError as error:
             raise unwritable(str(file), error) from None
     rejected = f", {done.refused:,} rejected" if done.refused else ""

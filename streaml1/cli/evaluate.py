@@ -44,6 +44,7 @@ def evaluate(
     MODEL is a file written by learn --save, a directory of learn --checkpoint, or the topic of
     learn --publish. SOURCE and its options are as for learn.
     """
+    from streaml1.training import RunConfig
     from streaml1.training.evaluate import evaluate
     from streaml1.training.run import Unfinished
 
@@ -60,11 +61,11 @@ def evaluate(
     ):
         missed: Unfinished | None = None
         try:
-            done = evaluate(
-                learner, Interruptible(examples, signals, screen.advance), every=every,
-                limit=limit, bad=bad, on_line=screen.line, on_start=screen.start,
+            config = RunConfig(
+                every=every, limit=limit, bad=bad, on_line=screen.line, on_start=screen.start,
                 stop=lambda: signals.number != 0,
             )  # fmt: skip
+            done = evaluate(learner, Interruptible(examples, signals, screen.advance), config)
         except Unfinished as error:
             done, missed = error.report, error
         if done.examples:

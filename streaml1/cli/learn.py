@@ -24,7 +24,6 @@ from streaml1.cli.option_checks import (
     texts_of,
 )
 from streaml1.cli.options import (
-    READING,
     Finite,
     NonEmptyPath,
     every_option,
@@ -136,10 +135,12 @@ def learn(
     Ctrl-C, SIGTERM or SIGHUP ends the run after the current block and writes report, plot and
     model.
     """
-    from streaml1.training import prepare, progressive
+    from streaml1.core.option_fields import option_names
+    from streaml1.sources import SourceOptions
+    from streaml1.training import RunConfig, prepare, progressive
     from streaml1.training.run import Unfinished
 
-    other = READING + GROUP_OPTION_NAMES + SINK_OPTION_NAMES
+    other = (*option_names(SourceOptions), *GROUP_OPTION_NAMES, *SINK_OPTION_NAMES)
     late = late_labels(options)
     given = {k: v for k, v in options.items() if k not in other and v is not None}
     if options["per_partition"]:
@@ -193,22 +194,24 @@ def learn(
             done = progressive(
                 learner,
                 Interruptible(examples, signals, screen.advance),
-                every=every,
-                limit=limit,
-                passes=passes,
-                bad="skip" if bad == "dead-letter" else bad,
-                on_line=log.beside(screen.line),
-                on_start=screen.start,
-                stop=lambda: signals.number,
-                checkpoint=store,
-                outs=[*watchers, *sinks, *([] if regret_of is None else [regret_of])],
-                label_within=None if late is None else late.within,
-                waiting=1 if late is None else late.max_pending,
-                unanswered="drop" if late is None else late.unanswered,
+                RunConfig(
+                    every=every,
+                    limit=limit,
+                    passes=passes,
+                    bad="skip" if bad == "dead-letter" else bad,
+                    on_line=log.and_log(screen.line),
+                    on_start=screen.start,
+                    stop=lambda: signals.number,
+                    checkpoint=store,
+                    observers=[*watchers, *sinks, *([] if regret_of is None else [regret_of])],
+                    label_within=None if late is None else late.within,
+                    waiting=1 if late is None else late.max_pending,
+                    unanswered="drop" if late is None else late.unanswered,
+                ),
             )
         except Unfinished as error:
             done, missed = error.report, error  # the files can still be written
-        log.end(done, signals.number)
+        log.log_end(done, signals.number)
         waits = bool(done.numbers.get("asked"))
         if done.examples:
             write_all(learner, done, save, report, plot)

@@ -102,7 +102,7 @@ def texts_of(
     """
     import streaml1.datasets  # noqa: F401  (registers the source `stdlib`)
     from streaml1.sources import format_of
-    from streaml1.training.checkpoint import look
+    from streaml1.training.checkpoint import load_latest
 
     given: list[str] | None = options["text"]
     resumes = checkpoint is not None or load is not None
@@ -113,7 +113,8 @@ def texts_of(
         kind = (options["format"] or "").lower()
     if kind not in ("csv", "vw", "svmlight", "rows"):  # opening the last two rejects text
         return given
-    if checkpoint is not None and checkpoint.is_dir() and (found := look(checkpoint)) is not None:
+    found = load_latest(checkpoint) if checkpoint is not None and checkpoint.is_dir() else None
+    if found is not None:
         return list(found.model.text or ()) or None
     return None if load is None else list(load().text or ()) or None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from streaml1.sources import Source
+    from streaml1.sources import Source, SourceOptions
 
 __all__ = [
-    "READING",
     "Finite",
     "NonEmptyPath",
     "every_option",
@@ -21,6 +21,7 @@ __all__ = [
     "opened",
     "output",
     "positive",
+    "reading_options",
     "report_options",
     "source_options",
     "split_names",
@@ -55,8 +56,6 @@ def _numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> li
     return [int(number) for number in numbers]
 
 
-READING = ("format", "target", "categorical", "weight", "ignore", "delimiter", "seed", "start",
-           "until_end", "partitions", "group", "kafka", "labels")  # fmt: skip
 positive = click.IntRange(min=1)
 
 
@@ -187,10 +186,24 @@ def opened(
     import streaml1.datasets  # noqa: F401  (registers the source `stdlib`)
     from streaml1.sources import open_source
 
-    reading: dict[str, Any] = {name: options.get(name) for name in READING}
+    reading = replace(
+        reading_options(options), require_label=require_label, events=events, text=text
+    )
     if not source.startswith("kafka:") and _connects_elsewhere():
-        reading["kafka"] = None  # the Kafka options belong to that other topic
-    return open_source(source, require_label=require_label, events=events, text=text, **reading)
+        reading = replace(reading, kafka=None)  # the Kafka options belong to that other topic
+    return open_source(source, reading)
+
+
+def reading_options(options: dict[str, Any]) -> SourceOptions:
+    """Return those options of a command that describe how a source is read.
+
+    Each has the name of a field of `SourceOptions`; one that was not given keeps its default.
+    """
+    from streaml1.core.option_fields import option_names
+    from streaml1.sources import SourceOptions
+
+    given = {name: options.get(name) for name in option_names(SourceOptions)}
+    return SourceOptions(**{name: value for name, value in given.items() if value is not None})
 
 
 def _connects_elsewhere() -> bool:

@@ -14,7 +14,7 @@ import click
 from streaml1.cli.messages import logged, report_problem
 from streaml1.cli.model_factory import new_learner
 from streaml1.cli.option_checks import require_prefixes
-from streaml1.cli.options import Finite, NonEmptyPath
+from streaml1.cli.options import Finite, NonEmptyPath, reading_options
 from streaml1.cli.program import CommandError, cli
 from streaml1.cli.run_options import signal_before_broker, watching
 from streaml1.cli.signals import Signals
@@ -57,7 +57,8 @@ def learn_group(
     """Learn as a member of a consumer group until a signal, then print a summary and exit."""
     from streaml1.sources.kafka.topic import Topic
     from streaml1.sources.source import Unavailable
-    from streaml1.training.checkpoint.ownership import names_in
+    from streaml1.training import RunConfig
+    from streaml1.training.checkpoint.ownership import list_files
     from streaml1.training.consumer_group import Group
     from streaml1.training.run import Unfinished
 
@@ -69,7 +70,7 @@ def learn_group(
         raise CommandError("--per-partition requires --group and --checkpoint")
     if not source.startswith("kafka:"):
         raise CommandError(f"--per-partition requires a Kafka source, got {source}")
-    if checkpoint.is_dir() and names_in(checkpoint):
+    if checkpoint.is_dir() and list_files(checkpoint):
         raise CommandError(
             f"{checkpoint} holds the checkpoints of a single model: omit --per-partition or use "
             "another directory"
@@ -84,11 +85,13 @@ def learn_group(
     ):
         place = SimpleNamespace(name=source, topic=Topic(source, options["kafka"]))
         group = Group(
-            new_learner(source, model, task, given), source, group=options["group"],
-            folder=checkpoint, every=every, bad="skip" if bad == "dead-letter" else bad,
-            outs=partial(_sink_observers, watchers, place, bad, options), seconds=checkpoint_every,
-            format=options["format"], start=options["start"], session=options["session_timeout"],
-            on_line=lines.show, kafka=options["kafka"],
+            new_learner(source, model, task, given), source,
+            RunConfig(
+                every=every, bad="skip" if bad == "dead-letter" else bad,
+                source_options=reading_options(options),
+            ),
+            folder=checkpoint, seconds=checkpoint_every, session=options["session_timeout"],
+            on_line=lines.show, observers=partial(_sink_observers, watchers, place, bad, options),
         )  # fmt: skip
         missed: Unfinished | None = None
         try:
@@ -112,12 +115,12 @@ def learn_group(
 
 def require_one_model(folder: Path) -> None:
     """Raise CommandError if a directory holds the models of a consumer group."""
-    from streaml1.training.checkpoint import look
+    from streaml1.training.checkpoint import load_latest
 
     for place in folder.iterdir() if folder.is_dir() else ():
         # Named TOPIC-PARTITION; other directories are not read.
         if place.name.rpartition("-")[2].isdecimal() and place.is_dir():
-            found = look(place)
+            found = load_latest(place)
             if found is not None and "partition" in found.identity:
                 raise CommandError(
                     f"{folder} holds models per partition, such as {place.name}: use "
@@ -132,13 +135,13 @@ def _sink_observers(
     """Yield the observers of the run over a partition."""
     from streaml1.training.run_log import RunLog
 
-    with sink_observers(place, bad, options) as outs:
-        metrics = [watcher for watcher in watchers if hasattr(watcher, "part")]
+    with sink_observers(place, bad, options) as sinks:
+        metrics = [watcher for watcher in watchers if hasattr(watcher, "add_partition")]
         try:
-            yield [RunLog(), *(one.part(partition) for one in metrics), *outs]
+            yield [RunLog(), *(one.add_partition(partition) for one in metrics), *sinks]
         finally:
             for one in metrics:
-                one.drop(partition)
+                one.drop_partition(partition)
 
 
 class _Lines:
@@ -181,18 +184,18 @@ def partitions(folder: Path) -> None:
     --checkpoint.
     """
     from streaml1.cli.text_tables import text_table
-    from streaml1.training.checkpoint import look
-    from streaml1.training.checkpoint.ownership import owner_of
+    from streaml1.training.checkpoint import load_latest
+    from streaml1.training.checkpoint.ownership import read_owner
 
     rows: list[tuple[str, ...]] = []
     examples = non_zeros = 0
     places = folder.iterdir() if folder.is_dir() else iter(())
     for place in sorted(places, key=lambda path: (len(path.name), path.name)):
-        found = look(place) if place.is_dir() else None
+        found = load_latest(place) if place.is_dir() else None
         if found is None or "partition" not in found.identity:
             continue
         facts = found.report[0]
-        sums, owner = facts["all"], owner_of(place)
+        sums, owner = facts["all"], read_owner(place)
         ((offset, _),) = found.position.values()
         loss = sums["loss"] / sums["weight"] if sums["weight"] else None
         rows.append((

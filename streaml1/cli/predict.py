@@ -48,7 +48,7 @@ def predict(
     multiclass models. SOURCE needs no labels. With --bad skip, a rejected example yields an empty
     line. With --predictions, the output goes to the topic instead.
     """
-    from streaml1.training import prediction_blocks
+    from streaml1.training import RunConfig, prediction_blocks
     from streaml1.training.prediction_records import to_json_label
 
     learner = loaded(model, options["kafka"])
@@ -71,10 +71,11 @@ def predict(
         return "" if p is None else repr(p)
 
     written = options["predictions"] is not None
-    with logged(), sink_observers(examples, bad, options) as outs:
+    with logged(), sink_observers(examples, bad, options) as observers:
         skip = "skip" if bad == "dead-letter" else bad
+        config = RunConfig(limit=limit, bad=skip, observers=observers)
         unknown = _UnknownFeatures(learner)
-        for block in prediction_blocks(learner, examples, limit=limit, bad=skip, outs=outs):
+        for block in prediction_blocks(learner, examples, config):
             unknown.inspect(block)
             if not written:
                 click.echo("\n".join(map(text, block)))

@@ -161,7 +161,7 @@ def _no_room(error: OSError) -> CommandError:
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from streaml1 import __version__
+        from streaml1.core.version import __version__
 
         click.echo(f"{PROGRAM} {__version__}")
         ctx.exit()

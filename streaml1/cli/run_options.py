@@ -15,7 +15,7 @@ from streaml1.cli.signals import Signals
 from streaml1.core.logging import event
 
 if TYPE_CHECKING:
-    from streaml1.training import Out
+    from streaml1.training import Observer
     from streaml1.training.run_log import RunLog
 
 __all__ = ["signal_before_broker", "log_option", "metrics_options", "watching"]
@@ -53,7 +53,7 @@ def metrics_options(command: Command) -> Command:
 
 
 @contextmanager
-def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[Out]]]:
+def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[Observer]]]:
     """Yield the log of a run and its observers: the log, and metrics with --metrics."""
     from streaml1.training.run_log import RunLog
 
@@ -61,9 +61,9 @@ def watching(where: str | None, stalled: float) -> Iterator[tuple[RunLog, list[O
     if where is None:
         yield log, [log]
         return
-    from streaml1.training.metrics_server import Metrics, address_of
+    from streaml1.training.metrics_server import MetricsServer, parse_address
 
-    with Metrics(*address_of(where), stalled_seconds=stalled) as metrics:
+    with MetricsServer(*parse_address(where), stalled_seconds=stalled) as metrics:
         extra = event("metrics", address=metrics.address)
         logger.info("metrics at http://%s/metrics", metrics.address, extra=extra)
         yield log, [log, metrics]

@@ -13,7 +13,7 @@ from streaml1.cli.program import CommandError
 
 if TYPE_CHECKING:
     from streaml1.sources.kafka.topic import Topic
-    from streaml1.training import Out
+    from streaml1.training import Observer
 
 __all__ = [
     "SINK_OPTION_NAMES",
@@ -49,7 +49,7 @@ publish_options = together(
 
 
 @contextmanager
-def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[Out]]:
+def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator[list[Observer]]:
     """Yield the observers of a run that the options select, and close them afterwards.
 
     Raises
@@ -58,7 +58,7 @@ def sink_observers(examples: Any, bad: str, options: dict[str, Any]) -> Iterator
         If an option is invalid for the source, or a topic cannot be written.
     """
     given, topics = require_sinks(examples, bad, options)
-    observers: list[Out] = []
+    observers: list[Observer] = []
     with ExitStack() as stack:
         if given["predictions"] is not None:
             from streaml1.training.prediction_records import PredictionRecords

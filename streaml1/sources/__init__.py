@@ -1,12 +1,14 @@
-"""Where examples come from: files, standard input, river's data sets, Kafka."""
+"""Sources of examples: files, standard input, river's data sets, Kafka topics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from streaml1.core.option_fields import document_options, option_names, parameter_entries
 from streaml1.sources.kafka.topic_source import KafkaSource
+from streaml1.sources.options import SourceOptions, source_options
 from streaml1.sources.readers.csv import CsvParser
 from streaml1.sources.readers.csv_schema import delimiter_of
 from streaml1.sources.readers.formats import line_parser
@@ -30,17 +32,19 @@ __all__ = [
     "Refuse",
     "Source",
     "SourceError",
+    "SourceOptions",
     "binary_label",
     "class_label",
     "format_of",
     "number_label",
     "open_source",
+    "source_options",
 ]
 
 SOURCES["river"] = lambda spec, seed: RiverSet(spec)
 SOURCES["kafka"] = lambda spec, seed: KafkaSource(spec)
 
-ENDINGS = {
+FORMATS = {
     ".svm": "svmlight",
     ".svmlight": "svmlight",
     ".vw": "vw",
@@ -49,153 +53,168 @@ ENDINGS = {
     ".tsv": "csv",
     ".rows": "rows",
 }
+"""Format of a file by the suffix of its name."""
+
+TEXT_FORMATS = ("csv", "jsonl", "vw")
+"""Formats that can hold raw text."""
 
 
-def open_source(
-    spec: str | Path,
-    *,
-    format: str | None = None,
-    target: str | None = None,
-    categorical: Iterable[str] = (),
-    weight: str | None = None,
-    ignore: Iterable[str] = (),
-    delimiter: str | None = None,
-    seed: int | None = None,
-    start: str | None = None,
-    until_end: bool = False,
-    partitions: Sequence[int] | None = None,
-    group: str | None = None,
-    require_label: bool = True,
-    kafka: Any = None,
-    events: bool = False,
-    labels: str | None = None,
-    text: Iterable[str] | None = None,
-) -> Source:
-    """Open a source of examples by what the user calls it.
+@document_options(parameter_entries(SourceOptions, option_names(SourceOptions, internal=True)))
+def open_source(spec: str | Path, options: SourceOptions | None = None, **keywords: Any) -> Source:
+    """Open a source of examples by its name.
 
     Parameters
     ----------
-    spec
-        The path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, ``.tsv``, each
-        also ``.gz``; ``.rows``, which `streaml1.training.convert` writes), ``-`` for standard
-        input, or one of `SOURCES`, such as ``river:Phishing`` or ``kafka://host:port/topic``.
-    format
-        svmlight, vw, jsonl, csv or tsv (with ``.gz`` if it is packed), where the name does not end
-        in it.
-        Of a topic svmlight, vw or jsonl, where its records do not tell.
-    target, categorical, weight, ignore
-        The columns of a CSV file: the label, those that hold text, the sample weight, those that
-        are left alone. All others hold numbers.
-    delimiter
-        What stands between the cells of a CSV file: one character, or the word tab. By default a
-        comma, and a tab where the format is tsv.
-    seed
-        For sources that draw their order at random, 0 by default; others refuse it.
-    start, until_end, partitions, group
-        Of a topic: where to start, whether to end, what to read, and who to commit for, as for
-        `KafkaSource`.
-    require_label
-        Whether an example without a label is refused, as learning needs; predicting does not, and
-        gets the label None.
-    kafka
-        How to connect to the brokers of a topic: the path of a properties file, or settings by
-        their names, such as ``{"user": "ann", ...}``. By default as the environment says.
-    events
-        Whether labels come later than their examples: the examples are `Event`s then.
-    labels
-        The topic of the labels, where it is another.
-    text
-        What a model reads as raw text: of a CSV file columns, which hold text as those in
-        `categorical` do, and of vw namespaces.
+    spec : str or Path
+        Path of a file (``.svm``, ``.svmlight``, ``.vw``, ``.jsonl``, ``.csv``, ``.tsv``, each
+        also ``.gz``; or ``.rows``, written by `streaml1.training.convert`), ``-`` for standard
+        input, or a name with one of the prefixes in `SOURCES`, such as ``river:Phishing`` or
+        ``kafka://host:port/topic``.
+    options : SourceOptions, optional
+        How to read it.
+    {options}
+
+    Returns
+    -------
+    Source
+        Yields blocks of examples.
 
     Raises
     ------
     SourceError
-        One sentence, if there is no such source.
+        If the source does not exist, or an option does not apply to it.
+    TypeError
+        If a keyword is not an option.
 
+    Examples
+    --------
+    >>> from streaml1.sources import SourceOptions, open_source
+    >>> open_source("river:Phishing", SourceOptions()).name
+    'river:Phishing'
     """
+    options = source_options("open_source", options, keywords)
     name = str(spec)
-    strings, ignored = (
-        [one] if isinstance(one, str) else list(one) for one in (categorical, ignore)
-    )
-    columns = [column for column in (target, weight, *strings, *ignored) if column is not None]
-    tabular = bool(columns) or delimiter is not None
-    such = f" such as {columns[0]!r}" if columns else ", and something between them"
-    texts = tuple(text or ())
-    opener = SOURCES.get(name.partition(":")[0]) if isinstance(spec, str) else None
-    if seed is not None and (opener is None or name.startswith(("river:", "kafka:"))):
-        raise SourceError(
-            f"{name} has an order of its own: a seed is for what draws one, such as stdlib and "
-            "data:...; leave it out"
-        )
+    prefix = name.partition(":")[0] if isinstance(spec, str) else ""
+    _check_seed(name, prefix, options)
     if name.startswith("kafka:"):
-        topic = KafkaSource(
-            name, format=format, start=start, until_end=until_end, partitions=partitions,
-            group=group, require_label=require_label, kafka=kafka, events=events, labels=labels,
-            text=texts,
-        )  # fmt: skip
-        if tabular:
-            raise SourceError(f"{name} has no columns{such}: only a CSV file has")
-        return topic
-    if until_end or any(one is not None for one in (start, partitions, group, labels, kafka)):
-        raise SourceError(
-            f"{name} is no topic: only kafka://... has partitions, a start, an end and brokers"
-        )
-    if opener is not None and events:
-        raise SourceError(f"{name} has no late labels: only JSON lines and topics have")
-    if opener is not None:
-        if format is not None or tabular:
-            raise SourceError(f"{name} is no file: it takes no format and no columns")
-        return opener(name, seed or 0)
-    if name != "-":
-        require_readable(name)
-    kind, gz = _format(name, format)
-    if tabular and kind != "csv":
-        raise SourceError(f"{name} is {kind}: only a CSV file has columns{such}")
-    if events and kind != "jsonl":
-        raise SourceError(f"{name} is {kind}: only JSON lines have labels that come late")
-    if texts and kind not in ("csv", "jsonl", "vw"):
-        remedy = ": give the file that it was made of" if kind == "rows" else ""
-        raise SourceError(
-            f"{name} is {kind}: only CSV, JSON lines and vw have text to make words of{remedy}"
-        )
-    if kind == "rows":
-        if name == "-" or gz:
-            what = "standard input" if name == "-" else name
-            raise SourceError(f"{what}: a file of rows is read from a disk, and not unpacked")
-        return RowsFile(name)
-    if kind == "csv":
-        mark = _delimiter(name, format, delimiter)
-        csv = CsvParser(name, target, strings, weight, require_label, ignored, mark, texts)
-        return TextSource(name, csv, gz)
-    parser = line_parser("events" if events else kind, require_label, texts=texts)
-    return TextSource(name, parser, gz)
+        return _open_topic(name, options)
+    _reject_topic_options(name, options)
+    if prefix in SOURCES:
+        return _open_registered(name, prefix, options)
+    return _open_file(name, options)
 
 
 def format_of(name: str, format: str | None = None) -> str:
-    """The format of a source in a word: that of a file, or else what stands before the colon."""
-    word = name.partition(":")[0]
-    return word if word in SOURCES else _format(name, format)[0]
+    """Return the format of a file, or the prefix of a source that is not a file."""
+    prefix = name.partition(":")[0]
+    return prefix if prefix in SOURCES else _file_format(name, format).name
 
 
-def _delimiter(name: str, format: str | None, said: str | None) -> str:
-    """What stands between the cells of a CSV file."""
-    if said is not None:
-        return delimiter_of(said)
-    plain = (name if format is None else format).lower().removesuffix(".gz")
-    return "\t" if plain.endswith("tsv") else ","
+def _check_seed(name: str, prefix: str, options: SourceOptions) -> None:
+    if options.seed is not None and prefix not in SOURCES.keys() - {"river", "kafka"}:
+        raise SourceError(
+            f"--seed applies to sources that shuffle (stdlib, data:...), not to {name}; leave it "
+            "out"
+        )
 
 
-def _format(name: str, format: str | None) -> tuple[str, bool]:
-    """Which format a file has, and whether it is packed by gzip."""
-    whole = (name if format is None else f".{format}").lower()
-    plain = whole.removesuffix(".gz")
-    kind = ENDINGS.get(plain[plain.rfind(".") :])
+def _reject_topic_options(name: str, options: SourceOptions) -> None:
+    given = (options.start, options.partitions, options.group, options.labels, options.kafka)
+    if options.until_end or any(one is not None for one in given):
+        raise SourceError(
+            f"start, end, partition, group and broker options apply to kafka://... only, not to "
+            f"{name}"
+        )
+
+
+def _column_options_text(options: SourceOptions) -> str | None:
+    """Return how an error names the column options that were given; None if there are none."""
+    if options.columns:
+        return f"column options (such as {options.columns[0]!r})"
+    return None if options.delimiter is None else "column options (such as the delimiter)"
+
+
+def _open_topic(name: str, options: SourceOptions) -> Source:
+    topic = KafkaSource(
+        name, format=options.format, start=options.start, until_end=options.until_end,
+        partitions=options.partitions, group=options.group, require_label=options.require_label,
+        kafka=options.kafka, events=options.events, labels=options.labels,
+        text=tuple(options.text or ()),
+    )  # fmt: skip
+    if (given := _column_options_text(options)) is not None:
+        raise SourceError(f"{given} apply to CSV files only, not to {name}")
+    return topic
+
+
+def _open_registered(name: str, prefix: str, options: SourceOptions) -> Source:
+    """Open a source of `SOURCES`, which is neither a file nor a topic."""
+    if options.events:
+        raise SourceError(f"delayed labels need JSON lines or a topic, got {name}")
+    if options.format is not None or _column_options_text(options) is not None:
+        raise SourceError(f"--format and column options apply to files only, not to {name}")
+    return SOURCES[prefix](name, options.seed or 0)
+
+
+def _open_file(name: str, options: SourceOptions) -> Source:
+    if name != "-":
+        require_readable(name)
+    kind, compressed = _file_format(name, options.format)
+    texts = tuple(options.text or ())
+    _check_format(name, kind, texts, options)
+    if kind == "rows":
+        if name == "-" or compressed:
+            shown = "standard input" if name == "-" else name
+            raise SourceError(f"a .rows file must be an uncompressed file on a disk, got {shown}")
+        return RowsFile(name)
+    if kind == "csv":
+        parser: Any = _csv_parser(name, texts, options)
+    else:
+        parser = line_parser("events" if options.events else kind, options.require_label,
+                             texts=texts)  # fmt: skip
+    return TextSource(name, parser, compressed)
+
+
+def _check_format(name: str, kind: str, texts: Sequence[str], options: SourceOptions) -> None:
+    given = _column_options_text(options)
+    if given is not None and kind != "csv":
+        raise SourceError(f"{given} apply to CSV files only, not to {name} ({kind})")
+    if options.events and kind != "jsonl":
+        raise SourceError(f"delayed labels need JSON lines or a topic, got {name} ({kind})")
+    if texts and kind not in TEXT_FORMATS:
+        remedy = "; use the file it was converted from" if kind == "rows" else ""
+        raise SourceError(f"text features need CSV, JSON lines or VW, got {name} ({kind}){remedy}")
+
+
+def _csv_parser(name: str, texts: tuple[str, ...], options: SourceOptions) -> CsvParser:
+    return CsvParser(
+        name, options.target, list(options.categorical), options.weight, options.require_label,
+        list(options.ignore), _delimiter(name, options), texts,
+    )  # fmt: skip
+
+
+def _delimiter(name: str, options: SourceOptions) -> str:
+    """Return the character between the cells of a CSV file."""
+    if options.delimiter is not None:
+        return delimiter_of(options.delimiter)
+    suffix = (options.format or name).lower().removesuffix(".gz")
+    return "\t" if suffix.endswith("tsv") else ","
+
+
+class _FileFormat(NamedTuple):
+    name: str
+    compressed: bool
+
+
+def _file_format(name: str, format: str | None) -> _FileFormat:
+    """Return the format of a file and whether it is compressed by gzip."""
+    full = (name if format is None else f".{format}").lower()
+    uncompressed = full.removesuffix(".gz")
+    kind = FORMATS.get(uncompressed[uncompressed.rfind(".") :])
     if kind is not None:
-        return kind, plain != whole or name.lower().endswith(".gz")
-    remedy = "say --format svmlight, vw, jsonl, csv or tsv"
+        return _FileFormat(kind, uncompressed != full or name.lower().endswith(".gz"))
+    remedy = "use --format svmlight, vw, jsonl, csv or tsv"
     if format is not None:
-        raise SourceError(f"format {format!r} is none that can be read: {remedy}")
+        raise SourceError(f"unknown format {format!r}; {remedy}")
     if name == "-":
-        raise SourceError(f"standard input has no name that tells its format: {remedy}")
-    raise SourceError(f"{name}: its name does not tell its format: {remedy}")
+        raise SourceError(f"standard input has no file name to infer the format from; {remedy}")
+    raise SourceError(f"cannot infer the format of {name} from its name; {remedy}")

@@ -1,4 +1,4 @@
-"""A run that ends where too many examples are bad."""
+"""Observer that ends a run in which too many examples are rejected."""
 
 from __future__ import annotations
 
@@ -6,86 +6,101 @@ from bisect import bisect_left, bisect_right, insort
 
 from streaml1.core import exit_codes as exits
 from streaml1.sources.source import Lost
-from streaml1.training.observers import Out, Part, Refused
+from streaml1.training.observers import Batch, Observer, Rejected
 
-__all__ = ["LEAST", "WINDOW", "BadShare", "TooManyBad"]
+__all__ = ["MIN_EXAMPLES", "WINDOW", "BadShare", "TooManyBad"]
 
 WINDOW = 1000
-"""Over how many examples the share is taken."""
+"""Number of examples over which the share is taken."""
 
-LEAST = 100
-"""How many must have been seen."""
+MIN_EXAMPLES = 100
+"""Number of examples before the share is checked."""
 
 
 class TooManyBad(Lost):
-    """More examples were refused than a run may leave out; its text is one sentence."""
+    """More examples were rejected than the run may skip; the message is one sentence."""
 
     exit_code = exits.DATA_ERROR
 
 
-class BadShare(Out):
-    """Ends a run where more than a share of the last 1,000 examples was refused.
+class BadShare(Observer):
+    """Ends a run if more than a share of the last 1,000 examples was rejected.
 
-    Whatever made them bad, such as a new schema, is better looked at than drained. The share is
-    asked for once 100 examples were seen; it is of examples in the order in which they stand, not
-    in that in which refusals are heard of: those of lines that cannot be parsed come early.
+    A changed schema should be looked at, not skipped. The share is checked once 100 examples were
+    seen. It refers to the order of the examples in the source, not to the order in which rejections
+    are announced: lines that cannot be parsed are announced before the examples around them.
 
     Parameters
     ----------
-    most
-        The largest share that a run goes on with, from 0 to 1.
+    max_share
+        Largest share of rejected examples that the run accepts, from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If `max_share` is out of range.
     """
 
-    def __init__(self, most: float) -> None:
-        if not 0 <= most <= 1:
-            raise ValueError(f"most={most!r} is no share; give a number from 0 to 1")
-        self.most = most
-        self.next_pass()
+    essential = True
 
-    def next_pass(self) -> None:
-        """Begin anew: examples are numbered from 1 again."""
-        self._numbers: list[int] = []  # of the refused, ascending
-        self._seen = 0
-        self._last: Refused | None = None
+    def __init__(self, max_share: float) -> None:
+        if not 0 <= max_share <= 1:
+            raise ValueError(f"max_share must be between 0 and 1, got {max_share!r}")
+        self.max_share = max_share
+        self._reset()
 
-    def predicted(self, part: Part) -> None:
-        """Hear of examples that were good."""
-        seen = part.block.lines[part.hi - 1]
-        before, self._seen = self._seen, max(self._seen, seen)
-        if before < LEAST <= seen:
-            self._require(LEAST)
+    def _reset(self) -> None:
+        self._rejected: list[int] = []  # numbers of rejected examples, ascending
+        self._n_seen = 0
+        self._last: Rejected | None = None
 
-    def refused(self, refused: Refused) -> None:
-        """Hear of one that was not.
+    def on_pass_start(self) -> None:
+        """Start over: examples are numbered from 1 again."""
+        self._reset()
+
+    def on_batch(self, batch: Batch) -> None:
+        """Count accepted examples, and check the share when the first 100 are complete."""
+        seen = batch.block.lines[batch.hi - 1]
+        before, self._n_seen = self._n_seen, max(self._n_seen, seen)
+        if before < MIN_EXAMPLES <= seen:
+            self._require_share(MIN_EXAMPLES)
+
+    def on_rejected(self, rejected: Rejected) -> None:
+        """Count a rejected example and check the share.
 
         Raises
         ------
         TooManyBad
-            Where it is one too many.
+            If the share is exceeded.
         """
-        number, numbers = refused.number, self._numbers
+        number, numbers = rejected.number, self._rejected
         insort(numbers, number)
-        self._last, self._seen = refused, max(self._seen, number)
-        # The share is largest at an example that is bad; or at the first that it is asked for.
+        self._last, self._n_seen = rejected, max(self._n_seen, number)
+        # The share of a window is largest where the window ends with a rejected example. This one
+        # belongs to the windows that end with it, or with a later one at most WINDOW away.
         lo, hi = bisect_left(numbers, number), bisect_left(numbers, number + WINDOW)
-        for end in {LEAST, *numbers[lo:hi]}:
-            if LEAST <= end <= self._seen:
-                self._require(end)
-        del numbers[: bisect_right(numbers, self._seen - 3 * WINDOW)]
+        for end in {MIN_EXAMPLES, *numbers[lo:hi]}:
+            if MIN_EXAMPLES <= end <= self._n_seen:
+                self._require_share(end)
+        del numbers[: bisect_right(numbers, self._n_seen - 3 * WINDOW)]
 
-    def holds(self) -> bool:
-        """Whether the share is too large, however few were seen: no checkpoint passes them."""
-        return self._bad(self._seen) > self.most * min(self._seen, WINDOW)
+    def defers_checkpoint(self) -> bool:
+        """Return whether the share is exceeded, even before 100 examples.
 
-    def _require(self, end: int) -> None:
-        bad, seen = self._bad(end), min(end, WINDOW)
-        if bad > self.most * seen and self._last is not None:
+        A checkpoint would move the position past the rejected examples.
+        """
+        return self._n_rejected(self._n_seen) > self.max_share * min(self._n_seen, WINDOW)
+
+    def _require_share(self, end: int) -> None:
+        """Raise TooManyBad if the share is exceeded in the window that ends with a number."""
+        n, size = self._n_rejected(end), min(end, WINDOW)
+        if n > self.max_share * size and self._last is not None:
             raise TooManyBad(
-                f"{bad} of the last {seen:,} examples were refused, more than the share of "
-                f"{self.most:g} that may be: has the schema changed? "
-                f"(the last was {self._last.place}: {self._last.reason})"
+                f"{n} of the last {size:,} examples were rejected, more than the maximum share "
+                f"{self.max_share:g}; check whether the schema has changed "
+                f"(last: {self._last.place}: {self._last.reason})"
             )
 
-    def _bad(self, end: int) -> int:
-        """How many were refused of the examples that end with a number."""
-        return bisect_right(self._numbers, end) - bisect_right(self._numbers, end - WINDOW)
+    def _n_rejected(self, end: int) -> int:
+        """Return the number of rejected examples in the window that ends with a number."""
+        return bisect_right(self._rejected, end) - bisect_right(self._rejected, end - WINDOW)

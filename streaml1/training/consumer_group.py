@@ -13,11 +13,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaml1.core.atomic_write import write_if_absent
-from streaml1.sources import Refuse, SourceError, class_label
+from streaml1.core.option_fields import document_options, parameter_entries
+from streaml1.sources import Refuse, SourceError, SourceOptions, class_label
 from streaml1.sources.kafka.group_member import GroupMember
 from streaml1.sources.kafka.records import (
     KafkaBlock,
@@ -25,15 +27,15 @@ from streaml1.sources.kafka.records import (
     RecordReader,
     record_parser,
 )
-from streaml1.sources.kafka.security import SecurityOptions
 from streaml1.sources.kafka.topic import StopCheck, Topic
 from streaml1.sources.kafka.topic_source import parse_start
 from streaml1.training.checkpoint import Checkpoints, require_seconds
 from streaml1.training.checkpoint.ownership import unwritable
-from streaml1.training.error_policy import Refusals, require_positive
-from streaml1.training.examples import BLOCK
+from streaml1.training.config import RunConfig, run_config, run_parameters
+from streaml1.training.error_policy import ErrorPolicy
+from streaml1.training.example_sources import BLOCK_ROWS
 from streaml1.training.model_adapter import prepare
-from streaml1.training.observers import Out
+from streaml1.training.observers import Observer
 from streaml1.training.report import Line, Report
 from streaml1.training.run import Run, Unfinished
 
@@ -50,6 +52,12 @@ def partition_folder(folder: str | Path, topic: str, partition: int) -> Path:
     return Path(folder) / f"{topic}-{partition}"
 
 
+ACCEPTS = ("every", "bad")
+
+
+@document_options(
+    run_parameters(ACCEPTS), parameter_entries(SourceOptions, ("format", "start", "group", "kafka"))
+)
 class Group:
     """A process of a consumer group, with a model for each partition that it is assigned.
 
@@ -59,30 +67,27 @@ class Group:
         Initial model of each partition; it is cloned and does not learn itself.
     url
         The topic, as for `KafkaSource`.
-    group
-        Name of the group.
+    config : RunConfig, optional
+        Options of the runs. The keywords below override its fields. `group` is required.
+    {options}
     folder
         Directory with the checkpoints of all partitions. All processes of the group must use the
         same one, on one host or a shared file system.
-    every, bad
-        As for `progressive`.
     seconds
         Seconds between two checkpoints of a partition.
-    format, start
-        As for `KafkaSource`; a partition with a checkpoint resumes from it.
     session
         Seconds without a heartbeat after which a process loses its partitions.
     on_line
         Called with the partition, its report and each line of it.
-    outs
+    observers
         Makes the observers of the run over a partition; they are closed with it.
-    kafka
-        Connection settings, as for `KafkaSource`.
 
     Raises
     ------
     SourceError
         If `url`, `format`, `start` or `kafka` is invalid.
+    TypeError
+        If an option does not exist, or `group` is missing.
     ValueError
         If `every`, `bad` or `seconds` is invalid.
     """
@@ -91,30 +96,28 @@ class Group:
         self,
         model: Any,
         url: str,
+        config: RunConfig | None = None,
         *,
-        group: str,
         folder: str | Path,
-        every: int | None = None,
-        bad: str = "fail",
         seconds: float = 10.0,
-        format: str | None = None,
-        start: str | None = None,
         session: float = 45.0,
         on_line: Callable[[int, Report, Line], object] | None = None,
-        outs: Callable[[int], AbstractContextManager[Sequence[Out]]] | None = None,
-        kafka: SecurityOptions = None,
+        observers: Callable[[int], AbstractContextManager[Sequence[Observer]]] | None = None,
+        **options: Any,
     ) -> None:
-        require_positive(every=every)
+        self.config = run_config("Group", config, options, ACCEPTS)
         require_seconds(seconds)
-        Refusals(bad)  # checks it
-        self.topic = Topic(url, kafka)
+        source = self.config.source_options
+        if source.group is None:
+            raise TypeError("Group() needs the name of a consumer group; give group=")
+        self.topic = Topic(url, source.kafka)
         self.folder = Path(folder)
         self.reports: dict[int, Report] = {}
-        self._model, self._group, self._session = model, group, session
-        self._every, self._bad, self._seconds = every, bad, seconds
-        self._parser = record_parser(format, True, model.text or ())
-        self._start = parse_start(start)
-        self._on_line, self._outs = on_line, outs
+        self._model, self._group, self._session = model, source.group, session
+        self._seconds = seconds
+        self._parser = record_parser(source.format, True, model.text or ())
+        self._start = parse_start(source.start)
+        self._on_line, self._observers = on_line, observers
         self._runs: dict[int, _PartitionRun] = {}
         self._stopped: StopCheck = lambda: False
 
@@ -170,9 +173,9 @@ class Group:
             source = PartitionSource(
                 self._member, self._identity, partition, reader, self._start_of(partition)
             )
-            observers: Sequence[Out] = ()
-            if self._outs is not None:
-                observers = stack.enter_context(self._outs(partition))
+            observers: Sequence[Observer] = ()
+            if self._observers is not None:
+                observers = stack.enter_context(self._observers(partition))
             run = _PartitionRun(self, source, store, observers)
             run.resources = stack.pop_all()
         self._runs[partition] = run
@@ -237,11 +240,11 @@ class _PartitionRun:
         group: Group,
         source: PartitionSource,
         store: Checkpoints,
-        observers: Sequence[Out],
+        observers: Sequence[Observer],
     ) -> None:
         self.source = source
         self.resources = contextlib.ExitStack()
-        self._policy = Refusals(group._bad, observers)
+        self._policy = ErrorPolicy(group.config.bad, observers)
         partition, callback = source.partition, group._on_line
 
         def on_line(line: Line) -> None:
@@ -253,16 +256,14 @@ class _PartitionRun:
         if checkpoint is not None and repr(checkpoint.model) != repr(group._model):
             # The run rejects the checkpoint, with a message about the parameters that differ.
             model = group._model.clone()
-        self._run = Run(
-            model, source, self._policy, every=group._every, on_line=on_line, store=store,
-            outs=observers,
-        )  # fmt: skip
+        config = replace(group.config, on_line=on_line)
+        self._run = Run(model, source, self._policy, config, store=store)
         group.reports[partition] = self._run.report
-        self._size = min(BLOCK, group._every or BLOCK)
+        self._size = min(BLOCK_ROWS, config.every or BLOCK_ROWS)
 
     def begin(self, stopped: StopCheck) -> None:
         """Resume from the latest checkpoint, and start fetching records."""
-        self._run.heed(stopped)
+        self._run.set_stop(stopped)
         self._run.begin()
         self.source.start()
 
@@ -293,7 +294,7 @@ class PartitionSource:
         Where to start without a checkpoint, see `parse_start`.
     """
 
-    block = BLOCK
+    block = BLOCK_ROWS
 
     @staticmethod
     def label(y: Any, /) -> Hashable:

@@ -1,4 +1,4 @@
-"""Any source to a file of rows, which is read many times as fast as text."""
+"""Convert any source to a ``.rows`` file, which is read many times faster than text."""
 
 from __future__ import annotations
 
@@ -7,21 +7,35 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from streaml1 import __version__
+from streaml1.core.option_fields import document_options
 from streaml1.core.rows import BadExample
+from streaml1.core.version import __version__
 from streaml1.features.batch import batch_of, checked
 from streaml1.sources import Block, Refuse, SourceError, format_of
 from streaml1.sources.row_cache.writer import RowsWriter
-from streaml1.training.error_policy import Refusals, require_positive
-from streaml1.training.examples import Slice, opened_source, rows_of
+from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
+from streaml1.training.error_policy import ErrorPolicy
+from streaml1.training.example_sources import RowBlock, open_examples, slice_rows
 
 __all__ = ["Converted", "convert"]
 
-BLOCK = 8192
+BLOCK_ROWS = 8192
+
+ACCEPTS = ("limit", "bad")
 
 
 class Converted(NamedTuple):
-    """What has been written."""
+    """Contents of a file that was written.
+
+    Parameters
+    ----------
+    rows, features, names
+        Number of rows, of non-zeros, and of distinct names.
+    size
+        Bytes.
+    refused
+        Number of rejected examples.
+    """
 
     rows: int
     features: int
@@ -30,40 +44,43 @@ class Converted(NamedTuple):
     refused: int
 
 
+@document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
 def convert(
-    source: Any, path: str | Path, *, limit: int | None = None, bad: str = "fail", **options: Any
+    source: Any, path: str | Path, config: RunConfig | None = None, **options: Any
 ) -> Converted:
-    """Write the examples of a source to a file of rows, ``.rows``.
+    """Write the examples of a source to a ``.rows`` file.
+
+    A line without a label is rejected, unless `require_label=False`. Whether a label is one of two
+    classes is for the model to check.
 
     Parameters
     ----------
-    source, limit, bad
-        As for `streaml1.progressive`. A line without a label is refused, unless `require_label`
-        is False; whether a label is one of the two is for the model to say.
+    source
+        As for `streaml1.progressive`.
     path
-        The file. It is there in one step once all is written.
-    options
-        As for `open_source`.
+        File to write. It is replaced atomically once everything is written.
+    config : RunConfig, optional
+        Options of the run. The keywords below override its fields.
+    {options}
 
     Returns
     -------
     Converted
-        How many rows, non-zeros and distinct names there are, the bytes, and how many examples
-        were refused.
+        What was written.
 
     Raises
     ------
     BadExample
-        Where an example is refused and `bad` is `"fail"`; nothing is written then.
+        If an example is rejected and `bad` is `"fail"`. Nothing is written then.
     SourceError
-        Where the source cannot be read, or has more names than a file of rows holds, or no example
-        is left of it: the file stays what it was.
+        If the source cannot be read, has more names than the format allows, or has no example that
+        is not rejected. The file stays as it was.
     OSError
-        Where the file cannot be written.
+        If the file cannot be written.
     TypeError
-        Where the source is none.
+        If `source` has an unsupported type, or an option does not exist.
     ValueError
-        Where `limit` or `bad` is out of range.
+        If an option is out of range.
 
     Examples
     --------
@@ -73,53 +90,57 @@ def convert(
     >>> convert([({"site": "news"}, True), ({"site": "mail"}, False)], path).names
     2
     """
-    require_positive(limit=limit)
-    refuse = Refusals(bad)
-    opened = opened_source(source, **options)
-    named = isinstance(source, str | Path) or hasattr(source, "blocks")
-    about = {
+    config = run_config("convert", config, options, ACCEPTS, internal=True)
+    limit = config.limit
+    policy = ErrorPolicy(config.bad)
+    opened = open_examples(source, config.source_options)
+    has_format = isinstance(source, str | Path) or hasattr(source, "blocks")
+    header = {
         "source": opened.name,
-        "format": format_of(opened.name, options.get("format")) if named else "examples",
+        "format": format_of(opened.name, config.source_options.format)
+        if has_format
+        else "examples",
         "streaml1": __version__,
     }
-    with RowsWriter(path, about, limit) as writer:
-        for block in opened.blocks(min(BLOCK, limit or BLOCK), refuse):
-            for part in _as_dicts(block, refuse) if isinstance(block, Slice) else (block,):
-                writer.add(part, refuse)
+    with RowsWriter(path, header, limit) as writer:
+        for block in opened.blocks(min(BLOCK_ROWS, limit or BLOCK_ROWS), policy):
+            for part in _dict_blocks(block, policy) if isinstance(block, RowBlock) else (block,):
+                writer.add(part, policy)
                 del part
             if not writer.remaining:
                 break
-            del block  # so that its memory may be taken for the next
-        refuse.summarise()
-        if not writer.rows:  # such as of a pipe whose other end has failed
-            left_out = f" ({refuse.count:,} refused)" if refuse.count else ""
+            del block  # lets the reader reuse its memory for the next block
+        policy.log_total()
+        if not writer.rows:  # for example a pipe whose other end has failed
+            skipped = f" ({policy.count:,} rejected)" if policy.count else ""
             raise SourceError(
-                f"{opened.name} has no example to convert{left_out}; {path} is not written"
+                f"{opened.name} has no example to convert{skipped}; {path} is not written"
             )
-    return Converted(writer.rows, writer.features, writer.names, writer.size, refuse.count)
+    return Converted(writer.rows, writer.features, writer.names, writer.size, policy.count)
 
 
-def _as_dicts(some: Slice, refuse: Refuse) -> Iterator[Block]:
-    """Rows of a matrix or a frame as dicts, but for those that are refused."""
-    lo, n = 0, len(some)
+def _dict_blocks(block: RowBlock, reject: Refuse) -> Iterator[Block]:
+    """Yield the rows of a matrix or a frame as blocks of dicts, without the rejected ones."""
+    lo, n = 0, len(block)
     while lo < n:
-        hi, bad = n, None
+        hi, error = n, None
         try:
-            xs = _dicts(rows_of(some.x, lo, n))
-        except BadExample as refused:
-            hi, bad = lo + (refused.row or 0), refused
-            xs = _dicts(rows_of(some.x, lo, hi))
-        w = None if some.w is None else some.w[lo:hi]
-        yield Block(xs, some.y[lo:hi], w, some.name, some.lines[lo:hi])
-        if bad is not None:
-            refuse(some.place(hi), bad.reason, some.lines[hi])
+            xs = _dicts(slice_rows(block.x, lo, n))
+        except BadExample as found:
+            hi, error = lo + (found.row or 0), found
+            xs = _dicts(slice_rows(block.x, lo, hi))
+        w = None if block.w is None else block.w[lo:hi]
+        yield Block(xs, block.y[lo:hi], w, block.name, block.lines[lo:hi])
+        if error is not None:
+            reject(block.place(hi), error.reason, block.lines[hi])
         lo = hi + 1
 
 
 def _dicts(x: Any) -> list[Any]:
+    """Return the rows of a matrix, a frame or a list as dicts."""
     if isinstance(x, list):
         return x
     batch = checked(batch_of(x))
-    ids, values, indptr = (one.tolist() for one in batch.rows)
+    ids, values, indptr = (column.tolist() for column in batch.rows)
     names = ids if batch.names is None else [batch.names[k] for k in ids]
-    return [dict(zip(names[a:b], values[a:b], strict=True)) for a, b in pairwise(indptr)]
+    return [dict(zip(names[lo:hi], values[lo:hi], strict=True)) for lo, hi in pairwise(indptr)]

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from streaml1.sources.kafka.producer import Header, TopicWriter, as_topic, output_topic
+from streaml1.sources.kafka.records import Origin
 from streaml1.sources.kafka.topic import Topic
 from streaml1.sources.source import SourceError
-from streaml1.training.observers import Out, Refused
+from streaml1.training.observers import Observer, Rejected
 from streaml1.training.record_coordinates import coordinates, record_key
 
 __all__ = ["SUFFIX", "DeadLetters"]
@@ -18,12 +19,12 @@ SUFFIX = ".dlq"
 """Suffix of the default topic."""
 
 
-class DeadLetters(Out):
+class DeadLetters(Observer):
     """Observer that writes each rejected example to a topic.
 
     A record has the bytes of the example as value, its coordinates as key, and reason, coordinates
     and time in headers. Use it as a context manager, and pass it to `progressive` among
-    `outs`, with ``bad="skip"``.
+    `observers`, with ``bad="skip"``.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class DeadLetters(Out):
         If `source` is not a topic, or the other topic cannot be written.
     """
 
+    essential = True
+
     def __init__(self, source: str | Topic, topic: str | None = None) -> None:
         read = as_topic(source)
         self._writer = TopicWriter(output_topic(read, topic or f"{read.name}{SUFFIX}"))
@@ -51,18 +54,18 @@ class DeadLetters(Out):
     def __exit__(self, *error: object) -> None:
         self._writer.close()
 
-    def heed(self, stopped: Callable[[], bool]) -> None:
+    def set_stop(self, stopped: Callable[[], bool]) -> None:
         """Set the stop condition, after which `flush` waits only while brokers make progress."""
         self._writer.stop_deadline.set_stop(stopped)
 
-    def refused(self, refused: Refused) -> None:
+    def on_rejected(self, rejected: Rejected) -> None:
         """Send a dead letter; `flush` waits for it."""
-        origin = refused.origin
+        origin = rejected.origin
         if origin is None:
             raise SourceError(
-                f"dead letters need examples of a topic, got {refused.place}; use --bad skip"
+                f"dead letters need examples of a topic, got {rejected.place}; use --bad skip"
             )
-        key, headers = record_key(refused.place, origin), _headers(refused)
+        key, headers = record_key(rejected.place, origin), _headers(rejected, origin)
         self._writer.send(key, origin.value, headers, origin.partition)
         self.written += 1
 
@@ -70,13 +73,12 @@ class DeadLetters(Out):
         """Wait until all dead letters are in the topic."""
         self._writer.flush()
 
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the number of dead letters of this process."""
         return {"dead_letters_total": float(self.written)}
 
 
-def _headers(rejected: Refused) -> list[Header]:
-    origin = rejected.origin
+def _headers(rejected: Rejected, origin: Origin) -> list[Header]:
     fields: dict[str, Any] = {
         "reason": rejected.reason,
         **coordinates(rejected.place, origin),

@@ -1,82 +1,113 @@
-"""What is done with a refused example."""
+"""What happens to a rejected example: stop the run, or log it and skip it."""
 
 from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from streaml1.core.logging import event
 from streaml1.core.rows import BadExample
-from streaml1.training.observers import Out, Refused
+from streaml1.sources.kafka.records import Origin
+from streaml1.training.observers import Observer, Observers, Rejected
 
-__all__ = ["Refusals", "require_positive"]
+__all__ = ["LOGGED", "ErrorPolicy", "SkippedLine"]
 
 logger = logging.getLogger("streaml1")
 
 LOGGED = 5
-"""How many refused examples are logged one by one, to who does not hear all that there is."""
+"""Rejected examples that are logged one by one. With the logger at INFO all of them are."""
 
 
-class Refusals:
-    """What is done with a refused example: called with its place and the reason.
+class SkippedLine(NamedTuple):
+    """Number and location of a skipped example."""
+
+    number: int
+    place: str
+
+
+class ErrorPolicy:
+    """Callable that handles rejected examples; sources and batches call it with each of them.
 
     Parameters
     ----------
     bad
-        "fail": stop at the first; "skip": count it and go on.
-    outs
-        Who hears of those that are left out.
+        ``"fail"`` raises at the first rejected example; ``"skip"`` counts it and continues.
+    observers
+        Observers to notify of each skipped example.
+
+    Attributes
+    ----------
+    skip : bool
+        Whether rejected examples are skipped.
+    count : int
+        Examples skipped so far, including those before a resume.
+    skipped_here : int
+        Examples skipped by this process.
+    skipped_lines : list of SkippedLine or None
+        Heap of the skipped examples, if the caller wants it and has made it a list.
+
+    Raises
+    ------
+    ValueError
+        If `bad` is neither.
     """
 
-    def __init__(self, bad: str, outs: Sequence[Out] = ()) -> None:
+    def __init__(self, bad: str, observers: Observers | Iterable[Observer] = ()) -> None:
         if bad not in ("fail", "skip"):
-            raise ValueError(f'bad={bad!r} is not known; give one of "fail", "skip"')
+            raise ValueError(f'bad must be "fail" or "skip", got {bad!r}')
         self.skip = bad == "skip"
-        self.count = 0  # of the runs before, too, where one goes on
-        self.own = 0
-        # Numbers and places of the refused, where they are wanted.
-        self.lines: list[tuple[int, str]] | None = None
-        self._outs = outs
+        self.count = 0
+        self.skipped_here = 0
+        self.skipped_lines: list[SkippedLine] | None = None
+        self.observers = Observers.of(observers)
 
     def __call__(
-        self, place: str, reason: str, number: int | None = None, origin: Any = None
+        self, place: str, reason: str, number: int | None = None, origin: Origin | None = None
     ) -> None:
-        """Refuse the example at a place; the number is of it in the reading."""
+        """Reject an example.
+
+        Parameters
+        ----------
+        place
+            Location of the example.
+        reason
+            One sentence.
+        number
+            Number of the example in this pass; by default what follows the last colon of `place`.
+        origin
+            Coordinates of its record in a topic.
+
+        Raises
+        ------
+        BadExample
+            If rejected examples are not skipped.
+        """
         if not self.skip:
             raise BadExample(f"{place}: {reason}")
         self.count += 1
-        self.own += 1
-        if self.own <= LOGGED or _hears_all():
-            said = event("example_refused", place=place, reason=reason)
-            logger.warning("skipped %s: %s", place, reason, extra=said)
+        self.skipped_here += 1
+        if self.skipped_here <= LOGGED or _logs_all():
+            extra = event("example_refused", place=place, reason=reason)
+            logger.warning("skipped %s: %s", place, reason, extra=extra)
         line = int(place.rpartition(":")[2]) if number is None else number
-        if self.lines is not None:
-            heapq.heappush(self.lines, (line, place))
-        for out in self._outs:
-            out.refused(Refused(place, reason, origin, line))
+        if self.skipped_lines is not None:
+            heapq.heappush(self.skipped_lines, SkippedLine(line, place))
+        self.observers.on_rejected(Rejected(place, reason, origin, line))
 
-    def summarise(self) -> None:
-        """Log how many there were in this process, where not all were logged."""
-        if self.own > LOGGED:
-            said = event("examples_refused", refused=self.own)
-            if _hears_all():
-                logger.warning("skipped %d in all", self.own, extra=said)
-                return
-            more = self.own - LOGGED
-            logger.warning("skipped %d more, %d in all", more, self.own, extra=said)
+    def log_total(self) -> None:
+        """Log how many examples this process has skipped, if not all were logged one by one."""
+        if self.skipped_here <= LOGGED:
+            return
+        extra = event("examples_refused", refused=self.skipped_here)
+        if _logs_all():
+            logger.warning("skipped %d in all", self.skipped_here, extra=extra)
+        else:
+            more = self.skipped_here - LOGGED
+            logger.warning("skipped %d more, %d in all", more, self.skipped_here, extra=extra)
 
 
-def _hears_all() -> bool:
-    """Whether who listens wants to hear of more than what is wrong, as `--log json` does."""
+def _logs_all() -> bool:
+    """Return whether the log shows more than warnings, as ``--log json`` does."""
     return logger.isEnabledFor(logging.INFO)
-
-
-def require_positive(**numbers: int | None) -> None:
-    """Refuse numbers below 1, and what is no whole number."""
-    for name, value in numbers.items():
-        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__")):
-            raise ValueError(f"{name}={value!r} is no whole number; give 1 or more")
-        if value is not None and value < 1:
-            raise ValueError(f"{name}={value!r} is out of range; give 1 or more")

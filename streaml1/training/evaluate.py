@@ -1,58 +1,55 @@
-"""What a model that learns nothing more is worth on labelled examples."""
+"""Evaluate a fixed model on labelled examples."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from streaml1.training.error_policy import Refusals, require_positive
-from streaml1.training.examples import opened_source, readings_of
-from streaml1.training.model_adapter import texts_of
-from streaml1.training.report import Line, Report
-from streaml1.training.run import Run, heeded
+from streaml1.core.option_fields import document_options
+from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
+from streaml1.training.error_policy import ErrorPolicy
+from streaml1.training.example_sources import open_examples, open_passes
+from streaml1.training.model_adapter import text_features
+from streaml1.training.observers import GuardedCallback
+from streaml1.training.progressive_validation import block_size
+from streaml1.training.report import Report
+from streaml1.training.run import Run
 
 __all__ = ["evaluate"]
 
+ACCEPTS = ("every", "limit", "bad", "on_line", "on_start", "stop")
 
-def evaluate(
-    model: Any,
-    source: Any,
-    *,
-    every: int | None = None,
-    limit: int | None = None,
-    bad: str = "fail",
-    on_line: Callable[[Line], object] | None = None,
-    on_start: Callable[[Report], object] | None = None,
-    stop: Any = None,
-    **reading: Any,
-) -> Report:
-    """Predict each labelled example of a stream, learn none, and report.
+
+@document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
+def evaluate(model: Any, source: Any, config: RunConfig | None = None, **options: Any) -> Report:
+    """Predict each labelled example of a stream without learning, and report.
 
     Parameters
     ----------
     model
-        A model of streaml1, or a river pipeline. Many labels: one that it has not met is refused.
-    source, every, limit, bad, on_line, on_start, stop
-        As of `progressive`.
-    reading
-        As for `open_source`, where the source is a name.
+        Model of streaml1, or a river pipeline. A multiclass model rejects unknown labels.
+    source
+        As for `progressive`.
+    config : RunConfig, optional
+        Options of the run. The keywords below override its fields.
+    {options}
 
     Returns
     -------
     Report
-        As of `progressive`; the baseline learns from the labels that are read.
+        As for `progressive`. The baseline still learns from the labels.
 
     Raises
     ------
     BadExample
-        Where an example is refused and `bad` is `"fail"`.
+        If an example is rejected and `bad` is `"fail"`.
     SourceError
-        Where the source cannot be read; once stopped an `Unfinished`, with the report.
+        If the source cannot be read. After a stop it may be an `Unfinished`, with the report.
     TypeError
-        Where the source is none, or the model neither predicts nor takes rows of such a kind.
+        If `source` or `model` has an unsupported type, or an option does not exist.
     ValueError
-        Where `every`, `limit` or `bad` is out of range.
+        If an option is out of range.
 
     Examples
     --------
@@ -64,15 +61,13 @@ def evaluate(
     >>> report.examples, report.lines[-1].error, model.n_iterations
     (2, 0.0, 100)
     """
-    require_positive(every=every, limit=limit)
-    refuse = Refusals(bad)
-    opened = opened_source(source, text=texts_of(model), **reading)
-    run = Run(model, opened, refuse, every=every, limit=limit, on_line=on_line, learns=False)
-    asked = heeded(stop, run)
+    config = run_config("evaluate", config, options, ACCEPTS)
+    policy = ErrorPolicy(config.bad)
+    opened = open_examples(source, replace(config.source_options, text=text_features(model)))
+    run = Run(model, opened, policy, config, learns=False)
+    run.set_stop(config.stop)
     run.begin()
-    if on_start is not None:
-        on_start(run.report)
-    size = min(one for one in (opened.block, every, limit) if one)
-    with contextlib.closing(readings_of(opened, 1, size, refuse)) as readings:
-        run.feed_all(next(readings), asked, last=True)
+    GuardedCallback("on_start", config.on_start)(run.report)
+    with contextlib.closing(open_passes(opened, 1, block_size(opened, config), policy)) as passes:
+        run.feed_all(next(passes), last=True)
     return run.finish()

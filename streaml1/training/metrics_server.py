@@ -1,4 +1,4 @@
-"""The numbers of a run for Prometheus, and whether it is well, by HTTP."""
+"""HTTP server for the metrics of a run (Prometheus) and its health."""
 
 from __future__ import annotations
 
@@ -8,187 +8,214 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from streaml1.core import exit_codes as exits
-from streaml1.training.observers import Out, Part, Refused
-from streaml1.training.run_metrics import Gauges
+from streaml1.training.observers import Batch, Observer, Rejected, RunStart, SavedCheckpoint
+from streaml1.training.run_metrics import RunMetrics
 
-if TYPE_CHECKING:
-    from streaml1.training.run import Run
-
-__all__ = ["Metrics", "MetricsError", "address_of"]
+__all__ = [
+    "Address",
+    "MetricFamily",
+    "MetricsError",
+    "MetricsObserver",
+    "MetricsServer",
+    "parse_address",
+]
 
 STALLED_SECONDS = 60.0
 
-HOST = "127.0.0.1"
+DEFAULT_HOST = "127.0.0.1"
 
 
 class MetricsError(ValueError):
-    """Metrics that cannot be shown; its text is one sentence."""
+    """Metrics that cannot be served; the message is one sentence."""
 
-    def __init__(self, sentence: str, code: int = exits.USAGE_ERROR) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, code: int = exits.USAGE_ERROR) -> None:
+        super().__init__(message)
         self.exit_code = code
 
 
-def address_of(text: str) -> tuple[str, int]:
-    """Host and port of ``9100``, ``0.0.0.0:9100`` or ``[::]:9100``; the host of a port is this one.
+class Address(NamedTuple):
+    """Host and port to listen at."""
+
+    host: str
+    port: int
+
+
+def parse_address(text: str) -> Address:
+    """Parse ``9100``, ``0.0.0.0:9100`` or ``[::]:9100``; the default host is 127.0.0.1.
 
     Raises
     ------
     MetricsError
-        One sentence, where it is neither.
+        If it is not an address.
 
     Examples
     --------
-    >>> from streaml1.training.metrics_server import address_of
-    >>> address_of("9100"), address_of("[::]:9100")
-    (('127.0.0.1', 9100), ('::', 9100))
-
+    >>> from streaml1.training.metrics_server import parse_address
+    >>> parse_address("9100")
+    Address(host='127.0.0.1', port=9100)
+    >>> tuple(parse_address("[::]:9100"))
+    ('::', 9100)
     """
     host, colon, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not host):
-        raise MetricsError(f"--metrics {text} is no port: write 9100, or 0.0.0.0:9100")
-    return host.strip("[]") or HOST, int(port)
+        raise MetricsError(f"--metrics must be a port (9100) or HOST:PORT, got {text}")
+    return Address(host.strip("[]") or DEFAULT_HOST, int(port))
 
 
-class Watched(Out):
-    """Hears of one run."""
+class MetricFamily(NamedTuple):
+    """Help text of a metric, and its values by partition; None stands for the whole run."""
+
+    help: str
+    values: dict[int | None, float]
+
+
+class MetricsObserver(Observer):
+    """Measures one run.
+
+    Parameters
+    ----------
+    stalled_seconds
+        As for `RunMetrics`.
+    """
 
     def __init__(self, stalled_seconds: float) -> None:
-        self.gauges = Gauges(stalled_seconds)
+        self.run_metrics = RunMetrics(stalled_seconds)
 
-    def begin(self, run: Run) -> None:
-        """Count from here on."""
-        self.gauges.begin(run)
+    def on_start(self, start: RunStart) -> None:
+        """Start measuring."""
+        self.run_metrics.begin(start)
 
-    def predicted(self, part: Part) -> None:
-        """Note where the run is."""
-        self.gauges.moved()
+    def on_batch(self, batch: Batch) -> None:
+        """Record the progress of the run."""
+        self.run_metrics.learned()
 
-    def refused(self, refused: Refused) -> None:
-        """Count it."""
-        self.gauges.refuse()
+    def on_rejected(self, rejected: Rejected) -> None:
+        """Count a rejected example."""
+        self.run_metrics.rejected()
 
-    def saved(self) -> None:
-        """Note when."""
-        self.gauges.saved()
+    def on_checkpoint(self, checkpoint: SavedCheckpoint) -> None:
+        """Record the time and size of a checkpoint."""
+        self.run_metrics.saved(checkpoint)
 
 
-class Metrics(Watched):
-    """Serves ``/metrics`` and ``/health`` while it is open, of the run that it hears of.
+class MetricsServer(MetricsObserver):
+    """Serves ``/metrics`` and ``/health`` of the run that it observes, until it is closed.
 
-    Where partitions have runs of their own, `part` gives each who is to hear of it.
+    A context manager. If each partition has a run of its own, `add_partition` returns the observer
+    of one.
 
     Parameters
     ----------
     host, port
-        Where to listen; port 0 is any that is free.
+        Address to listen at; port 0 picks a free one.
     stalled_seconds
-        How long nothing may move, while there are records to be read, before that is not well.
+        Seconds without an example after which a run with unread records is unhealthy.
 
     Raises
     ------
     MetricsError
-        Where prometheus-client is not installed, or the port is taken.
+        If prometheus-client is not installed, or the port is in use.
 
     Attributes
     ----------
     address : str
-        Where it listens, as in a URL.
+        Address as in a URL.
     """
 
     def __init__(
-        self, host: str = HOST, port: int = 0, *, stalled_seconds: float = STALLED_SECONDS
+        self, host: str = DEFAULT_HOST, port: int = 0, *, stalled_seconds: float = STALLED_SECONDS
     ) -> None:
         try:
             import prometheus_client
         except ImportError:
             raise MetricsError(
-                "metrics need prometheus-client: pip install 'streaml1[metrics]'"
+                "metrics need prometheus-client; install it with pip install 'streaml1[metrics]'"
             ) from None
         super().__init__(stalled_seconds)
-        self._stalled = stalled_seconds
-        self._parts: dict[int, Watched] = {}
+        self._stalled_seconds = stalled_seconds
+        self._partitions: dict[int, MetricsObserver] = {}
         registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=registry)
         registry.register(_Collector(self))
-        self._server = _listening(host, port, _handler(registry, self.health))
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"{shown}:{self._server.server_address[1]}"
+        self._server = _listen(host, port, _handler(registry, self.health))
+        shown_host = f"[{host}]" if ":" in host else host
+        self.address = f"{shown_host}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="streaml1-metrics", daemon=True
         )
         self._thread.start()
 
-    def __enter__(self) -> Metrics:
+    def __enter__(self) -> MetricsServer:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
-    def part(self, partition: int) -> Out:
-        """Who is to hear of the run over one partition, where each has a run of its own."""
-        self._parts[partition] = one = Watched(self._stalled)
-        return one
+    def add_partition(self, partition: int) -> Observer:
+        """Return the observer for the run over one partition."""
+        self._partitions[partition] = observer = MetricsObserver(self._stalled_seconds)
+        return observer
 
-    def drop(self, partition: int) -> None:
-        """Show a partition no longer: it belongs to another process."""
-        self._parts.pop(partition, None)
+    def drop_partition(self, partition: int) -> None:
+        """Stop serving a partition, which belongs to another process now."""
+        self._partitions.pop(partition, None)
 
-    def numbers_of_all(self) -> dict[str, tuple[str, dict[int | None, float]]]:
-        """By name what it means, and the values by partition; None: of the whole run."""
-        found: dict[str, tuple[str, dict[int | None, float]]] = {}
-        for partition, one in self._watched():
-            for name, about, value in one.gauges.numbers():
-                values = found.setdefault(name, (about, {}))[1]
-                told = value if isinstance(value, dict) else {partition: value}
-                for key, number in told.items():
+    def collect(self) -> dict[str, MetricFamily]:
+        """Return the metrics of all runs by name."""
+        found: dict[str, MetricFamily] = {}
+        for partition, observer in self._observers():
+            for name, help, value in observer.run_metrics.collect():
+                values = found.setdefault(name, MetricFamily(help, {})).values
+                by_partition = value if isinstance(value, dict) else {partition: value}
+                for key, number in by_partition.items():
                     values[key] = values.get(key, 0.0) + number
         return found
 
     def health(self) -> dict[str, Any]:
-        """What /health says: red where one run is."""
-        parts = [(partition, one.gauges.health()) for partition, one in self._watched()]
-        if len(parts) == 1:
-            return parts[0][1]
+        """Return what /health shows; it is red if any run is."""
+        runs = [(partition, one.run_metrics.health()) for partition, one in self._observers()]
+        if len(runs) == 1:
+            return runs[0][1]
         reasons = [
             f"partition {partition}: {reason}"
-            for partition, about in parts
-            for reason in about["reasons"]
+            for partition, health in runs
+            for reason in health["reasons"]
         ]
         return {
             "status": "red" if reasons else "green",
             "reasons": reasons,
-            "examples": sum(about.get("examples", 0) for _, about in parts),
-            "partitions": len(parts),
+            "examples": sum(health.get("examples", 0) for _, health in runs),
+            "partitions": len(runs),
         }
 
-    def _watched(self) -> list[tuple[int | None, Watched]]:
-        parts: list[tuple[int | None, Watched]] = sorted(self._parts.items())
-        return parts or [(None, self)]
+    def _observers(self) -> list[tuple[int | None, MetricsObserver]]:
+        """Return the observers of all runs: of the partitions, or this one."""
+        partitions: list[tuple[int | None, MetricsObserver]] = sorted(self._partitions.items())
+        return partitions or [(None, self)]
 
 
 class _Collector:
-    """What prometheus-client asks at each look."""
+    """Adapter that prometheus-client calls for each scrape."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, server: MetricsServer) -> None:
+        self._server = server
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        for name, (about, values) in self._metrics.numbers_of_all().items():
+        for name, (help, values) in self._server.collect().items():
             labels = [] if set(values) == {None} else ["partition"]
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            family = kind(f"streaml1_{name}", about, labels=labels)
+            family = kind(f"streaml1_{name}", help, labels=labels)
             for partition, value in values.items():
                 family.add_metric([str(partition)] * len(labels), value)
             yield family
@@ -198,7 +225,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
 
-def _listening(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
+def _listen(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
     import socket
 
     class Server(_Server):
@@ -227,11 +254,11 @@ def _handler(registry: Any, health: Callable[[], Any]) -> type[BaseHTTPRequestHa
                 encode, kind = choose_encoder(self.headers.get("Accept", ""))
                 self._answer(200, kind, encode(registry))
             elif path == "/health":
-                about = health()
-                code = 503 if about["status"] == "red" else 200
-                self._answer(code, "application/json", json.dumps(_finite(about)).encode())
+                status = health()
+                code = 503 if status["status"] == "red" else 200
+                self._answer(code, "application/json", json.dumps(_finite(status)).encode())
             else:
-                self._answer(404, "text/plain", b"there are /metrics and /health\n")
+                self._answer(404, "text/plain", b"not found; use /metrics or /health\n")
 
         def _answer(self, code: int, kind: str, body: bytes) -> None:
             self.send_response(code)
@@ -242,13 +269,14 @@ def _handler(registry: Any, health: Callable[[], Any]) -> type[BaseHTTPRequestHa
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nobody wants a line for each look."""
+            """Log nothing: a line for each scrape is noise."""
 
     return Handler
 
 
-def _finite(about: dict[str, Any]) -> dict[str, Any]:
+def _finite(fields: dict[str, Any]) -> dict[str, Any]:
+    """Replace numbers that JSON cannot hold by None."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in about.items()
+        for name, value in fields.items()
     }

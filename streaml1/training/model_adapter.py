@@ -1,4 +1,4 @@
-"""What a model of any kind is asked: its loss, and to predict and learn a part."""
+"""One interface to models of streaml1, river models and pipelines: loss, predict, learn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from river import base
@@ -17,58 +17,80 @@ from streaml1.optim.tasks import REGRESSION
 from streaml1.training.report import MARGINS, MIN_PROBABILITY, NAMES, Report
 
 __all__ = [
-    "Learn",
-    "called",
+    "BatchAction",
+    "BatchFunction",
+    "batch_learner",
+    "batch_predictor",
+    "class_indices",
+    "describe_model",
     "learner_of",
-    "learning_one_of",
-    "learning_of",
     "loss_of",
-    "places_of",
-    "predicting_one_of",
     "prepare",
-    "texts_of",
+    "row_learner",
+    "row_predictor",
+    "text_features",
 ]
+
+BatchFunction = Callable[[Any, Any, Any], Any]
+"""``f(X, y, w)``: returns predictions of the rows it has handled, which may be the first few."""
+
+PredictRow = Callable[[Any], Any]
+
+UNBOUNDED = 2**62
+
+
+class BatchAction(NamedTuple):
+    """A function of batches, and the maximum number of rows it takes at once."""
+
+    act: BatchFunction
+    max_rows: int
 
 
 def learner_of(model: Any) -> Any:
-    """The model itself, or the last step of a river pipeline."""
+    """Return the last step of a river pipeline, or the model itself."""
     steps = getattr(model, "steps", None)
     return learner_of(list(steps.values())[-1]) if isinstance(steps, Mapping) and steps else model
 
 
-def called(model: Any) -> str:
-    """A model in a few words: the parameters that are not the defaults."""
+def describe_model(model: Any) -> str:
+    """Return the class of a model and its parameters that differ from the defaults."""
     if not hasattr(model, "_get_params") or learner_of(model) is not model:
         return str(model)
-    usual = inspect.signature(type(model)).parameters
+    defaults = inspect.signature(type(model)).parameters
     params = [
         f"{name}={value!r}"
         for name, value in model._get_params().items()
-        if name not in usual or value != usual[name].default
+        if name not in defaults or value != defaults[name].default
     ]
     return f"{type(model).__name__}({', '.join(params)})"
 
 
 def prepare(model: Any) -> None:
-    """Have the kernels of a model and its report ready: to compile them first takes seconds."""
+    """Compile the kernels of a model and of its report, which takes seconds the first time."""
     Report("logistic").add([0.5], [True])
     if hasattr(model, "progressive_many"):
-        # The second row has its features in another order, which takes a kernel more.
         labels = (getattr(model, "classes", None) or [True, False])[:2]
-        # One cross takes the kernels that hundreds do, which are copied in milliseconds, and few
-        # slots those of millions, which are cleared in as many.
-        few: dict[str, Any] = {}
+        # Shrink what would take long to set up. One cross compiles the same kernels as hundreds,
+        # and a small hash table the same as millions of slots.
+        small: dict[str, Any] = {}
         if cross := getattr(model, "cross", None):
-            few["cross"] = cross[:1]
+            small["cross"] = cross[:1]
         if bits := getattr(model, "hash_bits", None):
-            few["hash_bits"] = min(bits, 10)
-        one = model.clone(few or None)
-        one.progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
-        one.watch()
+            small["hash_bits"] = min(bits, 10)
+        clone = model.clone(small or None)
+        # The second row has its features in another order, which needs one more kernel.
+        clone.progressive_many([{"a": 1.0, "b": 1.0}, {"b": 1.0, "a": 1.0}], labels)
+        clone.watch()
 
 
 def loss_of(learner: Any) -> str:
-    """The loss that is reported of a model."""
+    """Return the loss that the report of a model shows.
+
+    Raises
+    ------
+    TypeError
+        If it is not a classifier or regressor.
+    """
     if hasattr(learner, "classes_met"):
         return "softmax"
     loss = getattr(learner, "loss", None)
@@ -79,53 +101,57 @@ def loss_of(learner: Any) -> str:
     if isinstance(learner, base.Classifier):
         return "logistic"
     raise TypeError(
-        f"{type(learner).__name__} is neither a classifier nor a regressor of river; "
-        "give a model such as streaml1.ElasticNetClassifier()"
+        "model must be a river classifier or regressor such as streaml1.ElasticNetClassifier(), "
+        f"got {type(learner).__name__}"
     )
 
 
-def texts_of(model: Any) -> list[str] | None:
-    """Which features the model reads as text; models of river read none."""
+def text_features(model: Any) -> list[str] | None:
+    """Return the names that a model reads as raw text; None for river models, which read none."""
     texts: list[str] | None = getattr(model, "text", None)
     return texts
 
 
-Learn = Callable[[Any, Any, Any], Any]
+# Batches
 
 
-def learning_of(model: Any, loss: str) -> tuple[Learn, int]:
-    """What predicts and learns (X, y, w), and how many rows it may be given at once."""
+def batch_learner(model: Any, loss: str) -> BatchAction:
+    """Return the action that predicts the rows of a batch and then learns them."""
     if not hasattr(model, "progressive_many"):
-        return _one_by_one(model, loss), 1
+        return BatchAction(_single_row_learner(model, loss), 1)
     if loss == "softmax":
-        return model.progressive_many, 2**62
-    return _in_turn(model, loss), 2**62
+        return BatchAction(model.progressive_many, UNBOUNDED)
+    return BatchAction(_streaml1_learner(model, loss), UNBOUNDED)
 
 
-def telling_of(model: Any, loss: str) -> Learn:
-    """What predicts (X, y, w) as `learning_of` does, and learns nothing."""
-    if not hasattr(model, "progressive_many"):
-        predict = _one_after_another(model, loss)
-    elif loss == "softmax":
+def batch_predictor(model: Any, loss: str) -> BatchAction:
+    """Return the action that predicts a batch as `batch_learner` does, and learns nothing."""
+    if hasattr(model, "progressive_many") and loss != "softmax":
+        return BatchAction(lambda xs, ys, ws: model._margins(xs, loss == "logistic"), UNBOUNDED)
+    if hasattr(model, "progressive_many"):
         predict = model.predict_proba_many
     else:
-        return lambda xs, ys, ws: model._margins(xs, loss == "logistic")
+        predict = _river_predictor(model, loss)
     if loss != "softmax":
-        return lambda xs, ys, ws: predict(xs)
+        return BatchAction(lambda xs, ys, ws: predict(xs), UNBOUNDED)
 
-    def tell(xs: Any, ys: Any, ws: Any) -> Any:
+    def predict_known(xs: Any, ys: Any, ws: Any) -> Any:
         known = set(learner_of(model).classes_met)
         for row, y in enumerate(ys):
             if y not in known:
-                raise BadExample(f"label {shown(y)} is none of those that the model knows", row)
+                raise BadExample(f"label {shown(y)} is unknown to the model", row)
         return np.asarray(predict(xs), np.float64)
 
-    return tell
+    return BatchAction(predict_known, UNBOUNDED)
 
 
-def _in_turn(model: Any, loss: str) -> Learn:
-    """Dicts are learnt one by one, which is faster, and those before a bad one alone."""
-    tell, teach = predicting_one_of(model, loss), learning_one_of(model)
+def _streaml1_learner(model: Any, loss: str) -> BatchFunction:
+    """Return the batch learner of a model of streaml1 for two classes or regression.
+
+    Dicts are learned one by one, which is faster than as a batch. Rows before a bad one are learned
+    on their own.
+    """
+    predict, teach = row_predictor(model, loss), row_learner(model)
 
     def learn(xs: Any, ys: Any, ws: Any) -> Any:
         if not isinstance(xs, list):
@@ -135,7 +161,7 @@ def _in_turn(model: Any, loss: str) -> Learn:
         weights = itertools.repeat(1.0, len(xs)) if ws is None else ws
         for row, (x, y, w) in enumerate(zip(xs, labels, weights, strict=True)):
             try:
-                p[row] = tell(x)
+                p[row] = predict(x)
                 teach(x, y, w)
             except BadExample:
                 if row == 0:
@@ -146,25 +172,86 @@ def _in_turn(model: Any, loss: str) -> Learn:
     return learn
 
 
-def predicting_one_of(model: Any, loss: str) -> Callable[[Any], Any]:
-    """What tells of one x what `learning_of` would tell, and learns nothing.
+def _single_row_learner(model: Any, loss: str) -> BatchFunction:
+    """Return the learner of a pipeline, whose steps river updates one example at a time."""
 
-    Of many labels it is the bytes of a row of float64, in the order of `classes_met`.
+    def learn(xs: Any, ys: Any, ws: Any) -> Any:
+        _require_dicts(model, xs)
+        x, y = xs[0], ys[0]
+        if loss == "softmax":
+            return _progressive_class_row(model, x, y, ws)
+        p = _predict_row(model, x, loss)
+        _learn_row(model, x, y, ws)
+        return np.array([p], np.float64)
+
+    return learn
+
+
+def _learn_row(model: Any, x: Any, y: Any, ws: Any) -> None:
+    """Learn the first row of a batch; not all river models take weights."""
+    model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
+
+
+def _progressive_class_row(model: Any, x: Any, y: Any, ws: Any) -> Any:
+    """Predict class probabilities and learn.
+
+    A class that joins with this example gets the probability 1/k of a model that knows nothing.
+    """
+    p = model.predict_proba_one(x)
+    _learn_row(model, x, y, ws)
+    labels = learner_of(model).classes_met
+    share = 1.0 / len(labels) if y not in p else 0.0
+    row = [p[label] * (1.0 - share) if label in p else share for label in labels]
+    return np.array([row])
+
+
+def _river_predictor(model: Any, loss: str) -> Callable[[Any], Any]:
+    """Return the batch predictor of a pipeline or another river model."""
+
+    def predict(xs: Any) -> Any:
+        _require_dicts(model, xs)
+        p = []
+        for row, x in enumerate(xs):
+            try:
+                p.append(_predict_row(model, x, loss))
+            except BadExample as error:
+                raise BadExample(error.reason, row) from None
+        return np.array(p, np.float64)
+
+    return predict
+
+
+def _require_dicts(model: Any, xs: Any) -> None:
+    """Reject matrices and frames for a model that takes one example at a time."""
+    if not isinstance(xs, Sequence):
+        raise TypeError(
+            f"{type(model).__name__} takes one example at a time; give (x, y) pairs, or dicts "
+            "and labels, not a matrix or a frame"
+        )
+
+
+# Single rows
+
+
+def row_predictor(model: Any, loss: str) -> PredictRow:
+    """Return the function that predicts one x as `batch_learner` does, and learns nothing.
+
+    For softmax it returns the bytes of a row of float64, in the order of `classes_met`.
     """
     if loss == "softmax":
-        return lambda x: array("d", _told(model, x, loss)).tobytes()
+        return lambda x: array("d", _predict_row(model, x, loss)).tobytes()
     if not hasattr(model, "progressive_many"):
-        return lambda x: _told(model, x, loss)
+        return lambda x: _predict_row(model, x, loss)
     if loss == "logistic":
         return lambda x: model.predict_proba_one(x)[True]
     return lambda x: model._margin(x)
 
 
-def learning_one_of(model: Any) -> Callable[[Any, Any, float], None]:
-    """What learns one example (x, y, w); not all models of river know of weights."""
+def row_learner(model: Any) -> Callable[[Any, Any, float], None]:
+    """Return the function that learns one example (x, y, w)."""
 
     def learn(x: Any, y: Any, w: float) -> None:
-        if w == 1.0:
+        if w == 1.0:  # not all river models take weights
             model.learn_one(x, y)
         else:
             model.learn_one(x, y, w=w)
@@ -172,72 +259,24 @@ def learning_one_of(model: Any) -> Callable[[Any, Any, float], None]:
     return learn
 
 
-def _told(model: Any, x: Any, loss: str) -> Any:
+def _predict_row(model: Any, x: Any, loss: str) -> Any:
+    """Return what the report takes: a value, a probability, a margin, or class probabilities."""
     if loss in REGRESSION:
         return model.predict_one(x)
     p = model.predict_proba_one(x)
     if loss == "softmax":
         return [p[label] for label in learner_of(model).classes_met]
     p = p.get(True, 0.5)
-    return _margin(p) if loss in MARGINS else p
+    return _margin_of(p) if loss in MARGINS else p
 
 
-def _require_dicts(model: Any, xs: Any) -> None:
-    """Refuse rows that are no dicts for a model that takes nothing else."""
-    if not isinstance(xs, Sequence):
-        raise TypeError(
-            f"{type(model).__name__} takes one example at a time; give (x, y) pairs, dicts "
-            "and labels, not a matrix or a frame"
-        )
+def class_indices(learner: Any, y: Any) -> Any:
+    """Return the index of each label among the classes that a model knows."""
+    index_of = {label: k for k, label in enumerate(learner.classes_met)}
+    return np.array([index_of[label] for label in y], np.intp)
 
 
-def _one_after_another(model: Any, loss: str) -> Callable[[Any], Any]:
-    """What predicts rows by a pipeline, or another model of river."""
-
-    def predict(xs: Any) -> Any:
-        _require_dicts(model, xs)
-        p = []
-        for row, x in enumerate(xs):
-            try:
-                p.append(_told(model, x, loss))
-            except BadExample as bad:
-                raise BadExample(bad.reason, row) from None
-        return np.array(p, np.float64)
-
-    return predict
-
-
-def _one_by_one(model: Any, loss: str) -> Learn:
-    """For pipelines, whose steps river teaches one example at a time."""
-
-    def learn(xs: Any, ys: Any, ws: Any) -> Any:
-        _require_dicts(model, xs)
-        x, y = xs[0], ys[0]
-        if loss == "softmax":
-            return _one_of_many(model, x, y, ws)
-        p = _told(model, x, loss)
-        model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
-        return np.array([p], np.float64)
-
-    return learn
-
-
-def _one_of_many(model: Any, x: Any, y: Any, ws: Any) -> Any:
-    """Probabilities of the labels; one that joins has its share of a model that knows nothing."""
-    p = model.predict_proba_one(x)
-    model.learn_one(x, y, **({} if ws is None else {"w": ws[0]}))
-    labels = learner_of(model).classes_met
-    share = 1.0 / len(labels) if y not in p else 0.0
-    return np.array([[p[one] * (1.0 - share) if one in p else share for one in labels]])
-
-
-def places_of(learner: Any, y: Any) -> Any:
-    """Which of the labels that a model has met each of `y` is."""
-    places = {label: k for k, label in enumerate(learner.classes_met)}
-    return np.array([places[one] for one in y], np.intp)
-
-
-def _margin(p: float) -> float:
-    """The margin that has the sigmoid `p`, as far as a float near 1 tells."""
+def _margin_of(p: float) -> float:
+    """Return the margin whose sigmoid is `p`, clipped where floats near 1 run out of digits."""
     p = min(max(p, MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
     return math.log(p) - math.log1p(-p)

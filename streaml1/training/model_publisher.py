@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from streaml1.sources.kafka.topic import Topic
 from streaml1.training.checkpoint import require_model
 from streaml1.training.model_registry.publisher import ModelTopic
-from streaml1.training.observers import Out
-
-if TYPE_CHECKING:
-    from streaml1.training.run import Run
+from streaml1.training.observers import Observer, RunStart
 
 __all__ = ["DEFAULT_SECONDS", "ModelPublisher"]
 
 DEFAULT_SECONDS = 60.0
 
 
-class ModelPublisher(Out):
+class ModelPublisher(Observer):
     """Observer that publishes the model to a topic at intervals, and at the end.
 
     `streaml1.load` reads the newest model of the topic. Use this as a context manager, and pass it
-    to `progressive` among `outs`.
+    to `progressive` among `observers`.
 
     Parameters
     ----------
@@ -40,6 +36,8 @@ class ModelPublisher(Out):
         If the topic cannot be written, has one partition, or is not compacted.
     """
 
+    essential = True
+
     def __init__(self, topic: str | Topic, seconds: float = DEFAULT_SECONDS) -> None:
         self.seconds = seconds
         self._topic = ModelTopic(topic)
@@ -50,23 +48,23 @@ class ModelPublisher(Out):
     def __exit__(self, *error: object) -> None:
         self._topic.close()
 
-    def heed(self, stopped: Callable[[], bool]) -> None:
+    def set_stop(self, stopped: Callable[[], bool]) -> None:
         """Set the stop condition, after which it waits only while brokers make progress."""
         self._topic.stop_deadline.set_stop(stopped)
 
-    def begin(self, run: Run) -> None:
+    def on_start(self, start: RunStart) -> None:
         """Start the first interval."""
-        require_model(run.model)
-        self._model = run.model
+        require_model(start.model)
+        self._model = start.model
         self._published_examples = 0
         self._published_at = time.monotonic()
 
-    def fed(self) -> None:
+    def on_block_end(self) -> None:
         """Publish if the interval is over."""
         if time.monotonic() - self._published_at >= self.seconds:
             self._publish()
 
-    def finish(self) -> None:
+    def on_end(self) -> None:
         """Publish what was learned since the last publication."""
         self._publish()
 

@@ -1,33 +1,88 @@
-"""What may hear of a run: to write it elsewhere, or to show it."""
+"""Observers of a training run: the events they receive, and what happens if one fails.
+
+An observer gets small immutable objects and never the run itself, so that a new one needs no
+knowledge of how a run works. An observer that raises is logged and detached, and the run continues.
+The exceptions are essential observers: sinks that must be flushed before a checkpoint is committed,
+and observers that exist to end a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from streaml1.training.run import Run
+from streaml1.core.logging import event
+from streaml1.sources.kafka.records import Origin
+from streaml1.training.report import Report
 
-__all__ = ["Out", "Part", "Refused"]
+__all__ = [
+    "Batch",
+    "GuardedCallback",
+    "Observer",
+    "Observers",
+    "Rejected",
+    "RunStart",
+    "SavedCheckpoint",
+]
+
+logger = logging.getLogger("streaml1")
+
+UNBOUNDED = 2**62
+"""Number of rows that no batch reaches."""
 
 
-class Part(NamedTuple):
-    """Consecutive examples of a block, predicted and then learnt.
+class RunStart(NamedTuple):
+    """The run that starts, or resumes from a checkpoint.
+
+    Parameters
+    ----------
+    model
+        Model as given by the caller, perhaps a pipeline.
+    learner
+        Last step of the pipeline, or the model itself.
+    report
+        Report of the run. It grows during the run; reading it from other threads is safe.
+    source
+        Source of the examples. Topics have `lag` and `is_reachable`.
+    passes_done
+        Passes over the source that were finished before a resume.
+    epoch
+        Number of times a run has started in the checkpoint directory; None without checkpoints.
+    checkpoint_seconds
+        Interval between checkpoints; None without checkpoints.
+    metrics
+        Returns the metrics of the run and of all its observers as (name, value) pairs.
+    """
+
+    model: Any
+    learner: Any
+    report: Report
+    source: Any
+    passes_done: int
+    epoch: int | None
+    checkpoint_seconds: float | None
+    metrics: Callable[[], list[tuple[str, float]]]
+
+
+class Batch(NamedTuple):
+    """Consecutive rows of a block that were predicted, and then learned.
 
     Parameters
     ----------
     block
-        Where they are of; `block.place(row)` tells the place of one.
+        Block that holds the rows. `block.place(row)` names the location of a row.
     lo, hi
-        The first row, and the one after the last.
+        First row, and the row after the last.
     y, w
-        Their labels as the model takes them, and their weights, or None. Where labels come late
-        y is None of examples whose label has not come: they are predicted, and not learnt yet.
+        Labels as the model takes them, and sample weights or None. With delayed labels `y` is None
+        for examples whose label has not arrived: they are predicted, not learned yet.
     p
-        Their predictions, as `progressive_many` gives them.
+        Predictions, as `progressive_many` returns them.
     learnt
-        How many examples the model had learnt when it predicted the first; None: as many as it has
-        now, without those of the part that are learnt.
+        Number of examples the model had learned when it predicted the first row. None: the current
+        number, less the rows of this batch that were learned.
     """
 
     block: Any
@@ -39,73 +94,276 @@ class Part(NamedTuple):
     learnt: int | None = None
 
 
-class Refused(NamedTuple):
-    """An example that was refused.
+class Rejected(NamedTuple):
+    """A rejected example.
 
     Parameters
     ----------
-    place, reason
-        Where it stands, and one sentence.
+    place
+        Location, such as ``clicks.svm:7``.
+    reason
+        One sentence.
     origin
-        What the source knows of it beside: of a topic its `Origin`, else None.
+        Coordinates of the record in a topic (`Origin`); None for other sources.
     number
-        Of the example in this reading of the source, from 1; of a file the line.
+        Number of the example in this pass, from 1; for files the line.
     """
 
     place: str
     reason: str
-    origin: Any
+    origin: Origin | None
     number: int
 
 
-class Out:
-    """Hears what a run does; by itself it does nothing."""
+class SavedCheckpoint(NamedTuple):
+    """A checkpoint that is on the disk.
 
-    def room(self) -> int:
-        """The most examples that the next part may have, for who looks at the weights after it."""
-        return 2**62
+    Parameters
+    ----------
+    folder
+        Directory of the checkpoints.
+    size
+        Bytes of the file.
+    examples
+        Examples learned when it became durable; it may hold fewer.
+    """
 
-    def heed(self, stopped: Callable[[], bool]) -> None:
-        """Wait for nobody for long once `stopped` is true; heard before the run begins."""
+    folder: Path
+    size: int | None
+    examples: int
 
-    def begin(self, run: Run) -> None:
-        """The run begins, or goes on from a checkpoint."""
 
-    def look(self, model: Any) -> None:
-        """The predictions that come are those of a model that learns nothing; no run begins."""
+class Observer:
+    """Base class of observers; each method does nothing by default.
 
-    def predicted(self, part: Part) -> None:
-        """Some examples were predicted, and learnt after."""
+    Attributes
+    ----------
+    essential : bool
+        Whether an error of this observer ends the run. Set it on sinks whose loss would break a
+        promise, since a checkpoint must not pass what they have not written.
 
-    def answered(self, part: Part) -> None:
-        """Late labels have come: the rows of the block are theirs, p was told before."""
+    Examples
+    --------
+    >>> from streaml1 import ElasticNetClassifier, progressive
+    >>> from streaml1.training import Batch, Observer
+    >>> class CountRows(Observer):
+    ...     rows = 0
+    ...
+    ...     def on_batch(self, batch: Batch) -> None:
+    ...         self.rows += batch.hi - batch.lo
+    >>> counter = CountRows()
+    >>> _ = progressive(ElasticNetClassifier(), [({"a": 1.0}, True)] * 3, observers=[counter])
+    >>> counter.rows
+    3
+    """
 
-    def refused(self, refused: Refused) -> None:
-        """An example was refused and left out."""
+    essential = False
 
-    def fed(self) -> None:
-        """A block is done with; empty ones come while a topic has no new records."""
+    def max_rows(self) -> int:
+        """Return the maximum number of rows of the next batch.
 
-    def next_pass(self) -> None:
-        """The source is read from its start again."""
+        An observer that reads the weights after each batch limits it.
+        """
+        return UNBOUNDED
 
-    def holds(self) -> bool:
-        """Whether no checkpoint is to be written now."""
+    def set_stop(self, stopped: Callable[[], bool]) -> None:
+        """Receive the stop condition, before the run starts.
+
+        Once `stopped()` is true, do not wait long for anything.
+        """
+
+    def on_start(self, start: RunStart) -> None:
+        """Handle the start of a run, or its resumption from a checkpoint."""
+
+    def on_predict_start(self, model: Any) -> None:
+        """Handle the start of predictions by a fixed model; `on_start` is not called then."""
+
+    def on_batch(self, batch: Batch) -> None:
+        """Handle rows that were predicted and then learned."""
+
+    def on_labels(self, batch: Batch) -> None:
+        """Handle delayed labels that have arrived; `batch.p` holds the earlier predictions."""
+
+    def on_rejected(self, rejected: Rejected) -> None:
+        """Handle an example that was rejected and skipped."""
+
+    def on_block_end(self) -> None:
+        """Handle the end of a block. A topic without new records sends empty blocks."""
+
+    def on_pass_start(self) -> None:
+        """Handle the start of a further pass: the source is read from its start again."""
+
+    def defers_checkpoint(self) -> bool:
+        """Return whether no checkpoint may be written now."""
         return False
 
     def flush(self) -> None:
-        """What was heard must be safe on return: a checkpoint is about to pass it."""
+        """Make everything received so far durable: a checkpoint is about to be committed."""
 
-    def saved(self) -> None:
-        """A checkpoint was written."""
+    def on_checkpoint(self, checkpoint: SavedCheckpoint) -> None:
+        """Handle a checkpoint that is on the disk. The first may come before `on_start`."""
 
-    def numbers(self) -> dict[str, float]:
-        """What metrics show of it, by names such as ``dead_letters_total``; from any thread.
+    def metrics(self) -> dict[str, float]:
+        """Return metrics by name, such as ``dead_letters_total``; called from any thread.
 
-        What only grows has a name that ends in ``_total``.
+        Counters have names that end in ``_total``.
         """
         return {}
 
-    def finish(self) -> None:
-        """The run ends well: what was heard must be safe on return."""
+    def on_end(self) -> None:
+        """Handle the successful end of the run; by default `flush`."""
         self.flush()
+
+
+class Observers:
+    """The observers of a run, isolated from it and from each other.
+
+    Each method calls the method of the same name of all observers, in order. An observer that
+    raises is logged and detached, unless it is essential: then the error propagates.
+
+    Parameters
+    ----------
+    observers
+        The observers, in the order in which they are called.
+    """
+
+    def __init__(self, observers: Iterable[Observer] = ()) -> None:
+        self._attached = list(observers)
+
+    @classmethod
+    def of(cls, observers: Observers | Iterable[Observer]) -> Observers:
+        """Return `observers` itself, or a new collection of some observers."""
+        return observers if isinstance(observers, Observers) else cls(observers)
+
+    def __iter__(self) -> Iterator[Observer]:
+        return iter(list(self._attached))
+
+    def __bool__(self) -> bool:
+        return bool(self._attached)
+
+    def attach(self, observer: Observer) -> None:
+        """Add an observer at the end."""
+        self._attached.append(observer)
+
+    def call(self, observer: Observer, method: str, *args: Any, default: Any = None) -> Any:
+        """Call a method of one observer; return `default` if the observer fails and is detached."""
+        try:
+            return getattr(observer, method)(*args)
+        except Exception as error:
+            if observer.essential:
+                raise
+            if observer in self._attached:
+                self._attached.remove(observer)
+            _log_failure(f"observer {type(observer).__name__}", method, error)
+            return default
+
+    def _call_all(self, method: str, *args: Any) -> None:
+        for observer in self:
+            self.call(observer, method, *args)
+
+    def max_rows(self) -> int:
+        """Return the smallest limit of all observers."""
+        if not self._attached:
+            return UNBOUNDED
+        limits: list[int] = [self.call(one, "max_rows", default=UNBOUNDED) for one in self]
+        return min(limits)
+
+    def set_stop(self, stopped: Callable[[], bool]) -> None:
+        """Pass the stop condition on."""
+        self._call_all("set_stop", stopped)
+
+    def on_start(self, start: RunStart) -> None:
+        """Announce the start of the run."""
+        self._call_all("on_start", start)
+
+    def on_predict_start(self, model: Any) -> None:
+        """Announce predictions by a fixed model."""
+        self._call_all("on_predict_start", model)
+
+    def on_batch(self, batch: Batch) -> None:
+        """Announce rows that were predicted and learned."""
+        self._call_all("on_batch", batch)
+
+    def on_labels(self, batch: Batch) -> None:
+        """Announce delayed labels."""
+        self._call_all("on_labels", batch)
+
+    def on_rejected(self, rejected: Rejected) -> None:
+        """Announce a rejected example."""
+        self._call_all("on_rejected", rejected)
+
+    def on_block_end(self) -> None:
+        """Announce the end of a block."""
+        self._call_all("on_block_end")
+
+    def on_pass_start(self) -> None:
+        """Announce a further pass."""
+        self._call_all("on_pass_start")
+
+    def defer_checkpoint(self) -> bool:
+        """Return whether any observer defers the next checkpoint."""
+        return any(self.call(one, "defers_checkpoint", default=False) for one in self)
+
+    def flush(self) -> None:
+        """Flush all observers."""
+        self._call_all("flush")
+
+    def on_checkpoint(self, checkpoint: SavedCheckpoint) -> None:
+        """Announce a checkpoint."""
+        self._call_all("on_checkpoint", checkpoint)
+
+    def on_end(self) -> None:
+        """Announce the end of the run."""
+        self._call_all("on_end")
+
+    def metrics(self) -> list[tuple[str, float]]:
+        """Return the metrics of all observers.
+
+        It runs in the thread that serves metrics. An essential observer that fails here stays
+        attached: what it must write is not at risk.
+        """
+        found: list[tuple[str, float]] = []
+        for observer in self:
+            try:
+                found += observer.metrics().items()
+            except Exception as error:
+                if not observer.essential and observer in self._attached:
+                    self._attached.remove(observer)
+                _log_failure(f"observer {type(observer).__name__}", "metrics", error)
+        return found
+
+
+class GuardedCallback:
+    """A callback of the caller that cannot end the run: after an error it is not called again.
+
+    Parameters
+    ----------
+    name
+        Name of the option, for the log.
+    callback
+        The function; None does nothing.
+    """
+
+    def __init__(self, name: str, callback: Callable[..., object] | None) -> None:
+        self._name = name
+        self._callback = callback
+
+    def __call__(self, *args: Any) -> None:
+        """Call the function, unless it has failed before."""
+        if self._callback is None:
+            return
+        try:
+            self._callback(*args)
+        except Exception as error:
+            self._callback = None
+            _log_failure("callback", self._name, error)
+
+
+def _log_failure(what: str, where: str, error: Exception) -> None:
+    """Log an observer that failed: a sentence, and the traceback if debug messages are on."""
+    logger.warning(
+        "%s raised %s in %s and is detached; the run continues: %s",
+        what, type(error).__name__, where, error,
+        extra=event("observer_detached", observer=what, method=where, error=type(error).__name__),
+    )  # fmt: skip
+    logger.debug("traceback of the detached observer", exc_info=error)

@@ -1,38 +1,42 @@
-"""Each example of a stream predicted; nothing is learnt."""
+"""Predict the examples of a stream with a fixed model."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from streaml1.core.option_fields import document_options
 from streaml1.optim.tasks import REGRESSION
-from streaml1.training.error_policy import Refusals, require_positive
-from streaml1.training.example_parts import Chunk, parts_of
-from streaml1.training.examples import Opened, opened_source
-from streaml1.training.model_adapter import loss_of, texts_of
-from streaml1.training.observers import Out, Part
+from streaml1.training.batches import LabelledBlock, accepted_batches
+from streaml1.training.config import SOURCE_PARAMETERS, RunConfig, run_config, run_parameters
+from streaml1.training.error_policy import ErrorPolicy, SkippedLine
+from streaml1.training.example_sources import ExampleSource, open_examples
+from streaml1.training.model_adapter import BatchFunction, loss_of, text_features
+from streaml1.training.observers import Batch
 
 __all__ = ["Prediction", "prediction_blocks", "predictions"]
+
+ACCEPTS = ("limit", "bad", "observers")
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a model says of one example.
+    """Prediction of one example.
 
     Parameters
     ----------
     line
-        The line, or the number of the example, from 1.
+        Line of the file, or number of the example, from 1.
     p
-        The probability of True; the value for regressors; the probability of each label, where
-        there are many; None for an example that was refused.
+        Probability of True; for regressors the value; for multiclass models the probability of
+        each class. None for a rejected example.
     place
-        Where the example was read: ``clicks.svm:7``, or ``clicks/0@7`` of a topic.
+        Location of the example: ``clicks.svm:7``, or ``clicks/0@7`` in a topic.
     """
 
     line: int
@@ -40,38 +44,37 @@ class Prediction:
     place: str
 
 
+@document_options(run_parameters(ACCEPTS), SOURCE_PARAMETERS)
 def predictions(
-    model: Any,
-    source: Any,
-    *,
-    limit: int | None = None,
-    bad: str = "fail",
-    outs: Sequence[Out] = (),
-    **options: Any,
+    model: Any, source: Any, config: RunConfig | None = None, **options: Any
 ) -> Iterator[Prediction]:
-    """Predict each example of a stream; nothing is learnt, and no labels are needed.
+    """Predict each example of a stream without learning. Labels are optional.
 
     Parameters
     ----------
     model
-        A model of streaml1.
-    source, limit, bad
-        As for `progressive`; a refused example that is skipped has the prediction None.
-    outs
-        Who hears of the predictions, and of what is refused.
-    options
-        As for `open_source`; `target` names the column that is left out, if there is one.
+        Model of streaml1.
+    source
+        As for `progressive`. `target` names a column that is left out, if the file has one.
+    config : RunConfig, optional
+        Options of the run. The keywords below override its fields.
+    {options}
+
+    Yields
+    ------
+    Prediction
+        One for each example, including rejected examples that are skipped.
 
     Raises
     ------
     BadExample
-        Where an example is refused and `bad` is `"fail"`, after those before it.
+        If an example is rejected and `bad` is `"fail"`, after the predictions before it.
     SourceError
-        Where the source cannot be read.
+        If the source cannot be read.
     TypeError
-        Where the source, or the model, is none.
+        If `source` or `model` has an unsupported type, or an option does not exist.
     ValueError
-        Where `limit` or `bad` is out of range.
+        If an option is out of range.
 
     Examples
     --------
@@ -80,31 +83,57 @@ def predictions(
     >>> [one.p for one in predictions(ElasticNetClassifier(), [({"cheap": 1}, None)])]
     [0.5]
     """
-    blocks = prediction_blocks(model, source, limit=limit, bad=bad, outs=outs, **options)
-    return itertools.chain.from_iterable(blocks)
+    config = run_config("predictions", config, options, ACCEPTS)
+    return itertools.chain.from_iterable(_open(model, source, config))
 
 
 def prediction_blocks(
-    model: Any,
-    source: Any,
-    *,
-    limit: int | None = None,
-    bad: str = "fail",
-    outs: Sequence[Out] = (),
-    **options: Any,
+    model: Any, source: Any, config: RunConfig | None = None, **options: Any
 ) -> Iterator[list[Prediction]]:
-    """As `predictions`, but those that come at the same time together."""
-    require_positive(limit=limit)
-    refuse = Refusals(bad, outs)
-    opened = opened_source(source, require_label=False, text=texts_of(model), **options)
-    return _predicted(model, opened, limit, refuse, outs)
+    """Predict as `predictions` does, but yield lists of predictions that are ready together."""
+    return _open(model, source, run_config("prediction_blocks", config, options, ACCEPTS))
 
 
-def _predicted(
-    model: Any, opened: Opened, limit: int | None, refuse: Refusals, outs: Sequence[Out]
+def _open(model: Any, source: Any, config: RunConfig) -> Iterator[list[Prediction]]:
+    policy = ErrorPolicy(config.bad, config.observers)
+    options = replace(config.source_options, require_label=False, text=text_features(model))
+    return _predict(model, open_examples(source, options), config.limit, policy)
+
+
+def _predict(
+    model: Any, source: ExampleSource, limit: int | None, policy: ErrorPolicy
 ) -> Iterator[list[Prediction]]:
     loss = loss_of(model)
+    act = _batch_function(model, loss)
+    n_predicted = 0
 
+    def max_rows() -> int:
+        return source.block if limit is None else limit - n_predicted
+
+    skipped: list[SkippedLine] = []
+    policy.skipped_lines = skipped
+    policy.observers.on_predict_start(model)
+    for block in source.blocks(min(source.block, limit or source.block), policy):
+        unlabelled = LabelledBlock(block.x, None, None, [], block)
+        for lo, hi, p in accepted_batches(unlabelled, act, max_rows, policy):
+            ready: list[Prediction] = []
+            policy.observers.on_batch(Batch(block, lo, hi, None, None, p))
+            for row, value in enumerate(_values(model, loss, p), start=lo):
+                line = block.lines[row]
+                ready += _skipped_before(skipped, line)
+                ready.append(Prediction(line, value, block.place(row)))
+            yield ready
+            n_predicted += hi - lo
+        if max_rows() == 0:
+            break
+        del block, unlabelled  # lets the reader reuse their memory for the next block
+    policy.observers.on_end()
+    if max_rows() and (rest := list(_skipped_before(skipped, None))):
+        yield rest
+    policy.log_total()
+
+
+def _batch_function(model: Any, loss: str) -> BatchFunction:
     def predict(x: Any, y: Any, w: Any) -> Any:
         if loss == "softmax":
             return np.asarray(model.predict_proba_many(x), np.float64)
@@ -112,40 +141,19 @@ def _predicted(
             return np.asarray(model.predict_many(x), np.float64)
         return np.asarray(model.predict_proba_many(x), np.float64)[:, 1]
 
-    def room() -> int:
-        return opened.block if limit is None else limit - done
-
-    done = 0
-    refuse.lines = []
-    for out in outs:
-        out.look(model)
-    for block in opened.blocks(min(opened.block, limit or opened.block), refuse):
-        chunk = Chunk(block.x, None, None, [], block)
-        for lo, hi, p in parts_of(chunk, predict, room, refuse):
-            told: list[Prediction] = []
-            for out in outs:
-                out.predicted(Part(block, lo, hi, None, None, p))
-            each = p.tolist()
-            if loss == "softmax":
-                each = [dict(zip(model.classes_met, one, strict=True)) for one in each]
-            for row, one in enumerate(each, start=lo):
-                line = block.lines[row]
-                told += _refused_before(refuse, line)
-                told.append(Prediction(line, one, block.place(row)))
-            yield told
-            done += hi - lo
-        if room() == 0:
-            break
-        del block, chunk  # so that their memory may be taken for the next
-    for out in outs:
-        out.finish()
-    if room() and (last := list(_refused_before(refuse, None))):
-        yield last
-    refuse.summarise()
+    return predict
 
 
-def _refused_before(refuse: Refusals, line: int | None) -> Iterator[Prediction]:
-    """What to say of the examples refused before a line; None: of all that are left."""
-    while refuse.lines and (line is None or refuse.lines[0][0] < line):
-        refused, place = heapq.heappop(refuse.lines)
-        yield Prediction(refused, None, place)
+def _values(model: Any, loss: str, p: Any) -> list[Any]:
+    """Return the predictions of a batch as numbers, or as dicts of class probabilities."""
+    if loss != "softmax":
+        values: list[Any] = p.tolist()
+        return values
+    return [dict(zip(model.classes_met, row, strict=True)) for row in p.tolist()]
+
+
+def _skipped_before(skipped: list[SkippedLine], line: int | None) -> Iterator[Prediction]:
+    """Yield empty predictions for the examples skipped before a line, or for all that are left."""
+    while skipped and (line is None or skipped[0].number < line):
+        number, place = heapq.heappop(skipped)
+        yield Prediction(number, None, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,20 +14,18 @@ from streaml1.optim.tasks import REGRESSION
 from streaml1.sources.kafka.producer import TopicWriter, as_topic
 from streaml1.sources.kafka.topic import Topic
 from streaml1.training.model_adapter import loss_of
-from streaml1.training.observers import Out, Part
+from streaml1.training.observers import Batch, Observer, RunStart
 from streaml1.training.record_coordinates import coordinates, record_key
 from streaml1.training.report import MARGINS
-
-if TYPE_CHECKING:
-    from streaml1.training.run import Run
 
 __all__ = ["PredictionRecords", "to_json_label"]
 
 
-class PredictionRecords(Out):
+class PredictionRecords(Observer):
     """Observer that writes each prediction to a topic, as JSON with the coordinates as key.
 
-    Use it as a context manager, and pass it to `progressive` or `predictions` among `outs`.
+    Use it as a context manager, and pass it to `progressive` or `predictions` among
+    `observers`.
 
     Parameters
     ----------
@@ -40,6 +38,8 @@ class PredictionRecords(Out):
         If the topic cannot be written.
     """
 
+    essential = True
+
     def __init__(self, topic: str | Topic) -> None:
         self._writer = TopicWriter(as_topic(topic))
         self.url = self._writer.topic.url
@@ -51,34 +51,34 @@ class PredictionRecords(Out):
     def __exit__(self, *error: object) -> None:
         self._writer.close()
 
-    def heed(self, stopped: Callable[[], bool]) -> None:
+    def set_stop(self, stopped: Callable[[], bool]) -> None:
         """Set the stop condition, after which `flush` waits only while brokers make progress."""
         self._writer.stop_deadline.set_stop(stopped)
 
-    def begin(self, run: Run) -> None:
+    def on_start(self, start: RunStart) -> None:
         """Handle the start of a run, whose model learns."""
-        self.look(run.learner)
-        self._learns, self._epoch = True, run.epoch
+        self.on_predict_start(start.learner)
+        self._learns, self._epoch = True, start.epoch
 
-    def look(self, model: Any) -> None:
+    def on_predict_start(self, model: Any) -> None:
         """Handle the start of predictions by a fixed model."""
         self._model, self._loss, self._epoch = model, loss_of(model), None
 
-    def predicted(self, part: Part) -> None:
-        """Send the predictions of a part; `flush` waits for them."""
-        block = part.block
+    def on_batch(self, batch: Batch) -> None:
+        """Send the predictions of a batch; `flush` waits for them."""
+        block = batch.block
         ids = getattr(block, "ids", None)
-        step = 1 if self._learns and part.y is not None else 0
-        learnt = part.learnt
+        step = 1 if self._learns and batch.y is not None else 0
+        learnt = batch.learnt
         if learnt is None:
-            learnt = getattr(self._model, "n_iterations", 0) - step * (part.hi - part.lo)
-        rows = range(part.lo, part.hi)
-        for row, record in zip(rows, self._prediction_fields(part.p), strict=True):
+            learnt = getattr(self._model, "n_iterations", 0) - step * (batch.hi - batch.lo)
+        rows = range(batch.lo, batch.hi)
+        for row, record in zip(rows, self._prediction_fields(batch.p), strict=True):
             origin = block.origin(row)
             place = block.place(row) if origin is None else ""
             if ids is not None and ids[row] is not None:
                 record["id"] = ids[row]
-            examples = learnt + step * (row - part.lo)
+            examples = learnt + step * (row - batch.lo)
             record["model"] = {"examples": examples, "epoch": self._epoch}
             record |= coordinates(place, origin)
             partition = None if origin is None else origin.partition

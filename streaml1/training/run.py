@@ -1,271 +1,309 @@
-"""A model that goes over a stream: what is fed to a run is predicted, learnt and reported."""
+"""A training run: each block it is fed is predicted, learned and reported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from streaml1.sources.source import Lost, SourceError
+from streaml1.training.batches import accepted_batches, label_block
 from streaml1.training.checkpoint import Checkpoints
-from streaml1.training.checkpoint.manager import Beside, Keeper
-from streaml1.training.error_policy import Refusals
-from streaml1.training.example_parts import chunk_of, parts_of
-from streaml1.training.examples import Opened
+from streaml1.training.checkpoint.manager import CheckpointManager, ExtraState
+from streaml1.training.config import RunConfig, StopCondition
+from streaml1.training.error_policy import ErrorPolicy
+from streaml1.training.example_sources import ExampleSource
 from streaml1.training.model_adapter import (
-    called,
+    batch_learner,
+    batch_predictor,
+    class_indices,
+    describe_model,
     learner_of,
-    learning_of,
     loss_of,
-    places_of,
     prepare,
-    telling_of,
 )
-from streaml1.training.observers import Out, Part
-from streaml1.training.report import Line, Report, line_after
+from streaml1.training.observers import Batch, GuardedCallback, RunStart
+from streaml1.training.report import Report, line_after
 
-__all__ = ["Run", "Unfinished", "heeded"]
+__all__ = ["Run", "Unfinished"]
 
 
 class Unfinished(SourceError):
-    """What a run that was stopped has not done, as brokers were away; all else is done.
+    """A run that was stopped while brokers were unavailable; everything else is done.
 
     Parameters
     ----------
-    sentence, code
-        What, and what to exit with.
+    message
+        What the brokers did not take.
+    exit_code
+        Exit code of a command.
     report
-        Of the run.
+        Report of the run.
     is_kept
-        Whether there is a checkpoint of all that was learnt.
+        Whether a checkpoint holds everything that was learned.
     """
 
-    def __init__(self, sentence: str, code: int, report: Report, is_kept: bool) -> None:
-        super().__init__(sentence)
-        self.exit_code = code
+    def __init__(self, message: str, exit_code: int, report: Report, is_kept: bool) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
         self.report = report
         self.is_kept = is_kept
-
-
-def heeded(stop: Any, run: Run) -> Callable[[], bool]:
-    """Have a run and its source end once `stop` says so: an event, a function or None; asks it."""
-    asked: Callable[[], bool] = _never if stop is None else getattr(stop, "is_set", stop)
-    if stop is not None and hasattr(run.source, "set_stop"):
-        run.source.set_stop(asked)
-    run.heed(asked)
-    return asked
 
 
 def _never() -> bool:
     return False
 
 
+def _condition(stop: StopCondition) -> Callable[[], bool]:
+    """Return the function that says whether to stop."""
+    condition: Callable[[], bool] = getattr(stop, "is_set", stop)  # type: ignore[arg-type]
+    return condition
+
+
 class Run:
-    """One model over the blocks of one source, for as many passes as they are fed.
+    """One model over the blocks of one source, for one or several passes.
 
     Parameters
     ----------
     model
-        What learns.
-    opened
-        What the blocks are of.
-    refuse
-        What is done with an example that is refused.
-    every, limit
-        After how many examples a line of the report comes (see `report.line_after`), and
-        how many a pass may have.
-    on_line
-        Called with each line.
+        Model that learns.
+    source
+        Source of the blocks.
+    policy
+        What happens to rejected examples; it holds the observers of the run, too.
+    config
+        Options of the run.
     store
-        Where checkpoints are kept, and gone on from.
-    outs
-        Who hears of it. The run does not close them.
-    beside
-        What else checkpoints are to hold.
+        Directory of checkpoints to write to and resume from; None disables them.
+    extra
+        Further state for the checkpoints.
     learns
-        Whether examples are learnt, and not only predicted.
+        Whether examples are learned. If False, they are only predicted.
 
     Raises
     ------
     CheckpointError
-        Where the last checkpoint in `store` does not fit.
+        If the latest checkpoint in `store` does not fit.
     """
 
     def __init__(
         self,
         model: Any,
-        opened: Opened,
-        refuse: Refusals,
+        source: ExampleSource,
+        policy: ErrorPolicy,
+        config: RunConfig,
         *,
-        every: int | None = None,
-        limit: int | None = None,
-        on_line: Callable[[Line], object] | None = None,
         store: Checkpoints | None = None,
-        outs: Sequence[Out] = (),
-        beside: Beside | None = None,
+        extra: ExtraState | None = None,
         learns: bool = True,
     ) -> None:
         self.model = model
         self.learner = learner_of(model)
-        self.source = opened
+        self.source = source
         self.store = store
-        self.outs = list(outs)
-        self._keeper = Keeper(store, opened, model, self.outs, beside)
+        self.observers = policy.observers
+        self._policy, self._config = policy, config
+        self._manager = CheckpointManager(store, source, model, self.observers, extra)
         self._loss = loss_of(self.learner)
-        known = len(self.learner.classes_met) if self._loss == "softmax" else 0
-        title = f"{opened.name}: {called(model)}"
-        self.report = Report(self._loss, title, getattr(opened, "d", None), known)
-        self.report.skips = refuse.skip
+        self.report = self._new_report()
         self._learns = learns
-        self._learn, self._most = (
-            learning_of(model, self._loss) if learns else (telling_of(model, self._loss), 2**62)
-        )
-        self._refuse, self._every, self._limit = refuse, every, limit
-        self._on_line = on_line
+        make = batch_learner if learns else batch_predictor
+        self._act, self._max_rows = make(model, self._loss)
+        self._on_line = GuardedCallback("on_line", config.on_line)
         self._stopped: Callable[[], bool] = _never
-        self._missed: list[SourceError] = []
-        self._before = 0  # examples learnt before this pass
-        self.turn = 0
+        self._broker_errors: list[SourceError] = []
+        self._examples_before_pass = 0
+        self.pass_index = 0
 
-    def heed(self, stopped: Callable[[], bool]) -> None:
-        """Once `stopped` is true, wait for no broker for long, and save what can be saved."""
-        self._stopped = stopped
-        for out in self.outs:
-            out.heed(stopped)
+    def _new_report(self) -> Report:
+        n_classes = len(self.learner.classes_met) if self._loss == "softmax" else 0
+        title = f"{self.source.name}: {describe_model(self.model)}"
+        report = Report(self._loss, title, getattr(self.source, "d", None), n_classes)
+        report.skips = self._policy.skip
+        return report
+
+    def set_stop(self, stop: StopCondition | None) -> None:
+        """Set the stop condition of the run, its source and its observers.
+
+        Once it is true, the run waits for brokers only briefly, and saves what can be saved.
+
+        Parameters
+        ----------
+        stop
+            A `threading.Event`, a function, or None for "never".
+        """
+        self._stopped = _never if stop is None else _condition(stop)
+        if stop is not None and hasattr(self.source, "set_stop"):
+            self.source.set_stop(self._stopped)
+        self.observers.set_stop(self._stopped)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the stop condition is true."""
+        return self._stopped()
 
     def begin(self) -> None:
-        """Compile what is to run, and go on from the last checkpoint, if there is one."""
+        """Compile the kernels, and resume from the latest checkpoint if there is one."""
         if self._learns:
             prepare(self.model)
         self.report.start()
-        self.turn, learnt = self._keeper.begin(self.report)
-        self._before = self.report.examples - learnt
-        self._refuse.count = self.report.refused
+        self.pass_index, learnt = self._manager.begin(self.report)
+        self._examples_before_pass = self.report.examples - learnt
+        self._policy.count = self.report.refused
         self.report.follow(self.learner)
-        for out in self.outs:
-            out.begin(self)
+        self.observers.on_start(self._start())
 
-    def numbers(self) -> dict[str, float]:
-        """What else there is to tell of the run, by name."""
+    def _start(self) -> RunStart:
+        return RunStart(
+            self.model,
+            self.learner,
+            self.report,
+            self.source,
+            self.pass_index,
+            self._manager.epoch,
+            None if self.store is None else self.store.seconds,
+            lambda: [*self.metrics().items(), *self.observers.metrics()],
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Return further metrics of the run by name."""
         return {}
 
     @property
-    def epoch(self) -> int | None:
-        """How often a run has begun, or gone on, in the store of checkpoints; None without one."""
-        return self._keeper.epoch
-
-    @property
     def is_full(self) -> bool:
-        """Whether this pass has had as many examples as it may have."""
-        return self._room() == 0
+        """Whether this pass has reached the limit of examples."""
+        return self._batch_limit() == 0
 
-    def _room(self) -> int:
-        """How many examples may be learnt at once: up to the next line, the limit, and a look."""
-        until_line = line_after(self.report.examples, self._every) - self.report.examples
-        limit = self._limit
-        # A run that goes on may have learnt more than its limit by now.
-        until_end = self._most if limit is None else max(0, limit - self._learnt)
-        return min(self._most, until_line, until_end, *(out.room() for out in self.outs))
+    def _batch_limit(self) -> int:
+        """Return how many rows the next batch may have.
+
+        A batch ends at the next line of the report, at the limit of the pass, and where an observer
+        reads the weights.
+        """
+        until_line = line_after(self.report.examples, self._config.every) - self.report.examples
+        rows = min(self._max_rows, until_line, self.observers.max_rows())
+        limit = self._config.limit
+        # A resumed run may have learned more than its limit already.
+        return rows if limit is None else min(rows, max(0, limit - self._learnt))
 
     @property
     def _learnt(self) -> int:
-        return self.report.examples - self._before
+        """Examples learned in this pass."""
+        return self.report.examples - self._examples_before_pass
 
     def feed(self, block: Any) -> None:
         """Predict and learn the examples of a block, up to the limit."""
-        with self._ending():
-            self._keeper.moves()
+        with self._collect_broker_errors():
+            self._manager.moves()
             self._feed(block)
 
     @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Where a stopped run misses its brokers the others get what is theirs; `finish` tells."""
+    def _collect_broker_errors(self) -> Iterator[None]:
+        """After a stop, collect errors of unavailable brokers instead of raising them.
+
+        Sinks at other brokers still get what belongs to them; `finish` raises the collected errors.
+        """
         try:
             yield
         except SourceError as error:
             if not self._stopped() or isinstance(error, Lost):
                 raise
-            if str(error) not in map(str, self._missed):
-                self._missed.append(error)
+            if str(error) not in map(str, self._broker_errors):
+                self._broker_errors.append(error)
 
     def _feed(self, block: Any) -> None:
-        chunk = chunk_of(block, self._loss, self.source.label)
+        labelled = label_block(block, self._loss, self.source.label)
         rows = 0
-        for lo, rows, p in parts_of(chunk, self._learn, self._room, self._refuse):
-            _, y, w = chunk.part(lo, rows)
-            told = places_of(self.learner, y) if self._loss == "softmax" else y
-            due = line_after(self.report.examples, self._every)
-            self.report.add(p, told, w)
-            self.report.refused = self._refuse.count
-            for out in self.outs:
-                out.predicted(Part(block, lo, rows, y, w, p))
-            if self.report.examples == due:
-                self._tell(self.report.line(self.learner))
-        self.report.refused = self._refuse.count
-        if self._keeper.keeps:
-            after = block.after(rows if self.is_full else len(block))
-            self._keeper.moved(after, self.turn, self._learnt)
-        for out in self.outs:
-            out.fed()
+        batches = accepted_batches(labelled, self._act, self._batch_limit, self._policy)
+        for lo, rows, p in batches:
+            _, y, w = labelled.rows(lo, rows)
+            self._report_batch(Batch(block, lo, rows, y, w, p))
+        after = block.after(rows if self.is_full else len(block)) if self._manager.enabled else None
+        self._end_block(after)
 
-    def feed_all(self, blocks: Iterable[Any], stopped: Callable[[], bool], last: bool) -> None:
-        """One pass, or what is left of it; which may be the last."""
-        if self.is_full:  # it was before the run went on
+    def _report_batch(self, batch: Batch) -> None:
+        """Add a batch to the report, and announce it."""
+        softmax = self._loss == "softmax"
+        y = class_indices(self.learner, batch.y) if softmax else batch.y
+        next_line = line_after(self.report.examples, self._config.every)
+        self.report.add(batch.p, y, batch.w)
+        self.report.refused = self._policy.count
+        self.observers.on_batch(batch)
+        if self.report.examples == next_line:
+            self._emit_line()
+
+    def _end_block(self, position: Any) -> None:
+        """Record that a block is done with, and save if a save is due."""
+        self.report.refused = self._policy.count
+        self._manager.moved(position, self.pass_index, self._learnt)
+        self.observers.on_block_end()
+
+    def feed_all(self, blocks: Iterable[Any], last: bool) -> None:
+        """Feed the blocks of a pass, or of the rest of a pass, until the stop condition is true.
+
+        Parameters
+        ----------
+        blocks
+            The blocks.
+        last
+            Whether this is the last pass.
+        """
+        if self.is_full:  # the pass had reached its limit before the run was interrupted
             return
-        with self._ending():
+        with self._collect_broker_errors():
             for block in blocks:
                 self.feed(block)
-                if stopped() or self.is_full:
-                    # While it is open, for it has not ended.
+                if self._stopped() or self.is_full:
+                    # Check now, while the source is open: the pass has not reached its end.
                     if hasattr(self.source, "require_same"):
                         self.source.require_same()
                     return
-                del block  # so that its memory may be taken for the next
-            if not stopped():  # else the source may have ended before its end
+                del block  # lets the reader reuse its memory for the next block
+            if not self._stopped():  # a stopped source may have ended early
                 self.end_pass(last)
 
     def end_pass(self, last: bool) -> None:
-        """The source has been read to its end; a last pass may go on some day."""
-        self.report.refused = self._refuse.count
-        self._keeper.ended(self.turn, self._learnt, last)
+        """Record that the source was read to its end."""
+        self.report.refused = self._policy.count
+        self._manager.ended(self.pass_index, self._learnt, last)
 
     def next_pass(self) -> None:
-        """Begin another pass."""
-        self.turn += 1
-        self._before = self.report.examples
-        for out in self.outs:
-            out.next_pass()
+        """Start another pass."""
+        self.pass_index += 1
+        self._examples_before_pass = self.report.examples
+        self.observers.on_pass_start()
 
     def finish(self) -> Report:
-        """Save what has not been saved, and write the last line.
+        """Save what is not saved yet, and write the last line of the report.
 
         Raises
         ------
         Unfinished
-            After all else is done, where brokers have not got what was theirs before a stop.
+            If brokers did not take everything before a stop. All else is done by then.
         """
-        with self._ending():
-            self._keeper.finish()  # what was refused behind its position will be so again
-        self.report.refused = self._refuse.count
-        for out in self.outs:
-            with self._ending():
-                out.finish()
+        with self._collect_broker_errors():
+            # Examples rejected beyond the saved position will be rejected again after a resume.
+            self._manager.finish()
+        self.report.refused = self._policy.count
+        for observer in self.observers:
+            with self._collect_broker_errors():
+                self.observers.call(observer, "on_end")
         if self.report.finish(self.learner):
-            self._tell(self.report.lines[-1])
-        self._refuse.summarise()
-        if self._missed:
+            self._on_line(self.report.lines[-1])
+        self._policy.log_total()
+        if self._broker_errors:
             raise self._unfinished()
         return self.report
 
     def _unfinished(self) -> Unfinished:
-        sentences = [str(error) for error in self._missed]
-        if self.store is not None and self._keeper.is_behind:
-            sentences.append(f"{self.store.folder} keeps the checkpoint before")
-        code, kept = self._missed[0].exit_code, self.store is not None
+        sentences = [str(error) for error in self._broker_errors]
+        if self.store is not None and self._manager.is_behind:
+            sentences.append(f"{self.store.folder} still holds the previous checkpoint")
+        is_kept = self.store is not None and not self._manager.is_behind
         return Unfinished(
-            "; ".join(sentences), code, self.report, kept and not self._keeper.is_behind
+            "; ".join(sentences), self._broker_errors[0].exit_code, self.report, is_kept
         )
 
-    def _tell(self, line: Line) -> None:
-        if self._on_line is not None:
-            self._on_line(line)
+    def _emit_line(self) -> None:
+        """Close a line of the report, and pass it to the caller."""
+        self._on_line(self.report.line(self.learner))

@@ -1,4 +1,4 @@
-"""What is measured of a run: written where it learns, read from other threads."""
+"""Metrics and health of one run: written by the thread that learns, read by others."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from streaml1.training.run import Run
+from streaml1.training.observers import RunStart, SavedCheckpoint
 
-__all__ = ["Gauges"]
+__all__ = ["Metric", "RunMetrics"]
 
 RECENT_SECONDS = 60.0
-"""What is recent: a moment of it is kept each second."""
+"""Window of the recent metrics; it holds one snapshot per second."""
 
 PROBE_SECONDS = 10.0
-"""How often a broker is asked whether it is there, at most."""
+"""Minimum time between two connection checks of a broker."""
 
-INTERVALS = 3
-"""How many intervals of checkpoints may pass without one."""
-
-Number = tuple[str, str, Any]
-"""A name, what it means, and a value, or values by partition."""
+MISSED_CHECKPOINTS = 3
+"""Checkpoint intervals after which a missing checkpoint is unhealthy."""
 
 
-class Moment(NamedTuple):
-    """Where a run was at a time."""
+class Metric(NamedTuple):
+    """A metric: name, help text, and a value or values by partition."""
+
+    name: str
+    help: str
+    value: Any
+
+
+class Snapshot(NamedTuple):
+    """Sums of the report at a time."""
 
     time: float
     examples: int
@@ -37,125 +41,136 @@ class Moment(NamedTuple):
     constant: float
 
 
-class Gauges:
-    """The numbers of a run, and whether it is well.
+class RunMetrics:
+    """Metrics of a run and its health.
+
+    The learning thread calls `begin`, `learned`, `rejected` and `saved`. All other methods may be
+    called from any thread.
 
     Parameters
     ----------
     stalled_seconds
-        How long nothing may move while there are records to be read.
+        Seconds without an example after which a run with unread records is unhealthy.
     """
 
     def __init__(self, stalled_seconds: float) -> None:
-        self._stalled = stalled_seconds
-        self._run: Run | None = None
+        self._stalled_seconds = stalled_seconds
+        self._start: RunStart | None = None
         self._lock = threading.Lock()
-        self._refused = self._saves = 0
-        self._asked = -math.inf
-        self._reachable: str | None = None
+        self._n_rejected = self._n_saved = 0
+        self._checkpoint_bytes: int | None = None
+        self._probed_at = -math.inf
+        self._broker_fault: str | None = None
 
-    # Where the run learns
+    # Called by the learning thread
 
-    def begin(self, run: Run) -> None:
-        """The run begins."""
-        self._first = self._now = self._moment(run)
+    def begin(self, start: RunStart) -> None:
+        """Start measuring a run."""
+        self._first = self._now = _snapshot(start)
         self._recent = deque([self._now])
-        self._seen = self._saved = self._now.time
-        self._run = run
+        self._active_at = self._saved_at = self._now.time
+        self._start = start
 
-    def moved(self) -> None:
-        """Some examples were learnt."""
-        assert self._run is not None
-        now = self._now = self._moment(self._run)
-        self._seen = now.time
+    def learned(self) -> None:
+        """Record that examples were learned."""
+        assert self._start is not None
+        now = self._now = _snapshot(self._start)
+        self._active_at = now.time
         if now.time - self._recent[-1].time >= 1.0:
             with self._lock:
                 self._recent.append(now)
                 while len(self._recent) > 1 and now.time - self._recent[1].time > RECENT_SECONDS:
                     self._recent.popleft()
 
-    def refuse(self) -> None:
-        """An example was refused."""
-        self._refused += 1
-        self._seen = time.monotonic()
+    def rejected(self) -> None:
+        """Record that an example was rejected."""
+        self._n_rejected += 1
+        self._active_at = time.monotonic()
 
-    def saved(self) -> None:
-        """A checkpoint was written."""
-        self._saves += 1
-        self._saved = time.monotonic()
+    def saved(self, checkpoint: SavedCheckpoint) -> None:
+        """Record that a checkpoint was written."""
+        self._n_saved += 1
+        self._saved_at = time.monotonic()
+        self._checkpoint_bytes = checkpoint.size
 
-    @staticmethod
-    def _moment(run: Run) -> Moment:
-        return Moment(time.monotonic(), run.report.examples, *run.report.sums)
+    # Called by other threads
 
-    # From other threads
-
-    def numbers(self) -> Iterator[Number]:
-        """All that is known by now."""
-        run = self._run
-        if run is None:
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics that are known; none before the run starts."""
+        start = self._start
+        if start is None:
             return
         now, first = self._now, self._first
-        yield ("examples_total", "Examples learnt by this process.", now.examples - first.examples)
-        yield ("refused_total", "Examples refused by this process.", self._refused)
-        yield ("model_examples", "Examples learnt in all, before a restart too.", now.examples)
-        yield from self._of_learning(now)
-        nonzero = getattr(run.learner, "n_nonzero", None)  # models may be read as they learn
-        if nonzero is not None:
-            yield ("nonzero_weights", "Weights that are not zero.", nonzero)
-        yield ("idle_seconds", "Since an example was learnt or refused.", self._idle())
+        n_learned = now.examples - first.examples
+        yield Metric("examples_total", "Examples learned by this process.", n_learned)
+        yield Metric("refused_total", "Examples rejected by this process.", self._n_rejected)
+        yield Metric(
+            "model_examples", "Examples learned in total, including before a restart.", now.examples
+        )
+        yield from self._learning_metrics(now)
+        # A model may be read while it learns.
+        n_nonzero = getattr(start.learner, "n_nonzero", None)
+        if n_nonzero is not None:
+            yield Metric("nonzero_weights", "Non-zero weights of the model.", n_nonzero)
+        yield Metric(
+            "idle_seconds", "Seconds since an example was learned or rejected.", self._idle()
+        )
         lag = self._lag()
         if lag is not None:
-            yield ("lag", "Offsets of a partition that are left to be read.", lag)
-        if run.store is not None:
-            about = "Since a checkpoint was written, or the run began."
-            yield ("checkpoint_age_seconds", about, time.monotonic() - self._saved)
-            yield ("checkpoints_total", "Checkpoints written by this process.", self._saves)
-            if run.store.size is not None:
-                yield ("checkpoint_bytes", "Size of the last checkpoint.", run.store.size)
-        yield ("healthy", "1 where /health is green, else 0.", float(not self._faults()))
-        for one in (run, *run.outs):
-            told = one.numbers() if hasattr(one, "numbers") else {}
-            for name, value in told.items():
-                yield (name, f"{name.removesuffix('_total').replace('_', ' ')}.", value)
+            yield Metric("lag", "Unread offsets of a partition.", lag)
+        yield from self._checkpoint_metrics(start)
+        healthy = float(not self._faults())
+        yield Metric("healthy", "1 if /health is green, else 0.", healthy)
+        for name, value in start.metrics():
+            yield Metric(name, f"{name.removesuffix('_total').replace('_', ' ')}.", value)
 
-    def _of_learning(self, now: Moment) -> Iterator[Number]:
-        before = self._before()
+    def _learning_metrics(self, now: Snapshot) -> Iterator[Metric]:
+        before = self._minute_ago()
         seconds = time.monotonic() - before.time
         rate = (now.examples - before.examples) / seconds if seconds > 0.0 else 0.0
-        yield ("examples_per_second", "Over the last minute.", rate)
+        yield Metric("examples_per_second", "Throughput over the last minute.", rate)
         if now.weight > 0.0:
-            yield ("loss", "Mean progressive loss of all examples.", now.loss / now.weight)
-            about = "Mean loss of the progressive baseline."
-            yield ("constant_loss", about, now.constant / now.weight)
-        recent = self._recent_loss(now, before)
-        if recent is not None:
-            yield ("recent_loss", "Mean progressive loss over the last minute.", recent)
+            yield Metric("loss", "Mean progressive loss of all examples.", now.loss / now.weight)
+            yield Metric(
+                "constant_loss", "Mean progressive loss of the baseline.", now.constant / now.weight
+            )
+        weight = now.weight - before.weight
+        if weight > 0.0:
+            recent = (now.loss - before.loss) / weight
+            yield Metric("recent_loss", "Mean progressive loss over the last minute.", recent)
 
-    def _before(self) -> Moment:
-        """Where the run was a minute ago, or when it began."""
+    def _checkpoint_metrics(self, start: RunStart) -> Iterator[Metric]:
+        if start.checkpoint_seconds is None:
+            return
+        yield Metric(
+            "checkpoint_age_seconds",
+            "Seconds since a checkpoint was written, or since the run started.",
+            time.monotonic() - self._saved_at,
+        )
+        yield Metric("checkpoints_total", "Checkpoints written by this process.", self._n_saved)
+        if self._checkpoint_bytes is not None:
+            yield Metric("checkpoint_bytes", "Size of the last checkpoint.", self._checkpoint_bytes)
+
+    def _minute_ago(self) -> Snapshot:
+        """Return the snapshot of a minute ago, or the oldest there is."""
         limit = time.monotonic() - RECENT_SECONDS
         with self._lock:
-            moments = list(self._recent)
-        return next((one for one in reversed(moments) if one.time <= limit), moments[0])
-
-    @staticmethod
-    def _recent_loss(now: Moment, before: Moment) -> float | None:
-        weight = now.weight - before.weight
-        return (now.loss - before.loss) / weight if weight > 0.0 else None
+            recent = list(self._recent)
+        return next((one for one in reversed(recent) if one.time <= limit), recent[0])
 
     def _idle(self) -> float:
-        return time.monotonic() - self._seen
+        return time.monotonic() - self._active_at
 
     def _lag(self) -> dict[int, int] | None:
-        lag = getattr(self._run and self._run.source, "lag", None)
+        """Return the number of unread offsets by partition; None if the source is not a topic."""
+        lag = getattr(self._start and self._start.source, "lag", None)
         return None if lag is None else lag()
 
     # Health
 
     def health(self) -> dict[str, Any]:
-        """What /health says: its status is starting, green or red, with the reasons."""
-        if self._run is None:
+        """Return what /health shows: a status (starting, green or red) and the reasons for red."""
+        if self._start is None:
             return {"status": "starting", "reasons": []}
         faults = self._faults()
         lag = self._lag()
@@ -168,47 +183,51 @@ class Gauges:
         }
 
     def _faults(self) -> list[str]:
-        found = [self._diverged(), self._stands_still(), self._is_not_saved()]
-        return [one for one in found if one is not None]
+        found = [self._divergence(), self._stall(), self._missing_checkpoint()]
+        return [fault for fault in found if fault is not None]
 
-    def _diverged(self) -> str | None:
-        now = self._now
-        if math.isfinite(now.loss):
+    def _divergence(self) -> str | None:
+        if math.isfinite(self._now.loss):
             return None
         return "the loss is not finite: the model has diverged"
 
-    def _stands_still(self) -> str | None:
+    def _stall(self) -> str | None:
         idle, lag = self._idle(), self._lag()
-        if idle <= self._stalled or lag is None:
+        if idle <= self._stalled_seconds or lag is None:
             return None
-        left = sum(lag.values())
-        if left:
-            return f"nothing was learnt for {idle:.0f} s, and {left:,} records are left to be read"
-        return self._is_away()
+        unread = sum(lag.values())
+        if unread:
+            return f"no example was learned for {idle:.0f} s, and {unread:,} records are unread"
+        return self._unreachable_broker()
 
-    def _is_away(self) -> str | None:
-        """Ask for a broker where no news may mean that there is none."""
-        assert self._run is not None
-        ask = getattr(self._run.source, "is_reachable", None)
-        if ask is None:
+    def _unreachable_broker(self) -> str | None:
+        """Check a broker, since a lag of zero may only mean that no broker answers."""
+        assert self._start is not None
+        is_reachable = getattr(self._start.source, "is_reachable", None)
+        if is_reachable is None:
             return None
         with self._lock:
-            due = time.monotonic() - self._asked >= PROBE_SECONDS
-            if due:
-                self._asked = time.monotonic()
-        if due:
+            is_due = time.monotonic() - self._probed_at >= PROBE_SECONDS
+            if is_due:
+                self._probed_at = time.monotonic()
+        if is_due:
             try:
-                self._reachable = None if ask() else "no broker answers"
+                self._broker_fault = None if is_reachable() else "no broker answers"
             except ValueError as error:
-                self._reachable = str(error)
-        return self._reachable
+                self._broker_fault = str(error)
+        return self._broker_fault
 
-    def _is_not_saved(self) -> str | None:
-        """A checkpoint that was due as examples came, and was not written."""
-        assert self._run is not None
-        if self._run.store is None:
+    def _missing_checkpoint(self) -> str | None:
+        """Return a fault if examples arrived but no checkpoint was written in time."""
+        assert self._start is not None
+        interval = self._start.checkpoint_seconds
+        if interval is None:
             return None
-        late = self._seen - self._saved
-        if late <= INTERVALS * max(self._run.store.seconds, 1.0):
+        unsaved = self._active_at - self._saved_at
+        if unsaved <= MISSED_CHECKPOINTS * max(interval, 1.0):
             return None
-        return f"{late:.0f} s of examples are in no checkpoint"
+        return f"{unsaved:.0f} s of examples are in no checkpoint"
+
+
+def _snapshot(start: RunStart) -> Snapshot:
+    return Snapshot(time.monotonic(), start.report.examples, *start.report.sums)

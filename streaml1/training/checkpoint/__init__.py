@@ -1,18 +1,22 @@
-"""A run that is safe to kill: model, report and position in one file, in a folder that one owns."""
+"""Checkpoints: a run that may be killed at any time, in a directory with one owner.
+
+`ownership` decides which process may write, `store` reads and writes files, and `manager` decides
+when a run saves and how it resumes.
+"""
 
 from __future__ import annotations
 
 from streaml1.training.checkpoint.ownership import (
     CheckpointError,
-    Full,
     InUse,
+    StorageUnavailable,
     TakenOver,
     Unreadable,
 )
 from streaml1.training.checkpoint.store import (
     Checkpoint,
     Checkpoints,
-    look,
+    load_latest,
     require_model,
     require_seconds,
 )
@@ -21,11 +25,11 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Checkpoints",
-    "Full",
     "InUse",
+    "StorageUnavailable",
     "TakenOver",
     "Unreadable",
-    "look",
+    "load_latest",
     "require_model",
     "require_seconds",
 ]

@@ -1,51 +1,72 @@
-"""The checkpoints of one run: when one is due, and how a run goes on from one."""
+"""When a run writes checkpoints, and how it resumes from one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from streaml1.training.checkpoint import CheckpointError, Checkpoints, require_model
-from streaml1.training.observers import Out
+from streaml1.training.checkpoint import Checkpoint, CheckpointError, Checkpoints, require_model
+from streaml1.training.observers import Observers, SavedCheckpoint
 from streaml1.training.report import Report
 
-__all__ = ["Beside", "Keeper"]
+__all__ = ["CheckpointManager", "ExtraState", "Progress"]
 
 
-class Beside(Protocol):
-    """Something of a run that goes on too, and is in its checkpoints."""
+class ExtraState(Protocol):
+    """Further state of a run that its checkpoints hold."""
 
     def dump(self) -> Any:
-        """What `resume` goes on from, as JSON has it; all that it leaves out is on the disk."""
+        """Return what `resume` needs, as JSON can hold it; everything else is on the disk."""
 
     def resume(self, state: Any) -> None:
-        """Go on where a checkpoint was."""
+        """Restore the state of a checkpoint."""
 
     def saved(self) -> None:
-        """The checkpoint of the last `dump` was written."""
+        """Handle that the checkpoint of the last `dump` is on the disk."""
 
 
-class Keeper:
-    """The checkpoints of one run over a source; without a store it keeps none.
+class Progress(NamedTuple):
+    """How far a run has come.
+
+    Parameters
+    ----------
+    position
+        Position of the source after everything that was learned; None at the start of a pass.
+    pass_index
+        Index of the current pass, from 0.
+    learnt
+        Examples learned in this pass.
+    """
+
+    position: Any
+    pass_index: int
+    learnt: int
+
+
+class CheckpointManager:
+    """Checkpoints of one run over a source; a no-op without a store.
+
+    Invariant: a checkpoint holds a model and the position that belongs to it. Between `moves` and
+    `moved` the model is ahead of the last known position, and nothing is saved.
 
     Parameters
     ----------
     store
-        Where to; None: nowhere.
+        Directory of the checkpoints; None disables them.
     source
-        What is read: it must be resumable.
+        Source of the run. It must be resumable.
     model
-        What learns. It takes the state of the last checkpoint, if it is not from there already.
-    outs
-        Who must have what they heard in safety before a checkpoint passes it.
-    beside
-        What else goes on; None: nothing.
+        Model of the run. It takes over the state of the latest checkpoint, unless it is the model
+        of that checkpoint already.
+    observers
+        They are flushed before a checkpoint is committed, and notified afterwards.
+    extra
+        Further state to save; None if there is none.
 
     Raises
     ------
     CheckpointError
-        Where the model, the source and the last checkpoint do not fit.
+        If model, source and latest checkpoint do not fit each other.
     """
 
     def __init__(
@@ -53,147 +74,170 @@ class Keeper:
         store: Checkpoints | None,
         source: Any,
         model: Any,
-        outs: Sequence[Out] = (),
-        beside: Beside | None = None,
+        observers: Observers | None = None,
+        extra: ExtraState | None = None,
     ) -> None:
         self._store = store
-        self._beside = beside
-        self._ahead = False
-        self._outs = outs
+        self._extra = extra
+        self._model_ahead = False
+        self._observers = Observers() if observers is None else observers
         if store is None:
             return
         require_model(model)
         if not hasattr(source, "begin"):
             raise CheckpointError(
-                f"{source.name} cannot be gone on with: checkpoints need a source by its name"
+                f"checkpoints need a source that can resume, got {source.name}; give the source "
+                "by its name"
             )
         self._model, self._source = model, source
         self._found = store.latest()
-        self._moved = False
-        self._aside: Any = None  # the position of what is being written
+        self._unsaved = False
+        self._position_in_writing: Any = None
         if self._found is not None and self._found.model is not model:
-            _adopt(model, self._found.model, store.folder)
+            _copy_state(model, self._found.model, store.folder)
 
     @property
-    def keeps(self) -> bool:
+    def enabled(self) -> bool:
         """Whether there is a store."""
         return self._store is not None
 
     @property
     def epoch(self) -> int | None:
-        """How often a run has begun, or gone on, in the store."""
+        """Number of times a run has started in the store; None without one."""
         return None if self._store is None else self._store.epoch
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is a store that lacks something that was learned."""
+        return self._store is not None and (self._model_ahead or self._unsaved)
+
     def begin(self, report: Report) -> tuple[int, int]:
-        """Have source and report go on; which pass it is, and how much of it has been learnt."""
+        """Restore source and report from the latest checkpoint, if there is one.
+
+        Returns
+        -------
+        pass_index, learnt
+            Index of the pass to continue, and the examples already learned in it.
+
+        Raises
+        ------
+        CheckpointError
+            If the checkpoint is of another source or another kind of run.
+        """
         if self._store is None:
             return 0, 0
         self._report = report
         self._identity = self._source.identity()
         found = self._found
         if found is None:
-            self._state = self._source.begin(None), 0, 0
-            if self._state[0] is not None:
-                self._save()  # so that the next run does not begin at another `latest`
+            self._progress = Progress(self._source.begin(None), 0, 0)
+            if self._progress.position is not None:
+                # "latest" of a topic moves: pin it, or the next run would start elsewhere.
+                self._save()
             return 0, 0
+        self._require_match(self._store.folder, found, report)
+        report.load_state_dict(*found.report)
+        if self._extra is not None:
+            self._extra.resume(found.extra)
+        self._source.begin(found.position)
+        self._progress = Progress(found.position, found.pass_index, found.learnt)
+        return found.pass_index, found.learnt
+
+    def _require_match(self, folder: Path, found: Checkpoint, report: Report) -> None:
         for name in {**found.identity, **self._identity}:
-            value, now = found.identity.get(name), self._identity.get(name)
-            if now != value:
+            saved, current = found.identity.get(name), self._identity.get(name)
+            if current != saved:
                 raise CheckpointError(
-                    f"{self._store.folder} is of another source: its {name} is {value!r}, that of "
-                    f"{self._source.name} {now!r}; take another folder"
+                    f"{folder} belongs to another source: its {name} is {saved!r}, that of "
+                    f"{self._source.name} is {current!r}; use another directory"
                 )
         if found.report[0]["loss"] != report.loss:
             raise CheckpointError(
-                f"{self._store.folder} is of a run with the loss {found.report[0]['loss']}"
+                f"{folder} belongs to a run with loss {found.report[0]['loss']}, got {report.loss};"
+                " use another directory"
             )
-        if (found.extra is None) != (self._beside is None):
-            without, remedy = ("out", "leave out") if found.extra is None else ("", "give")
+        if found.extra is not None and self._extra is None:
             raise CheckpointError(
-                f"{self._store.folder} is of a run with{without} late labels: {remedy} the time "
-                "limit for labels"
+                f"{folder} belongs to a run with delayed labels; give label_within"
             )
-        report.load_state_dict(*found.report)
-        if self._beside is not None:
-            self._beside.resume(found.extra)
-        self._source.begin(found.position)
-        self._state = found.position, found.turn, found.learnt
-        return found.turn, found.learnt
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is a store, and something was learnt that is in no checkpoint."""
-        return self._store is not None and (self._ahead or self._moved)
+        if found.extra is None and self._extra is not None:
+            raise CheckpointError(
+                f"{folder} belongs to a run without delayed labels; leave label_within out"
+            )
 
     def moves(self) -> None:
-        """Something is about to be learnt: the model is ahead of the position until `moved`."""
-        self._ahead = True
+        """Announce that the model is about to learn: it is ahead of the position until `moved`."""
+        self._model_ahead = True
 
-    def moved(self, position: Any, turn: int, learnt: int) -> None:
-        """Everything up to `position` has been learnt; save it if it is time."""
-        self._ahead = False
-        if self._state != (position, turn, learnt):
-            self._state = position, turn, learnt
-            self._moved = True
+    def moved(self, position: Any, pass_index: int, learnt: int) -> None:
+        """Record that everything up to `position` was learned, and save it if a save is due."""
+        self._model_ahead = False
+        progress = Progress(position, pass_index, learnt)
         if self._store is None:
             return
+        if self._progress != progress:
+            self._progress = progress
+            self._unsaved = True
         if self._store.settled():
-            self._kept(self._aside)
-        if self._moved and self._store.is_due and not any(out.holds() for out in self._outs):
-            self._save(aside=self._store.seconds > 0)
+            self._on_saved(self._position_in_writing)
+        if self._unsaved and self._store.is_due and not self._observers.defer_checkpoint():
+            self._save(in_background=self._store.seconds > 0)
 
-    def ended(self, turn: int, learnt: int, last: bool) -> None:
-        """A pass has been read to its end; a last one may go on some day."""
+    def ended(self, pass_index: int, learnt: int, last: bool) -> None:
+        """Record the end of a pass. A later run may extend a last pass, if the source grows."""
         if self._store is None:
             return
         if last:
             position = self._source.position()
-            self.moved(self._state[0] if position is None else position, turn, learnt)
+            self.moved(
+                self._progress.position if position is None else position, pass_index, learnt
+            )
         else:
-            self.moved(None, turn + 1, 0)
+            self.moved(None, pass_index + 1, 0)
 
     def finish(self) -> None:
-        """Save what has not been saved."""
+        """Save what is not saved yet."""
         if self._store is None:
             return
         if self._store.settled(wait=True):
-            self._kept(self._aside)
-        if self._ahead:  # what was learnt ended in the middle: there is no position to it
+            self._on_saved(self._position_in_writing)
+        if self._model_ahead:  # the run ended within a block: no position belongs to the model
             return
-        if self._moved:
+        if self._unsaved:
             self._save()
         if hasattr(self._source, "kept"):
-            self._source.kept(self._state[0], True)
+            self._source.kept(self._progress.position, True)
 
-    def _save(self, aside: bool = False) -> None:
-        """Have a checkpoint written: now, or beside what is learnt next."""
+    def _save(self, in_background: bool = False) -> None:
+        """Write a checkpoint: now, or in a thread while learning continues."""
         assert self._store is not None
-        position, turn, learnt = self._state
+        position, pass_index, learnt = self._progress
         if hasattr(self._source, "require_same"):
             self._source.require_same()
-        for out in self._outs:
-            out.flush()
-        extra = None if self._beside is None else self._beside.dump()
-        save = self._store.save_aside if aside else self._store.save
-        save(self._model, self._report, self._identity, position, turn, learnt, extra)
-        self._moved = False
-        if aside:
-            self._aside = position
+        self._observers.flush()
+        extra = None if self._extra is None else self._extra.dump()
+        save = self._store.save_in_background if in_background else self._store.save
+        save(self._model, self._report, self._identity, position, pass_index, learnt, extra)
+        self._unsaved = False
+        if in_background:
+            self._position_in_writing = position
         else:
-            self._kept(position)
+            self._on_saved(position)
 
-    def _kept(self, position: Any) -> None:
-        """A checkpoint of a position is on the disk."""
-        if self._beside is not None:
-            self._beside.saved()
-        for out in self._outs:
-            out.saved()
+    def _on_saved(self, position: Any) -> None:
+        """Handle that the checkpoint of a position is on the disk."""
+        assert self._store is not None
+        if self._extra is not None:
+            self._extra.saved()
+        self._observers.on_checkpoint(
+            SavedCheckpoint(self._store.folder, self._store.size, self._report.examples)
+        )
         if hasattr(self._source, "kept"):
             self._source.kept(position, False)
 
 
-def _adopt(model: Any, saved: Any, folder: Path) -> None:
-    """Give a model the state of one that was saved."""
+def _copy_state(model: Any, saved: Any, folder: Path) -> None:
+    """Give a model the state of a saved one with the same parameters."""
     if repr(model) != repr(saved):
-        raise CheckpointError(f"{folder} holds {saved!r}: go on with a model like it")
+        raise CheckpointError(f"{folder} holds {saved!r}; resume with a model of these parameters")
     vars(model).update(vars(saved))

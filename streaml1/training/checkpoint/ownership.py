@@ -1,22 +1,24 @@
-"""A folder of numbered files that belongs to one owner at a time.
+"""A directory of numbered files that belongs to one owner at a time.
 
-An owner is an epoch: the file `EPOCH.owner`, which can be made only once. What it writes is called
-`EPOCH-NUMBER.checkpoint`, and of these the last is the one of the highest epoch, and among them of
-the highest number. There may be a lock as well, so that a second process is told to wait; but a
-process that is frozen keeps its lock, so where the folder has to change hands (`alone=False`) none
-is taken, and epochs alone decide. Why that is enough, whatever two owners do and when:
+An owner is identified by an epoch: it has created the file ``EPOCH.owner``, which can be created
+only once. Its files are named ``EPOCH-NUMBER.checkpoint``. The latest file is the one with the
+highest epoch, and among those the highest number. A lock file additionally rejects a second process
+while the first is alive. A frozen process keeps its lock, though, so where the directory must be
+able to change hands (`alone=False`) there is no lock, and epochs alone decide.
 
-1. No two owners have one epoch, so none ever writes over another's file, and a file is there whole
-   or not at all.
-2. An owner looks for a higher epoch before each write. So at most one file of an owner that was
-   overtaken comes after the claim that overtook it, and it has a lower epoch.
-3. A claim takes the last whole file, and at once gives it a second name in its own epoch. From then
-   on files of lower epochs are behind it, whenever they come, and are never gone on from. If it is
-   overtaken, or dies, before it has named anything, it has changed nothing.
-4. So the files that are gone on from are one chain, each of them begun from the one before, as in
-   one process without an end. What an owner did beside the chain is as if it had never been.
-5. Nobody removes the last files that he sees, nor half-written ones of a higher epoch than his. A
-   file that goes between a look and a reading was not the last one any more: look again.
+Why epochs suffice, whatever two owners do and whenever they do it:
+
+1. No two owners share an epoch, so no owner overwrites the file of another. Files are written
+   atomically.
+2. An owner checks for a higher epoch before each write. So at most one file of an overtaken owner
+   appears after the claim that overtook it, and that file has a lower epoch.
+3. A claim reads the latest valid file and at once gives it a second name in its own epoch. From
+   then on files of lower epochs are older than this one, whenever they appear, and no run resumes
+   from them. A claimant that is overtaken, or dies, before it has named a file has changed nothing.
+4. So the files that runs resume from form one chain, each continued from the previous one, as in
+   one process that never ended. What an owner did outside the chain has no effect.
+5. Nobody removes the latest files that it sees, nor half-written files of an epoch above its own.
+   A file that disappears between listing and reading was not the latest any more: list again.
 """
 
 from __future__ import annotations
@@ -29,84 +31,100 @@ import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from streaml1.core import exit_codes as exits
 from streaml1.core.atomic_write import fsync_folder, write_atomic
 from streaml1.models.serialization import ModelFileError
 
 __all__ = [
+    "CheckpointDirectory",
     "CheckpointError",
-    "Folder",
-    "Full",
+    "CheckpointFile",
     "InUse",
+    "StorageUnavailable",
     "TakenOver",
     "Unreadable",
-    "file_in",
-    "names_in",
-    "owner_of",
+    "list_files",
+    "path_of",
+    "read_owner",
     "unwritable",
 ]
 
-_NAME = re.compile(r"(\d{8,})-(\d{12,})\.checkpoint")
+_FILE = re.compile(r"(\d{8,})-(\d{12,})\.checkpoint")
 _OWNER = re.compile(r"(\d{8,})\.owner")
-_HALF = re.compile(r"\.(\d{8,})-\d{12,}\.checkpoint\..*")
+_HALF_WRITTEN = re.compile(r"\.(\d{8,})-\d{12,}\.checkpoint\..*")
 
-Name = tuple[int, int]
-"""The epoch and the number of a file."""
 
-Found = TypeVar("Found")
+class CheckpointFile(NamedTuple):
+    """Epoch and number of a file; the order of tuples is the order of the files."""
+
+    epoch: int
+    number: int
+
+
+Decoded = TypeVar("Decoded")
+
+Decode = Callable[[bytes, Path], Decoded]
+"""Decodes the bytes of a file; raises `ModelFileError` if they are invalid."""
 
 
 class CheckpointError(ModelFileError):
-    """A checkpoint, or a folder of them, that is refused; its text is one sentence."""
+    """A checkpoint or a directory that cannot be used; the message is one sentence."""
 
 
 class TakenOver(CheckpointError):
-    """The folder has another owner by now: it is left to him, or asked for again in a group."""
+    """The directory has another owner by now."""
 
 
 class InUse(CheckpointError):
-    """A folder that another process owns, until it ends."""
+    """The directory is locked by a process that is alive."""
 
     exit_code = exits.TEMPORARY_FAILURE
 
 
-class Full(CheckpointError):
-    """A folder on a disk that has no room, or does not answer."""
+class StorageUnavailable(CheckpointError):
+    """The disk of the directory is full, or does not answer."""
 
     exit_code = exits.TEMPORARY_FAILURE
 
 
 class Unreadable(CheckpointError):
-    """A folder of which no checkpoint is whole."""
+    """The directory holds no valid checkpoint."""
 
     exit_code = exits.DATA_ERROR
 
 
-class Folder:
-    """A folder of files of which this process is the owner, until it is closed or overtaken.
+class CheckpointDirectory:
+    """A directory that this process owns until it is closed or overtaken.
 
     Parameters
     ----------
     path
-        Made if it is not there.
+        The directory. It is created if it does not exist.
     keep
-        How many files stay, from 1.
+        Number of files to keep, at least 1.
     alone
-        Whether a process that is alive keeps the folder; else a new one takes it over.
+        Whether a live owner keeps the directory. If False, a new process takes it over.
+
+    Attributes
+    ----------
+    path : Path
+        The directory.
+    epoch : int
+        Epoch of this owner.
 
     Raises
     ------
     CheckpointError
-        Where the folder cannot be written, or a process that is alive keeps it.
+        If the directory cannot be written, or a live process keeps it.
     ValueError
-        Where `keep` is below 1.
+        If `keep` is below 1.
     """
 
     def __init__(self, path: str | Path, *, keep: int = 3, alone: bool = True) -> None:
         if keep < 1:
-            raise ValueError(f"keep={keep} would keep no checkpoint; give 1 or more")
+            raise ValueError(f"keep must be >= 1, got {keep}")
         self.path = Path(path)
         self._keep = keep
         self._alone = alone
@@ -118,7 +136,7 @@ class Folder:
                 self._take_lock()
             self.epoch = self._claim()
             self._clear()
-            self._next = max((number for _, number in self.names()), default=0) + 1
+            self._next_number = 1 + max((file.number for file in self.files()), default=0)
         except OSError as error:
             self.close()
             raise unwritable(self.path, error) from None
@@ -126,196 +144,208 @@ class Folder:
             self.close()
             raise
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> CheckpointDirectory:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Give the folder back."""
+        """Release the lock."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
-    # Owners
+    # Ownership
 
     def _take_lock(self) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InUse(
-                f"{self.path} is in use by {_called(self.owner())}: end it first, or take another "
-                "folder"
+                f"{self.path} is in use by {_describe(self.owner())}; stop it first, or use "
+                "another directory"
             ) from None
 
     def _claim(self) -> int:
-        """Make the owner's file of an epoch above all others; returns the epoch."""
-        about = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
+        """Create the owner file of a new highest epoch, and return the epoch."""
+        owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
         while True:
-            epoch = 1 + max([*self._owners(), *(epoch for epoch, _ in self.names())], default=0)
+            used = [*_owner_epochs(self.path), *(file.epoch for file in self.files())]
+            epoch = 1 + max(used, default=0)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             try:
-                file = os.open(_owner_file(self.path, epoch), flags, 0o666)
+                descriptor = os.open(_owner_path(self.path, epoch), flags, 0o666)
             except FileExistsError:
-                continue  # another was faster
+                continue  # another process claimed this epoch first
             try:
-                os.write(file, about)
-                os.fsync(file)
+                os.write(descriptor, owner)
+                os.fsync(descriptor)
             finally:
-                os.close(file)
+                os.close(descriptor)
             fsync_folder(self.path)
-            if max(self._owners()) == epoch:
+            if max(_owner_epochs(self.path)) == epoch:
                 return epoch
 
     def _clear(self) -> None:
-        """Remove what owners of lower epochs have left half done, and their files."""
+        """Remove half-written files and owner files of lower epochs."""
         for path in self.path.iterdir():
-            half, owner = _HALF.fullmatch(path.name), _OWNER.fullmatch(path.name)
-            left = half and (self._alone or int(half[1]) < self.epoch)
-            if left or (owner and int(owner[1]) < self.epoch):
+            half, owner = _HALF_WRITTEN.fullmatch(path.name), _OWNER.fullmatch(path.name)
+            abandoned = half and (self._alone or int(half[1]) < self.epoch)
+            if abandoned or (owner and int(owner[1]) < self.epoch):
                 path.unlink(missing_ok=True)
 
     def owner(self) -> dict[str, Any]:
-        """What is known of the owner of the highest epoch."""
-        return owner_of(self.path)
+        """Return what is known of the owner with the highest epoch."""
+        return read_owner(self.path)
 
-    def require_ours(self) -> None:
-        """Raise TakenOver where there is a higher epoch."""
-        if max(self._owners(), default=0) != self.epoch:
+    def require_ownership(self) -> None:
+        """Raise TakenOver if there is a higher epoch."""
+        if max(_owner_epochs(self.path), default=0) != self.epoch:
             error = TakenOver(
-                f"{self.path} was taken over by {_called(self.owner())}, and nothing was saved: "
-                "look there, or take another folder"
+                f"{self.path} was taken over by {_describe(self.owner())}, and nothing was saved; "
+                "see that process, or use another directory"
             )
             if not self._alone:
                 error.exit_code = exits.TEMPORARY_FAILURE
             raise error
 
-    def _owners(self) -> list[int]:
-        return _owners_in(self.path)
-
     # Files
 
-    def names(self) -> list[Name]:
-        """Epoch and number of each file, the last one first."""
-        return names_in(self.path)
+    def files(self) -> list[CheckpointFile]:
+        """Return all files, the latest first."""
+        return list_files(self.path)
 
-    def file(self, name: Name) -> Path:
-        """Where a file is."""
-        return file_in(self.path, name)
+    def path_of(self, file: CheckpointFile) -> Path:
+        """Return the path of a file."""
+        return path_of(self.path, file)
 
-    def last(
-        self, read: Callable[[bytes, Path], Found], passed: Callable[[Exception], object]
-    ) -> Found | None:
-        """The last file that can be read, as what `read` makes of it; None where there is none.
+    def read_latest(
+        self, decode: Decode[Decoded], on_invalid: Callable[[Exception], object]
+    ) -> Decoded | None:
+        """Decode the latest valid file, and give it a name in the epoch of this owner.
 
-        It has a name in this owner's epoch then. `passed` hears of those that `read` refuses.
+        Parameters
+        ----------
+        decode
+            Decodes a file.
+        on_invalid
+            Called with the error of each invalid file that is passed over.
+
+        Returns
+        -------
+        object or None
+            What `decode` returned; None if there is no file.
 
         Raises
         ------
         CheckpointError
-            Where there are files, and none can be read.
+            If there are files, and none is valid.
         """
         while True:
-            with contextlib.suppress(FileNotFoundError):  # gone since the look: look again
-                return self._last(read, passed)
+            # A file may disappear between listing and reading (rule 5): list again.
+            with contextlib.suppress(FileNotFoundError):
+                return self._read_latest(decode, on_invalid)
 
-    def _last(
-        self, read: Callable[[bytes, Path], Found], passed: Callable[[Exception], object]
-    ) -> Found | None:
-        wrong: ModelFileError | None = None
-        for name in self.names():
+    def _read_latest(
+        self, decode: Decode[Decoded], on_invalid: Callable[[Exception], object]
+    ) -> Decoded | None:
+        invalid: ModelFileError | None = None
+        for file in self.files():
+            path = self.path_of(file)
             try:
-                data = self.file(name).read_bytes()
-                found = read(data, self.file(name))
+                data = path.read_bytes()
+                found = decode(data, path)
             except FileNotFoundError:
                 raise
             except OSError as error:
-                wrong = CheckpointError(f"{self.file(name)}: {exits.os_reason(error)}")
-                passed(wrong)
+                invalid = CheckpointError(f"{path}: {exits.os_reason(error)}")
+                on_invalid(invalid)
             except ModelFileError as error:
-                wrong = error
-                passed(wrong)
+                invalid = error
+                on_invalid(invalid)
             else:
                 if not self._alone:
-                    self._adopt(name, data)
+                    self._adopt(file, data)
                 return found
-        if wrong is not None:
-            raise Unreadable(f"{self.path} holds no checkpoint that can be read: {wrong}")
+        if invalid is not None:
+            raise Unreadable(f"{self.path} holds no valid checkpoint: {invalid}")
         return None
 
-    def _adopt(self, name: Name, data: bytes) -> None:
-        """Give a file, and what was read of it, a name in this epoch."""
-        if name[0] == self.epoch:
+    def _adopt(self, file: CheckpointFile, data: bytes) -> None:
+        """Give a file, with the given contents, a second name in this epoch (rule 3)."""
+        if file.epoch == self.epoch:
             return
-        self.require_ours()
-        own = self.file((self.epoch, self._next))
+        self.require_ownership()
+        own = self.path_of(CheckpointFile(self.epoch, self._next_number))
         try:
             try:
-                os.link(self.file(name), own)
+                os.link(self.path_of(file), own)
                 fsync_folder(self.path)
-            except OSError:  # it has gone since, or the disk has no links
+            except OSError:  # the file has disappeared, or the file system has no hard links
                 write_atomic(own, data)
         except OSError as error:
             raise unwritable(self.path, error) from None
-        self._next += 1
+        self._next_number += 1
 
     def write(self, data: bytes) -> None:
-        """Write the next file in one step, and drop the oldest.
+        """Write the next file atomically, and remove the oldest.
 
         Raises
         ------
         TakenOver
-            Where the folder has another owner by now.
+            If the directory has another owner by now.
         CheckpointError
-            Where it cannot be written.
+            If it cannot be written.
         """
         try:
-            self.require_ours()
-            write_atomic(self.file((self.epoch, self._next)), data)
+            self.require_ownership()
+            write_atomic(self.path_of(CheckpointFile(self.epoch, self._next_number)), data)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self.require_ours()  # another owner clears away what is half done
+                # A new owner removes our half-written file: report that, not the missing file.
+                self.require_ownership()
             raise unwritable(self.path, error) from None
-        self._next += 1
-        for name in self.names()[self._keep :]:
-            self.file(name).unlink(missing_ok=True)
+        self._next_number += 1
+        for file in self.files()[self._keep :]:
+            self.path_of(file).unlink(missing_ok=True)
 
 
 def unwritable(path: Path, error: OSError) -> CheckpointError:
-    """Say that a folder cannot be written."""
-    kind = Full if exits.is_temporary(error) else CheckpointError
+    """Return the error for a directory that cannot be written."""
+    kind = StorageUnavailable if exits.is_temporary(error) else CheckpointError
     return kind(f"{path} cannot be written: {exits.os_reason(error)}")
 
 
-def names_in(path: Path) -> list[Name]:
-    """Epoch and number of each file in a folder, the last one first."""
-    found = [_NAME.fullmatch(name) for name in os.listdir(path)]
-    return sorted(((int(one[1]), int(one[2])) for one in found if one), reverse=True)
+def list_files(path: Path) -> list[CheckpointFile]:
+    """Return the checkpoint files of a directory, the latest first."""
+    found = [_FILE.fullmatch(name) for name in os.listdir(path)]
+    files = (CheckpointFile(int(one[1]), int(one[2])) for one in found if one)
+    return sorted(files, reverse=True)
 
 
-def file_in(path: Path, name: Name) -> Path:
-    """Where a file of a folder is."""
-    return path / f"{name[0]:08}-{name[1]:012}.checkpoint"
+def path_of(path: Path, file: CheckpointFile) -> Path:
+    """Return the path of a file in a directory."""
+    return path / f"{file.epoch:08}-{file.number:012}.checkpoint"
 
 
-def owner_of(path: Path) -> dict[str, Any]:
-    """What is known of the owner of the highest epoch."""
+def read_owner(path: Path) -> dict[str, Any]:
+    """Return what is known of the owner with the highest epoch: pid and host, or nothing."""
     try:
-        about = json.loads(_owner_file(path, max(_owners_in(path))).read_text())
+        owner = json.loads(_owner_path(path, max(_owner_epochs(path))).read_text())
     except (OSError, ValueError):
         return {}
-    return about if isinstance(about, dict) else {}
+    return owner if isinstance(owner, dict) else {}
 
 
-def _owners_in(path: Path) -> list[int]:
+def _owner_epochs(path: Path) -> list[int]:
     found = [_OWNER.fullmatch(name) for name in os.listdir(path)]
     return [int(one[1]) for one in found if one]
 
 
-def _owner_file(path: Path, epoch: int) -> Path:
+def _owner_path(path: Path, epoch: int) -> Path:
     return path / f"{epoch:08}.owner"
 
 
-def _called(owner: dict[str, Any]) -> str:
+def _describe(owner: dict[str, Any]) -> str:
     return f"process {owner.get('pid', '?')} on {owner.get('host', '?')}"

@@ -1,12 +1,15 @@
-"""Where a run stands, in one file: the model, the report, and the position of the source.
+"""Checkpoints on the disk: model, report and position of the source in one atomic file.
 
-A folder holds the last few checkpoints and belongs to one process at a time. A checkpoint is there
-whole or not at all, so that whatever ends a process, the next one goes on from a model and the
-position that belongs to it.
+A directory holds the latest checkpoints and belongs to one process at a time. A file is complete or
+does not exist, so whatever ends a process, the next one resumes from a model and the position that
+belongs to it.
 
-Layout of a file: 8 bytes `streamcp`, the format's version (uint32, little-endian), the length of
-what follows the digest (uint64), its SHA-256; then the length of each part (3 uint64), JSON in
-UTF-8, a model file, and a numpy archive without objects.
+File layout, little-endian:
+
+1. 8 bytes ``streamcp``, the version of the format (uint32), the length of the body (uint64), and
+   the SHA-256 of version and body.
+2. The body: the lengths of its three parts (3 x uint64), then JSON in UTF-8 (see `_header`), a
+   model file, and a numpy archive without objects (the arrays of the report).
 """
 
 from __future__ import annotations
@@ -29,13 +32,18 @@ import numpy as np
 from streaml1 import models
 from streaml1.models.base import OnlineModel
 from streaml1.models.serialization import ModelFileError
-from streaml1.training.checkpoint.ownership import CheckpointError, Folder, file_in, names_in
+from streaml1.training.checkpoint.ownership import (
+    CheckpointDirectory,
+    CheckpointError,
+    list_files,
+    path_of,
+)
 from streaml1.training.report import Report
 
 __all__ = [
     "Checkpoint",
     "Checkpoints",
-    "look",
+    "load_latest",
     "require_model",
     "require_seconds",
 ]
@@ -45,79 +53,81 @@ logger = logging.getLogger("streaml1")
 MAGIC = b"streamcp"
 FORMAT = 1
 _HEAD = struct.Struct("<8sIQ32s")
-_PARTS = struct.Struct("<QQQ")
+_LENGTHS = struct.Struct("<QQQ")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stood.
+    """State of a run.
 
     Parameters
     ----------
     model
         The model.
     identity
-        What tells the source from others.
+        Facts that identify the source, by name.
     position
-        Where the source goes on; `learnt` examples of the pass `turn` are behind it.
-    turn, learnt
-        Which pass, from 0, and how many examples of it have been learnt.
+        Position of the source to resume at; None is the start of a pass.
+    pass_index, learnt
+        Index of the pass, from 0, and the examples learned in it.
     report
-        What `Report.resume` takes.
+        Arguments of `Report.load_state_dict`.
     extra
-        What else goes on, as JSON has it; None: nothing.
+        Further state as JSON holds it, such as that of delayed labels; None if there is none.
     """
 
     model: Any
     identity: dict[str, Any]
     position: Any
-    turn: int
+    pass_index: int
     learnt: int
     report: tuple[dict[str, Any], dict[str, Any]]
     extra: Any = None
 
 
 class Checkpoints:
-    """A folder of checkpoints, of which this process is the only owner until it is closed.
+    """A directory of checkpoints. This process owns it until it is closed.
 
     Parameters
     ----------
     folder
-        Made if it is not there.
+        The directory. It is created if it does not exist.
     seconds
-        How often `is_due`; 0: always.
+        Interval after which `is_due` is true; 0 makes it always true.
     keep
-        How many checkpoints stay, from 1.
+        Number of checkpoints to keep, at least 1.
     alone
-        Whether a process that is alive keeps the folder: a second one is refused. Else the second
-        takes it over, and the first is refused where it saves again; see `claims.py`.
+        Whether a live owner keeps the directory, so that a second process is rejected. If False,
+        the second takes it over, and the first fails when it saves again; see `ownership.py`.
 
     Attributes
     ----------
+    folder : Path
+        The directory.
     size : int or None
-        The bytes of the last one that was saved here.
+        Bytes of the last checkpoint that this process saved.
 
     Raises
     ------
     CheckpointError
-        Where another process owns the folder, with its number and its host, or it cannot be
+        If another process owns the directory (the message has its pid and host), or if it cannot be
         written.
     ValueError
-        Where `seconds` is below 0 or NaN, or `keep` below 1.
+        If `seconds` is negative or NaN, or `keep` is below 1.
     """
 
     def __init__(
         self, folder: str | Path, *, seconds: float = 10.0, keep: int = 3, alone: bool = True
     ) -> None:
         require_seconds(seconds)
-        self._files = Folder(folder, keep=keep, alone=alone)
+        self._files = CheckpointDirectory(folder, keep=keep, alone=alone)
         self.folder = self._files.path
         self.seconds = seconds
         self.keep = keep
-        self._saved = time.monotonic()
         self.size: int | None = None
-        self._found: Checkpoint | None = None
-        self._saving: _Saving | None = None
+        self._saved_at = time.monotonic()
+        self._latest: Checkpoint | None = None
+        self._writer: _BackgroundWriter | None = None
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -126,28 +136,34 @@ class Checkpoints:
         self.close()
 
     def close(self) -> None:
-        """Give the folder back; what is being written is written first."""
-        if self._saving is not None:
-            self._saving.thread.join()
+        """Finish a write in the background, and release the directory."""
+        if self._writer is not None:
+            self._writer.thread.join()
         self._files.close()
 
     @property
     def epoch(self) -> int:
-        """Which owner of the folder this process is, from 1."""
+        """Ordinal of this owner of the directory, from 1."""
         return self._files.epoch
 
     def latest(self) -> Checkpoint | None:
-        """The last checkpoint that is whole, or None where there is none at all."""
-        if self._found is None:
-            self._found = self._files.last(
-                _decode, lambda wrong: logger.warning("%s; going on from the one before", wrong)
+        """Return the latest valid checkpoint; None if there is no file.
+
+        Raises
+        ------
+        CheckpointError
+            If there are files, and none is valid.
+        """
+        if self._latest is None:
+            self._latest = self._files.read_latest(
+                _decode, lambda error: logger.warning("%s; using the previous checkpoint", error)
             )
-        return self._found
+        return self._latest
 
     @property
     def is_due(self) -> bool:
-        """Whether the last checkpoint is older than `seconds`, and none is being written."""
-        return self._saving is None and time.monotonic() - self._saved >= self.seconds
+        """Whether the last checkpoint is older than `seconds` and none is being written."""
+        return self._writer is None and time.monotonic() - self._saved_at >= self.seconds
 
     def save(
         self,
@@ -155,83 +171,95 @@ class Checkpoints:
         report: Report,
         identity: dict[str, Any],
         position: Any,
-        turn: int = 0,
+        pass_index: int = 0,
         learnt: int = 0,
         extra: Any = None,
     ) -> None:
-        """Write a checkpoint in one step, and drop the oldest.
+        """Write a checkpoint atomically, and remove the oldest.
 
         Raises
         ------
         CheckpointError
-            Where the folder has another owner by now, or cannot be written.
+            If the directory has another owner by now, or cannot be written.
         """
         self.settled(wait=True)
-        data = self._snapshot(model, report, identity, position, turn, learnt, extra)()
+        facts = report.state_dict()
+        state = Checkpoint(model, identity, position, pass_index, learnt, facts, extra)
+        data = self._snapshot(state)()
         self._files.write(data)
         self.size = len(data)
-        self._saved = time.monotonic()
+        self._saved_at = time.monotonic()
 
-    def save_aside(self, *state: Any) -> None:
-        """Begin to write a checkpoint of what is now, and return: a thread does the rest.
-
-        The model may go on learning at once. `settled` tells when it is kept.
-        """
-        self.settled(wait=True)
-        self._saved = time.monotonic()
-        self._saving = _Saving(self._snapshot(*state), self._files)
-
-    def settled(self, wait: bool = False) -> bool:
-        """Whether a checkpoint begun by `save_aside` is kept since the last call.
-
-        Raises
-        ------
-        CheckpointError
-            Where it could not be written.
-        """
-        saving = self._saving
-        if saving is None or (saving.thread.is_alive() and not wait):
-            return False
-        saving.thread.join()
-        self._saving = None
-        if saving.error is not None:
-            raise saving.error
-        self.size = saving.size
-        return True
-
-    def _snapshot(
+    def save_in_background(
         self,
         model: Any,
         report: Report,
         identity: dict[str, Any],
         position: Any,
-        turn: int = 0,
+        pass_index: int = 0,
         learnt: int = 0,
         extra: Any = None,
-    ) -> Callable[[], bytes]:
-        """What a checkpoint of now holds, to be made at any time, by any thread."""
-        require_model(model)
-        facts, arrays = report.state_dict()
+    ) -> None:
+        """Start to write a checkpoint of the current state in a thread, and return.
+
+        The model may continue to learn at once. `settled` reports when the checkpoint is durable.
+        """
+        self.settled(wait=True)
+        self._saved_at = time.monotonic()
+        facts = report.state_dict()
+        state = Checkpoint(model, identity, position, pass_index, learnt, facts, extra)
+        self._writer = _BackgroundWriter(self._snapshot(state), self._files)
+
+    def settled(self, wait: bool = False) -> bool:
+        """Return whether a write in the background has finished since the last call.
+
+        Parameters
+        ----------
+        wait
+            Whether to wait for it.
+
+        Raises
+        ------
+        CheckpointError
+            If the write failed.
+        """
+        writer = self._writer
+        if writer is None or (writer.thread.is_alive() and not wait):
+            return False
+        writer.thread.join()
+        self._writer = None
+        if writer.error is not None:
+            raise writer.error
+        self.size = writer.size
+        return True
+
+    def _snapshot(self, state: Checkpoint) -> Callable[[], bytes]:
+        """Copy a state, and return a function that any thread may call to encode the copy."""
+        require_model(state.model)
+        _, arrays = state.report
         arrays = {name: array.copy() for name, array in arrays.items()}
-        header = json.dumps(
-            {
-                "identity": identity,
-                "position": position,
-                "turn": turn,
-                "learnt": learnt,
-                "report": facts,
-                "epoch": self.epoch,
-                "extra": extra,
-            }
-        ).encode()
-        model = model._snapshot(packed=False)
+        header = self._header(state)
+        model = state.model._snapshot(packed=False)
         return lambda: _encode(header, model(), arrays)
 
+    def _header(self, state: Checkpoint) -> bytes:
+        return json.dumps(
+            {
+                "identity": state.identity,
+                "position": state.position,
+                "turn": state.pass_index,
+                "learnt": state.learnt,
+                "report": state.report[0],
+                "epoch": self.epoch,
+                "extra": state.extra,
+            }
+        ).encode()
 
-class _Saving:
-    """A checkpoint that is being written."""
 
-    def __init__(self, encode: Callable[[], bytes], files: Folder) -> None:
+class _BackgroundWriter:
+    """A thread that encodes and writes one checkpoint."""
+
+    def __init__(self, encode: Callable[[], bytes], files: CheckpointDirectory) -> None:
         self.error: BaseException | None = None
         self.size = 0
         self._encode, self._files = encode, files
@@ -247,26 +275,27 @@ class _Saving:
             self.error = error
 
 
-def look(folder: Path) -> Checkpoint | None:
-    """The last whole checkpoint in a folder that may be another's; None where there is none."""
-    for name in names_in(folder):
-        path = file_in(folder, name)
+def load_latest(folder: Path) -> Checkpoint | None:
+    """Return the latest valid checkpoint of a directory that another process may own, or None."""
+    for file in list_files(folder):
+        path = path_of(folder, file)
         with contextlib.suppress(ModelFileError, OSError):
             return _decode(path.read_bytes(), path)
     return None
 
 
 def require_seconds(seconds: float) -> None:
-    """Refuse what is no time between two checkpoints."""
+    """Raise ValueError unless a number of seconds can be an interval of checkpoints."""
     if not seconds >= 0.0:
-        raise ValueError(f"seconds={seconds} is no time between checkpoints; give 0 or more")
+        raise ValueError(f"seconds must be >= 0, got {seconds}")
 
 
 def require_model(model: Any) -> None:
-    """Refuse what a checkpoint cannot hold."""
+    """Raise CheckpointError unless a checkpoint can hold the model."""
     if not isinstance(model, OnlineModel):
         raise CheckpointError(
-            f"a checkpoint holds a model of streaml1, not a {type(model).__name__}: leave it out"
+            f"checkpoints need a model of streaml1, got {type(model).__name__}; leave the "
+            "checkpoint out"
         )
 
 
@@ -274,7 +303,7 @@ def _encode(header: bytes, model: bytes, arrays: dict[str, Any]) -> bytes:
     archive = io.BytesIO()
     np.savez(archive, **arrays)
     parts = [header, model, archive.getvalue()]
-    body = _PARTS.pack(*map(len, parts)) + b"".join(parts)
+    body = _LENGTHS.pack(*map(len, parts)) + b"".join(parts)
     return _HEAD.pack(MAGIC, FORMAT, len(body), _digest(FORMAT, body)) + body
 
 
@@ -283,27 +312,34 @@ def _digest(version: int, body: bytes) -> bytes:
 
 
 def _decode(data: bytes, path: Path) -> Checkpoint:
+    """Decode a file.
+
+    Raises
+    ------
+    CheckpointError
+        If it is incomplete, altered, newer than this version, or not a checkpoint.
+    """
     if len(data) < _HEAD.size or data[:8] != MAGIC:
-        raise CheckpointError(f"{path} is no checkpoint, or is torn")
+        raise CheckpointError(f"{path} is not a checkpoint, or is truncated")
     _, version, length, digest = _HEAD.unpack_from(data)
     if version < 1:
-        raise CheckpointError(f"{path} is torn, or has been altered")
+        raise CheckpointError(f"{path} is truncated or altered")
     if version > FORMAT:
-        raise CheckpointError(f"{path} has format {version}, newer than {FORMAT}: upgrade streaml1")
+        raise CheckpointError(f"{path} has format {version}, newer than {FORMAT}; upgrade streaml1")
     body = data[_HEAD.size :]
     if len(body) != length or _digest(version, body) != digest:
-        raise CheckpointError(f"{path} is torn, or has been altered")
+        raise CheckpointError(f"{path} is truncated or altered")
     try:
-        return _read(body, path)
+        return _parse_body(body, path)
     except ModelFileError:
         raise
-    except Exception:  # whatever a crafted file provokes
-        raise CheckpointError(f"{path} is no checkpoint that streaml1 has written") from None
+    except Exception:  # a crafted file may provoke any error
+        raise CheckpointError(f"{path} is not a checkpoint written by streaml1") from None
 
 
-def _read(body: bytes, path: Path) -> Checkpoint:
-    lengths = _PARTS.unpack_from(body)
-    starts = np.cumsum([_PARTS.size, *lengths]).tolist()
+def _parse_body(body: bytes, path: Path) -> Checkpoint:
+    lengths = _LENGTHS.unpack_from(body)
+    starts = np.cumsum([_LENGTHS.size, *lengths]).tolist()
     text, model, archive = (body[lo:hi] for lo, hi in zip(starts[:-1], starts[1:], strict=True))
     header = json.loads(text)
     with np.load(io.BytesIO(archive), allow_pickle=False) as loaded:
@@ -311,5 +347,6 @@ def _read(body: bytes, path: Path) -> Checkpoint:
     return Checkpoint(
         model=models.decode(model, path),
         report=(header["report"], arrays),
-        **{name: header[name] for name in ("identity", "position", "turn", "learnt", "extra")},
+        pass_index=header["turn"],
+        **{name: header[name] for name in ("identity", "position", "learnt", "extra")},
     )

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from streaml1.models.class_labels import as_label
-from streaml1.sources import Block, Refuse
+from streaml1.sources import Block, Refuse, SourceOptions
 from streaml1.sources.readers.events import event_of
 from streaml1.sources.source import Example, blocks_of, shown
-from streaml1.training.examples import BLOCK, Opened, opened_source
+from streaml1.training.example_sources import BLOCK_ROWS, ExampleSource, open_examples
 
-__all__ = ["Events", "opened_events"]
+__all__ = ["Events", "open_events"]
 
 
-def opened_events(source: Any, **options: Any) -> Opened:
+def open_events(source: Any, options: SourceOptions | None = None) -> ExampleSource:
     """Open a source of events.
 
     Parameters
     ----------
     source
         A name, a source that is open already, or an iterable of dicts as `Events` takes it.
-    **options
-        Options of `open_source` for a source that is given by name.
+    options
+        How to read a source that is given by name.
 
     Raises
     ------
@@ -33,7 +34,7 @@ def opened_events(source: Any, **options: Any) -> Opened:
         If the object is not a source of events.
     """
     if isinstance(source, str | Path) or hasattr(source, "blocks"):
-        return opened_source(source, events=True, **options)
+        return open_examples(source, replace(options or SourceOptions(), events=True))
     if isinstance(source, Iterable) and not isinstance(source, tuple | Mapping):
         return Events(source)
     raise TypeError(
@@ -61,7 +62,7 @@ class Events:
     (1, 1)
     """
 
-    block = BLOCK
+    block = BLOCK_ROWS
     name = "events"
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from streaml1.sources.source import Block
 from streaml1.training.delayed_labels.log_entries import Prediction
 from streaml1.training.delayed_labels.tally import pad_rows
-from streaml1.training.observers import Out, Part
+from streaml1.training.observers import Batch, Observers
 
 __all__ = ["BatchCollector"]
 
@@ -35,7 +35,7 @@ class BatchCollector:
     """Collects rows, which are handled one at a time, to batches for the observers.
 
     A batch has consecutive rows of one kind. It also ends where the model has learned something in
-    between: `Part.learnt` gives the number of learned examples for its first row only.
+    between: `Batch.learnt` gives the number of learned examples for its first row only.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class BatchCollector:
         Returns the number of examples that the model has learned.
     """
 
-    def __init__(self, observers: Sequence[Out], learnt: Callable[[], int]) -> None:
+    def __init__(self, observers: Observers, learnt: Callable[[], int]) -> None:
         self._observers = observers
         self._learnt = learnt
         self._learnt_before = 0  # when the first row of the batch was predicted
@@ -89,12 +89,11 @@ class BatchCollector:
         y, w = None, None
         if self._kind is not _Kind.PREDICTED:
             y, w = _label_column(ys), np.array(ws)
-        batch = Part(self._block, rows[0], rows[-1] + 1, y, w, p, self._learnt_before)
-        for observer in self._observers:
-            if self._kind is _Kind.LABELLED:
-                observer.answered(batch)
-            else:
-                observer.predicted(batch)
+        batch = Batch(self._block, rows[0], rows[-1] + 1, y, w, p, self._learnt_before)
+        if self._kind is _Kind.LABELLED:
+            self._observers.on_labels(batch)
+        else:
+            self._observers.on_batch(batch)
 
 
 def _label_column(labels: list[Any]) -> Any:

@@ -11,6 +11,7 @@ from streaml1.optim.tasks import REGRESSION
 from streaml1.sources import binary_label, number_label
 from streaml1.sources.readers.events import Event
 from streaml1.training.checkpoint import Checkpoints
+from streaml1.training.config import RunConfig
 from streaml1.training.delayed_labels.listener import BatchCollector
 from streaml1.training.delayed_labels.log_entries import Prediction
 from streaml1.training.delayed_labels.payloads import (
@@ -25,9 +26,9 @@ from streaml1.training.delayed_labels.pending import PendingStore
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
 from streaml1.training.delayed_labels.settings import DelayedLabels, require_valid
 from streaml1.training.delayed_labels.tally import Tally
-from streaml1.training.error_policy import LOGGED, Refusals
-from streaml1.training.examples import Opened
-from streaml1.training.model_adapter import learner_of, learning_one_of, loss_of, predicting_one_of
+from streaml1.training.error_policy import LOGGED, ErrorPolicy
+from streaml1.training.example_sources import ExampleSource
+from streaml1.training.model_adapter import learner_of, loss_of, row_learner, row_predictor
 from streaml1.training.report import Report, line_after
 from streaml1.training.run import Run
 
@@ -47,37 +48,35 @@ class DelayedLabelRun(Run):
 
     Parameters
     ----------
-    model, opened, refuse
-        As for `Run`; blocks hold events.
-    settings
-        Settings of delayed labels.
+    model, source, policy, config
+        As for `Run`; blocks hold events, and `config.label_within` is not None.
     store
         Directory of checkpoints. It also has the directory of the log of pending items.
-    **options
-        As for `Run`.
     """
 
     def __init__(
         self,
         model: Any,
-        opened: Opened,
-        refuse: Refusals,
-        settings: DelayedLabels,
+        source: ExampleSource,
+        policy: ErrorPolicy,
+        config: RunConfig,
         *,
         store: Checkpoints | None = None,
-        **options: Any,
     ) -> None:
-        require_valid(settings, model)
-        self._settings = settings
+        assert config.label_within is not None
+        self._settings = DelayedLabels(config.label_within, config.waiting, config.unanswered)
+        require_valid(self._settings, model)
         loss = loss_of(learner_of(model))
         self.pending = PendingStore(self._settings.within, scalar=loss != "softmax")
-        super().__init__(model, opened, refuse, store=store, beside=self.pending, **options)
+        super().__init__(model, source, policy, config, store=store, extra=self.pending)
         if store is not None:
             self.pending.open_log(store.folder / LOG_FOLDER, store.epoch, store.keep)
-        self._predict = predicting_one_of(model, loss)
-        self._learn_one = learning_one_of(model)
+        self._predict = row_predictor(model, loss)
+        self._learn_one = row_learner(model)
         self._tally = Tally(self.report, self.learner)
-        self._batches = BatchCollector(self.outs, lambda: getattr(self.learner, "n_iterations", 0))
+        self._batches = BatchCollector(
+            self.observers, lambda: getattr(self.learner, "n_iterations", 0)
+        )
         self._n_logged = 0  # duplicates
         self._number = 0  # of the last event
 
@@ -86,17 +85,17 @@ class DelayedLabelRun(Run):
         if hasattr(self.model, "clone"):
             self._compile(self.model.clone())
         super().begin()
-        self.report.numbers = self.numbers()
+        self.report.numbers = self.metrics()
 
     def _compile(self, model: Any) -> None:
         labels = getattr(learner_of(model), "classes", None) or [True]
         for x in ({"a": 1.0}, {"a": 1.0, "b": 1.0}):
-            predicting_one_of(model, self._loss)(x)
-            learning_one_of(model)(x, labels[0], 1.0)
+            row_predictor(model, self._loss)(x)
+            row_learner(model)(x, labels[0], 1.0)
 
-    def numbers(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the number of pending items, and the counters of what happened to others."""
-        return {**super().numbers(), **self.pending.metrics()}
+        return {**super().metrics(), **self.pending.metrics()}
 
     def _feed(self, block: Any) -> None:
         self._block = block
@@ -115,12 +114,8 @@ class DelayedLabelRun(Run):
         self._tally.flush()
         self._batches.flush()
         self.pending.clean()
-        self.report.refused = self._refuse.count
-        self.report.numbers = self.numbers()
-        if self._keeper.keeps:
-            self._keeper.moved(block.after(rows), self.turn, self._learnt)
-        for out in self.outs:
-            out.fed()
+        self.report.numbers = self.metrics()
+        self._end_block(block.after(rows) if self._manager.enabled else None)
 
     def finish(self) -> Report:
         """Save what is not saved yet, write the last line of the report, and close the log."""
@@ -316,7 +311,8 @@ class DelayedLabelRun(Run):
 
     def _below_limit(self) -> bool:
         """Return whether the limit allows another example."""
-        return self._limit is None or self._tally.examples - self._before < self._limit
+        limit = self._config.limit
+        return limit is None or self._tally.examples - self._examples_before_pass < limit
 
     def _learn_predicted(
         self,
@@ -346,10 +342,10 @@ class DelayedLabelRun(Run):
             self._reject(row, bad.reason, body)
             return False
         self._tally.add(p, y, w)
-        if self._tally.examples == line_after(self._tally.examples - 1, self._every):
+        if self._tally.examples == line_after(self._tally.examples - 1, self._config.every):
             self._tally.flush()
-            self.report.refused = self._refuse.count
-            self._tell(self.report.line(self.learner))
+            self.report.refused = self._policy.count
+            self._emit_line()
         return True
 
     def _reject(self, row: int, reason: str, body: ExampleBody | None = None) -> None:
@@ -357,10 +353,10 @@ class DelayedLabelRun(Run):
         self._batches.flush()
         if body is not None:
             place = decode_example(body).place
-            self._refuse(place, reason, self._number, origin_of_example(body))
+            self._policy(place, reason, self._number, origin_of_example(body))
         else:
             block = self._block
-            self._refuse(block.place(row), reason, block.lines[row], block.origin(row))
+            self._policy(block.place(row), reason, block.lines[row], block.origin(row))
 
     def _skip_duplicate(self, row: int, event: Event, reason: str) -> None:
         self.pending.counts["duplicates"] += 1

@@ -30,15 +30,7 @@ class DelayedLabels(NamedTuple):
 
 
 def require_valid(settings: DelayedLabels, model: Any) -> None:
-    """Raise ValueError if a setting is out of range, or does not fit a model."""
-    if not 0.0 < settings.within < float("inf"):
-        raise ValueError(
-            f"label_within must be a finite number of seconds > 0, got {settings.within!r}"
-        )
-    if settings.max_pending < 1:
-        raise ValueError(f"waiting must be >= 1, got {settings.max_pending!r}")
-    if settings.unanswered not in ("drop", "negative"):
-        raise ValueError(f'unanswered must be "drop" or "negative", got {settings.unanswered!r}')
+    """Raise ValueError if the settings do not fit a model. `RunConfig` checks their ranges."""
     if settings.unanswered == "negative" and loss_of(learner_of(model)) in (*REGRESSION, "softmax"):
         raise ValueError(
             'unanswered="negative" needs a binary classifier: labels must be True and False'

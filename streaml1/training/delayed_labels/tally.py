@@ -10,7 +10,7 @@ import numpy as np
 from streaml1.core.types import Floats
 from streaml1.optim.tasks import REGRESSION
 from streaml1.training.delayed_labels.log_entries import Prediction
-from streaml1.training.model_adapter import places_of
+from streaml1.training.model_adapter import class_indices
 from streaml1.training.report import Report
 
 __all__ = ["Tally", "pad_rows"]
@@ -45,7 +45,7 @@ class Tally:
         counted: Any = p
         if self._report.loss == "softmax":
             assert isinstance(p, bytes)
-            y = int(places_of(self._learner, [y])[0])
+            y = int(class_indices(self._learner, [y])[0])
             counted = _complete_probabilities(p, y, len(self._learner.classes_met))
         self._p.append(counted)
         self._y.append(y)

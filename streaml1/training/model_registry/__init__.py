@@ -73,11 +73,11 @@ def load(path: str | Path) -> Any:
 
 
 def _load_checkpoint(folder: Path) -> Any:
-    from streaml1.training.checkpoint import Unreadable, look
-    from streaml1.training.checkpoint.ownership import names_in
+    from streaml1.training.checkpoint import Unreadable, load_latest
+    from streaml1.training.checkpoint.ownership import list_files
 
-    checkpoint = look(folder)
-    if checkpoint is None and names_in(folder):
+    checkpoint = load_latest(folder)
+    if checkpoint is None and list_files(folder):
         raise Unreadable(f"{folder} holds no readable checkpoint: all are truncated or modified")
     if checkpoint is None:
         raise ModelFileError(f"{folder} is a directory without a checkpoint; give a model file")

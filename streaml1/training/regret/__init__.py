@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import math
+from dataclasses import replace
 from typing import Any
 
-from streaml1.training import progressive
+from streaml1.core.option_fields import option_names
+from streaml1.training.config import RunConfig, run_config
+from streaml1.training.progressive_validation import progressive
 from streaml1.training.regret.observer import RegretObserver
 from streaml1.training.regret.result import Point, Regret, RegretError
 
@@ -70,14 +72,13 @@ def regret(
     >>> result.points[1].regret > 0.0, result.slope < 1.0
     (True, True)
     """
-    known = inspect.signature(progressive).parameters
-    for name in reading:
-        if name not in known:
-            raise TypeError(f"regret() got an unexpected keyword argument {name!r}")
+    accepts = [name for name in option_names(RunConfig) if name != "every"]
+    config = run_config("regret", None, reading, accepts)
     observer = RegretObserver(model, first=first, per_decade=per_decade, tol=tol, most=most)
-    for name in ("passes", "checkpoint", "label_within", "outs"):
+    for name in ("passes", "checkpoint", "label_within", "outs", "observers"):
         if name in reading:
             raise RegretError(f"the regret is defined for one pass from the start; remove {name}")
-    limit = reading.get("limit") or math.inf
-    report = progressive(model, source, every=int(min(2**40, limit)), outs=[observer], **reading)
+    limit = config.limit or math.inf
+    config = replace(config, every=int(min(2**40, limit)), observers=[observer])
+    report = progressive(model, source, config)
     return observer.regret(report.title)

@@ -21,9 +21,10 @@ from streaml1.features.interactions import (
     select_factors,
 )
 from streaml1.models.parameters import Integer, Number
-from streaml1.training.examples import rows_of
-from streaml1.training.model_adapter import learner_of, loss_of, places_of
-from streaml1.training.observers import Out, Part
+from streaml1.training.example_sources import slice_rows
+from streaml1.training.model_adapter import class_indices, learner_of, loss_of
+from streaml1.training.observers import Batch as PredictedBatch
+from streaml1.training.observers import Observer
 from streaml1.training.regret.comparator import BestWeights, comparator_of
 from streaml1.training.regret.result import Point, Regret, RegretError
 from streaml1.training.report import NAMES, losses
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["RegretObserver"]
 
 
-class RegretObserver(Out):
+class RegretObserver(Observer):
     """Keep the examples of a run and their losses, and compute the regret at its end.
 
     Parameters
@@ -49,6 +50,8 @@ class RegretObserver(Out):
     RegretError
         If the regret is undefined for the model.
     """
+
+    essential = True
 
     def __init__(
         self,
@@ -85,11 +88,11 @@ class RegretObserver(Out):
         self._next = next_mark(0, first, per_decade)
         self._nonzero: dict[int, int] = {}
 
-    def room(self) -> int:
+    def max_rows(self) -> int:
         """Return 1 if each step pays a penalty, else the number of rows up to the next point."""
         return 1 if self._pays else self._next - self._n_examples
 
-    def predicted(self, part: Part) -> None:
+    def on_batch(self, part: PredictedBatch) -> None:
         """Keep some examples and their losses."""
         if part.y is None or part.learnt is not None:
             raise RegretError("the regret is undefined for delayed labels")
@@ -100,10 +103,10 @@ class RegretObserver(Out):
             )
         # The best weights include those of interactions and n-grams.
         engine = self.model._state
-        batch = engine.batch(rows_of(part.block.x, part.lo, part.hi))
+        batch = engine.batch(slice_rows(part.block.x, part.lo, part.hi))
         self._rows.add(batch, engine.interactions)
         y = part.y
-        places = places_of(self.model, y) if self.loss == "softmax" else np.asarray(y)
+        places = class_indices(self.model, y) if self.loss == "softmax" else np.asarray(y)
         self._losses.append(losses(self.loss, part.p, places))
         if self.loss == "softmax":  # an array would convert labels to one type
             y = [self._classes.setdefault(label, len(self._classes)) for label in y]
@@ -116,7 +119,7 @@ class RegretObserver(Out):
             self._nonzero[self._n_examples] = self.model.n_nonzero
             self._next = next_mark(self._n_examples, self.first, self.per_decade)
 
-    def next_pass(self) -> None:
+    def on_pass_start(self) -> None:
         """Reject further passes: the regret is defined for one pass."""
         raise RegretError("the regret is defined for one pass over the stream; use passes=1")
 

@@ -1,0 +1,143 @@
+"""Options that say how a source is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streaml1.core.option_fields import (
+    document_options,
+    option,
+    option_names,
+    parameter_entries,
+    unexpected_option,
+    validate_options,
+)
+
+__all__ = ["SOURCE_PARAMETERS", "SourceOptions", "source_options"]
+
+
+def _column_names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Return a tuple of names; a single name may be given without a list."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _names_or_none(given: Iterable[str]) -> tuple[str, ...] | None:
+    return tuple(given) or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """How to read a source: format, columns, order, and the part of a topic.
+
+    Each option applies to some kinds of sources only. `open_source` rejects an option that does
+    not apply to the source.
+
+    Parameters
+    ----------
+    {options}
+    """
+
+    format: str | None = option(
+        None,
+        "Format if the file name does not end in it: svmlight, vw, jsonl, csv or tsv, with .gz if "
+        "compressed. For topics svmlight, vw or jsonl; by default detected for each record.",
+    )
+    target: str | None = option(None, "CSV: column of the label.")
+    categorical: Iterable[str] = option(
+        (),
+        "CSV: columns that hold text. All other columns hold numbers.",
+        convert=_column_names,
+    )
+    weight: str | None = option(None, "CSV: column of the sample weight.")
+    ignore: Iterable[str] = option((), "CSV: columns to skip.", convert=_column_names)
+    delimiter: str | None = option(
+        None, 'CSV: one character, or "tab". By default a comma, or a tab for tsv.'
+    )
+    seed: int | None = option(
+        None, "Seed of the order of the examples, for sources that shuffle: stdlib and data:..."
+    )
+    start: str | None = option(
+        None,
+        "Topics: where to start without a checkpoint: earliest (the default), latest, checkpoint, "
+        "or a time (ISO 8601, or milliseconds since 1970).",
+    )
+    until_end: bool = option(
+        False, "Topics: stop at the offsets that were the end of the topic when reading started."
+    )
+    partitions: Sequence[int] | None = option(
+        None, "Topics: partitions to read. By default all of them."
+    )
+    group: str | None = option(
+        None,
+        "Topics: consumer group under which the offsets of checkpoints are committed, for tools "
+        "that show the lag.",
+    )
+    labels: str | None = option(
+        None, "Topics: topic of the delayed labels, if it is not that of the examples."
+    )
+    kafka: Any = option(
+        None,
+        "Topics: how to connect to the brokers: the path of a properties file, or a dict of "
+        'settings such as `{"user": "ann"}`. By default read from environment variables.',
+    )
+    require_label: bool = option(
+        True,
+        "Reject an example without a label. If False, its label is None.",
+        internal=True,
+    )
+    events: bool = option(
+        False,
+        "Read events for delayed labels instead of labelled examples.",
+        internal=True,
+    )
+    text: Iterable[str] | None = option(
+        None,
+        "Names that the model reads as raw text: CSV columns or VW namespaces.",
+        convert=_names_or_none,
+        internal=True,
+    )
+
+    def __post_init__(self) -> None:
+        validate_options(self)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all CSV columns that the options mention."""
+        listed = (self.target, self.weight, *self.categorical, *self.ignore)
+        return [name for name in listed if name is not None]
+
+
+SOURCE_PARAMETERS = parameter_entries(SourceOptions)
+"""Entries of the options that users give, for the Parameters section of a docstring."""
+
+document_options(parameter_entries(SourceOptions, option_names(SourceOptions, internal=True)))(
+    SourceOptions
+)
+
+
+def source_options(
+    caller: str, options: SourceOptions | None, keywords: dict[str, Any]
+) -> SourceOptions:
+    """Merge keyword arguments of a function into its options.
+
+    Parameters
+    ----------
+    caller
+        Name of the function, for errors.
+    options
+        Options that the keywords override. None means the defaults.
+    keywords
+        Fields of `SourceOptions` by name.
+
+    Raises
+    ------
+    TypeError
+        If a keyword is not a field; the message names the closest field.
+    """
+    known = option_names(SourceOptions, internal=True)
+    for name in keywords:
+        if name not in known:
+            raise unexpected_option(caller, name, known)
+    return replace(options or SourceOptions(), **keywords)

@@ -1,0 +1,328 @@
+"""Anything that examples can come from, as a source of blocks.
+
+A source is a name (a file, a topic, a data set), an iterable of examples, or features and labels as
+arrays, frames or lists.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import streaml1.datasets  # noqa: F401  (registers `stdlib` and `data:...` as sources)
+from streaml1.core.rows import shown
+from streaml1.features.batch import is_frame, is_matrix
+from streaml1.models.class_labels import as_label
+from streaml1.sources import (
+    Block,
+    Refuse,
+    SourceError,
+    SourceOptions,
+    class_label,
+    open_source,
+)
+from streaml1.sources.kafka.records import Origin
+from streaml1.sources.row_cache.row_file import RowsFile
+from streaml1.sources.source import Example, blocks_of, read_weight
+
+__all__ = [
+    "BLOCK_ROWS",
+    "ExampleBlock",
+    "ExampleSource",
+    "RowBlock",
+    "open_examples",
+    "open_passes",
+    "slice_rows",
+]
+
+BLOCK_ROWS = 1000
+"""Default maximum size of a block. The stop condition is checked between blocks."""
+
+ARRAY_BLOCK_ROWS = 8192
+"""Maximum size of a block of an array or a frame, which needs no parsing."""
+
+OPTIONAL_METHODS = ("kept", "lag", "is_reachable", "require_same")
+"""Methods that some sources have: of topics, and of files that may change."""
+
+
+class ExampleBlock(Protocol):
+    """Consecutive examples of a source, such as `Block` and `RowBlock`."""
+
+    @property
+    def x(self) -> Any:
+        """Features of all rows."""
+
+    @property
+    def y(self) -> Any:
+        """Labels of all rows."""
+
+    @property
+    def w(self) -> Any:
+        """Sample weights; None if all are 1."""
+
+    @property
+    def lines(self) -> Sequence[int]:
+        """Number of each row in this pass, from 1; for files the line."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    def place(self, row: int, /) -> str:
+        """Return the location of a row for messages."""
+
+    def origin(self, row: int, /) -> Origin | None:
+        """Return the coordinates of a row in a topic; None for other sources."""
+
+
+class ExampleSource(Protocol):
+    """A source of blocks.
+
+    Attributes
+    ----------
+    name : str
+        Name for messages.
+    block : int
+        Maximum number of rows of a block.
+    """
+
+    name: str
+    block: int
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        """Read the label of a multiclass model; raise ValueError with one sentence if invalid."""
+
+    def blocks(self, size: int, refuse: Refuse) -> Iterator[Any]:
+        """Read from the start, at most `size` examples at a time."""
+
+
+def open_examples(source: Any, options: SourceOptions | None = None) -> ExampleSource:
+    """Open anything that examples can come from.
+
+    Parameters
+    ----------
+    source
+        A name, a source that is open already, ``(X, y)`` or ``(X, y, w)``, or an iterable of
+        ``(x, y)`` or ``(x, y, {"w": weight})``.
+    options
+        How to read a source that is given by name.
+
+    Raises
+    ------
+    SourceError
+        If the source cannot be opened.
+    TypeError
+        If the object is not a source.
+    """
+    options = options or SourceOptions()
+    if isinstance(source, str | Path):
+        return NamedSource(open_source(source, options))
+    if hasattr(source, "blocks"):
+        _require_texts(source, tuple(options.text or ()))
+        return NamedSource(source)
+    if isinstance(source, tuple) and len(source) in (2, 3) and _is_array(source[0]):
+        return ArraySource(*source)
+    if isinstance(source, Iterable):
+        return IterableSource(source)
+    raise TypeError(
+        "source must be a name, an iterable of (x, y), or a matrix or frame with its labels, got "
+        f"an object of type {type(source).__name__}"
+    )
+
+
+def _require_texts(source: Any, wanted: Sequence[str]) -> None:
+    """Reject a source that was opened without the raw text that the model reads."""
+    known = getattr(source, "texts", None)
+    missing = [] if known is None else [name for name in wanted if name not in known]
+    if missing:
+        remedy = f"open it by open_source(..., text={list(wanted)!r}), or give its name"
+        if isinstance(source, RowsFile):
+            remedy = "use the file it was converted from"
+        raise SourceError(
+            f"the model reads {missing[0]!r} as text, but {source.name} was opened without it; "
+            f"{remedy}"
+        )
+
+
+def _is_array(x: Any) -> bool:
+    return is_matrix(x) or is_frame(x) or isinstance(x, list)
+
+
+class NamedSource:
+    """A source of `streaml1.sources`, with those optional methods that it has."""
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        """Read the label of a multiclass model."""
+        return class_label(y)
+
+    def __init__(self, source: Any) -> None:
+        self.name = str(source.name)
+        self.blocks = source.blocks
+        self.block = getattr(source, "block", BLOCK_ROWS)
+        if hasattr(source, "set_stop"):
+            self.set_stop = source.set_stop
+        if hasattr(source, "begin"):
+            self.identity, self.begin = source.identity, source.begin
+            self.position = source.position
+        for name in OPTIONAL_METHODS:
+            if hasattr(source, name):
+                setattr(self, name, getattr(source, name))
+
+
+class IterableSource:
+    """An iterable of ``(x, y)`` or ``(x, y, {"w": weight})``, such as a river data set."""
+
+    block = BLOCK_ROWS
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        """Read the label of a multiclass model."""
+        return as_label(y)
+
+    def __init__(self, examples: Iterable[Any]) -> None:
+        kind = type(examples)
+        self.name = "examples" if kind.__module__ == "builtins" else kind.__name__
+        self._examples = examples
+        self._was_read = False
+
+    def blocks(self, size: int, refuse: Refuse) -> Iterator[Block]:
+        """Read from the start, at most `size` examples at a time.
+
+        Raises
+        ------
+        SourceError
+            If it is an iterator, and is read a second time.
+        """
+        if self._was_read and iter(self._examples) is self._examples:
+            raise SourceError(
+                f"{self.name} cannot be read twice, since it is an iterator; give a list, or an "
+                "object whose __iter__ returns a new iterator"
+            )
+        self._was_read = True
+        return blocks_of(self._parse(refuse), self.name, size)
+
+    def _parse(self, refuse: Refuse) -> Iterator[Example]:
+        for number, example in enumerate(self._examples, start=1):
+            try:
+                x, y, w = _parse_example(example)
+            except ValueError as error:
+                refuse(f"{self.name}:{number}", str(error))
+                continue
+            yield number, x, y, w
+
+
+class _Parsed(NamedTuple):
+    x: dict[Hashable, Any]
+    y: Any
+    w: float
+
+
+def _parse_example(example: Any) -> _Parsed:
+    if not isinstance(example, tuple | list) or len(example) not in (2, 3):
+        raise ValueError(f"{shown(example)} is not an example: it must be (x, y)")
+    x, y, *rest = example
+    # Copy, since a stream may yield the same dict again with other contents.
+    x = dict(x) if isinstance(x, Mapping) else x
+    if not rest:
+        return _Parsed(x, y, 1.0)
+    if not isinstance(rest[0], Mapping) or not rest[0].keys() <= {"w"}:
+        raise ValueError(
+            f'the third item of an example must be {{"w": weight}}, got {shown(rest[0])}'
+        )
+    return _Parsed(x, y, read_weight(rest[0].get("w", 1.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Consecutive rows of a matrix, a frame or a list of dicts.
+
+    Parameters
+    ----------
+    x, y, w
+        Features, labels and sample weights; `w` may be None.
+    name
+        Name of the source.
+    lines
+        Numbers of the rows, from 1.
+    """
+
+    x: Any
+    y: Any
+    w: Any
+    name: str
+    lines: range
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def place(self, row: int) -> str:
+        """Return the location of a row for messages."""
+        return f"{self.name}:{self.lines[row]}"
+
+    def origin(self, row: int) -> None:
+        """Return None: a row has no coordinates in a topic."""
+
+
+class ArraySource:
+    """Features, labels and weights as arrays, frames, series or lists."""
+
+    block = ARRAY_BLOCK_ROWS
+
+    @staticmethod
+    def label(y: Any, /) -> Hashable:
+        """Read the label of a multiclass model."""
+        return as_label(y)
+
+    def __init__(self, x: Any, y: Any, w: Any = None) -> None:
+        self.name = "rows"
+        self._x = x.tocsr() if hasattr(x, "tocsr") else x
+        self._n = len(x) if isinstance(x, list) else int(x.shape[0])
+        self.d = int(x.shape[1]) if is_matrix(x) else None
+        self._y, self._w = _as_array(y), None if w is None else _as_array(w)
+        for what, column in (("labels", self._y), ("weights", self._w)):
+            if column is not None and len(column) != self._n:
+                raise ValueError(f"got {len(column)} {what} for {self._n} rows")
+
+    def blocks(self, size: int, refuse: Refuse) -> Iterator[RowBlock]:
+        """Read from the start, at most `size` rows at a time."""
+        for lo in range(0, self._n, size):
+            hi = min(self._n, lo + size)
+            w = None if self._w is None else self._w[lo:hi]
+            lines = range(lo + 1, hi + 1)
+            yield RowBlock(slice_rows(self._x, lo, hi), self._y[lo:hi], w, self.name, lines)
+
+
+def _as_array(column: Any) -> Any:
+    """Return a series of any library as an array; leave arrays and lists alone."""
+    return column.to_numpy() if hasattr(column, "to_numpy") else column
+
+
+def slice_rows(x: Any, lo: int, hi: int) -> Any:
+    """Return consecutive rows of a list, a matrix or a frame."""
+    if not is_frame(x):
+        return x[lo:hi]
+    import narwhals as nw
+
+    return nw.from_native(x, eager_only=True)[lo:hi].to_native()
+
+
+def open_passes(
+    source: ExampleSource, passes: int, size: int, refuse: Refuse
+) -> Generator[Iterator[Any], None, None]:
+    """Yield an iterator over the blocks of each pass, and close it after the pass.
+
+    The second pass is opened before the first is read, so that a source which can be read only once
+    fails before anything is learned.
+    """
+    first = [source.blocks(size, refuse) for _ in range(min(passes, 2))]
+    rest = (source.blocks(size, refuse) for _ in range(passes - len(first)))
+    for blocks in itertools.chain(first, rest):
+        try:
+            yield blocks
+        finally:
+            if hasattr(blocks, "close"):
+                blocks.close()
