@@ -41,7 +41,6 @@ from streaml1.text.feature_spans import (
 )
 from streaml1.text.json_simd import MAX_KEYS, find_members_x8, may_start_x8, skip_spaces
 from streaml1.text.numbers import NULL, NUMBER, STRING, parse_json_scalar
-from streaml1.text.parsed_rows import LineCounts
 from streaml1.text.structural_index import (
     COLON,
     CR,
@@ -108,9 +107,9 @@ def parse_lines(
 
     Returns
     -------
-    LineCounts
-        No row has the same name twice if no byte is an equals sign: keys are distinct, and only the
-        name `a=b` of a number could also be that of a string.
+    tuple
+        The fields of `LineCounts`. No row has the same name twice if no byte is an equals sign:
+        keys are distinct, and only the name `a=b` of a number could also be that of a string.
     """
     hashes, values, spans = borrowed((hashes, values, spans))
     value_spans, key_hashes, seen_keys = borrowed((value_spans, key_hashes, seen_keys))
@@ -132,7 +131,7 @@ def parse_lines(
             n, all_ascii, no_equals = index_jsonl(start, pos, stop_indexing, positions_at, kinds_at)
             distinct_names &= no_equals
             if utf8 == UTF8_UNKNOWN and not all_ascii:
-                return LineCounts(_ZERO, _ZERO, _ZERO, False, False)
+                return _ZERO, _ZERO, _ZERO, False, False
         first_feature, begin, first_name = k, pos, name_pos
         label, weight = np.nan, 1.0
         label_kind, id_kind = NULL, NULL
@@ -255,7 +254,7 @@ def parse_lines(
         line += _ONE
         indptr[row] = k
         values_checked &= not has_large
-    return LineCounts(row, n_irregular, line, values_checked, distinct_names)
+    return row, n_irregular, line, values_checked, distinct_names
 
 
 class _Found(NamedTuple):

@@ -39,7 +39,6 @@ from streaml1.text.numbers import (
     parse_numbers_x8_from_words,
     parse_uint32,
 )
-from streaml1.text.parsed_rows import LineCounts
 from streaml1.text.structural_index import (
     COLON,
     CR,
@@ -104,8 +103,9 @@ def parse_lines(
 
     Returns
     -------
-    LineCounts
-        Whether the rows are canonical: see `streaml1.core.rows.is_canonical_row`.
+    tuple
+        The fields of `LineCounts`; both flags tell whether the rows are canonical, see
+        `streaml1.core.rows.is_canonical_row`.
     """
     ids, values = borrowed((ids, values))
     # The byte before a line counts as a delimiter, so positions count from one byte earlier.
@@ -183,7 +183,7 @@ def parse_lines(
         row += _ONE
         line += _ONE
         indptr[row] = k
-    return LineCounts(row, n_irregular, line, plain, plain)
+    return row, n_irregular, line, plain, plain
 
 
 @inlined

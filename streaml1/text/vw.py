@@ -42,7 +42,6 @@ from streaml1.text.feature_spans import (
     read_value,
 )
 from streaml1.text.numbers import parse_number
-from streaml1.text.parsed_rows import LineCounts
 from streaml1.text.structural_index import (
     COLON,
     CR,
@@ -129,7 +128,8 @@ def parse_lines(
 
     Returns
     -------
-    LineCounts
+    tuple
+        The fields of `LineCounts`.
     """
     hashes, values, spans = borrowed((hashes, values, spans))
     value_spans, texts, text_sizes = borrowed((value_spans, texts, text_sizes))
@@ -146,7 +146,7 @@ def parse_lines(
             i = _ZERO
             n, all_ascii = index_vw(start, pos, batch_end(pos, end), positions_at, kinds_at)
             if utf8 == UTF8_UNKNOWN and not all_ascii:
-                return LineCounts(_ZERO, _ZERO, _ZERO, False, False)
+                return _ZERO, _ZERO, _ZERO, False, False
         first_feature, begin, first_name = k, pos, name_pos
         i, count, label, weight, valid = _read_head(start, powers, positions_at, i, pos)
         d = start + position_of(positions_at, i)
@@ -191,7 +191,7 @@ def parse_lines(
         line += _ONE
         indptr[row] = k
         values_checked &= not has_large
-    return LineCounts(row, n_irregular, line, values_checked, False)
+    return row, n_irregular, line, values_checked, False
 
 
 class _Head(NamedTuple):

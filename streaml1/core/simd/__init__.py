@@ -68,7 +68,6 @@ store_u64x8            p W                           8 uint64                   
 load_u32x8             p -> W                        8 uint32, zero-extended              VPMOVZXDQ                =                    -
 store_u32x8            p W                           8 uint32, truncated                  VPMOVQD                  VSHUFPS, VPERMPD     -
 load_u32_pairs         p -> W, W                     16 uint32: even and odd indices      VPANDD, VPSRLQ           VPBLENDD, VPSRLQ     -
-load_every_third       p -> W                        uint32 at indices 0, 3, ..., 21      VPERMT2D                 VPBLENDD, VPERMD     -
 load_every_fifth       p -> W                        uint32 at indices 0, 5, ..., 35      VPERMI2D                 VPBLENDD, VPERMD     -
 load_u64               p -> u                        a uint64, aligned                    MOV                      =                    -
 loadu_u64              p -> u                        a uint64                             MOV                      =                    -
@@ -227,7 +226,6 @@ if TYPE_CHECKING:
         lane_popcount,
         last_lane,
         load_every_fifth,
-        load_every_third,
         load_u32_pairs,
         load_u32x8,
         loadu_u64x8,
@@ -276,7 +274,6 @@ __all__ = [
     "last_lane",
     "load",
     "load_every_fifth",
-    "load_every_third",
     "load_f64",
     "load_f64x8",
     "load_u32_pairs",

@@ -31,7 +31,6 @@ __all__ = [
     "lane_popcount",
     "last_lane",
     "load_every_fifth",
-    "load_every_third",
     "load_u32_pairs",
     "load_u32x8",
     "loadu_u64x8",
@@ -232,12 +231,6 @@ def _load_strided(step: int) -> Callable[..., Any]:
         return builder.zext(selected, VEC_I64)
 
     return codegen
-
-
-@intrinsic
-def load_every_third(typingctx: Any, address: Any) -> Any:
-    """Load the uint32 at indices 0, 3, ..., 21 from an address as `U64x8`."""
-    return U64x8(nbtypes.uint64), _load_strided(3)
 
 
 @intrinsic

@@ -340,7 +340,7 @@ class NamedLineParser(LineParser):
         What contains the lines, for errors: a file, or a record.
     """
 
-    kernel: Callable[..., LineCounts]
+    kernel: Callable[..., tuple[Any, Any, Any, Any, Any]]
     """Such as `streaml1.text.vw.parse_lines`."""
 
     header: Sequence[str] | None = None  # see NamedRows
@@ -378,13 +378,14 @@ class NamedLineParser(LineParser):
 
     def _call_kernel(self, rows: _RowArrays, chunk: Chunk, utf8: Any) -> LineCounts:
         buffer_at, scratch = chunk.buffer.ctypes.data, self._scratch
-        return self.kernel(
+        counts = self.kernel(
             np.uint64(buffer_at + chunk.lo), np.uint64(buffer_at + chunk.hi), POWERS,
             self._require_label, utf8, scratch.positions, scratch.kinds, rows.hashes, rows.values,
             np.uint64(buffer_at + chunk.free), np.uint64(buffer_at + len(chunk.buffer)),
             rows.spans, rows.y, rows.w, rows.indptr, rows.lines, rows.begins, rows.ends,
             scratch.irregular, scratch.value_spans, *self._extra,
         )  # fmt: skip
+        return LineCounts(*counts)
 
     def _extra_arguments(self, n: int) -> tuple[Any, ...]:
         """Return the last arguments of the kernel: scratch memory for n bytes of lines."""

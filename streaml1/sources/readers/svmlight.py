@@ -19,7 +19,7 @@ from streaml1.sources.readers.parsed_lines import Chunk, LineParser, ParsedChunk
 from streaml1.sources.source import read_number, shown
 from streaml1.text import svmlight
 from streaml1.text.numbers import POWERS
-from streaml1.text.parsed_rows import IntRows
+from streaml1.text.parsed_rows import IntRows, LineCounts
 from streaml1.text.structural_index import PAD, SPARE
 
 __all__ = ["SvmlightParser", "parse_svmlight"]
@@ -101,10 +101,10 @@ class SvmlightParser(LineParser):
             self._scratch = _scratch(size)
         arrays = _allocate(size, chunk.count_lines())
         buffer_at = chunk.buffer.ctypes.data
-        counts = svmlight.parse_lines(
+        counts = LineCounts(*svmlight.parse_lines(
             np.uint64(buffer_at + chunk.lo), np.uint64(buffer_at + chunk.hi), POWERS,
             self._require_label, *self._scratch, *arrays,
-        )  # fmt: skip
+        ))  # fmt: skip
         n, k = int(counts.rows), int(arrays.indptr[int(counts.rows)])
         indptr, plain = arrays.indptr[: n + 1], bool(counts.values_checked)
         x = IntRows(arrays.ids[:k], arrays.values[:k], indptr, plain)
