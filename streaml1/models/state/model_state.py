@@ -21,7 +21,7 @@ from streaml1.features.vocabulary import (
 from streaml1.features.vocabulary.interaction_factors import factors_of
 from streaml1.models.state import predictor
 from streaml1.models.state.batch_learning import BatchLearner
-from streaml1.models.state.predictor import MAX_DICT_FEATURES
+from streaml1.models.state.predictor import MAX_DICT_FEATURES, is_copied
 from streaml1.optim import loop
 
 __all__ = ["ModelState"]
@@ -84,6 +84,8 @@ class ModelState(BatchLearner):
         self._learn_fallback(status, x, y, w, eta)
 
     def _margin_fallback(self, x: Mapping[Hashable, Any], out: int) -> float:
+        if is_copied(x):
+            return self.margin(dict(x.items()), out)
         with self.lock:
             self._drop_closed_context()
             a = self._margin_by_context(x, out)
@@ -108,6 +110,8 @@ class ModelState(BatchLearner):
                 return self._prune()
         if status == loop.TOO_MANY_FEATURES:
             raise self._crowded(0)
+        if is_copied(x):
+            return self.learn(dict(x.items()), y, w, eta)
         self._drop_closed_context()
         full = status in (loop.NO_CAPACITY, dict_reader.FULL)
         if full or self._wants_context(x, learns=True):

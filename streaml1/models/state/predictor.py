@@ -38,11 +38,16 @@ from streaml1.optim import loop
 from streaml1.optim.update_rule import unknown_slot
 from streaml1.text.parsed_rows import NamedRows
 
-__all__ = ["MIN_SLOTS", "Predictor"]
+__all__ = ["MAX_DICT_FEATURES", "MIN_SLOTS", "Predictor", "is_copied"]
 
 MIN_SLOTS = 1024  # slots
 MAX_DICT_FEATURES = 2**18  # features of a dict, crossed ones among them, that buffers are made for
 LENGTH = 256  # features of a dict that are walked without widening the buffers first
+
+
+def is_copied(x: Mapping[Hashable, Any]) -> bool:
+    """Return whether the kernels read a mapping through an exact dict made of its items."""
+    return dict_reader.AVAILABLE and type(x) is not dict
 
 
 class Predictor:
@@ -149,6 +154,8 @@ class Predictor:
         return self._margin_fallback(x, out)
 
     def _margin_fallback(self, x: Mapping[Hashable, Any], out: int) -> float:
+        if is_copied(x):
+            return self.margin(dict(x.items()), out)
         a = self._margin_by_context(x, out)
         if a == a:
             return a
