@@ -475,10 +475,10 @@ def test_a_foreign_file_and_an_older_one(kept: Path, caplog: pytest.LogCaptureFi
 
 def test_another_file(kept: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "b.svm", rows(60, seed=1))
-    with pytest.raises(SourceError, match="b.svm is not what the checkpoint is of: its first 60"):
+    with pytest.raises(SourceError, match="b.svm does not match the checkpoint: its first 60"):
         progressive(model(), other, checkpoint=kept)
     short = write(tmp_path / "c.svm", rows(59))
-    with pytest.raises(SourceError, match="has 59 lines, but the checkpoint is of 60: is it"):
+    with pytest.raises(SourceError, match="has 59 lines, and the checkpoint is at line 60; is it"):
         progressive(model(), short, checkpoint=kept)
     with pytest.raises(
         CheckpointError, match="another source: its source is 'text', that of river"

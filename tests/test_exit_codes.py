@@ -177,7 +177,7 @@ def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         def full(*args: Any, number: int = number) -> None:
             raise OSError(number, os.strerror(number))
 
-        monkeypatch.setattr(ownership, "replace", full)
+        monkeypatch.setattr(ownership, "write_atomic", full)
         assert code("learn", "a.svm", "--checkpoint", f"kept{number}") == expected
 
 
