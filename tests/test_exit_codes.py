@@ -645,7 +645,7 @@ def test_a_broker_that_goes_and_comes_is_logged_once(
     ("args", "patched"),
     [
         (("learn", "a.svm", "--report", "r.json"), "streaml1.training.report.Report.write"),
-        (("learn", "a.svm", "--save", "m"), "streaml1.models.serialization.replace"),
+        (("learn", "a.svm", "--save", "m"), "streaml1.models.serialization.write_atomic"),
         (("convert", "a.svm", "a.rows"), "streaml1.sources.row_cache.writer.RowsWriter.add"),
     ],
 )

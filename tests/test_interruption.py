@@ -292,7 +292,7 @@ WORK: dict[str, Callable[[Any], Any]] = {
 }
 FAILURES: dict[str, tuple[Any, str]] = {
     "grow": (ElasticNet, "grow"),
-    "renumber": (ElasticNet, "renumber"),
+    "renumber": (ElasticNet, "remap"),
     "widen": (InternedVocabulary, "reserve"),
     "rewrite": (InternedVocabulary, "_rewrite"),
     "frame": (dict_reader.KernelContext, "__init__"),

@@ -192,10 +192,10 @@ def test_what_is_refused(broker: Broker, tmp_path: Path) -> None:
     assert (report.examples, report.refused) == (1, 1)
     same = tmp_path / "same"
     progressive(model(), broker.url(asked), checkpoint=same, **options)
-    with pytest.raises(CheckpointError, match="of another source: its labels is None, that of"):
+    with pytest.raises(CheckpointError, match="to another source: its labels is None, that of"):
         progressive(model(), broker.url(asked), labels=labels, checkpoint=same, **options)
     for wrong in (other, None):
-        with pytest.raises(CheckpointError, match="of another source: its labels"):
+        with pytest.raises(CheckpointError, match="to another source: its labels"):
             progressive(
                 model(), broker.url(asked), labels=wrong, checkpoint=tmp_path / "kept", **options
             )
