@@ -96,7 +96,7 @@ def run(copy: Path, tmp_path: Path) -> Run:
             },
             capture_output=True,
             text=True,
-            timeout=300.0,
+            timeout=500.0,
         )
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
         return done.stdout
