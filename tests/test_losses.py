@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streaml1.core.jit import kernel
 from streaml1.core.simd import load_f64x8, store_f64x8
 from streaml1.core.simd import math as eights
+from streaml1.models.elastic_net import RATES
 from streaml1.optim.losses import (
     ABSOLUTE,
     CODES,
@@ -29,6 +30,8 @@ from streaml1.optim.losses import (
     value,
 )
 from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
+from streaml1.training.report.losses import NAMES as REPORTED
+from streaml1.training.report.losses import losses as reported_losses
 from tests import reference
 
 # (a, log(1 + exp(-a)), 1 / (1 + exp(a))), from
@@ -217,6 +220,22 @@ def test_the_table_of_losses_is_what_kernels_compute() -> None:
             assert bits(derivative(loss.code, a, y)) == bits(loss.derivative(a, y))
     assert tuple(loss.name for loss in LOSSES if loss.name in BINARY) == CLASSIFICATION == BINARY
     assert tuple(loss.name for loss in LOSSES if loss.name not in BINARY) == REGRESSION
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reports_compute_the_same_losses(name: str) -> None:
+    random = np.random.default_rng(13)
+    a, y = random.normal(scale=2.0, size=(2, 200))
+    y = np.sign(y) if name in BINARY else y
+    p = np.array([output(CODES[name], margin) for margin in a])
+    expected = [value(CODES[name], *pair) for pair in zip(a, y, strict=True)]
+    assert name in REPORTED
+    found = reported_losses(name, p, y > 0.0 if name in BINARY else y)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_every_loss_has_automatic_rates() -> None:
+    assert list(RATES) == NAMES
 
 
 @kernel

@@ -12,9 +12,9 @@ its array and with what the array is:
 | `Scratch` | temporary values, or tables that exist for speed alone | no, rebuilt |
 
 `RuleState` derives from these declarations what every rule needs: `size`, `nbytes`, `grow`, `remap`,
-`state_dict`, `from_state_dict`, `drop`, `seen_mask` and the dtype and shape part of `check`. A rule
-is a subclass of this mixin and of the named tuple, and adds its compiled verbs and what is special
-to it::
+`state_dict`, `from_state_dict`, `drop`, `seen_mask`, `live_mask` and the dtype and shape part of
+`check`. A rule is a subclass of this mixin and of the named tuple, and adds its compiled verbs and
+what is special to it::
 
     class FTRLState(NamedTuple):
         slots: Annotated[Records, PerSlot(SLOT, dropped=(-0.0, 0.0))]
@@ -340,9 +340,31 @@ class RuleState:
             target = self._array(name)
             target[:] = saved if field.saved_as is None else saved.view(target.dtype)
 
+    # The next three are the defaults of a rule without a scratch array, whose shared scalars never
+    # leave their range. The first and the last are compiled.
+
+    def has_capacity(self, nnz: Any) -> bool:
+        """Return whether a row of `nnz` non-zeros can be learnt without calling `reserve` first."""
+        return True
+
+    def reserve(self, nnz: int) -> Self:
+        """Return the same rule with room for a row of `nnz` non-zeros."""
+        return self
+
+    def renormalize(self) -> None:
+        """Rewrite all stored numbers as of now."""
+
     def live_mask(self) -> Bools:
-        """Return which slots hold what later steps depend on."""
-        raise NotImplementedError(f"{type(self).__name__} must define live_mask")
+        """Return which slots hold what later steps depend on.
+
+        By default those with a non-zero number: a slot that is created anew is all zeros.
+        """
+        live = np.zeros(self.size, bool)
+        for name, field in slot_fields(type(self)):
+            array = self._array(name)[: self.size * field.width]
+            for column in field.columns(array, name).values():
+                live |= np.any(column != 0, axis=tuple(range(1, column.ndim)))
+        return live
 
     def seen_mask(self) -> Bools:
         """Return which slots an example has touched."""

@@ -49,7 +49,6 @@ from numpy.typing import ArrayLike
 from streaml1.core.rows import Rows
 from streaml1.core.types import Floats, Ids
 from streaml1.optim.losses import CODES, LOGISTIC, SMOOTHED_HINGE, SQUARED
-from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 from streaml1.solvers.active_examples import ActiveSet, ascend
 from streaml1.solvers.active_set_newton import (
     MAX_GAP_RATIO,
@@ -85,7 +84,7 @@ from streaml1.solvers.solution import Callback, Solution, Trace
 
 __all__ = ["prox_sdca"]
 
-LOSSES = (*CLASSIFICATION, *REGRESSION)
+LOSSES = ("logistic", "hinge", "smoothed_hinge", "squared", "absolute")
 NORMS = ("l2", "q")
 
 # A stage ends when its gap is at most this many times its distance from the previous stage.

@@ -39,7 +39,6 @@ from numpy.typing import ArrayLike
 
 from streaml1.core.jit import kernel
 from streaml1.optim.losses import CODES
-from streaml1.optim.tasks import CLASSIFICATION, REGRESSION
 from streaml1.solvers.active_examples import ActiveSet, ascend
 from streaml1.solvers.data import (
     Data,
@@ -68,7 +67,7 @@ from streaml1.solvers.solution import Callback, Solution, Trace
 
 __all__ = ["sdca"]
 
-LOSSES = (*CLASSIFICATION, *REGRESSION, "multiclass_hinge")
+LOSSES = ("logistic", "hinge", "smoothed_hinge", "squared", "absolute", "multiclass_hinge")
 
 
 @kernel

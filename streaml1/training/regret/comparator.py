@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streaml1.models.base import OnlineModel
 from streaml1.solvers import NotConverged, Solution, fista, sdca
+from streaml1.solvers.fista import LOSSES as FISTA_LOSSES
 from streaml1.training.regret.result import RegretError
 
 if TYPE_CHECKING:
@@ -146,8 +147,8 @@ def comparator_of(model: object, loss: str) -> Comparator:
     name = type(model).__name__
     if not isinstance(model, OnlineModel):
         raise RegretError(f"the regret is defined for the learners of streaml1 only, got {name}")
-    if loss == "absolute":
-        raise RegretError(f'{name} has loss="absolute", which fista cannot minimize')
+    if loss not in ("hinge", *FISTA_LOSSES):
+        raise RegretError(f'{name} has loss="{loss}", which fista cannot minimize')
     fit_intercept = float(model.intercept_lr) > 0.0
     if not fit_intercept and model.intercept_init:
         raise RegretError(
