@@ -1,4 +1,4 @@
-"""A command that is killed a few times, started again each time, and left to end."""
+"""Run a command that is killed and restarted several times."""
 
 from __future__ import annotations
 
@@ -13,32 +13,40 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def killed_and_resumed(command: Sequence[str], cwd: Path, lines: Sequence[int]) -> tuple[int, str]:
-    """Run `python -m streaml1 command...` until it ends by itself.
+def run_with_kills(command: Sequence[str], cwd: Path, lines: Sequence[int]) -> tuple[int, str]:
+    """Run `python -m streaml1 command...` until a run ends by itself.
 
-    The first runs are killed after so many lines of their report, each a little later.
+    Parameters
+    ----------
+    command : sequence of str
+        Arguments of the command line.
+    cwd : Path
+        Working directory.
+    lines : sequence of int
+        Run i is killed i * 10 ms after it has printed `lines[i]` lines. The run after them is not
+        killed.
 
     Returns
     -------
     tuple
-        How many runs died of it, and what the last one printed.
+        The number of killed runs, and the standard output of the last run.
     """
     killed = 0
-    for number in range(len(lines) + 1):
+    for run_no in range(len(lines) + 1):
         process = subprocess.Popen(
             [sys.executable, "-m", "streaml1", *command], cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert process.stdout is not None
-        if number < len(lines):
-            for _ in range(lines[number]):
+        if run_no < len(lines):
+            for _ in range(lines[run_no]):
                 process.stdout.readline()
-            time.sleep(0.01 * number)
+            time.sleep(0.01 * run_no)
             process.kill()
         out, err = process.communicate(timeout=120)
         if process.returncode == 0:
             return killed, out
-        assert process.returncode == -signal.SIGKILL and number < len(lines), err
+        assert process.returncode == -signal.SIGKILL and run_no < len(lines), err
         killed += 1
-    raise AssertionError(f"killed {killed} times, and no run ended")
+    raise AssertionError(f"no run ended: killed {killed} times")

@@ -1,4 +1,4 @@
-"""Slow reference implementations of the solvers, in dense numpy.
+"""Slow reference implementations of the projections and the first-order solvers, in dense numpy.
 
 They share no code with the package. Projections bisect; `ista` takes many short steps.
 """
@@ -73,7 +73,7 @@ def mean_loss(
 
 
 def penalty(kind: str, w: Any, s: float, l2: float) -> float:
-    """Return s times a norm plus l2/2 |w|^2; a set counts as 0."""
+    """Return s times a norm plus l2/2 |w|^2; the indicator function of a set counts as 0."""
     size = np.abs(w)
     norm = {
         "l1": lambda: size.sum(),
@@ -100,18 +100,18 @@ def prox(kind: str, v: Any, eta: float, s: float, l2: float) -> Any:
         low, high = np.zeros(v.shape[1]), np.abs(v).max(axis=0)
         for _ in range(70):
             c = 0.5 * (low + high)
-            much = np.maximum(np.abs(v) - c, 0.0).sum(axis=0) > eta * s
-            low, high = np.where(much, c, low), np.where(much, high, c)
+            above = np.maximum(np.abs(v) - c, 0.0).sum(axis=0) > eta * s
+            low, high = np.where(above, c, low), np.where(above, high, c)
         return np.clip(v, -high, high)
     if kind == "l2-ball":
         return v * min(1.0, s / max(math.sqrt((v**2).sum()), 1e-300))
     rows = v if v.ndim > 1 else v[None]
-    one = {
+    project = {
         "ball": lambda row: ball(row, s),
         "nonnegative": lambda row: ball(np.maximum(row, 0.0), s),
         "simplex": lambda row: simplex(row, s),
     }[kind]
-    return np.array([one(row) for row in rows]).reshape(v.shape)
+    return np.array([project(row) for row in rows]).reshape(v.shape)
 
 
 def ista(
@@ -124,7 +124,7 @@ def ista(
     intercept: bool = False,
     steps: int = 800,
 ) -> tuple[float, Any, Any]:
-    """Minimise by proximal gradient with a safe step size; return objective, weights, intercept."""
+    """Minimise by proximal gradient at the rate 1/L; return objective, weights and intercept."""
     k = 1 + int(max(y)) if name == "softmax" else None
     w = np.zeros(X.shape[1] if k is None else (k, X.shape[1]))
     b = 0.0 if k is None else np.zeros(k)
@@ -148,8 +148,11 @@ def projected(
     parts: list[list[Any]],
     schedule: str = "invsqrt",
 ) -> list[Any]:
-    """Return the weights after each epoch of projected gradient, one step for each batch."""
-    d, t, found = X.shape[1], 0, []
+    """Return the weights after each epoch of projected or exponentiated gradient.
+
+    `parts` holds the row indices of each batch of each epoch; each batch is one step.
+    """
+    d, t, after_epochs = X.shape[1], 0, []
     w = np.zeros(d)
     plus, minus = np.full(d, z / (2 * d)), np.full(d, z / (2 * d))
     if nonnegative:
@@ -163,11 +166,11 @@ def projected(
             eta = {"invsqrt": lr / math.sqrt(t), "inverse": lr / t, "constant": lr}[schedule]
             if geometry == "eg":
                 plus, minus = plus * np.exp(-eta * g), minus * np.exp(eta * g)
-                total = plus.sum() + minus.sum()
-                plus, minus = plus * z / total, minus * z / total
+                mass = plus.sum() + minus.sum()
+                plus, minus = plus * z / mass, minus * z / mass
                 w = plus - minus
             else:
                 v = w - eta * g
                 w = ball(np.maximum(v, 0.0) if nonnegative else v, z)
-        found.append(w)
-    return found
+        after_epochs.append(w)
+    return after_epochs

@@ -112,7 +112,7 @@ MODELS = [kind for kind in kit.LEARNERS if "average" in parameters_of(kind)]
 @each
 def test_equals_the_mean_of_the_dense_twin(case: Case) -> None:
     data = kit.data_of(case.plain().loss)
-    kit.run_beside(case.make(), case.new_twin(), data)
+    kit.assert_matches_twin(case.make(), case.new_twin(), data)
 
 
 @each
@@ -166,7 +166,7 @@ def test_the_first_steps_by_hand(case: Case) -> None:
 
 @each
 def test_copies_resume_bit_identically(case: Case, tmp_path: Path) -> None:
-    kit.copies_resume_bit_identically(case.make, tmp_path)
+    kit.assert_copies_resume_bit_identically(case.make, tmp_path)
 
 
 @each
@@ -187,15 +187,15 @@ def test_frozen_models_have_the_mean(case: Case) -> None:
 
 @each
 def test_names_are_only_names(case: Case) -> None:
-    kit.permuting_names_permutes_weights(case.make)
-    kit.a_feature_never_seen_is_zero(case.make)
+    kit.assert_weights_follow_names(case.make)
+    kit.assert_unseen_features_weigh_nothing(case.make)
 
 
-@pytest.mark.parametrize("poor", kit.POOR)
+@pytest.mark.parametrize("poor", kit.DEGENERATE)
 @each
 def test_poor_data_behaves(case: Case, poor: str) -> None:
     loss = case.plain().loss
-    kit.poor_data_behaves(
+    kit.assert_degenerate_data_matches(
         lambda loss: case.make(intercept_init=0.0),
         lambda d, loss: case.new_twin(d, intercept_init=0.0),
         *(loss, poor),
@@ -268,7 +268,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
 def test_changed_parameters_act_from_the_next_step(name: str) -> None:
     case = next(case for key, case in CASES.items() if key.startswith(name))
     case = case._replace(params={})
-    kit.changes_like(case.make(), case.new_twin(), CHANGES[name], case.plain().loss)
+    kit.assert_changes_match_twin(case.make(), case.new_twin(), CHANGES[name], case.plain().loss)
 
 
 @pytest.mark.parametrize("name", ["net", "gradient", "pegasos"])
@@ -294,7 +294,7 @@ def test_the_largest_numbers_allowed_stay_finite(name: str) -> None:
             {"l2": l2, "project": project} for l2 in (1e-10, 1.0, 1e10) for project in (True, False)
         ],
     }
-    kit.stays_finite(case.make, settings[name])
+    kit.assert_stays_finite(case.make, settings[name])
 
 
 @given(
@@ -374,7 +374,7 @@ def test_average_cannot_change() -> None:
             model.mutate({"average": False})
         with pytest.raises(ValueError, match="average cannot change after construction"):
             model.average = False
-    kit.refuses(
+    kit.assert_rejects(
         PegasosClassifier,
         [({"average": 1}, "average must be a bool, got 1")],
     )
@@ -393,7 +393,7 @@ def test_plain_and_averaged_states_are_not_interchangeable(case: Case) -> None:
 @each
 def test_a_crafted_state_is_rejected(case: Case) -> None:
     model = case.make()
-    kit.run_beside(model, case.new_twin(), kit.data_of(case.plain().loss, 100), [0, 100])
+    kit.assert_matches_twin(model, case.new_twin(), kit.data_of(case.plain().loss, 100), [0, 100])
     rule = model._engine.rule
     slots, arrays = rule.state_dict()
 
@@ -424,7 +424,9 @@ def test_settling_all_sums_changes_little(budget: int, monkeypatch: pytest.Monke
     for name in ("gradient l1", "gradient near", "gradient seldom"):
         case = CASES[name]
         model = case.make()
-        kit.run_beside(model, case.new_twin(), kit.data_of(model.loss, 1_000), [0, 10, 40, 1_000])
+        kit.assert_matches_twin(
+            model, case.new_twin(), kit.data_of(model.loss, 1_000), [0, 10, 40, 1_000]
+        )
         mean = model._engine.rule.mean[0]
         assert mean.budget == budget and mean.entries < budget
 

@@ -26,7 +26,7 @@ from streaml1.training import Observer, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.checkpoint.store import _HEAD, _digest
 from streaml1.training.consumer_group import Group
-from tests.killing import killed_and_resumed
+from tests.killing import run_with_kills
 
 ROOT = Path(__file__).parent.parent
 
@@ -175,7 +175,7 @@ def die_at(step: int) -> None:
 def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
     spec = write(tmp_path / "a.svm", rows(40_000))
     expected, _ = clean(spec)
-    killed, _ = killed_and_resumed(
+    killed, _ = run_with_kills(
         ["learn", "--lr", "0.1", spec, "--l1", "1e-4", "--l2", "1e-4", "--checkpoint", "kept",
          "--checkpoint-every", "0.05", "--every", "1000", "--save", "m"],
         tmp_path,

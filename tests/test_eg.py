@@ -492,7 +492,7 @@ def test_dropped_weights_return_to_the_start() -> None:
 # As river's estimator
 
 
-@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
+@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 

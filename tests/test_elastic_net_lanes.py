@@ -37,7 +37,7 @@ def twin_of(loss: str, **params: Any) -> reference.ElasticNetLanes:
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 def test_equals_eight_dense_nets(loss: str, update: str) -> None:
     params: Any = {"l1": 1e-3, "l2": 1e-2, "update": update, "intercept_init": 0.3}
-    kit.run_beside(make(loss, **params), twin_of(loss, **params), kit.data_of(loss))
+    kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), kit.data_of(loss))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
@@ -45,13 +45,13 @@ def test_steps_that_end_all_weights(loss: str) -> None:
     """At the higher rates eta l2 is above 1."""
     params: Any = {"l2": 3.0, "update": "sgd"}
     data = tuple(part[:600] for part in kit.data_of(loss))
-    kit.run_beside(make(loss, **params), twin_of(loss, **params), data, [0, 1, 40, 600])
+    kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), data, [0, 1, 40, 600])
 
 
-@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])
 def test_poor_data(loss: str, case: str) -> None:
-    kit.poor_data_behaves(
+    kit.assert_degenerate_data_matches(
         lambda **params: make(**params), lambda d, **params: twin_of(**params), loss, case
     )
 
@@ -78,7 +78,7 @@ def test_the_loss_of_the_mixture_is_within_log_8_of_the_best_rate(
         model.learn_one({j: v, 6: 1.0}, y, w)
         twin.learn(x, sign, w)
     heaviest = max(w for *_, w in stream)
-    assert lost <= nets.min() + twin.begun * heaviest * math.log(8.0) + 1e-6 * (1.0 + lost)
+    assert lost <= nets.min() + twin.n_segments * heaviest * math.log(8.0) + 1e-6 * (1.0 + lost)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_no_rate_chosen_in_hindsight_is_more_than_2_percent_better(source: str) 
 
 
 def test_names_permute_weights() -> None:
-    kit.permuting_names_permutes_weights(lambda: make("logistic", l1=1e-3))
+    kit.assert_weights_follow_names(lambda: make("logistic", l1=1e-3))
 
 
 def test_an_unseen_feature_weighs_nothing() -> None:

@@ -32,7 +32,7 @@ from tests import storm
 from tests.broker import Broker
 from tests.test_exit_codes import Between, put_down_after
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
 
 ROOT = Path(__file__).parent.parent
 
