@@ -325,7 +325,7 @@ def test_defaults(cls: Any) -> None:
 @pytest.mark.parametrize(
     "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
 )
-def test_poor_data_behaves(loss: str, case: str) -> None:
+def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
     random = np.random.default_rng(3)
     n = 500
     X, w = rows_of(random, n), np.ones(n)
@@ -416,7 +416,7 @@ def test_parameters_that_cannot_change() -> None:
             model.mutate({name: value})
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_extreme_values_stay_finite() -> None:
     """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10."""
     random = np.random.default_rng(0)
     for nonnegative, radius, lr in itertools.product((False, True), (1e-30, 1e30), (1e-5, 1e10)):

@@ -292,7 +292,7 @@ def test_without_penalties_it_is_plain_sgd() -> None:
 @pytest.mark.parametrize(
     "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
 )
-def test_poor_data_behaves(loss: str, case: str) -> None:
+def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
     random = np.random.default_rng(9)
     n = 500
     X = rows_of(random, n)
@@ -420,7 +420,7 @@ def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None
         assert_equal_twins(model, twin)
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_extreme_values_stay_finite() -> None:
     """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength."""
     random = np.random.default_rng(0)
     for update, l1, l2, lr in itertools.product(

@@ -290,7 +290,7 @@ def test_files_hold_no_tables(tmp_path: Path) -> None:
     other._engine.check()
 
 
-def test_a_crafted_state_is_rejected(tmp_path: Path) -> None:
+def test_invalid_state_is_rejected(tmp_path: Path) -> None:
     model = ElasticNetRegressor(l1=1e-5, **EXPLICIT)
     model.learn_many([{j: 1.0} for j in range(50)], np.ones(50))
     slots, arrays = model._engine.rule.state_dict()
@@ -412,7 +412,7 @@ def test_rows_longer_than_any_before(schedule: str) -> None:
         assert_equal_twins(model, twin)
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_extreme_values_stay_finite() -> None:
     random = np.random.default_rng(0)
     for update, l1, l2, lr, schedule in itertools.product(
         *(("fobos", "sgd"), (0.0, 1.0, 1e30), (0.0, 1e-3, 1.0, 1e30), (1e-5, 1.0, 1e10)),
