@@ -124,7 +124,7 @@ def two_passes(folder: Path) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # threads of other tests
 def test_killed_at_every_step_of_a_save(tmp_path: Path) -> None:
-    """A child process dies at system call k of its saves, the next resumes and dies at call k + 1."""
+    """A child process dies at system call k of its saves; the next one resumes, dies at k + 1."""
     for name, make in SOURCE_CASES.items():
         folder = tmp_path / name
         folder.mkdir()
