@@ -1,4 +1,4 @@
-"""The demos of papers, on little made data; and that their verdicts follow what was measured."""
+"""The demos of papers on small synthetic data; their verdicts follow the measurements."""
 
 from __future__ import annotations
 
@@ -27,59 +27,59 @@ def run(
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_lipton_elkan(
+def test_lipton_elkan_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run("lipton_elkan_table1.py", tmp_path, monkeypatch, capsys)
-    assert "Made rows: 300 x 3,000, 90.12 non-zeros each" in told
-    assert "of 14 hold" in told and "0 not run" in told
+    output = run("lipton_elkan_table1.py", tmp_path, monkeypatch, capsys)
+    assert "Made rows: 300 x 3,000, 90.12 non-zeros each" in output
+    assert "of 14 hold" in output and "0 not run" in output
     assert (tmp_path / "lipton-elkan-table1.png").stat().st_size > 10_000
 
 
-def test_shalev_shwartz_tewari(
+def test_shalev_shwartz_tewari_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run("shalev_shwartz_tewari_figure1.py", tmp_path, monkeypatch, capsys)
-    assert "Made data: the claims are those on the paper's" in told
-    assert "of 27 hold" in told and "1 not run" in told
+    output = run("shalev_shwartz_tewari_figure1.py", tmp_path, monkeypatch, capsys)
+    assert "Made data: the claims are those on the paper's" in output
+    assert "of 27 hold" in output and "1 not run" in output
     assert (tmp_path / "shalev-shwartz-tewari-figure1.png").stat().st_size > 10_000
 
 
-def test_every_way_to_write_it_learns_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = importlib.import_module("lipton_elkan_ways")
+def test_all_implementations_learn_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    implementations = importlib.import_module("lipton_elkan_ways")
     table1 = importlib.import_module("lipton_elkan_table1")
-    data = ways.rows(60, 400)
+    data = implementations.rows(60, 400)
     assert table1.furthest(data, 60) < 1e-12
-    monkeypatch.setattr(ways, "L1", 2e-3)
-    monkeypatch.setattr(ways, "L2", 0.3)
+    monkeypatch.setattr(implementations, "L1", 2e-3)
+    monkeypatch.setattr(implementations, "L2", 0.3)
     assert table1.furthest(data, 60) < 1e-12
-    monkeypatch.setattr(ways, "LR", 0.49)
-    other = ways.numpy_dense(data, 60, "sgd", True)
-    monkeypatch.setattr(ways, "LR", 0.5)
-    assert not np.allclose(other, ways.numpy_dense(data, 60, "sgd", True))
+    monkeypatch.setattr(implementations, "LR", 0.49)
+    weights = implementations.numpy_dense(data, 60, "sgd", True)
+    monkeypatch.setattr(implementations, "LR", 0.5)
+    assert not np.allclose(weights, implementations.numpy_dense(data, 60, "sgd", True))
 
 
-def test_verdicts_of_table1_follow_the_seconds() -> None:
+def test_table1_verdicts_follow_the_timings() -> None:
     table1 = importlib.import_module("lipton_elkan_table1")
-    s = {
-        (u, way, column): {"lazy": 1.0, "sparse": 1500.0, "dense": 2500.0}[column]
-        for u in table1.UPDATES
+    seconds = {
+        (update, way, column): {"lazy": 1.0, "sparse": 1500.0, "dense": 2500.0}[column]
+        for update in table1.UPDATES
         for way in (*table1.WAYS, "explicit", "dicts", "bare")
         for column in ("lazy", "sparse", "dense")
     }
     widths = {(k, kind): 1.0 for k in (10, 100, 1000) for kind in ("lazy", "bare")}
-    ours = slice(3, None)  # the first are of the weights and of the paper's own figures
-    assert all(c.holds for c in table1.claims(s, 0.0, widths, 100, 0.05)[ours])
+    measured = slice(3, None)  # the first three concern the weights and the paper's own figures
+    assert all(c.holds for c in table1.claims(seconds, 0.0, widths, 100, 0.05)[measured])
     widths[1000, "lazy"] = 1.3
-    assert not table1.claims(s, 0.0, widths, 100, 0.05)[-1].holds
-    s["sgd", "compiled", "lazy"] = 4.0
-    lost = [c.says for c in table1.claims(s, 1.0, widths, 100, 0.05) if not c.holds]
-    assert sum("compiled" in says for says in lost) == 2
-    assert any("erode" in says for says in lost) and any("identical" in says for says in lost)
+    assert not table1.claims(seconds, 0.0, widths, 100, 0.05)[-1].holds
+    seconds["sgd", "compiled", "lazy"] = 4.0
+    failed = [c.says for c in table1.claims(seconds, 1.0, widths, 100, 0.05) if not c.holds]
+    assert sum("compiled" in says for says in failed) == 2
+    assert any("erode" in says for says in failed) and any("identical" in says for says in failed)
 
 
-def result(heights: dict[str, float], weights: dict[str, int]) -> Any:
-    """Curves that fall at once to a height above the optimum of 0, with so many weights."""
+def synthetic_result(heights: dict[str, float], weights: dict[str, int]) -> Any:
+    """Return curves that drop at once to these heights above the optimum of 0."""
     figure1 = importlib.import_module("shalev_shwartz_tewari_figure1")
     runs = importlib.import_module("shalev_shwartz_tewari_runs")
     curves, grid = {}, np.linspace(0.0, 100.0, 41)
@@ -94,29 +94,29 @@ def result(heights: dict[str, float], weights: dict[str, int]) -> Any:
     return runs.Result(100.0, 0.0, np.array([1.0] * 5 + [0.0] * 5), curves, rates, (50, 10), 10.0)
 
 
-def test_verdicts_of_figure1_follow_the_curves() -> None:
+def test_figure1_verdicts_follow_the_curves() -> None:
     figure1 = importlib.import_module("shalev_shwartz_tewari_figure1")
     keys = [("RCV1", 1e-6), ("RCV1", 1e-5), ("ARCENE", 1e-2), ("ARCENE", 1e-6)]
     keys += [(name, l1) for name in ("MAGIC04S", "MAGIC04D") for l1 in (1e-4, 1e-3)]
 
     def verdicts(heights: dict[str, float], weights: dict[str, int]) -> dict[str, Any]:
-        made = figure1.claims({key: result(heights, weights) for key in keys})
-        return {f"{c.place}: {c.says}": c.holds for c in made}
+        claims = figure1.claims({key: synthetic_result(heights, weights) for key in keys})
+        return {f"{c.place}: {c.says}": c.holds for c in claims}
 
     first = {"SCD": 0.01, "DETCD": 0.9, "SMIDAS": 0.2, "TruncGrad": 0.6}
-    said = verdicts(first, {"SCD": 5, "TruncGrad": 6})
+    verdicts_first = verdicts(first, {"SCD": 5, "TruncGrad": 6})
     last = {"SCD": 0.9, "DETCD": 0.01, "SMIDAS": 0.6, "TruncGrad": 0.2}
-    unsaid = verdicts(last, {"SCD": 6, "TruncGrad": 5})
-    assert said.keys() == unsaid.keys() and len(said) == 27
-    for claim, holds in said.items():
+    verdicts_last = verdicts(last, {"SCD": 6, "TruncGrad": 5})
+    assert verdicts_first.keys() == verdicts_last.keys() and len(verdicts_first) == 27
+    for claim, holds in verdicts_first.items():
         if any(word in claim for word in ("tuning", "proportional", "bounds", "domain")):
             continue
-        contrary = "TruncGrad is better" in claim or "still competitive" in claim
-        contrary |= "is competitive" in claim  # where SMIDAS is three times as near, it is not
-        assert holds is not contrary, claim
-        if "still competitive" not in claim:  # worse by three is worse, but not competitive
-            assert unsaid[claim] is contrary, claim
-    bounds = [holds for claim, holds in said.items() if "bounds" in claim]
-    assert bounds == [not holds for claim, holds in unsaid.items() if "bounds" in claim]
-    missing = figure1.claims({keys[0]: result(first, {})})
+        holds_only_reversed = "TruncGrad is better" in claim or "still competitive" in claim
+        holds_only_reversed |= "is competitive" in claim  # not if SMIDAS is three times closer
+        assert holds is not holds_only_reversed, claim
+        if "still competitive" not in claim:  # a factor of three is worse, but not competitive
+            assert verdicts_last[claim] is holds_only_reversed, claim
+    bounds = [holds for claim, holds in verdicts_first.items() if "bounds" in claim]
+    assert bounds == [not holds for claim, holds in verdicts_last.items() if "bounds" in claim]
+    missing = figure1.claims({keys[0]: synthetic_result(first, {})})
     assert sum(c.holds is None for c in missing) == 22
