@@ -26,7 +26,7 @@ from streaml1.training import Observer, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from streaml1.training.checkpoint.store import _HEAD, _digest
 from streaml1.training.consumer_group import Group
-from tests.killing import run_with_kills
+from tests.process_kills import run_with_kills
 
 ROOT = Path(__file__).parent.parent
 

@@ -35,7 +35,7 @@ from streaml1.training import predictions, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, load_latest
 from streaml1.training.checkpoint.manager import CheckpointManager
 from tests.broker import Broker
-from tests.killing import run_with_kills
+from tests.process_kills import run_with_kills
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
 

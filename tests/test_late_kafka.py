@@ -14,7 +14,7 @@ from streaml1.sources import SourceError
 from streaml1.training import Observer, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from tests.broker import Broker
-from tests.killing import run_with_kills
+from tests.process_kills import run_with_kills
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
 

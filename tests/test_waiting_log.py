@@ -33,7 +33,7 @@ from streaml1.training.delayed_labels.pending import PendingStore
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
 from streaml1.training.delayed_labels.segment_log import SegmentLog
 from streaml1.training.error_policy import ErrorPolicy
-from tests.killing import run_with_kills
+from tests.process_kills import run_with_kills
 
 ROOT = Path(__file__).parent.parent
 LATE = RunConfig(label_within=12.0, waiting=16, unanswered="negative", every=10)
