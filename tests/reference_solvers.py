@@ -145,12 +145,12 @@ def projected(
     geometry: str,
     nonnegative: bool,
     lr: float,
-    parts: list[list[Any]],
+    epochs: list[list[Any]],
     schedule: str = "invsqrt",
 ) -> list[Any]:
     """Return the weights after each epoch of projected or exponentiated gradient.
 
-    `parts` holds the row indices of each batch of each epoch; each batch is one step.
+    `epochs` holds, for each epoch, the row indices of its batches; each batch is one step.
     """
     d, t, after_epochs = X.shape[1], 0, []
     w = np.zeros(d)
@@ -159,7 +159,7 @@ def projected(
         plus, minus = np.full(d, z / d), np.zeros(d)
     if geometry == "eg":
         w = plus - minus
-    for epoch in parts:
+    for epoch in epochs:
         for rows in epoch:
             t += 1
             _, g, _ = mean_loss(name, X[rows], y[rows], w, 0.0)

@@ -107,8 +107,8 @@ def read(path: Path, start: Any = None) -> Iterator[Any]:
     source.begin(start)
     errors: list[Any] = []
     for block in source.blocks(500, lambda *error: errors.append(error)):
-        places = [block.place(k) for k in range(len(block))]
-        yield [dict(x) for x in block.x], list(block.y), block.w, places, block.end, list(errors)
+        positions = [block.place(k) for k in range(len(block))]
+        yield [dict(x) for x in block.x], list(block.y), block.w, positions, block.end, list(errors)
 
 
 @pytest.mark.parametrize("chunk", [2**12, 2**16])
