@@ -8,11 +8,10 @@ loss alone. Functions visit the examples in order for `epochs` passes, and retur
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from tests.reference_solvers import loss, simplex
+from tests.reference_solvers import Matrix, Rows, Vector, loss, simplex
 
 
 def dual_step(name: str, a: float, alpha: float, y: float, q: float, gamma: float) -> float:
@@ -25,12 +24,14 @@ def dual_step(name: str, a: float, alpha: float, y: float, q: float, gamma: floa
     return alpha + (0.5 * (low + high) - a) / q
 
 
-def soft(v: Any, t: float) -> Any:
+def soft(v: Vector, t: float) -> Vector:
     """Soft-threshold v by t."""
     return np.sign(v) * np.maximum(np.abs(v) - t, 0.0)
 
 
-def sdca(name: str, X: Any, y: Any, l2: float, gamma: float, epochs: int) -> tuple[Any, Any]:
+def sdca(
+    name: str, X: Matrix, y: Vector, l2: float, gamma: float, epochs: int
+) -> tuple[Vector, Vector]:
     """Return the weights and the dual variables of SDCA."""
     n, d = X.shape
     alpha, w = np.zeros(n), np.zeros(d)
@@ -43,7 +44,7 @@ def sdca(name: str, X: Any, y: Any, l2: float, gamma: float, epochs: int) -> tup
     return w, alpha
 
 
-def multiclass(X: Any, y: Any, cost: Any, l2: float, epochs: int) -> Any:
+def multiclass(X: Matrix, y: Vector, cost: Matrix, l2: float, epochs: int) -> Matrix:
     """Return the weights of multiclass SDCA with the hinge loss of `cost`, one row per class."""
     n, k = len(X), len(cost)
     p = np.eye(k)[y]
@@ -56,7 +57,7 @@ def multiclass(X: Any, y: Any, cost: Any, l2: float, epochs: int) -> Any:
     return W
 
 
-def multiclass_objective(X: Any, y: Any, cost: Any, l2: float, W: Any) -> float:
+def multiclass_objective(X: Matrix, y: Vector, cost: Matrix, l2: float, W: Matrix) -> float:
     """Return the mean multiclass hinge loss plus l2/2 |W|^2."""
     v = X @ W.T
     own = v[np.arange(len(X)), y]
@@ -64,15 +65,22 @@ def multiclass_objective(X: Any, y: Any, cost: Any, l2: float, W: Any) -> float:
 
 
 def prox_sdca(
-    name: str, X: Any, y: Any, l1: float, strength: float, norm: str, gamma: float, epochs: int
-) -> Any:
+    name: str,
+    X: Matrix,
+    y: Vector,
+    l1: float,
+    strength: float,
+    norm: str,
+    gamma: float,
+    epochs: int,
+) -> Vector:
     """Return the weights of proximal SDCA; the norm "q" is the dual of the p-norm of the rows."""
     n, d = X.shape
     p = max(2.0, math.log(d)) if norm == "q" else 2.0
     c = 3.0 * p if norm == "q" else 1.0
     alpha = np.zeros(n)
 
-    def weights() -> Any:
+    def weights() -> Vector:
         u = soft(X.T @ alpha / (strength * n), l1 / strength)
         size = (np.abs(u) ** p).sum() ** (1 / p)
         return np.sign(u) * np.abs(u) ** (p - 1) / size ** (p - 2) / c if size else u
@@ -85,8 +93,15 @@ def prox_sdca(
 
 
 def accelerated(
-    name: str, X: Any, y: Any, l2: float, gamma: float, smooth: float, batches: list[Any], m: int
-) -> Any:
+    name: str,
+    X: Matrix,
+    y: Vector,
+    l2: float,
+    gamma: float,
+    smooth: float,
+    batches: list[Rows],
+    m: int,
+) -> Vector:
     """Return the weights of accelerated SDCA after these batches; the loss is 1/smooth-smooth."""
     n, d = X.shape
     g = smooth * l2 * n / (X**2).sum(axis=1).max()
@@ -103,15 +118,15 @@ def accelerated(
 
 def scd(
     name: str,
-    X: Any,
-    y: Any,
+    X: Matrix,
+    y: Vector,
     l1: float,
     l2: float,
     lo: float,
     hi: float,
     c: float,
     steps: list[int],
-) -> Any:
+) -> Vector:
     """Return the weights after steps at these coordinates; -1 selects the best coordinate."""
     n, d = X.shape
     bound = 0.25 if name == "logistic" else 1.0
