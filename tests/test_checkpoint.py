@@ -491,10 +491,10 @@ def test_foreign_and_truncated_files_are_skipped(
 
 def test_checkpoint_of_another_file_is_rejected(checkpoint_dir: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "b.svm", rows(60, seed=1))
-    with pytest.raises(SourceError, match="b.svm is not what the checkpoint is of: its first 60"):
+    with pytest.raises(SourceError, match="b.svm does not match the checkpoint: its first 60"):
         progressive(new_model(), other, checkpoint=checkpoint_dir)
     short = write(tmp_path / "c.svm", rows(59))
-    with pytest.raises(SourceError, match="has 59 lines, but the checkpoint is of 60: is it"):
+    with pytest.raises(SourceError, match="has 59 lines, and the checkpoint is at line 60; is it"):
         progressive(new_model(), short, checkpoint=checkpoint_dir)
     with pytest.raises(
         CheckpointError, match="another source: its source is 'text', that of river"
