@@ -192,7 +192,7 @@ def test_checkpoint_folders(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def raise_os_error(*args: Any, errno_value: int = errno_value) -> None:
             raise OSError(errno_value, os.strerror(errno_value))
 
-        monkeypatch.setattr(ownership, "replace", raise_os_error)
+        monkeypatch.setattr(ownership, "write_atomic", raise_os_error)
         assert exit_code("learn", "a.svm", "--checkpoint", f"kept{errno_value}") == expected
 
 
@@ -683,7 +683,7 @@ def test_broker_outage_is_logged_once(
     ("args", "patched"),
     [
         (("learn", "a.svm", "--report", "r.json"), "streaml1.training.report.Report.write"),
-        (("learn", "a.svm", "--save", "m"), "streaml1.models.serialization.replace"),
+        (("learn", "a.svm", "--save", "m"), "streaml1.models.serialization.write_atomic"),
         (("convert", "a.svm", "a.rows"), "streaml1.sources.row_cache.writer.RowsWriter.add"),
     ],
 )
