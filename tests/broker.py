@@ -1,4 +1,4 @@
-"""The broker that scripts/test has started, as tests use it."""
+"""Access to the Kafka broker that scripts/test has started."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ import kafka
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-WITHOUT = "no broker: scripts/test starts one, unless it is given --no-kafka"
+NO_BROKER = "no broker; scripts/test starts one, unless called with --no-kafka"
 
 
 class Broker:
-    """Topics of its own for each test, on a real broker or on librdkafka's mock cluster."""
+    """A real broker or librdkafka's mock cluster, on which each test creates its own topics."""
 
     def __init__(self, address: str, kind: str) -> None:
         self.address = address
         self.is_real = kind == "real"
-        # The mock cluster does not tell its version in a way that kafka-python reads.
+        # kafka-python cannot infer the version of the mock cluster.
         self.settings: dict[str, Any] = {"bootstrap_servers": address}
         if not self.is_real:
             self.settings["api_version"] = (2, 3)
         self.producer = kafka.KafkaProducer(**self.settings, linger_ms=20)
 
     def require_real(self) -> None:
+        """Skip the test on the mock cluster."""
         if not self.is_real:
-            pytest.skip("the mock cluster has no topics to order, times or transactions")
+            pytest.skip("the mock cluster supports no topic configs, timestamps or transactions")
 
     def topic(self, partitions: int = 1, name: str | None = None, **configs: str) -> str:
-        """A new topic that the broker knows; on the mock cluster it comes with its records."""
+        """Create a topic and return its name; the mock cluster creates it with the first record."""
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         if self.is_real:
             admin = KafkaAdminClient(bootstrap_servers=self.address)
@@ -45,7 +46,7 @@ class Broker:
         return name
 
     def delete(self, topic: str) -> None:
-        """Return when the topic is gone."""
+        """Delete a topic and wait until the broker no longer lists it."""
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
             admin.delete_topics([topic])
@@ -55,6 +56,7 @@ class Broker:
             admin.close()
 
     def has(self, topic: str) -> bool:
+        """Return whether the topic exists."""
         admin = KafkaAdminClient(bootstrap_servers=self.address)
         try:
             return topic in admin.list_topics()
@@ -62,6 +64,7 @@ class Broker:
             admin.close()
 
     def url(self, topic: str) -> str:
+        """Return the URL of a topic as the command line accepts it."""
         return f"kafka://{self.address}/{topic}" + ("" if self.is_real else "?api_version=2.3")
 
     def send(
@@ -71,26 +74,29 @@ class Broker:
         partitions: Sequence[int] = (0,),
         first: int = 1_700_000_000_000,
     ) -> None:
-        """Send records to the partitions in turn, a millisecond between any two."""
-        sent = []
+        """Send records round-robin; timestamps start at `first` and are one millisecond apart."""
+        futures = []
         for number, value in enumerate(values):
             data = value.encode() if isinstance(value, str) else value
-            part = partitions[number % len(partitions)]
-            sent.append(
+            partition = partitions[number % len(partitions)]
+            timestamp = first + number
+            futures.append(
                 self.producer.send(
-                    topic, data, key=b"key", partition=part, timestamp_ms=first + number
+                    topic, data, key=b"key", partition=partition, timestamp_ms=timestamp
                 )
             )
         self.producer.flush(30)
-        for one in sent:
-            one.get(30)
+        for future in futures:
+            future.get(30)
 
     def close(self) -> None:
+        """Close the producer."""
         self.producer.close(timeout=5)
 
 
-def given() -> Broker:
+def connect_or_skip() -> Broker:
+    """Return the broker of the test run; skip the test if there is none."""
     address, kind = os.environ.get("STREAML1_KAFKA"), os.environ.get("STREAML1_KAFKA_KIND")
     if not address or kind not in ("real", "mock"):
-        pytest.skip(WITHOUT)
+        pytest.skip(NO_BROKER)
     return Broker(address, kind)

@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Fixtures and settings that several test files share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.broker import Broker, given
+from tests.broker import Broker, connect_or_skip
 
-# A first call compiles for seconds, and the machine is shared: no deadline says anything here.
+# The first call of a kernel compiles for seconds, so that a deadline per example is meaningless.
 settings.register_profile(
     "streaml1",
     deadline=None,
@@ -26,13 +26,13 @@ settings.register_profile(
 settings.load_profile("streaml1")
 
 ROOT = Path(__file__).parent.parent
-# For a process that finds there what other tests have compiled.
+# Environment of a subprocess that shares the compilation cache of this test run.
 WARM = {k: v for k, v in os.environ.items() if k == "NUMBA_CACHE_DIR"}
 
 
 @pytest.fixture
 def python(tmp_path: Path) -> Callable[..., str]:
-    """Run `python args...` at the project's root with settings in its environment."""
+    """Run `python args...` in the project's root; keyword arguments extend its environment."""
 
     def run(*args: str, timeout: float = 300.0, **environment: str) -> str:
         environment = {
@@ -41,7 +41,7 @@ def python(tmp_path: Path) -> Callable[..., str]:
             "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
             **environment,
         }
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, *args],
             cwd=ROOT,
             env=environment,
@@ -49,65 +49,70 @@ def python(tmp_path: Path) -> Callable[..., str]:
             text=True,
             timeout=timeout,
         )
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-        return done.stdout
+        assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+        return result.stdout
 
     return run
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """The broker of the run; a module that needs a real one asks for that over this."""
-    one = given()
-    yield one
-    one.close()
+    """Yield the broker of the test run; modules that need a real one override this fixture."""
+    broker = connect_or_skip()
+    yield broker
+    broker.close()
 
 
 @pytest.fixture
-def no_thread_is_left() -> Iterator[None]:
-    """Whatever a test opens on a topic or saves beside learning has ended with the test."""
+def no_leaked_threads() -> Iterator[None]:
+    """Assert that the threads of Kafka clients and background checkpoints end with the test."""
     yield
-    left = {one.name for one in threading.enumerate()}
-    assert not left & {"kafka-io-streaml1", "streaml1-checkpoint"}
+    running = {thread.name for thread in threading.enumerate()}
+    assert not running & {"kafka-io-streaml1", "streaml1-checkpoint"}
 
 
-KAFKA = {
-    "real": "an Apache Kafka broker",
-    "mock": "librdkafka's mock cluster: what needs groups or times was left out",
-    "none": "left out, as --no-kafka asks",
-    None: "left out, as no broker was given: scripts/test starts one",
+KAFKA_SUMMARY = {
+    "real": "run with an Apache Kafka broker",
+    "mock": "run with librdkafka's mock cluster; tests of groups and timestamps were skipped",
+    "none": "deselected by --no-kafka",
+    None: "deselected, no broker is configured; scripts/test starts one",
 }[os.environ.get("STREAML1_KAFKA_KIND")]
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """Deselect Kafka tests unless scripts/test has started a broker."""
     if os.environ.get("STREAML1_KAFKA_KIND") not in ("real", "mock"):
-        left_out = [item for item in items if item.get_closest_marker("kafka")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        deselected = [item for item in items if item.get_closest_marker("kafka")]
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    terminalreporter.write_line(f"Kafka tests: {KAFKA}")
+    """Report how the Kafka tests were run."""
+    terminalreporter.write_line(f"Kafka tests: {KAFKA_SUMMARY}")
 
 
 @pytest.fixture
 def disk_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """From its call on, note what reaches the disk: a file, its name, a folder."""
+    """Return a function that starts to record, and returns, the steps of writing to the disk.
 
-    def watched() -> list[str]:
+    The steps are "file" (fsync of a file), "name" (rename) and "folder" (fsync of a directory).
+    """
+
+    def start_recording() -> list[str]:
         steps: list[str] = []
         fsync, rename = os.fsync, os.replace
 
-        def watched_fsync(number: int) -> None:
-            steps.append("folder" if os.path.isdir(f"/proc/self/fd/{number}") else "file")
-            fsync(number)
+        def recorded_fsync(fd: int) -> None:
+            steps.append("folder" if os.path.isdir(f"/proc/self/fd/{fd}") else "file")
+            fsync(fd)
 
-        def watched_rename(*args: Any) -> None:
+        def recorded_rename(*args: Any) -> None:
             steps.append("name")
             rename(*args)
 
-        monkeypatch.setattr("os.fsync", watched_fsync)
-        monkeypatch.setattr("os.replace", watched_rename)
+        monkeypatch.setattr("os.fsync", recorded_fsync)
+        monkeypatch.setattr("os.replace", recorded_rename)
         return steps
 
-    return watched
+    return start_recording

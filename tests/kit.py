@@ -1,6 +1,7 @@
-"""What every learner of linear weights is held to; each model's own tests call what is here.
+"""Assertions that every linear learner must pass; the test file of each model calls them.
 
-`make(**params)` is a model without anything learnt, a twin one of `tests/reference.py`.
+`make(**params)` returns a new model; `new_twin(d, **params)` returns its dense twin, which is
+defined in `tests/reference.py`.
 """
 
 from __future__ import annotations
@@ -32,22 +33,27 @@ from tests.test_elastic_net import (
 
 Make = Callable[..., Any]
 LEARNERS = [getattr(streaml1, name) for name in modules_of_classes()]
-"""Every class of a learner, from the registry."""
+"""Every learner class of the registry."""
 CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
+"""Borders of the blocks that `assert_matches_twin` learns; short blocks are learnt row by row."""
 
 
-def rivers_checks(*kinds: Any) -> Iterator[Any]:
-    """river's own checks of estimators, for pytest.mark.parametrize."""
+def river_checks(*kinds: Any) -> Iterator[Any]:
+    """Yield river's estimator checks of these classes, for pytest.mark.parametrize."""
     for kind in kinds:
         assert kind()._unit_test_skips() == set()
-        for i, params in enumerate(kind._unit_test_params()):
+        for param_no, params in enumerate(kind._unit_test_params()):
             model = kind(**params)
-            for k, check in enumerate(checks.yield_checks(model)):
-                yield pytest.param(model, check, id=f"{kind.__name__}-{i}-{k}-{check.__name__}")
+            for check_no, check in enumerate(checks.yield_checks(model)):
+                case = f"{kind.__name__}-{param_no}-{check_no}-{check.__name__}"
+                yield pytest.param(model, check, id=case)
 
 
 def data_of(loss: str, n: int = 10_000) -> tuple[Any, Any, Any, Any]:
-    """Rows, labels as models take them and as they are inside, and weights; some names are late."""
+    """Return rows, labels as models accept them, labels as -1/+1 or numbers, and sample weights.
+
+    The features from `LATE` on first appear after 70 % of the rows.
+    """
     random = np.random.default_rng(len(loss))
     X = rows_of(random, n)
     X[: n * 7 // 10, LATE:] = 0.0
@@ -56,12 +62,12 @@ def data_of(loss: str, n: int = 10_000) -> tuple[Any, Any, Any, Any]:
     return X, y, signed, w
 
 
-def run_beside(model: Any, twin: Any, data: Any, cuts: list[int] = CUTS) -> None:
-    """Learn in blocks and one by one: predictions and weights are the twin's at every cut."""
+def assert_matches_twin(model: Any, twin: Any, data: Any, cuts: list[int] = CUTS) -> None:
+    """Learn in blocks and one by one; compare predictions and weights with the twin after each."""
     X, y, signed, w = data
-    for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+    for block, (lo, hi) in enumerate(itertools.pairwise(cuts)):
         expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-        if hi - lo < 100 and part % 2:
+        if hi - lo < 100 and block % 2:
             got = np.empty(hi - lo)
             for i in range(lo, hi):
                 x = as_dict(X[i])
@@ -76,17 +82,23 @@ def run_beside(model: Any, twin: Any, data: Any, cuts: list[int] = CUTS) -> None
 
 
 def dense_weights(model: Any) -> Any:
+    """Return the weights of the first D slots."""
     rule = model._engine.rule
     return np.array([rule.weight(j) for j in range(D)])
 
 
-def changes_like(model: Any, twin: Any, changes: list[dict[str, Any]], loss: str) -> None:
-    """What a change finds pending keeps the old parameters; the next step has the new."""
+def assert_changes_match_twin(
+    model: Any, twin: Any, changes: list[dict[str, Any]], loss: str
+) -> None:
+    """Change parameters of model and twin, by `mutate` and by assignment alternately.
+
+    Penalties that are pending at a change use the old values; the next step uses the new ones.
+    """
     X, y, signed, w = data_of(loss, 500 * len(changes))
-    X[500:-700, ::2] = 0.0  # pending through several changes
-    for k, change in enumerate(changes):
+    X[500:-700, ::2] = 0.0  # their penalties stay pending through several changes
+    for round_no, change in enumerate(changes):
         before = model.weights
-        if k % 2:
+        if round_no % 2:
             model.mutate(change)
         else:
             for name, value in change.items():
@@ -94,11 +106,14 @@ def changes_like(model: Any, twin: Any, changes: list[dict[str, Any]], loss: str
         for name, value in change.items():
             setattr(twin, name, value)
         assert model.weights == before
-        part = slice(500 * k, 500 * (k + 1))
-        run_beside(model, twin, (X[part], y[part], signed[part], w[part]), [0, 1, 20, 500])
+        block = slice(500 * round_no, 500 * (round_no + 1))
+        assert_matches_twin(
+            model, twin, (X[block], y[block], signed[block], w[block]), [0, 1, 20, 500]
+        )
 
 
-def permuting_names_permutes_weights(make: Make) -> None:
+def assert_weights_follow_names(make: Make) -> None:
+    """Assert that permuted or renamed features give permuted or renamed weights."""
     for seed in range(8):
         random = Random(seed)
         order = list(range(12))
@@ -116,7 +131,8 @@ def permuting_names_permutes_weights(make: Make) -> None:
         assert plain.intercept == permuted.intercept == named.intercept
 
 
-def a_feature_never_seen_is_zero(make: Make) -> None:
+def assert_unseen_features_weigh_nothing(make: Make) -> None:
+    """Assert that features never learnt have no weight and do not change predictions."""
     model = make()
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -127,10 +143,11 @@ def a_feature_never_seen_is_zero(make: Make) -> None:
     assert model.n_features_seen == 9
 
 
-POOR = ("one feature", "constant feature", "one label", "no features", "weights of zero")
+DEGENERATE = ("one feature", "constant feature", "one label", "no features", "weights of zero")
 
 
-def poor_data_behaves(make: Make, new_twin: Make, loss: str, case: str) -> None:
+def assert_degenerate_data_matches(make: Make, new_twin: Make, loss: str, case: str) -> None:
+    """Compare model and twin on one of the `DEGENERATE` data sets."""
     X, y, signed, w = data_of(loss, 500)
     if case == "one feature":
         X[:, 1:] = 0.0
@@ -143,74 +160,79 @@ def poor_data_behaves(make: Make, new_twin: Make, loss: str, case: str) -> None:
     if case == "weights of zero":
         w[:] = 0.0
     model, twin = make(loss=loss), new_twin(D, loss=loss)
-    run_beside(model, twin, (X, y, signed, w), [0, 30, 500])
+    assert_matches_twin(model, twin, (X, y, signed, w), [0, 30, 500])
     assert model.n_iterations == 500
     if case == "weights of zero":
         assert model.weights == {} and model.intercept == 0.0
     assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
 
 
-def copies_resume_bit_identically(make: Make, folder: Path) -> None:
-    """Saved, pickled, copied or cloned at any moment, ints and strings for names."""
-    for name in (lambda j: j, lambda j: f"n{j}"):
-        for at in (0, 3, 200):
-            random = Random(at)
+def assert_copies_resume_bit_identically(make: Make, folder: Path) -> None:
+    """Save, load, pickle, copy and clone models at any step, with int and str feature names."""
+    for name_of in (lambda j: j, lambda j: f"n{j}"):
+        for n_before in (0, 3, 200):
+            random = Random(n_before)
             model = make()
             rows = [
-                ({name(random.randrange(40)): random.uniform(-1, 1) for _ in range(4)}, i % 3 == 0)
+                (
+                    {name_of(random.randrange(40)): random.uniform(-1, 1) for _ in range(4)},
+                    i % 3 == 0,
+                )
                 for i in range(500)
             ]
-            for x, y in rows[:at]:
+            for x, y in rows[:n_before]:
                 model.learn_one(x, y)
             model.save(folder / "model")
-            others = [
+            copies = [
                 streaml1.load(folder / "model"),
                 pickle.loads(pickle.dumps(model)),
                 copy.deepcopy(model),
                 model.clone(include_attributes=True),
             ]
-            for x, y in rows[at:]:
+            for x, y in rows[n_before:]:
                 model.learn_one(x, y)
-            for other in others:
-                p = other.progressive_many([x for x, _ in rows[at:]], [y for _, y in rows[at:]])
-                assert len(p) == 500 - at
-                assert other.weights == model.weights
-                assert other.intercept == model.intercept
-                assert repr(other) == repr(model)
-                other._engine.check()
+            for restored in copies:
+                p = restored.progressive_many(
+                    [x for x, _ in rows[n_before:]], [y for _, y in rows[n_before:]]
+                )
+                assert len(p) == 500 - n_before
+                assert restored.weights == model.weights
+                assert restored.intercept == model.intercept
+                assert repr(restored) == repr(model)
+                restored._engine.check()
 
 
-def refuses(kind: Any, cases: list[tuple[dict[str, Any], str]]) -> None:
-    """Parameters out of range, each with a part of the sentence that refuses it."""
-    for params, said in cases:
-        with pytest.raises(ValueError) as refused:
+def assert_rejects(kind: Any, cases: list[tuple[dict[str, Any], str]]) -> None:
+    """Assert that each set of parameters raises a one-line ValueError that contains `message`."""
+    for params, message in cases:
+        with pytest.raises(ValueError) as error:
             kind(**params)
-        assert said in str(refused.value), str(refused.value)
-        assert "\n" not in str(refused.value)
+        assert message in str(error.value), str(error.value)
+        assert "\n" not in str(error.value)
 
 
-def stays_finite(make: Make, settings: list[dict[str, Any]]) -> None:
-    """Values of 1e50, weights of 1e15, clips of 1e30, and settings at their limits."""
+def assert_stays_finite(make: Make, settings: list[dict[str, Any]]) -> None:
+    """Learn values of 1e50 with sample weights of 1e15 and clips of 1e30, for extreme settings."""
     random = np.random.default_rng(0)
     for params in settings:
         model = make(**{"clip_gradient": 1e30, "intercept_lr": 1e10, **params})
         labels = [False, True] if isinstance(model, base.Classifier) else [9e49, -9e49, 1.0]
         for _ in range(60):
-            places = random.choice(50, size=20, replace=False).tolist()
-            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            ids = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(ids, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
             model.learn_one(x, labels[random.integers(len(labels))], 1e15)
             assert np.isfinite(model._margin(x)), params
         model._engine.check()
         assert np.isfinite(list(model.weights.values())).all()
 
 
-def wide_rows_fit(make: Make, new_twin: Make) -> None:
-    """Rows longer than any before: predicting one spoils nothing, learning it makes room."""
+def assert_wide_rows_match(make: Make, new_twin: Make) -> None:
+    """Predict and learn rows that are longer than all rows before."""
     model, twin = make(lr=1e-3), new_twin(3_000, lr=1e-3)
     random = np.random.default_rng(0)
-    for n in (3, 256, 257, 1_000, 20, 3_000, 5):
+    for nnz in (3, 256, 257, 1_000, 20, 3_000, 5):
         x = np.zeros(3_000)
-        x[random.choice(3_000, n, replace=False)] = random.normal(size=n)
+        x[random.choice(3_000, nnz, replace=False)] = random.normal(size=nnz)
         wide = {j: 1.0 for j in range(3_000)}
         assert model._margin(wide) == pytest.approx(twin.margin(np.ones(3_000)), abs=1e-9)
         assert model._margin(as_dict(x)) == pytest.approx(twin.margin(x), abs=1e-9)

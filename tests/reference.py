@@ -1,7 +1,19 @@
-"""Reference implementations: dense, eager, about ten lines per method, no code of the package.
+"""Slow reference implementations ("twins") of the online learners.
 
-Every penalty is applied to every coordinate at every step. The tests compare the package with this
-file, which a reader should be able to verify by reading.
+They are dense and eager: every step applies the penalty to every coordinate. They share no code
+with the package, so that a reader can verify them against the papers. A twin has
+
+- `w`, `b`, `t`: weights of shape (d,), intercept, number of examples learnt;
+- `margin(x)`: the margin of a dense row;
+- `output(x)`: the prediction, a probability if the loss is logistic;
+- `learn(x, y, w)`: one step;
+- `progressive(X, y, w)`: the prediction for each row before it is learnt.
+
+Labels are -1 or +1 for the binary losses, real numbers for `squared` and `absolute`, and class
+indices for `Softmax`.
+
+A new learner needs one class here. Subclass `Online` and pass the penalty, a function that maps
+(v, eta) to the new weights. Override `learn` if the method is not a gradient step and a penalty.
 """
 
 from __future__ import annotations
@@ -9,11 +21,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
-# Losses of a margin a and a label y (-1 or +1 in the first three).
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Penalty = Callable[[Vector, float], Vector]
+
+
+@runtime_checkable
+class Scheduler(Protocol):
+    """A learning rate schedule of river."""
+
+    def get(self, t: int) -> float: ...
+
+
+# Losses: the value and the derivative with respect to the margin a, for a label y.
 
 LOSSES: dict[str, tuple[Callable[[float, float], float], Callable[[float, float], float]]] = {
     "logistic": (
@@ -36,73 +61,88 @@ LOSSES: dict[str, tuple[Callable[[float, float], float], Callable[[float, float]
 
 
 def sigmoid(a: float) -> float:
+    """Return 1 / (1 + exp(-a)) without overflow."""
     return float(np.exp(-np.logaddexp(0.0, -a)))
 
 
-# Rates.
-
-
-def rate(lr: Any, schedule: str, t: int) -> float:
-    if hasattr(lr, "get"):
+def rate(lr: float | Scheduler, schedule: str, t: int) -> float:
+    """Return the learning rate of step t, counted from 0."""
+    if isinstance(lr, Scheduler):
         return float(lr.get(t))
     if schedule == "constant":
         return float(lr)
     return lr / {"invsqrt": math.sqrt, "inverse": float}[schedule](t + 1)
 
 
-# Penalties: one step at the rate eta, on all weights.
+# Penalties: map the weights v after a gradient step to the weights after the penalty.
 
 
-def fobos(v: Any, eta: float, l1: float, l2: float) -> Any:
+def fobos(v: Vector, eta: float, l1: float, l2: float) -> Vector:
+    """Apply the proximal step of eta (l1 |w|_1 + l2/2 |w|^2)."""
     return np.sign(v) * np.maximum(np.abs(v) - eta * l1, 0.0) / (1.0 + eta * l2)
 
 
-def sgd(v: Any, eta: float, l1: float, l2: float) -> Any:
+def sgd(v: Vector, eta: float, l1: float, l2: float) -> Vector:
+    """Take a gradient step of the same penalty, clipped at zero."""
     return np.sign(v) * np.maximum((1.0 - eta * l2) * np.abs(v) - eta * l1, 0.0)
 
 
 @cache
-def places(n: int) -> Any:
+def ranks(n: int) -> NDArray[np.int64]:
+    """Return 1, 2, ..., n."""
     return np.arange(1, n + 1)
 
 
-def l1_ball(v: Any, radius: float) -> Any:
-    """Euclidean projection, by sorting (Duchi et al. 2008, Figure 1)."""
-    size = np.abs(v)
-    if size.sum() <= radius:
+def l1_ball(v: Vector, radius: float) -> Vector:
+    """Project onto the l1 ball, by sorting (Duchi et al. 2008, Figure 1)."""
+    sizes = np.abs(v)
+    if sizes.sum() <= radius:
         return v
-    mu = np.sort(size)[::-1]
-    theta = (mu.cumsum() - radius) / places(len(v))
+    mu = np.sort(sizes)[::-1]
+    theta = (mu.cumsum() - radius) / ranks(len(v))
     last = (mu > theta).nonzero()[0][-1]
-    return np.sign(v) * np.maximum(size - theta[last], 0.0)
+    return np.sign(v) * np.maximum(sizes - theta[last], 0.0)
 
 
-def l2_norm(v: Any, pull: float) -> Any:
+def l2_norm(v: Vector, strength: float) -> Vector:
+    """Apply the proximal step of strength * |w|_2: shorten the vector by `strength`."""
     norm = np.linalg.norm(v)
-    return v * (1.0 - pull / norm) if norm > pull else 0.0 * v
+    return v * (1.0 - strength / norm) if norm > strength else 0.0 * v
 
 
-def linf_norm(v: Any, pull: float) -> Any:
-    """Clamp the largest to one level, such that they lose `pull` together."""
-    size = np.abs(v)
-    mu = np.sort(size)[::-1]
-    level = (mu.cumsum() - pull) / places(len(v))
-    return np.sign(v) * np.minimum(size, max(0.0, level.max()))
+def linf_norm(v: Vector, strength: float) -> Vector:
+    """Apply the proximal step of strength * |w|_inf.
 
-
-# The online step.
+    Clamp the largest sizes to one level, such that the sum of what they lose is `strength`.
+    """
+    sizes = np.abs(v)
+    mu = np.sort(sizes)[::-1]
+    level = (mu.cumsum() - strength) / ranks(len(v))
+    return np.sign(v) * np.minimum(sizes, max(0.0, level.max()))
 
 
 class Online:
-    """Any of the methods whose penalty maps v to w: numbered as in the contract."""
+    """A gradient step followed by a penalty.
+
+    The numbers in the comments are those of the steps in the contract.
+
+    Parameters
+    ----------
+    d : int
+        Number of features.
+    penalty : callable
+        Map (v, eta) to the weights after the step.
+    loss, lr, schedule, intercept_lr, intercept_init, clip_gradient
+        As in the models of the package.
+    """
 
     def __init__(
         self,
         d: int,
-        penalty: Callable[[Any, float], Any],
+        penalty: Penalty,
         *,
         loss: str = "logistic",
-        lr: Any = 0.1,
+        lr: float | Scheduler = 0.1,
         schedule: str = "invsqrt",
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
@@ -113,24 +153,32 @@ class Online:
         self.penalty, self.loss, self.lr, self.schedule = penalty, loss, lr, schedule
         self.intercept_lr, self.clip_gradient = intercept_lr, clip_gradient
 
-    def margin(self, x: Any) -> float:
+    def margin(self, x: Vector) -> float:
+        """Return <w, x> + b."""
         return float(self.w @ x) + self.b
 
-    def output(self, x: Any) -> float:
+    def output(self, x: Vector) -> float:
+        """Return the probability of +1 if the loss is logistic, otherwise the margin."""
         a = self.margin(x)
         return sigmoid(a) if self.loss == "logistic" else a
 
-    def learn(self, x: Any, y: float, w: float = 1.0) -> None:
-        eta = rate(self.lr, self.schedule, self.t)
+    def gradient(self, x: Vector, y: float, w: float) -> float:
+        """Return the derivative of the loss at x, clipped, times the sample weight."""
         a = self.margin(x)  # 1
         slope = float(LOSSES[self.loss][1](a, y))
-        g = min(max(slope, -self.clip_gradient), self.clip_gradient) * w
+        return min(max(slope, -self.clip_gradient), self.clip_gradient) * w  # 2
+
+    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+        """Take one step on a row x with label y and sample weight w."""
+        eta = rate(self.lr, self.schedule, self.t)
+        g = self.gradient(x, y, w)
         v = self.w - eta * g * x  # 3
         self.w = self.penalty(v, eta)  # 4
         self.b -= self.intercept_lr * g  # 5
         self.t += 1  # 6
 
-    def progressive(self, X: Any, y: Iterable[float], w: Iterable[float]) -> Any:
+    def progressive(self, X: Matrix, y: Iterable[float], w: Iterable[float]) -> Vector:
+        """Return the output for each row before learning it."""
         p = []
         for x_i, y_i, w_i in zip(X, y, w, strict=True):
             p.append(self.output(x_i))
@@ -139,79 +187,96 @@ class Online:
 
 
 class ElasticNet(Online):
+    """FoBoS (Duchi & Singer 2009) or SGD (Lipton & Elkan 2015) with l1 + squared l2."""
+
     def __init__(
         self, d: int, *, l1: float = 0.0, l2: float = 0.0, update: str = "fobos", **shared: Any
     ) -> None:
         self.l1, self.l2, self.update = l1, l2, update
         super().__init__(d, self._penalty, **shared)
 
-    def _penalty(self, v: Any, eta: float) -> Any:
+    def _penalty(self, v: Vector, eta: float) -> Vector:
         return {"fobos": fobos, "sgd": sgd}[self.update](v, eta, self.l1, self.l2)
 
 
 class ElasticNetLanes:
-    """Elastic nets at several rates, invariant to the scale of rows and weights; their mixture."""
+    """Elastic nets at several learning rates, and their mixture.
+
+    The rates adapt to the scale of rows and sample weights; `streaml1/optim/elastic_net_lanes.py`
+    states the formulas. The *leader* is the net with the smallest cumulative loss. A *segment* ends
+    when the mean norm of the rows has doubled: the weights are scaled down and the cumulative
+    losses restart at 0.
+    """
 
     def __init__(
-        self, d: int, *, rates: Iterable[float], loss: str = "logistic", **own: Any
+        self, d: int, *, rates: Iterable[float], loss: str = "logistic", **params: Any
     ) -> None:
         self.rates, self.loss = list(rates), loss
-        self.intercept_lr = own.pop("intercept_lr", 0.01)
-        self.nets = [ElasticNet(d, loss=loss, schedule="constant", **own) for _ in self.rates]
-        self.lost = np.zeros(len(self.rates))
-        self.best = len(self.rates) // 2
-        self.n = 0
-        self.norms = self.labels = self.weights = 0.0  # sums
-        self.heaviest = self.norm = 0.0
-        self.begun = 1  # times that what was lost is counted from 0
+        self.intercept_lr = params.pop("intercept_lr", 0.01)
+        self.nets = [ElasticNet(d, loss=loss, schedule="constant", **params) for _ in self.rates]
+        self.cumulative_loss = np.zeros(len(self.rates))
+        self.leader = len(self.rates) // 2
+        self.n, self.n_segments = 0, 1
+        self.norm_sum = self.label_sum = self.weight_sum = 0.0
+        self.max_weight = 0.0
+        self.segment_norm = 0.0  # mean norm of the rows at the start of the segment
 
     @property
-    def w(self) -> Any:
-        return self.nets[self.best].w
+    def w(self) -> Vector:
+        return self.nets[self.leader].w
 
     @property
     def b(self) -> float:
-        return self.nets[self.best].b
+        return self.nets[self.leader].b
 
-    def output(self, x: Any) -> float:
+    def output(self, x: Vector) -> float:
+        """Return the Bayes mixture if the loss is logistic, otherwise the leader's margin."""
         if self.loss != "logistic":
-            return self.nets[self.best].margin(x)
-        share = np.exp((self.lost.min() - self.lost) / (self.heaviest or 1.0))
+            return self.nets[self.leader].margin(x)
+        behind = self.cumulative_loss.min() - self.cumulative_loss
+        share = np.exp(behind / (self.max_weight or 1.0))
         return float(share @ [net.output(x) for net in self.nets] / share.sum())
 
-    def learn(self, x: Any, y: float, w: float) -> None:
+    def learn(self, x: Vector, y: float, w: float) -> None:
+        """Take one step of each net at its own rate."""
         for k, net in enumerate(self.nets):
-            self.lost[k] += w * LOSSES[self.loss][0](net.margin(x), y)
+            self.cumulative_loss[k] += w * LOSSES[self.loss][0](net.margin(x), y)
         norm = float(np.linalg.norm(x))
         self.n += 1
-        self.norms += norm
-        self.labels += abs(y)
-        self.weights += w
-        self.heaviest = max(self.heaviest, w)
-        mean = self.norms / self.n
-        self.norm = self.norm or mean
-        square = max(mean**2, norm**2 / 16.0)
-        size = self.labels / self.n if self.loss == "absolute" else 1.0
-        size /= max(self.weights / self.n, 1e-100) if self.weights else 1.0
-        over = 30.0 if self.loss in ("squared", "absolute") else 7.0
-        for k, net in enumerate(self.nets):
-            rate = self.rates[k] * size / self.n**0.25
-            net.lr = rate * (min(1.0 / square, 1e100) if square else 1.0)
-            net.intercept_lr = self.intercept_lr * over * rate
+        self.norm_sum += norm
+        self.label_sum += abs(y)
+        self.weight_sum += w
+        self.max_weight = max(self.max_weight, w)
+        mean_norm = self.norm_sum / self.n
+        self.segment_norm = self.segment_norm or mean_norm
+        self._set_rates(max(mean_norm**2, norm**2 / 16.0))
+        for net in self.nets:
             net.learn(x, y, w)
-            if mean > 2.0 * self.norm:
-                net.w = net.w * (self.norm / mean)
-        if self.lost.min() < self.lost[self.best]:
-            self.best = int(self.lost.argmin())
-        if mean > 2.0 * self.norm:
-            self.norm = mean
-            self.lost[:] = 0.0
-            self.begun += 1
+            if mean_norm > 2.0 * self.segment_norm:
+                net.w = net.w * (self.segment_norm / mean_norm)
+        if self.cumulative_loss.min() < self.cumulative_loss[self.leader]:
+            self.leader = int(self.cumulative_loss.argmin())
+        if mean_norm > 2.0 * self.segment_norm:
+            self.segment_norm = mean_norm
+            self.cumulative_loss[:] = 0.0
+            self.n_segments += 1
+
+    def _set_rates(self, squared_norm: float) -> None:
+        """Set the rates of this step; `squared_norm` is the size of a row, squared."""
+        scale = self.label_sum / self.n if self.loss == "absolute" else 1.0
+        scale /= max(self.weight_sum / self.n, 1e-100) if self.weight_sum else 1.0
+        intercept_factor = 30.0 if self.loss in ("squared", "absolute") else 7.0
+        for k, net in enumerate(self.nets):
+            eta = self.rates[k] * scale / self.n**0.25
+            net.lr = eta * (min(1.0 / squared_norm, 1e100) if squared_norm else 1.0)
+            net.intercept_lr = self.intercept_lr * intercept_factor * eta
 
     progressive = Online.progressive
 
 
 class TruncatedGradient(Online):
+    """Truncated gradient (Langford, Li & Zhang 2009): a pull every `period` steps."""
+
     def __init__(
         self,
         d: int,
@@ -224,7 +289,7 @@ class TruncatedGradient(Online):
         self.gravity, self.period, self.threshold = gravity, period, threshold
         super().__init__(d, self._penalty, **shared)
 
-    def _penalty(self, v: Any, eta: float) -> Any:
+    def _penalty(self, v: Vector, eta: float) -> Vector:
         if (self.t + 1) % self.period:
             return v
         pulled = fobos(v, eta, self.period * self.gravity, 0.0)
@@ -232,7 +297,7 @@ class TruncatedGradient(Online):
 
 
 class FTRL(Online):
-    """McMahan et al. (2013), Algorithm 1; w is stored in addition to z and n."""
+    """FTRL-Proximal (McMahan et al. 2013, Algorithm 1); w is stored in addition to z and n."""
 
     def __init__(
         self,
@@ -248,32 +313,32 @@ class FTRL(Online):
         self.z, self.n = np.zeros(d), np.zeros(d)
         super().__init__(d, lambda v, eta: v, **shared)
 
-    def learn(self, x: Any, y: float, w: float = 1.0) -> None:
-        a = self.margin(x)
-        slope = float(LOSSES[self.loss][1](a, y))
-        g = min(max(slope, -self.clip_gradient), self.clip_gradient) * w
+    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+        """Take one step with a rate for each coordinate."""
+        g = self.gradient(x, y, w)
         G = g * x
         sigma = (np.sqrt(self.n + G**2) - np.sqrt(self.n)) / self.alpha
         self.z = self.z + G - sigma * self.w
         self.n = self.n + G**2
-        rate = (self.beta + np.sqrt(self.n)) / self.alpha + self.l2
+        inverse_rate = (self.beta + np.sqrt(self.n)) / self.alpha + self.l2
         self.w = np.where(
-            np.abs(self.z) <= self.l1, 0.0, (np.sign(self.z) * self.l1 - self.z) / rate
+            np.abs(self.z) <= self.l1, 0.0, (np.sign(self.z) * self.l1 - self.z) / inverse_rate
         )
         self.b -= self.intercept_lr * g
         self.t += 1
 
 
 class Pegasos(Online):
+    """Pegasos (Shalev-Shwartz, Singer & Srebro 2007) with batches of one example."""
+
     def __init__(self, d: int, *, l2: float = 1e-4, project: bool = True, **shared: Any) -> None:
         self.l2, self.project = l2, project
         super().__init__(d, lambda v, eta: v, **{"loss": "hinge", **shared})
 
-    def learn(self, x: Any, y: float, w: float = 1.0) -> None:
+    def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+        """Take one step at the rate 1 / (l2 (t + 1)), and project if the weights are too long."""
         eta = 1.0 / (self.l2 * (self.t + 1))
-        a = self.margin(x)
-        slope = float(LOSSES[self.loss][1](a, y))
-        g = min(max(slope, -self.clip_gradient), self.clip_gradient) * w
+        g = self.gradient(x, y, w)
         self.w = (1.0 - eta * self.l2) * self.w - eta * g * x
         norm, radius = np.linalg.norm(self.w), 1.0 / np.sqrt(self.l2)
         if self.project and norm > radius:
@@ -283,17 +348,21 @@ class Pegasos(Online):
 
 
 class L1Ball(Online):
+    """Projected gradient on the l1 ball, or on its nonnegative part (Duchi et al. 2008)."""
+
     def __init__(
         self, d: int, *, radius: float = 10.0, nonnegative: bool = False, **shared: Any
     ) -> None:
         self.radius, self.nonnegative = radius, nonnegative
         super().__init__(d, self._penalty, **shared)
 
-    def _penalty(self, v: Any, eta: float) -> Any:
+    def _penalty(self, v: Vector, eta: float) -> Vector:
         return l1_ball(np.maximum(v, 0.0) if self.nonnegative else v, self.radius)
 
 
 class FOBOS(Online):
+    """FoBoS with the norm of the whole weight vector (Duchi & Singer 2009)."""
+
     def __init__(self, d: int, *, strength: float = 1e-4, norm: str = "l2", **shared: Any) -> None:
         self.strength = strength
         prox = {"l2": l2_norm, "linf": linf_norm}[norm]
@@ -301,12 +370,14 @@ class FOBOS(Online):
 
 
 class SMIDAS(Online):
+    """Sparse p-norm mirror descent (Shalev-Shwartz & Tewari 2009, Algorithm 3)."""
+
     def __init__(self, d: int, *, l1: float, p: float, **shared: Any) -> None:
         self.theta, self.l1, self.p = np.zeros(d), l1, p
         super().__init__(d, self._penalty, **shared)
 
-    def _penalty(self, v: Any, eta: float) -> Any:
-        theta = self.theta + (v - self.w)  # the step of the gradient is theta's
+    def _penalty(self, v: Vector, eta: float) -> Vector:
+        theta = self.theta + (v - self.w)  # the gradient step applies to theta, not to w
         theta = np.sign(theta) * np.maximum(np.abs(theta) - eta * self.l1, 0.0)
         self.theta = theta
         largest = np.max(np.abs(theta))
@@ -317,6 +388,8 @@ class SMIDAS(Online):
 
 
 class EG(Online):
+    """EG+- and EG (Kivinen & Warmuth 1997), with the logarithms of the weights as state."""
+
     def __init__(
         self, d: int, *, radius: float = 10.0, nonnegative: bool = False, **shared: Any
     ) -> None:
@@ -324,8 +397,8 @@ class EG(Online):
         super().__init__(d, self._penalty, **shared)
         self.w = self._penalty(self.w, 0.0)
 
-    def _penalty(self, v: Any, eta: float) -> Any:
-        self.theta = self.theta + (v - self.w)  # the logarithms of what has been multiplied
+    def _penalty(self, v: Vector, eta: float) -> Vector:
+        self.theta = self.theta + (v - self.w)  # the sum of all gradient steps
         logs = self.theta if self.nonnegative else np.append(self.theta, -self.theta)
         all_weights = np.exp(logs - np.max(logs))
         all_weights *= self.radius / np.sum(all_weights)
@@ -334,45 +407,54 @@ class EG(Online):
 
 
 def averaged(kind: type[Any]) -> type[Any]:
-    """Return a twin that predicts with the mean of its weights after each step."""
+    """Return the twin that predicts with the mean of the weights after each step of `kind`."""
 
     class Averaged(kind):  # type: ignore[misc]
-        now: Any = None
+        current: Any = None  # weights and intercept of the last step; w and b hold their means
 
-        def learn(self, x: Any, y: float, w: float = 1.0) -> None:
-            if self.now is None:
-                self.now, self.sums = (self.w, self.b), [0.0, 0.0]
-            self.w, self.b = self.now
+        def learn(self, x: Vector, y: float, w: float = 1.0) -> None:
+            if self.current is None:
+                self.current, self.sums = (self.w, self.b), [0.0, 0.0]
+            self.w, self.b = self.current
             super().learn(x, y, w)
-            self.now = self.w, self.b
-            self.sums = [total + one for total, one in zip(self.sums, self.now, strict=True)]
+            self.current = self.w, self.b
+            self.sums = [total + term for total, term in zip(self.sums, self.current, strict=True)]
             self.w, self.b = (total / self.t for total in self.sums)
 
     return Averaged
 
 
-# Many labels: the rows of w are those of the features, its columns those of the labels.
+# Multiclass: w has shape (d, k), one row per feature and one column per class.
 
 
-def rows_l1(v: Any, c: float) -> Any:
+def rows_l1(v: Matrix, c: float) -> Matrix:
+    """Apply the proximal step of c times the sum of all sizes."""
     return np.sign(v) * np.maximum(np.abs(v) - c, 0.0)
 
 
-def rows_l2(v: Any, c: float) -> Any:
+def rows_l2(v: Matrix, c: float) -> Matrix:
+    """Apply the proximal step of c times the sum of the l2 norms of the rows."""
     norms = np.linalg.norm(v, axis=1, keepdims=True)
     return np.where(norms > c, v * (1.0 - c / np.maximum(norms, 1e-300)), 0.0)
 
 
-def rows_linf(v: Any, c: float) -> Any:
-    """By Moreau: v minus its projection onto the l1 ball of radius c."""
+def rows_linf(v: Matrix, c: float) -> Matrix:
+    """Apply the proximal step of c times the sum of the l-infinity norms of the rows.
+
+    By Moreau's decomposition it is v minus the projection of its rows onto the l1 ball of radius c.
+    """
     return v - np.array([l1_ball(row, c) for row in v]) if c > 0.0 else v
 
 
 ROWS = {"l1": rows_l1, "l1/l2": rows_l2, "l1/linf": rows_linf}
+"""Proximal steps by the name of the penalty."""
 
 
 class Softmax:
-    """Labels are 0, 1, 2, ...; a new one joins with zero weights at its first example."""
+    """Multinomial logistic regression (Duchi & Singer 2009).
+
+    Labels are 0, 1, 2, ...; a new one joins with zero weights at its first example.
+    """
 
     def __init__(
         self,
@@ -384,7 +466,7 @@ class Softmax:
         l2: float = 0.0,
         radius: float = 10.0,
         nonnegative: bool = False,
-        lr: Any = 0.1,
+        lr: float | Scheduler = 0.1,
         schedule: str = "invsqrt",
         intercept_lr: float = 0.01,
         intercept_init: float = 0.0,
@@ -396,15 +478,17 @@ class Softmax:
         self.lr, self.schedule, self.intercept_lr = lr, schedule, intercept_lr
         self.intercept_init, self.clip_gradient = intercept_init, clip_gradient
 
-    def output(self, x: Any) -> Any:
+    def output(self, x: Vector) -> Vector:
+        """Return the probability of each class."""
         a = x @ self.w + self.b
         e = np.exp(a - a.max(initial=-np.inf))
         return e / e.sum()
 
-    def learn(self, x: Any, y: int, w: float = 1.0) -> Any:
-        eta, joining = rate(self.lr, self.schedule, self.t), max(0, y + 1 - len(self.b))
-        self.w = np.hstack([self.w, np.zeros((len(x), joining))])
-        self.b = np.append(self.b, np.full(joining, self.intercept_init))
+    def learn(self, x: Vector, y: int, w: float = 1.0) -> Vector:
+        """Take one step; return the probabilities before it, the new class included."""
+        eta, n_new = rate(self.lr, self.schedule, self.t), max(0, y + 1 - len(self.b))
+        self.w = np.hstack([self.w, np.zeros((len(x), n_new))])
+        self.b = np.append(self.b, np.full(n_new, self.intercept_init))
         p = self.output(x)
         g = np.clip(p - (np.arange(len(p)) == y), -self.clip_gradient, self.clip_gradient) * w
         v = self.w - eta * np.outer(x, g)
@@ -413,8 +497,8 @@ class Softmax:
         self.t += 1
         return p
 
-    def _penalty(self, v: Any, eta: float) -> Any:
-        if self.penalty == "ball":  # one for each label
+    def _penalty(self, v: Matrix, eta: float) -> Matrix:
+        if self.penalty == "ball":  # one ball for each class
             v = np.maximum(v, 0.0) if self.nonnegative else v
             return np.array([l1_ball(column, self.radius) for column in v.T]).T
         return ROWS[self.penalty](v, eta * self.strength) / (1.0 + eta * self.l2)

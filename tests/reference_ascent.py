@@ -1,20 +1,21 @@
-"""The slow truth of the coordinate solvers: dense numpy, step by step, by the definition of a step.
+"""Slow reference implementations of the coordinate solvers, in dense numpy.
 
-No code is shared with the package. A dual step is found by bisection, from the loss's slope alone.
+They share no code with the package. A dual step is found by bisection, from the derivative of the
+loss alone. Functions visit the examples in order for `epochs` passes, and return weights of shape
+(d,), or (k, d) for k classes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from tests.reference_solvers import loss, simplex
+from tests.reference_solvers import Matrix, Rows, Vector, loss, simplex
 
 
 def dual_step(name: str, a: float, alpha: float, y: float, q: float, gamma: float) -> float:
-    """The alpha' with -alpha' a slope of the loss at the margin a + q (alpha' - alpha)."""
+    """Return the alpha' for which -alpha' is the slope at the margin a + q (alpha' - alpha)."""
     low, high = a - q * (abs(alpha) + 1e9), a + q * (abs(alpha) + 1e9)
     for _ in range(300):
         z = 0.5 * (low + high)
@@ -23,12 +24,15 @@ def dual_step(name: str, a: float, alpha: float, y: float, q: float, gamma: floa
     return alpha + (0.5 * (low + high) - a) / q
 
 
-def soft(v: Any, t: float) -> Any:
+def soft(v: Vector, t: float) -> Vector:
+    """Soft-threshold v by t."""
     return np.sign(v) * np.maximum(np.abs(v) - t, 0.0)
 
 
-def sdca(name: str, X: Any, y: Any, l2: float, gamma: float, epochs: int) -> tuple[Any, Any]:
-    """Weights and dual variables after some passes in order."""
+def sdca(
+    name: str, X: Matrix, y: Vector, l2: float, gamma: float, epochs: int
+) -> tuple[Vector, Vector]:
+    """Return the weights and the dual variables of SDCA."""
     n, d = X.shape
     alpha, w = np.zeros(n), np.zeros(d)
     for _ in range(epochs):
@@ -40,8 +44,8 @@ def sdca(name: str, X: Any, y: Any, l2: float, gamma: float, epochs: int) -> tup
     return w, alpha
 
 
-def multiclass(X: Any, y: Any, cost: Any, l2: float, epochs: int) -> Any:
-    """The weights, a row a class, after some passes in order."""
+def multiclass(X: Matrix, y: Vector, cost: Matrix, l2: float, epochs: int) -> Matrix:
+    """Return the weights of multiclass SDCA with the hinge loss of `cost`, one row per class."""
     n, k = len(X), len(cost)
     p = np.eye(k)[y]
     W = np.zeros((k, X.shape[1]))
@@ -53,22 +57,30 @@ def multiclass(X: Any, y: Any, cost: Any, l2: float, epochs: int) -> Any:
     return W
 
 
-def multiclass_objective(X: Any, y: Any, cost: Any, l2: float, W: Any) -> float:
+def multiclass_objective(X: Matrix, y: Vector, cost: Matrix, l2: float, W: Matrix) -> float:
+    """Return the mean multiclass hinge loss plus l2/2 |W|^2."""
     v = X @ W.T
     own = v[np.arange(len(X)), y]
     return float((cost[y] + v - own[:, None]).max(axis=1).mean() + 0.5 * l2 * (W**2).sum())
 
 
 def prox_sdca(
-    name: str, X: Any, y: Any, l1: float, strength: float, norm: str, gamma: float, epochs: int
-) -> Any:
-    """The weights after some passes in order, with h around zero."""
+    name: str,
+    X: Matrix,
+    y: Vector,
+    l1: float,
+    strength: float,
+    norm: str,
+    gamma: float,
+    epochs: int,
+) -> Vector:
+    """Return the weights of proximal SDCA; the norm "q" is the dual of the p-norm of the rows."""
     n, d = X.shape
     p = max(2.0, math.log(d)) if norm == "q" else 2.0
     c = 3.0 * p if norm == "q" else 1.0
     alpha = np.zeros(n)
 
-    def weights() -> Any:
+    def weights() -> Vector:
         u = soft(X.T @ alpha / (strength * n), l1 / strength)
         size = (np.abs(u) ** p).sum() ** (1 / p)
         return np.sign(u) * np.abs(u) ** (p - 1) / size ** (p - 2) / c if size else u
@@ -81,9 +93,16 @@ def prox_sdca(
 
 
 def accelerated(
-    name: str, X: Any, y: Any, l2: float, gamma: float, smooth: float, batches: list[Any], m: int
-) -> Any:
-    """The weights after some batches; the loss is 1/smooth-smooth."""
+    name: str,
+    X: Matrix,
+    y: Vector,
+    l2: float,
+    gamma: float,
+    smooth: float,
+    batches: list[Rows],
+    m: int,
+) -> Vector:
+    """Return the weights of accelerated SDCA after these batches; the loss is 1/smooth-smooth."""
     n, d = X.shape
     g = smooth * l2 * n / (X**2).sum(axis=1).max()
     theta = 0.25 * min(1.0, math.sqrt(g / m), g, g ** (2 / 3) / m ** (1 / 3))
@@ -99,16 +118,16 @@ def accelerated(
 
 def scd(
     name: str,
-    X: Any,
-    y: Any,
+    X: Matrix,
+    y: Vector,
     l1: float,
     l2: float,
     lo: float,
     hi: float,
     c: float,
     steps: list[int],
-) -> Any:
-    """The weights after steps at these coordinates; where one is -1, at the best."""
+) -> Vector:
+    """Return the weights after steps at these coordinates; -1 selects the best coordinate."""
     n, d = X.shape
     bound = 0.25 if name == "logistic" else 1.0
     beta = bound * (X**2).mean(axis=0) + l2

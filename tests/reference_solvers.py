@@ -1,4 +1,4 @@
-"""Slow reference implementations of the solvers, in dense numpy.
+"""Slow reference implementations of the projections and the first-order solvers, in dense numpy.
 
 They share no code with the package. Projections bisect; `ista` takes many short steps.
 """
@@ -6,12 +6,17 @@ They share no code with the package. Projections bisect; `ista` takes many short
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Rows = NDArray[np.int64]
+"""Row indices of a batch."""
 
 
-def simplex(v: Any, z: float) -> Any:
+def simplex(v: ArrayLike, z: float) -> Vector:
     """Project onto {w >= 0, sum w = z}: bisect the threshold."""
     v = np.asarray(v, float)
     low, high = v.max() - z, v.max()
@@ -21,7 +26,7 @@ def simplex(v: Any, z: float) -> Any:
     return np.maximum(v - high, 0.0)
 
 
-def ball(v: Any, z: float, a: Any = None) -> Any:
+def ball(v: ArrayLike, z: float, a: ArrayLike | None = None) -> Vector:
     """Project onto {sum a_i |w_i| <= z}: bisect the multiplier."""
     v = np.asarray(v, float)
     a = np.ones(len(v)) if a is None else np.asarray(a, float)
@@ -56,8 +61,8 @@ def loss(name: str, a: float, y: float, gamma: float = 1.0) -> tuple[float, floa
 
 
 def mean_loss(
-    name: str, X: Any, y: Any, w: Any, b: Any, gamma: float = 1.0
-) -> tuple[float, Any, Any]:
+    name: str, X: Matrix, y: Vector, w: Vector, b: float | Vector, gamma: float = 1.0
+) -> tuple[float, Vector, float | Vector]:
     """Return the mean loss and its gradient in weights and intercept."""
     n = len(X)
     if name == "softmax":
@@ -72,8 +77,8 @@ def mean_loss(
     return losses[:, 0].mean(), losses[:, 1] @ X / n, losses[:, 1].mean()
 
 
-def penalty(kind: str, w: Any, s: float, l2: float) -> float:
-    """Return s times a norm plus l2/2 |w|^2; a set counts as 0."""
+def penalty(kind: str, w: Vector, s: float, l2: float) -> float:
+    """Return s times a norm plus l2/2 |w|^2; the indicator function of a set counts as 0."""
     size = np.abs(w)
     norm = {
         "l1": lambda: size.sum(),
@@ -85,7 +90,7 @@ def penalty(kind: str, w: Any, s: float, l2: float) -> float:
     return float(s * (norm[kind]() if kind in norm else 0.0) + l2 / 2 * (size**2).sum())
 
 
-def prox(kind: str, v: Any, eta: float, s: float, l2: float) -> Any:
+def prox(kind: str, v: Vector, eta: float, s: float, l2: float) -> Vector:
     """Return argmin eta penalty(w) + |w - v|^2 / 2; s is the radius of a set."""
     eta, v = eta / (1.0 + eta * l2), v / (1.0 + eta * l2)
     if kind == "l1":
@@ -100,31 +105,31 @@ def prox(kind: str, v: Any, eta: float, s: float, l2: float) -> Any:
         low, high = np.zeros(v.shape[1]), np.abs(v).max(axis=0)
         for _ in range(70):
             c = 0.5 * (low + high)
-            much = np.maximum(np.abs(v) - c, 0.0).sum(axis=0) > eta * s
-            low, high = np.where(much, c, low), np.where(much, high, c)
+            above = np.maximum(np.abs(v) - c, 0.0).sum(axis=0) > eta * s
+            low, high = np.where(above, c, low), np.where(above, high, c)
         return np.clip(v, -high, high)
     if kind == "l2-ball":
         return v * min(1.0, s / max(math.sqrt((v**2).sum()), 1e-300))
     rows = v if v.ndim > 1 else v[None]
-    one = {
+    project = {
         "ball": lambda row: ball(row, s),
         "nonnegative": lambda row: ball(np.maximum(row, 0.0), s),
         "simplex": lambda row: simplex(row, s),
     }[kind]
-    return np.array([one(row) for row in rows]).reshape(v.shape)
+    return np.array([project(row) for row in rows]).reshape(v.shape)
 
 
 def ista(
     name: str,
-    X: Any,
-    y: Any,
+    X: Matrix,
+    y: Vector,
     kind: str,
     s: float,
     l2: float = 0.0,
     intercept: bool = False,
     steps: int = 800,
-) -> tuple[float, Any, Any]:
-    """Minimise by proximal gradient with a safe step size; return objective, weights, intercept."""
+) -> tuple[float, Vector, float | Vector]:
+    """Minimise by proximal gradient at the rate 1/L; return objective, weights and intercept."""
     k = 1 + int(max(y)) if name == "softmax" else None
     w = np.zeros(X.shape[1] if k is None else (k, X.shape[1]))
     b = 0.0 if k is None else np.zeros(k)
@@ -139,35 +144,38 @@ def ista(
 
 def projected(
     name: str,
-    X: Any,
-    y: Any,
+    X: Matrix,
+    y: Vector,
     z: float,
     geometry: str,
     nonnegative: bool,
     lr: float,
-    parts: list[list[Any]],
+    epochs: list[list[Rows]],
     schedule: str = "invsqrt",
-) -> list[Any]:
-    """Return the weights after each epoch of projected gradient, one step for each batch."""
-    d, t, found = X.shape[1], 0, []
+) -> list[Vector]:
+    """Return the weights after each epoch of projected or exponentiated gradient.
+
+    `epochs` holds, for each epoch, the row indices of its batches; each batch is one step.
+    """
+    d, t, after_epochs = X.shape[1], 0, []
     w = np.zeros(d)
     plus, minus = np.full(d, z / (2 * d)), np.full(d, z / (2 * d))
     if nonnegative:
         plus, minus = np.full(d, z / d), np.zeros(d)
     if geometry == "eg":
         w = plus - minus
-    for epoch in parts:
+    for epoch in epochs:
         for rows in epoch:
             t += 1
             _, g, _ = mean_loss(name, X[rows], y[rows], w, 0.0)
             eta = {"invsqrt": lr / math.sqrt(t), "inverse": lr / t, "constant": lr}[schedule]
             if geometry == "eg":
                 plus, minus = plus * np.exp(-eta * g), minus * np.exp(eta * g)
-                total = plus.sum() + minus.sum()
-                plus, minus = plus * z / total, minus * z / total
+                mass = plus.sum() + minus.sum()
+                plus, minus = plus * z / mass, minus * z / mass
                 w = plus - minus
             else:
                 v = w - eta * g
                 w = ball(np.maximum(v, 0.0) if nonnegative else v, z)
-        found.append(w)
-    return found
+        after_epochs.append(w)
+    return after_epochs

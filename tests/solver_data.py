@@ -1,4 +1,4 @@
-"""Data for the tests of the solvers: synthetic, or real if `STREAML1_DATA` names a folder."""
+"""Data for the tests of the solvers: synthetic, and real if `STREAML1_DATA` names their folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaml1.datasets import MAGIC04, RCV1, Arcene
 
 
 def toy(loss: str, n: int = 60, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
-    """Return sparse rows, and noisy labels of a linear model."""
+    """Return sparse rows of shape (n, d) and noisy labels of a linear model."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(n, d)) * (random.random((n, d)) < 0.6)
     a = X @ random.normal(size=d) + 0.5 * random.normal(size=n)
@@ -23,7 +23,7 @@ def toy(loss: str, n: int = 60, d: int = 8, seed: int = 0) -> tuple[Any, Any]:
 
 
 def degenerate(case: str, loss: str) -> tuple[Any, Any]:
-    """Return data with a degeneracy."""
+    """Return one of the data sets listed in `DEGENERATE`."""
     X, y = toy(loss)
     if case == "separable":
         X = X + 3.0 * np.outer(np.sign(y), np.ones(X.shape[1]))

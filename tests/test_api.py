@@ -1,4 +1,4 @@
-"""What the package offers, and what it costs to import."""
+"""The public names, signatures and docstrings of the package, and its import cost."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ CONTRACT = [
 ]
 
 
-def test_names() -> None:
-    others = ["BadExample", "Consumer", "ModelFileError", "load", "progressive", "regret"]
+def test_public_names() -> None:
+    functions = ["BadExample", "Consumer", "ModelFileError", "load", "progressive", "regret"]
     assert set(CONTRACT) <= set(MODELS)
-    assert streaml1.__all__ == sorted([*others, *MODELS])
+    assert streaml1.__all__ == sorted([*functions, *MODELS])
     assert all(hasattr(streaml1, name) for name in streaml1.__all__)
     with pytest.raises(AttributeError, match="module 'streaml1' has no attribute 'nothing'"):
         streaml1.nothing  # noqa: B018
 
 
-def test_what_is_for_data_in_memory(python: Callable[..., str]) -> None:
-    """It has a name of its own, and is loaded when that is asked for."""
+def test_solvers_are_imported_on_access(python: Callable[..., str]) -> None:
+    """`streaml1.solvers` is a lazily imported attribute."""
     code = (
         "import streaml1; print(streaml1.solvers.projection.__all__);"
         "print({'fista', 'project_simplex'} <= set(streaml1.solvers.__all__))"
@@ -77,18 +77,18 @@ def test_what_is_for_data_in_memory(python: Callable[..., str]) -> None:
     assert {"solvers"} <= set(dir(streaml1))
 
 
-def test_version() -> None:
+def test_version_matches_metadata() -> None:
     from importlib import metadata
 
     try:
         installed = metadata.version("streaml1")
     except metadata.PackageNotFoundError:
-        pytest.skip("the package is run from its folder, not installed")
+        pytest.skip("the package is not installed")
     assert installed == streaml1.__version__
 
 
-# What each model has of its own, and its default.
-OWN: dict[str, dict[str, Any]] = {
+# Parameters that are specific to a family of models, with their defaults.
+SPECIFIC: dict[str, dict[str, Any]] = {
     "EG": {"radius": 10.0, "n_features": 2**18, "nonnegative": False},
     "ElasticNet": {"l1": 0.0, "l2": 0.0, "update": "fobos", "stamps": "folded", "budget": 2**20},
     "FOBOS": {"strength": 1e-4, "norm": "l2"},
@@ -104,26 +104,26 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "TruncatedGradient": {"gravity": 1e-4, "period": 1, "threshold": math.inf},
 }
-RATELESS = ("FTRL", "Pegasos")
-AVERAGED = ("ElasticNet", "Pegasos", "TruncatedGradient")  # have `average`
+RATELESS = ("FTRL", "Pegasos")  # families without `lr`
+AVERAGED = ("ElasticNet", "Pegasos", "TruncatedGradient")  # families with `average`
 MODELS = list(modules_of_classes())
 PARAMETERS = {
     name: learner.parameters for learner in LEARNERS.values() for name in learner.classes.values()
 }
 
 
-def own_of(name: str) -> dict[str, Any]:
-    """What the contract says; of learners that it does not list, what is declared."""
+def specific_parameters(name: str) -> dict[str, Any]:
+    """Return the parameters in the contract, or the declared ones of learners not in it."""
     family = name.removesuffix("Classifier").removesuffix("Regressor")
     declared = parameters_of(PARAMETERS[name])
-    own = {key: param.default for key, param in declared.items() if key not in SHARED_ORDER}
-    return OWN.get(family, own)
+    specific = {key: param.default for key, param in declared.items() if key not in SHARED_ORDER}
+    return SPECIFIC.get(family, specific)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_parameters(name: str) -> None:
+def test_signature_of_models(name: str) -> None:
     cls = getattr(streaml1, name)
-    found = list(inspect.signature(cls).parameters.values())
+    signature = list(inspect.signature(cls).parameters.values())
     has_rate = issubclass(PARAMETERS[name], LearningRateParameters)
     averages = issubclass(PARAMETERS[name], AveragingParameters)
     if name in CONTRACT:
@@ -133,20 +133,20 @@ def test_parameters(name: str) -> None:
     loss = "logistic" if name.endswith("Classifier") else "squared"
     loss = "hinge" if name == "PegasosClassifier" else loss
     expected = {
-        **own_of(name),
+        **specific_parameters(name),
         **({} if name == "SoftmaxClassifier" else {"loss": loss}),
         **rates,
         **{"intercept_lr": 0.01, "intercept_init": 0.0, "clip_gradient": 1e12},
         **({"average": False} if averages else {}),
         **{"max_features": None, "hash_bits": None, "cross": None, "text": None, "ngrams": 1},
     }
-    assert {p.name: p.default for p in found} == expected
-    assert [p.name for p in found] == list(expected)
-    assert all(p.kind is p.KEYWORD_ONLY for p in found)
+    assert {p.name: p.default for p in signature} == expected
+    assert [p.name for p in signature] == list(expected)
+    assert all(p.kind is p.KEYWORD_ONLY for p in signature)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_methods(name: str) -> None:
+def test_methods_of_models(name: str) -> None:
     cls = getattr(streaml1, name)
     methods = METHODS + PROBABILITIES * name.endswith("Classifier")
     assert all(hasattr(cls, method) for method in methods)
@@ -155,35 +155,42 @@ def test_methods(name: str) -> None:
     assert list(inspect.signature(cls.progressive_many).parameters) == ["self", "X", "y", "w"]
     assert list(inspect.signature(cls.predict_one).parameters) == ["self", "x"]
     assert list(inspect.signature(cls.predict_many).parameters) == ["self", "X"]
-    own = {m for m in dir(cls) if not m.startswith("_")} - {m for m in dir(cls.__mro__[-3])}
+    public_objects = {m for m in dir(cls) if not m.startswith("_")} - {
+        m for m in dir(cls.__mro__[-3])
+    }
     river = {"clone", "predict_proba_one", "predict_proba_many"}
-    many = {"classes_met"} if name == "SoftmaxClassifier" else set()
-    assert own <= {*methods, *SHARED, *own_of(name), "loss", "average"} | river | many
+    multiclass = {"classes_met"} if name == "SoftmaxClassifier" else set()
+    assert (
+        public_objects
+        <= {*methods, *SHARED, *specific_parameters(name), "loss", "average"} | river | multiclass
+    )
 
 
-def public() -> Iterator[Any]:
+def public_objects() -> Iterator[Any]:
     for name in streaml1.__all__:
-        thing = getattr(streaml1, name)
-        yield pytest.param(thing, id=name)
-        if inspect.isclass(thing):
-            for part in sorted(vars(thing)):
-                value = getattr(thing, part)
-                if not part.startswith("_") and (callable(value) or isinstance(value, property)):
-                    yield pytest.param(value, id=f"{name}.{part}")
+        obj = getattr(streaml1, name)
+        yield pytest.param(obj, id=name)
+        if inspect.isclass(obj):
+            for attribute in sorted(vars(obj)):
+                member = getattr(obj, attribute)
+                if not attribute.startswith("_") and (
+                    callable(member) or isinstance(member, property)
+                ):
+                    yield pytest.param(member, id=f"{name}.{attribute}")
             for method in METHODS:
-                if hasattr(thing, method):
-                    yield pytest.param(getattr(thing, method), id=f"{name}.{method}")
+                if hasattr(obj, method):
+                    yield pytest.param(getattr(obj, method), id=f"{name}.{method}")
 
 
-@pytest.mark.parametrize("thing", list(public()))
-def test_everything_public_is_described(thing: Any) -> None:
-    text = inspect.getdoc(thing)
+@pytest.mark.parametrize("obj", list(public_objects()))
+def test_public_objects_have_docstrings(obj: Any) -> None:
+    text = inspect.getdoc(obj)
     assert text
     assert text.splitlines()[0].endswith(".")
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_parameter_is_described(name: str) -> None:
+def test_docstrings_list_every_parameter(name: str) -> None:
     cls = getattr(streaml1, name)
     section = inspect.getdoc(cls).partition("Parameters\n")[2].partition("Examples\n")[0]
     described = [line for line in section.splitlines() if not line.startswith(" ")]
@@ -197,38 +204,38 @@ def default_of(text: str) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_documented_defaults_are_those_of_the_signature(name: str) -> None:
+def test_documented_defaults_match_the_signature(name: str) -> None:
     cls = getattr(streaml1, name)
     expected = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
     rows = [line.split(" | ") for line in parameter_table(cls).splitlines()[2:]]
-    table = {row[0].strip("| `"): default_of(row[-3].strip("`")) for row in rows}
-    assert table == expected
+    documented = {row[0].strip("| `"): default_of(row[-3].strip("`")) for row in rows}
+    assert documented == expected
     section = inspect.getdoc(cls).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
     names = re.findall(r"^(\w+)$", section, re.MULTILINE)
     defaults = re.findall(r"default:\s+(\S+)\.$", section, re.MULTILINE)
     assert dict(zip(names, map(default_of, defaults), strict=True)) == expected
 
 
-HEAVY = ["pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka"]
-LIGHT = """
+HEAVY_MODULES = ["pandas", "polars", "scipy", "matplotlib", "sklearn", "rich", "click", "kafka"]
+PRINT_MODULES = """
 import json, sys
 {}
 print(json.dumps(sorted(sys.modules)))
 """
 
 
-def loaded(python: Callable[..., str], code: str) -> set[str]:
-    return set(json.loads(python("-W", "error", "-c", LIGHT.format(code), **WARM)))
+def modules_after(python: Callable[..., str], code: str) -> set[str]:
+    return set(json.loads(python("-W", "error", "-c", PRINT_MODULES.format(code), **WARM)))
 
 
-def test_importing_is_light(python: Callable[..., str]) -> None:
-    modules = loaded(python, "import streaml1")
-    assert not modules & {*HEAVY, "river", "numba", "numpy"}
+def test_import_loads_no_dependencies(python: Callable[..., str]) -> None:
+    modules = modules_after(python, "import streaml1")
+    assert not modules & {*HEAVY_MODULES, "river", "numba", "numpy"}
     assert not [name for name in modules if name.startswith("streaml1.")]
 
 
-def test_learning_is_light(python: Callable[..., str]) -> None:
-    modules = loaded(
+def test_learning_loads_only_required_modules(python: Callable[..., str]) -> None:
+    modules = modules_after(
         python,
         """
 import streaml1
@@ -243,15 +250,15 @@ m.freeze().predict_one({"a": 1.0})
     )
     assert not modules & {f"streaml1.{n}" for n in ("cli", "console", "report", "streams")}
     assert "streaml1.models" in modules
-    theirs = loaded(python, "import numba, river.base")
-    assert modules & set(HEAVY) <= theirs
+    dependencies = modules_after(python, "import numba, river.base")
+    assert modules & set(HEAVY_MODULES) <= dependencies
 
 
-def test_no_text_is_printed(python: Callable[..., str]) -> None:
+def test_import_prints_nothing(python: Callable[..., str]) -> None:
     assert python("-c", "import streaml1", **WARM) == ""
 
 
-def test_errors_are_value_errors() -> None:
+def test_public_errors_are_value_errors() -> None:
     assert issubclass(streaml1.BadExample, ValueError)
     assert issubclass(streaml1.ModelFileError, ValueError)
     error = streaml1.BadExample("a sentence", 3)

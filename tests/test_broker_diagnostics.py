@@ -1,4 +1,4 @@
-"""Connection checks of scripted brokers: each cause of a failure has its own sentence."""
+"""Broker diagnostics against scripted brokers: each cause of failure has its own message."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ UNSUPPORTED_MECHANISM, ILLEGAL_STATE, AUTHENTICATION_FAILED = 33, 34, 58
 LOGIN = {"security": "SASL_PLAINTEXT", "mechanism": "PLAIN", "user": "ann", "password": "hush-qqz"}
 
 
-def received(connection: socket.socket, n: int) -> bytes:
+def receive_exactly(connection: socket.socket, n: int) -> bytes:
     data = b""
     while len(data) < n:
-        some = connection.recv(n - len(data))
-        if not some:
+        chunk = connection.recv(n - len(data))
+        if not chunk:
             raise ConnectionError
-        data += some
+        data += chunk
     return data
 
 
-def broker_of(answers: dict[int, bytes]) -> Callable[[socket.socket], None]:
-    """A broker that closes the connection at each request without an answer."""
+def scripted_broker(answers: dict[int, bytes]) -> Callable[[socket.socket], None]:
+    """Return a server that answers by request key and closes the connection at other requests."""
 
     def serve(connection: socket.socket) -> None:
         while True:
-            (size,) = struct.unpack(">i", received(connection, 4))
-            key, _, number = struct.unpack_from(">hhi", received(connection, size))
+            (size,) = struct.unpack(">i", receive_exactly(connection, 4))
+            key, _, correlation_id = struct.unpack_from(">hhi", receive_exactly(connection, size))
             if key not in answers:
                 return
             answer = answers[key]
-            connection.sendall(struct.pack(">ii", len(answer) + 4, number) + answer)
+            connection.sendall(struct.pack(">ii", len(answer) + 4, correlation_id) + answer)
 
     return serve
 
 
-def mechanisms(error: int, *names: str) -> bytes:
-    listed = b"".join(struct.pack(">h", len(name)) + name.encode() for name in names)
-    return struct.pack(">hi", error, len(names)) + listed
+def handshake_answer(error: int, *names: str) -> bytes:
+    encoded = b"".join(struct.pack(">h", len(name)) + name.encode() for name in names)
+    return struct.pack(">hi", error, len(names)) + encoded
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., str]]:
+    """Return a function that starts a server and returns its address."""
     servers: list[socket.socket] = []
 
     def start(serve: Callable[[socket.socket], None], context: ssl.SSLContext | None = None) -> str:
@@ -76,7 +77,7 @@ def start() -> Iterator[Callable[..., str]]:
                     if context is not None:
                         connection = context.wrap_socket(connection, server_side=True)
                     serve(connection)
-                except ssl.SSLError:  # a close with unread bytes would drop the alert
+                except ssl.SSLError:  # closing with unread bytes would drop the TLS alert
                     raw.shutdown(socket.SHUT_WR)
                     while raw.recv(4096):
                         pass
@@ -92,54 +93,55 @@ def start() -> Iterator[Callable[..., str]]:
         server.close()
 
 
-def sentence(address: str, given: dict[str, Any]) -> str:
+def probe_error(address: str, options: dict[str, Any]) -> str:
     with pytest.raises(SourceError) as caught:
-        probe(address, resolve_security(given), 2.0)
+        probe(address, resolve_security(options), 2.0)
     text = str(caught.value)
     assert "qqz" not in text and "\n" not in text
     return text.removeprefix(f"{address} ")
 
 
 @pytest.mark.parametrize(
-    ("answers", "given", "expected"),
+    ("answers", "options", "expected"),
     [
         ({}, {}, "closes the connection: is it a Kafka broker?"),
-        ({HANDSHAKE: mechanisms(UNSUPPORTED_MECHANISM, "PLAIN")}, {},
+        ({HANDSHAKE: handshake_answer(UNSUPPORTED_MECHANISM, "PLAIN")}, {},
          "requires a login: use --kafka-security SASL_SSL or SASL_PLAINTEXT"),
-        ({HANDSHAKE: mechanisms(UNSUPPORTED_MECHANISM, "SCRAM-SHA-512", "SCRAM-SHA-256")}, LOGIN,
+        ({HANDSHAKE: handshake_answer(UNSUPPORTED_MECHANISM, "SCRAM-SHA-512", "SCRAM-SHA-256")},
+         LOGIN,
          "does not support PLAIN: use --kafka-mechanism SCRAM-SHA-256 or SCRAM-SHA-512"),
-        ({HANDSHAKE: mechanisms(ILLEGAL_STATE)}, LOGIN,
+        ({HANDSHAKE: handshake_answer(ILLEGAL_STATE)}, LOGIN,
          "requires no login on this port: use --kafka-security PLAINTEXT or SSL"),
-        ({HANDSHAKE: mechanisms(0, "PLAIN"),
+        ({HANDSHAKE: handshake_answer(0, "PLAIN"),
           AUTHENTICATE: struct.pack(">hhi", AUTHENTICATION_FAILED, -1, 0)}, LOGIN,
          "rejects user 'ann' with this password (PLAIN): check --kafka-user and the password"),
-        ({HANDSHAKE: mechanisms(0, "SCRAM-SHA-256"),
+        ({HANDSHAKE: handshake_answer(0, "SCRAM-SHA-256"),
           AUTHENTICATE: struct.pack(">hhi", 0, -1, 9) + b"r=a,s=b,i"},
          LOGIN | {"mechanism": "SCRAM-SHA-256"},
          "cannot prove that it knows the password of user 'ann': do not trust it"),
     ],
 )  # fmt: skip
-def test_why_a_broker_rejects_a_client(
-    answers: dict[int, bytes], given: dict[str, Any], expected: str, start: Callable[..., str]
+def test_rejections_name_cause_and_remedy(
+    answers: dict[int, bytes], options: dict[str, Any], expected: str, start: Callable[..., str]
 ) -> None:
-    assert sentence(start(broker_of(answers)), given) == expected
+    assert probe_error(start(scripted_broker(answers)), options) == expected
 
 
-def test_a_broker_that_accepts_the_client(
+def test_accepted_client_raises_nothing_and_logs_no_password(
     start: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    nothing = struct.pack(">iii", 0, 0, 0)
-    probe(start(broker_of({METADATA: nothing})), resolve_security(), 2.0)
-    login = {HANDSHAKE: mechanisms(0, "PLAIN"), AUTHENTICATE: struct.pack(">hhi", 0, -1, 0)}
+    empty_metadata = struct.pack(">iii", 0, 0, 0)
+    probe(start(scripted_broker({METADATA: empty_metadata})), resolve_security(), 2.0)
+    login = {HANDSHAKE: handshake_answer(0, "PLAIN"), AUTHENTICATE: struct.pack(">hhi", 0, -1, 0)}
     with caplog.at_level(logging.DEBUG):
         for name in ("kafka.protocol.parser", "kafka.net.connection"):
             caplog.set_level(logging.DEBUG, name)
-        probe(start(broker_of(login)), resolve_security(LOGIN), 2.0)
+        probe(start(scripted_broker(login)), resolve_security(LOGIN), 2.0)
     assert not [record for record in caplog.records if "qqz" in f"{record.args!r}"]
 
 
 @pytest.mark.parametrize(
-    ("client_certificate", "given", "expected"),
+    ("client_certificate", "options", "expected"),
     [
         (False, {}, "requires TLS: use --kafka-security SSL or SASL_SSL"),
         (False, {"security": "SSL"}, "presents an untrusted certificate (self-signed certificate): "
@@ -147,9 +149,9 @@ def test_a_broker_that_accepts_the_client(
         (True, {"ca": "c.pem"}, "requires a client certificate that it trusts ("),
     ],
 )  # fmt: skip
-def test_why_tls_fails(
+def test_tls_failures_name_cause_and_remedy(
     client_certificate: bool,
-    given: dict[str, Any],
+    options: dict[str, Any],
     expected: str,
     start: Callable[..., str],
     tmp_path: Path,
@@ -167,4 +169,4 @@ def test_why_tls_fails(
     if client_certificate:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations("c.pem")
-    assert sentence(start(broker_of({}), context), given).startswith(expected)
+    assert probe_error(start(scripted_broker({}), context), options).startswith(expected)

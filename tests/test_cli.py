@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it writes, what it refuses, how it ends."""
+"""The command line: output, written files, rejected arguments and exit codes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ from streaml1.training import progressive
 from tests.conftest import WARM
 
 ROOT = Path(__file__).parent.parent
-PLAIN = ["learn", "--l1", "1e-3", "--lr", "0.1"]
+LEARN = ["learn", "--l1", "1e-3", "--lr", "0.1"]
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder, so that names are short."""
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory, so that paths are short."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def run(*args: str, input: str | None = None, code: int = 0) -> Result:
+    """Run a command in this process and assert its exit code."""
     result = CliRunner().invoke(cli, list(args), input=input)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -45,8 +46,8 @@ def run(*args: str, input: str | None = None, code: int = 0) -> Result:
     return result
 
 
-def refused(*args: str, input: str | None = None, code: int = 2) -> str:
-    """The one sentence on standard error; nothing else is printed."""
+def error_of(*args: str, input: str | None = None, code: int = 2) -> str:
+    """Assert that a command fails with a one-line error; return the message."""
     result = run(*args, input=input, code=code)
     assert result.stderr.startswith("streaml1: ") and result.stderr.count("\n") == 1
     assert "Traceback" not in result.output
@@ -57,18 +58,20 @@ ROWS = [f"{'+1' if i % 3 else '-1'} {i % 7}:1 {10 + i % 11}:0.5" for i in range(
 
 
 @pytest.fixture
-def svm(here: Path) -> str:
-    (here / "a.svm").write_text("\n".join(ROWS) + "\n")
+def svm(cwd: Path) -> str:
+    """Write `ROWS` to a file and return its name."""
+    (cwd / "a.svm").write_text("\n".join(ROWS) + "\n")
     return "a.svm"
 
 
 @pytest.fixture
-def saved(svm: str) -> str:
-    run(*PLAIN, svm, "--save", "old.model")
+def saved_model(svm: str) -> str:
+    """Save a model that has learnt `svm` and return its name."""
+    run(*LEARN, svm, "--save", "old.model")
     return "old.model"
 
 
-def files() -> dict[str, bytes]:
+def file_contents() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path().iterdir()}
 
 
@@ -76,7 +79,7 @@ def files() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["elastic-net", "truncated-gradient", "pegasos"])
-def test_averages_are_learnt_told_and_kept(svm: str, name: str) -> None:
+def test_averages_are_reported_and_saved(svm: str, name: str) -> None:
     for path, option in (("mean.model", ["--average"]), ("last.model", [])):
         run("learn", svm, "--model", name, *option, "--report", f"{path}.jsonl", "--save", path)
     mean, last = streaml1.load("mean.model"), streaml1.load("last.model")
@@ -88,12 +91,12 @@ def test_averages_are_learnt_told_and_kept(svm: str, name: str) -> None:
     assert f"{mean.intercept:.6g}" in shown
     run("learn", svm, "--load", "mean.model", "--average", "--save", "mean.model")
     assert streaml1.load("mean.model").n_iterations == 200
-    said = refused("learn", svm, "--load", "last.model", "--average")
-    assert "--average cannot change from False to True for last.model: omit it" in said
+    message = error_of("learn", svm, "--load", "last.model", "--average")
+    assert "--average cannot change from False to True for last.model: omit it" in message
 
 
-def test_learn(svm: str) -> None:
-    result = run(*PLAIN, svm, "--every", "40", "--plot", "a.png", "--report", "a.jsonl")
+def test_learn_prints_a_table_and_writes_outputs(svm: str) -> None:
+    result = run(*LEARN, svm, "--every", "40", "--plot", "a.png", "--report", "a.jsonl")
     assert result.stderr == ""
     lines = result.stdout.split("\n")
     assert lines[0].split() == [
@@ -114,7 +117,7 @@ def test_learn(svm: str) -> None:
 
 
 def test_learn_equals_the_library(svm: str) -> None:
-    run(*PLAIN, svm, "--save", "a.model", "--l2", "0.01", "--update", "sgd", "--loss", "hinge",
+    run(*LEARN, svm, "--save", "a.model", "--l2", "0.01", "--update", "sgd", "--loss", "hinge",
         "--lr", "0.3", "--schedule", "constant", "--intercept-lr", "0.1", "--intercept-init",
         "0.5", "--clip-gradient", "2", "--limit", "60", "--passes", "2")  # fmt: skip
     model = streaml1.ElasticNetClassifier(
@@ -127,7 +130,7 @@ def test_learn_equals_the_library(svm: str) -> None:
     assert repr(loaded) == repr(model)
 
 
-def test_the_defaults_are_those_of_the_library(svm: str) -> None:
+def test_defaults_match_the_library(svm: str) -> None:
     run("learn", svm, "--save", "a.model")
     assert repr(streaml1.load("a.model")) == repr(streaml1.ElasticNetClassifier(lr="auto"))
     for option, params in (
@@ -135,23 +138,26 @@ def test_the_defaults_are_those_of_the_library(svm: str) -> None:
         (["--stamps", "explicit"], {"stamps": "explicit"}),
         (["--average"], {"average": True}),
         (["--lr", "auto"], {"lr": "auto"}),
-        (["--no-average"], {"lr": "auto"}),  # as it is without
+        (["--no-average"], {"lr": "auto"}),  # the default
         (["--stamps", "folded"], {"lr": "auto"}),
     ):
         run("learn", svm, *option, "--save", "b.model")
         assert repr(streaml1.load("b.model")) == repr(streaml1.ElasticNetClassifier(**params))
 
 
-def test_top_weights_stand_by_label(svm: str) -> None:
+def test_top_weights_are_listed_by_label(svm: str) -> None:
     model = streaml1.ElasticNetClassifier(l1=1e-3)
     progressive(model, svm)
     ranked = [(str(name), w) for name, w in model.top_weights(100)]
-    up = [name for name, w in ranked if w > 0]
-    down = [name for name, w in ranked if w < 0]
-    assert len(up) > 2 > len(down) == 1
-    shown = run(*PLAIN, svm, "--top", "2").stdout.split("for False\n")[1].split("\n\n")[0]
-    assert [line.split()[1::2] for line in shown.split("\n")] == [[up[0], down[0]], [up[1]]]
-    assert "for True" not in run(*PLAIN, svm, "--top", "0").stdout
+    positive = [name for name, w in ranked if w > 0]
+    negative = [name for name, w in ranked if w < 0]
+    assert len(positive) > 2 > len(negative) == 1
+    shown = run(*LEARN, svm, "--top", "2").stdout.split("for False\n")[1].split("\n\n")[0]
+    assert [line.split()[1::2] for line in shown.split("\n")] == [
+        [positive[0], negative[0]],
+        [positive[1]],
+    ]
+    assert "for True" not in run(*LEARN, svm, "--top", "0").stdout
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ def test_top_weights_stand_by_label(svm: str) -> None:
         (["river:ChickWeights", "--lr", "1e-4"], "ElasticNetRegressor"),
     ],
 )
-def test_the_task_is_that_of_the_loss_or_of_rivers_set(
+def test_task_is_inferred_from_the_loss_or_the_river_dataset(
     args: list[str], kind: str, svm: str
 ) -> None:
     result = run("learn", *args, "--save", "a.model")
@@ -173,49 +179,49 @@ def test_the_task_is_that_of_the_loss_or_of_rivers_set(
     assert ("raise the value" in result.stdout) == (kind == "ElasticNetRegressor")
 
 
-@pytest.mark.parametrize("text", [["shop,day"], ["shop", "--categorical", "day"]])
-def test_a_csv_file(text: list[str]) -> None:
+@pytest.mark.parametrize("categorical", [["shop,day"], ["shop", "--categorical", "day"]])
+def test_csv_column_options(categorical: list[str]) -> None:
     rows = ["shop,day,price,sold,n", "fr,mo,2,1,3", "de,tu,1,0,1", "de,,,0,1"]
     Path("a.csv").write_text("\n".join(rows) + "\n")
-    columns = ["--target", "sold", "--weight", "n", "--categorical", *text]
+    columns = ["--target", "sold", "--weight", "n", "--categorical", *categorical]
     run("learn", "a.csv", *columns, "--save", "a.model")
     names = {"shop=fr", "shop=de", "day=mo", "day=tu", "price"}
     assert set(streaml1.load("a.model").weights) == names
     out = run("predict", "a.model", "a.csv", *columns).stdout.split()
     assert len(out) == 3 and float(out[0]) > float(out[1])
-    left = ["--target", "sold", "--ignore", "day", "--ignore", "n,price", "--categorical", "shop"]
-    run("learn", "a.csv", *left, "--save", "a.model")
+    args = ["--target", "sold", "--ignore", "day", "--ignore", "n,price", "--categorical", "shop"]
+    run("learn", "a.csv", *args, "--save", "a.model")
     assert set(streaml1.load("a.model").weights) == {"shop=fr", "shop=de"}
 
 
-def test_a_checkpoint_is_of_the_columns_it_was_of() -> None:
+def test_resuming_with_other_columns_is_rejected() -> None:
     Path("a.csv").write_text("a,b,day,y\n1,x,3,1\n2,z,4,0\n")
     columns = ["--target", "y", "--categorical", "b", "--checkpoint", "kept"]
     run("learn", "a.csv", *columns)
     Path("a.csv").write_text("a,b,day,y\n1,x,3,1\n2,z,4,0\n3,x,4,1\n")
-    for other, said in [
+    for changed, difference in [
         (["--categorical", "day"], "its categorical is ['b'], that of a.csv is ['b', 'day']"),
         (["--target", "day"], "its target is 'y', that of a.csv is 'day'"),
         (["--weight", "a"], "its weight is None, that of a.csv is 'a'"),
         (["--ignore", "a"], "its ignore is [], that of a.csv is ['a']"),
         (["--delimiter", "tab"], r"its delimiter is ',', that of a.csv is '\t'"),
     ]:
-        told = refused("learn", "a.csv", *columns, *other)
-        assert said in told and told.endswith("use another directory")
+        message = error_of("learn", "a.csv", *columns, *changed)
+        assert difference in message and message.endswith("use another directory")
     assert "3 examples" in run("learn", "a.csv", *columns).stdout
 
 
-def test_what_a_model_of_all_rates_cannot_become(svm: str) -> None:
+def test_auto_rate_model_cannot_change_rate_or_loss(svm: str) -> None:
     run("learn", svm, "--save", "m")
-    for option, began in ((["--lr", "0.3"], "auto"), (["--loss", "hinge"], "logistic")):
-        told = refused("learn", svm, "--load", "m", *option)
-        assert told == (
-            f"{option[0]} cannot change from {began} to {option[1]} for m: omit it or start a new "
-            "model without --load"
+    for option, initial in ((["--lr", "0.3"], "auto"), (["--loss", "hinge"], "logistic")):
+        message = error_of("learn", svm, "--load", "m", *option)
+        assert message == (
+            f"{option[0]} cannot change from {initial} to {option[1]} for m: omit it or start a "
+            "new model without --load"
         )
 
 
-def test_a_folder_of_checkpoints_is_a_model(svm: str) -> None:
+def test_checkpoint_folder_is_accepted_as_a_model(svm: str) -> None:
     run("learn", svm, "--l1", "1e-4", "--checkpoint", "kept", "--save", "m")
     folder, file = streaml1.load("kept"), streaml1.load("m")
     assert folder.weights == file.weights and folder.n_iterations == file.n_iterations
@@ -223,27 +229,29 @@ def test_a_folder_of_checkpoints_is_a_model(svm: str) -> None:
     assert run("predict", "kept", svm).stdout == run("predict", "m", svm).stdout
     assert run("learn", svm, "--load", "kept").stdout.endswith("sparse\n")
     Path("empty").mkdir()
-    told = "empty is a directory without a checkpoint; give a model file"
-    assert refused("show", "empty") == refused("predict", "empty", svm) == told
+    message = "empty is a directory without a checkpoint; give a model file"
+    assert error_of("show", "empty") == error_of("predict", "empty", svm) == message
 
 
-def test_a_folder_knows_what_is_text() -> None:
+def test_checkpoint_stores_the_text_columns() -> None:
     Path("a.csv").write_text("y,t\n1,hello you\n0,bye you\n")
     run("learn", "a.csv", "--target", "y", "--text", "t", "--checkpoint", "kept")
     run("learn", "a.csv", "--target", "y", "--load", "kept", "--save", "m")
     assert set(streaml1.load("m").weights) == {"t=hello", "t=bye", "t=you"}
-    told = refused("learn", "a.csv", "--target", "y", "--load", "m", "--plot", "m")
-    assert told == "--plot m is the model that is read; choose another name"
+    message = error_of("learn", "a.csv", "--target", "y", "--load", "m", "--plot", "m")
+    assert message == "--plot m is the model that is read; choose another name"
     run("learn", "a.csv", "--target", "y", "--load", "m", "--save", "m")
 
 
 @pytest.mark.parametrize("model", ["elastic-net", "softmax", "pegasos"])
-def test_a_model_of_other_data_is_told(model: str, svm: str) -> None:
+def test_predict_warns_if_no_feature_has_a_weight(model: str, svm: str) -> None:
     run("learn", svm, "--model", model, "--save", "m")
     Path("other.vw").write_text("|site b c\n|site d\n" * 600)
-    told = run("predict", "m", "other.vw").stderr
-    assert told.startswith("streaml1: none of the first 1,200 examples has a feature with a weight")
-    assert told.count("\n") == 1
+    warning = run("predict", "m", "other.vw").stderr
+    assert warning.startswith(
+        "streaml1: none of the first 1,200 examples has a feature with a weight"
+    )
+    assert warning.count("\n") == 1
     assert run("predict", "m", svm).stderr == ""
     Path("one.svm").write_text("1:1\n" + "9999:1\n" * 3)
     assert run("predict", "m", "one.svm").stderr == ""
@@ -251,85 +259,85 @@ def test_a_model_of_other_data_is_told(model: str, svm: str) -> None:
     assert run("predict", "m", "other.vw", "--limit", "19").stderr == ""
 
 
-def test_labels_that_all_come_too_late_write_nothing() -> None:
+def test_expired_labels_write_nothing() -> None:
     events = [{"id": k, "x": {"a": 1}, "time": 100.0 * k} for k in range(30)]
     events += [{"id": k, "y": 1, "time": 3000.0 + k} for k in range(20)]
-    Path("late.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    Path("late.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     Path("m").write_text("precious")
-    done = run("learn", "late.jsonl", "--label-within", "10", "--save", "m", "--plot", "p.png")
+    result = run("learn", "late.jsonl", "--label-within", "10", "--save", "m", "--plot", "p.png")
     assert Path("m").read_text() == "precious" and not Path("p.png").exists()
-    assert done.stdout.startswith("no examples") and "model: " not in done.stdout
-    assert "no label arrived in time; nothing was learnt or written\n" in done.stderr
-    assert "10 labels arrived for unknown or expired examples: raise" in done.stderr
+    assert result.stdout.startswith("no examples") and "model: " not in result.stdout
+    assert "no label arrived in time; nothing was learnt or written\n" in result.stderr
+    assert "10 labels arrived for unknown or expired examples: raise" in result.stderr
 
 
-def test_standard_input() -> None:
+def test_learn_reads_standard_input() -> None:
     text = '{"x": {"a": 1}, "y": 1}\n{"x": {"b": "c"}, "y": 0}\n'
     run("learn", "-", "--format", "jsonl", "--save", "a.model", input=text)
     assert set(streaml1.load("a.model").weights) == {"a", "b=c"}
 
 
-def test_names_that_would_not_print() -> None:
+def test_control_characters_in_names_are_escaped() -> None:
     line = json.dumps({"x": {"\x1b[31m": 1, "": 1, "[bold]": 1, ":smile:": 1}, "y": 1})
     result = run("learn", "-", "--format", "jsonl", input=line + "\n")
     assert "'\\x1b[31m'" in result.stdout and "[bold]" in result.stdout
     assert "\x1b" not in result.stdout and ":smile:" in result.stdout
 
 
-def test_skewed_labels_have_more_columns(here: Path) -> None:
+def test_skewed_labels_add_columns(cwd: Path) -> None:
     rows = [f"{int(i % 25 == 0)} {i % 7}:1" for i in range(300)]
-    (here / "a.svm").write_text("\n".join(rows) + "\n")
+    (cwd / "a.svm").write_text("\n".join(rows) + "\n")
     out = run("learn", "a.svm").stdout
     assert "normalised" in out.split("\n")[0] and "ROC AUC" in out
     assert "ROC AUC" in out.split("\n")[-2]
 
 
-def test_advice_where_a_model_diverges() -> None:
+def test_divergence_advises_a_lower_rate() -> None:
     rows = "".join(f"{i} 1:{i}\n" for i in range(1000, 1100))
     options = ["--format", "svm", "--task", "regression"]
-    assert run("learn", "-", *options, input=rows).stderr == ""  # a rate is found
+    assert run("learn", "-", *options, input=rows).stderr == ""  # --lr auto finds a rate
     result = run("learn", "-", *options, "--lr", "0.1", input=rows)
     assert "lower --lr" in result.stderr
 
 
-# Going on
+# Resuming
 
 
-def test_going_on_equals_never_having_stopped(here: Path, svm: str) -> None:
-    (here / "first.svm").write_text("\n".join(ROWS[:37]) + "\n")
-    (here / "rest.svm").write_text("\n".join(ROWS[37:]) + "\n")
-    run(*PLAIN, "--l2", "1e-3", "first.svm", "--save", "m")
+def test_resumed_model_equals_an_uninterrupted_one(cwd: Path, svm: str) -> None:
+    (cwd / "first.svm").write_text("\n".join(ROWS[:37]) + "\n")
+    (cwd / "rest.svm").write_text("\n".join(ROWS[37:]) + "\n")
+    run(*LEARN, "--l2", "1e-3", "first.svm", "--save", "m")
     run("learn", "rest.svm", "--load", "m", "--save", "m")
-    run(*PLAIN, "--l2", "1e-3", svm, "--save", "whole")
-    one, other = streaml1.load("m"), streaml1.load("whole")
-    assert one.weights == other.weights and one.intercept == other.intercept
-    assert one.n_iterations == other.n_iterations == 100
-    assert repr(one) == repr(other)
+    run(*LEARN, "--l2", "1e-3", svm, "--save", "whole")
+    resumed, whole = streaml1.load("m"), streaml1.load("whole")
+    assert resumed.weights == whole.weights and resumed.intercept == whole.intercept
+    assert resumed.n_iterations == whole.n_iterations == 100
+    assert repr(resumed) == repr(whole)
 
 
-def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
-    run("learn", svm, "--load", saved, "--l2", "0.5", "--loss", "logistic", "--save", "new")
+def test_load_overrides_or_rejects_parameters(saved_model: str, svm: str) -> None:
+    run("learn", svm, "--load", saved_model, "--l2", "0.5", "--loss", "logistic", "--save", "new")
     assert streaml1.load("new").l2 == 0.5 and streaml1.load("new").l1 == 1e-3
-    run("learn", svm, "--load", saved, "--loss", "hinge", "--save", "new")
+    run("learn", svm, "--load", saved_model, "--loss", "hinge", "--save", "new")
     assert streaml1.load("new").loss == "hinge"
-    assert "squared" in refused("learn", svm, "--load", saved, "--loss", "squared")
-    assert "--intercept-init cannot" in refused(
-        "learn", svm, "--load", saved, "--intercept-init", "1"
+    assert "squared" in error_of("learn", svm, "--load", saved_model, "--loss", "squared")
+    assert "--intercept-init cannot" in error_of(
+        "learn", svm, "--load", saved_model, "--intercept-init", "1"
     )
-    assert refused("learn", svm, "--load", saved, "--task", "regression") == (
+    assert error_of("learn", svm, "--load", saved_model, "--task", "regression") == (
         "--task regression does not match old.model, which holds classification: omit --task or "
         "start a new model without --load"
     )
-    said = refused("learn", svm, "--load", saved, "--l1", "-1")
-    assert "l1 must be a number from 0 to 1e+30, got -1.0" in said
-    assert "--budget requires" in refused("learn", svm, "--load", saved, "--budget", "100")
+    message = error_of("learn", svm, "--load", saved_model, "--l1", "-1")
+    assert "l1 must be a number from 0 to 1e+30, got -1.0" in message
+    assert "--budget requires" in error_of("learn", svm, "--load", saved_model, "--budget", "100")
     run("learn", svm, "--save", "auto")
-    told = refused("learn", svm, "--load", "auto", "--schedule", "constant")
-    assert "--schedule cannot be combined with --lr auto" in told
+    auto_message = error_of("learn", svm, "--load", "auto", "--schedule", "constant")
+    assert "--schedule cannot be combined with --lr auto" in auto_message
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
         (["--regret"], "--regret cannot be combined with --checkpoint"),
         (["--l1", "-1"], "l1 must be a number from 0 to 1e+30, got -1.0"),
@@ -343,47 +351,47 @@ def test_parameters_of_a_loaded_model(saved: str, svm: str) -> None:
         (["--most-bad", "0.5"], "--most-bad requires --bad dead-letter or skip"),
     ],
 )
-def test_a_run_that_is_refused_leaves_no_folder(
-    svm: str, here: Path, options: list[str], sentence: str
+def test_rejected_options_create_no_checkpoint_folder(
+    svm: str, cwd: Path, options: list[str], message: str
 ) -> None:
-    assert sentence in refused("learn", svm, "--checkpoint", "kept", *options)
-    assert not (here / "kept").exists()
+    assert message in error_of("learn", svm, "--checkpoint", "kept", *options)
+    assert not (cwd / "kept").exists()
 
 
-def test_a_checkpoint_is_gone_on_from(svm: str, here: Path) -> None:
-    (here / "b.svm").write_text("\n".join(ROWS[:37]) + "\n")
-    run(*PLAIN, svm, "--save", "whole")
+def test_learn_resumes_from_a_checkpoint(svm: str, cwd: Path) -> None:
+    (cwd / "b.svm").write_text("\n".join(ROWS[:37]) + "\n")
+    run(*LEARN, svm, "--save", "whole")
     options = ["--checkpoint", "kept", "--every", "40"]
-    assert "checkpoint: kept\n" in run(*PLAIN, "b.svm", *options).stdout
-    out = run(*PLAIN, svm, *options, "--save", "m").stdout
+    assert "checkpoint: kept\n" in run(*LEARN, "b.svm", *options).stdout
+    out = run(*LEARN, svm, *options, "--save", "m").stdout
     assert [line.split()[0] for line in out.split("\n")[2:5]] == ["40", "80", "100"]
     assert streaml1.load("m").weights == streaml1.load("whole").weights
-    out = run("learn", svm, *options).stdout  # nothing new, and the parameters are known
+    out = run("learn", svm, *options).stdout  # no new examples; parameters are read from kept
     assert "100 examples: " in out
     run("learn", svm, *options, "--l1", "0.5", "--save", "m")
     assert streaml1.load("m").l1 == 0.5
-    assert refused("learn", svm, *options, "--intercept-init", "1") == (
+    assert error_of("learn", svm, *options, "--intercept-init", "1") == (
         "--intercept-init cannot change from 0.0 to 1.0 for the checkpoint in kept: omit it or use "
         "another directory"
     )
-    assert "--model ftrl does not match the checkpoint" in refused(
+    assert "--model ftrl does not match the checkpoint" in error_of(
         "learn", svm, *options, "--model", "ftrl"
     )
     from streaml1.training.checkpoint import Checkpoints
 
     with Checkpoints("kept"):
-        assert "kept is in use by process" in refused("learn", svm, *options, code=75)
+        assert "kept is in use by process" in error_of("learn", svm, *options, code=75)
     Path("kept2").touch()
-    assert "'kept2' is a file" in refused("learn", svm, "--checkpoint", "kept2")
+    assert "'kept2' is a file" in error_of("learn", svm, "--checkpoint", "kept2")
 
 
-# What is refused
+# Rejected arguments and data
 
 GOOD = "+1 1:1\n"
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["learn", "no.svm"], "no.svm: there is no such file"),
         (["learn", "two\nlines.svm"], r"two\nlines.svm: there is no such file"),
@@ -447,14 +455,14 @@ GOOD = "+1 1:1\n"
         (["predict", "a.svm", "a.svm"], "a.svm is not a streaml1 model"),
     ],
 )  # fmt: skip
-def test_one_sentence_and_nothing_written(args: list[str], said: str, svm: str) -> None:
-    before = files()
-    assert said in refused(*args)
-    assert files() == before
+def test_rejected_arguments_write_nothing(args: list[str], message: str, svm: str) -> None:
+    before = file_contents()
+    assert message in error_of(*args)
+    assert file_contents() == before
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("+1 1:nan", "a.svm:3: "),
         ("+1 1:inf", "a.svm:3: "),
@@ -466,127 +474,131 @@ def test_one_sentence_and_nothing_written(args: list[str], said: str, svm: str) 
         ("", "a.svm has no example to learn; nothing was written"),
     ],
 )
-def test_bad_input_ends_the_run_and_overwrites_nothing(line: str, said: str, here: Path) -> None:
-    (here / "a.svm").write_text(f"# good\n{GOOD if line else ''}{line}\n")
+def test_bad_input_ends_the_run_and_overwrites_nothing(line: str, message: str, cwd: Path) -> None:
+    (cwd / "a.svm").write_text(f"# good\n{GOOD if line else ''}{line}\n")
     for name in ("m", "r.jsonl", "p.png"):
-        (here / name).write_text("precious")
-    before = files()
+        (cwd / name).write_text("precious")
+    before = file_contents()
     outputs = ["--save", "m", "--report", "r.jsonl", "--plot", "p.png"]
     result = run("learn", "a.svm", *outputs, code=65 if line else 2)
-    assert result.stderr.startswith(f"streaml1: {said}") and result.stderr.count("\n") == 1
-    assert files() == before
+    assert result.stderr.startswith(f"streaml1: {message}") and result.stderr.count("\n") == 1
+    assert file_contents() == before
 
 
-def test_bad_input_is_counted_with_skip(here: Path) -> None:
+def test_skipped_examples_are_counted(cwd: Path) -> None:
     bad = ["+1 1:nan", "spam", "2 1:1", "+1 1:1e60"] * 3
-    (here / "a.svm").write_text("\n".join([*ROWS[:50], *bad, *ROWS[50:]]) + "\n")
-    result = run(*PLAIN, "a.svm", "--bad", "skip", "--save", "m", "--report", "r.jsonl")
-    (here / "good.svm").write_text("\n".join(ROWS) + "\n")
-    run(*PLAIN, "good.svm", "--save", "good")
+    (cwd / "a.svm").write_text("\n".join([*ROWS[:50], *bad, *ROWS[50:]]) + "\n")
+    result = run(*LEARN, "a.svm", "--bad", "skip", "--save", "m", "--report", "r.jsonl")
+    (cwd / "good.svm").write_text("\n".join(ROWS) + "\n")
+    run(*LEARN, "good.svm", "--save", "good")
     assert streaml1.load("m").weights == streaml1.load("good").weights
-    told = result.stderr.splitlines()
-    assert len(told) == 6 and re.match(r"streaml1: skipped a.svm:5\d: ", told[0])
-    assert told[-1] == "streaml1: skipped 7 more, 12 in all"
+    messages = result.stderr.splitlines()
+    assert len(messages) == 6 and re.match(r"streaml1: skipped a.svm:5\d: ", messages[0])
+    assert messages[-1] == "streaml1: skipped 7 more, 12 in all"
     assert "refused" in result.stdout.split("\n")[1]
     assert result.stdout.split("\n")[2].split()[-1] == "12"
     assert json.loads(Path("r.jsonl").read_text().splitlines()[-1])["refused"] == 12
 
 
-def test_a_run_that_goes_on_tells_what_it_has_refused_itself(here: Path) -> None:
-    kept = (*PLAIN, "a.svm", "--bad", "skip", "--checkpoint", "kept")
-    (here / "a.svm").write_text(GOOD + "spam\n" * 7)
-    assert "skipped 2 more, 7 in all" in run(*kept).stderr
-    with (here / "a.svm").open("a") as file:
+def test_resumed_run_counts_only_its_own_skipped_examples(cwd: Path) -> None:
+    args = (*LEARN, "a.svm", "--bad", "skip", "--checkpoint", "kept")
+    (cwd / "a.svm").write_text(GOOD + "spam\n" * 7)
+    assert "skipped 2 more, 7 in all" in run(*args).stderr
+    with (cwd / "a.svm").open("a") as file:
         file.write(GOOD)
-    assert run(*kept).stderr == ""
-    with (here / "a.svm").open("a") as file:
+    assert run(*args).stderr == ""
+    with (cwd / "a.svm").open("a") as file:
         file.write("spam\n" * 6)
-    *told, last = run(*kept).stderr.splitlines()
-    assert len(told) == 5 and last == "streaml1: skipped 1 more, 6 in all"
+    *messages, last = run(*args).stderr.splitlines()
+    assert len(messages) == 5 and last == "streaml1: skipped 1 more, 6 in all"
 
 
 @pytest.mark.parametrize("command", ["learn", "convert"])
-def test_machines_are_told_each_example_that_is_skipped(here: Path, command: str) -> None:
-    (here / "a.svm").write_text(GOOD + "spam\n" * 11)
+def test_json_log_lists_each_skipped_example(cwd: Path, command: str) -> None:
+    (cwd / "a.svm").write_text(GOOD + "spam\n" * 11)
     args = [command, "a.svm", *(["a.rows"] if command == "convert" else []), "--bad", "skip"]
-    told = [json.loads(line) for line in run(*args, "--log", "json").stderr.splitlines()]
-    refused = [one for one in told if one["event"] == "example_refused"]
+    events = [json.loads(line) for line in run(*args, "--log", "json").stderr.splitlines()]
+    skipped = [event for event in events if event["event"] == "example_refused"]
     n = GOOD.count("\n")
-    assert [one["place"] for one in refused] == [f"a.svm:{n + k}" for k in range(1, 12)]
-    assert {one["level"] for one in refused} == {"warning"}
-    (last,) = (one for one in told if one["event"] == "examples_refused")
-    assert (last["message"], last["refused"]) == ("skipped 11 in all", 11)
-    *some, more = run(*args).stderr.splitlines()
-    assert len(some) == 5 and more == "streaml1: skipped 6 more, 11 in all"
+    assert [event["place"] for event in skipped] == [f"a.svm:{n + k}" for k in range(1, 12)]
+    assert {event["level"] for event in skipped} == {"warning"}
+    (summary,) = (event for event in events if event["event"] == "examples_refused")
+    assert (summary["message"], summary["refused"]) == ("skipped 11 in all", 11)
+    *messages, last = run(*args).stderr.splitlines()
+    assert len(messages) == 5 and last == "streaml1: skipped 6 more, 11 in all"
 
 
-def test_all_refused_is_an_error() -> None:
-    said = run("learn", "-", "--format", "svm", "--bad", "skip", input="spam\n", code=2).stderr
-    assert said.endswith("streaml1: - has no example to learn (1 rejected); nothing was written\n")
+def test_no_valid_example_is_an_error() -> None:
+    stderr = run("learn", "-", "--format", "svm", "--bad", "skip", input="spam\n", code=2).stderr
+    assert stderr.endswith(
+        "streaml1: - has no example to learn (1 rejected); nothing was written\n"
+    )
 
 
 def test_standard_input_cannot_be_read_twice() -> None:
-    said = refused("learn", "-", "--format", "svm", "--passes", "2", "--save", "m", input=GOOD)
-    assert said == "standard input cannot be read twice: write it to a file and read that"
-    assert files() == {}
+    message = error_of("learn", "-", "--format", "svm", "--passes", "2", "--save", "m", input=GOOD)
+    assert message == "standard input cannot be read twice: write it to a file and read that"
+    assert file_contents() == {}
 
 
-def test_an_unwritable_place_is_refused_at_once(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(**options: Any) -> None:
+def test_unwritable_output_is_rejected_before_the_run(
+    svm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(**options: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.NamedTemporaryFile", denied)
-    said = refused("learn", svm, "--report", "r.jsonl")
-    assert said == "--report r.jsonl cannot be written: permission denied"
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", deny)
+    message = error_of("learn", svm, "--report", "r.jsonl")
+    assert message == "--report r.jsonl cannot be written: permission denied"
 
 
-def test_a_read_only_file_is_refused(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_output_is_rejected(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("m").write_text("precious")
-    # As root everything can be written.
+    # Root may write all files, so that file modes would not do.
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "m")
-    assert refused("learn", svm, "--save", "m") == "--save m cannot be written: it is read-only"
+    assert error_of("learn", svm, "--save", "m") == "--save m cannot be written: it is read-only"
 
 
-def test_matplotlib_is_asked_for_before_the_stream(
+def test_missing_matplotlib_is_reported_before_the_run(
     svm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
-    said = refused("learn", svm, "--plot", "a.png")
-    assert said == ("--plot a.png needs matplotlib; run pip install 'streaml1[plot]'")
+    message = error_of("learn", svm, "--plot", "a.png")
+    assert message == ("--plot a.png needs matplotlib; run pip install 'streaml1[plot]'")
 
 
-def test_a_full_disk(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: object) -> None:
+def test_full_disk_keeps_the_old_model(svm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_full_disk(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", raise_full_disk)
     Path("m").write_text("precious")
     result = run("learn", svm, "--save", "m", code=75)
     assert re.match(r"streaml1: m cannot be written.*no space left on device.*\n", result.stderr)
     assert Path("m").read_text() == "precious"
 
 
-def test_what_is_text_is_asked_for_once() -> None:
-    """A checkpoint knows it, and a saved model."""
+def test_text_columns_are_read_from_checkpoint_and_model() -> None:
+    """--text is required only for a new model."""
     lines = [f"{k % 2},w{k % 5} now\n" for k in range(40)]
-    asked = ("--target", "y", "--save", "m")
-    for name, part in (("a.csv", lines), ("b.csv", lines[:25])):
-        Path(name).write_text("y,m\n" + "".join(part))
-    run("learn", "a.csv", *asked, "--text", "m", "--ngrams", "2")
+    options = ("--target", "y", "--save", "m")
+    for name, part_lines in (("a.csv", lines), ("b.csv", lines[:25])):
+        Path(name).write_text("y,m\n" + "".join(part_lines))
+    run("learn", "a.csv", *options, "--text", "m", "--ngrams", "2")
     whole = streaml1.load("m").weights
-    run("learn", "b.csv", *asked, "--text", "m", "--ngrams", "2", "--checkpoint", "c")
+    run("learn", "b.csv", *options, "--text", "m", "--ngrams", "2", "--checkpoint", "c")
     Path("b.csv").write_text("y,m\n" + "".join(lines))
-    run("learn", "b.csv", *asked, "--checkpoint", "c")
+    run("learn", "b.csv", *options, "--checkpoint", "c")
     assert streaml1.load("m").weights == whole and "m=w1 now" in whole
-    run("learn", "b.csv", *asked, "--load", "m")
+    run("learn", "b.csv", *options, "--load", "m")
 
 
 # show, predict, warm, help
 
 
-def test_show(saved: str) -> None:
-    model = streaml1.load(saved)
-    out = run("show", saved, "--top", "3").stdout
+def test_show_lists_parameters_and_weights(saved_model: str) -> None:
+    model = streaml1.load(saved_model)
+    out = run("show", saved_model, "--top", "3").stdout
     facts = dict(re.findall(r"^  (\S+(?: \S+)*?)  +(.+)$", out, re.M))
     assert out.startswith("ElasticNetClassifier\n")
     assert facts["l1"] == "0.001" and facts["loss"] == "logistic"
@@ -598,58 +610,60 @@ def test_show(saved: str) -> None:
     assert [(name, float(w)) for w, name in shown] == [
         (str(name), round(w, 4)) for name, w in model.top_weights(3)
     ]
-    assert "feature\n" not in run("show", saved, "--top", "0").stdout
+    assert "feature\n" not in run("show", saved_model, "--top", "0").stdout
 
 
 @pytest.mark.parametrize("model", ["elastic-net", "softmax"])
 @pytest.mark.parametrize("hashed", [[], ["--hash-bits", "10"]], ids=["names", "hashed"])
-def test_show_finds_names_of_digits(model: str, hashed: list[str], here: Path) -> None:
+def test_show_finds_numeric_feature_names(model: str, hashed: list[str], cwd: Path) -> None:
     lines = ['{"x": {"7": 1, "a": 1}, "y": 1}', '{"x": {"a": 1}, "y": 0}'] * 20
     Path("a.jsonl").write_text("\n".join(lines))
     run("learn", "a.jsonl", "--model", model, "--lr", "0.1", *hashed, "--save", "m")
     learner = streaml1.load("m")
     key = learner.slot("7") if hashed else "7"
-    found = learner.weights[key]
-    w = found[1] if model == "softmax" else found
+    weights = learner.weights[key]
+    w = weights[1] if model == "softmax" else weights
     out = run("show", "m", "--feature", "7", "--feature", "9" * 5000).stdout
     shown = next(line.split() for line in out.splitlines() if line.split()[1:2] == ["7"])
     assert shown[0] == f"{w:+.4f}" and abs(w) > 1e-3
     assert shown[2:3] == [f"{key}"] if hashed else f"{key}" not in shown[2:]
 
 
-def test_show_tells_no_schedule_of_a_rate_that_is_auto(saved: str, svm: str) -> None:
+def test_show_omits_the_schedule_of_an_auto_rate(saved_model: str, svm: str) -> None:
     run("learn", svm, "--save", "auto")
-    told = run("show", "auto").stdout
-    assert re.search(r"^  lr +auto$", told, re.M) and "schedule" not in told
-    assert re.search(r"^  schedule +invsqrt$", run("show", saved).stdout, re.M)
+    out = run("show", "auto").stdout
+    assert re.search(r"^  lr +auto$", out, re.M) and "schedule" not in out
+    assert re.search(r"^  schedule +invsqrt$", run("show", saved_model).stdout, re.M)
 
 
-def test_show_a_name_that_would_print_as_nothing(here: Path) -> None:
+def test_show_quotes_blank_feature_names(cwd: Path) -> None:
     Path("a.jsonl").write_text('{"x": {"": 1}, "y": 1}\n{"x": {" ": 1}, "y": 0}\n' * 9)
     run("learn", "a.jsonl", "--save", "m")
     lines = run("show", "m").stdout.split("feature\n")[1].splitlines()
     assert sorted(line.split(maxsplit=1)[1] for line in lines) == ["' '", "''"]
 
 
-def test_show_a_model_of_zeros(svm: str) -> None:
+def test_show_of_a_model_without_weights(svm: str) -> None:
     out = run("learn", svm, "--l1", "1e9", "--save", "m").stdout
     assert "All weights are zero." in out
     assert "no weights" in run("show", "m").stdout
 
 
-def test_predict(saved: str, svm: str) -> None:
-    model = streaml1.load(saved)
+def test_predict_prints_probabilities(saved_model: str, svm: str) -> None:
+    model = streaml1.load(saved_model)
     X = [{i % 7: 1.0, 10 + i % 11: 0.5} for i in range(100)]
     expected = [model.predict_proba_one(x)[True] for x in X]
-    assert [float(p) for p in run("predict", saved, svm).stdout.split()] == expected
-    told = [json.loads(t) for t in run("predict", saved, svm, "--json").stdout.splitlines()]
-    assert told == [{"line": i + 1, "p": p} for i, p in enumerate(expected)]
-    assert len(run("predict", saved, svm, "--limit", "7").stdout.split()) == 7
+    assert [float(p) for p in run("predict", saved_model, svm).stdout.split()] == expected
+    records = [
+        json.loads(t) for t in run("predict", saved_model, svm, "--json").stdout.splitlines()
+    ]
+    assert records == [{"line": i + 1, "p": p} for i, p in enumerate(expected)]
+    assert len(run("predict", saved_model, svm, "--limit", "7").stdout.split()) == 7
 
 
-def test_predict_needs_no_labels_and_keeps_lines_aligned(saved: str) -> None:
+def test_predict_needs_no_labels_and_keeps_lines_aligned(saved_model: str) -> None:
     text = "1:1\nspam spam\n+1 1:1\n2:1e60\n3:1\n"
-    out = run("predict", saved, "-", "--format", "svm", "--bad", "skip", input=text)
+    out = run("predict", saved_model, "-", "--format", "svm", "--bad", "skip", input=text)
     assert [bool(line) for line in out.stdout.split("\n")] == [
         True,
         False,
@@ -658,33 +672,33 @@ def test_predict_needs_no_labels_and_keeps_lines_aligned(saved: str) -> None:
         True,
         False,
     ]
-    args = ["predict", saved, "-", "--format", "svm", "--bad", "skip", "--json"]
-    told = [json.loads(line) for line in run(*args, input=text).stdout.splitlines()]
-    assert [one["line"] for one in told] == [1, 2, 3, 4, 5]
-    assert told[1]["p"] is None and told[0] == {"line": 1, "p": told[2]["p"]}
-    failed = run("predict", saved, "-", "--format", "svm", input=text, code=65)
+    args = ["predict", saved_model, "-", "--format", "svm", "--bad", "skip", "--json"]
+    records = [json.loads(line) for line in run(*args, input=text).stdout.splitlines()]
+    assert [record["line"] for record in records] == [1, 2, 3, 4, 5]
+    assert records[1]["p"] is None and records[0] == {"line": 1, "p": records[2]["p"]}
+    failed = run("predict", saved_model, "-", "--format", "svm", input=text, code=65)
     assert failed.stderr.startswith("streaml1: -:2: ") and failed.stdout.count("\n") == 1
 
 
-def test_predict_values(svm: str) -> None:
+def test_predict_prints_values_of_a_regressor(svm: str) -> None:
     run("learn", svm, "--task", "regression", "--save", "m")
-    told = json.loads(run("predict", "m", svm, "--limit", "1", "--json").stdout)
-    assert told == {"line": 1, "value": streaml1.load("m").predict_one({0: 1.0, 10: 0.5})}
+    record = json.loads(run("predict", "m", svm, "--limit", "1", "--json").stdout)
+    assert record == {"line": 1, "value": streaml1.load("m").predict_one({0: 1.0, 10: 0.5})}
 
 
-def test_warm() -> None:
-    told = run("warm", "--model", "elastic-net", "--model", "ftrl").stdout
-    assert re.fullmatch(r"compiled in \d+\.\d s.*\n", told)
+def test_warm_compiles_the_named_models() -> None:
+    out = run("warm", "--model", "elastic-net", "--model", "ftrl").stdout
+    assert re.fullmatch(r"compiled in \d+\.\d s.*\n", out)
     assert "'ball' is not one of" in run("warm", "--model", "ball", code=2).stderr
     assert "'words' is not one of" in run("warm", "--with", "words", code=2).stderr
     run("warm", "--model", "ftrl", "--with", "text")
 
 
 @pytest.mark.parametrize("command", ["learn", "predict", "evaluate", "convert"])
-def test_help_offers_what_a_command_takes(command: str) -> None:
-    told = run(command, "--help").stdout
-    assert ("(of each pass)" in told) == (command == "learn")
-    assert ("dead-letter]" in told) == (command in ("learn", "predict"))
+def test_help_lists_only_options_of_the_command(command: str) -> None:
+    out = run(command, "--help").stdout
+    assert ("(of each pass)" in out) == (command == "learn")
+    assert ("dead-letter]" in out) == (command in ("learn", "predict"))
 
 
 @pytest.mark.parametrize("command", [[], ["learn"], ["show"], ["predict"], ["warm"]])
@@ -695,7 +709,7 @@ def test_help_ends_with_an_example(command: list[str]) -> None:
         assert out.rstrip().split("\n\n")[-1].strip().startswith("Example: ")
 
 
-def test_version_and_no_command() -> None:
+def test_version_and_missing_command() -> None:
     assert run("--version").stdout == f"streaml1 {streaml1.__version__}\n"
     assert "Usage: " in run(code=2).stderr
 
@@ -703,115 +717,117 @@ def test_version_and_no_command() -> None:
 # Real processes
 
 
-def heed_signals() -> None:
-    """Tests that run in the background, or by nohup, would hand on that these are ignored."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+def reset_signals() -> None:
+    """Restore the default handlers: children of background jobs and nohup ignore these signals."""
+    for signal_no in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(signal_no, signal.SIG_DFL)
 
 
 @pytest.fixture
-def start(here: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start the command line as a process of its own."""
-    started = []
+def start(cwd: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return a function that starts the command line in a new process."""
+    processes = []
 
     def start(*args: str, **options: Any) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-        one = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "streaml1", *args],
-            cwd=here,
+            cwd=cwd,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=heed_signals,
+            preexec_fn=reset_signals,
             **options,
         )
-        started.append(one)
-        return one
+        processes.append(process)
+        return process
 
     yield start
-    for one in started:
-        one.kill()
-        one.communicate()
+    for process in processes:
+        process.kill()
+        process.communicate()
 
 
-def read_until(process: subprocess.Popen[str], wanted: str) -> None:
-    """Read standard output up to the first line that has `wanted`."""
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Read standard output up to the first line that contains `text`."""
     assert process.stdout is not None
-    late = threading.Timer(120.0, process.kill)
-    late.start()
+    timeout = threading.Timer(120.0, process.kill)
+    timeout.start()
     for line in iter(process.stdout.readline, ""):
-        if wanted in line:
-            late.cancel()
+        if text in line:
+            timeout.cancel()
             return
-    pytest.fail(f"{wanted!r} did not come: {process.communicate()}")
+    pytest.fail(f"{text!r} was not printed: {process.communicate()}")
 
 
 def feed(process: subprocess.Popen[str], rows: list[str]) -> None:
+    """Write rows to standard input."""
     assert process.stdin is not None
     process.stdin.write("\n".join(rows) + "\n")
     process.stdin.flush()
 
 
-SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+SIGNALS = pytest.mark.parametrize("signal_no", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 
 
 @SIGNALS
-def test_a_signal_while_input_is_slow(start: Callable[..., Any], number: int) -> None:
+def test_signal_during_slow_input_writes_outputs(start: Callable[..., Any], signal_no: int) -> None:
     outputs = ["--save", "m", "--report", "r.jsonl", "--plot", "p.svg"]
     process = start("learn", "-", "--format", "svm", "--every", "2", *outputs, stdin=-1)
     feed(process, ROWS[:2])
     read_until(process, "        2 ")
-    feed(process, ROWS[2:3])  # half a block
+    feed(process, ROWS[2:3])  # an incomplete block
     time.sleep(0.3)
-    sent = time.monotonic()
-    process.send_signal(number)
+    sent_at = time.monotonic()
+    process.send_signal(signal_no)
     out, err = process.communicate(timeout=30)
-    assert time.monotonic() - sent < 10.0
-    assert process.returncode == 128 + number, err
+    assert time.monotonic() - sent_at < 10.0
+    assert process.returncode == 128 + signal_no, err
     assert err == "streaml1: interrupted after 3 examples; m, r.jsonl, p.svg were written\n"
     assert out.endswith("features seen, 0.0% sparse\n")
     assert streaml1.load("m").n_iterations == 3
     assert len(Path("r.jsonl").read_text().splitlines()) == 2
-    assert sorted(files()) == ["m", "p.svg", "r.jsonl"]
+    assert sorted(file_contents()) == ["m", "p.svg", "r.jsonl"]
 
 
 @SIGNALS
-def test_a_signal_in_the_middle_of_a_file(
-    start: Callable[..., Any], number: int, here: Path
+def test_signal_in_the_middle_of_a_file_saves_the_model(
+    start: Callable[..., Any], signal_no: int, cwd: Path
 ) -> None:
-    (here / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
+    (cwd / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
     process = start("learn", "long.svm", "--passes", "100000", "--save", "m")
     read_until(process, "20,000 ")
-    sent = time.monotonic()
-    process.send_signal(number)
+    sent_at = time.monotonic()
+    process.send_signal(signal_no)
     _, err = process.communicate(timeout=30)
-    assert time.monotonic() - sent < 10.0
-    assert process.returncode == 128 + number, err
+    assert time.monotonic() - sent_at < 10.0
+    assert process.returncode == 128 + signal_no, err
     n = streaml1.load("m").n_iterations
     assert n >= 20_000
     assert err == f"streaml1: interrupted after {n:,} examples; m was written\n"
 
 
-def test_a_terminal_that_is_closed(here: Path) -> None:
-    """SIGHUP comes, and nothing can be written any more: the model is saved."""
-    (here / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
+def test_closed_terminal_saves_the_model(cwd: Path) -> None:
+    """After SIGHUP nothing can be printed, but the model is saved."""
+    (cwd / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
     args = ["learn", "long.svm", "--passes", "100000", "--save", "m", "--checkpoint", "kept"]
-    terminal, end = pty.openpty()
+    terminal, child_terminal = pty.openpty()
 
-    def begin() -> None:
-        heed_signals()
+    def attach_terminal() -> None:
+        reset_signals()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "streaml1", *args], cwd=here, stdin=end, stdout=end, stderr=end,
+        [sys.executable, "-m", "streaml1", *args], cwd=cwd,
+        stdin=child_terminal, stdout=child_terminal, stderr=child_terminal,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-        preexec_fn=begin,
+        preexec_fn=attach_terminal,
     )  # fmt: skip
-    os.close(end)
-    told = b""
-    while b"20,000 " not in told:
-        told += os.read(terminal, 4096)
+    os.close(child_terminal)
+    output = b""
+    while b"20,000 " not in output:
+        output += os.read(terminal, 4096)
     os.close(terminal)
     assert process.wait(30) == 129
     model = streaml1.load("m")
@@ -819,19 +835,21 @@ def test_a_terminal_that_is_closed(here: Path) -> None:
     assert streaml1.load("kept").n_iterations == model.n_iterations
 
 
-def test_a_signal_before_the_first_example(start: Callable[..., Any], here: Path) -> None:
-    (here / "m").write_text("precious")
+def test_signal_before_the_first_example_overwrites_nothing(
+    start: Callable[..., Any], cwd: Path
+) -> None:
+    (cwd / "m").write_text("precious")
     process = start("learn", "-", "--format", "svm", "--save", "m", stdin=-1)
     time.sleep(4.0)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in err
-    assert (here / "m").read_text() == "precious"
+    assert (cwd / "m").read_text() == "precious"
 
 
 @pytest.mark.parametrize("save", [[], ["--save", "m"]])
-def test_a_closed_pipe_ends_quietly(start: Callable[..., Any], here: Path, save: list[str]) -> None:
-    (here / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
+def test_closed_pipe_ends_quietly(start: Callable[..., Any], cwd: Path, save: list[str]) -> None:
+    (cwd / "long.svm").write_text("\n".join(ROWS * 100) + "\n")
     process = start("learn", "long.svm", "--passes", "100000", *save)
     read_until(process, "1,000 ")
     process.stdout.close()
@@ -844,16 +862,20 @@ def test_a_closed_pipe_ends_quietly(start: Callable[..., Any], here: Path, save:
         assert err == ""
 
 
-def test_predictions_into_a_closed_pipe(start: Callable[..., Any], here: Path, saved: str) -> None:
-    (here / "long.svm").write_text("\n".join(ROWS * 1000) + "\n")
-    process = start("predict", saved, "long.svm")
+def test_predict_into_a_closed_pipe_ends_quietly(
+    start: Callable[..., Any], cwd: Path, saved_model: str
+) -> None:
+    (cwd / "long.svm").write_text("\n".join(ROWS * 1000) + "\n")
+    process = start("predict", saved_model, "long.svm")
     read_until(process, "0.")
     process.stdout.close()
     assert process.stderr.read() == "" and process.wait(30) == 141
 
 
-def test_predictions_come_as_the_input_does(start: Callable[..., Any], saved: str) -> None:
-    process = start("predict", saved, "-", "--format", "svm", "--limit", "2", stdin=-1)
+def test_predictions_are_printed_without_buffering(
+    start: Callable[..., Any], saved_model: str
+) -> None:
+    process = start("predict", saved_model, "-", "--format", "svm", "--limit", "2", stdin=-1)
     feed(process, ["1:1"])
     time.sleep(0.6)
     feed(process, ["2:1"])
@@ -868,33 +890,33 @@ def test_piped_output_is_plain(start: Callable[..., Any], svm: str) -> None:
     assert out.count("log-loss log-loss") == 1, "the header comes once"
 
 
-def test_a_terminal_shows_progress(here: Path, svm: str) -> None:
+def test_terminal_shows_progress(cwd: Path, svm: str) -> None:
     pty = pytest.importorskip("pty")
     parent, child = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "streaml1", "learn", svm, "--every", "50", "--passes", "20"],
-        cwd=here,
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
         stdout=child,
         stderr=child,
     )
     os.close(child)
-    seen = b""
+    output = b""
     while True:
         try:
-            part = os.read(parent, 65536)
-        except OSError:  # the other end is closed
+            chunk = os.read(parent, 65536)
+        except OSError:  # the child has closed its end
             break
-        if not part:
+        if not chunk:
             break
-        seen += part
+        output += chunk
     os.close(parent)
     assert process.wait(30) == 0
-    assert b"\x1b[" in seen and b"examples " in seen
-    assert len(re.findall(rb" [\d,]+ +0\.\d{4} +0\.\d{4}", seen)) == 40
+    assert b"\x1b[" in output and b"examples " in output
+    assert len(re.findall(rb" [\d,]+ +0\.\d{4} +0\.\d{4}", output)) == 40
 
 
-def test_the_module_is_the_command(python: Callable[..., str]) -> None:
+def test_module_is_executable(python: Callable[..., str]) -> None:
     assert python("-m", "streaml1", "--version").startswith("streaml1 ")
 
 
@@ -910,10 +932,10 @@ def test_help_imports_nothing_heavy(python: Callable[..., str]) -> None:
     assert python("-c", script).rstrip().endswith("[]")
 
 
-USING = """
+RECORD_KERNELS = """
 import atexit, runpy, sys
 from streaml1.core.jit import loader
-atexit.register(lambda: print("kernels of dicts:", *loader._loaded))
+atexit.register(lambda: print("dict kernels:", *loader._loaded))
 kind, what, *sys.argv[1:] = sys.argv[1:]
 if kind == "-m":
     runpy.run_module(what, run_name="__main__", alter_sys=True)
@@ -923,68 +945,68 @@ else:
 
 
 @pytest.mark.slow
-def test_warm_leaves_nothing_to_compile(python: Callable[..., str], svm: str, here: Path) -> None:
-    # Kernels that others have compiled are loaded: which, is told as well.
-    def used(*args: str) -> set[str]:
-        out = python("-c", USING, *args, NUMBA_DEBUG_CACHE="1", **WARM)
-        of_dicts = re.findall(r"^kernels of dicts:(.*)$", out, re.MULTILINE)
+def test_warm_leaves_nothing_to_compile(python: Callable[..., str], svm: str, cwd: Path) -> None:
+    def kernels_of(*args: str) -> set[str]:
+        """Run a command; return the compiled kernels that it loads or saves."""
+        out = python("-c", RECORD_KERNELS, *args, NUMBA_DEBUG_CACHE="1", **WARM)
+        dict_kernels = re.findall(r"^dict kernels:(.*)$", out, re.MULTILINE)
         return {
             *re.findall(r"data (?:loaded from|saved to) '(.*\.nbc)'", out),
-            *of_dicts[-1].split(),
+            *dict_kernels[-1].split(),
         }
 
-    warmed = used("-m", "streaml1", "warm", "--model", "elastic-net")
+    warmed = kernels_of("-m", "streaml1", "warm", "--model", "elastic-net")
     Path("a.jsonl").write_text('{"x": {"b": "c", "a": 1}, "y": 1}\n' * 3)
     needed = set()
-    for name, task in ((svm, "classification"), (svm, "regression"), ("a.jsonl", "regression")):
-        source, model = str(here / name), str(here / "m")
-        needed |= used("-m", "streaml1", "learn", source, "--task", task, "--save", model)
-        needed |= used("-m", "streaml1", "learn", source, "--load", model, "--save", model)
-        needed |= used("-m", "streaml1", "show", model)
-        needed |= used("-m", "streaml1", "predict", model, source)
+    for path, task in ((svm, "classification"), (svm, "regression"), ("a.jsonl", "regression")):
+        source, model = str(cwd / path), str(cwd / "m")
+        needed |= kernels_of("-m", "streaml1", "learn", source, "--task", task, "--save", model)
+        needed |= kernels_of("-m", "streaml1", "learn", source, "--load", model, "--save", model)
+        needed |= kernels_of("-m", "streaml1", "show", model)
+        needed |= kernels_of("-m", "streaml1", "predict", model, source)
     hashed = ("--hash-bits", "9", "--max-features", "1")
-    needed |= used("-m", "streaml1", "learn", str(here / "a.jsonl"), *hashed)
-    one = "m = streaml1.ElasticNetClassifier()\nfor x in ({'a': 1.0}, {'a': 'b'}) * 2:\n"
-    one += "    m.predict_proba_one(x)\n    m.learn_one(x, True)\n"
-    needed |= used("-c", f"import streaml1\n{one}")
-    needed |= used("-c", f"import streaml1\n{one}".replace("()", "(hash_bits=9)", 1))
-    assert any(name.endswith(".nbc") for name in needed)
-    assert any(name.startswith("streaml1_") for name in needed)
+    needed |= kernels_of("-m", "streaml1", "learn", str(cwd / "a.jsonl"), *hashed)
+    script = "m = streaml1.ElasticNetClassifier()\nfor x in ({'a': 1.0}, {'a': 'b'}) * 2:\n"
+    script += "    m.predict_proba_one(x)\n    m.learn_one(x, True)\n"
+    needed |= kernels_of("-c", f"import streaml1\n{script}")
+    needed |= kernels_of("-c", f"import streaml1\n{script}".replace("()", "(hash_bits=9)", 1))
+    assert any(path.endswith(".nbc") for path in needed)
+    assert any(path.startswith("streaml1_") for path in needed)
     assert needed <= warmed
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_loses_no_model(here: Path, svm: str) -> None:
-    def code(*args: str) -> tuple[int, str]:
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="requires /dev/full")
+def test_full_standard_output_loses_no_model(cwd: Path, svm: str) -> None:
+    def exit_code_and_stderr(*args: str) -> tuple[int, str]:
         with open("/dev/full", "w") as full:
-            done = subprocess.run(
+            result = subprocess.run(
                 [sys.executable, "-m", "streaml1", *args],
-                cwd=here,
+                cwd=cwd,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdout=full,
                 stderr=subprocess.PIPE,
                 text=True,
                 timeout=120,
             )
-        return done.returncode, done.stderr
+        return result.returncode, result.stderr
 
-    assert code("learn", svm, "--every", "10", "--save", "kept") == (
+    assert exit_code_and_stderr("learn", svm, "--every", "10", "--save", "kept") == (
         75,
         "streaml1: standard output cannot be written (no space left on device) after 10 examples; "
         "kept was written\n",
     )
-    assert code("show", "kept") == (
+    assert exit_code_and_stderr("show", "kept") == (
         75,
         "streaml1: standard output cannot be written: no space left on device\n",
     )
 
 
 @pytest.mark.slow
-def test_the_demo(python: Callable[..., str], here: Path) -> None:
+def test_demo_of_the_standard_library(python: Callable[..., str], cwd: Path) -> None:
     environment = {"PYTHONPATH": str(ROOT)}
     out = subprocess.run(
         [sys.executable, str(ROOT / "demos" / "stdlib_stream.py")],
-        cwd=here,
+        cwd=cwd,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -992,14 +1014,20 @@ def test_the_demo(python: Callable[..., str], here: Path) -> None:
         timeout=300,
     ).stdout
     assert out.splitlines()[-1] == "out/stdlib_stream.png"
-    assert (here / "out" / "stdlib_stream.png").stat().st_size > 10_000
-    loss, constant = map(float, re.findall(r"log-loss ([\d.]+) \(baseline ([\d.]+)", out)[0])
-    assert loss < constant - 0.1
+    assert (cwd / "out" / "stdlib_stream.png").stat().st_size > 10_000
+    loss, baseline = map(float, re.findall(r"log-loss ([\d.]+) \(baseline ([\d.]+)", out)[0])
+    assert loss < baseline - 0.1
 
 
 @pytest.mark.parametrize("command", ["learn", "predict", "evaluate"])
-def test_the_docs_name_every_option(command: str) -> None:
-    told = set(re.findall(r"`(--[a-z0-9-]+)`", (ROOT / "docs" / f"{command}.md").read_text()))
-    parameters = [one for one in cli.commands[command].params if isinstance(one, click.Option)]
-    options = {name for one in parameters for name in (*one.opts, *one.secondary_opts)}
-    assert options <= told
+def test_docs_describe_every_option(command: str) -> None:
+    documented = set(re.findall(r"`(--[a-z0-9-]+)`", (ROOT / "docs" / f"{command}.md").read_text()))
+    parameters = [
+        parameter
+        for parameter in cli.commands[command].params
+        if isinstance(parameter, click.Option)
+    ]
+    options = {
+        name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)
+    }
+    assert options <= documented

@@ -1,4 +1,4 @@
-"""The data set `stdlib`: its size, its reproducibility, and no leak of the label."""
+"""The data set `stdlib`: size, reproducibility, and no label leakage."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def library() -> Stdlib:
 
 
 def read(root: Path, **files: str) -> list[LabelledFunction]:
-    """Write modules with these names and texts, and read them as the library."""
+    """Write modules with these names and texts; read them as if they were the standard library."""
     for name, text in files.items():
         (root / f"{name}.py").write_text(text, encoding="utf-8")
     return list(standard_library._read.__wrapped__(root))
 
 
-def words(text: str, root: Path) -> set[str]:
+def unigrams(text: str, root: Path) -> set[str]:
     """Return the unigrams of the only function in a text."""
     [(features, _)] = read(root, os=text)
     return {feature for feature in features if " " not in feature}
 
 
-def refuse(place: str, reason: str) -> None:
-    raise AssertionError(f"{place}: {reason}")
+def refuse(position: str, reason: str) -> None:
+    raise AssertionError(f"{position}: {reason}")
 
 
-# The library of the running Python.
+# The standard library of the running Python.
 
 
 def test_size_and_label_balance(library: Stdlib) -> None:
@@ -69,10 +69,10 @@ def test_passes_do_not_share_dicts(library: Stdlib) -> None:
 
 
 def test_seed_sets_only_the_order(library: Stdlib) -> None:
-    again, other = stdlib(), stdlib(seed=1)
-    assert list(again) == list(library)
-    assert again._shuffled != other._shuffled
-    assert sorted(again._shuffled) == sorted(other._shuffled)
+    same_seed, other_seed = stdlib(), stdlib(seed=1)
+    assert list(same_seed) == list(library)
+    assert same_seed._shuffled != other_seed._shuffled
+    assert sorted(same_seed._shuffled) == sorted(other_seed._shuffled)
 
 
 def functions_of(tree: ast.AST) -> Iterator[standard_library.Function]:
@@ -82,7 +82,7 @@ def functions_of(tree: ast.AST) -> Iterator[standard_library.Function]:
 @pytest.mark.parametrize("module", ["json/decoder", "argparse", "typing", "contextlib"])
 def test_features_do_not_reveal_docstrings(module: str, tmp_path: Path) -> None:
     tree = ast.parse((stdlib().root / f"{module}.py").read_bytes())
-    as_it_is = read(tmp_path, os=ast.unparse(tree))
+    undocumented = read(tmp_path, os=ast.unparse(tree))
     for function in functions_of(tree):
         if ast.get_docstring(function) is None:
             docstring = ast.Expr(ast.Constant(ZEBRA))
@@ -90,11 +90,11 @@ def test_features_do_not_reveal_docstrings(module: str, tmp_path: Path) -> None:
             empty = isinstance(function.body[0], ast.Pass)
             function.body = [docstring, *function.body[empty:]]
     documented = read(tmp_path, os=ast.unparse(ast.fix_missing_locations(tree)))
-    assert [features for features, _ in documented] == [features for features, _ in as_it_is]
+    assert [features for features, _ in documented] == [features for features, _ in undocumented]
     assert all(label for _, label in documented)
 
 
-# Small libraries, made up.
+# Small synthetic libraries.
 
 
 def test_features_are_unigrams_and_bigrams(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_features_are_unigrams_and_bigrams(tmp_path: Path) -> None:
     [(features, label)] = read(tmp_path, os=code)
     expected = ["def", "_", "get", "item", "self", "return", "http", "server", "two", "words"]
     expected += ["a", "string"]
-    pairs = [f"{left} {right}" for left, right in zip(expected, expected[1:], strict=False)]
-    assert list(features) == expected + pairs
+    bigrams = [f"{left} {right}" for left, right in zip(expected, expected[1:], strict=False)]
+    assert list(features) == expected + bigrams
     assert label is False
 
 
@@ -121,7 +121,7 @@ def test_features_are_unigrams_and_bigrams(tmp_path: Path) -> None:
     ],
 )
 def test_docstrings_bare_strings_and_comments_are_removed(body: str, tmp_path: Path) -> None:
-    assert words(f"'''Zebra.'''\n# zebra\ndef f():\n{body}", tmp_path) == {"def", "f", "return"}
+    assert unigrams(f"'''Zebra.'''\n# zebra\ndef f():\n{body}", tmp_path) == {"def", "f", "return"}
 
 
 def test_inner_docstrings_are_removed(tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ def outer():
                     'zebra'
     async def last(): 'zebra'
 """
-    found = words(code, tmp_path)
-    assert "zebra" not in found
-    assert {"inner", "method", "one", "two", "three", "four", "five", "last"} <= found
+    unigram_set = unigrams(code, tmp_path)
+    assert "zebra" not in unigram_set
+    assert {"inner", "method", "one", "two", "three", "four", "five", "last"} <= unigram_set
 
 
 def test_function_with_only_a_docstring_equals_pass(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_function_with_only_a_docstring_equals_pass(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("string", ["'#kept'", '"#kept"', "'''#kept'''", "f'#kept'", "'\\'#kept'"])
 def test_hash_inside_a_string_is_not_a_comment(string: str, tmp_path: Path) -> None:
-    assert words(f"def f():\n    return {string}\n", tmp_path) >= {"kept"}
+    assert unigrams(f"def f():\n    return {string}\n", tmp_path) >= {"kept"}
 
 
 def test_decorators_are_kept_and_module_code_is_skipped(tmp_path: Path) -> None:
     code = "zebra = 1\nclass Zebra:\n    @property\n    def f(self): return 1\n"
-    assert words(code, tmp_path) == {"property", "def", "f", "self", "return"}
+    assert unigrams(code, tmp_path) == {"property", "def", "f", "self", "return"}
 
 
 def test_inner_functions_belong_to_the_outer_function(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_inner_functions_belong_to_the_outer_function(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "broken", [b"def broken(:\n", b"# coding: nonesuch\n", b"def f(): '\xff'\n", b"def f(): 0\0\n"]
 )
-def test_unreadable_files_are_skipped(broken: bytes, tmp_path: Path) -> None:
+def test_invalid_source_files_are_skipped(broken: bytes, tmp_path: Path) -> None:
     (tmp_path / "json").mkdir()
     (tmp_path / "json" / "decoder.py").write_bytes(broken)
     (tmp_path / "abc.py").mkdir()
@@ -194,19 +194,21 @@ def test_only_library_modules_are_read(tmp_path: Path) -> None:
     for folder in ("json/test", "site-packages/json", "numpy", "tkinter", "unittest"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "os.py").write_text("def f(): pass\n")
-    found = read(tmp_path, re="def g(): pass\n", streaml1="def f(): pass\n")
-    assert [features[1] for features, _ in found] == ["g", "f"]  # re.py, unittest/os.py
+    functions = read(tmp_path, re="def g(): pass\n", streaml1="def f(): pass\n")
+    assert [features[1] for features, _ in functions] == ["g", "f"]  # re.py, unittest/os.py
 
 
 def test_order_is_by_file_name_then_line(tmp_path: Path) -> None:
-    names = ["abc", "bisect", "cmd", "dis", "os"]
-    random.Random(0).shuffle(names)
-    found = read(tmp_path, **{name: f"def {name}(): pass\ndef last(): pass\n" for name in names})
-    ordered = [word for name in sorted(names) for word in (name, "last")]
-    assert [features[1] for features, _ in found] == ordered
+    modules = ["abc", "bisect", "cmd", "dis", "os"]
+    random.Random(0).shuffle(modules)
+    functions = read(
+        tmp_path, **{name: f"def {name}(): pass\ndef last(): pass\n" for name in modules}
+    )
+    expected = [function for name in sorted(modules) for function in (name, "last")]
+    assert [features[1] for features, _ in functions] == expected
 
 
-def test_any_root_and_an_empty_one_is_rejected(
+def test_root_may_be_any_folder_but_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The cache holds the real library, which takes seconds to read.

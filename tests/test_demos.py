@@ -1,4 +1,4 @@
-"""Demos that no other test runs, on little data."""
+"""Demos that no other test runs, on small data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-def test_sparse_paths(
+def test_sparse_paths_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [f"{k % 2} {k % 2 + 1}:1 {10 + k % 7}:0.5 {20 + k}:0.1\n" for k in range(40)]
@@ -19,13 +19,13 @@ def test_sparse_paths(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["sparse_paths.py", "few.svm"])
     runpy.run_path(str(ROOT / "demos" / "sparse_paths.py"), run_name="__main__")
-    told = capsys.readouterr().out
-    assert told.startswith("few.svm: 40 examples, 49 features, 120 non-zeros\n")
-    assert all(name in told for name in ("elastic net", "l1 ball", "SMIDAS", "EG+-", "Pegasos"))
+    output = capsys.readouterr().out
+    assert output.startswith("few.svm: 40 examples, 49 features, 120 non-zeros\n")
+    assert all(name in output for name in ("elastic net", "l1 ball", "SMIDAS", "EG+-", "Pegasos"))
     assert (tmp_path / "out" / "sparse_paths.png").stat().st_size > 10_000
 
 
-def test_regret(
+def test_regret_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -33,7 +33,7 @@ def test_regret(
     monkeypatch.setenv("RIVER_DATA", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["regret.py", "150"])
     runpy.run_path(str(ROOT / "demos" / "regret.py"), run_name="__main__")
-    told = capsys.readouterr().out
-    assert told.startswith("made-up rows: 150 examples, 200 features")
-    assert all(name in told for name in ("elastic net", "EG+-", "Pegasos", "its theorem"))
+    output = capsys.readouterr().out
+    assert output.startswith("made-up rows: 150 examples, 200 features")
+    assert all(name in output for name in ("elastic net", "EG+-", "Pegasos", "its theorem"))
     assert (tmp_path / "out" / "regret.png").stat().st_size > 10_000

@@ -1,4 +1,4 @@
-"""Two roads for a dict: walked in a kernel, or read in Python. They end in the same bits."""
+"""The dict kernels and their Python fallback learn bit-identical models."""
 
 from __future__ import annotations
 
@@ -26,21 +26,19 @@ from streaml1.features.vocabulary import InternedVocabulary
 from streaml1.models.state import model_state, predictor
 from tests.conftest import WARM
 
-needs_walk = pytest.mark.skipif(not dict_reader.AVAILABLE, reason="dicts are not walked here")
-
-# Subprocesses find what is compiled already, where a folder was set.
+needs_kernel = pytest.mark.skipif(not dict_reader.AVAILABLE, reason="no dict kernels here")
 
 
 class Dict(dict):  # type: ignore[type-arg]
-    """A dict, but no exact one."""
+    """A dict subclass, which the Python fallback reads."""
 
 
 class Name(str):
-    """A str, but no exact one."""
+    """A str subclass."""
 
 
 class Number:
-    """A number of somebody's own."""
+    """A user-defined number."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -50,12 +48,14 @@ class Number:
 
 
 class Index:
+    """An object with `__index__`."""
+
     def __index__(self) -> int:
         return 3
 
 
 class Key:
-    """A name of somebody's own."""
+    """A user-defined feature name."""
 
     def __init__(self, name: Any) -> None:
         self.name = name
@@ -67,8 +67,8 @@ class Key:
         return other == self.name
 
 
-def begun(**params: Any) -> Any:
-    """A model that has names, so that exact dicts are walked."""
+def new_model(**params: Any) -> Any:
+    """Return a model with str features, such that the dict kernels apply to it."""
     model = ElasticNetClassifier(**{"l1": 1e-3, "l2": 1e-2, **params})
     model.learn_one({"the first": 1.0}, True)
     return model
@@ -78,32 +78,34 @@ def state(model: Any) -> bytes:
     return pickle.dumps(model)
 
 
-def known(model: Any) -> list[Any]:
-    names = model._engine.vocabulary
-    return names.names() if isinstance(names, InternedVocabulary) else []
+def feature_names(model: Any) -> list[Any]:
+    """Return the interned names of a model's vocabulary."""
+    vocabulary = model._engine.vocabulary
+    return vocabulary.names() if isinstance(vocabulary, InternedVocabulary) else []
 
 
-PLAIN = [1.0, 2, True, False, None, 0.0, -0.0, 0, -7, 3.25, 5e-324, 2**62, -(2**80), 1e-300, 9e49]
+VALUES = [1.0, 2, True, False, None, 0.0, -0.0, 0, -7, 3.25, 5e-324, 2**62, -(2**80), 1e-300, 9e49]
 
 
 def examples(n: int) -> Iterator[tuple[dict[str, Any], bool, float]]:
-    chance = random.Random(0)
-    values = [*PLAIN[:11], np.float64(1.5), np.float64(-0.0)]
+    """Yield (x, y, w) with supported values and zero to 39 features."""
+    rng = random.Random(0)
+    values = [*VALUES[:11], np.float64(1.5), np.float64(-0.0)]
     for _ in range(n):
-        count = chance.randrange(40)
-        names = [f"n{int(chance.paretovariate(0.5)) % 20000}" for _ in range(count)]
-        x = {name: chance.choice(values) for name in names}
-        yield x, chance.random() < 0.5, chance.choice([0.0, 1.0, 2.5])
+        count = rng.randrange(40)
+        names = [f"n{int(rng.paretovariate(0.5)) % 20000}" for _ in range(count)]
+        x = {name: rng.choice(values) for name in names}
+        yield x, rng.random() < 0.5, rng.choice([0.0, 1.0, 2.5])
 
 
-OTHER_ROADS: dict[str, Callable[[dict[str, Any]], Any]] = {
+FALLBACK_INPUTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "subclass": Dict,
     "ordered": OrderedDict,
     "proxy": MappingProxyType,
     "user": UserDict,
     "names": lambda x: {Name(name): v for name, v in x.items()},
     "numpy names": lambda x: {np.str_(name): v for name, v in x.items()},
-    "one strange name": lambda x: {**x, Name("zero"): 0.0},
+    "one subclassed name": lambda x: {**x, Name("zero"): 0.0},
     "numbers": lambda x: {name: v if v is None else Number(float(v)) for name, v in x.items()},
     "decimals": lambda x: {name: v if v is None else Decimal(float(v)) for name, v in x.items()},
     "fractions": lambda x: {name: v if v is None else Fraction(float(v)) for name, v in x.items()},
@@ -113,59 +115,61 @@ OTHER_ROADS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("road", OTHER_ROADS)
+@pytest.mark.parametrize("kind", FALLBACK_INPUTS)
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
-def test_both_roads_end_in_the_same_bits(road: str, update: str) -> None:
+def test_kernel_and_fallback_are_bit_identical(kind: str, update: str) -> None:
     params: dict[str, Any] = {"l1": 1e-3, "l2": 1e-2, "update": update}
-    walked, read = begun(**params), begun(**params)
+    by_kernel, by_fallback = new_model(**params), new_model(**params)
     for i, (x, y, w) in enumerate(examples(400)):
-        other = OTHER_ROADS[road](x)
+        fallback_x = FALLBACK_INPUTS[kind](x)
         if i % 2:
-            assert walked.predict_proba_one(x) == read.predict_proba_one(other)
+            assert by_kernel.predict_proba_one(x) == by_fallback.predict_proba_one(fallback_x)
         if i % 3:
-            assert walked._margin(x) == read._margin(other)
-        walked.learn_one(x, y, w)
-        read.learn_one(other, y, w)
-    assert walked.weights == read.weights
-    assert list(walked.weights) == list(read.weights)
-    assert walked.intercept == read.intercept
-    assert walked.n_features_seen == read.n_features_seen
-    walked._engine.check()
-    read._engine.check()
+            assert by_kernel._margin(x) == by_fallback._margin(fallback_x)
+        by_kernel.learn_one(x, y, w)
+        by_fallback.learn_one(fallback_x, y, w)
+    assert by_kernel.weights == by_fallback.weights
+    assert list(by_kernel.weights) == list(by_fallback.weights)
+    assert by_kernel.intercept == by_fallback.intercept
+    assert by_kernel.n_features_seen == by_fallback.n_features_seen
+    by_kernel._engine.check()
+    by_fallback._engine.check()
 
 
-@needs_walk
-def test_plain_dicts_are_walked_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = begun()
-    asked = []
-    real = model_state.numeric_features
+@needs_kernel
+def test_kernel_reads_exact_dicts_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = new_model()
+    fallback_calls = []
+    numeric_features = model_state.numeric_features
     for module in (model_state, predictor):
-        monkeypatch.setattr(module, "numeric_features", lambda x: asked.append(x) or real(x))
-    for value in [*PLAIN, np.float64(2.5)]:
+        monkeypatch.setattr(
+            module, "numeric_features", lambda x: fallback_calls.append(x) or numeric_features(x)
+        )
+    for value in [*VALUES, np.float64(2.5)]:
         model.learn_one({"a": value}, True)
         model.predict_one({"a": value, "new": value})
-    assert asked == []
+    assert fallback_calls == []
     for x in ({1: 1.0, "a": 2}, {-7: 1.0}, {2**62: "a" == "b"}):
         model.learn_one(x, True)
         model.predict_one(x)
-    assert asked == []
-    others: list[Any] = [{"a": np.float32(1.0)}, {True: 1.0}, {Name("a"): 1.0}, {2**63: 1.0}]
-    others += [{np.int64(1): 1.0}, {1.0: 1.0}, {1: "a"}]
-    others += [{"a": Decimal(1)}]
-    for x in others:
+    assert fallback_calls == []
+    unsupported: list[Any] = [{"a": np.float32(1.0)}, {True: 1.0}, {Name("a"): 1.0}, {2**63: 1.0}]
+    unsupported += [{np.int64(1): 1.0}, {1.0: 1.0}, {1: "a"}]
+    unsupported += [{"a": Decimal(1)}]
+    for x in unsupported:
         model.learn_one(x, True)
-    assert asked == others
-    for x in (Dict(a=1.0), OrderedDict(a=1.0)):  # read in Python, learnt by the kernel of items
+    assert fallback_calls == unsupported
+    for x in (Dict(a=1.0), OrderedDict(a=1.0)):  # the item kernel learns their items
         model.learn_one(x, True)
-    assert asked == others
+    assert fallback_calls == unsupported
 
 
-def test_a_float32_counts_as_its_value() -> None:
-    a, b = begun(), begun()
+def test_numpy_scalars_count_as_their_values() -> None:
+    from_numpy, from_python = new_model(), new_model()
     for value in (0.1, -3.7, 1e30, 1e-40):
-        a.learn_one({"x": np.float32(value), "y": np.float16(0.5), "z": np.int8(-3)}, True)
-        b.learn_one({"x": float(np.float32(value)), "y": 0.5, "z": -3.0}, True)
-    assert state(a) == state(b)
+        from_numpy.learn_one({"x": np.float32(value), "y": np.float16(0.5), "z": np.int8(-3)}, True)
+        from_python.learn_one({"x": float(np.float32(value)), "y": 0.5, "z": -3.0}, True)
+    assert state(from_numpy) == state(from_python)
 
 
 @given(
@@ -187,21 +191,23 @@ def test_a_float32_counts_as_its_value() -> None:
         max_size=8,
     )
 )
-def test_any_plain_dicts(rows: list[tuple[dict[str, Any], bool]]) -> None:
-    one, other, many = begun(), begun(), begun()
+def test_arbitrary_dicts_learn_the_same_by_kernel_fallback_and_batch(
+    rows: list[tuple[dict[str, Any], bool]],
+) -> None:
+    by_kernel, by_fallback, by_batch = new_model(), new_model(), new_model()
     for x, y in rows:
-        assert one.predict_proba_one(x) == other.predict_proba_one(Dict(x))
-        one.learn_one(x, y)
-        other.learn_one(Dict(x), y)
-    many.learn_many([x for x, _ in rows], [y for _, y in rows])
-    assert state(one) == state(other) == state(many)
-    one._engine.check()
+        assert by_kernel.predict_proba_one(x) == by_fallback.predict_proba_one(Dict(x))
+        by_kernel.learn_one(x, y)
+        by_fallback.learn_one(Dict(x), y)
+    by_batch.learn_many([x for x, _ in rows], [y for _, y in rows])
+    assert state(by_kernel) == state(by_fallback) == state(by_batch)
+    by_kernel._engine.check()
 
 
-# What is refused
+# Rejected values
 
 
-REFUSED: dict[str, Any] = {
+INVALID_VALUES: dict[str, Any] = {
     "huge int": 10**400,
     "huge negative int": -(10**400),
     "nan": float("nan"),
@@ -228,37 +234,38 @@ REFUSED: dict[str, Any] = {
     "huge decimal": Decimal("1e400"),
     "huge fraction": Fraction(10**400),
     "number nan": Number(float("nan")),
-    "number of a text": Number("text"),  # type: ignore[arg-type]
+    "number of a str": Number("text"),  # type: ignore[arg-type]
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("case", INVALID_VALUES)
 @pytest.mark.parametrize("first", ["str", "int", "none"])
-def test_a_refused_value_half_way_teaches_nothing(what: str, first: str) -> None:
-    wrong = REFUSED[what]
+def test_row_with_an_invalid_value_changes_nothing(case: str, first: str) -> None:
+    invalid = INVALID_VALUES[case]
     for cls in (ElasticNetClassifier, ElasticNetRegressor):
         model = cls(l1=1e-3)
         if first != "none":
             model.learn_one({"a": 1.0, "b": 2.0} if first == "str" else {1: 1.0, 2: 2.0}, True)
-        before, names, seen = state(model), known(model), model.n_features_seen
-        for good, name, late in (("new 1", "wrong", "new 2"), (5, 6, 7), ("new 1", 6, ("t",))):
-            x = {good: 1.0, name: wrong, late: 2.0}
-            for given_ in (x, Dict(x), MappingProxyType(x)):
-                with pytest.raises(BadExample) as refused:
-                    model.learn_one(given_, True)
-                assert refused.value.row == 0
-                assert "\n" not in refused.value.reason
-                assert repr(name) in refused.value.reason
+        before, names, n_seen = state(model), feature_names(model), model.n_features_seen
+        cases: Any = (("new 1", "wrong", "new 2"), (5, 6, 7), ("new 1", 6, ("t",)))
+        for first_name, bad_name, last_name in cases:
+            x = {first_name: 1.0, bad_name: invalid, last_name: 2.0}
+            for row in (x, Dict(x), MappingProxyType(x)):
+                with pytest.raises(BadExample) as error:
+                    model.learn_one(row, True)
+                assert error.value.row == 0
+                assert "\n" not in error.value.reason
+                assert repr(bad_name) in error.value.reason
                 with pytest.raises(BadExample):
-                    model.predict_one(given_)
-                with pytest.raises(BadExample) as refused:
-                    model.learn_many([{good: 1.0}, given_], [True, True])
-                assert refused.value.row == 1
+                    model.predict_one(row)
+                with pytest.raises(BadExample) as error:
+                    model.learn_many([{first_name: 1.0}, row], [True, True])
+                assert error.value.row == 1
                 with pytest.raises(BadExample):
-                    model.predict_many([given_])
+                    model.predict_many([row])
         assert state(model) == before
-        assert known(model) == names
-        assert model.n_features_seen == seen
+        assert feature_names(model) == names
+        assert model.n_features_seen == n_seen
         model._engine.check()
 
 
@@ -273,36 +280,36 @@ def test_a_refused_value_half_way_teaches_nothing(what: str, first: str) -> None
     ],
     ids=repr,
 )
-def test_numbers_of_numpy_that_are_no_reals_are_refused(value: Any) -> None:
-    model = begun()
+def test_numpy_scalars_that_are_not_real_are_rejected(value: Any) -> None:
+    model = new_model()
     before = state(model)
     with pytest.raises(BadExample):
         model.learn_one({"a": 1.0, "b": value}, True)
     assert state(model) == before
 
 
-def test_an_error_of_a_values_own_goes_through() -> None:
-    class Mine(RuntimeError):
+def test_error_in_float_of_a_value_propagates() -> None:
+    class CustomError(RuntimeError):
         pass
 
     class Failing:
         def __float__(self) -> float:
-            raise Mine
+            raise CustomError
 
-    for begin in ({"a": 1.0}, {1: 1.0}):
+    for first_x in ({"a": 1.0}, {1: 1.0}):
         model = ElasticNetClassifier()
-        model.learn_one(begin, True)
+        model.learn_one(first_x, True)
         before = state(model)
         for x in ({"new": 1.0, "b": Failing()}, {3: 1.0, 4: Failing()}):
             for call in (model.predict_one, lambda x, m=model: m.learn_one(x, True)):
-                with pytest.raises(Mine):
+                with pytest.raises(CustomError):
                     call(x)
         assert state(model) == before
         model._engine.check()
 
 
-def test_values_at_the_edge_are_taken() -> None:
-    model = begun()
+def test_extreme_values_are_accepted() -> None:
+    model = new_model()
     for value in (9.99e49, -9.99e49, 10**49, 5e-324, -5e-324, 2**64, -(2**64), True):
         model.learn_one({"a": value}, True)
         assert np.isfinite(model.weights.get("a", 0.0))
@@ -310,33 +317,33 @@ def test_values_at_the_edge_are_taken() -> None:
 
 
 def test_zeros_and_none_are_absent() -> None:
-    model = begun()
-    before = known(model)
+    model = new_model()
+    before = feature_names(model)
     for value in (0, 0.0, -0.0, False, None, np.float64(0), np.float32(-0.0), Decimal(0), 0j.real):
         model.learn_one({"absent": value}, True)
         model.learn_one(Dict(absent=value), True)
-    assert known(model) == before
+    assert feature_names(model) == before
     assert model.n_features_seen == 1
 
 
-def test_the_sign_of_zero_does_not_show() -> None:
+def test_negative_zero_predicts_zero() -> None:
     assert str(ElasticNetRegressor().predict_one({"a": -1.0})) == "0.0"
 
 
 # Names
 
 
-def test_names_that_a_dict_takes_for_one_are_one() -> None:
-    same = [1, 1.0, True, np.int64(1), Decimal(1), Fraction(1), Key(1), np.float32(1.0)]
-    for with_words in (False, True):
+def test_names_equal_as_dict_keys_are_one_feature() -> None:
+    equal_names = [1, 1.0, True, np.int64(1), Decimal(1), Fraction(1), Key(1), np.float32(1.0)]
+    for with_str_features in (False, True):
         model = ElasticNetClassifier(lr=1.0, schedule="constant")
-        if with_words:
+        if with_str_features:
             model.learn_one({"a": 1.0}, True, 0.0)
-        for name in same:
+        for name in equal_names:
             model.learn_one({name: 1.0}, True)
-        assert model.n_features_seen == 1 + with_words
+        assert model.n_features_seen == 1 + with_str_features
         assert len(model.weights) == 1
-        margins = {model._margin({name: 1.0}) for name in same}
+        margins = {model._margin({name: 1.0}) for name in equal_names}
         assert len(margins) == 1
         assert margins != {model.intercept}
         model._engine.check()
@@ -345,10 +352,10 @@ def test_names_that_a_dict_takes_for_one_are_one() -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        (-1, -2),  # of one hash
+        (-1, -2),  # equal hashes
         (1, "1"),
         ("a", b"a"),
-        (0, 2**61 - 1),  # of one hash
+        (0, 2**61 - 1),  # equal hashes
         (1, (1,)),
         (None, "None"),
         ("True", True),
@@ -360,7 +367,7 @@ def test_names_that_a_dict_takes_for_one_are_one() -> None:
     ],
     ids=repr,
 )
-def test_names_that_a_dict_tells_apart_are_two(names: tuple[Any, Any]) -> None:
+def test_names_different_as_dict_keys_are_two_features(names: tuple[Any, Any]) -> None:
     model = ElasticNetClassifier(lr=1.0, schedule="constant")
     model.learn_one({names[0]: 1.0, names[1]: -1.0}, True)
     assert model.n_features_seen == 2
@@ -369,49 +376,49 @@ def test_names_that_a_dict_tells_apart_are_two(names: tuple[Any, Any]) -> None:
     assert pickle.loads(state(model))._margin({names[1]: 2.0}) == model._margin({names[1]: 2.0})
 
 
-def test_equal_strings_of_other_types_are_one_name() -> None:
-    model = begun(lr=1.0, l1=0.0, l2=0.0)
+def test_equal_str_subclasses_are_one_feature() -> None:
+    model = new_model(lr=1.0, l1=0.0, l2=0.0)
     for name in ("word", Name("word"), np.str_("word"), "".join(["wo", "rd"])):
         model.learn_one({name: 1.0}, True)
     assert model.n_features_seen == 2
 
 
-def test_strings_with_a_hash_of_their_own_are_told_apart() -> None:
-    class Slow(str):
+def test_str_subclasses_with_equal_hashes_are_two_features() -> None:
+    class ConstantHash(str):
         def __hash__(self) -> int:
             return 5
 
-    model = begun()
-    model.learn_one({Slow("u"): 1.0, Slow("v"): -1.0}, True)
+    model = new_model()
+    model.learn_one({ConstantHash("u"): 1.0, ConstantHash("v"): -1.0}, True)
     model._engine.check()
-    assert model.weights[Slow("u")] > 0.0 > model.weights[Slow("v")]
+    assert model.weights[ConstantHash("u")] > 0.0 > model.weights[ConstantHash("v")]
 
 
-def test_a_float_with_a_float_of_its_own() -> None:
+def test_float_subclass_is_converted_by_its_float() -> None:
     class Percent(float):
         def __float__(self) -> float:
             return super().__float__() / 100.0
 
     model = ElasticNetRegressor(lr=1.0, schedule="constant")
     model.learn_one({1: 1.0}, 1.0)
-    by_int = model._margin({1: Percent(50.0)})
+    margin = model._margin({1: Percent(50.0)})
     model.learn_one({"a": 0.0, "": 1.0}, 0.0, 0.0)
-    assert model._margin({1: Percent(50.0)}) == by_int
+    assert model._margin({1: Percent(50.0)}) == margin
 
 
-def test_a_name_of_somebodys_own_may_fail() -> None:
-    class Weird:
+def test_error_in_comparison_of_a_name_propagates() -> None:
+    class NotComparable:
         def __hash__(self) -> int:
             return 1
 
         def __eq__(self, other: object) -> bool:
             raise RuntimeError("not comparable")
 
-    for begin in ({1: 1.0}, {"a": 1.0, 1: 1.0}):
+    for first_x in ({1: 1.0}, {"a": 1.0, 1: 1.0}):
         model = ElasticNetClassifier()
-        model.learn_one(begin, True)
+        model.learn_one(first_x, True)
         before = model.weights
-        x = {Weird(): 1.0, "new": 1.0}
+        x = {NotComparable(): 1.0, "new": 1.0}
         with pytest.raises(RuntimeError, match="not comparable"):
             model.learn_one(x, True)
         with contextlib.suppress(RuntimeError):
@@ -424,10 +431,10 @@ def test_a_name_of_somebodys_own_may_fail() -> None:
         assert model.predict_one({"b": 1.0}) is True
 
 
-def test_names_met_in_prediction_are_not_kept() -> None:
-    for begin in ({"a": 1.0}, {1: 1.0}, {}):
+def test_prediction_adds_no_names() -> None:
+    for first_x in ({"a": 1.0}, {1: 1.0}, {}):
         model = ElasticNetClassifier()
-        model.learn_one(begin, True)
+        model.learn_one(first_x, True)
         before, size = state(model), model._engine.rule.size
         for k in range(300):
             x = {f"p{k}-{j}": 1.0 for j in range(20)} | {("t", k): 1.0, 5000 + k: 1.0}
@@ -435,14 +442,14 @@ def test_names_met_in_prediction_are_not_kept() -> None:
             model.predict_proba_one(Dict(x))
             model.predict_many([x, x])
         assert state(model) == before
-        assert model.n_features_seen == len(begin)
+        assert model.n_features_seen == len(first_x)
         assert model._engine.rule.size == size
         model._engine.check()
 
 
-@pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="counts of references are CPython's")
+@pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="requires sys.getrefcount")
 def test_references_do_not_leak() -> None:
-    model = begun()
+    model = new_model()
     name, value = "".join(["na", "me"]), 12345.678 * random.Random(1).random()
     x = {name: value, "b": 10**30}
 
@@ -455,8 +462,8 @@ def test_references_do_not_leak() -> None:
         model.predict_proba_one(x)
     assert counts() == before
     model.learn_one(x, True)
-    kept = (before[0] + 1, *before[1:])  # the model's own list of names
-    assert counts() == kept
+    after = (before[0] + 1, *before[1:])  # the vocabulary holds one reference to the name
+    assert counts() == after
     for _ in range(1000):
         model.learn_one(x, True)
         model.predict_one(x)
@@ -464,7 +471,7 @@ def test_references_do_not_leak() -> None:
             model.learn_one({name: value, "b": b"1"}, True)
         with pytest.raises(BadExample):
             model.learn_one({name: 10**400}, True)
-    assert counts() == kept
+    assert counts() == after
     del model
     assert counts() == before
 
@@ -472,17 +479,17 @@ def test_references_do_not_leak() -> None:
 # Growth
 
 
-@pytest.mark.parametrize("road", ["walked", "read", "batches"])
-def test_growth_through_many_doublings(road: str) -> None:
+@pytest.mark.parametrize("method", ["kernel", "fallback", "batch"])
+def test_growth_through_many_doublings(method: str) -> None:
     n, step = 200_000, 500
-    model = begun(l1=0.0, l2=0.0, lr=1.0, schedule="constant", intercept_lr=0.0)
+    model = new_model(l1=0.0, l2=0.0, lr=1.0, schedule="constant", intercept_lr=0.0)
     sizes = set()
     for k in range(0, n, step):
         x = {f"name {j}": 1.0 for j in range(k, k + step)}
-        if road == "batches":
+        if method == "batch":
             model.learn_many([x], [k % 1000 == 0])
         else:
-            model.learn_one(x if road == "walked" else Dict(x), k % 1000 == 0)
+            model.learn_one(x if method == "kernel" else Dict(x), k % 1000 == 0)
         sizes.add(model._engine.rule.size)
     assert len(sizes) >= 7
     assert model.n_features_seen == n + 1
@@ -494,7 +501,7 @@ def test_growth_through_many_doublings(road: str) -> None:
         assert model._margin({f"name {j}": 1.0}) == weights[f"name {j}"]
 
 
-def test_one_name_at_a_time() -> None:
+def test_growth_by_one_name_at_a_time() -> None:
     model = ElasticNetClassifier(lr=1.0, schedule="constant")
     for j in range(5000):
         model.learn_one({f"name {j}": 1.0}, True)
@@ -504,16 +511,16 @@ def test_one_name_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("kind", [dict, Dict])
-def test_a_dict_of_100_000_features(kind: Any) -> None:
-    model, ints = begun(), ElasticNetClassifier(l1=1e-3, l2=1e-2)
-    ints.learn_one({100_001: 1.0}, True)
+def test_dict_of_100_000_features(kind: Any) -> None:
+    model, int_model = new_model(), ElasticNetClassifier(l1=1e-3, l2=1e-2)
+    int_model.learn_one({100_001: 1.0}, True)
     big = kind({f"b{k}": 1.0 for k in range(100_000)})
     assert model._margin(big) == model.intercept
     model.learn_one(big, True)
-    ints.learn_one(kind(enumerate(big.values())), True)
-    assert model.n_features_seen == ints.n_features_seen == 100_001
+    int_model.learn_one(kind(enumerate(big.values())), True)
+    assert model.n_features_seen == int_model.n_features_seen == 100_001
     assert model.n_nonzero == 100_001
-    assert model._margin({"b99999": 1.0}) == ints._margin({99_999: 1.0})
+    assert model._margin({"b99999": 1.0}) == int_model._margin({99_999: 1.0})
     assert model.predict_one(big) is True
     assert model.predict_one({"b5": 1.0}) is True
     model._engine.check()
@@ -522,8 +529,8 @@ def test_a_dict_of_100_000_features(kind: Any) -> None:
 # Dicts that change while they are read
 
 
-class Changing:
-    """A value that changes the dict it is in while it is read."""
+class ChangingValue:
+    """A value whose conversion changes the dict that contains it."""
 
     def __init__(self, x: dict[Any, Any], change: Callable[[dict[Any, Any]], Any]) -> None:
         self.x, self.change = x, change
@@ -542,16 +549,16 @@ CHANGES: dict[str, Callable[[dict[Any, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("names", ["str", "int"])
-def test_a_dict_changed_by_its_own_values(change: str, names: str) -> None:
-    for begin in ({"a": 1.0}, {1: 1.0}):
+@pytest.mark.parametrize("name_type", ["str", "int"])
+def test_dict_changed_by_its_own_values(change: str, name_type: str) -> None:
+    for first_x in ({"a": 1.0}, {1: 1.0}):
         model = ElasticNetClassifier()
-        model.learn_one(begin, True)
+        model.learn_one(first_x, True)
         for _ in range(20):
             x: dict[Any, Any] = {}
             for j in range(10):
-                name = f"n{j}" if names == "str" else j
-                x[name] = Changing(x, CHANGES[change]) if j == 4 else 1.0
+                name = f"n{j}" if name_type == "str" else j
+                x[name] = ChangingValue(x, CHANGES[change]) if j == 4 else 1.0
             with contextlib.suppress(BadExample, RuntimeError):
                 model.predict_one(dict(x))
                 model.learn_one(x, True)
@@ -561,8 +568,8 @@ def test_a_dict_changed_by_its_own_values(change: str, names: str) -> None:
         assert model.predict_one({"fine": 1.0}) is True
 
 
-def test_a_value_that_uses_the_model_itself() -> None:
-    model = begun()
+def test_value_that_calls_the_model() -> None:
+    model = new_model()
 
     class Reentrant:
         def __float__(self) -> float:
@@ -577,7 +584,7 @@ def test_a_value_that_uses_the_model_itself() -> None:
     assert model.predict_one({"outer": 1.0}) is True
 
 
-def test_a_value_named_by_an_int_that_uses_the_model_itself() -> None:
+def test_value_with_an_int_name_that_calls_the_model() -> None:
     model = ElasticNetClassifier()
     model.learn_one({1: 1.0}, True)
 
@@ -607,38 +614,42 @@ print(json.dumps([out, model.intercept.hex(), sorted(model.weights.items())]))
 """
 
 
-@pytest.mark.parametrize("how", ["pickle", "file"])
-def test_another_process_hashes_otherwise(
-    how: str, python: Callable[..., str], tmp_path: Path
+@pytest.mark.parametrize("storage", ["pickle", "file"])
+def test_model_resumes_under_another_hash_seed(
+    storage: str, python: Callable[..., str], tmp_path: Path
 ) -> None:
-    model = begun()
+    model = new_model()
     rows = [(x, y) for x, y, _ in examples(300)]
     for x, y in rows[:200]:
         model.learn_one(x, y)
-    later = [({k: v for k, v in x.items() if v is not None}, y) for x, y in rows[200:]]
-    later = [({k: float(v) for k, v in x.items()}, y) for x, y in later]
+    rest = [({k: v for k, v in x.items() if v is not None}, y) for x, y in rows[200:]]
+    rest = [({k: float(v) for k, v in x.items()}, y) for x, y in rest]
     path, data = tmp_path / "model", tmp_path / "rows.json"
-    data.write_text(json.dumps(later))
-    if how == "pickle":
+    data.write_text(json.dumps(rest))
+    if storage == "pickle":
         path.write_bytes(pickle.dumps(model))
     else:
         model.save(path)
-    found = {
-        python("-c", RESUME, str(path), how, str(data), PYTHONHASHSEED=seed, **WARM)
+    outputs = {
+        python("-c", RESUME, str(path), storage, str(data), PYTHONHASHSEED=seed, **WARM)
         for seed in ("1", "2")
     }
-    out = []
-    for x, y in later:
-        out.append(model.predict_proba_one(x)[True].hex())
+    probabilities = []
+    for x, y in rest:
+        probabilities.append(model.predict_proba_one(x)[True].hex())
         model.learn_one(x, y)
-    expected = [out, model.intercept.hex(), [list(item) for item in sorted(model.weights.items())]]
-    assert [json.loads(text) for text in found] == [expected]
+    expected = [
+        probabilities,
+        model.intercept.hex(),
+        [list(item) for item in sorted(model.weights.items())],
+    ]
+    assert [json.loads(text) for text in outputs] == [expected]
 
 
 TRACE = """
 import json
-from tests.test_dict_reader import Dict, begun, examples, known
-model, out = begun(), []
+from tests.test_dict_reader import Dict, examples, new_model
+model, out = new_model(), []
 for i, (x, y, w) in enumerate(examples(150)):
     x = dict(x, shop="fr" if y else "de") if i % 5 == 0 else x
     x = {("t", k): v for k, v in x.items()} if i % 7 == 0 else Dict(x) if i % 3 == 0 else x
@@ -651,79 +662,79 @@ print(json.dumps([out, model.intercept.hex(), weights]))
 """
 
 
-def test_interpreted_is_the_same(python: Callable[..., str]) -> None:
+def test_interpreted_kernels_are_bit_identical(python: Callable[..., str]) -> None:
     compiled = python("-c", TRACE, PYTHONHASHSEED="3", **WARM)
     assert python("-c", TRACE, NUMBA_DISABLE_JIT="1", PYTHONHASHSEED="4") == compiled
 
 
-# Categories: a string value and its name are known by a mix of their hashes
+# Categories: a str value and its name are found by a combination of their hashes
 
 
 def categories(n: int) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Categories, among them names that two entries of a dict share, and numbers beside them."""
-    chance = random.Random(3)
+    """Yield rows of categories and numbers; two entries of a row may form the same feature name."""
+    rng = random.Random(3)
     texts = ["", "b", "c", "b=c", "=", "é", "\ud800", "x" * 40]
     for i in range(n):
         x: dict[str, Any] = {}
-        for _ in range(chance.randrange(9)):
-            name = chance.choice(["a", "a=b", "a=", "", "=", f"n{i % 50}", "a=b=c"])
-            value: Any = chance.choice([*texts, f"v{i}", 1.0, 0.0, -1.0, 2, None, True])
+        for _ in range(rng.randrange(9)):
+            name = rng.choice(["a", "a=b", "a=", "", "=", f"n{i % 50}", "a=b=c"])
+            value: Any = rng.choice([*texts, f"v{i}", 1.0, 0.0, -1.0, 2, None, True])
             x[name] = value
-        yield x, chance.random() < 0.5
+        yield x, rng.random() < 0.5
 
 
-@needs_walk
+@needs_kernel
 @pytest.mark.parametrize("l2", [0.0, 0.02])
-def test_categories_are_the_same_by_both_roads(l2: float) -> None:
-    one, other = begun(l2=l2), begun(l2=l2)
+def test_categories_are_bit_identical_by_kernel_and_fallback(l2: float) -> None:
+    by_kernel, by_fallback = new_model(l2=l2), new_model(l2=l2)
     for x, y in categories(4000):
-        assert one.predict_proba_one(x) == other.predict_proba_one(Dict(x))
-        one.learn_one(x, y)
-        other.learn_one(Dict(x), y)
-    assert one.weights == other.weights
-    assert one.intercept == other.intercept
-    assert set(known(one)) == set(known(other))
-    assert one.n_features_seen == other.n_features_seen
-    one._engine.check()
-    other._engine.check()
+        assert by_kernel.predict_proba_one(x) == by_fallback.predict_proba_one(Dict(x))
+        by_kernel.learn_one(x, y)
+        by_fallback.learn_one(Dict(x), y)
+    assert by_kernel.weights == by_fallback.weights
+    assert by_kernel.intercept == by_fallback.intercept
+    assert set(feature_names(by_kernel)) == set(feature_names(by_fallback))
+    assert by_kernel.n_features_seen == by_fallback.n_features_seen
+    by_kernel._engine.check()
+    by_fallback._engine.check()
 
 
 @pytest.mark.parametrize("cross", [None, [("other", "u")]])
-def test_hashed_names_given_twice_are_summed_before_those_that_share_their_slot(cross: Any) -> None:
+def test_hashed_duplicates_are_summed_before_slot_collisions(cross: Any) -> None:
     models = [ElasticNetClassifier(lr=0.3, hash_bits=1, cross=cross) for _ in range(3)]
     rng = random.Random(1)
     for i in range(600):
         items = [("s", "x"), ("u", "v"), *((n, rng.gauss(0.0, 1.0)) for n in ("s=x", "a", "b"))]
         x = dict(rng.sample(items, len(items)))
-        walked, plain, batch = models
-        p = walked.predict_proba_one(x)
-        assert p == plain.predict_proba_one(Dict(x)) == batch.freeze().predict_proba_one(x)
-        walked.learn_one(x, i % 3 == 0)
-        plain.learn_one(Dict(x), i % 3 == 0)
-        assert batch.progressive_many([x], [i % 3 == 0])[0] == p[True]
-        assert walked.weights == plain.weights == batch.weights
+        by_kernel, by_fallback, by_batch = models
+        p = by_kernel.predict_proba_one(x)
+        assert p == by_fallback.predict_proba_one(Dict(x)) == by_batch.freeze().predict_proba_one(x)
+        by_kernel.learn_one(x, i % 3 == 0)
+        by_fallback.learn_one(Dict(x), i % 3 == 0)
+        assert by_batch.progressive_many([x], [i % 3 == 0])[0] == p[True]
+        assert by_kernel.weights == by_fallback.weights == by_batch.weights
 
 
-@needs_walk
-def test_categories_take_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = begun()
+@needs_kernel
+def test_kernel_reads_categories(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = new_model()
 
-    def refused(x: Any) -> Any:
-        raise AssertionError("read in Python")
+    def fail(x: Any) -> Any:
+        raise AssertionError("the fallback was called")
 
     for module in (model_state, predictor):
-        monkeypatch.setattr(module, "numeric_features", refused)
+        monkeypatch.setattr(module, "numeric_features", fail)
     for i in range(300):
         model.learn_one({"site": f"s{i % 7}", "ad": f"a{i}", "price": 1.5}, i % 2 == 0)
         model.predict_one({"site": f"s{i % 11}", "ad": "new"})
-    assert {"site=s3", "ad=a299", "price"} <= set(known(model))
-    assert "ad=new" not in known(model)
+    assert {"site=s3", "ad=a299", "price"} <= set(feature_names(model))
+    assert "ad=new" not in feature_names(model)
     model._engine.check()
 
 
-@needs_walk
-def test_a_category_is_its_name_after_loading(tmp_path: Path) -> None:
-    model = begun(l1=0.0)
+@needs_kernel
+def test_category_equals_its_feature_name_after_loading(tmp_path: Path) -> None:
+    model = new_model(l1=0.0)
     for i in range(50):
         model.learn_one({"site": f"s{i % 7}"}, i % 2 == 0)
     model.save(tmp_path / "m")
@@ -731,17 +742,17 @@ def test_a_category_is_its_name_after_loading(tmp_path: Path) -> None:
     for x in ({"site": "s3"}, {"site=s3": 1.0}, {"site": "none"}):
         assert loaded.predict_proba_one(x) == model.predict_proba_one(x)
     loaded.learn_one({"site": "s3"}, True)
-    assert known(loaded).count("site=s3") == 1
+    assert feature_names(loaded).count("site=s3") == 1
 
 
-@needs_walk
-def test_joined_names_are_not_leaked() -> None:
-    model = begun()
+@needs_kernel
+def test_joined_names_do_not_leak_references() -> None:
+    model = new_model()
     key, text = "".join(["na", "me"]), "".join(["te", "xt"])
     x = {key: text}
     for _ in range(3):
         model.learn_one(x, True)
-    assert known(model).count("name=text") == 1
+    assert feature_names(model).count("name=text") == 1
     before = sys.getrefcount(key), sys.getrefcount(text)
     for _ in range(1000):
         model.predict_one(x)

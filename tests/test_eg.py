@@ -1,4 +1,4 @@
-"""EG+- and EG against their dense twin, in logarithms, and what must hold of them."""
+"""EG+- and EG against their dense twin, and their invariants."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def test_equals_the_dense_twin(loss: str) -> None:
             params |= {"clip_gradient": 0.05, "intercept_lr": 0.05, "intercept_init": -0.3}
         model = model_of(loss, n_features=D, **params)
         twin = reference.EG(D, loss=loss, **params)
-        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        for block, (lo, hi) in enumerate(itertools.pairwise(cuts)):
             expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            if hi - lo < 100 and part % 2:  # one by one
+            if hi - lo < 100 and block % 2:  # row by row
                 got = np.empty(hi - lo)
                 for i in range(lo, hi):
                     x = as_dict(X[i])
@@ -95,8 +95,8 @@ def test_equals_the_dense_twin(loss: str) -> None:
             model._engine.check()
 
 
-def test_all_features_far_below_their_start(tmp_path: Path) -> None:
-    """If all thetas are negative, their weights are not lost next to the share of theta = 0."""
+def test_weights_stay_accurate_if_all_thetas_are_negative(tmp_path: Path) -> None:
+    """The weights are not lost next to the share of unseen features, whose theta is 0."""
     params: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "loss": "absolute"}
     model = EGRegressor(n_features=2, nonnegative=True, radius=1.0, intercept_lr=0.0, **params)
     for t in range(1, 701):
@@ -114,15 +114,15 @@ def test_all_features_far_below_their_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("lr", [5.0, 50.0, 500.0, 5e4])
 def test_theta_in_the_thousands_does_not_overflow(lr: float, nonnegative: bool) -> None:
-    """theta in the thousands, up, down and back; and nearly all of it in one weight.
+    """Theta grows to thousands, falls and returns; nearly all of the mass is in one weight.
 
-    By the hinge, whose derivative has two values: others make such rates chaotic.
+    The derivative of the hinge loss has two values; with other losses such rates are chaotic.
     """
     random = np.random.default_rng(4)
     X = np.sign(rows_of(random, 3_000))
     y = np.where(np.arange(3_000) // 700 % 2, X[:, 0] > 0.0, X @ random.normal(size=D) > 0.0)
     params: dict[str, Any] = {"lr": lr, "schedule": "constant", "nonnegative": nonnegative}
-    params |= {"loss": "hinge", "radius": 0.4}  # no margin passes 1: it learns at every step
+    params |= {"loss": "hinge", "radius": 0.4}  # no margin exceeds 1: every step learns
     model, twin = EGClassifier(n_features=D, **params), reference.EG(D, **params)
     for lo in range(0, 3_000, 100):
         part = slice(lo, lo + 100)
@@ -163,7 +163,7 @@ def test_permuting_names_permutes_weights(order: list[int], seed: int, nonnegati
     assert plain.intercept == permuted.intercept == named.intercept
 
 
-def test_an_unseen_feature_weighs_nothing() -> None:
+def test_unseen_features_weigh_nothing() -> None:
     model = EGClassifier(n_features=50)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -172,8 +172,8 @@ def test_an_unseen_feature_weighs_nothing() -> None:
     assert model.predict_proba_one({1: 5.0, 10**6: 3.0, "x": 1.0}) == model.predict_proba_one({})
 
 
-@pytest.mark.parametrize("names", ["ints", "strings"])
-def test_nonnegative_features_never_seen_weigh_something(names: str) -> None:
+@pytest.mark.parametrize("name_type", ["int", "str"])
+def test_unseen_nonnegative_features_have_a_weight(name_type: str) -> None:
     """Dicts, matrices and frozen models predict as the twin does, for seen and unseen features."""
     random = np.random.default_rng(2)
     X = rows_of(random, 300)
@@ -181,75 +181,82 @@ def test_nonnegative_features_never_seen_weigh_something(names: str) -> None:
     y, signed = labels_of(random, X, "logistic")
     params: dict[str, Any] = {"lr": 2.0, "nonnegative": True}
     model, twin = EGClassifier(n_features=D, **params), reference.EG(D, **params)
-    to: Callable[[int], Any] = {"ints": lambda j: j * 50, "strings": lambda j: f"w{j}"}[names]
-    new = rows_of(random, 40)
-    expected = [twin.margin(x) for x in new]
+    name_of: Callable[[int], Any] = {"int": lambda j: j * 50, "str": lambda j: f"w{j}"}[name_type]
+    new_rows = rows_of(random, 40)
+    expected = [twin.margin(x) for x in new_rows]
     for _ in range(2):
-        dicts = [{to(j): v for j, v in as_dict(x).items()} for x in new]
+        dicts = [{name_of(j): v for j, v in as_dict(x).items()} for x in new_rows]
         frozen = pickle.loads(pickle.dumps(model.freeze()))
         np.testing.assert_allclose([model._margin(x) for x in dicts], expected, atol=1e-12)
         np.testing.assert_allclose(model._margins(dicts), expected, atol=1e-12)
         assert [frozen.margin(x) for x in dicts] == [model._margin(x) for x in dicts]
         assert frozen.predict_many(dicts).tolist() == model.predict_many(dicts).tolist()
         assert model._margins(dicts).tolist() == [model._margin(x) for x in dicts]
-        if names == "ints":
+        if name_type == "int":
             wide = np.zeros((40, 50 * D))
-            wide[:, ::50] = new
+            wide[:, ::50] = new_rows
             np.testing.assert_allclose(model._margins(csr_matrix(wide)), expected, atol=1e-12)
         p = [model.predict_proba_one(x)[True] for x in dicts]
         np.testing.assert_allclose(model.predict_proba_many(csr_matrix((40, 1)))[:, 1], 0.5, atol=1)
         np.testing.assert_allclose(p, 1.0 / (1.0 + np.exp(-np.array(expected))), atol=1e-12)
         for x, label in zip(X, y, strict=True):
-            model.learn_one({to(j): v for j, v in as_dict(x).items()}, bool(label))
+            model.learn_one({name_of(j): v for j, v in as_dict(x).items()}, bool(label))
         twin.progressive(X, signed, np.ones(300))
-        expected = [twin.margin(x) for x in new]
+        expected = [twin.margin(x) for x in new_rows]
 
 
-# No more than n_features
+# The limit n_features
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-@pytest.mark.parametrize("to", [lambda j: j * 3, lambda j: f"w{j}"], ids=["ints", "strings"])
-def test_a_feature_above_the_limit_is_rejected(to: Callable[[int], Any], nonnegative: bool) -> None:
+@pytest.mark.parametrize("name_of", [lambda j: j * 3, lambda j: f"w{j}"], ids=["int", "str"])
+def test_feature_above_n_features_is_rejected(
+    name_of: Callable[[int], Any], nonnegative: bool
+) -> None:
     model = EGClassifier(n_features=10, nonnegative=nonnegative)
     for j in range(8):
-        model.learn_one({to(j): 1.0, to(j + 1): 0.5, to(99): 0.0, to(98): None}, j % 2)
+        model.learn_one(
+            {name_of(j): 1.0, name_of(j + 1): 0.5, name_of(99): 0.0, name_of(98): None}, j % 2
+        )
     assert model.n_features_seen == 9
     before = pickle.dumps(model)
-    three = {to(j): 1.0 for j in (3, 20, 21)}
-    sentence = "a new feature comes after n_features=10 others; make the model with a larger"
-    with pytest.raises(BadExample, match=sentence):
+    three = {name_of(j): 1.0 for j in (3, 20, 21)}
+    message = "a new feature comes after n_features=10 others; make the model with a larger"
+    with pytest.raises(BadExample, match=message):
         model.learn_one(three, True)
-    with pytest.raises(BadExample, match=sentence) as raised:
-        model.learn_many([{to(1): 1.0}, {to(20): 1.0}, {to(20): 2.0}, {to(30): 1.0}], [1, 0, 1, 0])
+    with pytest.raises(BadExample, match=message) as raised:
+        model.learn_many(
+            [{name_of(1): 1.0}, {name_of(20): 1.0}, {name_of(20): 2.0}, {name_of(30): 1.0}],
+            [1, 0, 1, 0],
+        )
     assert raised.value.row == 3
     assert pickle.dumps(model) == before
     model.predict_one(three)
-    model.learn_one({to(20): 1.0, to(3): 1.0}, True)
+    model.learn_one({name_of(20): 1.0, name_of(3): 1.0}, True)
     assert model.n_features_seen == 10
     for _ in range(3):
-        model.learn_many([{to(j): 1.0 for j in (0, 20, 8)}], [True])
-        model.learn_one({to(j): 1.0 for j in range(9)}, True)
-    with pytest.raises(BadExample, match=sentence):
-        model.learn_one({to(40): 1.0}, True)
+        model.learn_many([{name_of(j): 1.0 for j in (0, 20, 8)}], [True])
+        model.learn_one({name_of(j): 1.0 for j in range(9)}, True)
+    with pytest.raises(BadExample, match=message):
+        model.learn_one({name_of(40): 1.0}, True)
     model._engine.check()
 
 
-def test_a_column_above_the_limit_is_rejected() -> None:
+def test_column_above_n_features_is_rejected() -> None:
     X = np.eye(12)
     model = EGRegressor(n_features=10)
     with pytest.raises(BadExample, match="n_features=10") as raised:
         model.learn_many(csr_matrix(X), np.ones(12))
     assert raised.value.row == 10
     assert model.n_iterations == 0 and model.weights == {}
-    model.learn_many(csr_matrix(X[2:]), np.ones(10))  # wide, but of ten features
+    model.learn_many(csr_matrix(X[2:]), np.ones(10))  # twelve columns, ten features
     assert model.n_features_seen == 10
     model.learn_many(csr_matrix(X[2:]), np.ones(10))
 
 
 @pytest.mark.parametrize("order", ["sorted", "repeated"])
-def test_a_column_above_the_limit_late_in_a_large_matrix_is_rejected(order: str) -> None:
-    """Rows are learnt while they are validated, and then rolled back bit-identically."""
+def test_column_above_n_features_late_in_a_matrix_is_rejected(order: str) -> None:
+    """Rows are learnt while they are validated; a rejection restores the model bit-identically."""
     ids = np.arange(8_000, dtype=np.int32).reshape(-1, 2) % 10
     ids[3_111] = (4, 10)
     if order == "repeated":
@@ -266,12 +273,12 @@ def test_a_column_above_the_limit_late_in_a_large_matrix_is_rejected(order: str)
     assert model.n_features_seen == 10
 
 
-def test_hashed_the_slots_are_the_features() -> None:
+def test_n_features_limits_slots_of_hashed_features() -> None:
     model = EGClassifier(n_features=3, hash_bits=4)
     slots = {name: model.slot(name) for name in "abcdefghijk"}
-    first = list(dict.fromkeys(slots.values()))
+    distinct_slots = list(dict.fromkeys(slots.values()))
     for name, slot in slots.items():
-        if slot in first[:3]:
+        if slot in distinct_slots[:3]:
             model.learn_one({name: 1.0}, True)
         else:
             with pytest.raises(BadExample, match="after n_features=3 others"):
@@ -283,7 +290,7 @@ def test_hashed_the_slots_are_the_features() -> None:
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_a_cap_keeps_the_largest_weights(nonnegative: bool) -> None:
+def test_max_features_keeps_the_largest_weights(nonnegative: bool) -> None:
     random = np.random.default_rng(6)
     X = rows_of(random, 2_000)
     model = EGClassifier(n_features=D, lr=1.0, nonnegative=nonnegative, max_features=20)
@@ -295,7 +302,7 @@ def test_a_cap_keeps_the_largest_weights(nonnegative: bool) -> None:
     assert model.top_weights(1)[0][0] == 0
 
 
-def test_text_in_a_frame_is_a_feature_for_each_value() -> None:
+def test_each_category_of_a_data_frame_counts_as_a_feature() -> None:
     frame = pd.DataFrame({"site": [f"s{k}" for k in range(12)]})
     model = EGClassifier(n_features=10)
     with pytest.raises(BadExample, match="n_features=10") as raised:
@@ -325,7 +332,7 @@ def test_defaults(cls: Any) -> None:
 @pytest.mark.parametrize(
     "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
 )
-def test_poor_data_behaves(loss: str, case: str) -> None:
+def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
     random = np.random.default_rng(3)
     n = 500
     X, w = rows_of(random, n), np.ones(n)
@@ -354,9 +361,9 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
             assert nonnegative or model.weights == {}
 
 
-@pytest.mark.parametrize("by", ["attribute", "mutate"])
+@pytest.mark.parametrize("method", ["attribute", "mutate"])
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_changed_parameters_act_from_the_next_step(by: str, nonnegative: bool) -> None:
+def test_changed_parameters_act_from_the_next_step(method: str, nonnegative: bool) -> None:
     random = np.random.default_rng(11)
     X = rows_of(random, 2_500)
     y, signed = labels_of(random, X, "logistic")
@@ -371,10 +378,10 @@ def test_changed_parameters_act_from_the_next_step(by: str, nonnegative: bool) -
     ]
     for k, change in enumerate(changes):
         before = model.weights
-        if by == "mutate":
+        if method == "mutate":
             model.mutate(change)
         for name, value in change.items():
-            if by == "attribute":
+            if method == "attribute":
                 setattr(model, name, value)
             setattr(twin, name, value)
         assert model.weights == before
@@ -385,7 +392,7 @@ def test_changed_parameters_act_from_the_next_step(by: str, nonnegative: bool) -
         assert_equal_twins(model, twin)
 
 
-REFUSED: list[tuple[str, Any, str]] = [
+INVALID_PARAMETERS: list[tuple[str, Any, str]] = [
     *[("radius", v, "above 0 and at most 1e+30") for v in (0, -1.0, float("nan"), float("inf"))],
     *[("n_features", v, "an integer from 1 to 4") for v in (0, -1, 2**33)],
     *[("n_features", v, "an integer from 1 to 4") for v in (2.5, float("nan"), 1e30)],
@@ -394,13 +401,13 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "rule"), REFUSED)
+@pytest.mark.parametrize(("name", "value", "rule"), INVALID_PARAMETERS)
 @pytest.mark.parametrize("cls", MODELS)
 def test_parameters_out_of_range_are_rejected(cls: Any, name: str, value: Any, rule: str) -> None:
-    with pytest.raises(ValueError) as made:
+    with pytest.raises(ValueError) as error:
         cls(**{name: value})
-    sentence = str(made.value)
-    assert sentence.startswith(f"{name} must be") and rule in sentence and "\n" not in sentence
+    message = str(error.value)
+    assert message.startswith(f"{name} must be") and rule in message and "\n" not in message
     model = cls()
     with pytest.raises(ValueError):
         setattr(model, name, value)
@@ -416,8 +423,8 @@ def test_parameters_that_cannot_change() -> None:
             model.mutate({name: value})
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
-    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10."""
+def test_extreme_values_stay_finite() -> None:
+    """Values of 1e50, sample weights of 1e15, clips of 1e30 and rates of 1e10."""
     random = np.random.default_rng(0)
     for nonnegative, radius, lr in itertools.product((False, True), (1e-30, 1e30), (1e-5, 1e10)):
         model = EGRegressor(
@@ -430,15 +437,15 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             intercept_lr=1e10,
         )
         for _ in range(60):
-            places = random.choice(50, size=20, replace=False).tolist()
-            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            ids = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(ids, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
             model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
             assert np.isfinite(model.predict_one(x))
             assert np.isfinite(list(model.weights.values())).all()
         model._engine.check()
 
 
-# The structure
+# The sum of shares
 
 
 @given(
@@ -446,9 +453,11 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
     st.booleans(),
     st.randoms(use_true_random=False),
 )
-def test_shares_are_summed_exactly(thetas: list[float], nonneg: bool, random: Random) -> None:
-    """The same float in any order of the slots, and the sum of the shares to rounding."""
-    found = []
+def test_sum_of_shares_is_independent_of_slot_order(
+    thetas: list[float], nonneg: bool, random: Random
+) -> None:
+    """The sum is the same float for any assignment of slots and any capacity."""
+    results = []
     for size in (300, 500, 1_000):
         rule = EG.start(size, 10.0, 2_000, nonneg)
         slots = np.array(random.sample(range(size), len(thetas)))
@@ -456,21 +465,21 @@ def test_shares_are_summed_exactly(thetas: list[float], nonneg: bool, random: Ra
         rule.clock[0].touched = len(thetas)
         rule.drop(np.array([], np.int64))
         rule.renormalize()
-        found.append((float(rule.clock[0].Z), float(rule.clock[0].scale)))
+        results.append((float(rule.clock[0].Z), float(rule.clock[0].scale)))
         rule.check()
         assert rule.weights().sum() <= 10.0 * (1.0 + 1e-12)
-    assert found[0] == found[1] == found[2]
+    assert results[0] == results[1] == results[2]
 
 
 @given(st.floats(-300.0, 300.0), st.integers(0, 400))
-def test_exponentials(x: float, M: int) -> None:
-    up, down = exp_pair(x, float(M), np.int64(2 * M))
-    assert up == pytest.approx(np.exp(x) * 2.0**-M, rel=1e-12, abs=1e-290)
-    assert down == pytest.approx(np.exp(-x) * 2.0**-M, rel=1e-12, abs=1e-290)
+def test_exp_pair_matches_exp(x: float, M: int) -> None:
+    growth, decay = exp_pair(x, float(M), np.int64(2 * M))
+    assert growth == pytest.approx(np.exp(x) * 2.0**-M, rel=1e-12, abs=1e-290)
+    assert decay == pytest.approx(np.exp(-x) * 2.0**-M, rel=1e-12, abs=1e-290)
 
 
-def test_dropped_weights_return_to_the_start() -> None:
-    """And are not listed by name."""
+def test_dropped_weights_return_to_their_initial_value() -> None:
+    """Dropped weights are not listed in `weights`."""
     random = np.random.default_rng(3)
     X = rows_of(random, 500)
     for nonnegative in (False, True):
@@ -489,15 +498,15 @@ def test_dropped_weights_return_to_the_start() -> None:
         model._engine.check()
 
 
-# As river's estimator
+# river's estimator checks
 
 
-@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
-def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
+@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
+def test_river_estimator_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
 
-def test_no_check_is_skipped_and_batches_are_checked() -> None:
+def test_no_river_check_is_skipped() -> None:
     for cls in MODELS:
         assert cls()._unit_test_skips() == set()
         names = {check.__name__ for check in checks.yield_checks(cls())}
@@ -506,7 +515,7 @@ def test_no_check_is_skipped_and_batches_are_checked() -> None:
 
 @pytest.mark.parametrize("cls", MODELS)
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_a_saved_model_resumes_bit_identically(cls: Any, nonnegative: bool, tmp_path: Path) -> None:
+def test_saved_model_resumes_bit_identically(cls: Any, nonnegative: bool, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     X = rows_of(random, 600)
     y = X @ random.normal(size=D) > 0.0
@@ -522,14 +531,14 @@ def test_a_saved_model_resumes_bit_identically(cls: Any, nonnegative: bool, tmp_
         assert model.freeze().margin(as_dict(x)) == pytest.approx(model._margin(as_dict(x)))
 
 
-def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eg_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.svm").write_text("+1 1:1 3:1\n-1 2:1\n" * 50)
-    given_ = ["--model", "eg", "--radius", "3", "--n-features", "3", "--nonnegative"]
-    done = CliRunner().invoke(cli, ["learn", "a.svm", *given_, "--save", "m"])
-    assert done.exit_code == 0, done.output
+    options = ["--model", "eg", "--radius", "3", "--n-features", "3", "--nonnegative"]
+    result = CliRunner().invoke(cli, ["learn", "a.svm", *options, "--save", "m"])
+    assert result.exit_code == 0, result.output
     assert repr(load("m")).startswith("EGClassifier(radius=3.0, n_features=3, nonnegative=True")
     Path("b.svm").write_text("+1 9:1\n")
-    refused = CliRunner().invoke(cli, ["learn", "b.svm", "--load", "m"])
-    assert refused.exit_code == 65
-    assert "a new feature comes after n_features=3 others" in refused.stderr
+    rejected = CliRunner().invoke(cli, ["learn", "b.svm", "--load", "m"])
+    assert rejected.exit_code == 65
+    assert "a new feature comes after n_features=3 others" in rejected.stderr

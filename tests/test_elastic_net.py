@@ -25,7 +25,9 @@ from tests import reference
 
 BINARY = ("logistic", "hinge", "smoothed_hinge")
 D = 60
-LATE = 50  # features from here on first appear after 7,000 rows
+"""Number of features."""
+LATE = 50
+"""Features from this id on first appear after 7,000 rows."""
 
 SCHEDULES: dict[str, dict[str, Any]] = {
     "invsqrt": {"lr": 0.5},
@@ -43,12 +45,13 @@ PENALTIES = {
 
 
 def model_of(loss: str, **params: Any) -> Any:
+    """Return a new classifier or regressor for the loss."""
     kind = ElasticNetClassifier if loss in BINARY else ElasticNetRegressor
     return kind(loss=loss, **params)
 
 
 def rows_of(random: Any, n: int, d: int = D, k: int = 6) -> Any:
-    """Return a dense matrix of sparse rows; the frequency of a feature falls with its number."""
+    """Return a dense matrix of sparse rows; feature j occurs with a frequency of about k / j."""
     chance = k * (1.0 / np.arange(1, d + 1)) / np.sum(1.0 / np.arange(1, d + 1))
     X = random.normal(size=(n, d)) * 0.35
     X[random.random((n, d)) > chance] = 0.0
@@ -56,7 +59,7 @@ def rows_of(random: Any, n: int, d: int = D, k: int = 6) -> Any:
 
 
 def labels_of(random: Any, X: Any, loss: str) -> tuple[Any, Any]:
-    """Return labels of a sparse linear truth: as a model takes them, and as kernels do."""
+    """Return labels of a sparse linear model: as models accept them, and as -1/+1 or numbers."""
     truth = random.normal(size=X.shape[1]) * (np.arange(X.shape[1]) % 3 == 0)
     noisy = X @ truth + random.normal(size=len(X)) * 0.3
     if loss in BINARY:
@@ -65,6 +68,7 @@ def labels_of(random: Any, X: Any, loss: str) -> tuple[Any, Any]:
 
 
 def dense(model: Any, d: int = D) -> Any:
+    """Return the weights of a model with int names as a vector of shape (d,)."""
     w = np.zeros(d)
     for j, w_j in model.weights.items():
         w[j] = w_j
@@ -81,13 +85,15 @@ def assert_equal_twins(model: Any, twin: Any) -> None:
 
 
 def as_dict(x: Any) -> dict[int, float]:
+    """Return the non-zeros of a dense row."""
     return {int(j): float(x[j]) for j in np.flatnonzero(x)}
 
 
 def is_run(loss: str, k: int) -> bool:
-    """Whether a loss learns with the k-th setting: the logistic with all, others with a third.
+    """Return whether to test a loss with setting k: all settings for logistic, a third for others.
 
-    A loss is a value and a derivative to a method: what is run with all settings need not be all.
+    A method uses only the value and the derivative of a loss, so that not all combinations need a
+    test.
     """
     return loss == "logistic" or (k + k // 3 + list(CODES).index(loss)) % 3 == 0
 
@@ -112,9 +118,9 @@ def test_equals_the_dense_twin(loss: str) -> None:
         if k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
         model, twin = model_of(loss, **params), reference.ElasticNet(D, loss=loss, **params)
-        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        for block, (lo, hi) in enumerate(itertools.pairwise(cuts)):
             expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            if hi - lo < 100 and part % 2:  # one by one
+            if hi - lo < 100 and block % 2:  # row by row
                 got = np.empty(hi - lo)
                 for i in range(lo, hi):
                     x = as_dict(X[i])
@@ -131,7 +137,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
 
 @pytest.mark.parametrize("stamps", ["folded", "explicit"])
 def test_rows_of_every_length_equal_the_dense_twin(stamps: str) -> None:
-    """Rows are processed by eights: remainders of every length."""
+    """Kernels process eight entries at once: test remainders of every length."""
     random = np.random.default_rng(17)
     lengths = np.repeat(np.arange(41), 8)
     random.shuffle(lengths)
@@ -154,25 +160,25 @@ def test_rows_of_every_length_equal_the_dense_twin(stamps: str) -> None:
 
 @pytest.mark.parametrize("l2", [1.0, 1.5, 30.0])
 def test_sgd_with_eta_l2_above_one_restarts(l2: float) -> None:
-    """Where eta l2 >= 1 every weight is 0 after the step, and later steps are as from the start."""
+    """If eta l2 >= 1 every weight is 0 after the step, and later steps learn from zero weights."""
     random = np.random.default_rng(5)
     X = rows_of(random, 600)
     y, signed = labels_of(random, X, "logistic")
     params: dict[str, Any] = {"lr": 1.0, "l1": 1e-3, "l2": l2, "update": "sgd"}
     model, twin = ElasticNetClassifier(**params), reference.ElasticNet(D, **params)
-    zero = 0
+    n_zero_steps = 0
     for i in range(600):
         x = as_dict(X[i])
         assert model.predict_proba_one(x)[True] == pytest.approx(twin.output(X[i]), abs=1e-9)
         model.learn_one(x, bool(y[i]))
         twin.learn(X[i], signed[i])
         if 1.0 / np.sqrt(i + 1.0) * l2 >= 1.0:
-            zero += 1
+            n_zero_steps += 1
             assert model.weights == {} and model.n_nonzero == 0
             assert model._engine.rule.clock[0].P == 1.0
         model._engine.check()
         assert_equal_twins(model, twin)
-    assert zero == min(600, int(l2**2))
+    assert n_zero_steps == min(600, int(l2**2))
 
 
 @njit(error_model="numpy")
@@ -185,10 +191,10 @@ def _dense_loop(w, ids, x, y, eta, l1, l2, sgd):  # type: ignore[no-untyped-def]
         w[j] -= eta * (p[i] - y[i]) * x[i]
         for k in range(len(w)):
             if sgd:
-                left = (1.0 - eta * l2) * abs(w[k]) - eta * l1
+                shrunk = (1.0 - eta * l2) * abs(w[k]) - eta * l1
             else:
-                left = (abs(w[k]) - eta * l1) / (1.0 + eta * l2)
-            w[k] = np.sign(w[k]) * max(0.0, left)
+                shrunk = (abs(w[k]) - eta * l1) / (1.0 + eta * l2)
+            w[k] = np.sign(w[k]) * max(0.0, shrunk)
     return p
 
 
@@ -198,8 +204,8 @@ def _dense_loop(w, ids, x, y, eta, l1, l2, sgd):  # type: ignore[no-untyped-def]
     ("steps", "eta", "l1", "l2"),
     [
         (1_000_000, 0.5, 0.0, 0.8),  # P underflows every 1,000 steps
-        (1_000_000, 0.5, 1e-3, 0.8),  # the same, and weights become zero
-        (10_000_000, 0.1, 0.01, 0.0),  # A passes its limit every 64,000 steps
+        (1_000_000, 0.5, 1e-3, 0.8),  # the same, with weights that become zero
+        (10_000_000, 0.1, 0.01, 0.0),  # A exceeds its limit every 64,000 steps
         (3_000_000, 0.1, 0.003, 0.02),
     ],
     ids=["ridge", "both", "l1", "mild"],
@@ -248,7 +254,7 @@ def test_permuting_names_permutes_weights(order: list[int], seed: int, update: s
 
 
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
-def test_an_unseen_feature_weighs_nothing(update: str) -> None:
+def test_unseen_features_weigh_nothing(update: str) -> None:
     model = ElasticNetClassifier(l1=1e-3, l2=1e-3, update=update)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 2 == 0)
@@ -259,7 +265,7 @@ def test_an_unseen_feature_weighs_nothing(update: str) -> None:
 
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 @pytest.mark.parametrize("before", [0, 1_000, 20_000])
-def test_late_features_pay_nothing_for_the_past(update: str, before: int) -> None:
+def test_new_features_owe_no_past_penalties(update: str, before: int) -> None:
     model = ElasticNetClassifier(
         l1=0.2, l2=0.1, update=update, lr=0.1, schedule="constant", intercept_lr=0.0
     )
@@ -267,11 +273,11 @@ def test_late_features_pay_nothing_for_the_past(update: str, before: int) -> Non
     if before:
         model.learn_many(past, np.arange(before) % 2)
     model.learn_one({"new": 1.0}, True)
-    kept = 0.99 * 0.05 - 0.02 if update == "sgd" else (0.05 - 0.02) / 1.01
-    assert model.weights["new"] == pytest.approx(kept, abs=1e-14)
+    expected = 0.99 * 0.05 - 0.02 if update == "sgd" else (0.05 - 0.02) / 1.01
+    assert model.weights["new"] == pytest.approx(expected, abs=1e-14)
 
 
-def test_without_penalties_it_is_plain_sgd() -> None:
+def test_without_penalties_equals_plain_sgd() -> None:
     random = np.random.default_rng(3)
     X = rows_of(random, 2_000)
     y = X @ random.normal(size=D)
@@ -292,7 +298,7 @@ def test_without_penalties_it_is_plain_sgd() -> None:
 @pytest.mark.parametrize(
     "case", ["one feature", "constant feature", "one label", "no features", "weights of zero"]
 )
-def test_poor_data_behaves(loss: str, case: str) -> None:
+def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
     random = np.random.default_rng(9)
     n = 500
     X = rows_of(random, n)
@@ -319,8 +325,8 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
         assert model.n_features_seen == np.count_nonzero(X.any(axis=0))
 
 
-def test_no_penalty_touches_the_intercept() -> None:
-    """An intercept far from zero stays where the data hold it, however strong the penalties."""
+def test_penalties_do_not_change_the_intercept() -> None:
+    """An intercept far from zero stays at the mean of the labels even under strong penalties."""
     model = ElasticNetRegressor(l1=10.0, l2=10.0, intercept_lr=0.1, intercept_init=7.0)
     model.learn_one({"x": 1.0}, 7.0)
     assert model.intercept == 7.0
@@ -357,7 +363,7 @@ def test_changes_are_applied_together_or_not_at_all(lr: Any, change: dict[str, A
     assert model.weights == untouched.weights and model.intercept == untouched.intercept
 
 
-def test_a_scheduler_class_is_rejected() -> None:
+def test_scheduler_class_is_rejected() -> None:
     with pytest.raises(
         ValueError, match="^lr must be a scheduler instance, got the class InverseScaling"
     ):
@@ -377,21 +383,24 @@ def test_top_weights_are_sorted_by_size_with_stable_ties(values: list[float]) ->
     model = ElasticNetClassifier(lr=1.0, intercept_lr=0.0)
     model.learn_one({f"w{k}": v for k, v in enumerate(values)}, True)
     ranked = [
-        sorted((one for one in kept if one[1] * sign >= 0.0), key=lambda one: -abs(one[1]))
-        for sign, kept in ((sign, model.weights.items()) for sign in (0, 1, -1))
+        sorted(
+            ((name, w) for name, w in model.weights.items() if w * sign >= 0.0),
+            key=lambda item: -abs(item[1]),
+        )
+        for sign in (0, 1, -1)
     ]
     for k in range(len(values) + 2):
-        assert model._farthest(k, 0, 1, -1) == [some[:k] for some in ranked]
+        assert model._farthest(k, 0, 1, -1) == [items[:k] for items in ranked]
         assert model.top_weights(k) == ranked[0][:k]
 
 
-@pytest.mark.parametrize("by", ["attribute", "mutate"])
+@pytest.mark.parametrize("method", ["attribute", "mutate"])
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
-def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None:
-    """Pending penalties keep the old strengths."""
+def test_changed_parameters_act_from_the_next_step(method: str, update: str) -> None:
+    """Penalties that are pending at a change use the old strengths."""
     random = np.random.default_rng(11)
     X = rows_of(random, 3_000)
-    X[500:2_500, ::2] = 0.0  # pending through several changes
+    X[500:2_500, ::2] = 0.0  # their penalties stay pending through several changes
     y, signed = labels_of(random, X, "logistic")
     model = ElasticNetClassifier(update=update, lr=0.5)
     twin = reference.ElasticNet(D, update=update, lr=0.5)
@@ -405,13 +414,13 @@ def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None
     ]
     for k, change in enumerate(changes):
         before = model.weights
-        if by == "mutate":
+        if method == "mutate":
             model.mutate(change)
         else:
-            for name, given_value in change.items():
-                setattr(model, name, given_value)
-        for name, given_value in change.items():
-            setattr(twin, name, given_value)
+            for name, value in change.items():
+                setattr(model, name, value)
+        for name, value in change.items():
+            setattr(twin, name, value)
         assert model.weights == before
         lo, hi = 500 * k, 500 * (k + 1)
         got = model.progressive_many(csr_matrix(X[lo:hi]), y[lo:hi])
@@ -420,8 +429,8 @@ def test_changed_parameters_act_from_the_next_step(by: str, update: str) -> None
         assert_equal_twins(model, twin)
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
-    """Values of 1e50, weights of 1e15, clips of 1e30, rates of 1e10, and any strength."""
+def test_extreme_values_stay_finite() -> None:
+    """Values of 1e50, sample weights of 1e15, clips of 1e30, rates of 1e10 and any strength."""
     random = np.random.default_rng(0)
     for update, l1, l2, lr in itertools.product(
         ("fobos", "sgd"), (0.0, 1.0, 1e30), (0.0, 1e-3, 1.0, 1e30), (1e-5, 1.0, 1e10)
@@ -436,51 +445,51 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             intercept_lr=1e10,
         )
         for _ in range(60):
-            places = random.choice(50, size=20, replace=False).tolist()
-            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            ids = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(ids, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
             model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
             assert np.isfinite(model.predict_one(x))
         model._engine.check()
         assert np.isfinite(list(model.weights.values())).all()
 
 
-def test_a_custom_scheduler_gets_python_ints() -> None:
+def test_custom_scheduler_receives_python_ints() -> None:
     class Inverse:
         def get(self, t: int) -> float:
             return 0.1 * (t + 1) ** -1
 
-    one, many = ElasticNetClassifier(lr=Inverse()), ElasticNetClassifier(lr=Inverse())
+    by_row, by_batch = ElasticNetClassifier(lr=Inverse()), ElasticNetClassifier(lr=Inverse())
     xs = [{i % 4: 1.0} for i in range(20)]
-    many.learn_many(xs, [i % 2 for i in range(20)])
+    by_batch.learn_many(xs, [i % 2 for i in range(20)])
     for i, x in enumerate(xs):
-        one.learn_one(x, i % 2)
-    assert one.weights == many.weights
+        by_row.learn_one(x, i % 2)
+    assert by_row.weights == by_batch.weights
 
 
 @pytest.mark.parametrize("average", [False, True])
 def test_rows_longer_than_the_scratch_array_are_predicted(average: bool) -> None:
-    """The scratch array is too short for such a row; its margin is still correct."""
+    """The margin of a row that exceeds the scratch array is correct."""
     random = np.random.default_rng(3)
     d = 3_000
-    short = rows_of(random, 400, d, 30)
-    long = random.normal(size=(3, d))
+    short_rows = rows_of(random, 400, d, 30)
+    long_rows = random.normal(size=(3, d))
     y = random.random(400) < 0.5
     params: dict[str, Any] = {"l1": 1e-4, "l2": 1e-3, "average": average}
-    model, other = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
-    for part in (slice(0, 200), slice(200, 400)):
-        for learner in (model, other):
-            learner.learn_many(csr_matrix(short[part]), y[part])
-        margins = long @ dense(model, d) + model.intercept
+    model, row_learner = ElasticNetClassifier(**params), ElasticNetClassifier(**params)
+    for rows in (slice(0, 200), slice(200, 400)):
+        for learner in (model, row_learner):
+            learner.learn_many(csr_matrix(short_rows[rows]), y[rows])
+        margins = long_rows @ dense(model, d) + model.intercept
         expected = 1.0 / (1.0 + np.exp(-margins))
-        got = model.predict_proba_many(csr_matrix(long))[:, 1]
+        got = model.predict_proba_many(csr_matrix(long_rows))[:, 1]
         np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-12)
-        one = [model.predict_proba_one(as_dict(x))[True] for x in long]
-        np.testing.assert_allclose(one, expected, rtol=0.0, atol=1e-12)
-    assert model.weights == other.weights
-    model.learn_many(csr_matrix(long), y[:3])
-    for x, label in zip(long, y[:3], strict=True):
-        other.learn_one(as_dict(x), bool(label))
-    assert model.weights == other.weights
+        by_row = [model.predict_proba_one(as_dict(x))[True] for x in long_rows]
+        np.testing.assert_allclose(by_row, expected, rtol=0.0, atol=1e-12)
+    assert model.weights == row_learner.weights
+    model.learn_many(csr_matrix(long_rows), y[:3])
+    for x, label in zip(long_rows, y[:3], strict=True):
+        row_learner.learn_one(as_dict(x), bool(label))
+    assert model.weights == row_learner.weights
 
 
 def test_scalar_and_array_weights_and_rates_are_equal() -> None:
@@ -489,11 +498,11 @@ def test_scalar_and_array_weights_and_rates_are_equal() -> None:
     y = random.random(200) < 0.5
     rates: list[Any] = [0.3, schedulers.Constant(0.3)]
     weights: list[Any] = [2.0, np.full(200, 2.0), np.broadcast_to(2.0, 200), [2.0] * 200]
-    learnt = []
+    results = []
     for lr, w in itertools.product(rates, weights):
         model = ElasticNetClassifier(l1=1e-3, lr=lr, schedule="constant")
-        learnt.append((model.progressive_many(X, y, w).tolist(), model.weights))
-    assert all(one == learnt[0] for one in learnt)
+        results.append((model.progressive_many(X, y, w).tolist(), model.weights))
+    assert all(result == results[0] for result in results)
 
 
 N_STEPS = 10_000_000 if COMPILED else 100_000
@@ -509,15 +518,15 @@ def many_steps(rule: Any, eta: float, l1: float, n: int) -> float:
     return A
 
 
-def test_ten_million_steps_lose_no_more_than_rounding_once() -> None:
+def test_ten_million_steps_have_the_error_of_one_rounding() -> None:
     """A is a Kahan sum. Plain summation of the same steps misses the bound by a factor of 1,000."""
-    eta, l1, last = 0.1, 62.9 / N_STEPS / 0.1, 63.0
+    eta, l1, initial_weight = 0.1, 62.9 / N_STEPS / 0.1, 63.0
     rule = ElasticNet.start(1, l1, 0.0, False)
-    rule.u[0] = last
-    plain = many_steps(rule, eta, l1, N_STEPS)
+    rule.u[0] = initial_weight
+    plain_sum = many_steps(rule, eta, l1, N_STEPS)
     exact = Fraction(A_START) + N_STEPS * Fraction(eta * l1)
-    bound = 2 * Fraction(np.spacing(last))  # 1.4e-14
-    assert rule.clock[0].P == 1.0 and 62.0 < rule.clock[0].A < last  # no renormalization
+    bound = 2 * Fraction(np.spacing(initial_weight))  # 1.4e-14
+    assert rule.clock[0].P == 1.0 and 62.0 < rule.clock[0].A < initial_weight  # no renormalization
     assert abs(Fraction(float(rule.clock[0].A)) - exact) <= bound
-    assert abs(Fraction(float(rule.weights()[0])) - (Fraction(last) - exact)) <= bound
-    assert abs(Fraction(plain) - exact) > (1_000 if COMPILED else 10) * bound
+    assert abs(Fraction(float(rule.weights()[0])) - (Fraction(initial_weight) - exact)) <= bound
+    assert abs(Fraction(plain_sum) - exact) > (1_000 if COMPILED else 10) * bound

@@ -1,4 +1,4 @@
-"""Eight rates side by side, held to eight dense elastic nets and their mixture."""
+"""The elastic net at eight rates (lanes) against eight dense nets and their mixture."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ LOSSES = ["logistic", "hinge", "smoothed_hinge", "squared", "absolute"]
 
 
 def make(loss: str, **params: Any) -> Any:
+    """Return a new model with lr="auto"."""
     kind = ElasticNetRegressor if loss in ("squared", "absolute") else ElasticNetClassifier
     return kind(loss=loss, lr="auto", clip_gradient=30.0, **params)
 
 
 def twin_of(loss: str, **params: Any) -> reference.ElasticNetLanes:
+    """Return the dense twin of `make`."""
     return reference.ElasticNetLanes(D, rates=RATES[loss], loss=loss, clip_gradient=30.0, **params)
 
 
@@ -37,21 +39,21 @@ def twin_of(loss: str, **params: Any) -> reference.ElasticNetLanes:
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 def test_equals_eight_dense_nets(loss: str, update: str) -> None:
     params: Any = {"l1": 1e-3, "l2": 1e-2, "update": update, "intercept_init": 0.3}
-    kit.run_beside(make(loss, **params), twin_of(loss, **params), kit.data_of(loss))
+    kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), kit.data_of(loss))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
-def test_steps_that_end_all_weights(loss: str) -> None:
-    """At the higher rates eta l2 is above 1."""
+def test_steps_that_reset_all_weights_to_zero(loss: str) -> None:
+    """At the higher rates eta l2 exceeds 1."""
     params: Any = {"l2": 3.0, "update": "sgd"}
     data = tuple(part[:600] for part in kit.data_of(loss))
-    kit.run_beside(make(loss, **params), twin_of(loss, **params), data, [0, 1, 40, 600])
+    kit.assert_matches_twin(make(loss, **params), twin_of(loss, **params), data, [0, 1, 40, 600])
 
 
-@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])
-def test_poor_data(loss: str, case: str) -> None:
-    kit.poor_data_behaves(
+def test_degenerate_data_matches_the_twin(loss: str, case: str) -> None:
+    kit.assert_degenerate_data_matches(
         lambda **params: make(**params), lambda d, **params: twin_of(**params), loss, case
     )
 
@@ -63,29 +65,31 @@ def test_poor_data(loss: str, case: str) -> None:
         max_size=80,
     )
 )
-def test_the_loss_of_the_mixture_is_within_log_8_of_the_best_rate(
-    stream: list[tuple[int, float, bool, float]],
+def test_mixture_loss_is_within_log_8_of_the_best_rate(
+    examples: list[tuple[int, float, bool, float]],
 ) -> None:
     model = ElasticNetClassifier(lr="auto", intercept_lr=0.05)
     twin = reference.ElasticNetLanes(7, rates=RATES["logistic"], intercept_lr=0.05)
-    lost, nets = 0.0, np.zeros(8)
-    for j, v, y, w in stream:
+    loss, net_losses = 0.0, np.zeros(8)
+    for j, v, y, w in examples:
         x, sign = np.zeros(7), 1.0 if y else -1.0
         x[6], x[j] = 1.0, v
         a = model._margin({j: v, 6: 1.0})
-        lost += w * float(np.logaddexp(0.0, -sign * a))
-        nets += [w * float(np.logaddexp(0.0, -sign * net.margin(x))) for net in twin.nets]
+        loss += w * float(np.logaddexp(0.0, -sign * a))
+        net_losses += [w * float(np.logaddexp(0.0, -sign * net.margin(x))) for net in twin.nets]
         model.learn_one({j: v, 6: 1.0}, y, w)
         twin.learn(x, sign, w)
-    heaviest = max(w for *_, w in stream)
-    assert lost <= nets.min() + twin.begun * heaviest * math.log(8.0) + 1e-6 * (1.0 + lost)
+    max_weight = max(w for *_, w in examples)
+    assert loss <= net_losses.min() + twin.n_segments * max_weight * math.log(8.0) + 1e-6 * (
+        1.0 + loss
+    )
 
 
 @pytest.mark.parametrize(
     "source",
     ["rcv1?topic=CCAT", "rcv1?topic=ECAT", "magic04", "sms-spam", "talkingdata"],
 )
-def test_no_rate_chosen_in_hindsight_is_more_than_2_percent_better(source: str) -> None:
+def test_best_fixed_rate_is_at_most_2_percent_better(source: str) -> None:
     if not Path(os.environ.get("STREAML1_DATA", "nowhere")).is_dir():
         pytest.skip("STREAML1_DATA names no folder with real data sets")
     xs, y = no_rate_to_tune.examples(f"data:{source}")
@@ -94,11 +98,11 @@ def test_no_rate_chosen_in_hindsight_is_more_than_2_percent_better(source: str) 
     assert no_rate_to_tune.passed(ElasticNetClassifier(lr="auto"), X, y) < 1.02 * best
 
 
-def test_names_permute_weights() -> None:
-    kit.permuting_names_permutes_weights(lambda: make("logistic", l1=1e-3))
+def test_weights_follow_names() -> None:
+    kit.assert_weights_follow_names(lambda: make("logistic", l1=1e-3))
 
 
-def test_an_unseen_feature_weighs_nothing() -> None:
+def test_unseen_features_weigh_nothing() -> None:
     model = make("logistic", l1=1e-3)
     for i in range(200):
         model.learn_one({2 * (i % 9): 1.0}, i % 3 == 0)
@@ -107,18 +111,18 @@ def test_an_unseen_feature_weighs_nothing() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_progressive_is_what_is_predicted_before(loss: str) -> None:
+def test_progressive_equals_predict_then_learn(loss: str) -> None:
     X, y, _, w = kit.data_of(loss, 600)
-    whole, single = make(loss, l1=1e-3), make(loss, l1=1e-3)
-    p = whole.progressive_many(csr_matrix(X), y, w)
+    by_batch, by_row = make(loss, l1=1e-3), make(loss, l1=1e-3)
+    p = by_batch.progressive_many(csr_matrix(X), y, w)
     for i, row in enumerate(X):
         x = {j: v for j, v in enumerate(row.tolist()) if v}
-        assert single._margin(x, loss == "logistic") == p[i]
-        single.learn_one(x, y[i], float(w[i]))
-    assert single.weights == whole.weights and single.intercept == whole.intercept
+        assert by_row._margin(x, loss == "logistic") == p[i]
+        by_row.learn_one(x, y[i], float(w[i]))
+    assert by_row.weights == by_batch.weights and by_row.intercept == by_batch.intercept
 
 
-def test_a_saved_model_resumes_with_all_rates(tmp_path: Path) -> None:
+def test_saved_model_resumes_with_all_rates(tmp_path: Path) -> None:
     X, y, _, w = kit.data_of("logistic", 2_000)
     model = make("logistic", l1=1e-2)
     model.progressive_many(csr_matrix(X[:900]), y[:900], w[:900])
@@ -132,7 +136,7 @@ def test_a_saved_model_resumes_with_all_rates(tmp_path: Path) -> None:
     assert frozen.predict_proba_one(x) == model.predict_proba_one(x)
 
 
-def test_the_cap_holds_whichever_rate_leads() -> None:
+def test_max_features_holds_for_every_leader() -> None:
     rng = np.random.default_rng(5)
     model = make("logistic", max_features=20)
     leaders = set()
@@ -149,7 +153,7 @@ def test_the_cap_holds_whichever_rate_leads() -> None:
 
 
 @pytest.mark.parametrize("seed", [304, 499, 566])
-def test_a_new_leader_is_counted_though_its_row_has_fewer_weights(seed: int) -> None:
+def test_max_features_holds_after_a_change_of_the_leader(seed: int) -> None:
     """The change of the count within a row says nothing about the other weights."""
     rng = np.random.default_rng(seed)
     model = ElasticNetClassifier(loss="hinge", lr="auto", l1=0.08, max_features=45)
@@ -172,20 +176,20 @@ def test_predictions_do_not_depend_on_the_scale(loss: str) -> None:
         make(loss).progressive_many(csr_matrix(X * scale), y, np.full(len(y), weight))
         for scale, weight in ((1.0, 1.0), (1024.0, 1.0), (2.0**-10, 1.0), (1.0, 1024.0))
     ]
-    for other in outputs[1:]:
-        np.testing.assert_allclose(other, outputs[0], rtol=1e-9, atol=1e-9)
+    for scaled in outputs[1:]:
+        np.testing.assert_allclose(scaled, outputs[0], rtol=1e-9, atol=1e-9)
 
 
-def stream(loss: str, n: int = 8_000) -> tuple[Any, Any]:
+def linear_stream(loss: str, n: int = 8_000) -> tuple[Any, Any]:
     """Ten features of about 1, and labels of a linear model with noise."""
     rng = np.random.default_rng(1)
-    X, w = rng.normal(size=(n, 10)), rng.normal(size=10)
+    X, weights = rng.normal(size=(n, 10)), rng.normal(size=10)
     if loss in ("squared", "absolute"):
-        return X, X @ w + 0.5 * rng.normal(size=n)
-    return X, rng.random(n) < 1.0 / (1.0 + np.exp(-1.5 * X @ w))
+        return X, X @ weights + 0.5 * rng.normal(size=n)
+    return X, rng.random(n) < 1.0 / (1.0 + np.exp(-1.5 * X @ weights))
 
 
-def lost_by(loss: str, X: Any, y: Any) -> Any:
+def progressive_losses(loss: str, X: Any, y: Any) -> Any:
     """Return the loss of each prediction of one pass."""
     model = make(loss)
     p = model.progressive_many(csr_matrix(X), y)
@@ -198,56 +202,59 @@ def lost_by(loss: str, X: Any, y: Any) -> Any:
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("scale", [1e-1, 1e-3, 1e-5])
 def test_recovers_from_a_small_first_row(loss: str, scale: float) -> None:
-    X, y = stream(loss)
-    usual = lost_by(loss, X, y)[2:].mean()
+    X, y = linear_stream(loss)
+    baseline = progressive_losses(loss, X, y)[2:].mean()
     X[0] *= scale
-    assert lost_by(loss, X, y)[2:].mean() < 1.15 * usual + 0.02
+    assert progressive_losses(loss, X, y)[2:].mean() < 1.15 * baseline + 0.02
 
 
 @pytest.mark.parametrize(
-    ("change", "most"),
+    ("scale_of", "max_ratio"),
     [
         (lambda n: np.geomspace(1e-3, 1.0, n), 1.25),
         (lambda n: np.where(np.arange(n) < n // 2, 1.0, 100.0), 1.6),
         (lambda n: np.where(np.arange(n) == n // 2, 1000.0, 1.0), 1.05),
         (lambda n: np.where(np.arange(n) == 0, 1000.0, 1.0), 1.15),
     ],
-    ids=["rows that grow", "another unit half way", "one large row", "a large first row"],
+    ids=["growing rows", "new unit half-way", "one large row", "large first row"],
 )
-def test_rows_whose_size_changes(change: Callable[[int], Any], most: float) -> None:
-    X, y = stream("logistic", 20_000)
-    usual = lost_by("logistic", X, y).mean()
-    assert lost_by("logistic", X * change(len(X))[:, None], y).mean() < most * usual
+def test_loss_under_changing_row_norms(scale_of: Callable[[int], Any], max_ratio: float) -> None:
+    X, y = linear_stream("logistic", 20_000)
+    baseline = progressive_losses("logistic", X, y).mean()
+    assert (
+        progressive_losses("logistic", X * scale_of(len(X))[:, None], y).mean()
+        < max_ratio * baseline
+    )
 
 
-@pytest.mark.parametrize(("loss", "most"), [("squared", 4.0), ("absolute", 2.0)])
-def test_labels_far_from_zero(loss: str, most: float) -> None:
-    """The intercept adapts without a rate."""
-    X, y = stream(loss)
+@pytest.mark.parametrize(("loss", "max_error"), [("squared", 4.0), ("absolute", 2.0)])
+def test_intercept_adapts_to_labels_far_from_zero(loss: str, max_error: float) -> None:
+    """No rate needs to be set for the intercept."""
+    X, y = linear_stream(loss)
     p = make(loss).progressive_many(csr_matrix(X), y + 100.0)
-    wrong = np.abs(p - y - 100.0)
-    assert wrong[-4_000:].mean() < 1.2 * np.abs(y - y.mean()).mean() / 2.0
-    assert wrong.mean() < most
+    errors = np.abs(p - y - 100.0)
+    assert errors[-4_000:].mean() < 1.2 * np.abs(y - y.mean()).mean() / 2.0
+    assert errors.mean() < max_error
 
 
 @pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge", "squared", "absolute"])
-@pytest.mark.parametrize("kind", ["still", "turning", "labels in turn"])
-def test_the_leader_loses_little_more_than_the_best_rate(loss: str, kind: str) -> None:
-    X, y = stream(loss, 4_000)
-    if kind == "turning":
+@pytest.mark.parametrize("kind", ["stationary", "drifting", "alternating labels"])
+def test_leader_loss_is_within_20_percent_of_the_best_rate(loss: str, kind: str) -> None:
+    X, y = linear_stream(loss, 4_000)
+    if kind == "drifting":
         X[2_000:] = np.roll(X[2_000:], 3, axis=1)
-    if kind == "labels in turn":
+    if kind == "alternating labels":
         X, y = np.ones((4_000, 1)), np.arange(4_000) % 2 == 0
         y = y.astype(float) if loss in ("squared", "absolute") else y
     model = make(loss)
     p = model.progressive_many(csr_matrix(X), y)
     signs = y if loss in ("squared", "absolute") else np.where(y, 1.0, -1.0)
-    lost = sum(reference.LOSSES[loss][0](a, b) for a, b in zip(p, signs, strict=True))
-    assert lost <= 1.2 * model._engine.rule.lanes[40:48].min()
+    total_loss = sum(reference.LOSSES[loss][0](a, b) for a, b in zip(p, signs, strict=True))
+    assert total_loss <= 1.2 * model._engine.rule.lanes[40:48].min()
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
+    ("action", "message"),
     [
         (lambda: make("hinge", average=True), 'lr="auto" cannot be combined with average=True'),
         (lambda: make("hinge", stamps="explicit"), 'cannot be combined with stamps="explicit"'),
@@ -267,13 +274,13 @@ def test_the_leader_loses_little_more_than_the_best_rate(loss: str, kind: str) -
         (lambda: setattr(make("hinge"), "lr", 0.1), 'lr cannot change to or from "auto"'),
     ],
 )
-def test_conflicting_parameters_are_rejected(act: Callable[[], Any], said: str) -> None:
-    with pytest.raises(ValueError) as told:
-        act()
-    assert said in str(told.value)
+def test_conflicting_parameters_are_rejected(action: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        action()
+    assert message in str(error.value)
 
 
-def test_a_rejected_change_keeps_the_rate() -> None:
+def test_rejected_change_keeps_the_rate() -> None:
     model = ElasticNetClassifier(lr=0.2)
     with pytest.raises(ValueError, match="lr cannot change to or from"):
         model.lr = "auto"
@@ -302,7 +309,7 @@ def test_values_whose_squares_underflow_keep_the_model_valid(
 def test_tiny_values_and_sample_weights_keep_the_model_valid(
     label: float, penalty: dict[str, float], update: str
 ) -> None:
-    """The two factors of the rates have one common upper bound."""
+    """The product of the two factors of a rate has an upper bound."""
     model = make("absolute", update=update, **penalty)
     model.learn_one({}, label, 1e-300)
     for value in (1e-155, 1e-155, 1.0):
@@ -311,7 +318,7 @@ def test_tiny_values_and_sample_weights_keep_the_model_valid(
         assert math.isfinite(model.predict_one({"a": 1.0, "b": 2.0}))
 
 
-def test_the_loss_cannot_change() -> None:
+def test_loss_cannot_change() -> None:
     model = make("logistic")
     with pytest.raises(ValueError, match='loss cannot change with lr="auto"'):
         model.loss = "hinge"

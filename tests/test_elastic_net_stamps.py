@@ -1,4 +1,4 @@
-"""Explicit stamps: the same weights as the folded form and as the dense twin, in bounded tables."""
+"""Explicit stamps: equal to the folded form and the dense twin, with bounded tables."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def clock_of(model: Any) -> Any:
     return model._engine.rule.clock[0]
 
 
-def empty(n: int) -> tuple[Any, Any]:
-    """Learn examples without features: steps of the penalty alone."""
+def empty_rows(n: int) -> tuple[Any, Any]:
+    """Return n rows without features and their labels: steps of the penalty alone."""
     return csr_matrix((n, 1)), np.zeros(n, int)
 
 
@@ -64,9 +64,9 @@ def test_equals_the_dense_twin_and_the_folded_form(loss: str) -> None:
         model = model_of(loss, **params, **EXPLICIT, budget=budget)
         folded = model_of(loss, **params)
         twin = reference.ElasticNet(D, loss=loss, **params)
-        for part, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        for block, (lo, hi) in enumerate(itertools.pairwise(cuts)):
             expected = twin.progressive(X[lo:hi], signed[lo:hi], w[lo:hi])
-            if hi - lo < 100 and part % 2:
+            if hi - lo < 100 and block % 2:
                 got = np.empty(hi - lo)
                 for i in range(lo, hi):
                     x = as_dict(X[i])
@@ -79,13 +79,13 @@ def test_equals_the_dense_twin_and_the_folded_form(loss: str) -> None:
             assert_equal_twins(model, twin)
             assert model.weights == pytest.approx(folded.weights, rel=1e-9, abs=1e-11)
             model._engine.check()
-        alike = schedule == "constant" or penalty == "none"
-        assert budget == 5 or clock_of(model).even == alike
+        has_equal_steps = schedule == "constant" or penalty == "none"
+        assert budget == 5 or clock_of(model).even == has_equal_steps
         assert clock_of(model).now <= budget
 
 
-def test_theorem_1_as_printed_and_as_it_should_be() -> None:
-    """The numbers in the docstring of the module."""
+def test_theorem_1_as_printed_and_corrected() -> None:
+    """Verify the numbers in the docstring of the module."""
     l1, l2 = 0.01, 0.1
     eta = 0.5 / np.sqrt(np.arange(1.0, 51.0))
     P = np.cumprod(1.0 - eta * l2)
@@ -94,7 +94,7 @@ def test_theorem_1_as_printed_and_as_it_should_be() -> None:
     Phi_before = np.concatenate([[1.0], Phi[:-1]])
     printed = max(0.0, P[-1] - P[-1] * np.sum(eta / P_before))
     with_l1 = P[-1] - l1 * P[-1] * np.sum(eta / P_before)
-    mended = P[-1] - l1 * P[-1] * np.sum(eta / P)
+    corrected = P[-1] - l1 * P[-1] * np.sum(eta / P)
     theorem_2 = Phi[-1] - l1 * Phi[-1] * np.sum(eta / Phi_before)
     dense = {}
     for update in ("sgd", "fobos"):
@@ -105,39 +105,42 @@ def test_theorem_1_as_printed_and_as_it_should_be() -> None:
         dense[update] = twin.w[0]
     assert printed == 0.0
     assert f"{with_l1:.6f}" == "0.478839"
-    assert f"{mended:.6f}" == f"{dense['sgd']:.6f}" == "0.478086"
+    assert f"{corrected:.6f}" == f"{dense['sgd']:.6f}" == "0.478086"
     assert f"{theorem_2:.6f}" == f"{dense['fobos']:.6f}" == "0.484628"
     model = ElasticNetRegressor(l1=l1, l2=l2, update="sgd", lr=0.5, intercept_lr=0.0, **EXPLICIT)
     rule = model._engine.rule
     rule.slots[0] = (1.0, 1)
-    model.learn_many(*empty(50))
+    model.learn_many(*empty_rows(50))
     assert model.weights[0] == pytest.approx(dense["sgd"], abs=1e-15)
 
 
-MOST, A_BLOCK = int(MAX_EQUAL_STEPS), int(BLOCK)
-GAPS = (1, 2, 255, 256, 257, 3_000, A_BLOCK - 1, A_BLOCK, A_BLOCK + 1, 17 * A_BLOCK + 7)
-GAPS += (MOST - 1, MOST, MOST + 1, 3 * MOST + 7)
+MAX_STEPS, BLOCK_STEPS = int(MAX_EQUAL_STEPS), int(BLOCK)
+GAPS = (1, 2, 255, 256, 257, 3_000)
+GAPS += (BLOCK_STEPS - 1, BLOCK_STEPS, BLOCK_STEPS + 1, 17 * BLOCK_STEPS + 7)
+GAPS += (MAX_STEPS - 1, MAX_STEPS, MAX_STEPS + 1, 3 * MAX_STEPS + 7)
 
 
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize(("l1", "l2"), [(1e-6, 0.0), (0.0, 1e-5), (1e-7, 1e-6), (1e-4, 1e-3)])
-def test_equal_steps_by_their_number(update: str, gap: int, l1: float, l2: float) -> None:
+def test_equal_steps_match_the_closed_form(update: str, gap: int, l1: float, l2: float) -> None:
     """A weight untouched for `gap` equal steps, against the closed form in high precision."""
     model = ElasticNetRegressor(
         l1=l1, l2=l2, update=update, lr=0.5, schedule="constant", budget=2**21, **EXPLICIT
     )
     model._engine.rule.slots[0] = (2.0, 1)
     model._engine.rule.slots[1] = (-1e-3, 1)
-    model.learn_many(*empty(gap))
-    now = clock_of(model).now  # all are brought current in time: at the latest
-    assert now == 1 + gap % MOST or (now <= MOST and l2 >= 1e-3)
+    model.learn_many(*empty_rows(gap))
+    now = clock_of(model).now  # all weights are brought up to date at MAX_STEPS at the latest
+    assert now == 1 + gap % MAX_STEPS or (now <= MAX_STEPS and l2 >= 1e-3)
     step, l2 = np.longdouble(0.5), np.longdouble(l2)
     a = 1 - step * l2 if update == "sgd" else 1 / (1 + step * l2)
     b = step * l1 * (1 if update == "sgd" else a)
-    kept = np.exp(gap * np.log(a))
-    lost = b * gap if l2 == 0.0 else b * -np.expm1(gap * np.log(a)) / (1 - a)
-    expected = [max(0.0, float(v * kept - lost)) for v in (np.longdouble(2.0), np.longdouble(1e-3))]
+    factor = np.exp(gap * np.log(a))
+    loss = b * gap if l2 == 0.0 else b * -np.expm1(gap * np.log(a)) / (1 - a)
+    expected = [
+        max(0.0, float(v * factor - loss)) for v in (np.longdouble(2.0), np.longdouble(1e-3))
+    ]
     model._engine.check()
     w = model._engine.rule.weights()
     assert w[0] == pytest.approx(expected[0], rel=1e-11, abs=1e-16)
@@ -148,13 +151,13 @@ def test_equal_steps_by_their_number(update: str, gap: int, l1: float, l2: float
 
 
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
-@pytest.mark.parametrize("whole", [1, 2, 40])
+@pytest.mark.parametrize("n_blocks", [1, 2, 40])
 @pytest.mark.parametrize(("l1", "l2"), [(1e-6, 0.0), (1e-6, 1e-5), (1e-3, 1e-6), (1e-9, 1e-3)])
-def test_zero_weights_stay_zero(update: str, whole: int, l1: float, l2: float) -> None:
-    """Weights that are just zero when the last steps complete a block; sizes never grow."""
+def test_zero_weights_stay_zero(update: str, n_blocks: int, l1: float, l2: float) -> None:
+    """Weights that just reach zero when the last steps complete a block must never grow again."""
     params: dict[str, Any] = {"l1": l1, "l2": l2, "update": update, "schedule": "constant"}
     model = ElasticNetRegressor(**params, lr=0.5, **EXPLICIT)
-    model.learn_many(*empty(whole * A_BLOCK - 2))
+    model.learn_many(*empty_rows(n_blocks * BLOCK_STEPS - 2))
     rule = model._engine.rule
     dying = l1 * clock_of(model).B
     rule.slots["w"][:400] = dying + np.spacing(dying) * (np.arange(400) - 200)
@@ -162,21 +165,21 @@ def test_zero_weights_stay_zero(update: str, whole: int, l1: float, l2: float) -
     sizes = [np.abs(rule.weights()[:400])]
     assert sizes[0].any() and not sizes[0].all()
     for _ in range(5):
-        model.learn_many(*empty(1))
+        model.learn_many(*empty_rows(1))
         sizes.append(np.abs(model._engine.rule.weights()[:400]))
     assert (np.diff(sizes, axis=0) <= 0.0).all()
 
 
 @pytest.mark.parametrize("update", ["fobos", "sgd"])
 @pytest.mark.parametrize(("l1", "l2"), [(1e-6, 0.0), (1e-5, 1e-4), (0.0, 1e-3)])
-def test_equal_steps_match_steps_with_a_time_each(update: str, l1: float, l2: float) -> None:
-    """Stamps in several blocks, against the same steps with a time each; and a file in between."""
+def test_equal_steps_match_individually_stamped_steps(update: str, l1: float, l2: float) -> None:
+    """Compare both kinds of stamps over several blocks, with pickling in between."""
     params: dict[str, Any] = {"l1": l1, "l2": l2, "update": update, "schedule": "constant"}
     models = [ElasticNetRegressor(**params, lr=0.5, **EXPLICIT) for _ in range(2)]
     clock_of(models[1]).even = 0
     random = np.random.default_rng(3)
     for k in range(6):
-        n = int(random.integers(1, 2 * A_BLOCK))
+        n = int(random.integers(1, 2 * BLOCK_STEPS))
         X = csr_matrix((np.ones(n), random.integers(0, 300, n), np.arange(n + 1)), (n, 300))
         y = random.normal(size=n)
         p, q = (model.progressive_many(X, y) for model in models)
@@ -185,11 +188,11 @@ def test_equal_steps_match_steps_with_a_time_each(update: str, l1: float, l2: fl
         np.testing.assert_allclose(w, v, rtol=1e-11, atol=1e-13)
         assert clock_of(models[0]).even and not clock_of(models[1]).even
         if k % 2:
-            copied = pickle.loads(pickle.dumps(models[0]))
-            copied._engine.check()
-            assert copied.weights == models[0].weights
-            models[0] = copied
-    assert clock_of(models[0]).now == clock_of(models[1]).now > 3 * A_BLOCK
+            restored = pickle.loads(pickle.dumps(models[0]))
+            restored._engine.check()
+            assert restored.weights == models[0].weights
+            models[0] = restored
+    assert clock_of(models[0]).now == clock_of(models[1]).now > 3 * BLOCK_STEPS
 
 
 @given(
@@ -203,7 +206,7 @@ def test_equal_steps_match_steps_with_a_time_each(update: str, l1: float, l2: fl
 def test_alternating_constant_and_changing_rates(
     steps: list[tuple[float, int]], budget: int, update: str, l2: float
 ) -> None:
-    """Rates that stay, change and return: the weights are the dense ones at any time."""
+    """With rates that stay, change and return, the weights equal the dense ones at any time."""
     params: dict[str, Any] = {"l1": 2e-3, "l2": l2, "update": update, "schedule": "constant"}
     model = ElasticNetRegressor(**params, **EXPLICIT, budget=budget)
     twin = reference.ElasticNet(5, loss="squared", **params)
@@ -230,8 +233,8 @@ def test_alternating_constant_and_changing_rates(
         ({"l1": 1e-3, "schedule": "invsqrt", "budget": 64}, "budget"),
     ],
 )
-def test_weights_are_brought_current_in_time(params: dict[str, Any], limit: str) -> None:
-    """Before P underflows, A outgrows the weights or the tables are full, and only then."""
+def test_weights_are_updated_before_a_limit_is_exceeded(params: dict[str, Any], limit: str) -> None:
+    """All weights are updated only if P would underflow, A is too large or the tables are full."""
     random = np.random.default_rng(4)
     n = 6_000
     X = rows_of(random, n)
@@ -240,75 +243,75 @@ def test_weights_are_brought_current_in_time(params: dict[str, Any], limit: str)
     model = ElasticNetRegressor(**params, **EXPLICIT)
     params.pop("budget", None)
     twin = reference.ElasticNet(D, **params)
-    stretches, now = [], 1
+    intervals, now = [], 1
     for lo in range(0, n, 5):
         model.learn_many(csr_matrix(X[lo : lo + 5]), y[lo : lo + 5])
         twin.progressive(X[lo : lo + 5], signed[lo : lo + 5], np.ones(5))
         if clock_of(model).now < now:
-            stretches.append(now)
+            intervals.append(now)
         now = int(clock_of(model).now)
         if lo % 500 == 0:
             model._engine.check()
             assert_equal_twins(model, twin)
-    assert len(stretches) > (2 if limit != "budget" else 80)
+    assert len(intervals) > (2 if limit != "budget" else 80)
     if limit == "budget":
-        assert min(stretches[1:]) >= 64 - 5 and max(stretches) <= 64
+        assert min(intervals[1:]) >= 64 - 5 and max(intervals) <= 64
     else:
-        assert min(stretches[1:]) > 50
+        assert min(intervals[1:]) > 50
 
 
 def test_tables_are_bounded() -> None:
-    """By the budget if rates differ; a constant rate takes constant memory."""
+    """The budget bounds the tables if rates differ; a constant rate needs constant memory."""
     for budget in (2**20, 2**30):
-        constant = ElasticNetRegressor(l1=1e-6, schedule="constant", **EXPLICIT, budget=budget)
+        constant_rate = ElasticNetRegressor(l1=1e-6, schedule="constant", **EXPLICIT, budget=budget)
         for _ in range(4):
-            constant.learn_many(*empty(300_000))
-            assert len(constant._engine.rule.sums) <= A_BLOCK + 1
-        assert len(constant._engine.rule.sums) == A_BLOCK + 1
-    falling = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=5_000)
+            constant_rate.learn_many(*empty_rows(300_000))
+            assert len(constant_rate._engine.rule.sums) <= BLOCK_STEPS + 1
+        assert len(constant_rate._engine.rule.sums) == BLOCK_STEPS + 1
+    falling_rate = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=5_000)
     for _ in range(4):
-        falling.learn_many(*empty(7_000))
-        assert len(falling._engine.rule.sums) <= 5_002
-    assert len(falling._engine.rule.sums) == 5_002
-    short = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=100)
-    short.learn_many(*empty(7_000))
-    assert len(short._engine.rule.sums) == A_BLOCK + 1
+        falling_rate.learn_many(*empty_rows(7_000))
+        assert len(falling_rate._engine.rule.sums) <= 5_002
+    assert len(falling_rate._engine.rule.sums) == 5_002
+    small_budget = ElasticNetRegressor(l1=1e-6, **EXPLICIT, budget=100)
+    small_budget.learn_many(*empty_rows(7_000))
+    assert len(small_budget._engine.rule.sums) == BLOCK_STEPS + 1
 
 
 def test_files_hold_no_tables(tmp_path: Path) -> None:
-    """Steps since a touch cost nothing in a file, and the loaded model resumes bit-identically."""
+    """Steps without features do not enlarge a file; the loaded model resumes bit-identically."""
     model = ElasticNetRegressor(l1=1e-5, l2=1e-4, **EXPLICIT)
     model.learn_many([{j: 1.0} for j in range(50)], np.ones(50))
     model.save(tmp_path / "early")
-    model.learn_many(*empty(30_000))
+    model.learn_many(*empty_rows(30_000))
     model.save(tmp_path / "late")
     assert (tmp_path / "late").stat().st_size < (tmp_path / "early").stat().st_size + 500
-    other = streaml1.load(tmp_path / "late")
-    for m in (model, other):
+    restored = streaml1.load(tmp_path / "late")
+    for m in (model, restored):
         m.learn_many([{j % 70: 1.0} for j in range(500)], np.arange(500.0) % 3)
-    assert other.weights == model.weights
-    other._engine.check()
+    assert restored.weights == model.weights
+    restored._engine.check()
 
 
-def test_a_crafted_state_is_rejected(tmp_path: Path) -> None:
+def test_invalid_state_is_rejected(tmp_path: Path) -> None:
     model = ElasticNetRegressor(l1=1e-5, **EXPLICIT)
     model.learn_many([{j: 1.0} for j in range(50)], np.ones(50))
     slots, arrays = model._engine.rule.state_dict()
 
-    def forged(**changes: Any) -> None:
+    def check_with(**changes: Any) -> None:
         rule = ElasticNetStamps.from_state_dict(100, slots, {**arrays, **changes})
         rule.check()
 
-    forged()
+    check_with()
     clock = arrays["clock"]
-    later, early, no_table = clock.copy(), clock.copy(), clock.copy()
-    later["now"] = 2**40
-    early["now"] = 3
-    no_table["P"] = 0.5**600
+    late_now, early_now, invalid_P = clock.copy(), clock.copy(), clock.copy()
+    late_now["now"] = 2**40
+    early_now["now"] = 3
+    invalid_P["P"] = 0.5**600
     for changes in (
-        {"clock": later},
-        {"clock": early},
-        {"clock": no_table},
+        {"clock": late_now},
+        {"clock": early_now},
+        {"clock": invalid_P},
         {"clock": clock[:0]},
         {"psi": arrays["psi"] + np.uint64(10**6)},
         {"psi": arrays["psi"].astype(np.int64)},
@@ -318,7 +321,7 @@ def test_a_crafted_state_is_rejected(tmp_path: Path) -> None:
         {"more": arrays["w"]},
     ):
         with pytest.raises(AssertionError):
-            forged(**changes)
+            check_with(**changes)
     params, state = model._parameters(), model._file_state()()
     with pytest.raises(AssertionError):
         ElasticNetRegressor._from_file({**params, "stamps": "folded"}, state)
@@ -357,7 +360,7 @@ def test_changed_parameters_act_from_the_next_step(update: str, schedule: str) -
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
-    for params, said in (
+    for params, message in (
         ({"stamps": "implicit"}, 'stamps must be one of "folded", "explicit"'),
         ({"budget": 0}, "budget must be an integer from 1 to 1,073,741,824, got 0"),
         ({"budget": 2**31}, "got 2147483648"),
@@ -365,7 +368,7 @@ def test_parameters_out_of_range_are_rejected() -> None:
         ({"budget": True}, "must be an integer"),
         ({"budget": None}, "must be an integer"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             ElasticNetClassifier(**params)  # type: ignore[arg-type]
     model = ElasticNetClassifier(**EXPLICIT)
     with pytest.raises(ValueError, match="stamps cannot change"):
@@ -397,13 +400,13 @@ def test_sgd_with_eta_l2_above_one_restarts(schedule: str, l2: float) -> None:
 
 @pytest.mark.parametrize("schedule", ["constant", "invsqrt"])
 def test_rows_longer_than_any_before(schedule: str) -> None:
-    """Predicting such a row changes nothing, and learning it reserves room first."""
+    """Predicting such a row changes nothing; learning it reserves capacity first."""
     model = ElasticNetRegressor(l1=1e-3, schedule=schedule, lr=1e-3, **EXPLICIT)
     twin = reference.ElasticNet(3_000, l1=1e-3, schedule=schedule, lr=1e-3, loss="squared")
     random = np.random.default_rng(0)
-    for n in (3, 256, 257, 1_000, 20, 3_000, 5):
+    for nnz in (3, 256, 257, 1_000, 20, 3_000, 5):
         x = np.zeros(3_000)
-        x[random.choice(3_000, n, replace=False)] = random.normal(size=n)
+        x[random.choice(3_000, nnz, replace=False)] = random.normal(size=nnz)
         wide = {j: 1.0 for j in range(3_000)}
         assert model.predict_one(wide) == pytest.approx(twin.margin(np.ones(3_000)), abs=1e-9)
         assert model.predict_one(as_dict(x)) == pytest.approx(twin.margin(x), abs=1e-9)
@@ -412,7 +415,7 @@ def test_rows_longer_than_any_before(schedule: str) -> None:
         assert_equal_twins(model, twin)
 
 
-def test_the_largest_numbers_allowed_stay_finite() -> None:
+def test_extreme_values_stay_finite() -> None:
     random = np.random.default_rng(0)
     for update, l1, l2, lr, schedule in itertools.product(
         *(("fobos", "sgd"), (0.0, 1.0, 1e30), (0.0, 1e-3, 1.0, 1e30), (1e-5, 1.0, 1e10)),
@@ -423,15 +426,15 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             **{"clip_gradient": 1e30, "intercept_lr": 1e10, **EXPLICIT},
         )
         for _ in range(40):
-            places = random.choice(50, size=20, replace=False).tolist()
-            x = dict(zip(places, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
+            ids = random.choice(50, size=20, replace=False).tolist()
+            x = dict(zip(ids, random.choice([9e49, -9e49, 1e-300, 1.0], size=20), strict=True))
             model.learn_one(x, random.choice([9e49, -9e49, 1.0]), 1e15)
             assert np.isfinite(model.predict_one(x))
         model._engine.check()
         assert np.isfinite(list(model.weights.values())).all()
 
 
-def test_giving_back_slots_changes_nothing() -> None:
+def test_freeing_slots_changes_nothing() -> None:
     """A weight that is just zero during equal steps must not return by rounding."""
     random = np.random.default_rng(6)
     for seed in range(40):
@@ -446,31 +449,31 @@ def test_giving_back_slots_changes_nothing() -> None:
             model._engine.rule.slots["psi"][:30] = 1
         for _ in range(60):
             for model in models:
-                model.learn_many(*empty(seed % 7 + 1))
+                model.learn_many(*empty_rows(seed % 7 + 1))
             rule = models[1]._engine.rule
-            gone = ~rule.live_mask()
+            dead = ~rule.live_mask()
             models[1]._engine._context = None
-            new_slots = np.where(gone, -1, np.arange(rule.size))
+            new_slots = np.where(dead, -1, np.arange(rule.size))
             models[1]._engine.rule = rule.remap(new_slots, rule.size)
             assert models[0].weights == models[1].weights
 
 
-def test_growing_tables_changes_nothing() -> None:
-    """The bits do not depend on the initial size of the tables."""
+def test_table_growth_changes_nothing() -> None:
+    """Results are bit-identical for any initial size of the tables."""
     X = rows_of(np.random.default_rng(2), 6_000)
-    bits = []
-    for room in (A_BLOCK + 1, 9_000):
+    results = []
+    for size in (BLOCK_STEPS + 1, 9_000):
         model = ElasticNetRegressor(l1=1e-3, l2=1e-3, **EXPLICIT)
-        model._engine.rule = model._engine.rule._replace(sums=np.zeros(room))
+        model._engine.rule = model._engine.rule._replace(sums=np.zeros(size))
         p = model.progressive_many(csr_matrix(X), X.sum(axis=1))
-        assert (len(model._engine.rule.sums) > room) == (room < 9_000)
-        bits.append((p.tobytes(), model.weights))
-    assert bits[0] == bits[1]
+        assert (len(model._engine.rule.sums) > size) == (size < 9_000)
+        results.append((p.tobytes(), model.weights))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("schedule", ["invsqrt", "constant"])
-def test_a_budget_that_was_lowered_is_saved_and_copied(schedule: str, tmp_path: Path) -> None:
-    """Before a step has applied it."""
+def test_lowered_budget_is_saved_and_copied(schedule: str, tmp_path: Path) -> None:
+    """Save and copy before a step has applied the new budget."""
     model = ElasticNetClassifier(l1=0.01, l2=0.1, schedule=schedule, **EXPLICIT, budget=100)
     for t in range(20):
         model.learn_one({"a": 1.0, "b": -1.0}, t % 2 == 0)
@@ -482,10 +485,10 @@ def test_a_budget_that_was_lowered_is_saved_and_copied(schedule: str, tmp_path: 
         pickle.loads(pickle.dumps(model)),
     ]
     assert model.freeze().weights == model.weights
-    for one in copies:
-        assert one.weights == model.weights
+    for copied in copies:
+        assert copied.weights == model.weights
     for t in range(20):
-        for one in (model, *copies):
-            one.learn_one({"a": 0.5, "c": 1.0}, t % 3 == 0)
-            assert one.weights == model.weights
-            one._engine.check()
+        for copied in (model, *copies):
+            copied.learn_one({"a": 0.5, "c": 1.0}, t % 3 == 0)
+            assert copied.weights == model.weights
+            copied._engine.check()

@@ -1,4 +1,4 @@
-"""What a finished model is worth: its predictions beside the labels, and nothing is learnt."""
+"""Evaluation of a model on held-out data, without learning."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ MODELS: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def write(name: str, n: int, seed: int, labels: str = "01") -> list[str]:
-    """Lines of .vw with weights; returns the labels."""
-    random, told = Random(seed), []
+def write_vw(name: str, n: int, seed: int, labels: str = "01") -> list[str]:
+    """Write n lines of Vowpal Wabbit format with sample weights; return the labels."""
+    random, chosen = Random(seed), []
     with open(name, "w") as file:
         for _ in range(n):
             k = random.randrange(6)
-            told.append(labels[(k + (random.random() < 0.2)) % len(labels)])
+            chosen.append(labels[(k + (random.random() < 0.2)) % len(labels)])
             features = f"|a x{k}:{random.random():.3f} |b y{random.randrange(3)}"
-            file.write(f"{told[-1]} {random.choice('12')} {features}\n")
-    return told
+            file.write(f"{chosen[-1]} {random.choice('12')} {features}\n")
+    return chosen
 
 
 def loss_of(loss: str, p: Any, y: Any) -> Any:
@@ -56,28 +56,28 @@ def loss_of(loss: str, p: Any, y: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_report_is_of_the_predictions(name: str) -> None:
+def test_report_matches_the_predictions(name: str) -> None:
     labels = "0123" if name == "many" else "01"
-    write("seen.vw", 900, 1, labels)
-    y = np.array([float(one) for one in write("new.vw", 700, 2, labels)])
+    write_vw("seen.vw", 900, 1, labels)
+    y = np.array([float(label) for label in write_vw("new.vw", 700, 2, labels)])
     w = np.array([float(line.split()[1]) for line in Path("new.vw").read_text().splitlines()])
     model = MODELS[name]()
     streaml1.progressive(model, "seen.vw")
     model.save("m")
     before = Path("m").read_bytes()
-    told = [one.p for one in predictions(model, "new.vw")]
+    outputs = [prediction.p for prediction in predictions(model, "new.vw")]
     if name == "many":
-        each = -np.log([p[int(one)] for p, one in zip(told, y, strict=True)])
+        losses = -np.log([p[int(label)] for p, label in zip(outputs, y, strict=True)])
     else:
-        p = np.array(told)
+        p = np.array(outputs)
         if name == "hinge":
-            p = np.log(p / (1.0 - p))  # of the sigmoid
-        each = loss_of({"squared": "squared", "hinge": "hinge"}.get(name, "logistic"), p, y)
+            p = np.log(p / (1.0 - p))  # the margin, of which p is the sigmoid
+        losses = loss_of({"squared": "squared", "hinge": "hinge"}.get(name, "logistic"), p, y)
     report = evaluate(model, "new.vw", every=300)
     assert [line.examples for line in report.lines] == [300, 600, 700]
     for line in report.lines:
         n = line.examples
-        expected = np.average(each[:n], weights=w[:n])
+        expected = np.average(losses[:n], weights=w[:n])
         assert line.loss == pytest.approx(expected, rel=1e-9)
         assert line.n_nonzero == model.n_nonzero
     model.save("m")
@@ -86,7 +86,7 @@ def test_the_report_is_of_the_predictions(name: str) -> None:
     assert model.n_iterations == 1600
 
 
-def test_all_kinds_of_sources_and_limits() -> None:
+def test_sources_limits_and_invalid_arguments() -> None:
     model = streaml1.ElasticNetClassifier()
     model.learn_many([{"a": 1.0}, {"b": 1.0}] * 50, [True, False] * 50)
     pairs: list[Any] = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 10
@@ -94,23 +94,23 @@ def test_all_kinds_of_sources_and_limits() -> None:
     frame = [x for x, _ in pairs], [y for _, y in pairs]
     assert evaluate(model, frame).lines[-1].loss == evaluate(model, pairs).lines[-1].loss
     assert evaluate(model, pairs, limit=7).examples == 7
-    asked = iter([False, True])
-    assert evaluate(model, pairs, every=4, stop=lambda: next(asked)).examples == 8
+    stop_results = iter([False, True])
+    assert evaluate(model, pairs, every=4, stop=lambda: next(stop_results)).examples == 8
     with pytest.raises(ValueError, match="every must be >= 1, got 0"):
         evaluate(model, pairs, every=0)
     with pytest.raises(ValueError, match="bad must be .* got 'no'"):
         evaluate(model, pairs, bad="no")
 
 
-def test_an_event_stops_it() -> None:
+def test_event_stops_the_evaluation() -> None:
     model, stop = streaml1.ElasticNetClassifier(), threading.Event()
     pairs: list[Any] = [({"a": 1.0}, True), ({"b": 1.0}, False)] * 10
     report = evaluate(model, pairs, every=4, stop=stop, on_line=lambda line: stop.set())
     assert report.examples == 4
 
 
-def test_a_source_that_waits_hears_the_stop() -> None:
-    """As a topic does whose brokers are away."""
+def test_waiting_source_receives_the_stop_function() -> None:
+    """The source waits as a Kafka topic does while its brokers are unavailable."""
 
     class Waiting:
         name, block = "waiting", 10
@@ -126,21 +126,21 @@ def test_a_source_that_waits_hears_the_stop() -> None:
     for run in (evaluate, streaml1.progressive):
         for kind in ("event", "function"):
             stop = threading.Event()
-            asked: Any = stop if kind == "event" else stop.is_set
-            assert run(streaml1.ElasticNetClassifier(), Waiting(), stop=asked).examples == 0
+            stop_argument: Any = stop if kind == "event" else stop.is_set
+            assert run(streaml1.ElasticNetClassifier(), Waiting(), stop=stop_argument).examples == 0
 
 
 @pytest.mark.parametrize("source", ["pairs", "lines"])
 @pytest.mark.parametrize("name", ["river", "regression", "pipeline", "many"])
-def test_models_of_river(name: str, source: str) -> None:
-    """Each prediction is that of `predict_one` or `predict_proba_one`, and nothing is learnt."""
-    made: dict[str, Any] = {
+def test_river_models(name: str, source: str) -> None:
+    """Predictions are those of `predict_one` or `predict_proba_one`, and nothing is learnt."""
+    models: dict[str, Any] = {
         "river": linear_model.LogisticRegression(),
         "regression": linear_model.LinearRegression(),
         "pipeline": preprocessing.MinMaxScaler() | streaml1.ElasticNetClassifier(),
         "many": preprocessing.MinMaxScaler() | streaml1.SoftmaxClassifier(),
     }
-    model = made[name]
+    model = models[name]
     random = Random(7)
     pairs: list[Any] = [
         ({"a": random.random(), "b": random.random()}, k % (3 if name == "many" else 2))
@@ -148,20 +148,20 @@ def test_models_of_river(name: str, source: str) -> None:
     ]
     for x, y in pairs[:30]:
         model.learn_one(x, y if name in ("regression", "many") else bool(y))
-    told = [
+    outputs = [
         model.predict_one(x) if name == "regression" else model.predict_proba_one(x)
         for x, _ in pairs
     ]
     if name == "regression":
-        expected = [0.5 * (p - y) ** 2 for p, (_, y) in zip(told, pairs, strict=True)]
+        expected = [0.5 * (p - y) ** 2 for p, (_, y) in zip(outputs, pairs, strict=True)]
     else:
-        expected = [-np.log(p[y]) for p, (_, y) in zip(told, pairs, strict=True)]
-    given: Any = pairs
+        expected = [-np.log(p[y]) for p, (_, y) in zip(outputs, pairs, strict=True)]
+    source_argument: Any = pairs
     if source == "lines":
-        given = "a.jsonl"
+        source_argument = "a.jsonl"
         lines = [json.dumps({"x": x, "y": y}) for x, y in pairs]
         Path("a.jsonl").write_text("\n".join(lines) + "\n")
-    report = evaluate(model, given, every=25)
+    report = evaluate(model, source_argument, every=25)
     assert [line.examples for line in report.lines] == [25, 50, 60]
     for line in report.lines:
         assert line.loss == pytest.approx(np.mean(expected[: line.examples]), rel=1e-9)
@@ -172,41 +172,41 @@ def test_models_of_river(name: str, source: str) -> None:
         evaluate(model, (np.ones((2, 2)), [0, 1]))
 
 
-def test_what_is_refused() -> None:
-    many = streaml1.SoftmaxClassifier()
-    many.learn_many([{"a": 1.0}, {"b": 1.0}], ["x", "y"])
+def test_unknown_labels_and_bad_values_are_rejected() -> None:
+    model = streaml1.SoftmaxClassifier()
+    model.learn_many([{"a": 1.0}, {"b": 1.0}], ["x", "y"])
     pairs = [({"a": 1.0}, "x"), ({"a": 1.0}, "z"), ({"b": float("nan")}, "x"), ({"b": 1.0}, "y")]
     with pytest.raises(BadExample, match="examples:2: label 'z' is unknown to the model"):
-        evaluate(many, pairs)
-    report = evaluate(many, pairs, bad="skip")
+        evaluate(model, pairs)
+    report = evaluate(model, pairs, bad="skip")
     assert (report.examples, report.refused) == (2, 2)
-    assert many.classes_met == ["x", "y"]
+    assert model.classes_met == ["x", "y"]
 
 
 def run(*args: str) -> Result:
     return CliRunner().invoke(cli, list(args))
 
 
-def test_the_command() -> None:
-    write("seen.vw", 900, 1)
-    write("new.vw", 700, 2)
+def test_evaluate_command() -> None:
+    write_vw("seen.vw", 900, 1)
+    write_vw("new.vw", 700, 2)
     assert run("learn", "seen.vw", "--save", "m", "--checkpoint", "kept").exit_code == 0
     before = Path("m").read_bytes()
-    done = run(
+    result = run(
         "evaluate", "m", "new.vw", "--every", "300", "--report", "r.jsonl", "--plot", "p.svg"
     )
-    assert done.exit_code == 0 and done.stderr == ""
+    assert result.exit_code == 0 and result.stderr == ""
     lines = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
     report = evaluate(streaml1.load("m"), "new.vw", every=300)
     assert [line["loss"] for line in lines] == [line.loss for line in report.lines]
-    assert done.stdout.splitlines()[-3:] == [report.summary(), "r.jsonl", "p.svg"]
+    assert result.stdout.splitlines()[-3:] == [report.summary(), "r.jsonl", "p.svg"]
     assert Path("p.svg").stat().st_size > 1000 and Path("m").read_bytes() == before
     assert run("evaluate", "kept", "new.vw").stdout.splitlines()[-1] == report.summary()
     assert run("evaluate", "m", "new.vw", "--limit", "9").stdout.splitlines()[-1].startswith("9 ex")
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "said"),
+    ("args", "code", "message"),
     [
         (["m", "bad.vw"], 65, "bad.vw:1: "),
         (["m", "empty.vw"], 2, "empty.vw has no example to evaluate; nothing was written"),
@@ -222,11 +222,13 @@ def test_the_command() -> None:
         (["m", "seen.vw", "--report", "no/r"], 2, "--report no/r cannot be written: there is no"),
     ],
 )
-def test_mistakes(args: list[str], code: int, said: str) -> None:
-    write("seen.vw", 20, 1)
+def test_evaluate_command_rejects_invalid_arguments(
+    args: list[str], code: int, message: str
+) -> None:
+    write_vw("seen.vw", 20, 1)
     Path("bad.vw").write_text("spam |a b\n")
     Path("empty.vw").write_text("\n")
     run("learn", "seen.vw", "--save", "m")
-    done = run("evaluate", *args)
-    assert done.exit_code == code
-    assert done.stderr.splitlines()[-1].startswith(f"streaml1: {said}")
+    result = run("evaluate", *args)
+    assert result.exit_code == code
+    assert result.stderr.splitlines()[-1].startswith(f"streaml1: {message}")

@@ -1,4 +1,4 @@
-"""What a supervisor is told: each kind of end has its code, which the errors carry."""
+"""Process exit codes: each kind of end has its code, and errors carry it as `exit_code`."""
 
 from __future__ import annotations
 
@@ -41,85 +41,93 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.svm").write_text("1 1:1\n0 2:1\n" * 20)
     (tmp_path / "bad.svm").write_text("1 1:1\nspam\n")
     return tmp_path
 
 
-def code(*args: str) -> int:
-    done = CliRunner().invoke(cli, list(args))
-    if done.exit_code:
-        assert done.stderr.startswith("streaml1: ") and done.stderr.count("\n") == 1, done.stderr
-    return done.exit_code
+def exit_code(*args: str) -> int:
+    """Run a command; return its exit code, and assert that an error is one line."""
+    result = CliRunner().invoke(cli, list(args))
+    if result.exit_code:
+        assert result.stderr.startswith("streaml1: ") and result.stderr.count("\n") == 1, (
+            result.stderr
+        )
+    return result.exit_code
 
 
-def test_the_page_and_the_help_name_every_code() -> None:
-    told = (ROOT / "docs" / "operating.md").read_text()
-    rows = {row for row in re.findall(r"^\| ([\d, ]+) \|", told, re.M)}
-    named = {int(number) for row in rows for number in row.split(",")}
-    ours = {exits.SUCCESS, exits.USAGE_ERROR, exits.DATA_ERROR, exits.TEMPORARY_FAILURE}
+def test_docs_and_help_list_every_exit_code() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text()
+    rows = {row for row in re.findall(r"^\| ([\d, ]+) \|", page, re.M)}
+    documented = {int(number) for row in rows for number in row.split(",")}
+    own_codes = {exits.SUCCESS, exits.USAGE_ERROR, exits.DATA_ERROR, exits.TEMPORARY_FAILURE}
     signals = {128 + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
-    assert named == {*ours, *signals, 1}  # 1: Python's own, of a traceback
-    helped = CliRunner().invoke(cli, ["learn", "--help"]).output
-    codes = helped.partition("Exit codes:")[2].partition("Example")[0]
-    assert {int(one) for one in re.findall(r"\d+", codes)} == named - {1, 141}
+    assert documented == {*own_codes, *signals, 1}  # 1 is Python's code after a traceback
+    help_text = CliRunner().invoke(cli, ["learn", "--help"]).output
+    codes = help_text.partition("Exit codes:")[2].partition("Example")[0]
+    assert {int(number) for number in re.findall(r"\d+", codes)} == documented - {1, 141}
 
 
-def test_files() -> None:
-    assert code("learn", "a.svm") == 0
-    assert code("learn", "nowhere.svm") == code("learn", "a.svm", "--l1", "-1") == 2
-    assert code("learn", "a.svm", "--nonsense") == code("show", "a.svm") == 2
-    assert code("learn", "bad.svm") == 65
-    assert code("learn", "bad.svm", "--bad", "skip") == 0
-    assert code("learn", "a.svm", "--metrics", "spam") == 2
+def test_file_arguments() -> None:
+    assert exit_code("learn", "a.svm") == 0
+    assert exit_code("learn", "nowhere.svm") == exit_code("learn", "a.svm", "--l1", "-1") == 2
+    assert exit_code("learn", "a.svm", "--nonsense") == exit_code("show", "a.svm") == 2
+    assert exit_code("learn", "bad.svm") == 65
+    assert exit_code("learn", "bad.svm", "--bad", "skip") == 0
+    assert exit_code("learn", "a.svm", "--metrics", "spam") == 2
 
 
 @pytest.mark.parametrize("option", ["--checkpoint", "--save", "--report", "--plot", "--load"])
-def test_a_name_that_is_empty(option: str, here: Path) -> None:
-    before = sorted(here.iterdir())
-    done = CliRunner().invoke(cli, ["learn", "a.svm", option, ""])
+def test_empty_path_is_a_usage_error(option: str, cwd: Path) -> None:
+    before = sorted(cwd.iterdir())
+    result = CliRunner().invoke(cli, ["learn", "a.svm", option, ""])
     assert (
-        done.exit_code == 2
-        and f"{option}': the path is empty; give one or omit the option" in done.stderr
+        result.exit_code == 2
+        and f"{option}': the path is empty; give one or omit the option" in result.stderr
     )
-    assert sorted(here.iterdir()) == before
+    assert sorted(cwd.iterdir()) == before
 
 
 @pytest.mark.parametrize("number", ["nan", "inf"])
-def test_numbers_that_are_not_finite(number: str) -> None:
+def test_non_finite_number_is_a_usage_error(number: str) -> None:
     options = ["--checkpoint-every", "--stalled", "--publish-every", "--session-timeout",
                "--label-within", "--most-bad"]  # fmt: skip
     for option in options:
-        done = CliRunner().invoke(cli, ["learn", "a.svm", option, number])
-        assert done.exit_code == 2, option
+        result = CliRunner().invoke(cli, ["learn", "a.svm", option, number])
+        assert result.exit_code == 2, option
         assert (
-            f"must be a finite number, got {number}" in done.stderr
-            or f"{number} is not in the range" in done.stderr
+            f"must be a finite number, got {number}" in result.stderr
+            or f"{number} is not in the range" in result.stderr
         )
 
 
-def test_a_disk_that_may_have_room_again() -> None:
-    for number, told in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EIO, 75), (errno.EROFS, 2)):
-        assert exits.write_failure_code(OSError(number, "")) == told
+def test_write_failures_are_temporary_or_usage_errors() -> None:
+    for errno_value, expected in (
+        (errno.ENOSPC, 75),
+        (errno.EDQUOT, 75),
+        (errno.EIO, 75),
+        (errno.EROFS, 2),
+    ):
+        assert exits.write_failure_code(OSError(errno_value, "")) == expected
     assert exits.write_failure_code(RuntimeError()) == 2
 
 
-def streams_of(line: str, unbuffered: str) -> tuple[int, str]:
-    """What a line of a shell ends with, and its standard error."""
-    done = subprocess.run(
-        ["sh", "-c", line.replace("streaml1", f"{sys.executable} -m streaml1")],
+def run_in_shell(command: str, unbuffered: str) -> tuple[int, str]:
+    """Run a shell command; return its exit code and standard error."""
+    result = subprocess.run(
+        ["sh", "-c", command.replace("streaml1", f"{sys.executable} -m streaml1")],
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    return done.returncode, done.stderr
+    return result.returncode, result.stderr
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="requires /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_streams_that_are_closed_or_full(unbuffered: str) -> None:
-    for line, told, said in [
+def test_closed_and_full_standard_streams(unbuffered: str) -> None:
+    for command, expected_code, message in [
         ("streaml1 learn a.svm --save m 2>/dev/full", 0, ""),
         ("streaml1 learn bad.svm --bad skip --save n --log json 2>/dev/full", 0, ""),
         ("streaml1 learn nowhere.svm 2>/dev/full", 2, ""),
@@ -134,55 +142,62 @@ def test_streams_that_are_closed_or_full(unbuffered: str) -> None:
             "standard output cannot be written (no space left on device) after 10 examples; p was",
         ),
     ]:
-        assert (streams := streams_of(line, unbuffered))[0] == told, (line, streams)
+        code, stderr = run_in_shell(command, unbuffered)
+        assert code == expected_code, (command, code, stderr)
         assert (
-            streams[1].startswith(f"streaml1: {said}" if said else "") and "Trace" not in streams[1]
+            stderr.startswith(f"streaml1: {message}" if message else "") and "Trace" not in stderr
         )
     assert all(Path(name).exists() for name in "mnp") and not Path("o").exists()
 
 
-def test_errors_as_json() -> None:
-    for args, number in ((["nowhere.svm"], 2), (["bad.svm"], 65), (["a.svm", "--lr", "x"], 2)):
-        done = CliRunner().invoke(cli, ["learn", *args, "--log", "json"])
-        *_, told = map(json.loads, done.stderr.splitlines())
-        assert (told["event"], told["level"]) == ("error", "error")
-        assert told["exit_code"] == done.exit_code == number
+def test_errors_are_logged_as_json() -> None:
+    for args, expected_code in (
+        (["nowhere.svm"], 2),
+        (["bad.svm"], 65),
+        (["a.svm", "--lr", "x"], 2),
+    ):
+        result = CliRunner().invoke(cli, ["learn", *args, "--log", "json"])
+        *_, event = map(json.loads, result.stderr.splitlines())
+        assert (event["event"], event["level"]) == ("error", "error")
+        assert event["exit_code"] == result.exit_code == expected_code
     for args in (["--nosuch", "--log", "json"], ["--log=json", "--every"], ["--log", "json", "b"]):
-        done = CliRunner().invoke(cli, ["learn", "a.svm", *args])
-        assert json.loads(done.stderr)["exit_code"] == done.exit_code == 2
-    done = CliRunner().invoke(cli, ["learn", "--nosuch"], env={"STREAML1_LOG": "json"})
-    assert json.loads(done.stderr)["event"] == "error"
-    done = CliRunner().invoke(cli, ["learn", "a.svm", "--log", "json", "--log", "text", "--nosuch"])
-    assert done.stderr.startswith("streaml1: No such option")
-    # The next command of the process says sentences again.
-    assert code("learn", "bad.svm") == 65
+        result = CliRunner().invoke(cli, ["learn", "a.svm", *args])
+        assert json.loads(result.stderr)["exit_code"] == result.exit_code == 2
+    result = CliRunner().invoke(cli, ["learn", "--nosuch"], env={"STREAML1_LOG": "json"})
+    assert json.loads(result.stderr)["event"] == "error"
+    result = CliRunner().invoke(
+        cli, ["learn", "a.svm", "--log", "json", "--log", "text", "--nosuch"]
+    )
+    assert result.stderr.startswith("streaml1: No such option")
+    # The next command in this process logs text again.
+    assert exit_code("learn", "bad.svm") == 65
 
 
-def test_folders_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = ("learn", "a.svm", "--checkpoint", "kept")
+def test_checkpoint_folders(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learn_args = ("learn", "a.svm", "--checkpoint", "kept")
     with Checkpoints("kept"):
-        assert code(*kept) == 75
-    assert code(*kept) == 0
-    assert code("learn", "bad.svm", "--checkpoint", "kept") == 2  # of another source
+        assert exit_code(*learn_args) == 75
+    assert exit_code(*learn_args) == 0
+    assert exit_code("learn", "bad.svm", "--checkpoint", "kept") == 2  # another source
     for path in Path("kept").glob("*.checkpoint"):
         path.write_bytes(b"torn")
-    done = CliRunner().invoke(cli, list(kept))
-    assert done.exit_code == 65 and "holds no valid checkpoint" in done.stderr
-    for other in (("show", "kept"), ("predict", "kept", "a.svm"), ("evaluate", "kept", "a.svm")):
-        assert code(*other) == 65
+    result = CliRunner().invoke(cli, list(learn_args))
+    assert result.exit_code == 65 and "holds no valid checkpoint" in result.stderr
+    for args in (("show", "kept"), ("predict", "kept", "a.svm"), ("evaluate", "kept", "a.svm")):
+        assert exit_code(*args) == 65
     Path("none").mkdir()
-    assert code("show", "none") == 2  # there never was one
-    for number, expected in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EACCES, 2)):
+    assert exit_code("show", "none") == 2  # it never had a checkpoint
+    for errno_value, expected in ((errno.ENOSPC, 75), (errno.EDQUOT, 75), (errno.EACCES, 2)):
 
-        def full(*args: Any, number: int = number) -> None:
-            raise OSError(number, os.strerror(number))
+        def raise_os_error(*args: Any, errno_value: int = errno_value) -> None:
+            raise OSError(errno_value, os.strerror(errno_value))
 
-        monkeypatch.setattr(ownership, "write_atomic", full)
-        assert code("learn", "a.svm", "--checkpoint", f"kept{number}") == expected
+        monkeypatch.setattr(ownership, "write_atomic", raise_os_error)
+        assert exit_code("learn", "a.svm", "--checkpoint", f"kept{errno_value}") == expected
 
 
-def test_a_folder_taken_over_is_left_to_the_new_owner() -> None:
-    """But the processes of a group start again, and have other partitions."""
+def test_lost_ownership_restarts_only_group_members() -> None:
+    """A process of a group restarts with other partitions; a single process leaves the folder."""
     for alone, expected in ((True, 2), (False, 75)):
         with CheckpointDirectory("kept", alone=alone) as files:
             Path("kept/00000099.owner").write_text('{"pid": 1, "host": "b"}')
@@ -193,11 +208,11 @@ def test_a_folder_taken_over_is_left_to_the_new_owner() -> None:
 
 
 @pytest.mark.kafka
-def test_errors_of_kafka() -> None:
+def test_kafka_errors_map_to_exit_codes() -> None:
     from kafka import TopicPartition, errors
 
     topic = Topic("kafka://localhost:1/clicks")
-    expected = [
+    cases = [
         (errors.KafkaTimeoutError("x"), 75),
         (errors.NotLeaderForPartitionError(), 75),
         (errors.KafkaConnectionError("gone"), 75),
@@ -208,10 +223,10 @@ def test_errors_of_kafka() -> None:
         (errors.TopicAuthorizationFailedError("clicks"), 2),
         (errors.SaslAuthenticationFailedError("no"), 2),
     ]
-    for error, number in expected:
-        told = topic.read_error(error)
-        assert told.exit_code == number, error
-        assert "\n" not in str(told)
+    for error, expected_code in cases:
+        mapped = topic.read_error(error)
+        assert mapped.exit_code == expected_code, error
+        assert "\n" not in str(mapped)
 
 
 def test_errors_carry_their_codes() -> None:
@@ -219,7 +234,7 @@ def test_errors_carry_their_codes() -> None:
     assert streaml1.ModelFileError("x").exit_code == 2
 
 
-def test_an_error_of_any_kind_that_knows_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_code_attribute_of_any_error_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     class TooMany(RuntimeError):
         exit_code = 65
 
@@ -227,86 +242,87 @@ def test_an_error_of_any_kind_that_knows_its_code(monkeypatch: pytest.MonkeyPatc
         raise TooMany("too many records are bad: look at clicks.dlq")
 
     monkeypatch.setattr("streaml1.training.progressive", fail)
-    assert code("learn", "a.svm") == 65
+    assert exit_code("learn", "a.svm") == 65
 
 
 @pytest.mark.kafka
-def test_topics(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
+def test_topics_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
     monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.3)
-    assert code("learn", "kafka://127.0.0.1:1/t") == 75
+    assert exit_code("learn", "kafka://127.0.0.1:1/t") == 75
     broker.require_real()
-    assert code("learn", broker.url("there-is-none"), "--until-end") == 2
+    assert exit_code("learn", broker.url("there-is-none"), "--until-end") == 2
     topic = broker.topic()
     broker.send(topic, ["1 1:1", "spam"])
-    assert code("learn", broker.url(topic), "--until-end") == 65
+    assert exit_code("learn", broker.url(topic), "--until-end") == 65
 
 
 @pytest.mark.kafka
-def test_an_empty_day(broker: Broker) -> None:
-    """A timer's job on a topic with nothing in it is well, where the position is kept."""
+def test_empty_topic_with_a_checkpoint_is_a_success(broker: Broker) -> None:
+    """A periodic job on a topic without examples succeeds if it saves the position."""
     broker.require_real()
     topic = broker.topic()
     url = broker.url(topic)
-    kept = ("learn", url, "--until-end", "--checkpoint", "kept", "--bad", "skip")
-    for refused, said in (([], ""), (["spam"], " (1 rejected)"), ([], " (1 rejected)")):
-        broker.send(topic, refused)
-        done = CliRunner().invoke(cli, list(kept))
-        assert done.exit_code == 0, done.output
-        assert done.stdout == f"no example yet in {url}{said}; the position is saved in kept\n"
-        found = load_latest(Path("kept"))
-        assert found is not None and found.position["0"][0] == (1 if said else 0)
+    learn_args = ("learn", url, "--until-end", "--checkpoint", "kept", "--bad", "skip")
+    for records, suffix in (([], ""), (["spam"], " (1 rejected)"), ([], " (1 rejected)")):
+        broker.send(topic, records)
+        result = CliRunner().invoke(cli, list(learn_args))
+        assert result.exit_code == 0, result.output
+        assert result.stdout == f"no example yet in {url}{suffix}; the position is saved in kept\n"
+        checkpoint = load_latest(Path("kept"))
+        assert checkpoint is not None and checkpoint.position["0"][0] == (1 if suffix else 0)
     assert CliRunner().invoke(cli, ["learn", url, "--until-end", "--bad", "skip"]).exit_code == 2
     broker.send(topic, ["1 1:1"])
-    assert code(*kept) == 0 and held(Path()) == 1
-    assert code(*kept) == 0
+    assert exit_code(*learn_args) == 0 and n_checkpointed(Path()) == 1
+    assert exit_code(*learn_args) == 0
     Path("empty.svm").touch()
-    done = CliRunner().invoke(cli, ["learn", "empty.svm", "--checkpoint", "other"])
-    assert done.exit_code == 2
-    assert done.stderr.endswith("has no example to learn; nothing was written except other\n")
+    result = CliRunner().invoke(cli, ["learn", "empty.svm", "--checkpoint", "other"])
+    assert result.exit_code == 2
+    assert result.stderr.endswith("has no example to learn; nothing was written except other\n")
 
 
 # SIGTERM
 
 
-def started(here: Path, source: str, *args: str) -> subprocess.Popen[str]:
+def start_learning(cwd: Path, source: str, *args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "streaml1", "learn", source, "--checkpoint", "kept",
          "--checkpoint-every", "3600", "--group", "g", *args],
-        cwd=here, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def crowd() -> float:
-    """How many times as long as it takes by itself a computation takes now: others run beside."""
-    start, own = time.perf_counter(), time.process_time()
-    while time.process_time() - own < 0.1:
+def load_factor() -> float:
+    """Return elapsed time / CPU time of a computation: how much other processes slow this one."""
+    start, cpu_start = time.perf_counter(), time.process_time()
+    while time.process_time() - cpu_start < 0.1:
         pass
-    return (time.perf_counter() - start) / (time.process_time() - own)
+    return (time.perf_counter() - start) / (time.process_time() - cpu_start)
 
 
-def ended(process: subprocess.Popen[str]) -> float:
-    """Seconds from SIGTERM to the end, on a machine that does nothing else."""
-    share = crowd()
+def terminate(process: subprocess.Popen[str]) -> float:
+    """Send SIGTERM; return the seconds until the end, corrected for the load of the machine."""
+    load = load_factor()
     start = time.monotonic()
     process.terminate()
     _, err = process.communicate(timeout=60)
     seconds = time.monotonic() - start
     assert process.returncode == 143, err
     assert "Traceback" not in err, err
-    return seconds / share
+    return seconds / load
 
 
-def until(process: subprocess.Popen[str], there: Callable[[str], bool]) -> None:
+def read_until(process: subprocess.Popen[str], predicate: Callable[[str], bool]) -> None:
+    """Read standard output up to the first line that satisfies the predicate."""
     assert process.stdout is not None
     for line in process.stdout:
-        if there(line):
+        if predicate(line):
             return
     raise AssertionError(process.communicate()[1])
 
 
 @pytest.mark.kafka
-def test_sigterm_saves_a_million_weights_in_two_seconds(here: Path, broker: Broker) -> None:
+def test_sigterm_saves_a_million_weights_in_two_seconds(cwd: Path, broker: Broker) -> None:
     rng = np.random.default_rng(0)
     topic = broker.topic()
     lines = []
@@ -314,79 +330,87 @@ def test_sigterm_saves_a_million_weights_in_two_seconds(here: Path, broker: Brok
         cells = " ".join(f"{row * 500 + k}:{1 + rng.random():.3f}" for k in range(500))
         lines.append(f"{row % 2} {cells}")
     broker.send(topic, ["\n".join(lines[lo : lo + 100]) for lo in range(0, len(lines), 100)])
-    process = started(here, broker.url(topic), "--l1", "0", "--every", "2000")
+    process = start_learning(cwd, broker.url(topic), "--l1", "0", "--every", "2000")
     try:
-        until(process, lambda line: line.startswith("    2,000"))
-        seconds = ended(process)
+        read_until(process, lambda line: line.startswith("    2,000"))
+        seconds = terminate(process)
     finally:
         process.kill()
         process.communicate()
     with Checkpoints("kept") as store:
-        found = store.latest()
-    assert found is not None and found.learnt == 2000 and found.model.n_nonzero == 1_000_000
+        checkpoint = store.latest()
+    assert (
+        checkpoint is not None
+        and checkpoint.learnt == 2000
+        and checkpoint.model.n_nonzero == 1_000_000
+    )
     begin = time.perf_counter()
-    found.model.save(here / "again.model")
-    here_and_now = time.perf_counter() - begin  # other tests may have the cores
-    assert seconds < max(2.0, 4 * here_and_now)
+    checkpoint.model.save(cwd / "again.model")
+    save_seconds = time.perf_counter() - begin  # longer if other tests use the cores
+    assert seconds < max(2.0, 4 * save_seconds)
 
 
-class Between:
-    """A way to the broker that can be cut, or stopped so that nothing comes and nothing closes."""
+class BrokerProxy:
+    """A TCP proxy in front of the broker that can be closed, or suspended with open connections."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        code = PROXY.format(host=host, port=port)
-        self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+        script = PROXY.format(host=host, port=port)
+        self.process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE,
                                         text=True)  # fmt: skip
         assert self.process.stdout is not None
         self.address = f"127.0.0.1:{self.process.stdout.readline().strip()}"
 
     def stop(self) -> None:
+        """Suspend the proxy: connections stay open, and no data arrive."""
         self.process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
+        """Forward data again."""
         self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
+        """Close all connections."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
 
-# Hands on bytes, and gives out itself as the broker: addresses in answers have its length.
+# Forward bytes, and replace the broker's address in its answers by that of the proxy. The port must
+# have as many digits as the broker's, so that the length of the answers does not change.
 PROXY = """
 import selectors, socket
-there = ("{host}", {port})
+upstream = ("{host}", {port})
 while True:
     server = socket.create_server(("127.0.0.1", 0))
-    if len(str(server.getsockname()[1])) == len(str(there[1])):
+    if len(str(server.getsockname()[1])) == len(str(upstream[1])):
         break
-ours = server.getsockname()[1]
-print(ours, flush=True)
-old, new = there[1].to_bytes(4, "big"), ours.to_bytes(4, "big")
-host = there[0].encode()
-waiting = selectors.DefaultSelector()
-waiting.register(server, selectors.EVENT_READ)
+port = server.getsockname()[1]
+print(port, flush=True)
+old, new = upstream[1].to_bytes(4, "big"), port.to_bytes(4, "big")
+host = upstream[0].encode()
+selector = selectors.DefaultSelector()
+selector.register(server, selectors.EVENT_READ)
 while True:
-    for key, _ in waiting.select():
+    for key, _ in selector.select():
         if key.fileobj is server:
-            one, other = server.accept()[0], socket.create_connection(there)
-            waiting.register(one, selectors.EVENT_READ, (other, False))
-            waiting.register(other, selectors.EVENT_READ, (one, True))
+            client, broker = server.accept()[0], socket.create_connection(upstream)
+            selector.register(client, selectors.EVENT_READ, (broker, False))
+            selector.register(broker, selectors.EVENT_READ, (client, True))
             continue
-        other, answers = key.data
+        peer, is_answer = key.data
         try:
             data = key.fileobj.recv(1 << 16)
-            if answers:
+            if is_answer:
                 data = data.replace(host + old, host + new)
-            other.sendall(data)
+            peer.sendall(data)
         except OSError:
             data = b""
         if not data:
-            for end in (key.fileobj, other):
+            for end in (key.fileobj, peer):
                 try:
-                    waiting.unregister(end)
+                    selector.unregister(end)
                 except (KeyError, ValueError):
                     pass
                 end.close()
@@ -394,201 +418,212 @@ while True:
 
 
 @contextlib.contextmanager
-def put_down_after(process: subprocess.Popen[str], between: Between) -> Iterator[None]:
-    """Whatever comes, neither is left running."""
+def stopping(process: subprocess.Popen[str], proxy: BrokerProxy) -> Iterator[None]:
+    """Stop the process and the proxy at the end of the block, also after an error."""
     try:
         yield
     finally:
-        between.close()
+        proxy.close()
         process.kill()
         process.communicate()
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("how", ["gone", "silent"])
-def test_sigterm_while_the_broker_is_away(how: str, here: Path, broker: Broker) -> None:
+@pytest.mark.parametrize("outage", ["closed", "silent"])
+def test_sigterm_during_a_broker_outage_saves_the_checkpoint(
+    outage: str, cwd: Path, broker: Broker
+) -> None:
     broker.require_real()
     topic = broker.topic(2)
     broker.send(topic, ["1 1:1", "0 2:1"] * 20, (0, 1))
-    between = Between(broker.address)
-    process = started(here, f"kafka://{between.address}/{topic}", "--every", "40")
-    with put_down_after(process, between):
-        until(process, lambda line: line.startswith("       40"))
-        between.stop() if how == "silent" else between.close()
+    proxy = BrokerProxy(broker.address)
+    process = start_learning(cwd, f"kafka://{proxy.address}/{topic}", "--every", "40")
+    with stopping(process, proxy):
+        read_until(process, lambda line: line.startswith("       40"))
+        proxy.stop() if outage == "silent" else proxy.close()
         time.sleep(1.5)
         assert process.poll() is None
-        seconds = ended(process)
+        seconds = terminate(process)
     with Checkpoints("kept") as store:
-        found = store.latest()
-    assert found is not None and found.learnt == found.model.n_iterations == 40
+        checkpoint = store.latest()
+    assert checkpoint is not None and checkpoint.learnt == checkpoint.model.n_iterations == 40
     assert seconds < 2.0
 
 
-def held(here: Path) -> int:
-    """How many examples the last checkpoint holds."""
-    found = load_latest(here / "kept") if (here / "kept").exists() else None
-    return 0 if found is None else found.learnt
+def n_checkpointed(cwd: Path) -> int:
+    """Return the number of examples in the last checkpoint."""
+    checkpoint = load_latest(cwd / "kept") if (cwd / "kept").exists() else None
+    return 0 if checkpoint is None else checkpoint.learnt
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("how", ["gone", "silent"])
+@pytest.mark.parametrize("outage", ["closed", "silent"])
 @pytest.mark.parametrize("seconds", ["0", "3600"])
-def test_sigterm_while_who_takes_predictions_is_away(
-    how: str, seconds: str, here: Path, broker: Broker
+def test_sigterm_during_an_outage_of_the_prediction_broker(
+    outage: str, seconds: str, cwd: Path, broker: Broker
 ) -> None:
-    """No checkpoint passes what was not written; files need no broker."""
+    """The checkpoint does not pass unwritten predictions; files are written without a broker."""
     broker.require_real()
-    topic, told, refused = broker.topic(), broker.topic(), broker.topic()
+    topic, prediction_topic, dead_letter_topic = broker.topic(), broker.topic(), broker.topic()
     broker.send(topic, ["1 1:1", "0 2:1"] * 20)
-    between = Between(broker.address)
-    away = f"kafka://{between.address}"
-    process = started(
-        here, broker.url(topic), "--every", "40", "--checkpoint-every", seconds,
-        "--predictions", f"{away}/{told}", "--bad", "dead-letter", "--most-bad", "1",
-        "--dead-letters", f"{away}/{refused}", "--save", "m", "--report", "r", "--plot", "p.svg",
+    proxy = BrokerProxy(broker.address)
+    proxy_url = f"kafka://{proxy.address}"
+    process = start_learning(
+        cwd, broker.url(topic), "--every", "40", "--checkpoint-every", seconds,
+        "--predictions", f"{proxy_url}/{prediction_topic}", "--bad", "dead-letter",
+        "--most-bad", "1", "--dead-letters", f"{proxy_url}/{dead_letter_topic}",
+        "--save", "m", "--report", "r", "--plot", "p.svg",
     )  # fmt: skip
-    with put_down_after(process, between):
-        until(process, lambda line: line.startswith("       40"))
-        while seconds == "0" and held(here) < 40:
+    with stopping(process, proxy):
+        read_until(process, lambda line: line.startswith("       40"))
+        while seconds == "0" and n_checkpointed(cwd) < 40:
             time.sleep(0.05)
-        before = held(here)
-        between.stop() if how == "silent" else between.close()
+        before = n_checkpointed(cwd)
+        proxy.stop() if outage == "silent" else proxy.close()
         broker.send(topic, ["1 1:1", "spam"] * 40)
         if seconds == "0":
-            time.sleep(1.5)  # it waits before its next checkpoint by now
+            time.sleep(1.5)  # by then it waits before its next checkpoint
         else:
-            until(process, lambda line: line.startswith("       80"))
+            read_until(process, lambda line: line.startswith("       80"))
         start = time.monotonic()
         process.terminate()
         _, err = process.communicate(timeout=60)
-    assert time.monotonic() - start < 20.0  # two topics, beside other tests
+    assert time.monotonic() - start < 20.0  # two topics, with other tests running
     assert process.returncode == 75, err
-    lost = r"\d+ records were not written, as no broker accepted any for 3 seconds"
+    not_written = r"\d+ records were not written, as no broker accepted any for 3 seconds"
     n = streaml1.load("m").n_iterations
     assert re.fullmatch(
-        rf"streaml1: interrupted after {n} examples; {away}/{told}: {lost}; {away}/{refused}: "
-        rf"{lost}; kept keeps the checkpoint before; m, r, p.svg were written",
+        rf"streaml1: interrupted after {n} examples; "
+        rf"{proxy_url}/{prediction_topic}: {not_written}; "
+        rf"{proxy_url}/{dead_letter_topic}: {not_written}; "
+        rf"kept still holds the previous checkpoint; m, r, p.svg were written",
         err.splitlines()[-1],
     )
     assert Path("r").exists() and Path("p.svg").exists()
-    assert held(here) == before == (40 if seconds == "0" else 0)
+    assert n_checkpointed(cwd) == before == (40 if seconds == "0" else 0)
     assert n == 80 if seconds == "3600" else n > 40
-    done = CliRunner().invoke(cli, [
+    result = CliRunner().invoke(cli, [
         "learn", broker.url(topic), "--checkpoint", "kept", "--until-end", "--bad", "dead-letter",
-        "--most-bad", "1", "--predictions", told, "--dead-letters", refused,
+        "--most-bad", "1", "--predictions", prediction_topic, "--dead-letters", dead_letter_topic,
     ])  # fmt: skip
-    assert done.exit_code == 0, done.output
-    assert held(here) == 80
-    assert {one.key for one in records_of(broker, told)} == {
+    assert result.exit_code == 0, result.output
+    assert n_checkpointed(cwd) == 80
+    assert {record.key for record in records_of(broker, prediction_topic)} == {
         f"{topic}-0-{offset}".encode() for offset in [*range(40), *range(40, 120, 2)]
     }
-    assert len({one.key for one in records_of(broker, refused)}) == 40
+    assert len({record.key for record in records_of(broker, dead_letter_topic)}) == 40
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("how", ["gone", "silent"])
-def test_sigterm_while_who_takes_models_is_away(how: str, here: Path, broker: Broker) -> None:
+@pytest.mark.parametrize("outage", ["closed", "silent"])
+def test_sigterm_during_an_outage_of_the_model_broker(
+    outage: str, cwd: Path, broker: Broker
+) -> None:
     broker.require_real()
     topic, models = broker.topic(), f"{broker.topic()}-models"
     broker.send(topic, ["1 1:1", "0 2:1"] * 20)
-    between = Between(broker.address)
-    process = started(
-        here, broker.url(topic), "--every", "40", "--save", "m", "--report", "r",
-        "--publish", f"kafka://{between.address}/{models}",
+    proxy = BrokerProxy(broker.address)
+    process = start_learning(
+        cwd, broker.url(topic), "--every", "40", "--save", "m", "--report", "r",
+        "--publish", f"kafka://{proxy.address}/{models}",
     )  # fmt: skip
-    with put_down_after(process, between):
-        until(process, lambda line: line.startswith("       40"))
-        between.stop() if how == "silent" else between.close()
+    with stopping(process, proxy):
+        read_until(process, lambda line: line.startswith("       40"))
+        proxy.stop() if outage == "silent" else proxy.close()
         start = time.monotonic()
         process.terminate()
         _, err = process.communicate(timeout=60)
     assert time.monotonic() - start < 15.0
     assert process.returncode == 75, err
-    lost = rf"kafka://[^; ]+/{models}: no broker answers[^;]*"
-    assert re.search(f"after 40 examples; {lost}; m, r, kept were written", err)
-    assert streaml1.load("m").n_iterations == 40 and Path("r").exists() and held(here) == 40
+    not_published = rf"kafka://[^; ]+/{models}: no broker answers[^;]*"
+    assert re.search(f"after 40 examples; {not_published}; m, r, kept were written", err)
+    assert (
+        streaml1.load("m").n_iterations == 40 and Path("r").exists() and n_checkpointed(cwd) == 40
+    )
 
 
-def test_a_source_that_is_lost_as_a_run_ends() -> None:
-    """What was read before is reported, and in a checkpoint."""
+def test_source_error_after_a_stop_keeps_report_and_checkpoint() -> None:
+    """Examples read before the error are in the report and in the checkpoint."""
     lines = open_source("a.svm")
 
     class Source:
         name = "a topic"
         identity, begin, position = lines.identity, lines.begin, lines.position
-        stopped = False
+        is_stopped = False
 
         def blocks(self, size: int, refuse: Any) -> Any:
             yield from lines.blocks(size, refuse)
-            self.stopped = True
+            self.is_stopped = True
             raise Unavailable("kafka://b/t: no broker answers")
 
     model, source = streaml1.ElasticNetClassifier(), Source()
     with pytest.raises(Unfinished, match="^kafka://b/t: no broker answers$") as caught:
-        progressive(model, source, checkpoint="kept", stop=lambda: source.stopped)
+        progressive(model, source, checkpoint="kept", stop=lambda: source.is_stopped)
     assert (caught.value.exit_code, caught.value.is_kept) == (75, True)
-    assert caught.value.report.examples == held(Path()) == model.n_iterations == 40
+    assert caught.value.report.examples == n_checkpointed(Path()) == model.n_iterations == 40
     source = Source()
     with pytest.raises(Unfinished) as caught:
-        evaluate(model, source, stop=lambda: source.stopped)
+        evaluate(model, source, stop=lambda: source.is_stopped)
     assert caught.value.report.examples == caught.value.report.lines[-1].examples == 40
 
 
-@pytest.mark.parametrize("number", [0, 15])
-def test_a_group_that_loses_its_brokers_has_saved_nothing(
-    number: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("signal_no", [0, 15])
+def test_group_without_brokers_is_a_temporary_failure(
+    signal_no: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever signal comes as well; but one before a broker has answered ends it as it does."""
-    for reports, expected in (({0: None}, 75), ({}, 128 + number if number else 75)):
+    """This also holds after a signal, unless it arrives before a broker has answered."""
+    for reports, expected in (({0: None}, 75), ({}, 128 + signal_no if signal_no else 75)):
 
         def run(group: Any, stopped: Any, reports: Any = reports) -> None:
             group.reports = reports
-            stopped.__closure__[0].cell_contents.number = number
+            stopped.__closure__[0].cell_contents.number = signal_no
             raise Unavailable("kafka://b/t: no broker answers")
 
         monkeypatch.setattr("streaml1.training.consumer_group.Group.run", run)
         args = ("--per-partition", "--group", "g", "--checkpoint", "kept")
-        assert code("learn", "kafka://b:1/t", *args) == expected
+        assert exit_code("learn", "kafka://b:1/t", *args) == expected
 
 
 @pytest.mark.kafka
-def test_who_takes_models_is_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of a run for longer than at its start, but not after a stop."""
+def test_publisher_waits_for_the_broker_unless_stopped(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits longer in the middle of a run than at its start, and not after a stop."""
     broker.require_real()
     monkeypatch.setattr("streaml1.sources.kafka.topic.CONNECT_SECONDS", 0.5)
     monkeypatch.setattr("streaml1.sources.kafka.topic.PROBE_SECONDS", 0.3)
-    between = Between(broker.address)
+    proxy = BrokerProxy(broker.address)
     model = streaml1.ElasticNetClassifier()
     try:
-        with ModelTopic(f"kafka://{between.address}/{broker.topic()}-models") as topic:
-            between.stop()
-            threading.Timer(4.0, between.go_on).start()
+        with ModelTopic(f"kafka://{proxy.address}/{broker.topic()}-models") as topic:
+            proxy.stop()
+            threading.Timer(4.0, proxy.resume).start()
             start = time.monotonic()
             topic.publish(model)
             assert time.monotonic() - start > 3.5
-            between.stop()
+            proxy.stop()
             topic.stop_deadline.set_stop(lambda: True)
             with pytest.raises(Unavailable, match="no broker answers"):
                 topic.publish(model)
             assert time.monotonic() - start < 20.0
-            between.go_on()
+            proxy.resume()
     finally:
-        between.close()
+        proxy.close()
 
 
 @pytest.mark.kafka
-def test_sigterm_while_there_was_never_a_broker(here: Path) -> None:
+def test_sigterm_before_any_broker_answers(cwd: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        process = started(here, f"kafka://127.0.0.1:{silent.getsockname()[1]}/t")
+        process = start_learning(cwd, f"kafka://127.0.0.1:{silent.getsockname()[1]}/t")
         silent.settimeout(60.0)
-        connection, _ = silent.accept()  # it asks, and hears nothing
+        connection, _ = silent.accept()  # the client sends a request and gets no answer
         with connection:
             time.sleep(0.2)
-            assert ended(process) < 2.0
+            assert terminate(process) < 2.0
 
 
 @pytest.mark.kafka
-def test_a_broker_that_goes_and_comes_is_logged_once(
+def test_broker_outage_is_logged_once(
     broker: Broker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.require_real()
@@ -596,51 +631,54 @@ def test_a_broker_that_goes_and_comes_is_logged_once(
     monkeypatch.setattr("streaml1.sources.kafka.topic.PROBE_SECONDS", 0.3)
     topic = broker.topic()
     broker.send(topic, ["1 1:1"] * 5)
-    between = Between(broker.address)
-    source = KafkaSource(f"kafka://{between.address}/{topic}")
+    proxy = BrokerProxy(broker.address)
+    source = KafkaSource(f"kafka://{proxy.address}/{topic}")
     stopped = threading.Event()
     source.set_stop(stopped.is_set)
-    seen: list[int] = []
+    block_sizes: list[int] = []
 
     def read() -> None:
-        seen.extend(len(block) for block in source.blocks(10, pytest.fail))
+        block_sizes.extend(len(block) for block in source.blocks(10, pytest.fail))
 
     reader = threading.Thread(target=read)
     reader.start()
 
-    def until_logged(*names: str) -> None:
-        limit = time.monotonic() + 30.0
-        while [one.event for one in caplog.records if one.name == "streaml1"] != list(names):
-            assert time.monotonic() < limit, caplog.records
+    def log_records() -> list[Any]:
+        return [record for record in caplog.records if record.name == "streaml1"]
+
+    def wait_for_events(*names: str) -> None:
+        deadline = time.monotonic() + 30.0
+        while [record.event for record in log_records()] != list(names):
+            assert time.monotonic() < deadline, caplog.records
             time.sleep(0.05)
 
     try:
         time.sleep(2.0)
-        until_logged()
-        between.stop()
-        until_logged("broker_away")
+        wait_for_events()
+        proxy.stop()
+        wait_for_events("broker_away")
         time.sleep(2.0)
-        until_logged("broker_away")
-        between.go_on()
-        until_logged("broker_away", "broker_back")
+        wait_for_events("broker_away")
+        proxy.resume()
+        wait_for_events("broker_away", "broker_back")
         broker.send(topic, ["1 1:1"] * 5)
-        limit = time.monotonic() + 30.0
+        deadline = time.monotonic() + 30.0
         while sum(source.lag().values()) or source.position() != {0: (10, 0)}:
-            assert time.monotonic() < limit
+            assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
         stopped.set()
         reader.join()
-        between.close()
-    assert sum(seen) == 10
-    [away, _] = [one for one in caplog.records if one.name == "streaml1"]
+        proxy.close()
+    assert sum(block_sizes) == 10
+    [away, _] = log_records()
     assert away.getMessage().endswith(f"{topic}: no broker answers: waiting for it")
 
 
-# What is not written
+# Failed writes
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES])
+@pytest.mark.parametrize("errno_value", [errno.ENOSPC, errno.EDQUOT, errno.EACCES])
 @pytest.mark.parametrize(
     ("args", "patched"),
     [
@@ -649,49 +687,49 @@ def test_a_broker_that_goes_and_comes_is_logged_once(
         (("convert", "a.svm", "a.rows"), "streaml1.sources.row_cache.writer.RowsWriter.add"),
     ],
 )
-def test_a_disk_that_is_full_may_have_room_again(
-    args: tuple[str, ...], patched: str, number: int, monkeypatch: pytest.MonkeyPatch
+def test_full_disk_is_a_temporary_failure(
+    args: tuple[str, ...], patched: str, errno_value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*args: Any) -> None:
-        raise OSError(number, os.strerror(number))
+    def raise_os_error(*args: Any) -> None:
+        raise OSError(errno_value, os.strerror(errno_value))
 
-    monkeypatch.setattr(patched, refuse)
-    assert code(*args) == (2 if number == errno.EACCES else 75)
+    monkeypatch.setattr(patched, raise_os_error)
+    assert exit_code(*args) == (2 if errno_value == errno.EACCES else 75)
 
 
-def test_memory_that_does_not_suffice(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: Any) -> None:
+def test_out_of_memory_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_memory_error(*args: Any) -> None:
         raise MemoryError("Unable to allocate 64.0 GiB for an array with shape (1,)")
 
-    monkeypatch.setattr("streaml1.training.run.Run.feed", refuse)
-    done = CliRunner().invoke(cli, ["learn", "a.svm"])
-    assert done.exit_code == 2
-    assert "out of memory (unable to allocate 64.0 GiB): reduce --hash-bits" in done.stderr
+    monkeypatch.setattr("streaml1.training.run.Run.feed", raise_memory_error)
+    result = CliRunner().invoke(cli, ["learn", "a.svm"])
+    assert result.exit_code == 2
+    assert "out of memory (unable to allocate 64.0 GiB): reduce --hash-bits" in result.stderr
 
 
-def test_converting_ends_at_sigterm_and_leaves_nothing(here: Path) -> None:
-    os.mkfifo(here / "slow.svm")
+def test_convert_leaves_no_file_after_sigterm(cwd: Path) -> None:
+    os.mkfifo(cwd / "slow.svm")
     process = subprocess.Popen(
-        [sys.executable, "-m", "streaml1", "convert", "slow.svm", "a.rows"], cwd=here,
+        [sys.executable, "-m", "streaml1", "convert", "slow.svm", "a.rows"], cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    with open(here / "slow.svm", "w") as pipe:
+    with open(cwd / "slow.svm", "w") as pipe:
         pipe.write("1 1:1\n")
         pipe.flush()
-        while not [*here.glob(".a.rows*")]:
+        while not [*cwd.glob(".a.rows*")]:
             assert process.poll() is None
             time.sleep(0.05)
         process.terminate()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert err == "streaml1: interrupted by SIGTERM; a.rows was not written\n"
-    assert not [*here.glob("*a.rows*")]
+    assert not [*cwd.glob("*a.rows*")]
 
 
-def test_a_pipe_that_nobody_writes_to_is_waited_for_until_sigterm(here: Path) -> None:
-    os.mkfifo(here / "slow.svm")
+def test_pipe_without_a_writer_waits_until_sigterm(cwd: Path) -> None:
+    os.mkfifo(cwd / "slow.svm")
     process = subprocess.Popen(
-        [sys.executable, "-m", "streaml1", "learn", "slow.svm", "--log", "json"], cwd=here,
+        [sys.executable, "-m", "streaml1", "learn", "slow.svm", "--log", "json"], cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

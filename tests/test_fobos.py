@@ -33,7 +33,7 @@ def make(loss: str = "logistic", **params: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("model", "check"), list(kit.rivers_checks(FOBOSClassifier, FOBOSRegressor))
+    ("model", "check"), list(kit.river_checks(FOBOSClassifier, FOBOSRegressor))
 )
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
@@ -50,7 +50,7 @@ def test_equals_the_dense_twin(loss: str, norm: str) -> None:
         params = {**SCHEDULES[schedule], "strength": strength, "norm": norm}
         if k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
-        kit.run_beside(make(loss, **params), reference.FOBOS(D, loss=loss, **params), data)
+        kit.assert_matches_twin(make(loss, **params), reference.FOBOS(D, loss=loss, **params), data)
 
 
 STEADY: dict[str, Any] = {"lr": 1.0, "schedule": "constant", "intercept_lr": 0.0}
@@ -114,7 +114,7 @@ def test_changed_parameters_act_from_the_next_step(loss: str, norm: str) -> None
         {"strength": 5.0},
         {"strength": 0.02, "clip_gradient": 0.1, "intercept_lr": 0.2, "schedule": "invsqrt"},
     ]
-    kit.changes_like(make(loss, **params), twin, changes, loss)
+    kit.assert_changes_match_twin(make(loss, **params), twin, changes, loss)
 
 
 def test_the_norm_cannot_change() -> None:
@@ -126,16 +126,16 @@ def test_the_norm_cannot_change() -> None:
 def test_names_are_only_names(setting: str) -> None:
     params = {**SETTINGS[setting], "lr": 0.5}
     if params["strength"] < 1.0:
-        kit.permuting_names_permutes_weights(lambda: make(**params))
-    kit.a_feature_never_seen_is_zero(lambda: make(**params))
+        kit.assert_weights_follow_names(lambda: make(**params))
+    kit.assert_unseen_features_weigh_nothing(lambda: make(**params))
 
 
-@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("loss", CODES)
 def test_poor_data_behaves(loss: str, norm: str, case: str) -> None:
     params: dict[str, Any] = {"strength": 0.02, "norm": norm, "lr": 0.3}
-    kit.poor_data_behaves(
+    kit.assert_degenerate_data_matches(
         lambda loss: make(loss, **params),
         lambda d, loss: reference.FOBOS(d, loss=loss, **params),
         *(loss, case),
@@ -144,20 +144,20 @@ def test_poor_data_behaves(loss: str, norm: str, case: str) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.copies_resume_bit_identically(lambda: make(**SETTINGS[setting], lr=0.5), tmp_path)
+    kit.assert_copies_resume_bit_identically(lambda: make(**SETTINGS[setting], lr=0.5), tmp_path)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_rows_longer_than_any_before(norm: str) -> None:
     params: dict[str, Any] = {"strength": 1e-2, "norm": norm}
-    kit.wide_rows_fit(
+    kit.assert_wide_rows_match(
         lambda lr: make(**params, lr=lr),
         lambda d, lr: reference.FOBOS(d, lr=lr, **params),
     )
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
-    kit.refuses(
+    kit.assert_rejects(
         FOBOSClassifier,
         [
             ({"strength": -1.0}, "strength must be a number from 0 to 1e+30, got -1.0"),
@@ -177,7 +177,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             NORMS, (0.0, 1e-300, 1e-3, 1e30), (0.0, 1e-5, 1e10)
         )
     ]
-    kit.stays_finite(lambda **params: make("squared", **params), settings)
+    kit.assert_stays_finite(lambda **params: make("squared", **params), settings)
 
 
 def test_the_norms_shape_the_weights() -> None:

@@ -159,7 +159,7 @@ def test_a_feature_with_a_zero_weight_counts_as_seen() -> None:
 
 def test_a_crafted_state_is_rejected() -> None:
     model, twin = FOBOSClassifier(strength=0.01), reference.FOBOS(D, strength=0.01)
-    kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
+    kit.assert_matches_twin(model, twin, kit.data_of("logistic", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:

@@ -265,7 +265,7 @@ def test_a_restored_rule_resumes_bit_identically() -> None:
 def test_a_crafted_state_is_rejected() -> None:
     model = FOBOSClassifier(strength=0.01, norm="linf")
     twin = reference.FOBOS(D, strength=0.01, norm="linf")
-    kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
+    kit.assert_matches_twin(model, twin, kit.data_of("logistic", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:

@@ -38,7 +38,7 @@ def make(loss: str = "logistic", **params: Any) -> Any:
     return kind(loss=loss, **params)
 
 
-@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(FTRLClassifier, FTRLRegressor)))
+@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(FTRLClassifier, FTRLRegressor)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
@@ -50,7 +50,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
     for k, params in enumerate(SETTINGS.values()):
         if k % 2 == 0:
             params = params | {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
-        kit.run_beside(make(loss, **params), reference.FTRL(D, loss=loss, **params), data)
+        kit.assert_matches_twin(make(loss, **params), reference.FTRL(D, loss=loss, **params), data)
 
 
 def test_one_example_moves_a_weight_and_zero_is_zero() -> None:
@@ -109,7 +109,7 @@ def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
         {"l1": 0.0, "alpha": 0.05},
         {"clip_gradient": 0.1, "intercept_lr": 0.2},
     ]
-    kit.changes_like(make(loss), reference.FTRL(D, loss=loss), changes, loss)
+    kit.assert_changes_match_twin(make(loss), reference.FTRL(D, loss=loss), changes, loss)
 
 
 def test_weights_that_return_with_a_smaller_l1_count_towards_the_cap(tmp_path: Path) -> None:
@@ -144,15 +144,15 @@ def test_it_has_no_rate_and_no_schedule() -> None:
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_names_are_only_names(setting: str) -> None:
     params = SETTINGS[setting] | {"l1": min(0.2, SETTINGS[setting].get("l1", 0.2))}
-    kit.permuting_names_permutes_weights(lambda: make(**params))
-    kit.a_feature_never_seen_is_zero(lambda: make(**params))
+    kit.assert_weights_follow_names(lambda: make(**params))
+    kit.assert_unseen_features_weigh_nothing(lambda: make(**params))
 
 
-@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", CODES)
 def test_poor_data_behaves(loss: str, case: str) -> None:
     params: dict[str, Any] = {"alpha": 0.5, "l1": 0.1, "l2": 0.1}
-    kit.poor_data_behaves(
+    kit.assert_degenerate_data_matches(
         lambda loss: make(loss, **params),
         lambda d, loss: reference.FTRL(d, loss=loss, **params),
         *(loss, case),
@@ -161,7 +161,7 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.copies_resume_bit_identically(lambda: make(**SETTINGS[setting]), tmp_path)
+    kit.assert_copies_resume_bit_identically(lambda: make(**SETTINGS[setting]), tmp_path)
 
 
 def test_the_state_of_a_zero_weight_is_retained() -> None:
@@ -181,14 +181,14 @@ def test_the_state_of_a_zero_weight_is_retained() -> None:
 
 
 def test_rows_longer_than_any_before() -> None:
-    kit.wide_rows_fit(
+    kit.assert_wide_rows_match(
         lambda lr: make(alpha=lr, l1=0.01),
         lambda d, lr: reference.FTRL(d, alpha=lr, l1=0.01),
     )
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
-    kit.refuses(
+    kit.assert_rejects(
         FTRLClassifier,
         [
             ({"alpha": 0.0}, "alpha must be a number from 1e-100 to 1e+10, got 0.0"),
@@ -208,13 +208,13 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             (1e-100, 1e-3, 1e10), (1e-100, 1.0, 1e10), (0.0, 1.0, 1e30), (0.0, 1e30)
         )
     ]
-    kit.stays_finite(lambda **params: make("squared", **params), settings)
-    kit.stays_finite(lambda **params: make("hinge", **params), settings)
+    kit.assert_stays_finite(lambda **params: make("squared", **params), settings)
+    kit.assert_stays_finite(lambda **params: make("hinge", **params), settings)
 
 
 def test_a_crafted_state_is_rejected() -> None:
     model, twin = make(l1=0.01), reference.FTRL(D, l1=0.01)
-    kit.run_beside(model, twin, kit.data_of("logistic", 100), [0, 100])
+    kit.assert_matches_twin(model, twin, kit.data_of("logistic", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:

@@ -30,9 +30,9 @@ from streaml1.training.checkpoint.manager import CheckpointManager
 from streaml1.training.consumer_group import Group, partition_folder
 from tests import storm
 from tests.broker import Broker
-from tests.test_exit_codes import Between, put_down_after
+from tests.test_exit_codes import BrokerProxy, stopping
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
 
 ROOT = Path(__file__).parent.parent
 
@@ -540,7 +540,7 @@ def test_sigterm_while_who_takes_predictions_is_away(broker: Broker, tmp_path: P
     """Each partition is tried, and none has a checkpoint that passes what was not written."""
     topic, told = broker.topic(2), broker.topic()
     broker.send(topic, rows(300), [0, 1])
-    between = Between(broker.address)
+    between = BrokerProxy(broker.address)
     process = subprocess.Popen(
         [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--per-partition", "--group",
          topic, "--checkpoint", "kept", "--checkpoint-every", "3600", "--every", "150",
@@ -548,7 +548,7 @@ def test_sigterm_while_who_takes_predictions_is_away(broker: Broker, tmp_path: P
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    with put_down_after(process, between):
+    with stopping(process, between):
         assert process.stdout is not None
         for _ in range(4):
             process.stdout.readline()

@@ -35,9 +35,9 @@ from streaml1.training import predictions, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints, load_latest
 from streaml1.training.checkpoint.manager import CheckpointManager
 from tests.broker import Broker
-from tests.killing import killed_and_resumed
+from tests.process_kills import run_with_kills
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
 
 ROOT = Path(__file__).parent.parent
 
@@ -577,7 +577,7 @@ def test_a_killed_consumer_goes_on(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(3)
     broker.send(topic, pack(lines, 3), [0, 1, 2] if broker.is_real else [0])
     expected = taught(tmp_path / "a.svm", lines)
-    killed, _ = killed_and_resumed(
+    killed, _ = run_with_kills(
         ["learn", "--lr=0.1", broker.url(topic), "--until-end", "--l1", "1e-4", "--l2", "1e-4",
          "--checkpoint", "kept", "--checkpoint-every", "0.1", "--every", "300", "--save", "m",
          "--group", topic],

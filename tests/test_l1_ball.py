@@ -411,7 +411,7 @@ def test_nonnegative_keeps_no_negative_weight() -> None:
 # River's checks
 
 
-@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
+@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 

@@ -14,9 +14,9 @@ from streaml1.sources import SourceError
 from streaml1.training import Observer, progressive
 from streaml1.training.checkpoint import CheckpointError, Checkpoints
 from tests.broker import Broker
-from tests.killing import killed_and_resumed
+from tests.process_kills import run_with_kills
 
-pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_thread_is_left")]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("no_leaked_threads")]
 
 ROOT = Path(__file__).parent.parent
 FIRST = 1_700_000_000_000
@@ -122,7 +122,7 @@ def test_a_killed_consumer_of_two_topics_goes_on(broker: Broker, tmp_path: Path)
     send(broker, events, asked, labels, 2)
     expected = model()
     report = progressive(expected, write(tmp_path / "a.jsonl", events), **LATE)
-    killed, out = killed_and_resumed(
+    killed, out = run_with_kills(
         ["learn", "--lr=0.1", broker.url(asked), "--labels", labels, "--until-end", "--l1", "1e-4",
          "--l2", "1e-4", "--label-within", "20", "--unanswered", "negative", "--checkpoint",
          "kept", "--checkpoint-every", "0.05", "--every", "500", "--save", "m"],

@@ -30,7 +30,7 @@ from streaml1.training import Observer, progressive
 from streaml1.training import run_metrics as gauges_module
 from streaml1.training.checkpoint import Checkpoints
 from streaml1.training.metrics_server import MetricsError, MetricsServer, parse_address
-from tests.broker import Broker, given
+from tests.broker import Broker, connect_or_skip
 
 ROOT = Path(__file__).parent.parent
 OPERATING = ROOT / "docs" / "operating.md"
@@ -402,7 +402,7 @@ def test_many_looks_while_it_learns() -> None:
 
 @pytest.mark.kafka
 def test_a_topic_as_a_program(tmp_path: Path) -> None:
-    broker: Broker = given()
+    broker: Broker = connect_or_skip()
     topic = broker.topic(2)
     broker.send(topic, [f"{k % 2} {k % 5}:1" for k in range(90)], (0, 1))
     command = [sys.executable, "-m", "streaml1", "learn", broker.url(topic), "--metrics", "0",
@@ -457,7 +457,7 @@ def _until(there: Callable[[], bool], seconds: float = 60.0) -> None:
 @pytest.mark.kafka
 def test_lag_is_what_is_left_to_be_read() -> None:
     """Markers of transactions have offsets too, and are never read."""
-    broker: Broker = given()
+    broker: Broker = connect_or_skip()
     broker.require_real()
     topic = broker.topic(3)
     broker.send(topic, ["1 1:1"] * 50, (0,))

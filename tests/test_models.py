@@ -69,7 +69,7 @@ def models() -> list[Any]:
 # river's own
 
 
-@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
+@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 

@@ -33,7 +33,7 @@ from tests.topics import records_of
 ROOT = Path(__file__).parent.parent
 TOPIC = Topic("kafka://a:1,b:2/clicks?api_version=2.3")
 
-pytestmark = pytest.mark.usefixtures("no_thread_is_left")
+pytestmark = pytest.mark.usefixtures("no_leaked_threads")
 
 
 @pytest.fixture(scope="session")

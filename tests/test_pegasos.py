@@ -32,7 +32,7 @@ def make(**params: Any) -> Any:
     return PegasosClassifier(**params)
 
 
-@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(PegasosClassifier)))
+@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(PegasosClassifier)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
@@ -40,7 +40,7 @@ def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_equals_the_dense_twin(setting: str) -> None:
     params = SETTINGS[setting]
-    kit.run_beside(make(**params), reference.Pegasos(D, **params), kit.data_of("hinge"))
+    kit.assert_matches_twin(make(**params), reference.Pegasos(D, **params), kit.data_of("hinge"))
 
 
 def test_the_first_steps_by_hand() -> None:
@@ -150,7 +150,7 @@ def test_changed_parameters_act_from_the_next_step() -> None:
         {"l2": 0.5},
         {"l2": 0.02, "clip_gradient": 0.1, "intercept_lr": 0.2},
     ]
-    kit.changes_like(make(), reference.Pegasos(D), changes, "hinge")
+    kit.assert_changes_match_twin(make(), reference.Pegasos(D), changes, "hinge")
 
 
 def test_it_has_no_rate_and_no_schedule() -> None:
@@ -166,13 +166,13 @@ def test_it_has_no_rate_and_no_schedule() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_names_are_only_names(setting: str) -> None:
-    kit.permuting_names_permutes_weights(lambda: make(**SETTINGS[setting]))
-    kit.a_feature_never_seen_is_zero(lambda: make(**SETTINGS[setting]))
+    kit.assert_weights_follow_names(lambda: make(**SETTINGS[setting]))
+    kit.assert_unseen_features_weigh_nothing(lambda: make(**SETTINGS[setting]))
 
 
-@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 def test_poor_data_behaves(case: str) -> None:
-    kit.poor_data_behaves(
+    kit.assert_degenerate_data_matches(
         lambda loss: make(l2=0.013),
         lambda d, loss: reference.Pegasos(d, l2=0.013),
         *("hinge", case),
@@ -181,7 +181,7 @@ def test_poor_data_behaves(case: str) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_copies_resume_bit_identically(setting: str, tmp_path: Path) -> None:
-    kit.copies_resume_bit_identically(lambda: make(**SETTINGS[setting]), tmp_path)
+    kit.assert_copies_resume_bit_identically(lambda: make(**SETTINGS[setting]), tmp_path)
 
 
 def test_a_feature_with_a_zero_weight_counts_as_seen() -> None:
@@ -200,7 +200,7 @@ def test_a_feature_with_a_zero_weight_counts_as_seen() -> None:
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
-    kit.refuses(
+    kit.assert_rejects(
         PegasosClassifier,
         [
             ({"l2": 0.0}, "l2 must be a number from 1e-10 to 1e+10, got 0.0"),
@@ -219,12 +219,12 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             (1e-10, 1e-4, 1.0, 1e10), (True, False), (1e-300, 1e30)
         )
     ]
-    kit.stays_finite(lambda **params: make(**params), settings)
+    kit.assert_stays_finite(lambda **params: make(**params), settings)
 
 
 def test_a_crafted_state_is_rejected() -> None:
     model, twin = make(), reference.Pegasos(D)
-    kit.run_beside(model, twin, kit.data_of("hinge", 100), [0, 100])
+    kit.assert_matches_twin(model, twin, kit.data_of("hinge", 100), [0, 100])
     slots, arrays = model._engine.rule.state_dict()
 
     def forged(**changes: Any) -> None:

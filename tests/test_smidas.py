@@ -510,7 +510,7 @@ def test_renormalizations_visit_few_entries(monkeypatch: pytest.MonkeyPatch) -> 
 # As river's estimator
 
 
-@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(*MODELS)))
+@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(*MODELS)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 

@@ -115,7 +115,7 @@ def run_beside(model: Any, twin: Any, data: Any, names: list[Any], cuts: list[in
 CUTS = [0, 1, 40, 1_500, 1_530, 5_000, 7_030, 10_000]
 
 
-@pytest.mark.parametrize(("model", "check"), list(kit.rivers_checks(SoftmaxClassifier)))
+@pytest.mark.parametrize(("model", "check"), list(kit.river_checks(SoftmaxClassifier)))
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
 
@@ -241,7 +241,7 @@ def test_declared_classes() -> None:
         model.learn_one({"x": 1}, True)
     with pytest.raises(ValueError, match="classes cannot change"):
         model.classes = ["a", "b"]
-    kit.refuses(
+    kit.assert_rejects(
         SoftmaxClassifier,
         [
             ({"classes": "ab"}, "classes must be None or a list of labels, got 'ab'"),
@@ -373,7 +373,7 @@ def test_an_unseen_feature_weighs_nothing() -> None:
     assert model.n_features_seen == 9
 
 
-@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 def test_poor_data_behaves(case: str) -> None:
     X, y, w = data_of(3, 500)
     if case == "one feature":
@@ -614,7 +614,7 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
-    kit.refuses(
+    kit.assert_rejects(
         SoftmaxClassifier,
         [
             ({"strength": -1.0}, "strength must be a number from 0 to 1e+30, got -1.0"),

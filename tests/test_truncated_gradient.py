@@ -42,7 +42,7 @@ def make(loss: str = "logistic", **params: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("model", "check"),
-    list(kit.rivers_checks(TruncatedGradientClassifier, TruncatedGradientRegressor)),
+    list(kit.river_checks(TruncatedGradientClassifier, TruncatedGradientRegressor)),
 )
 def test_rivers_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(model.clone())
@@ -59,7 +59,7 @@ def test_equals_the_dense_twin(loss: str) -> None:
         if k % 3 == 0:
             params |= {"clip_gradient": 0.2, "intercept_lr": 0.05, "intercept_init": -0.3}
         twin = reference.TruncatedGradient(D, loss=loss, **params)
-        kit.run_beside(make(loss, **params), twin, data)
+        kit.assert_matches_twin(make(loss, **params), twin, data)
 
 
 @pytest.mark.parametrize("loss", CODES)
@@ -125,7 +125,7 @@ def test_changed_parameters_act_from_the_next_step(loss: str) -> None:
         {"gravity": 1e-2, "threshold": math.inf},
         {"clip_gradient": 0.1, "intercept_lr": 0.2, "schedule": "invsqrt"},
     ]
-    kit.changes_like(make(loss, **params), twin, changes, loss)
+    kit.assert_changes_match_twin(make(loss, **params), twin, changes, loss)
 
 
 @pytest.mark.slow
@@ -155,15 +155,15 @@ def test_bringing_current_many_times(threshold: float) -> None:
 
 @pytest.mark.parametrize("pull", PULLS)
 def test_names_are_only_names(pull: str) -> None:
-    kit.permuting_names_permutes_weights(lambda: make(**PULLS[pull], lr=0.5))
-    kit.a_feature_never_seen_is_zero(lambda: make(**PULLS[pull]))
+    kit.assert_weights_follow_names(lambda: make(**PULLS[pull], lr=0.5))
+    kit.assert_unseen_features_weigh_nothing(lambda: make(**PULLS[pull]))
 
 
-@pytest.mark.parametrize("case", kit.POOR)
+@pytest.mark.parametrize("case", kit.DEGENERATE)
 @pytest.mark.parametrize("loss", CODES)
 def test_poor_data_behaves(loss: str, case: str) -> None:
     params: dict[str, Any] = {"gravity": 0.01, "period": 3, "threshold": 0.4, "lr": 0.3}
-    kit.poor_data_behaves(
+    kit.assert_degenerate_data_matches(
         lambda loss: make(loss, **params),
         lambda d, loss: reference.TruncatedGradient(d, loss=loss, **params),
         *(loss, case),
@@ -172,19 +172,19 @@ def test_poor_data_behaves(loss: str, case: str) -> None:
 
 @pytest.mark.parametrize("pull", PULLS)
 def test_copies_resume_bit_identically(pull: str, tmp_path: Path) -> None:
-    kit.copies_resume_bit_identically(lambda: make(**PULLS[pull], lr=0.5), tmp_path)
+    kit.assert_copies_resume_bit_identically(lambda: make(**PULLS[pull], lr=0.5), tmp_path)
 
 
 def test_rows_longer_than_any_before() -> None:
     params: dict[str, Any] = {"gravity": 1e-3, "threshold": 1e-3}
-    kit.wide_rows_fit(
+    kit.assert_wide_rows_match(
         lambda lr: make(**params, lr=lr),
         lambda d, lr: reference.TruncatedGradient(d, lr=lr, **params),
     )
 
 
 def test_parameters_out_of_range_are_rejected() -> None:
-    kit.refuses(
+    kit.assert_rejects(
         TruncatedGradientClassifier,
         [
             ({"gravity": -1.0}, "gravity must be a number from 0 to 1e+30, got -1.0"),
@@ -206,12 +206,12 @@ def test_the_largest_numbers_allowed_stay_finite() -> None:
             (0.0, 1e-3, 1e30), (1, 7, 2**31), (0.0, 1.0, 1e60, math.inf), (1e-5, 1e10)
         )
     ]
-    kit.stays_finite(lambda **params: make("squared", **params), settings)
+    kit.assert_stays_finite(lambda **params: make("squared", **params), settings)
 
 
 def test_a_crafted_state_is_rejected() -> None:
     model = make(gravity=0.01, threshold=0.1, lr=0.5)
-    kit.run_beside(
+    kit.assert_matches_twin(
         model,
         reference.TruncatedGradient(D, gravity=0.01, threshold=0.1, lr=0.5),
         kit.data_of("logistic", 100),

@@ -33,7 +33,7 @@ from streaml1.training.delayed_labels.pending import PendingStore
 from streaml1.training.delayed_labels.pending_table import EARLY_LABEL, UNLABELED
 from streaml1.training.delayed_labels.segment_log import SegmentLog
 from streaml1.training.error_policy import ErrorPolicy
-from tests.killing import killed_and_resumed
+from tests.process_kills import run_with_kills
 
 ROOT = Path(__file__).parent.parent
 LATE = RunConfig(label_within=12.0, waiting=16, unanswered="negative", every=10)
@@ -212,7 +212,7 @@ def test_a_killed_process_on_the_command_line(tmp_path: Path) -> None:
     spec = write(tmp_path / "a.jsonl", events(25_000))
     expected = model()
     report = progressive(expected, spec, every=1000, label_within=300, unanswered="negative")
-    killed, out = killed_and_resumed(
+    killed, out = run_with_kills(
         ["learn", spec, "--l1", "1e-3", "--l2", "1e-3", "--lr", "0.5", "--label-within", "300",
          "--unanswered", "negative", "--every", "1000", "--checkpoint", "kept",
          "--checkpoint-every", "0.05", "--save", "m"],

@@ -1,4 +1,4 @@
-"""What tests read of topics."""
+"""Read the records of Kafka topics in tests."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["records_of"]
 
 
 def records_of(broker: Broker, topic: str) -> list[Any]:
-    """All records of a topic, by partition and offset."""
+    """Return all records of a topic, sorted by partition and offset."""
     consumer = kafka.KafkaConsumer(**broker.settings, enable_auto_commit=False)
     try:
-        parts = [kafka.TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic)]
-        consumer.assign(parts)
+        partitions = [kafka.TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+        consumer.assign(partitions)
         consumer.seek_to_beginning()
-        ends = consumer.end_offsets(parts)
+        ends = consumer.end_offsets(partitions)
         records: list[Any] = []
-        while any(consumer.position(part) < end for part, end in ends.items()):
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
             for polled in consumer.poll(timeout_ms=200).values():
                 records += polled
     finally:

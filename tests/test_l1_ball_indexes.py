@@ -1,4 +1,4 @@
-"""The timing wheel and the wide tree: the same whole numbers, in a million operations."""
+"""The two indexes of the l1 ball, timing wheel and rank tree: equal integers in every operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaml1.optim.losses import ABSOLUTE
 
 KINDS = (L1Ball, L1BallTree)
 
-# Rows are moved by any step through the loop itself: the absolute loss of a label that is far away
+# The tests take arbitrary steps through the training loop: with a label far away, the absolute loss
 # has the derivative -1 or +1, so that the step is the rate with a sign.
 
 
@@ -39,7 +39,7 @@ def rows_of(rows: list[tuple[dict[int, float], float]]) -> Rows:
     return Rows(np.array(ids, np.uint32), np.array(values, float), ends.astype(np.uint64), steps)
 
 
-def learnt(rule: Any, rows: Rows) -> Any:
+def learn_rows(rule: Any, rows: Rows) -> Any:
     """Return the rule after w + step x and a projection for each row."""
     record = np.zeros(1, loop.ONLINE).view(np.recarray)
     record[0] = (0, 0.0, 0.0, 1e12, ABSOLUTE, 0, 0, 0)
@@ -54,17 +54,17 @@ def learnt(rule: Any, rows: Rows) -> Any:
         rule = rule.reserve(int(rows.indptr[i + 1] - rows.indptr[i]))
 
 
-def whole(rule: Any) -> dict[int, int]:
+def integer_weights(rule: Any) -> dict[int, int]:
     """Return the weights as integers."""
     slots, arrays = rule.state_dict()
     return dict(zip(slots.tolist(), arrays["w"].tolist(), strict=True))
 
 
-# Exactly, in Python's numbers
+# The same in exact integers
 
 
-class Exact:
-    """The ball as in the paper: all weights, sorted, as integer multiples of a fixed unit."""
+class ExactBall:
+    """The projection of the paper, by sorting, on integer multiples of a fixed unit."""
 
     def __init__(self, z: int, unit: float, nonnegative: bool) -> None:
         self.w: dict[int, int] = {}
@@ -79,20 +79,20 @@ class Exact:
         sizes = sorted(map(abs, self.w.values()), reverse=True)
         if sum(sizes) <= self.z:
             return
-        z, best, s = self.z - len(sizes), 0, 0
+        z, theta, prefix_sum = self.z - len(sizes), 0, 0
         for rho, size in enumerate(sizes, 1):
-            s += size
-            if size * rho > s - z:
-                best = (s - z) // rho
-        left = {j: (abs(w) - best) * (1 if w > 0 else -1) for j, w in self.w.items()}
-        self.w = {j: w for j, w in left.items() if abs(self.w[j]) > best}
+            prefix_sum += size
+            if size * rho > prefix_sum - z:
+                theta = (prefix_sum - z) // rho
+        shrunk = {j: (abs(w) - theta) * (1 if w > 0 else -1) for j, w in self.w.items()}
+        self.w = {j: w for j, w in shrunk.items() if abs(self.w[j]) > theta}
 
 
 VALUES = [1.0, -1.0, 0.5, -0.5, 0.25, 1e-3, 2.0**-48, -(2.0**-49), 3 * 2.0**-50, 1e-300, 5e-324]
 rows = st.dictionaries(st.integers(0, 15), st.sampled_from(VALUES), max_size=6)
 steps = st.sampled_from([0.5, -0.5, 0.125, -0.03, 2.0**-49, -(2.0**-50), 0.0])
 radii = st.sampled_from([1.0, 1.7, 4.0])
-acts = st.one_of(
+operations = st.one_of(
     st.tuples(st.just("learn"), st.lists(st.tuples(rows, steps), min_size=1, max_size=12)),
     st.tuples(st.just("drop"), st.sets(st.integers(0, 15), max_size=5)),
     st.tuples(st.just("radius"), radii),
@@ -100,44 +100,44 @@ acts = st.one_of(
 )
 
 
-@given(st.lists(acts, max_size=24), st.booleans(), st.sampled_from(KINDS))
+@given(st.lists(operations, max_size=24), st.booleans(), st.sampled_from(KINDS))
 def test_integer_weights_match_projection_by_sorting(
-    story: list[Any], nonnegative: bool, kind: Any
+    operation_list: list[Any], nonnegative: bool, kind: Any
 ) -> None:
     rule = kind.start(16, 1.0, nonnegative)
     unit = float(rule.clock[0].unit)
-    exact = Exact(int(rule.clock[0].z), unit, nonnegative)
-    for act, what in story:
-        if act == "learn":
-            rule = learnt(rule, rows_of(what))
-            for x, step in what:
+    exact = ExactBall(int(rule.clock[0].z), unit, nonnegative)
+    for operation, argument in operation_list:
+        if operation == "learn":
+            rule = learn_rows(rule, rows_of(argument))
+            for x, step in argument:
                 exact.learn(x, step)
-        elif act == "drop":
-            rule.drop(np.array(sorted(what), np.int64))
-            exact.w = {j: w for j, w in exact.w.items() if j not in what}
-        elif act == "radius":
-            rule.set_radius(what)
-            exact.z = int(what / unit)
-        elif act == "grow":
+        elif operation == "drop":
+            rule.drop(np.array(sorted(argument), np.int64))
+            exact.w = {j: w for j, w in exact.w.items() if j not in argument}
+        elif operation == "radius":
+            rule.set_radius(argument)
+            exact.z = int(argument / unit)
+        elif operation == "grow":
             rule = rule.grow(rule.size + 1)
-        elif act == "remap":
-            there = np.arange(rule.size)[::-1].copy()
-            rule = rule.remap(there, rule.size).remap(there, rule.size)
-        elif act == "reserve":
+        elif operation == "remap":
+            reversed_slots = np.arange(rule.size)[::-1].copy()
+            rule = rule.remap(reversed_slots, rule.size).remap(reversed_slots, rule.size)
+        elif operation == "reserve":
             rule = rule.reserve(7)
             assert rule.has_capacity(np.uint64(7))
-        elif act == "renormalize":
+        elif operation == "renormalize":
             rule.renormalize()
         else:
             rule = kind.from_state_dict(rule.size, *rule.state_dict())
         rule.check()
-        assert whole(rule) == exact.w
+        assert integer_weights(rule) == exact.w
         assert [rule.weight(j) / unit for j in range(16)] == [exact.w.get(j, 0) for j in range(16)]
     assert rule.clock[0].unit == unit
 
 
 class State(NamedTuple):
-    """Some weights far below the radius, in groups of equal ones, and a few that are not."""
+    """Many weights far below the radius, in groups (size, count) of equal weights; a few large."""
 
     groups: list[tuple[int, int]]
     large: list[int]
@@ -151,28 +151,32 @@ states = st.builds(
 
 
 @given(states, st.sampled_from([1, 2**20, 2**41]), st.integers(-3, 3), st.sampled_from(KINDS))
-def test_any_state_projects_as_by_sorting(state: State, scale: int, more: int, kind: Any) -> None:
-    """Above all if theta is a weight, or next to one, and other weights tie with it."""
+def test_arbitrary_states_project_as_by_sorting(
+    state: State, scale: int, more: int, kind: Any
+) -> None:
+    """Include thetas equal or next to a weight that ties with others."""
     unit = 2.0**-49
     z = 2**49
     small = [size * scale for size, count in state.groups for _ in range(count) if size]
     n = len(small) + len(state.large)
-    # Those that are left if theta is about x * scale share z.
+    # The survivors of a theta of about x * scale share z.
     large = [(z - n) // len(state.large) + x * scale + more for x in state.large]
     w = np.array(small + large, np.int64)
-    kept = kind.start(1, 1.0, False).state_dict()[1]["kept"]
-    kept["unit"] = unit
-    rule = kind.from_state_dict(n, np.random.default_rng(n).permutation(n), {"w": w, "kept": kept})
-    exact = Exact(z, unit, False)
-    exact.w = whole(rule)
+    clock_record = kind.start(1, 1.0, False).state_dict()[1]["kept"]
+    clock_record["unit"] = unit
+    rule = kind.from_state_dict(
+        n, np.random.default_rng(n).permutation(n), {"w": w, "kept": clock_record}
+    )
+    exact = ExactBall(z, unit, False)
+    exact.w = integer_weights(rule)
     for _ in range(2):
-        rule = learnt(rule, rows_of([({}, 0.0)]))
+        rule = learn_rows(rule, rows_of([({}, 0.0)]))
         rule.check()
         exact.learn({}, 0.0)
-        assert whole(rule) == exact.w
-        rule = learnt(rule, rows_of([({n - 1: 1.0, 0: -1.0}, float(scale) * unit)]))
+        assert integer_weights(rule) == exact.w
+        rule = learn_rows(rule, rows_of([({n - 1: 1.0, 0: -1.0}, float(scale) * unit)]))
         exact.learn({n - 1: 1.0, 0: -1.0}, float(scale) * unit)
-        assert whole(rule) == exact.w
+        assert integer_weights(rule) == exact.w
 
 
 # A million operations
@@ -180,7 +184,7 @@ def test_any_state_projects_as_by_sorting(state: State, scale: int, more: int, k
 
 @njit(error_model="numpy")
 def _dense(w, ids, values, indptr, steps, radius, nonnegative):  # type: ignore[no-untyped-def]
-    """The same in floats, eagerly: projection by Michelot's iteration over all weights."""
+    """Take the same steps in floats, eagerly; project by Michelot's iteration over all weights."""
     for i in range(len(steps)):
         for k in range(indptr[i], indptr[i + 1]):
             w[ids[k]] += steps[i] * values[k]
@@ -188,7 +192,7 @@ def _dense(w, ids, values, indptr, steps, radius, nonnegative):  # type: ignore[
                 w[ids[k]] = max(0.0, w[ids[k]])
         if np.abs(w).sum() <= radius:
             continue
-        # Nothing survives that is a radius below the largest.
+        # A weight that is smaller than the largest by the radius becomes zero.
         base = max(0.0, np.abs(w).max() - radius)
         for j in range(len(w)):
             w[j] = np.sign(w[j]) * max(0.0, abs(w[j]) - base)
@@ -206,37 +210,37 @@ def _dense(w, ids, values, indptr, steps, radius, nonnegative):  # type: ignore[
             w[j] = np.sign(w[j]) * max(0.0, abs(w[j]) - theta)
 
 
-# How a batch of rows looks: values, the size of its steps in radii, how long its rows are.
-VALUES_OF: dict[str, Any] = {
+# Parameters of a random batch: values, size of the steps in radii, maximum length of the rows.
+VALUE_KINDS: dict[str, Any] = {
     "normal": lambda random, n: random.normal(size=n),
     "ties": lambda random, n: random.choice([-1.0, 1.0], size=n),
     "one tie": lambda random, n: np.ones(n),
     "denormals": lambda random, n: random.choice([5e-324, -1e-310, 1e-300, 1.0], size=n),
     "far apart": lambda random, n: 10.0 ** random.uniform(-12, 0, size=n),
 }
-STEPS = [1e-9, 1e-4, 1e-2, 0.3, 5.0, 300.0]
-LENGTHS = [0, 1, 4, 30]
+STEP_SIZES = [1e-9, 1e-4, 1e-2, 0.3, 5.0, 300.0]
+MAX_LENGTHS = [0, 1, 4, 30]
 
 
 def batch_of(random: Any, n: int, d: int, radius: float) -> Rows:
-    length = random.choice(LENGTHS)
-    lengths = random.integers(0, length + 1, size=n)
+    max_length = random.choice(MAX_LENGTHS)
+    lengths = random.integers(0, max_length + 1, size=n)
     ends = np.zeros(n + 1, np.uint64)
     np.cumsum(lengths, out=ends[1:])
-    # A row's slots are a stretch of one order of all of them, so that none comes twice.
+    # The slots of a row are consecutive in one permutation of all slots, hence distinct.
     order = random.permutation(d)
-    starts = random.integers(0, d - length, size=n)
+    starts = random.integers(0, d - max_length, size=n)
     within = np.arange(int(ends[-1])) - np.repeat(ends[:-1].astype(np.int64), lengths)
     ids = order[np.repeat(starts, lengths) + within].astype(np.uint32)
-    values = VALUES_OF[random.choice(list(VALUES_OF))](random, len(ids))
-    size = random.choice(STEPS) * radius
+    values = VALUE_KINDS[random.choice(list(VALUE_KINDS))](random, len(ids))
+    size = random.choice(STEP_SIZES) * radius
     return Rows(ids, values, ends, random.choice([-size, size, size / 3.0], size=n))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_a_million_operations(nonnegative: bool) -> None:
-    """Ties, denormals, huge steps, long phases inside the ball, other radii, growth, caps."""
+    """Ties, denormals, huge steps, long phases inside the ball, new radii, growth and drops."""
     random = np.random.default_rng(21)
     n, batches, d = 250, 4_000, 60
     radius = 1.0
@@ -258,17 +262,17 @@ def test_a_million_operations(nonnegative: bool) -> None:
         before = [(int(r.clock[0].Theta), float(r.clock[0].unit)) for r in rules]
         patience = int(rules[0].clock[0].patience)
         rows = batch_of(random, n, d, radius)
-        rules = [learnt(rule, rows) for rule in rules]
+        rules = [learn_rows(rule, rows) for rule in rules]
         after = [(int(r.clock[0].Theta), float(r.clock[0].unit)) for r in rules]
         rebased += after[0][0] < before[0][0] and after[0][1] == before[0][1]
         shrunk += after[0][1] < before[0][1]
         inside += after[0][0] == before[0][0]
         tuned += int(rules[0].clock[0].patience) > patience
-        assert whole(rules[0]) == whole(rules[1])
+        assert integer_weights(rules[0]) == integer_weights(rules[1])
         if k % 10 == 0 or k < 100:
             for rule in rules:
                 rule.check()
-        # What floats this large are wrong by, step by step.
+        # The rounding error of floats of this size, over all steps.
         size = np.abs(w).max() + np.abs(rows.steps).max() * np.abs(rows.values).max(initial=1.0)
         error = 1e-10 * radius + n * 1e-15 * size
         _dense(w, *rows, radius, nonnegative)
@@ -276,12 +280,12 @@ def test_a_million_operations(nonnegative: bool) -> None:
         np.testing.assert_allclose(found, w, rtol=0.0, atol=error)
         assert np.abs(found).sum() <= radius * (1.0 + 1e-13)
     assert batches * n == 1_000_000
-    # What is rare came often.
+    # Rare events occurred often.
     assert min(rebased, shrunk, inside, tuned) > 20, (rebased, shrunk, inside, tuned)
 
 
-def test_many_weights_come_and_go() -> None:
-    """Tens of thousands: a tree of three levels, thousands of buckets; then nearly all expire."""
+def test_tens_of_thousands_of_weights_become_zero() -> None:
+    """A tree of three levels and thousands of buckets; then nearly all weights become zero."""
     random = np.random.default_rng(5)
     d, radius = 60_000, 50.0
     rules = [kind.start(d, radius, False) for kind in KINDS]
@@ -296,15 +300,15 @@ def test_many_weights_come_and_go() -> None:
             X.data[:] = 1.0
         ids, ends = X.indices.astype(np.uint32), X.indptr.astype(np.uint64)
         rows = Rows(ids, X.data, ends, random.choice([-step, step], size=n))
-        few = max(0, n - 40)  # the dense twin takes the last of them
-        last = Rows(ids, X.data, ends[few:], rows.steps[few:])
-        rules = [learnt(rule, rows._replace(indptr=ends[: few + 1], steps=rows.steps[:few]))
+        split = max(0, n - 40)  # the dense twin, which is slow, learns the last 40 rows
+        last_rows = Rows(ids, X.data, ends[split:], rows.steps[split:])
+        rules = [learn_rows(rule, rows._replace(indptr=ends[: split + 1], steps=rows.steps[:split]))
                  for rule in rules]  # fmt: skip
         w = np.array(rules[0].weights())
-        rules = [learnt(rule, last) for rule in rules]
-        _dense(w, *last, radius, False)
+        rules = [learn_rows(rule, last_rows) for rule in rules]
+        _dense(w, *last_rows, radius, False)
         np.testing.assert_allclose(rules[0].weights(), w, rtol=0.0, atol=1e-9)
-        assert whole(rules[0]) == whole(rules[1])
+        assert integer_weights(rules[0]) == integer_weights(rules[1])
         for rule in rules:
             rule.check()
         sizes.append(int(rules[0].clock[0].n))
@@ -313,7 +317,7 @@ def test_many_weights_come_and_go() -> None:
     assert max(heights) == 3 and heights[-1] < 3
 
 
-COUNTED = """
+COUNT_ACCESSES = """
 import numpy as np
 from streaml1.optim.l1_ball_tree import L1BallTree
 
@@ -336,7 +340,7 @@ for n in (200, 2_000, 20_000):
         ids = random.choice(2 * n, size=20, replace=False).astype(np.uint32)
         rule.apply_gradient(ids, random.normal(size=20), np.uint64(0), np.uint64(20), 0.1 / n)
         rule.apply_penalty(0.1)
-        if i == 19:  # the tree is there
+        if i == 19:  # the tree has been built
             assert rule.clock[0].awake
             rule = rule._replace(leaves=rule.leaves.view(Counted), nodes=rule.nodes.view(Counted))
             Counted.count = 0
@@ -346,13 +350,15 @@ for n in (200, 2_000, 20_000):
 
 
 @pytest.mark.slow
-def test_the_tree_takes_logarithmic_time(python: Callable[..., str]) -> None:
-    """Counts all reads and writes of nodes and leaves, interpreted."""
-    told = python("-c", COUNTED, NUMBA_DISABLE_JIT="1", PYTHONWARNINGS="ignore").splitlines()
-    sizes, levels, counts = zip(*(map(float, line.split()) for line in told), strict=True)
+def test_tree_takes_logarithmic_time(python: Callable[..., str]) -> None:
+    """Count all reads and writes of nodes and leaves in interpreted kernels."""
+    output = python(
+        "-c", COUNT_ACCESSES, NUMBA_DISABLE_JIT="1", PYTHONWARNINGS="ignore"
+    ).splitlines()
+    sizes, levels, counts = zip(*(map(float, line.split()) for line in output), strict=True)
     assert sizes[0] < 500 and sizes[2] > 10_000
     assert levels == (2, 3, 4)
-    # A level is 32 bounds to compare, for each deletion and insertion, whatever n is.
+    # Each deletion and insertion compares 32 bounds per level, independent of n.
     assert max(counts) < 200 * max(levels)
-    for one, other in itertools.pairwise(range(3)):
-        assert counts[other] < counts[one] * levels[other] / levels[one] * 1.3, told
+    for small, large in itertools.pairwise(range(3)):
+        assert counts[large] < counts[small] * levels[large] / levels[small] * 1.3, output

@@ -1,0 +1,317 @@
+"""Ownership of a checkpoint folder: all interleavings of two and three owners.
+
+An owner is a thread. One thread runs at a time, up to its next system call that other owners can
+observe. The explorer tries all orders of these calls with a bounded number of preemptions: switches
+to another owner while the current one could continue.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaml1.training.checkpoint import ownership
+from streaml1.training.checkpoint.ownership import CheckpointDirectory, CheckpointError, TakenOver
+
+Chain = list[int]
+"""The content of a checkpoint in these tests: the epoch that learnt each example, in order."""
+
+
+def decode(data: bytes, path: Path) -> Chain:
+    if not data.endswith(b"]"):
+        raise CheckpointError(f"{path} is torn")
+    chain: Chain = json.loads(data)
+    return chain
+
+
+def encode(chain: Chain) -> bytes:
+    return json.dumps(chain).encode()
+
+
+class Owner:
+    """One process: its steps, and the log of what they did."""
+
+    def __init__(self, name: str, folder: Path, log: list[tuple[Any, ...]], keep: int) -> None:
+        self.name, self.log, self.keep = name, log, keep
+        self.folder = folder
+        self.files: CheckpointDirectory | None = None
+        self.chain: Chain = []
+
+    def claim(self) -> None:
+        self.log.append(("claims", self.name))
+        self.files = CheckpointDirectory(self.folder, keep=self.keep, alone=False)
+        self.log.append(("claimed", self.name, self.files.epoch))
+        self.chain = list(
+            self.files.read_latest(decode, lambda error: pytest.fail(str(error))) or []
+        )
+        self.log.append(("loaded", self.name, self.files.epoch, list(self.chain)))
+
+    def save(self) -> None:
+        assert self.files is not None
+        self.chain.append(self.files.epoch)
+        self.log.append(("saves", self.name, self.files.epoch))
+        self.files.write(encode(self.chain))
+        self.log.append(("saved", self.name, self.files.epoch, list(self.chain)))
+
+    def run(self, work: str) -> None:
+        for step in work.split():
+            try:
+                getattr(self, step)()
+            except TakenOver:
+                self.log.append(("rejected", self.name))
+                return
+
+
+class Stepper(threading.Thread):
+    """A thread that runs an owner and stops before each call that other owners can observe."""
+
+    def __init__(self, owner: Owner, work: str) -> None:
+        super().__init__(daemon=True)
+        self.owner, self.work = owner, work
+        self.resume, self.stopped = threading.Semaphore(0), threading.Semaphore(0)
+        self.is_done = False
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        self.resume.acquire()
+        try:
+            self.owner.run(self.work)
+        except BaseException as error:
+            self.error = error
+        self.is_done = True
+        self.stopped.release()
+
+    def step(self) -> None:
+        """Run the owner up to its next observable call."""
+        self.resume.release()
+        self.stopped.acquire()
+
+    def pause(self) -> None:
+        """Return control to `step`; the owner's thread calls this."""
+        self.stopped.release()
+        self.resume.acquire()
+
+
+@pytest.fixture(autouse=True)
+def stepwise_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pause the threads of owners before each system call that other owners can observe."""
+
+    def stepwise(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            thread = threading.current_thread()
+            if isinstance(thread, Stepper):
+                thread.pause()
+            return call(*args, **options)
+
+        return wrapped
+
+    open_directly = os.open
+
+    def open_stepwise(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+        call = stepwise(open_directly) if flags & os.O_EXCL else open_directly
+        number: int = call(path, flags, *rest, **options)
+        return number
+
+    monkeypatch.setattr("os.open", open_stepwise)
+    monkeypatch.setattr("os.fsync", lambda number: None)
+    for name in ("os.listdir", "os.link", "os.replace"):
+        monkeypatch.setattr(name, stepwise(getattr(os, name.partition(".")[2])))
+    monkeypatch.setattr(Path, "unlink", stepwise(Path.unlink))
+    monkeypatch.setattr(Path, "read_bytes", stepwise(Path.read_bytes))
+
+
+def orders(
+    start: Callable[[], list[Stepper]], max_preemptions: int
+) -> Iterator[tuple[list[int], Any]]:
+    """Run the owners in every order with at most `max_preemptions`; yield the order and the owners.
+
+    This is a depth-first search: a plan is the beginning of an order. After its plan, a run
+    continues with the current owner and adds a new plan for each alternative.
+    """
+    plans: list[list[int]] = [[]]
+    while plans:
+        plan = plans.pop()
+        owners = start()
+        for owner in owners:
+            owner.start()
+        order: list[int] = []
+        preemptions, current = max_preemptions, -1
+        while alive := [k for k, owner in enumerate(owners) if not owner.is_done]:
+            is_free = current not in alive  # the current owner has ended: a switch is no preemption
+            default = alive[0] if is_free else current
+            chosen = plan[len(order)] if len(order) < len(plan) else default
+            if len(order) >= len(plan) and (is_free or preemptions):
+                plans += [[*order, k] for k in alive if k != chosen]
+            preemptions -= not is_free and chosen != current
+            order.append(chosen)
+            owners[chosen].step()
+            current = chosen
+        for owner in owners:
+            owner.join()
+        yield order, owners
+
+
+def broken_promise(log: list[tuple[Any, ...]], final: Chain) -> str | None:
+    """Return the promise that a history breaks, or None.
+
+    `pos` and `*_pos` are positions in the log; `final` is the chain after all owners have ended.
+    """
+    claims = [(pos, event[1]) for pos, event in enumerate(log) if event[0] == "claims"]
+    loaded = [(pos, *event[2:]) for pos, event in enumerate(log) if event[0] == "loaded"]
+    claimed = {event[2]: pos for pos, event in enumerate(log) if event[0] == "claimed"}
+    for pos, event in enumerate(log):
+        if event[0] == "saved":
+            _, name, epoch, chain = event
+            is_alone = all(claim_pos > pos or owner == name for claim_pos, owner in claims)
+            if is_alone and final[: len(chain)] != chain:
+                return f"{chain} was saved by the only owner, but is not in {final}"
+            start = max(k for k in range(pos) if log[k] == ("saves", name, epoch))
+            if any(later > epoch and later_pos < start for later, later_pos in claimed.items()):
+                return f"{name} saved after it was overtaken"
+    for pos, epoch, chain in loaded:
+        for later_pos, later, later_chain in loaded:
+            is_later = later > epoch and pos < claimed[later] < later_pos
+            if is_later and not is_continuation(chain, epoch, later_chain):
+                return f"{later} resumed from {later_chain}, ignoring {chain} of {epoch}"
+    if loaded:
+        _, epoch, chain = max(loaded, key=lambda load: load[1])
+        if not is_continuation(chain, epoch, final):
+            return f"{final} does not continue {chain} of {epoch}, the last owner"
+    return None
+
+
+def is_continuation(chain: Chain, epoch: int, longer: Chain) -> bool:
+    """Return whether a chain starts with `chain` and the rest is not from an earlier epoch."""
+    rest = longer[len(chain) :]
+    return longer[: len(chain)] == chain and all(later >= epoch for later in rest)
+
+
+def explore(
+    folder: Path, works: list[str], preemptions: int, keep: int = 3, until_found: bool = False
+) -> tuple[int, list[str]]:
+    """Return the number of orders, and the broken promises; the first owner has saved twice.
+
+    `works` holds the steps of each owner, separated by spaces.
+    """
+    log: list[tuple[Any, ...]] = []
+
+    def start() -> list[Stepper]:
+        shutil.rmtree(folder, ignore_errors=True)
+        log.clear()
+        owners = [Owner("abc"[k], folder, log, keep) for k in range(len(works))]
+        owners[0].run("claim save save")
+        return [Stepper(owner, work) for owner, work in zip(owners, works, strict=True)]
+
+    n, found = 0, []
+    for order, owners in orders(start, preemptions):
+        n += 1
+        for owner in owners:
+            if owner.error is not None:
+                found.append(f"{order}: {owner.error!r}")
+        directory = CheckpointDirectory(folder, keep=keep, alone=False)
+        final = directory.read_latest(decode, lambda error: None) or []
+        if (broken := broken_promise(log, final)) is not None:
+            found.append(f"{order}: {broken}")
+        if found and until_found:
+            break
+    return n, found
+
+
+EXTRA_PREEMPTIONS = 1 if "STREAML1_STORM" in os.environ else 0
+"""One more preemption in each order takes minutes."""
+
+WORKS = {
+    "a stale owner saves twice while another claims": (
+        ["save save", "claim save"],
+        2 + EXTRA_PREEMPTIONS,
+    ),
+    "two claim at once": (["", "claim save", "claim save"], 1 + EXTRA_PREEMPTIONS),
+    "a stale owner wakes between two that claim": (
+        ["save", "claim save", "claim"],
+        1 + EXTRA_PREEMPTIONS,
+    ),
+}
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+@pytest.mark.parametrize("case", WORKS)
+def test_no_order_breaks_a_promise(case: str, keep: int, tmp_path: Path) -> None:
+    n, found = explore(tmp_path / "kept", *WORKS[case], keep=keep)
+    assert not found, (len(found), n, found[:3])
+    assert n > 100
+
+
+def test_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_link(*args: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("os.link", refuse_link)
+    _, found = explore(tmp_path / "kept", ["save", "claim save"], 1)
+    assert not found, found[:3]
+
+
+@pytest.mark.parametrize("method", ["_adopt", "require_ownership"])
+def test_explorer_detects_missing_checks(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without adoption of files at a claim, or the check before a save, promises are broken."""
+    monkeypatch.setattr(CheckpointDirectory, method, lambda *args: None)
+    _, found = explore(tmp_path / "kept", ["save", "claim", "claim"], 1, until_found=True)
+    assert found
+
+
+def test_claim_does_not_wait(tmp_path: Path) -> None:
+    first = CheckpointDirectory(tmp_path / "kept", alone=False)
+    first.write(b"[1]")
+    second = CheckpointDirectory(tmp_path / "kept", alone=False)
+    assert second.epoch == 2 and second.owner() == {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+    }
+    with pytest.raises(TakenOver, match=rf"kept was taken over by process {os.getpid()} on "):
+        first.write(b"[1, 1]")
+    assert second.read_latest(decode, pytest.fail) == [1]
+    assert second.files() == [(2, 2), (1, 1)]
+    second.write(b"[1, 2]")
+    assert second.read_latest(decode, pytest.fail) == [1, 2]
+
+
+def test_torn_file_is_skipped(tmp_path: Path) -> None:
+    first = CheckpointDirectory(tmp_path / "kept", alone=False)
+    first.write(b"[1]")
+    first.write(b"[1, ")
+    skipped: list[Any] = []
+    second = CheckpointDirectory(tmp_path / "kept", alone=False)
+    assert second.read_latest(decode, skipped.append) == [1]
+    assert len(skipped) == 1 and second.files()[0] == (2, 3)
+    second.path_of(ownership.CheckpointFile(1, 1)).unlink()
+    for name in second.files():
+        second.path_of(name).write_bytes(b"[")
+    with pytest.raises(CheckpointError, match=r"holds no valid checkpoint: .* is torn"):
+        CheckpointDirectory(tmp_path / "kept", alone=False).read_latest(decode, skipped.append)
+
+
+def test_temporary_files_of_a_later_owner_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    CheckpointDirectory(folder, alone=False)
+    for name in (".00000001-000000000009.checkpoint.1.1", ".00000009-000000000009.checkpoint.1.1"):
+        (folder / name).touch()
+    CheckpointDirectory(folder, alone=False)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"00000002.owner", ".00000009-000000000009.checkpoint.1.1"}
+
+
+def test_removed_folder_raises_checkpoint_error(tmp_path: Path) -> None:
+    directory = CheckpointDirectory(tmp_path / "kept", alone=False)
+    shutil.rmtree(tmp_path / "kept")
+    with pytest.raises(CheckpointError, match="kept cannot be written: no such file or directory"):
+        directory.write(b"[1]")
+    assert ownership.CheckpointError is CheckpointError
